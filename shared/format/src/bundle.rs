@@ -1,8 +1,8 @@
 //! The bundle: one object with a skill's signed manifest and all its files, named by its SHA-256.
 //!
-//! Equal skills give equal bytes: the encoding of a file follows from its bytes alone, and so does
-//! the choice of files that are cut into part objects to keep every object within 4 MiB. A reader
-//! rejects any other choice.
+//! The same manifest and files always give the same bytes. The bytes of a file determine its
+//! encoding. The manifest and all files together determine which files are cut into part objects,
+//! which keeps every object within 4 MiB. A reader rejects any other choice.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -109,7 +109,7 @@ pub enum BundleError {
 }
 
 impl BundleError {
-    /// The word for the class of rule that is broken, as in the test vectors.
+    /// The machine-readable code of the error, as in the test vectors.
     pub const fn error_code(&self) -> &'static str {
         match self {
             Self::Hash => "bundle_hash",
@@ -203,7 +203,7 @@ impl Bundle {
             .into_iter()
             .map(FileWire::open)
             .collect::<Result<Vec<_>, _>>()?;
-        // Before the manifest is verified, since callers fetch the parts in between.
+        // Check the parts already here: callers fetch them before they verify the manifest.
         check_parts(&files)?;
         Ok(Self { signed, files })
     }
@@ -283,8 +283,8 @@ impl Bundle {
     ) -> Result<OpenedBundle, BundleError> {
         let manifest = self.signed.verify(trust, expected)?;
         self.check_paths(&manifest)?;
-        // Remembered before decoding consumes the contents; compared below with the only valid
-        // choice.
+        // Remember which files are cut, because decoding consumes the contents. The check below
+        // compares this with the only valid choice.
         let cut: Vec<bool> = self
             .files
             .iter()
@@ -302,8 +302,8 @@ impl Bundle {
                 bytes,
             });
         }
-        // A bundle that cuts other files than the writer would is rejected, or one skill could be
-        // published under several hashes.
+        // Reject a bundle that cuts other files than the writer would: otherwise, one skill could
+        // be published under several hashes.
         let entries = encode_entries(self.signed.as_bytes().len(), &files);
         for ((entry, cut), file) in entries.iter().zip(cut).zip(&files) {
             if entry.parts.is_some() != cut {
@@ -338,7 +338,7 @@ pub fn files_sha256(files: &[File]) -> Digest {
 /// Limits the parts that a reader fetches before the manifest is verified to what any skill may
 /// hold.
 fn check_parts(files: &[StoredFile]) -> Result<(), BundleError> {
-    const FRAME: u64 = 64; // the JSON around a part's content, generously
+    const FRAME: u64 = 64; // at least the size of the JSON around a part's content
     let most = MAX_FILE_BYTES.div_ceil(PART_BYTES as u64);
     // Parts hold base64, four characters for three bytes.
     let mut left = MAX_SKILL_BYTES.div_ceil(3) * 4;
@@ -347,8 +347,8 @@ fn check_parts(files: &[StoredFile]) -> Result<(), BundleError> {
             continue;
         };
         let wrong = || BundleError::Parts(file.path.clone());
-        // The sizes come from an unsigned list: without these limits a host could make a client
-        // download without end.
+        // The manifest does not cover these sizes. Without the limits, whoever made the bundle
+        // could make a client download without end.
         if parts.is_empty() || parts.len() as u64 > most {
             return Err(wrong());
         }
@@ -400,7 +400,8 @@ fn join_parts(
     parts: &dyn Fn(&Digest) -> Option<Vec<u8>>,
 ) -> Option<Vec<u8>> {
     let size = usize::try_from(size).ok()?;
-    // The number of parts follows from the signed size; the list itself is not signed.
+    // The number of parts follows from the size in the manifest, which does not cover the list of
+    // parts itself.
     if refs.is_empty() || refs.len() != size.div_ceil(PART_BYTES) {
         return None;
     }

@@ -15,7 +15,7 @@ pub fn format_thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (place, digit) in digits.chars().enumerate() {
-        // Counted from the right: 12,345.
+        // Groups of three digits are counted from the right: 12,345.
         if place > 0 && (digits.len() - place).is_multiple_of(3) {
             text.push(',');
         }

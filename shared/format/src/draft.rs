@@ -187,7 +187,8 @@ struct Wire {
     vault_id: Option<VaultId>,
     slug: Slug,
     kind: Kind,
-    // Text: a bad name and a bad path have words of their own.
+    // The name and the paths of files are read as plain text, so that a bad name or path gets an
+    // error code of its own.
     name: String,
     #[serde(deserialize_with = "json::nullable")]
     base_bundle_hash: Option<Digest>,
@@ -289,7 +290,8 @@ impl Draft {
             source,
             gate: self.gate.clone(),
         });
-        // One set of rules: what is written here must be read there.
+        // Check the bytes with the reader's rules, so that no draft is written that a reader would
+        // reject.
         let context = DraftContext {
             slug: &self.slug,
             vault_id: self.vault_id.as_ref(),
@@ -344,7 +346,8 @@ fn is_id(text: &str) -> bool {
 }
 
 fn decode_files(wire: Vec<WireFile>) -> Result<Vec<File>, DraftError> {
-    // Before decoding: the limit of 1 MiB alone allows many thousand empty files.
+    // Check the number before any file is decoded: the limit of 1 MiB alone allows many thousand
+    // empty files.
     if wire.len() > MAX_FILES {
         return Err(DraftError::Files(format!(
             "the draft has {} files; {MAX_FILES} are allowed",
@@ -387,7 +390,7 @@ fn decode_file(wire: WireFile) -> Result<File, DraftError> {
         Encoding::Utf8 => wire.content.into_bytes(),
         Encoding::Base64 => STANDARD.decode(&wire.content).map_err(|_| wrong())?,
     };
-    // One encoding per content, so that equal drafts are equal bytes.
+    // Each content has one valid encoding, so that equal drafts have equal bytes.
     if encoding_of(&bytes) != wire.encoding {
         return Err(wrong());
     }

@@ -1,9 +1,9 @@
 //! The envelope around every signed payload (DSSE): payload type, base64 payload, signatures.
 //!
 //! The signed bytes are `DSSEv1 SP len(type) SP type SP len(payload) SP payload`. The payload is
-//! decoded once, behind that head, into one buffer: the bytes that are verified are the bytes that
-//! are parsed. An envelope proves nothing until [`Envelope::valid_signers`] returns keys. An entry
-//! is tried with the key that its `keyid` names and with no other.
+//! decoded once, into the buffer that already has the text before it: the bytes that are verified
+//! are the bytes that are parsed. An envelope proves nothing until [`Envelope::valid_signers`]
+//! returns keys. An entry is tried with the key that its `keyid` names and with no other.
 
 use std::borrow::Cow;
 
@@ -103,13 +103,13 @@ impl Envelope {
     pub fn add_signature(&mut self, signer: &dyn Signer) -> Result<(), SignerError> {
         let key = signer.public_key();
         let signature = signer.sign_message(&self.signed)?;
-        // A remote signer may answer with anything.
+        // A signer outside of this process may return anything, so verify its signature.
         if !key.verify(&self.signed, &signature) {
             return Err(SignerError::new(
                 "the signature is not good under the signer's key",
             ));
         }
-        // Replaced and not repeated: two entries of one key id make the envelope invalid.
+        // Replace an entry of the same key: two entries with one key id make the envelope invalid.
         let keyid: Box<str> = key.key_id().to_string().into();
         self.signatures.retain(|entry| entry.keyid != keyid);
         if self.signatures.len() >= MAX_SIGNATURES {
@@ -209,8 +209,8 @@ impl Wire<'_> {
             return Err(EnvelopeError::SignatureCount);
         }
         let length = decoded_length(&self.payload).ok_or(EnvelopeError::Payload)?;
-        // The payload is decoded right behind the head: no second copy that could differ from the
-        // signed one.
+        // Decode the payload directly behind the head, so that there is no second copy that could
+        // differ from the signed bytes.
         let (mut signed, payload_at) = write_head(&self.payload_type, length);
         decode_base64(&self.payload, &mut signed).ok_or(EnvelopeError::Payload)?;
         let mut signatures: Vec<SignatureEntry> = Vec::with_capacity(self.signatures.len());
@@ -240,7 +240,7 @@ fn write_head(payload_type: &str, payload_length: usize) -> (Vec<u8>, usize) {
         "DSSEv1 {} {payload_type} {payload_length} ",
         payload_type.len()
     );
-    // Two more bytes, since the decoder reserves room for a whole last group before it knows the
+    // Reserve two more bytes: the decoder needs room for a whole last group before it knows the
     // padding.
     let mut signed = Vec::with_capacity(head.len() + payload_length + 2);
     signed.extend_from_slice(head.as_bytes());

@@ -71,7 +71,8 @@ impl FromStr for Digest {
             *byte = high << 4 | low & 15;
             seen |= high | low;
         }
-        // One decision at the end: a manifest has a digest for every file.
+        // Decide once at the end and not for each digit: parsing should be fast, because a manifest
+        // has a digest for every file.
         if seen > 15 {
             return Err(BadDigest);
         }

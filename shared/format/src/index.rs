@@ -95,8 +95,8 @@ pub fn build_objects(
     let mut objects = Vec::new();
     let (mut part, mut size) = (Vec::new(), frame);
     for entry in sorted.into_values() {
-        // One more for the comma; the first entry has none, which only makes a part a byte smaller
-        // than it might be.
+        // Add one byte for the comma. The first entry has none, so a part may end one byte earlier
+        // than necessary.
         let length = json::to_bytes(&entry).len() + 1;
         // An entry larger than the limit gets an object of its own instead of an empty one before
         // it.

@@ -2,9 +2,10 @@
 //!
 //! Rejected beyond what serde rejects: an array where an object is expected, at every level;
 //! numbers other than integers from 0 to 2^53-1; depth over 32; half surrogate pairs, invalid UTF-8
-//! and a byte order mark, also inside members that no reader uses. In signed payloads that includes
-//! the numbers. A map needs [`unique_map`], since serde lets the last of two equal keys win.
-//! Nothing signed is ever read into a free-form value.
+//! and a byte order mark. All rules but the one for numbers also hold inside members that no reader
+//! uses; in signed payloads, the rule for numbers holds there too. A map needs [`unique_map`],
+//! since serde lets the last of two equal keys win. Nothing signed is ever read into a free-form
+//! value.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -51,7 +52,8 @@ pub enum JsonError {
 /// module.
 pub fn parse<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, JsonError> {
     let text = std::str::from_utf8(bytes).map_err(|_| JsonError::NotUtf8)?;
-    // Gives every other JSON value, and a byte order mark, one clear error whatever type is read.
+    // Without this check, the error for another JSON value or a byte order mark would depend on the
+    // type that is read.
     if !text
         .trim_start_matches([' ', '\t', '\n', '\r'])
         .starts_with('{')
@@ -191,7 +193,7 @@ fn is_flat_and_plain(text: &[u8]) -> bool {
 fn check_string(mut text: &[u8]) -> Result<&[u8], JsonError> {
     loop {
         let Some(end) = memchr2(b'"', b'\\', text) else {
-            return Ok(&[]); // not closed: serde_json says so
+            return Ok(&[]); // serde_json reports a string that is not closed
         };
         if text[end] == b'"' {
             return Ok(&text[end + 1..]);
@@ -211,7 +213,7 @@ fn check_string(mut text: &[u8]) -> Result<&[u8], JsonError> {
                     &low[4..]
                 }
                 Some(0xdc00..=0xdfff) => return Err(JsonError::LoneSurrogate),
-                _ => &escape[1..], // a bad escape is refused by serde_json
+                _ => &escape[1..], // serde_json rejects a bad escape
             },
             Some(_) => &escape[1..],
             None => escape,

@@ -1,8 +1,9 @@
 //! Ed25519 keys and signatures, with the strictness that the formats require.
 //!
-//! A [`PublicKey`] has one text, one point and no part of small order, so that the key is the
-//! identity. Signatures are checked with `verify_strict` alone: the plain check accepts the
-//! identity point as a key for every message.
+//! A [`PublicKey`] has exactly one text and one point of the curve without a part of small order,
+//! so that two different keys always belong to two different secrets. Signatures are checked with
+//! `verify_strict` alone: with a key of small order, the plain check accepts signatures that were
+//! made without any secret.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -106,8 +107,8 @@ impl PublicKey {
         }
         let key = Self::decode_strict(bytes)?;
         let mut passed = checked_keys();
-        // Emptied as a whole, which needs no order of use and costs only the checks of the next
-        // keys.
+        // Empty the whole cache. That needs no record of when each key was used, and costs only the
+        // checks of the next keys.
         if passed.len() >= MAX_PASSED {
             passed.clear();
         }
@@ -159,7 +160,8 @@ impl PublicKey {
     /// Whether the signature over the message is good under this key.
     pub fn verify(&self, message: &[u8], signature: &Signature) -> bool {
         self.0
-            // Never `verify`, which accepts keys of small order, for which anyone can sign.
+            // Never use the library's `verify`: it accepts keys of small order, for which anyone
+            // can sign.
             .verify_strict(message, &ed25519_dalek::Signature::from_bytes(&signature.0))
             .is_ok()
     }
@@ -257,7 +259,7 @@ impl SecretKey {
 
     /// The public key.
     pub fn public(&self) -> PublicKey {
-        PublicKey(self.0.verifying_key()) // a multiple of the base point: canonical and free of torsion
+        PublicKey(self.0.verifying_key()) // a multiple of the base point, so it passes all checks
     }
 
     /// Signs the message; equal messages give equal signatures.

@@ -2,8 +2,8 @@
 //! gate that it passed.
 //!
 //! Two types separate verified from unverified: [`SignedManifest`] holds bytes as received and
-//! exposes no field; a [`Manifest`] comes only out of [`SignedManifest::verify`], or is about to be
-//! signed.
+//! exposes no field; a [`Manifest`] is either the result of a verification, such as
+//! [`SignedManifest::verify`], or about to be signed.
 
 use std::collections::BTreeMap;
 
@@ -264,7 +264,7 @@ pub enum ManifestError {
 }
 
 impl ManifestError {
-    /// The word for the class of rule that is broken, as in the test vectors.
+    /// The machine-readable code of the error, as in the test vectors.
     pub const fn error_code(&self) -> &'static str {
         match self {
             Self::Envelope(_)
@@ -299,7 +299,7 @@ pub struct Mismatch {
 
 impl Manifest {
     /// Checks that these are exactly the signed files: path, mode, size and SHA-256 of each. Fails
-    /// with the first difference; one of the content comes before one of a mode.
+    /// with the first difference. A difference in content is reported before one in a mode.
     pub fn compare_files<'a>(
         &self,
         files: impl IntoIterator<Item = (&'a str, Mode, &'a [u8])>,
@@ -344,8 +344,8 @@ impl Manifest {
             }
             match (entry.mode, mode) {
                 (Mode::Executable, Mode::Plain) => lost.push(&entry.path),
-                // A gained bit is never accepted: it would make a plain data file runnable. It is
-                // reported after the contents, which matter more.
+                // Never accept an executable bit that was not signed: it would make a plain data
+                // file runnable. Report it only if all contents are as signed, which matters more.
                 (Mode::Plain, Mode::Executable) => gained = gained.or(Some(path)),
                 _ => {}
             }
@@ -458,7 +458,7 @@ impl Manifest {
             description,
             ..
         } = action;
-        // Never a path outside the skill: an action runs with the user's rights.
+        // The command must not be a path outside the skill: an action runs with the user's rights.
         if !is_program(command) && self.file(command).is_none() {
             return Err(ManifestError::Actions(
                 "the command of an action is a file of the skill or the bare name of a program",

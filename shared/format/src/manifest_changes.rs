@@ -11,8 +11,8 @@ use crate::provenance::Provenance;
 use crate::text::quoted_whole as quoted;
 
 /// Returns a line for every member in which two manifests differ, except version, time and the
-/// bytes of files. For a new skill, `before` is `None`, and everything that does not follow from
-/// SKILL.md alone has a line.
+/// bytes of files. For a new skill, `before` is `None`. Its source, revision, agents, actions,
+/// flags and waivers have lines; its gate's rules and the modes of its files have none.
 pub fn manifest_changes(before: Option<&Manifest>, after: &Manifest) -> Vec<ChangeLine> {
     use ChangeKind::{Changed, Warning};
     // A new member must have its line before this compiles.
@@ -120,7 +120,8 @@ fn gate_changes(before: Option<&Gate>, after: &Gate) -> Vec<(ChangeKind, String)
     if before.is_some_and(|before| before.rules != *rules) {
         texts.push((ChangeKind::Changed, format!("scanned by {}", quoted(rules))));
     }
-    // A warning also for a new skill: the next publisher signs flags that the first did not block.
+    // Warn about a new skill too: the publisher who signs next also signs for flags that the first
+    // one did not block.
     if before.is_none_or(|before| before.strict) && !strict {
         let text = "its publisher scanned it without refusing flags";
         texts.push((ChangeKind::Warning, text.to_owned()));

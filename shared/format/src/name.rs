@@ -192,14 +192,14 @@ impl SkillName {
             } else if !name.is_empty() && !name.ends_with('-') {
                 name.push('-');
             }
-            // Stops early, so that a frontmatter name of megabytes costs no more than 65
-            // characters.
+            // Stop as soon as the name is too long, so that most of a very long text need not be
+            // read.
             if name.len() > 64 {
                 break;
             }
         }
         name.truncate(64);
-        // Parsed like any other name: what is left may be empty or a Windows device.
+        // Parse the rest like any other name: it may be empty or the name of a Windows device.
         name.trim_end_matches('-').parse().ok()
     }
 }
@@ -278,7 +278,7 @@ macro_rules! id {
 
             /// The 26 characters.
             pub fn as_str(&self) -> &str {
-                std::str::from_utf8(&self.0).unwrap_or_default() // always ASCII: made by the ULID crate
+                std::str::from_utf8(&self.0).unwrap_or_default() // the ULID crate writes ASCII
             }
         }
 

@@ -87,7 +87,7 @@ impl FromStr for FilePath {
 }
 
 fn check_path(text: &str) -> Result<(), BadPath> {
-    // Bounds first, so that the checks below run over short texts only.
+    // Check the bounds first, so that the checks below run over short texts only.
     if !(1..=255).contains(&text.len()) || text.split('/').count() > 16 {
         return Err(BadPath::Length);
     }
@@ -103,7 +103,8 @@ fn check_path(text: &str) -> Result<(), BadPath> {
         return Err(BadPath::NotNfc);
     }
     text.split('/').try_for_each(check_segment)?;
-    // Without regard to case, or a file system that ignores it would let `.Vault` in.
+    // Compare without regard to case: on a file system that ignores case, `.Vault` is the same
+    // name.
     if text
         .as_bytes()
         .get(..6)
@@ -118,7 +119,7 @@ fn check_segment(segment: &str) -> Result<(), BadPath> {
     match segment {
         "" | "." | ".." => Err(BadPath::Segment),
         _ if segment.len() > 100 => Err(BadPath::Length),
-        // Windows drops them, so `a.` and `a` would be one file.
+        // Windows drops a dot or a space at the end, so `a.` and `a` would be one file.
         _ if segment.ends_with(['.', ' ']) => Err(BadPath::Ending),
         _ if is_device_name(segment) => Err(BadPath::Device),
         _ if matches!(&*fold_name(segment), ".git" | "git~1") => Err(BadPath::Git),
@@ -172,8 +173,8 @@ enum Kind {
     File,
 }
 
-/// Folds a name as file systems without case and Unicode form compare it: NFC, full case folding,
-/// and NFC again, since folding can leave it.
+/// Folds a name as file systems do that ignore case and Unicode form when they compare names: NFC,
+/// full case folding, and NFC again, since folding can leave it.
 pub fn fold_name(text: &str) -> Cow<'_, str> {
     if text.is_ascii() {
         return if text.bytes().any(|byte| byte.is_ascii_uppercase()) {

@@ -51,12 +51,13 @@ pub struct ProvenanceId(Box<str>);
 /// A reason to reject a provenance.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadProvenance {
-    /// Over 2,048 bytes, or with white space, control or deceptive characters.
+    /// Over 2,048 bytes, or with white space (but for spaces in a folder's name), control or
+    /// deceptive characters.
     #[error(
         "a provenance identifier has at most 2,048 bytes, no control and, but for a folder's name, no white space"
     )]
     Text,
-    /// Begins with none of the known words.
+    /// Begins with none of the known schemes.
     #[error(
         "a provenance identifier begins with local:, git:, github:, gitlab:, https:, wellknown:, registry:, vault: or inline:"
     )]
@@ -64,7 +65,7 @@ pub enum BadProvenance {
     /// An address contains user-info.
     #[error("an address in a provenance cannot contain a user name or password")]
     Credentials,
-    /// The text after the first word does not have the form that the word requires.
+    /// The text after the scheme does not have the form that the scheme requires.
     #[error("the provenance identifier is not in its canonical form")]
     Form,
     /// The stated kind is not the one of the identifier.
@@ -185,7 +186,7 @@ fn check_registry(rest: &str) -> Result<(), BadProvenance> {
 /// `<origin>/v/<slug>/<name>`, the origin with the path prefix of the vault's address if it has
 /// one.
 fn check_vault(rest: &str) -> Result<(), BadProvenance> {
-    // From the end, since the origin may have a path prefix of any length.
+    // Split from the end, because the origin may have a path prefix of any length.
     let mut parts = rest.rsplitn(4, '/');
     let (Some(name), Some(slug), Some("v"), Some(base)) =
         (parts.next(), parts.next(), parts.next(), parts.next())
@@ -196,7 +197,7 @@ fn check_vault(rest: &str) -> Result<(), BadProvenance> {
         .strip_prefix("http://")
         .map(|rest| rest.split('/').next().unwrap_or_default());
     let path = match plain {
-        // Without TLS only this machine itself, as everywhere.
+        // Plain HTTP is allowed only for this machine itself, as in the rest of vault.
         Some(authority) if is_loopback(authority) => check_address(base, &["http://"])?,
         _ => check_address(base, &["https://"])?,
     };
@@ -222,7 +223,8 @@ fn check_address<'a>(address: &'a str, schemes: &[&str]) -> Result<&'a str, BadP
         .iter()
         .find_map(|scheme| address.strip_prefix(scheme))
         .ok_or(BadProvenance::Form)?;
-    // The authority ends where URL parsers end it, so that no `@` behind it can change the host.
+    // Find the end of the authority like URL parsers do, so that no `@` behind it can change the
+    // host.
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
     if authority.contains('@') {
@@ -233,7 +235,7 @@ fn check_address<'a>(address: &'a str, schemes: &[&str]) -> Result<&'a str, BadP
         _ => (authority, None),
     };
     let port_is_fine = port.is_none_or(|port| {
-        // No leading zero or sign: one port has one text.
+        // Reject leading zeros and signs, so that each port has one text.
         port.parse::<u16>()
             .is_ok_and(|number| number.to_string() == port)
     });

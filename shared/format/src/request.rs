@@ -44,8 +44,8 @@ pub fn sign_request(key: &SecretKey, method: &str, path: &str, now: Timestamp) -
 }
 
 fn signed_bytes(method: &str, path: &str, seconds: i64) -> Vec<u8> {
-    // A line feed can stand in no method, path or number, so no two requests have the same bytes.
-    // The host is left out: the key belongs to one origin and slug.
+    // No method, path or number can contain a line feed, so no two requests have the same bytes.
+    // The host is left out, because a device uses each key for one origin and slug only.
     format!("{method}\n{path}\n{seconds}").into_bytes()
 }
 
@@ -99,7 +99,7 @@ impl SignedRequest {
         else {
             return Err(RequestError::SignatureRequired);
         };
-        // Cheap checks first: the key's is the expensive one.
+        // Run the cheap checks first. The check of the key is the expensive one.
         let seconds = parse_seconds(timestamp).ok_or(RequestError::HeaderInvalid)?;
         let signature = signature.parse().map_err(|_| RequestError::HeaderInvalid)?;
         let key = key_of(device).map_err(|_| RequestError::HeaderInvalid)?;
@@ -124,8 +124,8 @@ impl SignedRequest {
         now: Timestamp,
     ) -> Result<PublicKey, RequestError> {
         let seconds = i64::try_from(self.seconds).map_err(|_| RequestError::TimestampOutOfRange)?;
-        // Time before signature: a device with a wrong clock learns the reason, and an old request
-        // costs no verification.
+        // Check the time before the signature: a device with a wrong clock then learns the reason,
+        // and an old request costs no verification.
         if seconds.abs_diff(now.unix()) > MAX_SKEW_SECONDS {
             return Err(RequestError::TimestampOutOfRange);
         }

@@ -21,7 +21,7 @@ impl Since {
     /// The version of every operation that is not known to be older.
     pub const NEW: Self = Self("0.5.0");
 
-    /// States an earlier version.
+    /// Creates the mark of an operation that an earlier version had.
     pub const fn version(version: &'static str) -> Self {
         Self(version)
     }

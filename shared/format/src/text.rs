@@ -1,4 +1,5 @@
-//! Shared code of values with one canonical text, and safe display of foreign text.
+//! Shared code for types whose values have one canonical text, and for the safe display of text
+//! that others wrote.
 //!
 //! A type with `FromStr` and `Display` gets its serde form from here, so that a value from JSON
 //! passes the same parser as any other.
@@ -225,8 +226,9 @@ pub(crate) fn is_unprintable(c: char) -> bool {
 }
 
 /// Whether a character deceives a reader of prose: it controls a terminal, changes the writing
-/// direction, or is invisible (tag characters, zero-width characters). Spaces of any width and the
-/// selectors between the text and the picture of a symbol are harmless in prose.
+/// direction, or is invisible (tag characters, zero-width characters). Spaces of any width are
+/// harmless in prose, and so are the two selectors that show a symbol as text or as a picture
+/// (U+FE0E, U+FE0F).
 pub fn is_invisible(c: char) -> bool {
     is_unprintable(c)
         && !matches!(
@@ -288,7 +290,7 @@ pub(crate) fn encode_base32(bytes: &[u8]) -> String {
     text
 }
 
-/// Converts the bytes of a file to readable text, with `\\xNN` for each byte that is not UTF-8.
+/// Converts the bytes of a file to readable text, with `\xNN` for each byte that is not UTF-8.
 /// `None` for a binary file: it has a NUL, or more than one byte in eight is not text.
 pub fn to_readable(bytes: &[u8]) -> Option<String> {
     let mut text = String::with_capacity(bytes.len());

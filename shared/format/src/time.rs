@@ -76,7 +76,8 @@ impl FromStr for Timestamp {
             .and_then(|date| date.parse().ok())
             .ok_or(BadTimestamp)?;
         let time = Self::from_unix(date.duration_since(EPOCH).as_secs());
-        // The parser knows other forms (a space, fractions, second 60); one time has one text here.
+        // The parser also accepts other forms (a space, fractions, second 60), but each time has
+        // only one text here.
         if time.to_string() == text {
             Ok(time)
         } else {

@@ -47,8 +47,8 @@ pub fn encode(
         }
         check_content(&file.bytes, entry.size, &entry.sha256, &file.path)?;
     }
-    // The envelope is copied as bytes and never written anew: its own text decides the bundle's
-    // hash.
+    // Copy the envelope's bytes and do not write it anew: its exact text is a part of what the
+    // bundle's hash covers.
     let mut bytes = [
         BEFORE_MANIFEST.as_bytes(),
         signed.as_bytes(),
@@ -152,8 +152,7 @@ pub(super) fn encode_entries(manifest_length: usize, files: &[File]) -> Vec<Enco
     let mut inline = Vec::new();
     for (index, file) in files.iter().enumerate() {
         let (entry, length) = EncodedEntry::write_inline(file);
-        // By the encoded length, not the file's: base64 and escapes make a file larger than its
-        // bytes.
+        // Compare the encoded length: base64 and escapes make it larger than the file.
         if length > MAX_INLINE_BYTES {
             entries.push(EncodedEntry::write_parts(file));
         } else {

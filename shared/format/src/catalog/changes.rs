@@ -59,8 +59,8 @@ pub struct RootRef {
 }
 
 impl CatalogChanges {
-    /// The differences of `after` from `before`. Takes time linear in the sizes of both, up to
-    /// sorting.
+    /// The differences of `after` from `before`. Skills are looked up by name; the entries of the
+    /// other lists are compared pair by pair.
     pub fn between(before: Option<&Catalog>, after: &Catalog) -> Self {
         // A new member must be compared here before this compiles.
         let Catalog {
@@ -101,7 +101,8 @@ impl CatalogChanges {
             changes.withdrawn.clone_from(withdrawn);
             return changes;
         };
-        // Skills and profiles are looked up by name; a renamed skill is a removed and an added one.
+        // Skills and profiles are matched by name, so a renamed skill is a removed and an added
+        // one.
         let removed = before.skills.iter();
         let removed = removed.filter(|entry| after.skill(&entry.name).is_none());
         changes.removed = removed.cloned().collect();
@@ -113,8 +114,8 @@ impl CatalogChanges {
         let lost = before.profiles.iter().filter(is_lost);
         changes.lost_profiles = lost.map(|profile| profile.name.clone()).collect();
         changes.withdrawn = find_new_entries(&before.withdrawn, withdrawn);
-        // By hash alone: a new reason for the same bundle is in `withdrawn` above and lifts
-        // nothing.
+        // Compare the hashes alone: a withdrawal with a new reason is in `withdrawn` above and
+        // lifts nothing.
         let is_lifted = |old: &&Withdrawn| {
             !withdrawn
                 .iter()
@@ -136,10 +137,10 @@ impl CatalogChanges {
         changes
     }
 
-    /// Whether the two releases offer the same. Their expiry may differ.
+    /// Whether the two releases are the same apart from their numbers and their expiry.
     pub fn is_empty(&self) -> bool {
-        // Compared with the default so that a new member counts as a difference without a change
-        // here.
+        // Compare all members with their defaults, so that a member added later counts as a
+        // difference without a change here.
         let same = Self {
             from: self.from,
             expires_at: self.expires_at,
@@ -223,7 +224,7 @@ fn signing_lines(
 
 /// Returns the lines about the addresses that may serve the vault.
 fn audience_lines(added: &[String], removed: &[String]) -> Vec<ChangeLine> {
-    // A warning in both directions: an added address lets another host serve the vault, and a
+    // Both directions are warnings: an added address lets another host serve the vault, and a
     // removed one stops the devices that are linked to it.
     let warning = |text| ChangeLine::new(ChangeKind::Warning, text);
     let added = added

@@ -35,7 +35,8 @@ pub enum CatalogError {
     /// More withdrawn bundles than a catalog may name.
     #[error("catalog must not withdraw more than {MAX_WITHDRAWN} bundles")]
     Withdrawn,
-    /// The root versions beside the catalog do not count, or it names another one.
+    /// The root versions in the catalog's file do not count, or the catalog names a version that is
+    /// not the newest of them.
     #[error(transparent)]
     Root(#[from] RootError),
     /// The signatures do not reach the threshold of the release role.
@@ -50,7 +51,8 @@ pub enum CatalogError {
     /// changed the keys and not published a release since.
     #[error("the keys of the vault have changed; its owner has not published a release since")]
     ReleaseAwaited,
-    /// The key that it names is not an allowed one.
+    /// The catalog names a key that may not sign it or did not sign it, or another key than its
+    /// file names.
     #[error("{0}")]
     Key(&'static str),
     /// The signer of a new catalog gave no signature.

@@ -170,7 +170,7 @@ impl SignedCatalog {
     }
 
     /// The signatures as a set.
-    // Each signature with its key id: a host can reorder the entries of the unsigned envelope.
+    // A set, because a host can reorder the entries of the envelope, which is not signed itself.
     fn signature_set(&self) -> BTreeSet<(Box<str>, [u8; 64])> {
         let entries = self.envelope.signatures().iter();
         entries
@@ -209,7 +209,7 @@ impl SignedCatalog {
         if catalog.vault_id != state.vault_id() {
             return Err(CatalogError::VaultId);
         }
-        // Also an older version of this chain is fine: an archive stays valid after a change of
+        // An older version of this chain is accepted too: an archive stays valid after a change of
         // keys.
         if state.chain().find(&catalog.root_sha256).is_none() {
             return Err(CatalogError::Shape(

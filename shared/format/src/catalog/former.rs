@@ -65,7 +65,7 @@ impl FormerSkills {
         let before = self.skills.get(&entry.name);
         let is_same = |it: &&FormerSkill| it.bundle_hash == entry.bundle_hash;
         let known_signer = before.filter(is_same).and_then(|it| it.signer);
-        // A bound, or a publisher could fill every device's disk with names of removed skills.
+        // Without a bound, a publisher could fill every device's disk with names of removed skills.
         if before.is_none() && self.skills.len() >= MAX_FORMER_SKILLS {
             return;
         }

@@ -142,8 +142,9 @@ impl JudgedRelease {
         self.counted.voids_last
     }
 
-    /// Decides on `doubts`. `counts` tells whether the stored manifest of a skill is by a
-    /// key that the reader's chain knows and does not revoke; if not, its version is not compared.
+    /// Decides about the skills of [`JudgedRelease::doubtful_skills`]. `counts` tells whether the
+    /// stored manifest of a skill is by a key that the reader's chain knows and does not revoke; if
+    /// not, its version is not compared.
     pub fn settle_versions(
         self,
         counts: impl Fn(&SkillEntry) -> bool,
@@ -229,17 +230,20 @@ impl CatalogCheck<'_> {
             // A device that expects this chain keeps it, so that no host can take a revocation
             // back.
             (ReaderKind::Device | ReaderKind::Publisher, _) if trusted => NewRoots::Now(state),
+            // Enough publishers of this chain have signed the catalog, so the chain belongs to the
+            // vault. The device keeps it and waits for the next release.
             (ReaderKind::Device, Err(CatalogError::ReleaseAwaited)) => NewRoots::Now(state),
             (_, Ok(_)) => NewRoots::WithCatalog(state),
-            // A first link pins nothing by a file that does not count, and a service stores none.
+            // Apart from the case above, a device that links for the first time pins nothing from a
+            // file that does not count, and a service stores nothing.
             (_, Err(_)) => NewRoots::None,
         }
     }
 
     fn judge_file(&self, bytes: &[u8]) -> Result<CatalogOutcome, CatalogError> {
         let reader = self.reader;
-        // The current release is not judged again, so that its owner can publish a root version
-        // that ends it.
+        // The service does not judge its current release again. That release may no longer count
+        // under a new root version, but its owner has to be able to publish that version with it.
         if reader.side == ReaderKind::Service
             && let Some(last) = reader.last
             && last.is_same_file(self.file)
@@ -331,7 +335,7 @@ impl CatalogCheck<'_> {
         };
         let role = older.document().release();
         let keys: Vec<PublicKey> = role.keys().to_vec();
-        // Keys that were revoked in an abandoned chain count in no catalog, also if a version of
+        // Keys that were revoked in an abandoned chain count in no catalog, even if a version of
         // this chain names them.
         let given_up = self.state().revoked_elsewhere();
         let signers = self.file.valid_signers(&keys);
@@ -398,8 +402,8 @@ impl CatalogCheck<'_> {
             }
             ReaderKind::Service => reader.now,
             ReaderKind::Device | ReaderKind::Publisher => {
-                // By the later of the two times, so that setting the clock back does not revive an
-                // expired release.
+                // Judge by the later of the two times, so that setting the clock back does not
+                // revive an expired release.
                 let latest = reader.latest_seen_at.unwrap_or(reader.now);
                 warnings.extend(ahead.then_some(CatalogWarning::IssuedInFuture));
                 warnings.extend((latest > reader.now).then_some(CatalogWarning::ClockWentBack));
@@ -414,7 +418,8 @@ impl CatalogCheck<'_> {
             warnings.push(CatalogWarning::Expired);
         }
         if let Some(end) = self.newest_root().document().expires_at() {
-            // Also for a publisher's machine: a root that has expired is renewed first.
+            // This holds for a publisher's machine too: its owner has to renew an expired root
+            // first.
             if judged_at > end {
                 return Err(self.expiry_error(end, CatalogError::RootExpired(end)));
             }
@@ -444,7 +449,8 @@ impl CatalogCheck<'_> {
         };
         let good = match self.reader.side {
             ReaderKind::Service => previous == last.stored,
-            // A device may have missed releases, or hold one that its owner went above.
+            // A device may have missed releases. The catalog then names a previous release that the
+            // device does not know, which is fine.
             ReaderKind::Device | ReaderKind::Publisher => {
                 self.reader.accept_fork
                     || previous.release != last.stored.release
@@ -471,7 +477,8 @@ fn check_signer(catalog: &Catalog, signers: &[PublicKey]) -> Result<(), CatalogE
     }
 }
 
-/// Returns whether it is the stored release itself.
+/// Returns whether the catalog is the stored release itself. Fails if it is older, is another
+/// payload with the same number, or is too far above the stored number.
 fn check_release(
     catalog: &Catalog,
     new: ReleaseRef,
@@ -510,8 +517,8 @@ fn find_doubtful_skills(
     let Some(last) = last else { return Vec::new() };
     let is_doubt = |stored: &&SkillEntry| {
         new.skill(&stored.name)
-            // Only a doubt: whether the stored version may be compared depends on its signer, whose
-            // manifest is not available here.
+            // This is only a doubt: whether the stored version may be compared depends on who
+            // signed the skill, and its manifest is not available here.
             .is_some_and(|entry| check_version(stored, entry, same_root).is_err())
     };
     last.catalog

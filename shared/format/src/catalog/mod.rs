@@ -77,8 +77,8 @@ pub struct Catalog {
     pub issued_at: Timestamp,
     /// The last second at which it counts.
     pub expires_at: Timestamp,
-    /// One of the keys that sign it. A proposer whose key stood in the previous catalog repeats
-    /// that key.
+    /// One of the keys that sign it. If the machine that makes the catalog has the key that the
+    /// previous one names, and that key may still sign, the new catalog names it again.
     pub public_key: PublicKey,
     /// The number of the root version under which it counts.
     pub root_version: u64,
@@ -112,7 +112,7 @@ impl Catalog {
         if self.release == 0 {
             return Err(CatalogError::Shape("releases begin at 1"));
         }
-        // Strict order finds duplicates too, and `skill` below searches by halves.
+        // A strict order rules out duplicates too, and `skill` below uses binary search.
         if !self.skills.is_sorted_by(|a, b| a.name < b.name) {
             return Err(CatalogError::Shape(
                 "the skills are not sorted by name, or one comes twice",

@@ -25,7 +25,7 @@ pub fn judge_proposal(
     judgement.outcome = match judgement.outcome {
         Ok(CatalogOutcome::Release(release)) => {
             let catalog = release.catalog();
-            // A voided current release cannot be followed: the proposal is the one that replaces
+            // If the current release is void, no release can follow it. The proposal then replaces
             // it.
             let follows = follows
                 .is_none_or(|current| release.voids_last() || catalog.previous == Some(current));

@@ -1,4 +1,5 @@
-//! The changes of the keys of a vault: one model for all places that show them, and its texts.
+//! The changes of a vault's keys between two states, and the lines of text that describe them. All
+//! places that show changes of keys use this one model.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -65,8 +66,8 @@ pub struct NamedKey {
 impl NamedKey {
     /// Looks up the name of a key in a chain.
     pub fn from_chain(chain: &RootChain, key: &PublicKey) -> Self {
-        // Newest first: a key that was renamed has its current name, and one that left keeps its
-        // last.
+        // Search the newest version first: a renamed key gets its current name, and a removed key
+        // its last one.
         let mut versions = chain.versions().iter().rev();
         let name = versions.find_map(|version| version.document().shown_name(key));
         Self {
@@ -186,15 +187,15 @@ impl RootChanges {
         Self::between(Some(&before), state)
     }
 
-    /// Whether owners must be notified at once: a key was revoked or gained a right, or fewer
-    /// signatures are needed.
+    /// Whether owners must be notified at once: a key was revoked, a key that was in a role before
+    /// gained another one, or fewer signatures are needed. Added keys do not count.
     pub fn is_warning(&self) -> bool {
         let mut lines = self.describe_lines().into_iter();
         lines.any(|line| line.kind == ChangeKind::Warning)
     }
 
-    /// Returns a line for everything that differs, the same text in every place. A lower threshold
-    /// is a warning.
+    /// Returns a line for everything that differs. Revoked keys, roles that a key gains and lower
+    /// thresholds are warnings.
     pub fn describe_lines(&self) -> Vec<ChangeLine> {
         // A new member must have its line before this compiles.
         let Self {

@@ -98,8 +98,8 @@ impl SignedManifest {
         if self.envelope.payload_type() != PAYLOAD_TYPE {
             return Err(ManifestError::PayloadType);
         }
-        // Nothing is read that no key of the vault has signed. Whether that key counts here is
-        // judged last, so that a manifest of another vault is told apart from one by a revoked key.
+        // Read nothing that no key of the vault has signed. Judge last whether that key counts
+        // here, so that a manifest of another vault gets another error than one by a revoked key.
         let Some(signer) = self.signer(trust.state) else {
             trust.state.judge_signer(None, trust.place)?;
             return Err(SignerRefusal::Signature.into());

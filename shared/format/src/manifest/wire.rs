@@ -153,8 +153,8 @@ impl ProvenanceWire<'_> {
             revision: self.revision,
             fetched_at: self.fetched_at,
         };
-        // Two readers, one of the kind and one of the identifier, must not see different kinds of
-        // source.
+        // A program that reads `kind` and one that reads `identifier` must not see different kinds
+        // of source.
         if provenance.kind().as_str() == self.kind {
             Ok(provenance)
         } else {

@@ -17,11 +17,13 @@ use crate::keys::PublicKey;
 
 /// The payload type that is signed with every root document.
 pub const PAYLOAD_TYPE: &str = "application/vnd.vault.root.v1+json";
-/// The most bytes of all envelopes of a chain together, as the compact text of their known members.
+/// The most bytes of all envelopes of a chain together. Each is measured as this program writes it:
+/// compact JSON without unknown members.
 pub const MAX_CHAIN_BYTES: usize = 512 << 10;
 
-/// Root versions as a host shows them, oldest first. Nothing is verified but where each begins and
-/// ends. It is the member `roots` of a JSON object that [`json::parse`] reads.
+/// Root versions as a host shows them, oldest first. Nothing of them is verified; the list only
+/// separates their JSON texts. It is the member `roots` of a JSON object that [`json::parse`]
+/// reads.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(transparent)]
 pub struct RootList(Vec<Box<RawValue>>);
@@ -238,8 +240,8 @@ impl RootChain {
         };
         let rule = |text| invalid(InvalidRoot::Rule(text));
         let before = self.versions.last();
-        // The root role before decides first: nothing else of a later version is read until it has
-        // signed.
+        // Check the signatures of the previous version's root role first. Nothing else of a later
+        // version is read until that role has signed it.
         let mut signers = Vec::new();
         if let Some(before) = before {
             let role = before.document.root();
@@ -250,8 +252,8 @@ impl RootChain {
                 ));
             }
         }
-        // Only after the signatures of the version before: an unsigned number must not make readers
-        // report that they need a newer program.
+        // Look at the format's number only now: a number that the previous root role has not signed
+        // must not make readers report that they need a newer program.
         if let Some(newer) = format_number(envelope.payload_type(), TYPE_FRAME)
             && newer != 1
         {
@@ -265,8 +267,8 @@ impl RootChain {
         }
         let document = RootDocument::parse(envelope.payload()).map_err(invalid)?;
         let role = document.root();
-        // Keys in both root roles were tried above; verifying a signature again would only cost
-        // time.
+        // Signatures of keys in both root roles were verified above. Verifying them again would
+        // only cost time.
         let is_tried =
             |key: &PublicKey| before.is_some_and(|before| before.document.root().contains(key));
         let untried: Vec<PublicKey> = role
@@ -376,16 +378,16 @@ pub(super) fn read_after(
         }
         let envelope =
             Envelope::parse(raw.get().as_bytes()).map_err(|error| invalid(error.into()))?;
-        // The envelopes that were shown, also of versions that are then replaced by the reader's
-        // own: another reader would count these.
+        // Count the envelopes as they were shown, even where the reader's own envelope replaces one
+        // below: a reader without a chain would count these.
         shown_bytes += envelope.to_bytes().len();
         if shown_bytes > MAX_CHAIN_BYTES {
             return Err(invalid(InvalidRoot::Rule(
                 "the versions together are larger than 512 KiB",
             )));
         }
-        // Only as long as every version so far was shared: after a fork the rest of the own chain
-        // does not apply.
+        // Compare only while every version so far was shared: after a fork, the rest of the
+        // reader's chain does not apply.
         let own_version = own
             .filter(|_| shared == place)
             .and_then(|own| own.versions.get(place));

@@ -127,8 +127,8 @@ impl Role {
     /// Creates a role from these keys, in any order. Fails if there are none, one is repeated, or
     /// the threshold is not between 1 and the smaller of 4 and their number.
     pub fn new(threshold: usize, mut keys: Vec<PublicKey>) -> Result<Self, InvalidRoot> {
-        // By the text and not the bytes: base64url orders them differently, and readers compare the
-        // text.
+        // Sort by the text and not by the bytes: base64url orders them differently, and readers
+        // compare the text.
         keys.sort_by_cached_key(ToString::to_string);
         Self::from_sorted_keys(threshold, keys)
     }
@@ -303,13 +303,15 @@ fn check_roles(root: &Role, release: &Role) -> Result<(), InvalidRoot> {
         return Err(InvalidRoot::Rule("the release role has at most 32 keys"));
     }
     let shared = root.keys.iter().filter(|key| release.contains(key)).count();
-    // Either all root keys are publishers' own keys, or all are recovery keys that stay offline.
+    // A vault has either root keys that are all publishers' own keys, or root keys that are all
+    // recovery keys, which stay offline.
     if shared > 0 && shared < root.keys.len() {
         return Err(InvalidRoot::Rule(
             "either all keys of the root role are in the release role, or none is",
         ));
     }
-    // Otherwise one publisher's machine could lower the number of publishers that a release needs.
+    // Without this rule, fewer publishers than a release needs could change the keys and lower that
+    // number.
     if shared > 0 && root.threshold < release.threshold {
         return Err(InvalidRoot::Rule(
             "where the roles share keys, the root threshold is not lower than the release threshold",

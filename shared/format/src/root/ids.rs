@@ -1,7 +1,7 @@
 //! The ids of vaults and keys for people and files: the vault id and the fingerprints.
 //!
-//! All are texts of shortened SHA-256 values, for people and for names of folders. Decisions
-//! compare the full SHA-256.
+//! All are texts of shortened SHA-256 values: 130 bits in a vault id, 160 bits in a fingerprint.
+//! Whether a stored chain belongs to a vault is decided by the full SHA-256 of root version 1.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ use crate::text::{encode_base32, text_form};
 
 /// The number of bytes of a SHA-256 in a fingerprint: 32 characters of base32.
 const SHOWN_BYTES: usize = 20;
-/// The text of 8 groups of 4 characters, with hyphens between them.
+/// The number of characters in 8 groups of 4 with hyphens between them.
 const GROUPS_LENGTH: usize = 39;
 const BASE32: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
@@ -37,7 +37,7 @@ impl VaultId {
 
     /// The 30 characters.
     pub fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.0).unwrap_or_default() // always ASCII: checked when it is made
+        std::str::from_utf8(&self.0).unwrap_or_default() // always ASCII, as checked before
     }
 }
 
@@ -234,7 +234,8 @@ fn parse_groups(text: &str) -> Result<[u8; SHOWN_BYTES], BadFingerprint> {
             filled += 1;
         }
     }
-    // Writing it again catches hyphens in other places and every other length.
+    // Writing the bytes again and comparing the texts rejects hyphens in other places and every
+    // other length.
     if format_groups(&shown) == text {
         Ok(shown)
     } else {

@@ -144,7 +144,8 @@ fn compare_chains(
     if shared == own_length {
         return Ok((RootState::new(chain, own.revoked.clone()), true));
     }
-    // Strictly longer, so that of two forks each reader ends on the same one, and none goes back.
+    // Only a strictly longer chain may replace this one, so that readers of two forks end on the
+    // same chain and none goes back.
     if length <= own_length || !settles_fork(&own.chain, &chain, shared) {
         return Err(RootError::Forked {
             version: shared as u64 + 1,

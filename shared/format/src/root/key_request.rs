@@ -22,7 +22,7 @@ constant!(
     "vault.key-request/1"
 );
 
-/// The request of a user that wants to become a publisher.
+/// The request of a user who wants to become a publisher.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct KeyRequest {
     schema: Schema,

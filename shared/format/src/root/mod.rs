@@ -5,15 +5,15 @@
 //! before and by its own. A [`RootChain`] is verified; a [`RootList`] is not verified yet.
 //! [`judge_roots`] decides whether a shown list replaces what a reader knows, for all readers alike:
 //!
-//! - The owner makes versions with [`RootEdit`]: `RootEdit::first(now)` or
-//!   `RootEdit::after(&chain, now)`, then changes, then `sign(&[&signer])`. It returns the longer
+//! - The owner makes versions with [`RootEdit`]: [`RootEdit::begin_first`] or
+//!   [`RootEdit::begin_after`], then the changes, then [`RootEdit::sign`], which returns the longer
 //!   chain, or fails where a reader would refuse it. [`heal_fork`] ends a fork.
 //! - A device keeps a [`RootState`] for each vault. It judges the list of a catalog file, stores
 //!   the state when it was taken, and only then judges the catalog.
 //! - The service judges the same way, and stores the state together with the catalog that it
 //!   accepts.
 //! - A library loads its own state with [`RootState::load`], which verifies it anew.
-//!   [`RootState::standing`] says what a key is.
+//!   [`RootState::standing`] returns the standing of a key.
 //! - An archive carries a list; its reader judges it against a pin or an expected
 //!   [`VaultFingerprint`].
 //!

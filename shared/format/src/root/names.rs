@@ -65,7 +65,7 @@ impl KeyName {
     /// the state of a key, or as a fingerprint. A writer also checks names that another machine
     /// chose.
     pub fn check_new(&self) -> Result<(), DeceptiveKeyName> {
-        // Wide forms of `,`, `(` and `:` look like the plain ones.
+        // NFKC maps the wide forms of `,`, `(` and `:`, which look like the plain ones, to these.
         let text: String = self.0.nfkc().flat_map(char::to_lowercase).collect();
         if text.trim() != text {
             return Err(DeceptiveKeyName::Spaces);
@@ -107,7 +107,7 @@ impl FromStr for KeyName {
     type Err = BadKeyName;
 
     fn from_str(text: &str) -> Result<Self, BadKeyName> {
-        // Counts no further than needed: the text may come from a hostile host.
+        // Stop counting once the name is too long: the text may come from a hostile host.
         let length = text.chars().take(MAX_NAME_CHARS + 1).count();
         let is_fingerprint = text.trim().parse::<KeyFingerprint>().is_ok();
         let is_visible = !text.chars().any(is_unprintable);
@@ -140,7 +140,8 @@ fn looks_like_fingerprint(text: &str) -> bool {
         .split(|c: char| !c.is_alphanumeric())
         .filter(|word| !word.is_empty())
         .collect();
-    // Eight groups of four, in any alphabet: people compare the shape and not each letter.
+    // Eight groups of four characters look like a fingerprint in any alphabet: people compare the
+    // shape and not each letter.
     let is_grouped = words
         .windows(FINGERPRINT_CHARS / 4)
         .any(|groups| groups.iter().all(|group| group.chars().count() == 4));

@@ -123,8 +123,7 @@ fn check_recovered(
         return Err(RootError::VaultChanged);
     }
     let known = version.max(at_least.unwrap_or(0));
-    // A chain that ends too early may be an older part of the right one, so its length is judged
-    // first.
+    // Check the length first: a chain that ends too early may be an older part of the right one.
     if chain.version() < version {
         let shown = chain.version();
         return Err(RootError::RolledBack { shown, known });
@@ -136,7 +135,8 @@ fn check_recovered(
     if version_in_chain.is_none_or(|found| *found.payload_sha256() != root_sha256) {
         return Err(RootError::Forked { version });
     }
-    // Last: a chain with another version in its place is a fork, however short it is.
+    // Check `at_least` last: a chain with another version in place of the signed one is a fork,
+    // whatever its length.
     if chain.version() < known {
         let shown = chain.version();
         return Err(RootError::RolledBack { shown, known });

@@ -32,7 +32,8 @@ pub enum SkillPlace {
         /// was retired.
         taken_over: bool,
     },
-    /// The owner's own library, for a skill that a revoked key signed and the owner signs again.
+    /// The owner's own library, for a skill that the owner has to sign again because a revoked key
+    /// signed it. Only a signature by a current publisher counts.
     SignAgain,
     /// An archive. If releases need several publishers, the signature of one is not enough.
     Archive {
@@ -84,8 +85,8 @@ impl RootState {
     /// Returns the standing of the key for this reader.
     pub fn standing(&self, key: &PublicKey) -> KeyStanding {
         let document = self.document();
-        // First: a key that was revoked in an abandoned chain may still have a role in the current
-        // one.
+        // Check this first: a key that was revoked in an abandoned chain may still have a role in
+        // the current one.
         if self.is_revoked(key) {
             KeyStanding::Revoked
         } else if document.release().contains(key) {

@@ -301,7 +301,7 @@ impl<'a> RootEdit<'a> {
         if wanted > publishers.min(MAX_THRESHOLD) {
             return Err(RootWriteError::HighThreshold { wanted, publishers });
         }
-        // One laptop with a root key could otherwise lower the threshold by itself.
+        // Otherwise, one laptop with a root key could lower the threshold by itself.
         let is_shared = self.root.iter().any(|key| self.release.contains(key));
         if is_shared && self.root_threshold < wanted {
             return Err(RootWriteError::NoRecoveryKey(wanted));
@@ -337,7 +337,8 @@ pub fn heal_fork(
     signers: &[&dyn Signer],
 ) -> Result<RootChain, RootWriteError> {
     let mut healed = chain.clone();
-    // Every reader on a fork takes only a longer chain, so the number has to pass all forks.
+    // A reader on a fork takes only a longer chain, so the number has to be above those of all
+    // forks.
     while healed.version() <= above {
         let mut edit = RootEdit::begin_after(&healed, issued_at);
         healed = edit.use_reserve().sign(signers)?;
