@@ -68,7 +68,8 @@ pub(crate) struct Access<'a> {
 }
 
 impl Access<'_> {
-    /// The same access for a source: only one on this machine reaches this machine.
+    /// Returns this access with the scope for a source. Only a source on this machine may reach
+    /// addresses of this machine.
     pub(crate) fn to_source(self, source: &Source) -> Self {
         let settings = &self.fetcher.settings;
         let base = match source {
@@ -81,10 +82,11 @@ impl Access<'_> {
         self.to_base(base)
     }
 
-    /// The same access for a site or registry at this address.
+    /// Returns this access with the scope for a site or registry at this address.
     pub(crate) fn to_base(self, base: Option<&Url>) -> Self {
         let settings = &self.fetcher.settings;
-        // The flag for tests allows addresses of this machine in the public scope.
+        // In tests, `loopback` allows addresses of this machine in the public scope, so the other
+        // scope is not used.
         let is_local = settings.local_sites && !settings.parse.loopback;
         let scope = match base {
             Some(base) if is_local && is_loopback(base) => Scope::ThisMachine,
@@ -137,7 +139,7 @@ impl Fetcher {
         source: &GitSource,
     ) -> Result<(Vec<String>, GitSettings)> {
         let mut settings = self.settings.git.clone();
-        // Only guarded callers need the checks below: the user at this machine may fetch from
+        // The checks below are for guarded callers only: the user at this machine may fetch from
         // private hosts.
         if !self.settings.guarded || settings.loopback {
             // Setting `GIT_SSH_COMMAND` overrides `core.sshCommand`, so read the user's own value

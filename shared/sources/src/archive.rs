@@ -61,7 +61,7 @@ pub(crate) fn unpack_archive(place: &str, bytes: &[u8]) -> Result<Vec<RawFile>> 
 struct Unpacked<'a> {
     place: &'a str,
     files: Vec<RawFile>,
-    /// The path of each file, by its form without letter case.
+    /// The path of each file. The key is the path with its letter case folded.
     paths: HashMap<String, String>,
     bytes: u64,
 }
@@ -128,8 +128,8 @@ impl Unpacked<'_> {
                 .map_err(|error| broken(place, &error))?;
             self.add_file(&path, mode, bytes)?;
         }
-        // Some tools read on behind the two empty blocks that end a tar. Reading on also checks the
-        // checksum of a gzip stream.
+        // Reject data behind the two empty blocks that end a tar, because some tools read on there.
+        // Reading to the end also verifies the checksum of a gzip stream.
         let mut block = [0; 4096];
         loop {
             let read = stream.read(&mut block);

@@ -12,7 +12,7 @@ use crate::kinds::batch::{Comparison, ComparisonBatch};
 use crate::kinds::{kind_of, source_of};
 use crate::policy::SourcePolicy;
 
-/// Number of sources that are compared in parallel.
+/// Number of skills that are compared in parallel.
 const CONCURRENT: usize = 4;
 
 impl Fetcher {

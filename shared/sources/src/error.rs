@@ -201,7 +201,7 @@ impl GitFault {
                 ],
             ),
         ];
-        // The capitals of these messages differ between versions of git and SSH.
+        // Versions of git and SSH differ in the letter case of these messages.
         let said = said.to_ascii_lowercase();
         let matches = |texts: &[&str]| texts.iter().any(|text| said.contains(text));
         let found = TEXTS.iter().find(|(_, texts)| matches(texts));

@@ -58,13 +58,12 @@ impl Fetcher {
         kinds::fetch_recorded(self.with_policy(policy), upstream).await
     }
 
-    /// Returns whether a repository has this branch, tag or commit. Returns `false` on any error,
-    /// so use it only for hints.
+    /// Returns whether a repository has this branch or tag. A full commit id counts as existing
+    /// without a check, and any error counts as missing, so use the result only for hints.
     pub async fn has_reference(&self, source: &GitSource, reference: &str) -> bool {
         let asked = GitSource {
             reference: Some(reference.to_owned()),
-            // Look for this reference only, not for those that the tail of a web address may
-            // contain.
+            // Look for this reference only, not for references in the tail of a web address.
             tail: Vec::new(),
             ..source.clone()
         };
@@ -87,8 +86,8 @@ impl From<FetchError> for FetchFault {
                 fault: GitFault::NoRepository | GitFault::NoReference,
                 ..
             } => Self::NotFound(text),
-            // A name that leads to an inside address reads like one that leads nowhere. A caller
-            // from outside may not learn more.
+            // A host name with an internal address gives the same kind of fault as one that does
+            // not resolve. Callers who see only the kind cannot probe the internal network.
             _ => Self::Unreachable(text),
         }
     }

@@ -24,7 +24,8 @@ const MAX_REDIRECTS: usize = 5;
 pub(crate) enum Scope {
     /// To public addresses, over HTTPS.
     Public,
-    /// To this machine alone, where plain HTTP is allowed: its user named a site on it.
+    /// To this machine alone, where plain HTTP is allowed. For a site on this machine that its user
+    /// named.
     ThisMachine,
 }
 
@@ -154,8 +155,8 @@ impl Http {
     }
 }
 
-/// Checks that apply to every hop in addition to the guard: HTTPS only but on this machine, no way
-/// out of the scope, and no credentials in the URL. `loopback` is set in tests.
+/// Checks that apply to every hop in addition to the guard: the hop stays in the scope, uses HTTPS
+/// unless it is on this machine, and has no credentials in its URL. `loopback` is set in tests.
 fn check_url(url: &Url, scope: Scope, loopback: bool) -> Result<()> {
     if scope == Scope::ThisMachine && !is_loopback(url) {
         return Err(FetchError::unreachable_error(

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`source`] | the grammar of the sources that `vault add` accepts |
 //! | [`policy`] | `[sources]` of the owner's policy, checked before any request |
-//! | `kinds` | one file for each kind of source, behind one trait |
+//! | `kinds` | the kinds of sources behind one trait |
 //! | `access`, `opened` | what every kind of source receives, and what it returns |
 //! | `fetcher` | opening a source, listing its skills, downloading one |
 //! | `compare` | detecting upstream changes |

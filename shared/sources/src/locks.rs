@@ -48,7 +48,7 @@ pub fn parse_lock(
     folder: &std::path::Path,
     options: &ParseOptions,
 ) -> Result<Vec<LockedSkill>, String> {
-    // serde would also accept an array for the structure.
+    // serde would also read an array as the members of the object.
     if !bytes.trim_ascii_start().starts_with(b"{") {
         return Err("it is not a lock file of skills: not a JSON object".to_owned());
     }
@@ -60,7 +60,7 @@ pub fn parse_lock(
         .map(|(name, entry)| LockedSkill {
             source: locked_source(&name, &entry, folder, options),
             tree: entry
-                // Only a git tree id can be compared with the source later.
+                // Keep only git tree ids: other hashes cannot be compared with the source later.
                 .skill_folder_hash
                 .filter(|hash| crate::git::is_commit(hash)),
             name,

@@ -1,5 +1,5 @@
-//! The owner's source policy: `[sources]` of `policy.toml`, checked before each request, and the age
-//! of a commit and the signer once they are known.
+//! The owner's source policy: `[sources]` of `policy.toml`. It is checked before each request. The
+//! age of a commit and the signer are checked once they are known.
 //!
 //! The policy fails closed: if it has an `allow` list, it rejects every source that no pattern
 //! covers. Hosts that are reached later, by a redirect or a hand-off, are checked too. Folders
@@ -46,7 +46,8 @@ impl SourcePolicy {
             return Ok(());
         }
         let refuse = |reason: &str| Err(policy_error(&source.display_name(), reason));
-        // The content of these is fixed by a digest or a signature before it is used.
+        // The content of these sources is checked against a digest or a signature before it is
+        // used.
         let is_signed = matches!(source, Source::WellKnown { .. } | Source::Vault { .. });
         if self.signed_only && !is_signed {
             return refuse(
@@ -86,7 +87,7 @@ impl SourcePolicy {
 
     /// Fails if a commit is younger than the policy allows. `committed` is in seconds since 1970.
     pub fn check_age(&self, place: &str, committed: i64, now: Timestamp) -> Result<()> {
-        // A commit date in the future gives a negative age, which every minimum rejects.
+        // A commit date in the future gives a negative age, which is below every minimum.
         let days = now.unix().saturating_sub(committed).div_euclid(86_400);
         if i64::from(self.minimum_age_days) <= days || self.minimum_age_days == 0 {
             return Ok(());
@@ -193,8 +194,8 @@ fn part_matches(pattern: &str, part: &str) -> bool {
         return false;
     };
     let (middle, last) = rest.rsplit_once('*').unwrap_or(("", rest));
-    // Taking the earliest match of each piece leaves the most text for the rest, so there is no
-    // need to go back.
+    // Take the earliest match of each piece. It leaves the most text for the other pieces, so there
+    // is no need to try a later one.
     for piece in middle.split('*') {
         let Some(at) = part.find(piece) else {
             return false;

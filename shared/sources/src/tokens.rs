@@ -55,7 +55,7 @@ impl Tokens {
     /// Returns the token for the host of a URL. A port other than the default one must match too.
     pub(crate) fn for_url(&self, url: &Url) -> Option<&str> {
         let host = url.host_str()?;
-        // A service on another port of the host may belong to another party.
+        // Another port of the host may be a service of another party, which must not get the token.
         let wanted = match url.port() {
             Some(port) => format!("{host}:{port}"),
             None => host.to_owned(),

@@ -222,7 +222,8 @@ async fn download_objects(
     };
     let commit = arguments(&resolved.commit);
     let mut fetched = git.run_watched(&commit, &run).await;
-    // A server that does not serve a commit by its id fails with one of these errors.
+    // These errors may mean that the server does not serve commits by their ids. Then fetching the
+    // branch or tag may succeed.
     let may_serve_name = match &fetched {
         Err(FetchError::Git { fault, .. }) => {
             !matches!(fault, GitFault::NotAllowed | GitFault::HostKey)
@@ -252,7 +253,7 @@ async fn commit_facts(git: &Git<'_>, commit: &str) -> Result<(String, i64)> {
         .find_map(|line| line.strip_prefix("tree "))
         .filter(|id| is_commit(id))
         .ok_or_else(broken)?;
-    // The line ends with the time and the zone. The name before them may contain spaces.
+    // The line ends with the time and the time zone. The name before them may contain spaces.
     let time = head
         .lines()
         .find_map(|line| line.strip_prefix("committer "))
@@ -286,8 +287,8 @@ fn parse_entries(place: &str, out: &[u8]) -> Result<Vec<TreeEntry>> {
         // The gate later rejects paths that are not UTF-8, and its message shows them in this form.
         let name = &line[tab + 1..];
         let path = String::from_utf8_lossy(name).into_owned();
-        // git fetches a tree without checking its names, and clients differ in what they make of
-        // these.
+        // git fetches a tree without checking its names, and tools differ in how they read names
+        // such as these.
         let is_inside = path
             .split('/')
             .all(|part| !matches!(part, "" | "." | ".." | ".git"));

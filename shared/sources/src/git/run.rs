@@ -126,7 +126,7 @@ impl Git<'_> {
             "https:ssh"
         };
         let ssh = self.settings.ssh_command.as_deref().unwrap_or("ssh");
-        // SSH must fail instead of asking for a password or the trust in a host key.
+        // SSH must fail instead of asking for a password or asking whether to trust a host key.
         let ssh = format!("{ssh} -oBatchMode=yes -oConnectTimeout=15");
         command
             .env("GIT_TERMINAL_PROMPT", "0")

@@ -1,5 +1,5 @@
-//! Results that the comparisons of one batch share, since several skills may need one request, and
-//! the comparison of a recorded revision with the current one.
+//! Compares recorded revisions with the current ones, in batches. The comparisons of a batch share
+//! the results of requests, because several skills may come from one source.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -152,8 +152,8 @@ impl Content for FileSet {
             folder: last_part(&found.folder)
                 .or_else(|| file_stem(self.upstream.identifier.as_str())),
             upstream: Upstream {
-                // Without a recorded folder, the only skill is found again if it moves within the
-                // artifact.
+                // If the artifact has only one skill, record no folder, so that the skill is found
+                // again after it moved within the artifact.
                 path: self.has_several.then(|| found.folder.clone()),
                 ..self.upstream.clone()
             },
@@ -185,7 +185,7 @@ fn read_file(path: &Path, max: u64) -> Result<Vec<u8>> {
     };
     // Do not block when opening a pipe, and do not follow a symbolic link.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
-    // The system's own words for these causes do not name them.
+    // The system's texts for these errors do not name the cause, so use texts of our own.
     let fd = open(path, flags, Bits::empty()).map_err(|error| match error {
         Errno::NOENT => {
             FetchError::NotFound(format!("{} does not exist", escape_untrusted(&place)))
@@ -194,7 +194,7 @@ fn read_file(path: &Path, max: u64) -> Result<Vec<u8>> {
         Errno::NXIO => FetchError::content_error(&place, "it is not a regular file"),
         error => failed(&error),
     })?;
-    // Check the open file: the path could lead to another file by now.
+    // Check the open file and not the path, which could lead to another file by now.
     let stat = fstat(&fd).map_err(|error| failed(&error))?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(FetchError::content_error(

@@ -62,8 +62,8 @@ pub(super) enum Artifact {
 struct Index {
     #[serde(rename = "$schema")]
     schema: Option<String>,
-    /// Unparsed, so that a faulty entry does not hide the others, and a member that comes twice is
-    /// found.
+    /// The entries are not parsed yet, so that a faulty one does not hide the others, and a
+    /// repeated member is found.
     #[serde(default)]
     skills: Vec<Box<RawValue>>,
 }
@@ -184,7 +184,8 @@ impl Site {
         let (is_pinned, values) = index.map_err(|why| FetchError::content_error(&got.url, why))?;
         let mut notices = Vec::new();
         if !is_pinned {
-            // Only an index with digests fixes the content, which `signed_only` demands.
+            // `signed_only` demands that the index fixes the content, and only an index with
+            // digests does.
             if access.policy.wants_digests() {
                 return Err(FetchError::Policy {
                     place: origin_text(origin),
@@ -207,7 +208,7 @@ impl Site {
                 Err(notice) => notices.push(notice),
             }
         }
-        // Tools differ in which of two entries counts, so none does.
+        // Tools differ in which of two entries with one name they use, so use neither.
         entries.retain(|entry| !twice.contains(&entry.name));
         let skipped = |name| format!("{name} was skipped: the index lists it twice");
         notices.extend(twice.iter().map(skipped));

@@ -117,8 +117,8 @@ impl Kind for Plugin<'_> {
             }
             PluginSource::RemotePlugin(elsewhere) => {
                 let source = elsewhere.git_source(&access.fetcher.settings.parse, &place)?;
-                // The policy was checked for the marketplace only, and the plugin is in another
-                // repository.
+                // So far, the policy was checked for the marketplace only, and the plugin is in
+                // another repository.
                 access.policy.check_source(&Source::Git(source.clone()))?;
                 let repository = Repository::fetch_repository(access, &source).await?;
                 repository.open_all().await
@@ -158,7 +158,7 @@ impl Plugin<'_> {
                 names.join(", ")
             ))
         })?;
-        // Tools differ in which of two entries counts.
+        // Tools differ in which of two entries with one name they use.
         if entries.next().is_some() {
             let reason = format!("it lists the plugin {plugin} twice");
             return Err(FetchError::content_error(place, reason));
@@ -254,7 +254,7 @@ impl RemotePlugin {
             }
         };
         let bad = |bad: BadSource| FetchError::content_error(place, bad.to_string());
-        // A marketplace comes from elsewhere and must not name a local path.
+        // The text comes from a marketplace, which must not name a local path.
         let mut source = Source::parse(&text, options, &|_| false).map_err(bad)?;
         if let Some(path) = self
             .path

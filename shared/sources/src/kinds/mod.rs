@@ -1,5 +1,5 @@
-//! The kinds of sources, one file each, behind one trait. A kind lists the skills of a source and
-//! compares the source with what is recorded.
+//! The kinds of sources behind one trait; kinds that are alike share a file. A kind lists the
+//! skills of a source and compares the source with what is recorded of a skill.
 
 pub(crate) mod batch;
 mod files;
@@ -111,7 +111,8 @@ pub(crate) async fn fetch_recorded(
     })?;
     let opened = open_checked(access, &source, None).await?;
     let found = match &upstream.path {
-        // The only skill that is left in a source may be another one.
+        // Take only the recorded folder. Even if one skill is left in the source, it may be a
+        // different one.
         Some(folder) => opened.skills.iter().find(|found| found.folder == *folder),
         None => opened.default_skill(),
     };
@@ -129,7 +130,8 @@ pub(crate) async fn fetch_recorded(
         .content
         .take_skill(access.to_source(&source), found)
         .await?;
-    // Whoever takes over the source later must not be able to replace the pinned signer's skill.
+    // Whoever takes over the source later must not be able to replace the skill of the signer that
+    // was pinned.
     let pin = upstream.check_pin(&skill.upstream);
     pin.map_err(|error| FetchError::Signer {
         place: source.display_name(),
@@ -173,7 +175,8 @@ pub fn check_address(upstream: &Upstream, options: &ParseOptions) -> Result<(), 
     } else {
         let repository = GitSource::of_address(address, options)?;
         let path = upstream.path.as_deref().unwrap_or_default();
-        // The address of a code host's page gets the ending that its identifier lacks.
+        // The address of a repository on a code host ends with `.git`, but an identifier may lack
+        // that ending.
         let bare = repository.identifier.strip_suffix(".git");
         let bare = bare.map(|identifier| GitSource {
             identifier: identifier.to_owned(),
@@ -201,7 +204,7 @@ pub(crate) fn source_of(fetcher: &Fetcher, upstream: &Upstream) -> Result<Source
     // `address` is set only if the identifier alone does not lead back to the source.
     let Some(address) = &upstream.address else {
         let mut source = Source::of_identifier(&upstream.identifier, reference, options)?;
-        // The recorded folder counts, not the one in the identifier. An empty one is the root.
+        // Use the recorded folder and not the one in the identifier. An empty folder is the root.
         if let (Source::Git(git), Some(_)) = (&mut source, &upstream.path) {
             git.path = path;
         }

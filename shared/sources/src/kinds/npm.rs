@@ -54,7 +54,7 @@ impl Package {
     /// Creates a package reference. The default version is the tag `latest`. Fails with the reason
     /// if the name or version is invalid.
     pub(crate) fn new(name: &str, version: Option<&str>) -> Result<Self, String> {
-        // Both parts become segments of the registry's address.
+        // The name and the version become segments of the registry's address.
         let is_part = |part: &str| {
             !part.is_empty()
                 && !part.starts_with(['.', '-', '_'])
@@ -119,7 +119,8 @@ impl Package {
             escape_untrusted(&description.version)
         );
         // Only a tag may stand for another version. npm advises against tags that begin with a
-        // digit, so one that does is taken for a version. npm drops what follows a `+`.
+        // digit, so a text that begins with one counts as a version. npm drops everything after a
+        // `+`.
         let version = self.version.split('+').next().unwrap_or_default();
         let is_tag = !version.starts_with(|first: char| first.is_ascii_digit());
         if description.name != self.name || !is_tag && description.version != version {

@@ -104,7 +104,7 @@ impl Kind for ClawHub<'_> {
             reference: self.version.map(str::to_owned),
             ..new_upstream(&identifier, version)?
         };
-        // JSON instead of an archive refers to a commit of a repository.
+        // If the answer is JSON and not an archive, it refers to a commit of a repository.
         if got.content_type.contains("json") {
             let hand_off: HandOff = parse_json(&url, &got.body)?;
             let source = hand_off.git_source(&url, &access.fetcher.settings.parse)?;
@@ -254,7 +254,8 @@ async fn api_base(access: Access<'_>) -> Result<Url> {
     let url: Url = text
         .parse()
         .map_err(|_| FetchError::content_error(&address, "its apiBase is not an address"))?;
-    // Without this check, the discovery document could direct requests to any host.
+    // The discovery document may name another host. The policy decides about that host as about the
+    // target of a redirect.
     access.policy.check_hop(base, &url)?;
     Ok(url)
 }

@@ -144,7 +144,7 @@ impl Repository {
             })
             .collect();
         let ids: Vec<&str> = documents.iter().map(|(_, id)| *id).collect();
-        // All documents together may have the size of 200 documents of maximum size.
+        // Limit the size of all documents together to that of 200 documents of maximum size.
         let max = MAX_SKILL_MD_BYTES * (ids.len() as u64).min(200);
         let bytes = self.checkout.read_blobs(&ids, max).await?;
         let found = documents
@@ -216,7 +216,8 @@ impl Repository {
     /// Returns the origin to record for the skill in a folder.
     fn upstream_of(&self, fetcher: &Fetcher, folder: &str) -> Result<Upstream> {
         let tree = self.checkout.tree_id(folder).map(str::to_owned);
-        // Updates have to ask the registry again, which may name another repository by then.
+        // Record the registry and not the repository: updates have to ask the registry again, which
+        // may name another repository by then.
         if let Some(recorded) = &self.recorded {
             return Ok(Upstream {
                 tree,

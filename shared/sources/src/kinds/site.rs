@@ -78,7 +78,7 @@ impl Kind for Address<'_> {
     }
 }
 
-/// A signature that counts under the root versions that came with it.
+/// A verified signature of a skill. It counts under the root versions that came with it.
 struct Signature {
     /// The vault: the fingerprint of its first root version.
     vault: VaultFingerprint,
@@ -143,8 +143,9 @@ impl Site {
         let body = got
             .ok_or_else(|| wrong("it does not exist, although the index names it".to_owned()))?
             .body;
-        // The key counts as far as the vault's root versions, which come with the manifest, make it
-        // a publisher's. Whether this is the vault that was pinned is compared afterwards.
+        // The vault's root versions come with the manifest. The key counts if they make it a
+        // publisher's. The caller compares afterwards whether they belong to the vault that was
+        // pinned.
         let export: ExportMembers = json::parse(&body).map_err(|error| wrong(error.to_string()))?;
         let roots = export.roots;
         let roots = roots.ok_or_else(|| wrong("it carries no keys of its vault".to_owned()))?;
@@ -154,7 +155,8 @@ impl Site {
             Some(name) => self.fetch_release(access, &at, name, &state).await?,
             None => None,
         };
-        // Whether the signer counts here is decided once the bundle is known.
+        // Accept every signer whom a release could confirm. Whether this signer counts is decided
+        // below, once the bundle is known.
         let trust = ManifestTrust {
             state: &state,
             place: SkillPlace::Archive { listed: true },
@@ -211,8 +213,8 @@ impl Site {
             place: escape_untrusted(manifest.as_str()),
             reason,
         };
-        // Only a file beside the manifest: what a manifest says must not point to another folder or
-        // host.
+        // Accept only a file beside the manifest: a manifest must not direct the request to another
+        // folder or host.
         let path = name.parse::<FilePath>();
         let is_beside = path.is_ok_and(|path| path.directory().is_none());
         let at = is_beside.then(|| manifest.join(name).ok()).flatten();

@@ -232,8 +232,7 @@ impl Source {
             });
         }
         match parse::parse_remote(text, options)? {
-            // Without a colon, the text is neither an address nor prefixed, so it may be a mistyped
-            // path.
+            // A text without a colon has neither scheme nor prefix, so it may be a mistyped path.
             Self::Git(repository) if !text.contains(':') => {
                 let reference = repository.reference.as_deref();
                 let written = if repository.identifier.starts_with("github:") {
@@ -292,7 +291,7 @@ impl Source {
     pub fn with_reference(mut self, reference: &str) -> Result<Self, BadSource> {
         check_reference(reference)?;
         let slot = match &mut self {
-            // A tail already contains the reference of a web address.
+            // The tail of a web address already contains a reference.
             Self::Git(git) if git.tail.is_empty() => &mut git.reference,
             Self::ClawHub { version, .. } | Self::Registry { version, .. } => version,
             _ => {

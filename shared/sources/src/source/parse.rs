@@ -46,7 +46,7 @@ impl Parser<'_> {
     }
 
     fn parse_unpinned(&self, text: &str) -> Result<Source, BadSource> {
-        // The only valid `::` in an address is part of an IPv6 address in brackets.
+        // `::` is valid only inside an IPv6 address in brackets.
         let in_brackets = text.split_once("://[").is_some_and(|(scheme, rest)| {
             let after = rest.split_once(']').map_or(rest, |(_, after)| after);
             !scheme.contains("::") && !after.contains("::")
@@ -66,11 +66,11 @@ impl Parser<'_> {
         {
             return self.parse_address(&scheme.to_ascii_lowercase(), text);
         }
-        // A colon behind a slash belongs to a path.
+        // A colon after a slash belongs to a path and separates nothing.
         if let Some((before, _)) = text.split_once(':')
             && !before.contains('/')
         {
-            // A host name has a dot or a user before it, a prefix has neither.
+            // A host name has a dot or a user before it. A prefix has neither.
             if before.contains(['@', '.']) && !before.starts_with('@') {
                 return self.git_address(text).map(Source::Git);
             }
@@ -130,8 +130,8 @@ impl Parser<'_> {
         if url.host_str().is_none_or(str::is_empty) {
             return Err(self.invalid_source("it names no host"));
         }
-        // The URL parser has already resolved these escapes, so check the original text. Escaped
-        // dots and slashes serve only to leave the path.
+        // Check the original text, because the URL parser has already resolved some of these
+        // escapes. Nobody needs them for anything but leaving the path.
         let written = text.to_ascii_lowercase();
         if ["%2e", "%2f", "%5c", "%00"]
             .iter()
@@ -175,8 +175,8 @@ impl Parser<'_> {
         if last == "SKILL.md" {
             return Ok(Source::SkillMd(url.clone()));
         }
-        // Other sites with two or more path segments are treated as git servers: the skill of a
-        // site is a single segment.
+        // An address of another site with two or more path segments counts as a git repository: the
+        // skill of a site is a single segment.
         if last.strip_suffix(".git").is_some()
             || (parts.len() >= 2 && !parts.contains(&".well-known"))
         {
@@ -456,7 +456,8 @@ impl Parser<'_> {
     }
 
     fn project_and_path(&self, host: &str, text: &str) -> Result<Source, BadSource> {
-        // An `@` before the last slash belongs to the path; behind it, it selects a skill.
+        // An `@` before the last slash belongs to the path. After the last slash, it separates the
+        // name of a skill.
         let (text, skill) = match text.rsplit_once('@') {
             Some((text, skill)) if !skill.contains('/') => (text, Some(skill)),
             _ => (text, None),
