@@ -1,4 +1,4 @@
-//! The codes of faults, for programs to match on.
+//! The codes of faults, which programs compare.
 
 use std::fmt::Write as _;
 

@@ -14,16 +14,16 @@ use crate::uri::{self, META};
 
 /// The largest amount of file content in one answer of a tool, in bytes.
 pub const MAX_INLINE_BYTES: usize = 1024 * 1024;
-/// The largest size of an answer as a function's event, in bytes.
+/// The largest answer that a Lambda function returns, in bytes of JSON.
 pub const MAX_ANSWER_BYTES: usize = 5_900_000;
 /// The largest size of all inline texts of one answer after escaping, in bytes.
 const MAX_ESCAPED_BYTES: usize = 2 * MAX_INLINE_BYTES;
 
-/// Returns the size of a body in a function's event: in base64, or as escaped text if only that
-/// fits the limit.
+/// Returns the size of a body in a Lambda function's answer: that of its base64 if it fits the
+/// limit, else that of the shorter form, base64 or escaped text.
 pub fn answer_bytes(body: &[u8]) -> usize {
     let in_base64 = body.len().div_ceil(3) * 4;
-    // Exact only near the limit: counting escapes reads the whole body.
+    // The smaller form matters only near the limit, and counting escapes reads the whole body.
     if in_base64 <= MAX_ANSWER_BYTES {
         return in_base64;
     }
@@ -33,7 +33,8 @@ pub fn answer_bytes(body: &[u8]) -> usize {
 /// Returns the length of a text between the quotes of a JSON string, in bytes.
 pub fn escaped_bytes(text: &str) -> usize {
     let extra = |byte: u8| match byte {
-        // A backslash more; the other controls become `\u00xx`, five bytes more than one.
+        // These characters get a backslash. The other control characters become `\u00xx`, which is
+        // five bytes longer.
         b'"' | b'\\' | 0x08 | 0x09 | 0x0a | 0x0c | 0x0d => 1,
         0..=0x1f => 5,
         _ => 0,
@@ -43,13 +44,13 @@ pub fn escaped_bytes(text: &str) -> usize {
 
 /// Returns the file's text if it can be sent as text.
 pub fn text_of(bytes: &[u8]) -> Option<&str> {
-    // With U+0000 a file counts as binary, as in bundles.
+    // A file with U+0000 counts as binary, as in bundles.
     if bytes.len() > MAX_INLINE_BYTES || bytes.contains(&0) {
         return None;
     }
     let text = std::str::from_utf8(bytes).ok()?;
-    // A text of control characters grows up to sixfold, beyond the limit of an answer; base64 grows
-    // by a third.
+    // Escapes make a text of control characters up to six times as long, while base64 adds a third.
+    // Send such a text in base64.
     (escaped_bytes(text) <= MAX_ESCAPED_BYTES).then_some(text)
 }
 
@@ -70,8 +71,8 @@ impl InlineRoom {
     /// Reserves room for these bytes. Returns false, and reserves nothing, if they do not fit.
     pub fn reserve_bytes(&mut self, bytes: &[u8]) -> bool {
         let cost = text_of(bytes).map_or_else(|| bytes.len().div_ceil(3) * 4, escaped_bytes);
-        // Both limits: plain text is bounded by its length, text full of escapes by its escaped
-        // length.
+        // Check both limits: plain text is bounded by its length, text full of escapes by its
+        // escaped length.
         let fits = bytes.len() <= self.bytes && cost <= self.escaped;
         if fits {
             self.bytes -= bytes.len();
@@ -134,8 +135,8 @@ pub fn media_type(path: &str) -> &'static str {
 /// Returns the media type of a file by path and content.
 pub fn media_type_of(path: &str, bytes: &[u8]) -> &'static str {
     match media_type(path) {
-        // The same test as in `contents`, so that the type matches the form in which the file is
-        // sent.
+        // Use the same test as `file_contents`, so that the type matches the form in which the file
+        // is sent.
         "" if text_of(bytes).is_some() => "text/plain",
         "" => "application/octet-stream",
         known => known,

@@ -129,7 +129,8 @@ impl Fault {
                 text,
                 "the vault has a skill of this name from another source",
             ),
-            // It says how many wait and of whom: of the author's own, or of all.
+            // Every caller gets this text: it says only how many drafts wait, those of the author
+            // or all.
             ShelfError::DraftsFull(text) => Self::by_caller(ToolError::DraftsFull, text),
             ShelfError::TooLarge(text) => {
                 caller(ToolError::DraftTooLarge, text, "the change is too large")
@@ -138,14 +139,14 @@ impl Fault {
                 ToolError::ContentDamaged,
                 "the stored copy of the skill was modified after signing",
             ),
-            // Not the caller's fault: HTTP says 503, and the client tries again.
+            // These faults are not the caller's. HTTP answers 503, and the client tries again.
             ShelfError::LibraryElsewhere => Self::by_service(ToolError::LibraryElsewhere, error),
             ShelfError::Busy => Self::by_service(ToolError::LibraryBusy, error),
             ShelfError::Unavailable(_) => Self::by_service(ToolError::ContentUnavailable, error),
             ShelfError::Store(StoreError::Unavailable(_) | StoreError::Conflict) => {
                 Self::by_service(ToolError::Unavailable, error)
             }
-            // Only a draft is reviewed, and no tool accepts one.
+            // `NotReviewed` is about accepting drafts, which no tool does.
             ShelfError::Store(_) | ShelfError::Failed(_) | ShelfError::NotReviewed(_) => {
                 Self::by_service(ToolError::Internal, error)
             }
@@ -168,7 +169,7 @@ impl Fault {
                     "{}: {message}",
                     code.as_str()
                 ))]);
-                // In `_meta` and not in the structured content, which has to match the tool's
+                // Put the members into `_meta`: the structured content has to match the tool's
                 // output schema.
                 data.insert("code".to_owned(), code.as_str().into());
                 let mut meta = MetaObject::new();

@@ -33,7 +33,8 @@ const INSTRUCTIONS: &str = "This vault keeps agent skills that its owner scanned
 #[derive(Clone)]
 pub struct Server {
     looks: Arc<SnapshotCache>,
-    /// The session of a connection without HTTP requests: standard input and output.
+    /// The session of a connection over standard input and output, where no HTTP request carries
+    /// one.
     session: Option<Session>,
 }
 
@@ -64,7 +65,8 @@ impl Server {
         };
         self.session
             .clone()
-            // No default caller: a request that lost its session on the way would act as the owner.
+            // There is no default caller: otherwise, a request that lost its session on the way
+            // would act as the owner.
             .or_else(given)
             .ok_or_else(|| ErrorData::internal_error("the request has no caller", None))
     }
@@ -226,7 +228,8 @@ impl ServerHandler for Server {
         Ok(kept!(&context, result, TOOLS_TTL_MS))
     }
 
-    // Neither prompts nor completion are declared; an empty answer would say that they are.
+    // The server declares neither prompts nor completion, and an empty answer would contradict
+    // that.
 
     async fn list_prompts(
         &self,

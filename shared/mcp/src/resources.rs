@@ -58,10 +58,10 @@ pub async fn list_resources(
     let mut last = None;
     let mut more = false;
     for entry in visible.entries_after(after.as_ref()) {
-        // An estimate instead of serializing twice: 300 bytes for the frame, and a description may
-        // double by escapes.
+        // Estimate the size instead of serializing twice: 300 bytes for the frame, and escapes may
+        // double a description.
         size += 300 + 2 * entry.texts.description.len();
-        // At least one item, or a single long description would end the list.
+        // A page has at least one item. Otherwise, a single long description would end the list.
         if resources.len() >= PAGE || (size > PAGE_BYTES && !resources.is_empty()) {
             more = true;
             break;
@@ -98,8 +98,8 @@ async fn skill_at<'v>(
 
 /// Reads a file, or the signed manifest.
 pub async fn read_resource(call: &Call<'_>, uri: &str) -> Result<ReadResourceResult, Fault> {
-    // Before the address is parsed, so that a caller without the right learns nothing from the
-    // answer.
+    // Check the right before the address is parsed, so that a caller without it learns nothing from
+    // the answer.
     call.may_read()?;
     let Some(Target::In(id, path)) = uri::parse_uri(call.owner(), uri) else {
         return Err(not_found(uri));
@@ -114,7 +114,7 @@ pub async fn read_resource(call: &Call<'_>, uri: &str) -> Result<ReadResourceRes
         let digest = entry.map_or_else(|| Digest::of(&file.bytes), |entry| entry.sha256);
         (Cow::Borrowed(file.bytes.as_slice()), digest)
     } else if path == FILES {
-        // After the files: a skill may have a file of this name, which then takes precedence.
+        // Check this after the files: a skill may have a file of this name, which takes precedence.
         let bytes = list_of_files(entry, &loaded).to_string().into_bytes();
         let digest = Digest::of(&bytes);
         (Cow::Owned(bytes), digest)
@@ -122,7 +122,8 @@ pub async fn read_resource(call: &Call<'_>, uri: &str) -> Result<ReadResourceRes
         return Err(not_found(uri));
     };
     let is_list = path == FILES && loaded.find_file(&path).is_none();
-    // The virtual list has no extension, and clients choose the parser by media type.
+    // The address of the generated list has no extension, but clients choose a parser by media
+    // type, so take the type of a JSON file.
     let kind = if is_list { "list.json" } else { &path };
     let contents = file_contents(uri.to_owned(), kind, &bytes)
         .with_meta(vault_meta([("sha256", digest.to_string().into())]));
@@ -180,7 +181,7 @@ async fn owner_directory(
     let names: Vec<&SkillName> = visible
         .entries_after(after.as_ref())
         .map(Entry::name)
-        // One more tells whether there is a next page.
+        // Take one more name than a page has, to know whether there is a next page.
         .take(PAGE + 1)
         .collect();
     let page = names.get(..PAGE).unwrap_or(&names);

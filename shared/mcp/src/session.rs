@@ -135,7 +135,7 @@ impl Session {
     }
 
     pub(crate) fn deny(&self, denied: Denied) {
-        // The first refusal counts; a session over HTTP serves one request.
+        // The first refusal counts. Over HTTP, where it matters, a session serves one request.
         let _ = self.0.denied.set(denied);
     }
 }

@@ -23,8 +23,8 @@ const PAGE: usize = 25;
 /// The approximate limit of a page in bytes of JSON.
 const PAGE_BYTES: usize = 1024 * 1024;
 
-/// Lists the skills by name. A skill is left out if its content cannot be read now, or if its
-/// author's name does not match its address.
+/// Lists the skills by name. A skill is left out if its content is damaged or missing, or if the
+/// name in its frontmatter is not the name in the vault.
 pub async fn list_skills(
     call: &Call<'_>,
     cursor: Option<String>,
@@ -40,7 +40,7 @@ pub async fn list_skills(
             more = true;
             break;
         }
-        // Set for skills that are left out too, so that the next page starts behind them.
+        // Set this for skills that are left out too, so that the next page starts behind them.
         last = Some(entry.name());
         match call.load(entry).await {
             Ok(loaded) => {
@@ -58,8 +58,8 @@ pub async fn list_skills(
                     skills.push(skill);
                 }
             }
-            // One damaged skill must not hide all others. A store that does not answer still fails
-            // the list.
+            // One damaged skill must not hide all others. If the store does not answer, the whole
+            // list fails.
             Err(Fault::Caller {
                 code: crate::fault::ToolError::ContentDamaged | crate::fault::ToolError::NotFound,
                 ..
@@ -95,15 +95,15 @@ pub async fn get_skill(call: &Call<'_>, uri: &str) -> Result<GetSkillResult, Fau
     let (owner, entry) = found.ok_or_else(unknown)?;
     let loaded = call.load(entry).await?;
     let skill = skill_entry(owner, entry.name(), &loaded, visible.keys())?
-        // An alias of the address names no entry: clients take the address as the identity of a
-        // skill.
+        // Clients use the address as the identity of a skill, so another spelling of it must not
+        // return the entry.
         .filter(|skill| skill.uri == uri)
         .ok_or_else(unknown)?;
     Ok(GetSkillResult::new(skill))
 }
 
-/// Creates the entry of a skill. `None` if its frontmatter does not fit its address: the last
-/// segment must be the author's own name.
+/// Creates the entry of a skill. `None` if its frontmatter cannot be read, or if the name there is
+/// not the last folder of the skill's address, as the extension requires.
 fn skill_entry(
     owner: &str,
     name: &SkillName,
@@ -119,7 +119,8 @@ fn skill_entry(
     else {
         return Ok(None);
     };
-    // The vault's name may be derived from the author's where that does not fit the grammar.
+    // The two names differ if the vault derived its name, because that in the frontmatter does not
+    // fit the grammar.
     if own != name.as_str() {
         return Ok(None);
     }

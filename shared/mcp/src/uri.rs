@@ -48,7 +48,7 @@ pub fn file_uri(owner: &str, name: &SkillName, path: &str) -> String {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
                 uri.push(char::from(byte));
             }
-            // Bytes and not characters: percent-encoding works on UTF-8.
+            // Percent-encoding encodes each byte of the UTF-8 text.
             _ => {
                 let _ = write!(uri, "%{byte:02X}");
             }
@@ -63,7 +63,8 @@ pub fn parse_uri(owner: &str, uri: &str) -> Option<Target> {
     let rest = uri.strip_prefix(SCHEME)?;
     let (given, rest) = rest.split_once('/').unwrap_or((rest, ""));
     if rest.is_empty() {
-        // Only the own folder can be listed; skills of linked vaults are found by their id alone.
+        // Only the folder of this owner can be listed. Skills of linked vaults are found by their
+        // ids.
         return (given == owner).then_some(Target::Owner);
     }
     let (name, path) = rest.split_once('/').unwrap_or((rest, ""));

@@ -102,7 +102,8 @@ impl Visible {
         if let Some(entry) = bare.filter(is_of_vault) {
             return Some((owner, entry));
         }
-        // Before the look-up, so that members get the same answer for every name of a linked vault.
+        // Return before the look-up, so that members get the same answer for every name in a linked
+        // vault.
         if !self.grant.is_everything() {
             return None;
         }
@@ -119,7 +120,7 @@ impl Visible {
                 ranked: None,
             });
         }
-        // A cached ranking does not wait for its turn among the long tasks.
+        // Use a cached ranking at once, without waiting for a turn among the long tasks.
         if let Some(ranked) = self.known_ranking() {
             return Ok(Searchable {
                 visible: self,
@@ -189,14 +190,14 @@ impl Visible {
             ranking: Ranking::new(texts),
             positions,
         });
-        // Not locked while the ranking is built: two requests may both build it, but none waits for
-        // the other.
+        // Lock only after the ranking is built: two requests may both build it, but neither waits
+        // for the other.
         let mut views = lock_unpoisoned(&self.derived.views);
-        // Emptied as a whole: few vaults have this many different grants.
+        // Empty the whole map: few vaults have this many different grants.
         if views.len() >= MAX_VIEWS {
             views.clear();
         }
-        // By the set of granted groups, so that all members of one profile share a ranking.
+        // The key is the set of granted groups, so that all members of one profile share a ranking.
         views.insert(self.grant.view(), Arc::clone(&ranked));
         Some(ranked)
     }
@@ -219,7 +220,8 @@ impl Searchable {
             .ranked
             .as_ref()
             .map_or_else(|| snapshot.ranking(), |ranked| &ranked.ranking);
-        // The agent filter comes after the ranking, so with a filter all hits are requested.
+        // The filter by agent is applied to the ranked hits, so with a filter all hits are
+        // requested.
         let hit_limit = if agent.is_some() {
             ranking.len()
         } else {
@@ -330,7 +332,7 @@ impl SnapshotCache {
         reach: Reach<'_>,
     ) -> Result<Visible, Fault> {
         let derived = self.derived_data(&snapshot);
-        // Owners skip the policy, so a broken one cannot lock them out.
+        // The policy does not apply to owners, so a broken one cannot lock them out.
         let grant = if person.owner {
             Grant::everything()
         } else if derived.is_quick(reach) {
@@ -355,7 +357,8 @@ impl SnapshotCache {
         if let Some((_, derived)) = cached_data.iter().find(|(weak, _)| weak.ptr_eq(&this)) {
             return Arc::clone(derived);
         }
-        // Weak references, so that the cache keeps no old release in memory after its last request.
+        // The references are weak, so that the cache does not keep an old release in memory after
+        // the last request for it.
         cached_data.retain(|(weak, _)| weak.strong_count() > 0);
         if cached_data.len() >= MAX_SNAPSHOTS {
             cached_data.remove(0);

@@ -96,7 +96,7 @@ pub async fn submit_install(call: &Call<'_>, input: Input) -> Result<Submitted, 
             "`skill_dir` is only for the source `local`",
         ));
     }
-    // Nothing is fetched before the text is canonical: the source policy compares canonical
+    // Make the text canonical before anything is fetched: the source policy compares canonical
     // identifiers.
     let written = written::parse_source(input.source, &input.identifier, input.skill.as_ref())?;
     let given = check_reference(input.reference)?;
@@ -112,8 +112,9 @@ pub async fn submit_install(call: &Call<'_>, input: Input) -> Result<Submitted, 
         reference: given.or(check_reference(written.reference)?),
     };
     let hidden = match drafted_name(&source, input.skill.as_ref()) {
-        // In a vault of drafts nothing is fetched, so the name follows from the source. The owner
-        // sees that a hidden skill has it, and the caller does not.
+        // In a vault that takes drafts, nothing is fetched, so the name follows from the source. If
+        // a skill that the caller may not see has this name, the draft is made as if there were
+        // none, so that the caller does not learn of it.
         Some(name) if call.session.shelf().write_mode() == Writes::Drafted => {
             is_hidden(call, &name).await?
         }

@@ -132,7 +132,7 @@ impl From<Found> for Finding {
             level: found.level.to_string(),
             path: printable(&found.path),
             line: found.line,
-            // The gate escapes foreign text in messages itself; paths are as they were sent.
+            // The gate has already escaped foreign text in its messages, but not the path above.
             message: found.message,
             hint: found.hint,
         }
@@ -142,7 +142,7 @@ impl From<Found> for Finding {
 /// Collects the files of a skill from a request, including SKILL.md. Fails on content that does not
 /// match its encoding.
 pub fn raw_files(skill_md: String, resources: Vec<GivenFile>) -> Result<Vec<RawFile>, Fault> {
-    // Before decoding. SKILL.md is one more file.
+    // Check the number before decoding. SKILL.md counts as one more file.
     if resources.len() >= MAX_FILES {
         return Err(Fault::bad_arguments(format!(
             "a skill has at most {MAX_FILES} files"
@@ -190,8 +190,8 @@ pub async fn submit_files(
 ) -> Result<Submitted, Fault> {
     let mut hidden = false;
     if !call.session.person().owner {
-        // The name is read here as well: the shelf's answer must not show whether a hidden skill
-        // has it.
+        // Read the name here, before the shelf does: the answer must not show whether a skill that
+        // the caller may not see has this name.
         let name = check(files.clone(), &GateOptions::default())
             .package
             .map(|package| package.name);
@@ -249,7 +249,7 @@ pub async fn own_skill(call: &Call<'_>, name: &str) -> Result<SkillName, Fault> 
 pub async fn submit_change(call: &Call<'_>, change: Change) -> Result<Submitted, Fault> {
     let person = call.session.person();
     let shelf = call.session.shelf();
-    // This server cannot sign: another one holds the library, and the client tries again.
+    // Another server holds the library, so this one cannot sign. The client tries again.
     if shelf.write_mode() == Writes::Elsewhere {
         return Err(Fault::from_shelf(
             ShelfError::LibraryElsewhere,
@@ -267,7 +267,7 @@ pub async fn build_outcome(call: &Call<'_>, submitted: Submitted) -> Outcome {
         Submitted::Signed { .. } | Submitted::Unchanged { .. } | Submitted::Removed { .. } => {
             call.session.shelf().refresh_agents().await
         }
-        // Nothing else changes the folder of an agent.
+        // The other results do not change the folders of agents.
         _ => None,
     };
     let was_linked = matches!(
@@ -343,8 +343,8 @@ fn describe_submitted(call: &Call<'_>, submitted: Submitted) -> Outcome {
             outcome.findings = to_findings(findings);
         }
         Submitted::Refused { findings } => {
-            // An invalid skill comes first: its author can fix it, while a blocked one needs the
-            // owner.
+            // If a skill is both invalid and blocked, report it as invalid: its author can fix
+            // that, while a blocked skill needs the owner.
             let invalid = findings.iter().any(|finding| finding.level == Level::Error);
             outcome = Outcome::with_status(if invalid {
                 Status::Invalid

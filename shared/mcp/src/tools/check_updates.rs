@@ -83,8 +83,8 @@ impl Spec for CheckUpdates {
     type Output = Output;
 
     async fn call(call: &Call<'_>, input: Input) -> Result<Answer<Output>, Fault> {
-        // By name as for a fetch, since a rule of the policy may grant a skill that lists do not
-        // show.
+        // Treat a named skill like a fetch, since a rule of the policy may grant a skill that lists
+        // do not show.
         let reach = input.skill.as_ref().map_or(Reach::List, |_| Reach::Fetch);
         let visible = call.visible(reach).await?;
         let mut output = Output::default();
@@ -93,7 +93,7 @@ impl Spec for CheckUpdates {
                 let found = visible.find_id(call.owner(), name);
                 vec![found.ok_or_else(Fault::no_skill)?.1]
             }
-            // One more than compared, to know whether to warn.
+            // Take one more than is compared, to know whether to warn.
             None => visible.entries().take(MOST + 1).collect(),
         };
         let looked_at = entries.get(..MOST).unwrap_or(&entries);

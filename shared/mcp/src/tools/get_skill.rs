@@ -136,7 +136,7 @@ async fn by_name(call: &Call<'_>, name: &str, input: &Input) -> Result<Answer<Ou
     let visible = call.visible(Reach::Fetch).await?;
     let (owner, entry) = visible
         .find_id(call.owner(), name)
-        // Not found, rather than another error: the same answer as in a search for this agent.
+        // A skill for other agents is not found, as in a search for this agent.
         .filter(|(_, entry)| is_for(entry, input.agent.as_ref()))
         .ok_or_else(Fault::no_skill)?;
     let loaded = call.load(entry).await?;
@@ -146,8 +146,7 @@ async fn by_name(call: &Call<'_>, name: &str, input: &Input) -> Result<Answer<Ou
     for (at, (info, file)) in files_in_order(&loaded).enumerate() {
         let path = info.path.as_str();
         if at == 0 {
-            // SKILL.md is sent in any case: its size is limited when it is signed. It still uses up
-            // room.
+            // Always send SKILL.md, whose size was limited when it was signed, but count it.
             room.reserve_bytes(&file.bytes);
             content.push(ContentBlock::text(String::from_utf8_lossy(&file.bytes)));
         } else if with_files && room.reserve_bytes(&file.bytes) {

@@ -42,9 +42,9 @@ pub async fn hand_in(
     asked: DraftRequestKind,
     arguments: JsonObject,
 ) -> Result<Submitted, Fault> {
-    // Before the arguments are read: a caller without the right gets no detailed errors.
+    // Check the right before the arguments are read: a caller without it gets no detailed errors.
     require_right("write", session.person().write)?;
-    // A cache for this call alone, which reads one snapshot.
+    // The call reads one snapshot, so its cache need not live longer.
     let looks = SnapshotCache::default();
     let call = Call {
         looks: &looks,

@@ -1,8 +1,8 @@
 //! The table of tools. Names, schemas and hints are computed once, and a call is dispatched to its
 //! row.
 //!
-//! Three tools have a second spelling with a dot, from the interface. Both can always be called; a
-//! list shows one.
+//! Three tools have a second spelling with a dot, such as `skill.list`. Calls may use both
+//! spellings; a list shows one of them.
 
 mod add_skill;
 mod check_updates;
@@ -45,7 +45,7 @@ use crate::visible::{SnapshotCache, Visible};
 pub(crate) trait Spec: 'static {
     /// Its name.
     const NAME: &'static str;
-    /// Its second spelling.
+    /// Its second spelling, with a dot.
     const DOTTED: Option<&'static str> = None;
     /// Its name for people.
     const TITLE: &'static str;
@@ -163,8 +163,8 @@ static TABLE: LazyLock<Vec<ToolRow>> = LazyLock::new(|| {
 });
 
 fn tool_row<T: Spec>() -> ToolRow {
-    // From the effect alone, so that no tool can be called read-only while it needs the scope
-    // `write`.
+    // The hints follow from the effect alone, so that no tool is declared read-only while it needs
+    // the scope `write`.
     let mut annotations = ToolAnnotations::with_title(T::TITLE)
         .read_only(T::EFFECT == Effect::Reads)
         .open_world(false);
@@ -173,7 +173,8 @@ fn tool_row<T: Spec>() -> ToolRow {
     } else {
         annotations = annotations.destructive(T::EFFECT == Effect::Replaces);
     }
-    // A type whose schema is not an object is found by the first test that lists the tools.
+    // Only a type whose schema is not an object gets the default, and the first test that lists the
+    // tools finds it.
     let input = portable_schema(&schema_for_input::<T::Input>().unwrap_or_default());
     let tool = Tool::new(T::NAME, T::DESCRIPTION, input)
         .with_title(T::TITLE)
@@ -191,8 +192,8 @@ fn tool_row<T: Spec>() -> ToolRow {
     }
 }
 
-/// Simplifies a schema for all clients: an absent member has no default `null`, and only formats
-/// that JSON Schema defines are kept.
+/// Simplifies a schema for all clients: removes defaults of `null` and formats that name Rust's
+/// number types.
 fn portable_schema(schema: &JsonObject) -> Arc<JsonObject> {
     fn clean_value(value: &mut Value) {
         match value {
@@ -232,7 +233,8 @@ async fn run_tool<T: Spec>(
         Effect::Reads => require_right("read", person.read)?,
         Effect::Adds | Effect::Replaces => require_right("write", person.write)?,
     }
-    // After the scope is checked: a missing scope leads to consent, wrong arguments to another try.
+    // Parse the arguments after the scope is checked: a missing scope leads to consent, wrong
+    // arguments to another try.
     let input = serde_json::from_value(Value::Object(arguments))
         .map_err(|error| Fault::bad_arguments(error.to_string()))?;
     let answer = T::call(call, input).await?;
@@ -262,8 +264,8 @@ pub fn names() -> impl Iterator<Item = (&'static str, Option<&'static str>)> {
 pub(crate) fn list_tools(names: Names) -> Vec<Tool> {
     let shown = |row: &ToolRow| {
         let mut tool = row.tool.clone();
-        // Only on request: several clients reject a whole list if one name has a dot. Never both
-        // spellings, or a client shows each tool twice.
+        // Use the dotted spelling only on request: several clients reject a whole list if one name
+        // has a dot. Never list both spellings, or clients show each tool twice.
         if let (Names::Dotted, Some(dotted)) = (names, row.dotted) {
             tool.name = dotted.into();
         }
@@ -284,7 +286,7 @@ pub(crate) async fn call_tool(
     name: &str,
     arguments: JsonObject,
 ) -> Result<CallToolResult, ErrorData> {
-    // An error of the protocol, since there is no tool that could report it.
+    // This is an error of the protocol, since there is no tool that could report it.
     let row = find_row(name)
         .ok_or_else(|| ErrorData::invalid_params("there is no tool of this name", None))?;
     let call = Call { looks, session };

@@ -132,13 +132,15 @@ impl Spec for ResolveCapabilities {
             ));
         }
         let visible = call.visible(Reach::List).await?;
-        // Ids are looked up as the person's own where they are.
+        // Callers who name one of their own ids are resolved with all their ids and the profile
+        // that they are bound to.
         let (callers, bound_profile) = match &input.caller {
             Some(other) if !for_self => (vec![other.clone()], None),
             _ => (person.ids.clone(), person.profile.clone()),
         };
         let (platform, is_owners_own) = (platform.to_owned(), person.owner && for_self && here);
-        // The policy's expressions over the query, and the ranking of every skill, may take long.
+        // Run this outside the request's thread: matching the policy's expressions and ranking
+        // every skill may take long.
         let work = move |visible: &Visible| {
             let callers: Vec<&str> = callers.iter().map(String::as_str).collect();
             let asker = Asker {
@@ -158,7 +160,7 @@ impl Spec for ResolveCapabilities {
 }
 
 fn resolve_for(visible: &Visible, asker: Asker<'_>, query: Option<&str>) -> Capabilities {
-    // The resolver passes over what is not granted before it says anything.
+    // Pass all skills: the resolver leaves out those that are not granted.
     let snapshot = visible.snapshot();
     let skills: Vec<Text<'_>> = snapshot
         .entries()

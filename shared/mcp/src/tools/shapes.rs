@@ -62,7 +62,7 @@ impl Summary {
     /// Estimates its size as JSON, in bytes.
     pub fn json_size(&self) -> usize {
         let lists = [&self.tags, &self.categories, &self.agents, &self.actions];
-        // With quotes, a comma and some room for escapes.
+        // Add four bytes for the quotes, a comma and some escapes.
         let listed: usize = lists.into_iter().flatten().map(|text| text.len() + 4).sum();
         400 + 2 * (self.description.len() + self.when_to_use.len()) + listed
     }

@@ -125,7 +125,8 @@ impl Spec for SkillFetch {
             }
             fetched.push(one);
         }
-        // SKILL.md is read first for its share of the room; the answer has the manifest's order.
+        // The loop took SKILL.md first, so that it gets its share of the room. The answer has the
+        // manifest's order.
         fetched.sort_by(|one, other| one.info.path.cmp(&other.info.path));
         let summary = Summary::from_entry(owner, entry);
         let summary_text = format!(

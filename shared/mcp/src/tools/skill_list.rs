@@ -73,8 +73,8 @@ impl Spec for SkillList {
             let summary = Summary::from_entry(call.owner(), entry);
             size += summary.json_size();
             if skills.len() >= PAGE || (size > PAGE_BYTES && !skills.is_empty()) {
-                // A name and not a number: the order stays right if skills are added or removed
-                // between two pages.
+                // The cursor is a name and not a number, so that no skill is skipped or repeated if
+                // others are added or removed between two pages.
                 next_cursor = skills.last().map(|last| last.name.clone());
                 break;
             }

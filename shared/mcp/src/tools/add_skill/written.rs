@@ -92,7 +92,8 @@ fn parse_git(text: &str) -> Result<(String, Option<String>), Fault> {
             return Ok((format!("{scheme}:{path}"), reference.or(named)));
         }
     }
-    // Git would ask the site for a repository of this name and fail with an unclear error.
+    // Without this check, git would ask the site for a repository with this address and fail with
+    // an unclear error.
     if address.ends_with("/SKILL.md") {
         return Err(Fault::bad_arguments(
             "`identifier`: this is the address of a SKILL.md: use the source `url`",
@@ -137,7 +138,8 @@ fn split_page_path(path: &str) -> (String, Option<String>) {
     }
     let mut reference = None;
     if matches!(parts.get(2), Some(&"tree" | &"blob" | &"raw")) && parts.len() > 3 {
-        // One segment: a branch with a slash cannot be told from a folder here.
+        // Take one segment as the reference: without a request, a branch with a slash looks like a
+        // branch and a folder.
         reference = Some(parts.remove(3).to_owned());
         parts.remove(2);
     }
