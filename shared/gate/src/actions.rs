@@ -1,5 +1,5 @@
 //! Checks of declared actions: the command is a file that can run or the bare name of a program,
-//! the folder is one of the skill's, and no variable is a setting of vault.
+//! the folder is in the skill, and no declared variable is a setting of vault.
 
 use crate::document::{Action, Frontmatter, SKILL_MD, is_reserved_variable};
 use crate::finding::{Finding, Level};
@@ -57,7 +57,8 @@ fn find_faults(name: &str, action: &Action, files: &[File]) -> Vec<Finding> {
 fn normalise_paths(action: &Action, files: &[File]) -> Action {
     let mut action = action.clone();
     let below = action.command.strip_prefix("./");
-    // Only if the file exists; else the fault must quote the command as the author wrote it.
+    // Change the command only if the file exists; otherwise, the fault must quote it as the author
+    // wrote it.
     if let Some(path) = below.filter(|path| files.iter().any(|file| file.path.as_str() == *path)) {
         action.command = path.to_owned();
     }

@@ -1,9 +1,9 @@
-//! Lines added since a known version, judged by themselves: attack campaigns add a lure to a good
-//! skill.
+//! Scans the lines that were added since a known version by themselves, because attackers add
+//! malicious lines to skills that people already trust.
 //!
-//! Lines that the known version contains anywhere are blanked, so that the rest keeps its place.
-//! Known headings and introductions are blanked too: nothing that was written before excuses what
-//! came later.
+//! Lines that the known version contains anywhere are blanked, so that the other lines keep their
+//! line numbers. Known headings and introductions are blanked too: nothing that was written before
+//! excuses what came later.
 
 use super::scan::{Scan, scan_file};
 use crate::finding::{Finding, Level};
@@ -17,13 +17,13 @@ pub(super) fn find_in_added_lines(
     publisher: &[String],
     reported: &[Finding],
 ) -> Vec<Finding> {
-    // Lines of all files: text that only moved to another file is not new.
+    // Take the lines of all files, so that text that only moved to another file is not new.
     let known_lines: HashSet<&[u8]> = before
         .iter()
         .flat_map(|file| nonblank_lines(&file.bytes))
         .collect();
-    // No bound of its own: the caller comes here only after the whole, of which these lines are a
-    // part, was scanned within its bound.
+    // This scan needs no bound: the caller has scanned the whole files within the bound before, and
+    // these lines are a part of them.
     let mut scan = Scan::of_publisher(publisher, None);
     for file in after {
         let old = before.iter().find(|old| old.path == file.path);
@@ -44,8 +44,8 @@ pub(super) fn find_in_added_lines(
         })
     };
     let mut findings = scan.into_findings(false);
-    // A finding without a line is about the file as a whole, and the blanked text is not that file.
-    // Warnings were given their weight in context, by the scan of the whole.
+    // Drop findings without a line: they are about a file as a whole, and the blanked text is not
+    // that file. Drop warnings: the scan of the whole files judged them in context.
     findings.retain(|finding| {
         finding.level == Level::Flag && finding.line.is_some() && !is_said(finding)
     });
@@ -65,8 +65,8 @@ fn nonblank_lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter(|line| !line.is_empty())
 }
 
-/// Returns the text with every known line blanked. Marks of fenced blocks stay, because they tell
-/// how to read the rest.
+/// Returns the text with every known line blanked. Lines that begin with three back ticks stay,
+/// because these marks of fenced blocks tell how to read the lines inside.
 fn blank_known(bytes: &[u8], known_lines: &HashSet<&[u8]>) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len());
     for line in bytes.split_inclusive(|byte| *byte == b'\n') {

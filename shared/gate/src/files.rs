@@ -1,4 +1,5 @@
-//! Checks of a skill's files: names that are left out, number, sizes and paths.
+//! Checks of a skill's files: the names of files that are never stored, and the number, sizes and
+//! paths of the others.
 
 use crate::finding::{Finding, Level};
 use vault_format::bundle::File;
@@ -45,8 +46,8 @@ impl From<File> for RawFile {
     }
 }
 
-/// Whether a file is metadata that an operating system adds to folders by itself. Such a file
-/// beside signed files is no deviation; a folder of such a name is one.
+/// Whether a file is metadata that an operating system adds to folders by itself. A check of signed
+/// files ignores such a file beside them, but reports a folder of such a name.
 pub fn is_system_metadata(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or_default();
     [".DS_Store", "Thumbs.db", "desktop.ini"].contains(&name) || name.starts_with("._")
@@ -170,8 +171,8 @@ fn check_document(files: &[RawFile], findings: &mut Vec<Finding>) {
     let inner = files
         .iter()
         .map(|file| file.path.as_str())
-        // The usual mistake is a folder one level too high. `min` makes the hint independent of the
-        // order of the files.
+        // Authors often give a folder one level too high, so look for a SKILL.md below it. `min`
+        // makes the hint independent of the order of the files.
         .filter(|path| path.ends_with("/SKILL.md"))
         .min();
     let hint = match inner {
@@ -211,7 +212,7 @@ fn with_paths(files: Vec<RawFile>, findings: &mut Vec<Finding>) -> Vec<File> {
             }
         }
     }
-    // Sorted before the cut, so that the same paths are listed in whatever order the files come.
+    // Sort before the list is cut, so that it has the same paths in whatever order the files come.
     bad.sort_by(|a, b| a.path.cmp(&b.path));
     let left_out = bad.len().saturating_sub(MOST_LISTED);
     bad.truncate(MOST_LISTED);
@@ -240,12 +241,13 @@ pub(super) fn is_native(bytes: &[u8]) -> bool {
             | [0xFE, 0xED, 0xFA, 0xCE | 0xCF]
             | [0xCE | 0xCF, 0xFA, 0xED, 0xFE],
         ) => true,
-        // A fat Mach-O begins like a Java class; its count of architectures is small, a class
-        // file's version is not.
+        // A Mach-O file for several architectures begins like a Java class. The next number tells
+        // them apart: the count of architectures is small, the version of a class file is not.
         Some([0xCA, 0xFE, 0xBA, 0xBE]) => {
             word(4).is_some_and(|count| u32::from_be_bytes(count) < 30)
         }
-        // Two letters may begin any text; the PE header that they point to may not.
+        // Any text may begin with these two letters, so look for the PE header that such a program
+        // points to.
         Some([b'M', b'Z', ..]) => {
             let header =
                 word(0x3C).and_then(|offset| usize::try_from(u32::from_le_bytes(offset)).ok());

@@ -161,8 +161,8 @@ impl Finding {
             column: None,
             view: View::Raw,
             excerpt: String::new(),
-            // Messages quote hostile text. Escaped here, none can steer a terminal, whoever prints
-            // it.
+            // Messages quote hostile text. Escape it here, so that no code that prints a message
+            // has to.
             message: printable(message.as_ref()),
             why: rule.why,
             hint: String::new(),
@@ -210,7 +210,8 @@ impl fmt::Display for Finding {
     /// One line: `SKILL.md:3:14: error: message (rule)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.path.is_empty() {
-            // The path itself stays as given, because programs look the file up by it.
+            // Escape the path only here: the field keeps it as given, because programs look the
+            // file up by it.
             write!(f, "{}:", printable(&self.path))?;
         }
         if let Some(position) = self.position() {
@@ -233,7 +234,7 @@ pub(crate) fn printable_excerpt(text: &str) -> String {
     let mut left = MAX_EXCERPT_CHARS;
     let mut buffer = [0; 4];
     for character in text.trim().chars() {
-        // Escaped one character at a time, so that the cut never falls inside an escape.
+        // Escape one character at a time, so that the text is never cut inside an escape.
         let shown = printable(character.encode_utf8(&mut buffer));
         let width = shown.chars().count();
         if width >= left {

@@ -1,9 +1,9 @@
 //! The admission gate: a folder of files becomes a [`Package`], or a list of reasons why not.
 //!
-//! Errors block always, flags block while the gate is strict, warnings never, and notes are not
-//! even warnings. Bytes are never changed: a name that does not fit is derived beside the author's
-//! own, and metadata of editors and systems is left out as a whole. The same files give the same
-//! findings in the same order, in whatever order the files come.
+//! Errors always block, flags block while the gate is strict, and warnings and notes never block. A
+//! note does not change the outcome either. Bytes are never changed: a name that does not fit is
+//! derived beside the author's own, and metadata of editors and systems is left out as a whole. The
+//! same files give the same findings in the same order, in whatever order the files come.
 //!
 //! | rule | level | what |
 //! |---|---|---|
@@ -12,7 +12,7 @@
 //! | `path`, `path-clash` | error | a path that some system cannot hold, two that are one somewhere |
 //! | `skill-md-missing`, `skill-md-encoding` | error | there is no SKILL.md that can be read |
 //! | `skill-md-name` | warning | it is called `skill.md`, which some agents do not find |
-//! | `frontmatter-missing`, `-unclosed`, `-size`, `-yaml`, `-colon` | error | the frontmatter cannot be read |
+//! | `frontmatter-missing`, `-unclosed`, `-size`, `-yaml`, `-colon` | error | the frontmatter cannot be read; `-colon` is a warning where the value can be read as if it were quoted |
 //! | `frontmatter-type`, `frontmatter-spelling` | warning | a key that is not read |
 //! | `name-missing`, `name-length`, `name-hidden`, `name-unusable` | error | no name, and none to be derived; `name-missing` is a warning where the folder or the owner gives one |
 //! | `frontmatter-name` | note | the vault's name is not the author's |
@@ -213,7 +213,7 @@ pub fn check(files: Vec<RawFile>, options: &GateOptions<'_>) -> Verdict {
     if !options.before.is_empty() && !is_stopped {
         let added =
             difference::find_in_added_lines(options.before, &files, &options.publisher, &findings);
-        // The same statement is reported once, at its higher level.
+        // Report each match once, at the higher of its two levels.
         findings.retain(|whole| {
             !added.iter().any(|found| {
                 found.rule == whole.rule
@@ -224,11 +224,12 @@ pub fn check(files: Vec<RawFile>, options: &GateOptions<'_>) -> Verdict {
         });
         findings.extend(added);
     }
-    // Here, because `build_package` takes the files and a waiver names the bytes of the file it is about.
+    // Hash the files before `build_package` takes them: a waiver names the bytes of the file that
+    // it is about.
     let digests = digests_of_flagged(&files, &findings);
     let admitted = build_package(files, options, &mut findings);
-    // Waivers come first: a flag that the owner accepted is recorded with its reason, and only the
-    // others as flags that a gate without strictness let through.
+    // Apply waivers first: a flag that the owner accepted is recorded as a waiver with its reason.
+    // Only the others are recorded as flags that a gate that is not strict let through.
     let waivers = apply_waivers(&mut findings, &digests, options);
     let flags = if options.strict {
         Vec::new()
@@ -282,7 +283,8 @@ fn build_package(
     let actions = actions::read_valid_actions(document.frontmatter(), &files, findings);
     let (frontmatter, warnings) = document.into_parts();
     findings.extend(warnings);
-    // Last, so that the checks above report their findings even without a usable name.
+    // Stop for a missing name only here, so that the checks above report their findings even
+    // without one.
     let (name, frontmatter_name) = name?;
     Some(Package {
         name,
@@ -320,7 +322,7 @@ fn digests_of_flagged(
         .collect();
     files
         .iter()
-        // SKILL.md always: flags about hidden text in it are only found later, by `build_package`.
+        // Always include SKILL.md: `build_package` finds flags about hidden text in it only later.
         .filter(|file| flagged.contains(file.path.as_str()) || file.path.as_str() == SKILL_MD)
         .map(|file| (file.path.as_str().to_owned(), Digest::of(&file.bytes)))
         .collect()
@@ -353,7 +355,8 @@ fn apply_waivers(
             .any(|rule| rule == finding.rule || rule == finding.id);
         let Some(reason) = earlier
             .map(|waiver| waiver.reason.clone())
-            // The reason is signed and shown on the terminals of everyone who gets the skill.
+            // Escape the reason: it is signed and shown on the terminals of everyone who gets the
+            // skill.
             .or_else(|| now.then(|| vault_format::text::printable(options.reason)))
         else {
             continue;

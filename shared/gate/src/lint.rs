@@ -196,7 +196,8 @@ fn check_description(document: &Document, findings: &mut Vec<Finding>) {
             "say what the skill does and when to use it",
         ));
     } else if frontmatter.when_to_use.is_none() && !says_when(text) {
-        // Only once the template's text is gone: advice about a placeholder would be noise.
+        // Give this advice only once the template's text is gone: advice about a placeholder would
+        // be noise.
         findings.push(advice_at(
             &WHEN,
             "neither the description nor `when_to_use` says when to use the skill",
@@ -229,7 +230,7 @@ fn says_when(text: &str) -> bool {
         .chars()
         .filter(|c| c.is_alphabetic())
         .all(|c| (c as u32) < 0x250);
-    // Texts in other scripts pass: the list of words would be wrong more often than right.
+    // Texts in other scripts pass, because the list has no words of their languages.
     !latin
         || words
             .map(str::to_lowercase)
@@ -268,7 +269,7 @@ fn key_position(document: &Document, key: &str) -> Position {
 fn check_body(document: &Document, package: &Package, findings: &mut Vec<Finding>) {
     let body = document.body();
     let whole = document.bytes().len();
-    // Findings count the lines of the file, `body` begins behind the frontmatter.
+    // Findings count the lines of the file, but `body` begins after the frontmatter.
     let first = String::from_utf8_lossy(&document.bytes()[..whole - body.len()])
         .matches('\n')
         .count();
@@ -297,7 +298,8 @@ fn check_body(document: &Document, package: &Package, findings: &mut Vec<Finding
     }
     let mut reported_targets = BTreeSet::new();
     for (line, column, target) in own_links(body) {
-        // Each target once and at most 20: one renamed folder breaks every link into it.
+        // Report each target once and at most 20 targets: one renamed folder breaks every link into
+        // it.
         if reported_targets.len() >= 20
             || package.file(target).is_some()
             || !reported_targets.insert(target)
@@ -365,7 +367,8 @@ fn is_own_path(target: &str) -> bool {
         && !target.contains("://")
         && !target.contains(['{', '<', '*', '%', '$', '?'])
         && !target.starts_with("mailto:")
-        // A path out of the folder leads to files that the gate never saw.
+        // A path out of the folder leads to files that are not part of the skill, so nothing is
+        // known about them.
         && !target.split('/').any(|part| part == "..")
         && (target.contains('/') || target.contains('.'))
 }
@@ -373,7 +376,7 @@ fn is_own_path(target: &str) -> bool {
 fn check_scripts(package: &Package, findings: &mut Vec<Finding>) {
     for file in &package.files {
         let path = file.path.as_str();
-        // With the slash, because `#![…]` begins a Rust file.
+        // Include the slash, because a Rust file may begin with `#![…]`.
         if file.mode == vault_format::manifest::Mode::Plain && file.bytes.starts_with(b"#!/") {
             findings.push(
                 Finding::of(&SCRIPT, Level::Warning, "the script is not executable")

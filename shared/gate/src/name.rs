@@ -1,5 +1,5 @@
-//! The skill's name in the vault: the owner's choice, else the author's, else one derived from the
-//! author's or the folder's.
+//! The skill's name in the vault: the one that the owner chose, else the author's name for it
+//! (`name` in the frontmatter), else one derived from that name or from the folder's.
 
 use crate::document::{Document, DocumentError, SKILL_MD};
 use crate::finding::{Finding, Level};
@@ -20,7 +20,7 @@ pub(super) fn read_named_document(
     bytes: &[u8],
     known: NameSources<'_>,
 ) -> Result<Document, DocumentError> {
-    // The document is read with some name even where its own is missing, so that its other faults
+    // If the document has no name of its own, read it with another one, so that its other faults
     // are reported too.
     let name = known.owner.cloned();
     match name.or_else(|| known.folder.and_then(SkillName::derive)) {
@@ -39,7 +39,7 @@ pub(super) fn choose_name(
     let author = document.frontmatter().name.as_str();
     let at = document.places().name;
     let derived = || author.parse().ok().or_else(|| SkillName::derive(author));
-    // The last resort, because a checkout or an archive may have named the folder.
+    // The folder's name is the last resort, because a checkout or an archive may have chosen it.
     let from_folder = || known.folder.and_then(SkillName::derive);
     let Some(name) = known.owner.cloned().or_else(derived).or_else(from_folder) else {
         let message = format!("no name for the vault can be made of {}", quoted(author));
@@ -57,7 +57,7 @@ pub(super) fn choose_name(
         return Some((name, None));
     }
     if known.owner.is_some() {
-        return Some((name, Some(author.to_owned()))); // the owner knows: it was asked for
+        return Some((name, Some(author.to_owned()))); // no note: the owner chose this name
     }
     let message = format!("{} is called `{name}` in the vault", quoted(author));
     let hint = "the author's name is kept beside it; `--name` gives another";

@@ -15,8 +15,8 @@ pub fn is_one_edit(a: &str, b: &str) -> bool {
     if a == b || long.len() - short.len() > 1 || long.len() > LONGEST {
         return false;
     }
-    // Behind the common beginning the only edit must come at once, so the rests are compared
-    // directly and no table of distances is needed.
+    // The only edit must come directly after the common beginning, so it is enough to compare the
+    // rests. No table of distances is needed.
     let same = short.iter().zip(long).take_while(|(x, y)| x == y).count();
     let tail = |from_short: usize, from_long: usize| short[from_short..] == long[from_long..];
     if short.len() < long.len() {
@@ -69,8 +69,8 @@ impl<'a> PreparedName<'a> {
     pub fn is_confusable_with(&self, other: &str) -> bool {
         let shortest = self.name.len().min(other.len());
         self.name != other
-            // Among short names one letter is a real difference (`git`, `gif`), so edits count from
-            // seven letters on.
+            // In short names, one letter makes a different word (`git`, `gif`), so an edit counts
+            // only in names of seven letters or more.
             && (skeleton(other).eq(self.skeleton.iter().copied())
                 || (shortest >= 7 && is_one_edit(self.name, other)))
     }

@@ -1,4 +1,5 @@
-//! Rules of the scanner: data, with a small function where expressions are not enough.
+//! The form of the scanner's rules. A rule is data, with a small function where regular expressions
+//! are not enough.
 
 use crate::finding::{Rule, Severity};
 use regex::bytes::{Regex, RegexBuilder};
@@ -93,10 +94,10 @@ pub(crate) struct ScanRule {
     pub check: Option<fn(&Seen<'_>) -> Option<usize>>,
     /// Returns text that the message adds to the matched words.
     pub detail: Option<fn(&Seen<'_>) -> Option<String>>,
-    /// Whether the rule is about commands; in another language one counts only where something
-    /// starts a process.
+    /// Whether the rule is about shell commands. In code of another language, a command counts only
+    /// where something starts a process.
     pub command: bool,
-    /// Whether a hit in a quotation counts too, because the text is no example anywhere.
+    /// Whether a hit in a quotation blocks too, because the text is never a mere example.
     pub literal: bool,
     /// The problem, in one sentence.
     pub message: &'static str,
@@ -152,7 +153,7 @@ pub(crate) fn replace(text: &[u8], from: &str, to: &str) -> Vec<u8> {
     replaced
 }
 
-/// A match, as a check of a rule sees it.
+/// A match of a rule's first expression, as the rule's functions get it.
 pub(crate) struct Seen<'a> {
     /// The scope's text, lower case.
     pub text: &'a [u8],
@@ -227,8 +228,8 @@ impl Lazy {
                     // would be code points.
                     .unicode(false)
                     .size_limit(4 << 20)
-                    // With less, long expressions give up their automaton and are walked state by
-                    // state.
+                    // With a lower limit, long expressions give up their automaton, and matching
+                    // them becomes much slower.
                     .dfa_size_limit(16 << 20)
                     .build()
                     // An expression that does not compile matches nothing; a test compiles all of

@@ -1,7 +1,8 @@
 //! Files that look like secrets. A skill takes them from a source only if its owner names them.
 //!
-//! A skill is a folder that people work in, and everyone who gets the skill gets its files. The
-//! rule is for files that come from a source; it never changes a version that was signed before.
+//! People work in the folders of their skills, so secrets may lie there, and everyone who gets a
+//! skill gets its files. The check is for files that come from a source; it never changes a version
+//! that was signed before.
 
 use crate::RawFile;
 use crate::finding::{Finding, Level, Rule, Severity};
@@ -97,7 +98,7 @@ pub fn separate_secrets(files: Vec<RawFile>, include: &[String]) -> SeparatedFil
 /// Returns one line that names the files left out, or `None` if there are none.
 pub fn left_out_text(paths: &[String]) -> Option<String> {
     const MOST: usize = 8;
-    // One line on a terminal, however many, long or hostile the paths are.
+    // Keep the text to one line, however many, long or hostile the paths are.
     let mut shown: Vec<String> = paths
         .iter()
         .take(MOST)
@@ -131,7 +132,7 @@ pub fn is_named(path: &str, include: &[String]) -> bool {
 /// Whether a file looks like a secret: an environment file that is no example, a file with the name
 /// of a key or certificate, or one that contains a private key. Case does not matter.
 pub fn looks_secret(path: &str, bytes: &[u8]) -> bool {
-    // Each part of the path, because a folder `.env/` holds files of the same kind.
+    // Test each part of the path, because a folder `.env/` contains files of the same kind.
     path.split('/').any(has_secret_name) || has_private_key(bytes)
 }
 
@@ -162,8 +163,8 @@ fn has_key_block(bytes: &[u8]) -> bool {
     let mut rest = bytes;
     while let Some(at) = find_bytes(rest, BEGIN) {
         rest = &rest[at + BEGIN.len()..];
-        // No header is longer. Without the bound a file full of `-----BEGIN ` would take quadratic
-        // time.
+        // No header is longer than this. Without the bound, a file full of `-----BEGIN ` would take
+        // quadratic time.
         let line = &rest[..rest.len().min(HEADER)];
         let Some(end) = find_bytes(line, b"-----") else {
             continue;

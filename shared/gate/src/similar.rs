@@ -1,4 +1,4 @@
-//! Likeness of skills by their text, to find copies under another name.
+//! Compares skills by their text, to find copies under another name.
 //!
 //! A sketch holds, for each of 128 bins, the smallest hash of the runs of five words that fall into
 //! it. Likeness is the share of equal bins. Sketches are compared only if one of 32 bands of four
@@ -98,8 +98,8 @@ impl Sketch {
             return Self(None);
         }
         fill_empty_bins(&mut bins);
-        // The middle of a hash: the low bits name the bin, the high ones are small in every
-        // smallest hash.
+        // Keep the middle bits of each hash: the low bits choose the bin, and the high bits of a
+        // smallest hash are always small.
         let short = bins.map(|bin| {
             let bytes = bin.to_le_bytes();
             u16::from_le_bytes([bytes[2], bytes[3]])
@@ -190,7 +190,7 @@ fn fill_empty_bins(bins: &mut [u64; BINS]) {
     for step in 0..BINS {
         let at = (first + BINS - step) % BINS;
         if bins[at] == u64::MAX {
-            // Mixed again at each step, so that a row of empty bins does not repeat one value.
+            // Mix the value again at each step, so that a row of empty bins does not repeat it.
             bins[at] = mix_bits(value);
         }
         value = bins[at];

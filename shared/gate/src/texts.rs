@@ -13,13 +13,14 @@ const LONG: usize = 1024;
 /// Checks the description and reports invisible characters in the frontmatter.
 pub(super) fn check_texts(document: &Document, findings: &mut Vec<Finding>) {
     let description = &document.frontmatter().description;
-    // Characters and not bytes, or a description in Chinese would count three times.
+    // Count characters and not bytes: a Chinese character has three bytes.
     let length = description.chars().count();
     let about = |rule, level, message: String, hint: &str| {
         let finding = Finding::new(rule, level, message).at(SKILL_MD);
         finding.on(document.places().description).hint(hint)
     };
-    // First, because the text of the template has a good length and would pass the other checks.
+    // Test this first, because the text of the template has a good length and would pass the other
+    // checks.
     if description.starts_with(TEMPLATE) {
         findings.push(about(
             "description-template",

@@ -159,8 +159,8 @@ impl<'a> Reader<'a> {
 
     /// Returns the name. If the frontmatter has none, returns the one known otherwise and warns.
     fn read_name(&mut self, known: Option<&SkillName>) -> (String, Position) {
-        // Only for an absent key: a `name` of a wrong type is a mistake to report and not to cover
-        // up.
+        // Use the known name only if the key is absent: a `name` of a wrong type is a mistake that
+        // must be reported.
         let Some(known) = known.filter(|_| find_member(self.top, "name").is_none()) else {
             return self.required_text("name", "skill_name", "name-missing");
         };
@@ -287,7 +287,7 @@ impl<'a> Reader<'a> {
         read: fn(&Node) -> Result<T, TypeMismatch>,
     ) -> Option<T> {
         let other = key.replace('-', "_");
-        // The standard writes hyphens, but many skills have underscores.
+        // The standard spells its keys with hyphens, but many skills use underscores.
         let spellings = if other == key {
             vec![key]
         } else {
@@ -316,7 +316,7 @@ impl<'a> Reader<'a> {
             let given: Vec<&Member> = spellings
                 .iter()
                 .filter_map(|key| find_member(level, key))
-                // A key without a value says nothing and must not hide another spelling.
+                // A key without a value must not hide another spelling that has one.
                 .filter(|member| member.node.value != Value::Null)
                 .collect();
             if let [kept, ignored, ..] = given.as_slice() {
@@ -371,7 +371,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns the declared actions. A fault here rejects the skill, so every fault is reported.
+    /// Returns the declared actions. Any fault here rejects the skill, so all of them are reported
+    /// at once.
     fn read_actions(&mut self) -> BTreeMap<ActionName, Action> {
         let mut actions = BTreeMap::new();
         let Some(bin) = find_member(self.top, "bin")
@@ -394,7 +395,7 @@ impl<'a> Reader<'a> {
             }
         };
         for member in members {
-            // Both are asked, so that every fault is named.
+            // Read both before either is used, so that the faults of both are reported.
             let (name, action) = (self.action_name(member), self.read_action(member));
             let Some(action) = action else {
                 continue;
@@ -412,8 +413,8 @@ impl<'a> Reader<'a> {
             return Some(name);
         }
         let key = quoted(&member.key);
-        // A command of `vault skill` would win over an action of its name, so the fault gets a text
-        // of its own.
+        // A command of `vault skill` would run in place of an action of the same name. This mistake
+        // gets a message of its own.
         let reserved = matches!(member.key.as_str(), "list" | "search" | "which");
         let (message, hint) = if reserved {
             let message = format!("{key} is a command of `vault skill` and cannot be an action");
@@ -436,8 +437,8 @@ impl<'a> Reader<'a> {
             self.bin_error(message, member.node.at, "write `{ command: <file> }`");
             return None;
         };
-        // All parts are read before the first fault ends the function, so that one run reports them
-        // all.
+        // Read all parts before the first fault ends the function, so that one run reports all
+        // faults.
         let command = self.action_part(members, "command", &name, line_text);
         let args = self.action_part(members, "args", &name, argument_list);
         let cwd = self.action_part(members, "cwd", &name, line_text);
@@ -538,7 +539,8 @@ impl<'a> Reader<'a> {
         places: Places,
     ) -> Result<ReadFields, DocumentError> {
         self.warnings
-            // Fields are read in the order of the struct; authors expect the order of their text.
+            // The fields were read in the order of the struct, but authors expect the order of
+            // their text.
             .sort_by_key(|finding| (finding.line, finding.column));
         let Some((word, _)) = self.errors.first() else {
             return Ok(ReadFields {

@@ -29,7 +29,7 @@ pub struct Change {
     pub why: &'static str,
 }
 
-/// A text that can be read, and the changes that this took.
+/// The repaired text, and the changes that were made to it.
 #[derive(Clone, Debug)]
 pub struct RepairedDocument {
     /// The whole file.
@@ -67,7 +67,7 @@ pub fn repair_document(bytes: &[u8]) -> Result<RepairedDocument, DocumentError> 
     if let Some((range, name)) = better_name(&text)? {
         text.replace_range(range, name.as_str());
     }
-    // Nothing more can be repaired; any other fault in the text is reported here.
+    // No other fault can be repaired, so parsing reports whatever is still wrong.
     Document::parse(text.as_bytes())?;
     let changes = changed_lines(original, &text, quoted);
     Ok(RepairedDocument { text, changes })
@@ -90,7 +90,7 @@ fn bare_value(text: &str, line: u32) -> Option<Range<usize>> {
     let below = line_of(text, line + 1).map_or("", |(_, below)| below);
     let below_indent = below.len() - below.trim_start().len();
     if !below.trim().is_empty() && below_indent > indent && !below.trim_start().starts_with('#') {
-        return None; // a second line of the same value: where it ends is for its author to say
+        return None; // the value goes on below, so where it ends would be a guess
     }
     let value_at = content.len() - value.trim_start().len();
     let end = value_at + value_end(&content[value_at..]);
@@ -108,7 +108,7 @@ fn value_end(value: &str) -> usize {
 }
 
 fn in_quotes(value: &str) -> String {
-    // Inside double quotes YAML reads escapes, so a backslash of the value is doubled.
+    // YAML reads escapes inside double quotes, so each backslash of the value is doubled.
     format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))
 }
 

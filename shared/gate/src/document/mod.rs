@@ -99,8 +99,8 @@ impl Document {
         let text = decode_document(bytes)?;
         let parts = split_frontmatter(text)?;
         let (root, mended) = read_yaml(parts.yaml)?;
-        // `decode_document` rejects raw NUL bytes; one that comes here was written as an escape in a quoted
-        // value.
+        // `decode_document` has rejected raw NUL bytes, so a NUL here was written as an escape in a
+        // quoted value.
         if let Some(position) = root.first_nul() {
             let message = "the frontmatter holds the character U+0000";
             return Err(unreadable_document(
@@ -215,7 +215,7 @@ struct Parts<'a> {
 }
 
 fn decode_document(bytes: &[u8]) -> Result<&str, DocumentError> {
-    // Before anything looks at the bytes: all readers below work on bounded input.
+    // Check the size first, so that all readers below work on bounded input.
     if bytes.len() as u64 > MAX_SKILL_MD_BYTES {
         let message = format!(
             "SKILL.md has {} bytes; {MAX_SKILL_MD_BYTES} are allowed",
@@ -229,7 +229,7 @@ fn decode_document(bytes: &[u8]) -> Result<&str, DocumentError> {
         ));
     }
     let text = std::str::from_utf8(bytes).map_err(|error| {
-        // Valid up to there by definition, so the default is never taken.
+        // The text is valid up to this offset by definition, so the default is never used.
         let valid = std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default();
         let at = Position::of_offset(valid, valid.len());
         unreadable_document(
@@ -252,7 +252,8 @@ fn decode_document(bytes: &[u8]) -> Result<&str, DocumentError> {
 }
 
 fn split_frontmatter(text: &str) -> Result<Parts<'_>, DocumentError> {
-    // Editors on Windows write the mark; with it the first line would not be `---`.
+    // Skip the byte order mark, which editors on Windows write: with it, the first line would not
+    // be `---`.
     let start = if text.starts_with(BYTE_ORDER_MARK) {
         BYTE_ORDER_MARK.len()
     } else {
@@ -374,14 +375,15 @@ fn quoted_value(yaml: &str, error: &YamlError) -> Option<(String, Finding)> {
     let value = line.get(key.len() + 1..)?.trim();
     let next = lines.get(at + 1);
     let goes_on = next.is_some_and(|next| next.starts_with([' ', '\t']) && !next.trim().is_empty());
-    // Such a value could be meant in several ways, and quoting it would be a guess.
+    // These values could be meant in several ways, so quoting them would be a guess.
     if goes_on
         || value.contains(" #")
         || value.starts_with(['&', '*', '!', '%', '@', '`', '#', '?', '-'])
     {
         return None;
     }
-    // Single quotes, in which YAML knows no escapes: a backslash of the value stays one.
+    // Use single quotes, in which YAML knows no escapes, so that a backslash of the value stays
+    // one.
     let quoted = format!("{key}: '{}'", value.replace('\'', "''"));
     let message = format!(
         "the value of `{key}` holds `: ` without quotes; it was read as if it were quoted, but agents that read YAML strictly do not see this skill"
@@ -415,7 +417,8 @@ fn yaml_error(yaml: &str, error: &YamlError) -> DocumentError {
 /// reads as a key inside a value. Returns `None` for other errors.
 fn unquoted_colon(yaml: &str, error: &YamlError) -> Option<Finding> {
     let at = error.at?;
-    // The error is recognised by the parser's text; a test fails if that changes.
+    // The parser's error has no code, so recognise it by its text. A test fails if that text
+    // changes.
     if !error.message.starts_with("mapping values are not allowed") {
         return None;
     }

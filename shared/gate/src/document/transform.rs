@@ -68,7 +68,8 @@ impl Transform {
             transform_error(
                 finding.and_then(crate::finding::Finding::position),
                 finding.map_or_else(String::new, |finding| {
-                    // `decode` and `split` serve SKILL.md and name it in their messages.
+                    // `decode_document` and `split_frontmatter` are made for SKILL.md and name it
+                    // in their messages.
                     finding.message.replace("SKILL.md", "the transform")
                 }),
             )
@@ -248,7 +249,8 @@ pub fn render_variant(base: &[u8], transforms: &[&Transform]) -> Result<Vec<u8>,
 
 fn set_field(text: &str, key: &str, value: &Json) -> Result<String, TransformError> {
     let unreadable = || transform_error(None, "the frontmatter of SKILL.md can't be read");
-    // Parsed anew for each field, because the field before it may have moved the lines.
+    // Parse the frontmatter for each field again, because the field before may have moved the
+    // lines.
     let parts = split_frontmatter(text).map_err(|_| unreadable())?;
     let root = yaml::parse_yaml(parts.yaml).map_err(|_| unreadable())?;
     let Value::Map(members) = &root.value else {
@@ -285,7 +287,7 @@ fn set_field(text: &str, key: &str, value: &Json) -> Result<String, TransformErr
                     let line = line.trim_start();
                     !line.is_empty() && !line.starts_with('#')
                 });
-            // The second condition: two keys share a line, as in a map in flow style.
+            // The second condition holds if two keys share a line, as in a map in flow style.
             if more || after <= first {
                 let message = format!(
                     "`{key}` has a value of more than one line in SKILL.md, which can't be replaced"

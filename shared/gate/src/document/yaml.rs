@@ -57,8 +57,8 @@ pub(super) fn parse_yaml(text: &str) -> Result<Node, YamlError> {
         Ok(node) => return Ok(node),
         Err(error) => error,
     };
-    // Only once the strict reading has failed, so that valid YAML never gets a second meaning. If
-    // this fails too, the first error is the one that fits the author's text.
+    // Try this only after the strict reading has failed, so that valid YAML never gets a second
+    // meaning. If it fails too, report the first error, which fits the author's text.
     indent_continuations(text)
         .and_then(|text| parse_strictly(&text).ok())
         .ok_or(error)
@@ -73,8 +73,8 @@ fn indent_continuations(text: &str) -> Option<String> {
     let mut is_changed = false;
     for line in text.lines() {
         let inside = match open {
-            // A mark between documents ends every quotation in YAML, so this one is broken in
-            // another way.
+            // In YAML, a mark between documents ends every quotation, so this text has another
+            // fault.
             Some(_) if line.starts_with("---") || line.starts_with("...") => return None,
             Some(mark) => {
                 if line.starts_with(|c: char| !c.is_whitespace()) {
@@ -125,7 +125,7 @@ fn parse_strictly(text: &str) -> Result<Node, YamlError> {
         non_finite_float_policy: NonFiniteFloatPolicy::AsString,
         with_snippet: false,
         budget: serde_saphyr::budget! {
-            // Nested aliases expand exponentially.
+            // Allow no anchors and aliases: nested aliases expand exponentially.
             max_anchors: 0,
             max_aliases: 0,
             max_depth: 32,
@@ -211,8 +211,8 @@ impl Node {
         }
     }
 
-    /// Returns the place of the first text or key below this node that holds U+0000, which programs
-    /// downstream do not survive.
+    /// Returns the place of the first text or key below this node that holds U+0000, at which other
+    /// programs cut the text or fail.
     pub fn first_nul(&self) -> Option<Position> {
         match &self.value {
             Value::Text(text) => text.contains('\0').then_some(self.at),

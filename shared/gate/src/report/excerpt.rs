@@ -1,5 +1,5 @@
-//! One line of a file for people: cut around the place of a finding, with nothing in it that a
-//! terminal obeys.
+//! One line of a file for people to read: cut around the place of a finding, and without anything
+//! that controls a terminal.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -47,7 +47,8 @@ impl Excerpt {
         for (at, character) in line.chars().enumerate().skip(from).take(WIDTH) {
             let start = excerpt.len();
             if character == '\t' {
-                // One column, so that a mark printed below the line stands under its character.
+                // A tab takes one column, so that a mark printed below the line stands under its
+                // character.
                 excerpt.push(' ');
             } else if is_invisible(character) {
                 excerpt.extend(character.escape_unicode());

@@ -30,8 +30,8 @@ impl<'a> From<&'a Audit> for AuditView<'a> {
 pub fn render_lines(audit: &Audit) -> String {
     let mut text = String::new();
     let skills = audit.skills.iter().map(|skill| serde_json::json!(skill));
-    // In the form of a skill, so that a reader that only counts verdicts cannot take a partial audit
-    // for a complete one.
+    // Write skipped folders like skills, so that a reader that only counts verdicts sees that the
+    // audit is not complete.
     let skipped = audit.skipped.iter().map(|skipped| {
         serde_json::json!({
             "path": skipped.path, "name": null, "verdict": Verdict::Unreadable, "reason": skipped.reason, "findings": [],

@@ -1,8 +1,8 @@
 //! An audit as Markdown that fits into a comment of a code host: a summary, a table of skills, a
 //! table of findings.
 //!
-//! Text from a skill stands in code spans, where no mark-up, mention or link works, and so does a
-//! sentence of ours that quotes such text.
+//! Text from a skill is written in code spans, where no mark-up, mention or link works. So are
+//! sentences of the gate that quote such text.
 
 use super::{Audit, Audited, Located, Verdict};
 use crate::finding::Level;
@@ -18,7 +18,8 @@ pub fn render(audit: &Audit) -> String {
     let mut out = format!(
         "### Skill audit: {}\n\n{} {}: {} accepted, {} with warnings, {} blocked, {} unreadable.\n",
         match audit.worst_verdict() {
-            // First, or a clean result over half of the skills would read as clean.
+            // Report an incomplete audit first: otherwise, an audit that read only half of the
+            // skills would be called clean.
             _ if !audit.is_complete() => "not everything could be read",
             Verdict::Blocked => "blocked",
             Verdict::Warnings => "warnings",
@@ -47,7 +48,7 @@ pub fn render(audit: &Audit) -> String {
             code_span(&skipped.path),
             sentence_or_code(&skipped.reason)
         );
-        // A flood of unreadable folders must leave room for the findings.
+        // Leave room for the findings, even if there are very many unreadable folders.
         if out.len() + line.len() > MAX_BYTES / 2 {
             break;
         }
@@ -97,8 +98,8 @@ fn append_rows(
     out.push_str(heading);
     let mut left_out = 0;
     for row in rows {
-        // Once a row does not fit, all later ones are left out too: the table is the beginning of
-        // the list and not a choice by length.
+        // Once a row does not fit, leave out all later ones too: the table is then the beginning of
+        // the list and not a selection of short rows.
         if left_out > 0 || out.len() + row.len() > most {
             left_out += 1;
         } else {
@@ -145,7 +146,7 @@ fn finding_row(skill: &Audited, located: &Located) -> String {
     )
 }
 
-/// Returns a sentence as it is if Markdown can take nothing in it for mark-up, else as code.
+/// Returns a sentence unchanged if Markdown cannot read anything in it as mark-up, else as code.
 fn sentence_or_code(sentence: &str) -> String {
     let plain = sentence.chars().all(|character| {
         character.is_alphanumeric()
@@ -172,8 +173,7 @@ fn code_span(hostile: &str) -> String {
     if hostile.chars().nth(LONGEST).is_some() {
         shown.push('…');
     }
-    // Readers disagree on what `\|` after a backslash is: there the bar is written as an escape of
-    // ours.
+    // Markdown readers disagree on a bar after a backslash, so write such a bar as `\u{7c}`.
     let shown = printable(&shown)
         .replace("\\|", "\\\\u{7c}")
         .replace('|', "\\|");
@@ -186,7 +186,7 @@ fn code_span(hostile: &str) -> String {
         return String::new();
     }
     let fence = "`".repeat(longest + 1);
-    // Without a space a back tick at the edge would lengthen the fence; Markdown strips one space
+    // Without a space, a back tick at the edge would lengthen the fence. Markdown removes one space
     // on each side.
     let pad = if longest > 0 || shown.starts_with(' ') {
         " "

@@ -1,9 +1,10 @@
 //! Results of an audit, and the forms in which programs and other services read them.
 //!
-//! Pure: the texts of skills come in, text goes out. Every form holds hostile names and lines, so
-//! each escapes them for its own reader: [`json`] and [`sarif`] write what steers terminals as `\u`
-//! escapes, [`markdown`] lets no mark-up through, [`Excerpt`] is a line that a terminal can show.
-//! The order is the caller's; nothing is sorted by time.
+//! These are pure functions: the texts of skills come in, text goes out. Every form contains
+//! hostile names and lines, and escapes them for its own reader: [`json`] and [`sarif`] write what
+//! steers terminals as `\u` escapes, [`markdown`] lets no mark-up through, [`Excerpt`] is a line
+//! that a terminal can show. The skills keep the caller's order, except that [`markdown`] puts the
+//! worst verdicts first.
 
 mod excerpt;
 pub mod json;
@@ -137,7 +138,7 @@ impl Audited {
     /// Returns the file of a finding below the skill, as it is called on disk.
     fn file_of<'a>(&'a self, finding: &'a Finding) -> &'a str {
         match finding.path.as_str() {
-            // The gate renames `skill.md`, but a reader must find the file by the name that it has
+            // The gate calls the file SKILL.md, but a reader must find it by the name that it has
             // on disk.
             "" | SKILL_MD => &self.document,
             path => path,
@@ -251,7 +252,8 @@ impl Audit {
                     skill.likeness = Some(1.0);
                     continue;
                 }
-                // Exact copies end above: the first of them stands in `similar` for all.
+                // Exact copies of a skill have left the loop above, so `similar` has only the first
+                // of them.
                 first.insert(hash, skill.path.clone());
             }
             let Some(sketch) = skill.sketch.clone() else {

@@ -153,8 +153,8 @@ fn described_rules(audit: &Audit) -> BTreeMap<&str, RuleDescription<'_>> {
             let rule = rules
                 .entry(finding.id)
                 .or_insert_with(|| RuleDescription::of_finding(finding));
-            // Rules of structure name what they found; only the scanner's advice is the same each
-            // time.
+            // The hints of rules about the shape of a skill name what was found. Only the scanner's
+            // hints fit each finding of their rule.
             let general = !finding.id.starts_with("VG-ST-") && !finding.hint.is_empty();
             if rule.fix.is_none() && general {
                 rule.fix = Some(&finding.hint);
@@ -193,8 +193,8 @@ fn finding_result(
     if let Some(column) = finding.column {
         region["startColumn"] = column.max(1).into();
     }
-    // The hash and not the place, so that a moved skill keeps its alerts; `nth` tells the results
-    // of one rule in one skill apart.
+    // Use the skill's hash and not its path, so that a moved skill keeps its alerts. `nth` tells
+    // the results of one rule in one skill apart.
     let of_what = skill
         .hash
         .map_or_else(|| skill.uri.clone(), |hash| hash.to_string());
@@ -247,7 +247,7 @@ fn message_text(finding: &Finding) -> String {
             text.push_str(&to_sentence(part));
         }
     }
-    // Cut before escaping, so that no escape is cut in two.
+    // Cut the text before it is escaped, so that no escape is cut in two.
     let mut cut: String = text.chars().take(MAX_MESSAGE_CHARS).collect();
     if text.chars().nth(MAX_MESSAGE_CHARS).is_some() {
         cut.push('…');

@@ -88,7 +88,7 @@ fn decode_run(bytes: &[u8], start: usize, pieces: &mut Vec<Piece>) -> usize {
     if is_embedded_data(before) {
         return end; // data addresses and checksums of packages
     }
-    // Hex first: its digits are letters of base64 too.
+    // Try hex first, because its digits are letters of base64 too.
     let hex = run.strip_prefix(b"0x").unwrap_or(run);
     if hex.len() >= SHORTEST_HEX && hex.iter().all(u8::is_ascii_hexdigit) {
         let decoded: Vec<u8> = hex

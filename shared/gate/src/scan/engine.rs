@@ -9,13 +9,14 @@ use crate::rules::{files, flow};
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// Bytes that may be read to weigh the matches of a rule in one scope: an example that is quoted
-/// first must not cover an attack behind it. A scope that needs more is flagged at the first match
-/// that was not weighed, because any of the others may be in earnest.
+/// Maximum number of bytes that are read to weigh the matches of a rule in one scope. Later matches
+/// are weighed too, because a harmless example may come before an attack. A scope that needs more
+/// bytes is flagged at the first match that was not weighed, because that one or a later one may be
+/// an attack.
 const MOST_WEIGHED: u64 = 2 << 20;
 
-/// Matches of a rule about flows that are followed one by one, to show the one that is sent. If
-/// there are more and none of these is sent in earnest, the next is flagged.
+/// Maximum number of matches of a rule about flows that are followed one by one, to show the one
+/// that is sent. If there are more, and none of these blocks, the next one is flagged.
 const MOST_FOLLOWED: usize = 8;
 
 /// All rules, ready to run.
@@ -49,8 +50,8 @@ impl Engine {
             let mut groups = Vec::new();
             for (place, group) in rule.needs.iter().enumerate() {
                 let number = u16::try_from(leads.len()).unwrap_or(u16::MAX);
-                // Only its first group leads to a rule, so that a scope tries each rule once and
-                // not once for each group.
+                // Only the first group of a rule leads to it, so that each rule is tried once in a
+                // scope and not once for each of its groups.
                 leads.push((place == 0).then(|| u16::try_from(index).unwrap_or(u16::MAX)));
                 groups.push(number);
                 for word in *group {
@@ -118,7 +119,7 @@ pub(super) fn run_rules(text: ScannedText<'_>, work: &mut u64) -> Vec<RuleHit> {
     let mut rule_hits = Vec::new();
     let engine = &*ENGINE;
     *work += bytes.len() as u64;
-    // By where they begin; a word that ends in a scope began in it or does not count.
+    // The hits are sorted by where they begin. A word counts for the scope in which it begins.
     let hits = engine.words.find(bytes);
     if hits.is_empty() {
         return rule_hits;
@@ -130,15 +131,15 @@ pub(super) fn run_rules(text: ScannedText<'_>, work: &mut u64) -> Vec<RuleHit> {
     ] {
         let mut first = 0;
         let mut groups: Vec<u16> = Vec::new();
-        // The last span, by its number, in which a word of a group stood.
+        // For each group, the number of the last span that contains one of its words.
         let mut last = vec![0; engine.leads.len()];
         for (number, span) in (1_usize..).zip(spans) {
-            // The caller set the bound and reports that it was reached.
+            // Stop without a hit: the caller has set the bound and reports that it was reached.
             if text.max_work.is_some_and(|most| *work > most) {
                 return rule_hits;
             }
-            // Windows of one line overlap: the words of a span may have been those of the one
-            // before.
+            // Do not skip hits before the end of the span: windows of a long line overlap, so the
+            // next span may contain the same words.
             while first < hits.len() && hits[first].0 < span.start {
                 first += 1;
             }
@@ -151,8 +152,8 @@ pub(super) fn run_rules(text: ScannedText<'_>, work: &mut u64) -> Vec<RuleHit> {
                     groups.push(*group);
                 }
             }
-            // The order of the rules and not of their words in the text, so that findings have one
-            // order.
+            // Try the rules in their own order and not in that of their words in the text, so that
+            // findings always have the same order.
             groups.sort_unstable();
             for group in &groups {
                 let Some(lead) = engine.leads[usize::from(*group)] else {
@@ -218,8 +219,8 @@ impl<'a> RuleTrial<'a> {
                 found.push(unweighed_hit(ready.rule, span, range));
                 break;
             }
-            // The other expressions do not depend on the match, so once is enough; before the first
-            // match they would be wasted work.
+            // The other expressions do not depend on the match, so test them once, after the first
+            // match.
             if from == 0 {
                 for expression in others {
                     *self.work += text.len() as u64;
@@ -229,7 +230,7 @@ impl<'a> RuleTrial<'a> {
                 }
             }
             *self.work += (range.end - from) as u64;
-            // An empty match must move on too, or the loop would never end.
+            // Move on after an empty match too, or the loop would never end.
             from = range.end.max(range.start + 1);
             keep_heavier(&mut best, self.weigh_match(range));
             if best.as_ref().is_some_and(is_settled) || from >= text.len() {
@@ -261,7 +262,8 @@ impl<'a> RuleTrial<'a> {
         if !others.iter().all(|other| other.is_match(text)) {
             return;
         }
-        // All sources at once: most sections send nothing, and one pass settles that.
+        // Follow all sources at once first: most sections send nothing, and one pass is enough to
+        // know that.
         let is_sent = flow::sender(text, &sources).is_some();
         if !is_sent && ready.rule.act != Act::Block {
             return;
@@ -290,7 +292,8 @@ impl<'a> RuleTrial<'a> {
         }
         if best.is_none() {
             best = self.weigh_match(source);
-            // No single match among the followed ones is passed on, only all of them together.
+            // None of the matches that were followed is sent. If nothing at all is sent, the first
+            // match is only a warning.
             if let Some(hit) = best
                 .as_mut()
                 .filter(|hit| !is_sent && hit.act == Act::Block)
@@ -336,8 +339,8 @@ impl<'a> RuleTrial<'a> {
             Some(_) => None,
             None => self.second_match(),
         };
-        // The sentence or statement that holds the hit says where it stands; a block is of many
-        // kinds.
+        // Judge the place by the sentence or statement that holds the hit, because a block may
+        // contain places of many kinds.
         let own = holder(at);
         if own.place & rule.places_with_headings() == 0 {
             return None;
@@ -433,7 +436,8 @@ impl<'a> RuleTrial<'a> {
             **work += seen.text.len() as u64;
             eased(seen)
         });
-        // A closure, because it parses every address of the statement and is asked last.
+        // This is a closure, so that the addresses of the statement are parsed only if the other
+        // conditions do not hold.
         let mut is_own = || {
             rule.installer && !whole.publisher.is_empty() && {
                 **work += statement.len() as u64;
@@ -506,7 +510,7 @@ struct MatchCache {
     starts: Option<((usize, usize), bool)>,
     /// For the statement at one offset: whether an expression of `eases` matches in it.
     eased: Option<(usize, bool)>,
-    /// For the statement at one offset: whether it reads as a quotation.
+    /// For the statement at one offset: the properties that its matches share.
     said: Option<(usize, quote::StatementTraits)>,
 }
 
@@ -518,8 +522,8 @@ fn remember_answer<K: PartialEq + Copy>(
     work: &mut u64,
     find: impl FnOnce() -> bool,
 ) -> bool {
-    // One answer is remembered and not a table: matches come in the order of the text, so
-    // neighbours share their statement.
+    // Remember one answer and not a table: matches come in the order of the text, so neighbours
+    // share their statement.
     if let Some((of, what)) = memory
         && *of == key
     {
@@ -548,22 +552,23 @@ fn act_in_context(
     if (is_code || is_data) && context.is_expression() {
         return None;
     }
-    // A command in another language is a text until something starts a process with it.
+    // In code that is not shell, a command is only a string until something starts a process with
+    // it.
     let is_told = rule.places & place::PROSE != 0 && rule.places & place::SHELL == 0;
     let is_text = rule.command
         && is_code
         && !context.begins_statement()
         && !IS_CALL.is_match(context.matched)
         && !starts_process(work);
-    // What a string says is followed if it describes something to an agent, or is the documentation
-    // of the code.
+    // An agent follows the text of a string only if the string describes something to it or
+    // documents the code.
     let is_string = is_code && context.place & (place::PROSE | place::COMMENT) == 0;
     let is_value = (is_data && (rule.command || is_told) || is_string && is_told)
         && !context.is_acted_on(said, rule.command);
     let is_pattern = (is_code || is_data) && context.is_in_pattern();
     // A command in a comment runs only if the reader is told to run it.
     let is_remark = rule.command && context.place & place::COMMENT != 0 && !said.orders;
-    // What stands before the match is read once for each.
+    // Count the text before the match, which is read again for each match.
     *work += context.at.min(quote::MOST_BEFORE) as u64;
     if is_text || is_value || is_pattern || is_remark || context.is_quotation(said, rule.command) {
         return Some(Act::Warn);

@@ -32,8 +32,8 @@ pub(super) fn split_markdown(builder: &mut Builder<'_>, lines: &[(usize, usize)]
         } else if let Some(mark) = fence_mark(text) {
             at = read_fenced_block(builder, lines, at, mark);
         } else if text.starts_with(b"<!--") {
-            // Before the tests for other marks: text that people do not see is hidden, whatever it
-            // holds.
+            // Test this before other marks: text that people do not see is hidden, whatever it
+            // looks like.
             at = read_html_comment(builder, lines, at);
         } else if is_unseen(text) {
             at = read_unseen_element(builder, lines, at);
@@ -78,7 +78,7 @@ fn is_one_cell(row: &[u8]) -> bool {
 
 /// Makes a row of a table readable for rules about commands: `separator` replaces a bar between
 /// cells, and an escaped bar becomes the pipe that it stands for. Bars between back ticks stay,
-/// because a reader who copies the cell copies them.
+/// because a reader copies them with the command.
 fn replace_cell_bars(row: &mut [u8], separator: u8) {
     let mut is_code = false;
     for at in 0..row.len() {
@@ -111,8 +111,8 @@ fn find_comment(text: &[u8]) -> Option<Range<usize>> {
     Some(open..close.map_or(text.len(), |close| open + close + 3))
 }
 
-/// Reads rows of one cell each like the lines of a paragraph: an order that goes on in the next row
-/// is one order.
+/// Reads rows of one cell each like the lines of a paragraph, because an instruction may go on in
+/// the next row.
 fn read_framed_rows(builder: &mut Builder<'_>, lines: &[(usize, usize)], open: usize) -> usize {
     let is_row = |builder: &Builder<'_>, at: usize| {
         lines.get(at).is_some_and(|line| {
@@ -124,7 +124,8 @@ fn read_framed_rows(builder: &mut Builder<'_>, lines: &[(usize, usize)], open: u
     while is_row(builder, end) {
         let (from, to) = lines[end];
         let row = &mut builder.bytes[from..to];
-        // The order goes on in the next row, so a bar of the frame ends nothing.
+        // The instruction goes on in the next row, so the bars of the frame must not end a
+        // statement.
         replace_cell_bars(row, b' ');
         end += 1;
     }
@@ -163,7 +164,7 @@ fn read_frontmatter(builder: &mut Builder<'_>, lines: &[(usize, usize)]) -> usiz
 fn fence_mark(text: &[u8]) -> Option<(u8, usize)> {
     let mark = *text.first().filter(|byte| matches!(byte, b'`' | b'~'))?;
     let length = text.iter().take_while(|byte| **byte == mark).count();
-    // With another back tick behind it the line is a code span and opens no fence.
+    // A line with another back tick after the mark is a code span and opens no fence.
     (length >= 3 && !text[length..].contains(&b'`')).then_some((mark, length))
 }
 
@@ -195,7 +196,8 @@ fn read_fenced_block(
 }
 
 /// Returns the kind of place of a fence with this label. An agent that is told to run the lines
-/// ignores the label, so only labels of programming languages and of data tell that it is no shell.
+/// ignores the label. So every fence counts as shell, except with the label of another programming
+/// language or of data.
 fn language_place(language: &[u8]) -> u16 {
     match language {
         b"" | b"text" | b"txt" | b"plain" | b"plaintext" | b"output" | b"log" | b"markdown"
@@ -285,7 +287,8 @@ fn read_paragraph(builder: &mut Builder<'_>, lines: &[(usize, usize)], open: usi
         {
             break;
         }
-        // Two items are two statements: a harmless one must not lend its words to its neighbour.
+        // Two items are two statements, so that the words of a harmless item do not excuse the next
+        // one.
         if is_item(text) {
             split_sentences(builder, start, lines[at].1);
             start = next.0;

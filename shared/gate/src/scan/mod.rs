@@ -1,5 +1,5 @@
-//! The scanner: reads every file in several ways, finds many words in one pass over each, and runs
-//! rules over the structure.
+//! The scanner: reads every file in several ways, finds the words of all rules in one pass over
+//! each reading, and runs the rules over the structure of the text.
 //!
 //! Time is linear: each reading is as long as the file at most, words are found in one pass, an
 //! expression is tried only where its words occur, on a statement, block or section of bounded
@@ -39,7 +39,7 @@ use vault_format::bundle::File;
 const ADDRESS: &str = "VG-DE-006";
 /// Points of that rule for an address that nothing decodes.
 const ADDRESS_ALONE: u32 = 4;
-/// Most places of an encoded text's name at which a decoder is looked for.
+/// Most places with the name of an encoded text at which the scanner looks for a decoder.
 const MOST_NAMED: usize = 16;
 /// Most bytes that the containers and encoded texts of a skill may expand to; anything beyond is
 /// reported as unread.
@@ -47,7 +47,8 @@ const MOST_UNPACKED: usize = 8 << 20;
 /// Most encoded texts of a skill that are read as texts of their own; anything beyond is reported
 /// as unread.
 const MOST_DECODED: usize = 4096;
-/// Most places in a file that mention another file at which a command that reads it is looked for.
+/// Most places in a file with the name of another file at which the scanner looks for a command
+/// that reads it.
 const MOST_MENTIONED: usize = 64;
 /// Most bytes that are searched for commands that read a signature or decode a text.
 const MOST_SEARCHED: usize = 64 << 20;
@@ -77,7 +78,8 @@ pub(crate) struct Scan {
     places: HashMap<(&'static str, Act, View), Places>,
 }
 
-/// Work of placing a hit and its quotation: a stretch before it and one before its line.
+/// Work of computing the position of a hit: characters are counted in the stretch before the hit
+/// and in the one before its line.
 const PLACING: u64 = 2 * text::STRETCH as u64;
 
 impl Scan {
@@ -89,7 +91,8 @@ impl Scan {
             .places
             .entry((hit.rule.rule.id, hit.act, view))
             .or_default();
-        // Looking up a place is cheap, but millions of hits must still reach the bound of work.
+        // Count some work for the look-up. It is cheap, but a scan with millions of hits must reach
+        // its bound.
         self.work += 16;
         listed.len() < total::MOST_LISTED && listed.insert((path, place))
     }
@@ -135,7 +138,7 @@ pub(crate) fn scan_files(files: &[File], publisher: &[String], most: Option<u64>
     let mut scan = Scan::of_publisher(publisher, most);
     for file in files {
         let path = file.path.as_str();
-        // No flag here: the loop over the files reports that the bound was reached.
+        // Flag the file at which the bound was reached, and skip all others.
         if scan.is_spent() {
             scan.push_hit(files::stopped(path));
             return scan;
@@ -160,7 +163,7 @@ fn is_read(path: &str, files: &[File], searched: &mut usize) -> bool {
     static READS: Lazy = Lazy::new(
         r"\b(?:cat|base64|jq|open|read\w*|source|bash|sh|python[\d.]*|node|perl|ruby|eval|xxd|awk|sed|grep|tr|cut|load\w*|require|import|decode)\b",
     );
-    // By the bare name: a script may have changed into the file's folder.
+    // Search for the bare name: a script may have changed into the file's folder.
     let name = path.rsplit('/').next().unwrap_or(path);
     let Ok(name) = regex::bytes::Regex::new(&regex::escape(name)) else {
         return false;
@@ -171,7 +174,7 @@ fn is_read(path: &str, files: &[File], searched: &mut usize) -> bool {
         if *searched > MOST_SEARCHED {
             return true;
         }
-        // Mentioned at more places than are examined, one of which may read it.
+        // If the name is at more places than are examined, one of the others may read the file.
         name.find_iter(&file.bytes)
             .enumerate()
             .any(|(count, found)| {
@@ -214,10 +217,10 @@ pub(crate) fn scan_file(path: &str, bytes: &[u8], is_signature: bool, scan: &mut
     } else {
         false
     };
-    // The container itself as well: one file can be a valid archive for one program and a script
-    // for another.
+    // Scan the container's own bytes as well: one file can be an archive for one program and a
+    // script for another.
     let is_text = scan_text(path, None, bytes, is_signature, scan);
-    // These have a finding of their own that names them.
+    // Containers, programs and compiled code already have a finding of their own.
     let is_named =
         is_container || crate::files::is_native(bytes) || files::is_compiled(path, bytes);
     if !is_text && !is_named && contain::is_unread(bytes) {
@@ -356,7 +359,8 @@ impl FilePlace<'_> {
     /// Adds a hit at an offset of the raw text; `text` is the text there, from the match to the end
     /// of its line.
     fn push_at(&self, scan: &mut Scan, hit: &RuleHit, offset: usize, view: View, text: &str) {
-        // In the file one line is one place; a part has no lines of its own.
+        // In a file, each line is one place. In a part of a container, lines mean nothing to a
+        // reader, so each offset is one.
         let (path, place) = match self.part {
             None => (self.path.to_owned(), self.lines.line_at(offset)),
             // No path of a skill holds NUL, so no file's name can collide with that of a part.
@@ -424,7 +428,7 @@ fn scan_joined(
     for span in segments
         .statements
         .iter()
-        // Not prose: quotation marks in its sentences would pass for seams.
+        // Skip prose: the quotation marks in its sentences would look like seams.
         .filter(|span| span.place & (place::CODE | place::SHELL) != 0)
     {
         let text = &reading.bytes[span.start..span.end];
@@ -439,8 +443,8 @@ fn scan_joined(
                 && hit.rule.scope == Scope::Statement
             {
                 let shown = String::from_utf8_lossy(first_line(&whole[hit.at..])).into_owned();
-                // Offsets behind a removed seam no longer fit the file; the beginning of the
-                // statement does.
+                // Report the beginning of the statement: offsets after a removed seam no longer fit
+                // the file.
                 place.push_at(
                     scan,
                     &hit,
@@ -478,7 +482,7 @@ fn scan_decoded(raw: &str, is_signature: bool, scan: &mut Scan, place: &FilePlac
         }
         let mut reading = Reading::new(&piece.text).bytes;
         let segments = segment::split_lines(&mut reading, place::DECODED | place::SHELL);
-        // Computed once for a piece and not for each address in it.
+        // Compute this once for a piece and not for each address in it.
         let mut is_used = None;
         for hit in scan.run_on(&reading, &segments) {
             let mut act = hit.act;
@@ -518,7 +522,7 @@ fn is_decoded(raw: &[u8], piece: &decode::Piece, scan: &mut Scan) -> bool {
         return false;
     };
     scan.searched += raw.len();
-    // Beyond the bound the stricter answer holds, or a long file could hide a decoder.
+    // Beyond the bound, give the stricter answer. Otherwise, a long file could hide a decoder.
     if scan.searched > MOST_SEARCHED {
         return true;
     }
@@ -528,16 +532,18 @@ fn is_decoded(raw: &[u8], piece: &decode::Piece, scan: &mut Scan) -> bool {
     let name = &raw[own.start + name.start..own.start + name.start + length];
     let others = raw.windows(length).enumerate();
     let others = others.filter(|(at, word)| *word == name && !own.contains(at));
-    // Mentioned at more places than are examined, one of which may decode it.
+    // If the name is at more places than are examined, one of the others may decode the text.
     others
         .enumerate()
         .any(|(count, (at, _))| count >= MOST_NAMED || decodes(line_around(raw, at..at + length)))
 }
 
-/// Returns the range of the line around a place, or as much of it as people make a line long.
+/// Returns the range of the line around a place, at most [`LONGEST_LINE`] bytes before and after
+/// it.
 fn line_around(text: &[u8], place: std::ops::Range<usize>) -> std::ops::Range<usize> {
     let is_end = |byte: &u8| *byte == b'\n';
-    // A minified file is one line: without the bound each mention would cost the whole file.
+    // A minified file is one line. Without the bound, each mention would cost reading the whole
+    // file.
     let first = place.start.saturating_sub(LONGEST_LINE);
     let last = text.len().min(place.end + LONGEST_LINE);
     let before = &text[first..place.start];

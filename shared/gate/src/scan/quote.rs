@@ -1,4 +1,4 @@
-//! Quotation: text that describes an attack instead of making it.
+//! Recognises quotations: text that describes an attack instead of making one.
 //!
 //! A quotation lowers a flag to a warning and silences nothing, because an agent acts on a quoted
 //! command like on any other. It never counts in a script, a shell fence, a hidden comment or the
@@ -23,8 +23,8 @@ static REFUSES: Lazy = Lazy::new(concat!(
     between!()
 ));
 
-/// A verb of detecting, directly before the match. It excuses no command, because a command works
-/// wherever it stands.
+/// A verb of detecting, directly before the match. It excuses no command, because a command does
+/// its harm in any sentence.
 static REPORTS: Lazy = Lazy::new(concat!(
     r"\b(?:detect(?:s|ed|ing)?|flag(?:s|ged|ging)?|scan(?:s|ning)? for|watch(?:es)? for|look(?:s|ing)? (?:out )?for|block(?:s|ed|ing)?)\b",
     between!()
@@ -115,8 +115,7 @@ pub(super) struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// Whether the match is a quotation. With `is_command`, it is something that runs wherever it
-    /// stands.
+    /// Whether the match is a quotation. `is_command` means that the match is a command.
     pub(super) fn is_quotation(&self, said: &StatementTraits, is_command: bool) -> bool {
         let is_shell = self.place & place::SHELL != 0 && self.place & place::PLAIN == 0;
         let is_script = self.place & place::CODE != 0 && self.place & place::PROSE == 0;
@@ -131,8 +130,8 @@ impl Context<'_> {
         let before = &before[before.len().saturating_sub(MOST_BEFORE)..];
         REFUSES.is_match(before)
             || (!is_command && REPORTS.is_match(before))
-            // A heading alone excuses nothing, or one line above an attack would switch the gate
-            // off.
+            // A heading alone excuses nothing. Otherwise, one line above an attack would switch the
+            // gate off.
             || said.is_reserved && ANNOUNCES.is_match(self.heading)
     }
 

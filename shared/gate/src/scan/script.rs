@@ -8,7 +8,8 @@ use crate::rule::place::{CODE, COMMENT, DATA, PROSE, SHELL};
 pub(super) fn split_code(builder: &mut Builder<'_>, lines: &[(usize, usize)], place: u16) {
     let mut at = 0;
     let mut documentation = false;
-    // Inside a long string that is assigned or handed over, which is code and no documentation.
+    // Whether the line is inside a long string that is assigned or passed on: that is code and not
+    // documentation.
     let mut literal = false;
     while at < lines.len() {
         let (start, mut end) = lines[at];
@@ -41,7 +42,7 @@ pub(super) fn split_code(builder: &mut Builder<'_>, lines: &[(usize, usize)], pl
             && end - start < MAX_STATEMENT
         {
             builder.join_lines_at(lines[at].1);
-            // The sign of continuation would part the words of the joined line.
+            // Remove the sign of continuation, which would separate the words of the joined line.
             if let Some(byte) = builder.bytes[..end]
                 .last_mut()
                 .filter(|byte| matches!(byte, b'\\' | b'^' | b'`'))
@@ -72,7 +73,7 @@ fn approximate_escapes(line: &mut [u8]) {
     let mut at = 0;
     while at + 1 < line.len() {
         if line[at] == b'\\' {
-            // Two bytes for two, so that no offset moves.
+            // Replace two bytes by two, so that no offset moves.
             match line[at + 1] {
                 b'"' => line[at..at + 2].copy_from_slice(b" '"),
                 b'n' => line[at..at + 2].copy_from_slice(b"; "),
@@ -119,7 +120,8 @@ fn continues_below(line: &[u8], place: u16) -> bool {
             line.last(),
             Some(b'(' | b'[' | b'{' | b',' | b'+' | b'\\' | b'.')
         ) && !begins_definition(line.trim_ascii_start())
-            // The head of a block: joined with it, a whole function would be one statement.
+            // The head of a block does not continue: otherwise, a whole function would become one
+            // statement.
             && !line.ends_with(b") {")
             && !line.ends_with(b"=> {")
             && line.len() < 600;

@@ -1,4 +1,5 @@
-//! Reads statements that are glued together from pieces without the seams: `'cu' + 'rl'` as `curl`.
+//! Removes the seams from statements that join a word from pieces, so that `'cu' + 'rl'` reads as
+//! `curl`.
 
 use crate::rule::{Lazy, place, replace};
 use std::sync::LazyLock;
@@ -17,7 +18,8 @@ pub(super) static JOINT: LazyLock<Option<regex::bytes::Regex>> = LazyLock::new(|
 
 /// Returns a statement of this place without its seams, or `None` if it has none.
 pub(super) fn remove_seams(text: &[u8], place_of: u16, work: &mut u64) -> Option<Vec<u8>> {
-    // Cheap first: without two quotes, a `$` or a backslash there is no seam.
+    // Run the cheap test first: skip a statement that has `$IFS` nowhere and fewer than two
+    // quotation marks, `$`, backslashes or square brackets.
     let quotes = text
         .iter()
         .filter(|byte| matches!(byte, b'\'' | b'"' | b'$' | b'\\' | b'[' | b']'))
@@ -41,7 +43,7 @@ pub(super) fn remove_seams(text: &[u8], place_of: u16, work: &mut u64) -> Option
     let word_escape = whole
         .windows(2)
         .any(|two| two[0] == b'\\' && two[1].is_ascii_alphabetic());
-    // In other languages a backslash begins an escape with a meaning of its own.
+    // Remove backslashes in shell only: in other languages, they begin escapes.
     if word_escape && place_of & place::SHELL != 0 {
         whole.retain(|byte| *byte != b'\\');
     }
@@ -58,7 +60,7 @@ fn remove_brackets(text: &[u8]) -> Vec<u8> {
     while at < text.len() {
         if let [b'[', letter, b']', ..] = &text[at..]
             && letter.is_ascii_alphanumeric()
-            // The first bracket of a statement is a test or a list and no part of a word.
+            // A bracket at the beginning of a statement is a test or a list and not part of a word.
             && at > 0
         {
             out.push(*letter);

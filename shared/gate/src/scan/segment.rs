@@ -32,7 +32,7 @@ impl Kind {
     pub(super) fn is_script(path: &str, bytes: &[u8]) -> bool {
         match Self::of(path, "") {
             Self::Plain => bytes.starts_with(b"#!"),
-            // Recordings have this ending, too.
+            // Video recordings have the ending `.ts` too.
             Self::Code => !Path::new(path)
                 .extension()
                 .is_some_and(|end| end.eq_ignore_ascii_case("ts")),
@@ -81,8 +81,7 @@ pub(super) fn split_text(bytes: &mut [u8], kind: Kind) -> Segments {
     let lines = line_ranges(bytes);
     let mut builder = Builder::new(bytes);
     match kind {
-        // Text of an unknown kind may be prose for an agent, and the Markdown reader takes it as
-        // that.
+        // Read text of an unknown kind as Markdown, because it may be prose for an agent.
         Kind::Markdown | Kind::Plain => split_markdown(&mut builder, &lines),
         Kind::Shell => split_code(&mut builder, &lines, SHELL),
         Kind::Code => split_code(&mut builder, &lines, CODE),

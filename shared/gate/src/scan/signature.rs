@@ -11,7 +11,7 @@ pub(super) fn is_signature(bytes: &[u8]) -> bool {
     // Only the form is checked and no key, so anyone can make such a file. That is why the caller
     // also asks whether a command of the skill reads it.
     let bytes = bytes.trim_ascii();
-    // Most files are told from one by a glance.
+    // Test the beginning first, which is enough for most files.
     let is_word =
         |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'=');
     if bytes.starts_with(b"{") && has(bytes, "\"payload\"") {
@@ -26,7 +26,7 @@ pub(super) fn is_signature(bytes: &[u8]) -> bool {
 /// Whether an object is a DSSE envelope, a bundle with one, or a JWS in JSON.
 fn signed_by(object: &Map<String, Value>) -> bool {
     if let Some(Value::Object(envelope)) = object.get("dsseEnvelope") {
-        // The recursion is as shallow as the JSON, which its parser bounds.
+        // The recursion is no deeper than the JSON, whose depth the parser limits.
         return object.contains_key("verificationMaterial") && signed_by(envelope);
     }
     let Some(payload) = object.get("payload").and_then(Value::as_str) else {

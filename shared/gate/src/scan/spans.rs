@@ -8,8 +8,8 @@ use crate::rule::place;
 pub(super) const MAX_STATEMENT: usize = 16 << 10;
 const MAX_BLOCK: usize = 24 << 10;
 const MAX_SECTION: usize = 32 << 10;
-/// Places in which people and shells read a line as one; there a line that is read in windows is
-/// reported.
+/// Kinds of places in which people and shells read a line as a whole. A line that the scanner reads
+/// in windows is reported in these places only.
 const READ_WHOLE: u16 =
     place::FRONT | place::PROSE | place::HEAD | place::TABLE | place::SHELL | place::HIDDEN;
 
@@ -32,7 +32,7 @@ pub(super) struct Segments {
     pub statements: Vec<Span>,
     /// Start and end of each heading.
     pub headings: Vec<(usize, usize)>,
-    /// Whether a line was read in windows that is read as one elsewhere.
+    /// Whether a line was read in windows although people or shells read it as a whole.
     pub has_long_line: bool,
     /// Whether that line was a shell command, with the lines that continue it.
     pub has_long_command: bool,
@@ -92,7 +92,8 @@ impl<'a> Builder<'a> {
 
     pub fn add_statement(&mut self, start: usize, end: usize, place: u16) {
         let heading = self.section.heading;
-        // Only these places: long lines are common in data and programs, where they are harmless.
+        // Report long lines in these places only: in data and programs they are common and
+        // harmless.
         let is_long = end.saturating_sub(start) > MAX_STATEMENT
             && place & READ_WHOLE != 0
             // One word is neither a command nor a sentence, however long it is.

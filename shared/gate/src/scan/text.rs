@@ -1,9 +1,10 @@
-//! Readings of a file: the text that rules look at, and the way back to a place in the file.
+//! Readings of a file: the text that rules are run on, and the mapping from its offsets to those of
+//! the file.
 //!
 //! Rules read one text: NFKC, without invisible characters, look-alike letters mapped, ASCII in
-//! lower case. In a plain ASCII file that is the file itself byte for byte; elsewhere a table leads
-//! back. Whether a hit is shown as raw or as normalised is decided by comparing both, so that one
-//! pass over the text serves two readings.
+//! lower case. In an ASCII file without very long words, each offset is that of the file;
+//! elsewhere, a table maps offsets back. One pass over the text serves two readings: a hit is shown
+//! as raw if the raw text agrees, else as normalised.
 
 use super::bytes::{HEAD, is_binary, is_picture_or_font};
 use crate::look_alike::look_alike;
@@ -44,7 +45,7 @@ impl Source {
             return None;
         }
         let nul = bytes.contains(&0);
-        // Bytes of a program under the name of a script are read, but their NUL bytes hide nothing.
+        // A compiled program with the name of a script is read too, but its NUL bytes hide nothing.
         let is_hidden = nul && !is_binary(&bytes[..bytes.len().min(HEAD)]);
         // A shell drops NUL bytes, so a word with one inside is a whole word to it.
         let without_nul: Vec<u8>;
@@ -56,7 +57,7 @@ impl Source {
         };
         Some(match std::str::from_utf8(bytes) {
             Ok(text) => source(text.to_owned(), false, is_hidden),
-            // Cut inside a character: that is not damage.
+            // The text was cut inside a character, which is not damage.
             Err(error) if cut && error.error_len().is_none() => {
                 let raw = String::from_utf8_lossy(&bytes[..error.valid_up_to()]).into_owned();
                 source(raw, false, is_hidden)
@@ -75,7 +76,7 @@ fn decode_utf16(bytes: &[u8]) -> Option<String> {
         _ => return None,
     };
     let is_plain = |byte: &&u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace();
-    // A false mark would make a script unreadable here that a shell still runs.
+    // A false mark must not make a script unreadable here that a shell still runs.
     if rest.iter().filter(is_plain).count() * 8 > rest.len() * 7 {
         return None;
     }
@@ -123,7 +124,7 @@ impl Reading {
             steps: Vec::new(),
         };
         let mut from = 0;
-        // Words are ASCII, so each cut falls between characters.
+        // These words are ASCII, so no cut falls inside a character.
         for word in words {
             let middle = word.start + LONGEST_WORD / 2..word.end - LONGEST_WORD / 2;
             reading.add_part(&raw[from..middle.start], from);
@@ -143,8 +144,7 @@ impl Reading {
         for (offset, character) in part.char_indices() {
             let offset = start + offset;
             let now = offset.cast_signed() - self.bytes.len().cast_signed();
-            // One entry where the distance changes, and none for each character: the table stays
-            // short.
+            // Add an entry only where the distance changes, so that the table stays short.
             if now != shift {
                 self.steps.push((self.bytes.len(), offset));
                 shift = now;
@@ -152,8 +152,8 @@ impl Reading {
             if character.is_ascii() {
                 self.bytes.push(character.to_ascii_lowercase() as u8);
             } else if !is_invisible(character) {
-                // Compatibility forms of one character only: what is composed of several stays as
-                // it is.
+                // Map the compatibility forms of single characters only. Sequences of several
+                // characters stay as they are.
                 for plain in character.nfkc() {
                     let plain = look_alike(plain).to_ascii_lowercase();
                     self.bytes
@@ -179,7 +179,7 @@ fn long_words(bytes: &[u8]) -> Vec<std::ops::Range<usize>> {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=_-%.:".contains(&byte);
     let mut words = Vec::new();
     let mut at = 0;
-    // A long word holds one of these places, so most of the text is not looked at.
+    // Look at one byte in each `LONGEST_WORD`: a long word contains at least one of them.
     while at < bytes.len() {
         if !is_part(bytes[at]) {
             at += LONGEST_WORD;

@@ -53,7 +53,7 @@ pub(super) fn sum_findings(mut hits: Vec<Hit>, with_hints: bool) -> Vec<Finding>
             continue;
         }
         let count = listed
-            // Counted apart, so that neither flags nor warnings use up the places of the other.
+            // Count flags and warnings separately, so that neither uses up the places of the other.
             .entry((hit.rule.rule.id, CountKey(level == Level::Flag)))
             .or_default();
         *count += 1;
@@ -81,8 +81,8 @@ pub(super) fn sum_points(hits: &[Hit]) -> u32 {
     let mut families = BTreeMap::<&str, u32>::new();
     for (id, points) in rules {
         *families
-            // The id without its number: rules of a family catch wordings of one idea, and one idea
-            // must not add up to a warning by itself.
+            // The family is the id without its number. Its rules catch different wordings of one
+            // idea, so their sum is bounded.
             .entry(id.rsplit_once('-').map_or(id, |(family, _)| family))
             .or_default() += points;
     }

@@ -17,12 +17,12 @@ impl Words {
 
     /// Returns the offset and the number of each occurrence of each word, sorted.
     pub(super) fn find(&self, text: &[u8]) -> Vec<(usize, usize)> {
-        // Overlapping, because the word of one rule may stand inside that of another.
+        // Find overlapping words, because the word of one rule may be inside that of another.
         let hits = self.0.find_overlapping_iter(text);
         let mut found: Vec<_> = hits
             .map(|hit| (hit.start(), hit.pattern().as_usize()))
             .collect();
-        // They come by where they end, so each is a few places off at most.
+        // The search returns them sorted by where they end, so each is at most a few places off.
         for at in 1..found.len() {
             let mut place = at;
             while place > 0 && found[place - 1] > found[place] {

@@ -46,7 +46,7 @@ pub(super) fn line_text(node: &Node) -> Result<String, TypeMismatch> {
 }
 
 /// Whether a character may not stand in names and arguments: hidden ones and all that a manifest
-/// rejects. Zero-width characters count, even between emoji.
+/// rejects. Zero-width characters are among them, even between emoji.
 pub(super) fn is_unseen(character: char) -> bool {
     is_hidden(character) || is_deceptive(character)
 }
@@ -84,7 +84,7 @@ pub(super) fn argument_list(node: &Node) -> Result<Vec<String>, TypeMismatch> {
             node,
         ));
     }
-    // Arguments are shown before an action runs; a hidden character would make them read
+    // People see the arguments before an action runs, and a hidden character would make them read
     // differently.
     if args.iter().any(|arg| arg.chars().any(is_unseen)) {
         return Err(TypeMismatch::new(

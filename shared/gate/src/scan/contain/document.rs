@@ -1,4 +1,4 @@
-//! Documents whose text stands between tags or in JSON.
+//! Reads the text of office documents, which is between XML tags, and of notebooks, which are JSON.
 
 use super::ContainerContent;
 use crate::rule::{position, replace};

@@ -32,8 +32,8 @@ pub(super) struct ContainerContent {
     /// Bytes that were unpacked, whether they became a part or not.
     pub unpacked: usize,
     pub parts: Vec<Part>,
-    /// Whether something in it was not read: it is damaged, too large, packed in another way, no
-    /// text, or a container itself.
+    /// Whether something in it was not read: it is damaged, compressed in an unknown way, not text,
+    /// or a container itself.
     pub is_cut: bool,
     /// Whether there is more in it than the bounds allow.
     pub is_beyond: bool,
@@ -58,7 +58,7 @@ impl ContainerContent {
         self.most.saturating_sub(self.unpacked)
     }
 
-    /// Whether no more fits.
+    /// Whether the bound of bytes or of parts is reached.
     const fn is_full(&self) -> bool {
         self.bytes_left() == 0 || self.parts.len() >= MOST_PARTS
     }
@@ -133,7 +133,7 @@ fn is_tar(bytes: &[u8]) -> bool {
 pub(super) fn open_container(path: &str, bytes: &[u8], most: usize) -> Option<ContainerContent> {
     let ending = path.rsplit('.').next().unwrap_or_default();
     let mut content = ContainerContent::new(most);
-    // By the bytes wherever they tell the kind, because the name is the attacker's choice.
+    // Decide by the bytes wherever they tell the kind, because an attacker chooses the name.
     if bytes.starts_with(b"PK\x03\x04") {
         read_zip(bytes, &mut content);
     } else if bytes.starts_with(b"\x1f\x8b") {
@@ -176,7 +176,7 @@ fn read_zip(bytes: &[u8], content: &mut ContainerContent) {
     let start = end.and_then(|end| Some((tail + end, little_endian(bytes, tail + end + 16, 4)?)));
     let Some((end, mut at)) = start else {
         content.is_cut = true;
-        // Without a directory there is the first header at least.
+        // Without a directory, at least the first local header tells whether a file is encrypted.
         content.is_locked = bytes.get(6).is_some_and(|flags| flags & 1 != 0);
         return;
     };
@@ -189,7 +189,7 @@ fn read_zip(bytes: &[u8], content: &mut ContainerContent) {
             content.is_beyond = true;
             break;
         }
-        // A field beyond the end becomes a number that no sum below accepts.
+        // A field beyond the end of the file becomes a number so large that no range below exists.
         let field =
             |offset, length| little_endian(bytes, at + offset, length).unwrap_or(usize::MAX);
         let (flags, method, packed, local) =
@@ -239,7 +239,7 @@ fn read_zip(bytes: &[u8], content: &mut ContainerContent) {
 }
 
 fn read_gzip(bytes: &[u8], found: &mut ContainerContent) {
-    // Every member: programs unpack them all, and an attack may stand in the second.
+    // Unpack every gzip member: other programs do, and an attack may be in the second one.
     let content = found.unpack(MultiGzDecoder::new(bytes));
     if is_tar(&content) {
         read_tar(&content, found);
@@ -277,7 +277,8 @@ fn parse_length(field: &[u8]) -> Option<usize> {
 
 fn read_tar(bytes: &[u8], content: &mut ContainerContent) {
     let mut at = 0;
-    // Only a block of zeros ends an archive: programs read on behind a file without a name.
+    // Only a block of zeros ends an archive. An empty name does not: programs read on after such a
+    // file.
     let is_header = |header: &&[u8]| header.iter().any(|byte| *byte != 0);
     while let Some(header) = bytes.get(at..at + BLOCK).filter(is_header) {
         let name = header[..100]
@@ -300,7 +301,7 @@ fn read_tar(bytes: &[u8], content: &mut ContainerContent) {
         }
         at = from + data.len().div_ceil(BLOCK) * BLOCK;
     }
-    // Some programs read on behind a block of zeros.
+    // Some programs read on after a block of zeros, so data there counts as not read.
     let rest = bytes.get(at..).unwrap_or_default();
     content.is_cut |= rest.iter().any(|byte| *byte != 0);
 }

@@ -42,7 +42,7 @@ pub(super) fn read_pdf(bytes: &[u8], content: &mut ContainerContent) {
     drawn.add_strings(rest);
     // In an encrypted file the strings are ciphertext, which reads as no words.
     content.is_cut |= has(bytes, b"/Encrypt") || drawn.glyphs > drawn.text.len() / 2;
-    // What is drawn was counted when it was unpacked.
+    // Not through `add_part`: these bytes were counted when their streams were unpacked.
     content.parts.push(Part {
         name: "text.md".to_owned(),
         bytes: drawn.text,
@@ -73,7 +73,7 @@ fn read_stream(head: &[u8], data: &[u8], content: &mut ContainerContent, drawn: 
     } else if has(b"/FlateDecode") {
         let mut glance = Vec::new();
         let picture = ZlibDecoder::new(data).take(GLANCE).read_to_end(&mut glance);
-        // The glance counts too, or a file of small pictures would unpack without a bound.
+        // Count these bytes too. Otherwise, a file of many pictures would unpack without a bound.
         content.unpacked += glance.len();
         if has(b"/Image") && picture.is_ok() && is_binary(&glance) {
             return;
