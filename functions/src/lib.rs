@@ -150,14 +150,14 @@ async fn load_mail_settings(
     Ok(mail.with_server(server.expose_secret())?)
 }
 
-/// Creates the source of a secret in a parameter of the Systems Manager. The parameter is read when
+/// Creates the source of a secret in a parameter of AWS Systems Manager. The parameter is read when
 /// the source is called.
 pub fn parameter_source(sdk: &vault_aws::SdkConfig, name: String) -> PasswordSource {
     let client = aws_sdk_ssm::Client::new(sdk);
     Box::new(move || Box::pin(read_parameter(client.clone(), name.clone())))
 }
 
-/// Reads and decrypts a parameter of the Systems Manager.
+/// Reads and decrypts a parameter of AWS Systems Manager.
 async fn read_parameter(
     client: aws_sdk_ssm::Client,
     name: String,
