@@ -148,8 +148,8 @@ impl CompiledPolicy {
         let named_caller = inner.find_caller(asker.callers);
         let named = named_caller.and_then(|(_, caller)| caller.profile.as_deref());
         let base = inner.base_of(named, asker);
-        // The channel comes after the profile: its own profile replaces the caller's in this place
-        // alone.
+        // The channel comes after the profile: a channel's profile replaces the caller's in this
+        // channel only.
         let channel = named_caller.and_then(|(_, caller)| channel_of(caller, asker));
         let profile = channel
             .and_then(|channel| channel.profile.as_deref())
