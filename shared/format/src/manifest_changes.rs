@@ -15,7 +15,7 @@ use crate::text::quoted_whole as quoted;
 /// flags and waivers have lines; its gate's rules and the modes of its files have none.
 pub fn manifest_changes(before: Option<&Manifest>, after: &Manifest) -> Vec<ChangeLine> {
     use ChangeKind::{Changed, Warning};
-    // A new member must have its line before this compiles.
+    // The pattern names every member, so that a new one gets a line here or is left out on purpose.
     let Manifest {
         vault_id,
         name: _,

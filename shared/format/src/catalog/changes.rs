@@ -62,7 +62,8 @@ impl CatalogChanges {
     /// The differences of `after` from `before`. Skills are looked up by name; the entries of the
     /// other lists are compared pair by pair.
     pub fn between(before: Option<&Catalog>, after: &Catalog) -> Self {
-        // A new member must be compared here before this compiles.
+        // The pattern names every member, so that a new one has to be compared here or left out on
+        // purpose.
         let Catalog {
             schema: _,
             vault_id: _,
@@ -153,7 +154,8 @@ impl CatalogChanges {
     /// versions is compared by callers that have their bytes. `chain` gives the names of the keys.
     pub fn describe_lines(&self, chain: Option<&RootChain>) -> Vec<ChangeLine> {
         use ChangeKind::{Changed, Removed};
-        // A new member must have its line before this compiles.
+        // The pattern names every member, so that a new one gets a line here or is left out on
+        // purpose.
         let Self {
             from: _,
             added,

@@ -197,7 +197,8 @@ impl RootChanges {
     /// Returns a line for everything that differs. Revoked keys, roles that a key gains and lower
     /// thresholds are warnings.
     pub fn describe_lines(&self) -> Vec<ChangeLine> {
-        // A new member must have its line before this compiles.
+        // The pattern names every member, so that a new one gets a line here or is left out on
+        // purpose.
         let Self {
             from: _,
             to: _,
