@@ -231,8 +231,8 @@ fn read_zip(bytes: &[u8], content: &mut ContainerContent) {
     // Other programs find a directory that the record does not lead to (zip64, or bytes before the
     // archive), so one that does not reach from there to the record was not read.
     content.is_cut |= !content.is_beyond && at != end;
-    // A record that does not end the file, or that lists nothing of a file that begins with a
-    // member, may be a decoy behind the one by which other programs unpack.
+    // If this record does not end the file, or lists nothing although the file begins with a
+    // member, it may be a decoy, and other programs may unpack by another record.
     let comment = little_endian(bytes, end + 20, 2).unwrap_or_default();
     let lists_nothing = at == directory && bytes.starts_with(b"PK\x03\x04");
     content.is_cut |= end + 22 + comment != bytes.len() || lists_nothing;
