@@ -277,8 +277,8 @@ fn scan_text(
             place.push_at(scan, &hit, offset, View::Raw, &what);
         }
     }
-    // Statements in which a rule matched as written, so that `scan_joined` adds only what its reading
-    // shows.
+    // Which rule matched in which statement as written, so that `scan_joined` does not report the
+    // same again.
     let mut seen = HashSet::new();
     for mut hit in scan.run_on(&reading.bytes, &segments) {
         let offset = reading.raw_offset(hit.at);
@@ -416,8 +416,8 @@ fn first_line(text: &[u8]) -> &[u8] {
     text.split(|byte| *byte == b'\n').next().unwrap_or_default()
 }
 
-/// Reads statements that are glued together from pieces without the seams, and reports only
-/// findings that the seams hid.
+/// Scans each statement of code again without its seams (`'cu' + 'rl'` becomes `curl`), and reports
+/// only the blocking findings that the seams hid from the first scan.
 fn scan_joined(
     reading: &Reading,
     segments: &Segments,
