@@ -313,8 +313,8 @@ impl Manifest {
         }
     }
 
-    /// Like [`Manifest::compare_files`], but accepts files that were executable when signed and are not
-    /// now, and returns them: some file systems and archives keep no modes.
+    /// Like [`Manifest::compare_files`], but accepts files that were executable when signed and are
+    /// not now, and returns them: some file systems and archives keep no modes.
     pub fn compare_but_lost_modes<'a>(
         &self,
         files: impl IntoIterator<Item = (&'a str, Mode, &'a [u8])>,

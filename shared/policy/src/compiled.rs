@@ -303,7 +303,8 @@ impl Inner {
         Ok(inner)
     }
 
-    /// Returns the origin of a caller's profile. `named` is the profile of the policy's caller entry.
+    /// Returns the origin of a caller's profile. `named` is the profile of the policy's caller
+    /// entry.
     fn base_of<'p>(&'p self, named: Option<&'p str>, asker: &Asker<'p>) -> ProfileOrigin<'p> {
         match (named, asker.bound_profile, &self.policy.default_profile) {
             // A profile in the owner's signed policy takes precedence over one that only the

@@ -94,8 +94,8 @@ impl From<FetchError> for FetchFault {
 }
 
 impl Fetcher {
-    /// Fetches the skill of this name. Without a name, fetches the skill that [`Opened::default_skill`]
-    /// selects.
+    /// Fetches the skill of this name. Without a name, fetches the skill that
+    /// [`Opened::default_skill`] selects.
     async fn fetch_one(
         &self,
         source: &Source,

@@ -117,7 +117,8 @@ pub struct CountedCatalog {
 }
 
 impl JudgedRelease {
-    /// The stored skills whose manifests the reader checks before [`JudgedRelease::settle_versions`].
+    /// The stored skills whose manifests the reader checks before
+    /// [`JudgedRelease::settle_versions`].
     pub fn doubtful_skills(&self) -> &[SkillEntry] {
         &self.doubts
     }

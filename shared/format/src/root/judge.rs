@@ -112,8 +112,8 @@ pub fn judge_roots(
     })
 }
 
-/// Like [`judge_roots`], for an archive: the list inside is no reason to trust it, so the reader needs a
-/// state or an expectation.
+/// Like [`judge_roots`], for an archive: the list inside is no reason to trust it, so the reader
+/// needs a state or an expectation.
 pub fn judge_archive(
     own: Option<&RootState>,
     shown: &RootList,

@@ -3,7 +3,8 @@
 //!
 //! Version 1 gives the vault its id. Each later version is signed by the root role of the version
 //! before and by its own. A [`RootChain`] is verified; a [`RootList`] is not verified yet.
-//! [`judge_roots`] decides whether a shown list replaces what a reader knows, for all readers alike:
+//! [`judge_roots`] decides whether a shown list replaces what a reader knows, for all readers
+//! alike:
 //!
 //! - The owner makes versions with [`RootEdit`]: [`RootEdit::begin_first`] or
 //!   [`RootEdit::begin_after`], then the changes, then [`RootEdit::sign`], which returns the longer

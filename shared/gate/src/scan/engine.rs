@@ -199,8 +199,8 @@ impl<'a> RuleTrial<'a> {
         &self.whole.bytes[self.span.start..self.span.end]
     }
 
-    /// Finds the heaviest match of the rule in the span. Reports if there are more matches than can be
-    /// weighed.
+    /// Finds the heaviest match of the rule in the span. Reports if there are more matches than can
+    /// be weighed.
     fn try_rule(&mut self, found: &mut Vec<RuleHit>) {
         let (ready, span, text) = (self.ready, self.span, self.text());
         let Some((first, others)) = ready.all.split_first() else {
@@ -240,8 +240,8 @@ impl<'a> RuleTrial<'a> {
         found.extend(best);
     }
 
-    /// Finds the heaviest match of the rule in the span that is passed on to something that sends it. If
-    /// none is, reports the first match as a warning.
+    /// Finds the heaviest match of the rule in the span that is passed on to something that sends
+    /// it. If none is, reports the first match as a warning.
     fn try_flow(&mut self, rule_hits: &mut Vec<RuleHit>) {
         let (ready, whole, span, text) = (self.ready, self.whole, self.span, self.text());
         let Some((first, others)) = ready.all.split_first() else {

@@ -15,8 +15,8 @@ fn strip_quote_marks(line: &[u8]) -> &[u8] {
     rest
 }
 
-/// Returns the offset in a line at which its [`strip_quote_marks`] part of this length begins. That part ends
-/// at the last byte that is not white space.
+/// Returns the offset in a line at which its [`strip_quote_marks`] part of this length begins. That
+/// part ends at the last byte that is not white space.
 fn offset_of_inner(line: &[u8], length: usize) -> usize {
     line.trim_ascii_end().len().saturating_sub(length)
 }

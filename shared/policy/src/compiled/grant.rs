@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use vault_format::hash::Digest;
 use vault_format::name::SkillName;
 
-/// The access of one caller: a result of [`CompiledPolicy::grant_for`], or everything, for an owner.
+/// The access of one caller: a result of [`CompiledPolicy::grant_for`], or everything, for an
+/// owner.
 #[derive(Clone, Debug)]
 pub struct Grant(Scope);
 
