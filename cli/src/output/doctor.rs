@@ -262,7 +262,8 @@ fn finding_hint(finding: &Finding) -> String {
             return format!("vault transform list {skill}; add the transform again");
         }
         Finding::ProjectLinks { project, .. } => {
-            return format!("vault install in {}", project.display());
+            let project = shell_path(project.display());
+            return format!("cd {project} && vault install");
         }
         Finding::ContextCost { agent, .. } => {
             return format!("vault disable <name> --agent {agent} shortens it");
@@ -273,10 +274,7 @@ fn finding_hint(finding: &Finding) -> String {
         }
         Finding::RecoveryCheckDue(_) => "vault key recovery check <file>, once a year",
         Finding::ReleaseBehind(_) => "vault sync --cloud, while connected to it",
-        Finding::ReleaseEnds { own: true, .. } => "vault sync renews it",
-        Finding::ReleaseEnds { own: false, .. } => {
-            "its owner renews it with vault sync; until then nothing changes here"
-        }
+        Finding::ReleaseEnds { own, .. } => release_ends_hint(*own),
         Finding::LinkExpired { .. } => {
             "vault cloud pull; if that brings nothing, ask the owner for a new release"
         }
@@ -290,16 +288,30 @@ fn finding_hint(finding: &Finding) -> String {
         Finding::Unfinished => "vault doctor --clean removes it, as the next change does",
         Finding::ForeignInVault(_) | Finding::NotStored { .. } => "move it elsewhere",
         Finding::EarlierVersions(_) => "a rollback can go back to them",
-        Finding::IgnoredMetadata { .. } | Finding::DanglingLink { ours: true, .. } => {
-            "vault doctor --clean removes it"
-        }
-        Finding::DanglingLink { ours: false, .. } => "remove it, or restore what it points to",
+        Finding::IgnoredMetadata { .. } => "vault doctor --clean removes it",
+        Finding::DanglingLink { ours, .. } => dangling_hint(*ours),
         Finding::ProfilesInvalid(_) => "fix profiles.toml in the vault's folder",
         Finding::RootMissing(_) | Finding::ProjectMissing(_) => "vault doctor --clean forgets it",
         Finding::LinksStale => "vault sync-profiles",
         Finding::AgentNotLinked(_) => "vault sync-profiles --discover",
     };
     fixed.to_owned()
+}
+
+fn release_ends_hint(own: bool) -> &'static str {
+    if own {
+        "vault sync renews it"
+    } else {
+        "its owner renews it with vault sync; until then nothing changes here"
+    }
+}
+
+fn dangling_hint(ours: bool) -> &'static str {
+    if ours {
+        "vault doctor --clean removes it"
+    } else {
+        "remove it, or restore what it points to"
+    }
 }
 
 fn join_agents(agents: &[AgentId]) -> String {
@@ -340,7 +352,8 @@ fn remedy_hint(skill: &SkillName, remedy: &Remedy) -> String {
     match remedy {
         Remedy::Pull => "vault cloud pull brings it back".to_owned(),
         Remedy::Install(project) => {
-            format!("vault install in {} brings it back", project.display())
+            let project = shell_path(project.display());
+            format!("cd {project} && vault install brings it back")
         }
         Remedy::Clean => format!("vault doctor {skill} --clean removes it"),
         Remedy::AddAgain(source) => add_again_hint(source.as_ref()),

@@ -52,6 +52,8 @@ pub struct Choices {
     pub include: Vec<String>,
     /// Accept a draft whose skill has changed since its author saw it.
     pub anyway: bool,
+    /// The digest of the draft's files that is accepted without a question.
+    pub bundle: Option<Digest>,
     /// The display options of the review.
     pub review: ReviewFlags,
 }
@@ -181,32 +183,10 @@ impl<'a> Reviewer<'a> {
         choices: &Choices,
     ) -> Result<Review, Failure> {
         let content = self.parse_draft(draft, bytes)?;
-        // The server runs its own gate, which knows no flags of the person who accepts.
-        if self.is_server() && !choices.allow.is_empty() {
-            return Err(fail!(
-                Usage,
-                "the server signs this vault, and takes no exceptions to its gate"
-            )
-            .hint("install the skill on the server: vault add <folder> --allow <rule>"));
+        if self.is_server() {
+            reject_exceptions(choices)?;
         }
-        if self.is_server() && !choices.include.is_empty() {
-            return Err(fail!(
-                Usage,
-                "the server signs this vault, and takes no files that look like secrets from drafts"
-            )
-            .hint("install the skill on the server: vault add <folder> --include <file>"));
-        }
-        let before = match &self.served {
-            Some(served) => {
-                let served = self.context.block_on(served.fetch_skill(&content.name))?;
-                served.map(|(bundle, opened)| PresentSkill {
-                    version: opened.manifest.version,
-                    bundle,
-                    files: opened.files,
-                })
-            }
-            None => self.installed_state(&content.name)?,
-        };
+        let before = self.present_skill(&content.name)?;
         let mut shown = RenderedDiff {
             lines: vec![heading_lines(draft, &content, before.as_ref())],
             hidden: 0,
@@ -264,6 +244,19 @@ impl<'a> Reviewer<'a> {
             )?;
         }
         Ok(review)
+    }
+
+    /// Returns the skill as it is now where the draft will be carried out.
+    fn present_skill(&self, name: &SkillName) -> Result<Option<PresentSkill>, Failure> {
+        let Some(served) = &self.served else {
+            return self.installed_state(name);
+        };
+        let served = self.context.block_on(served.fetch_skill(name))?;
+        Ok(served.map(|(bundle, opened)| PresentSkill {
+            version: opened.manifest.version,
+            bundle,
+            files: opened.files,
+        }))
     }
 
     /// Carries out a reviewed draft. Returns whether the vault has changed.
@@ -452,6 +445,26 @@ fn heading_lines(draft: &Draft, content: &draft::Draft, before: Option<&PresentS
         draft.submitted_at,
         draft.id
     )
+}
+
+/// Fails if exceptions are given for a vault that its server signs. The server runs its own gate,
+/// which knows no flags of the person who accepts.
+fn reject_exceptions(choices: &Choices) -> Result<(), Failure> {
+    if !choices.allow.is_empty() {
+        return Err(fail!(
+            Usage,
+            "the server signs this vault, and takes no exceptions to its gate"
+        )
+        .hint("install the skill on the server: vault add <folder> --allow <rule>"));
+    }
+    if !choices.include.is_empty() {
+        return Err(fail!(
+            Usage,
+            "the server signs this vault, and takes no files that look like secrets from drafts"
+        )
+        .hint("install the skill on the server: vault add <folder> --include <file>"));
+    }
+    Ok(())
 }
 
 /// Fails if the skill is no longer what the author of the draft saw.

@@ -188,14 +188,15 @@ fn show_installed(context: &Context, vault: &Vault, name: &SkillRef) -> Result<R
         mode: file.mode,
         sha256: Some(file.sha256),
     });
-    let content = SkillContent::new(
+    let mut content = SkillContent::new(
         context,
         verified.name,
         verified.frontmatter,
-        manifest.agents,
         files.collect(),
         manifest.actions,
     );
+    // The owner may have chosen other agents than SKILL.md declares; the manifest has the choice.
+    content.agents = manifest.agents;
     lines.extend(content.content_lines());
     let skill = InstalledSkill {
         content,
@@ -283,14 +284,11 @@ fn show_folder(context: &Context, source: &str) -> Result<Report, Failure> {
             mode: file.mode,
             sha256: None,
         });
-        let (read, files) = (package.frontmatter, files.collect());
-        let agents = read.agents.clone();
         SkillContent::new(
             context,
             package.name,
-            Some(read),
-            agents,
-            files,
+            Some(package.frontmatter),
+            files.collect(),
             package.actions,
         )
     });
@@ -320,11 +318,11 @@ fn show_folder(context: &Context, source: &str) -> Result<Report, Failure> {
 }
 
 impl SkillContent {
+    /// Describes a skill whose agents are those that its frontmatter declares.
     fn new(
         context: &Context,
         name: SkillName,
         frontmatter: Option<Frontmatter>,
-        agents: Vec<AgentId>,
         files: Vec<SkillFile>,
         actions: BTreeMap<ActionName, ActionSpec>,
     ) -> Self {
@@ -344,8 +342,8 @@ impl SkillContent {
             },
             environment: variables.collect(),
             name,
+            agents: read.map_or_else(Vec::new, |read| read.agents.clone()),
             frontmatter,
-            agents,
             files,
             actions,
         }

@@ -166,6 +166,22 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     if repaired {
         profiles::refresh_links(context, &vault);
     }
+    Ok(render_health(
+        context,
+        arguments,
+        &report,
+        relinked,
+        clock_reset,
+    ))
+}
+
+fn render_health(
+    context: &Context,
+    arguments: &Arguments,
+    report: &DoctorReport,
+    relinked: bool,
+    clock_reset: Option<bool>,
+) -> Report {
     let mut findings: Vec<_> = report.findings.iter().map(FindingText::new).collect();
     if context.process.find_program("git").is_none() {
         findings.push(FindingText::git_missing());
@@ -174,7 +190,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let none = "This machine remembers no time that is still to come.";
     let clock = clock_reset.map(|is_reset| either(is_reset, &*forgotten, none).to_owned());
     let mut lines: Vec<_> = clock.into_iter().collect();
-    lines.extend(lines_of(context, arguments, &report, &findings, relinked));
+    lines.extend(lines_of(context, arguments, report, &findings, relinked));
     // Exit 6 outweighs 3: a modified file must not be hidden by harmless findings.
     let exit = if report.is_tampered() {
         Exit::Integrity
@@ -191,9 +207,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         agents: agents.collect(),
         relinked,
         clock_reset,
-        report: &report,
+        report,
     };
-    Ok(Report::view(health, lines.join("\n")).with_exit(exit))
+    Report::view(health, lines.join("\n")).with_exit(exit)
 }
 
 /// Lowers the remembered times that are ahead of this machine's clock, after a question. Returns

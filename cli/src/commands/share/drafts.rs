@@ -126,10 +126,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
                 reason: accept.reason.clone(),
                 include: accept.include.clone(),
                 anyway: accept.anyway,
+                bundle: accept.bundle,
                 review: accept.review.clone(),
             };
-            let bundle = accept.bundle.as_ref();
-            accept_draft(context, &connection, &drafts, &draft, &choices, bundle)
+            accept_draft(context, &connection, &drafts, &draft, &choices)
         }
         Action::Decline { which, reason } => {
             let draft = find(&which.id)?;
@@ -290,7 +290,6 @@ fn accept_draft(
     drafts: &DraftClient<'_>,
     draft: &Draft,
     choices: &Choices,
-    bundle: Option<&Digest>,
 ) -> Result<Report, Failure> {
     if let Some(elsewhere) = not_content_failure(draft) {
         return Err(elsewhere);
@@ -299,8 +298,8 @@ fn accept_draft(
     let vault = context.open_vault()?;
     let reviewer = Reviewer::new(context, &vault, connection)?;
     let review = reviewer.review_draft(draft, &bytes, choices)?;
-    // `take` signs the skill, so it comes after the question.
-    confirm_draft(context, &reviewer, &review, choices, bundle)?;
+    // `carry_out` signs the skill, so it comes after the question.
+    confirm_draft(context, &reviewer, &review, choices)?;
     reviewer.carry_out(&review)?;
     publish_accepted(context, &reviewer, drafts, &[review])
 }
@@ -312,7 +311,6 @@ fn confirm_draft(
     reviewer: &Reviewer<'_>,
     review: &Review,
     choices: &Choices,
-    bundle: Option<&Digest>,
 ) -> Result<(), Failure> {
     let ui = &context.ui;
     // An earlier run has signed this already. A no could not undo that.
@@ -333,7 +331,12 @@ fn confirm_draft(
         hash: &review.bundle,
         flag: "--bundle",
     };
-    ui.confirm_review(&review.shown, &question, bundle, &choices.review)
+    ui.confirm_review(
+        &review.shown,
+        &question,
+        choices.bundle.as_ref(),
+        &choices.review,
+    )
 }
 
 /// Publishes the drafts that were taken in, and reports to the service which release has them.

@@ -132,13 +132,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     if let Some(expected) = expected.filter(|_| !arguments.repin) {
         subscribe::expect_fingerprint(&vault, &id, &expected)?;
     }
-    let hostname = arguments
-        .hostname
-        .clone()
-        .or_else(|| context.process.host_name());
-    let hostname = hostname.unwrap_or_else(|| "unnamed machine".to_owned());
-    // The service accepts labels of at most 64 characters; host names can be longer.
-    let hostname: String = hostname.chars().take(64).collect();
+    let hostname = machine_label(context, arguments);
     let enrolled = context.block_on(enrol_machine(
         context,
         &vault,
@@ -187,6 +181,17 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         &machine,
         catalog.as_ref(),
     ))
+}
+
+/// Returns the name under which the owner will see this machine.
+fn machine_label(context: &Context, arguments: &Arguments) -> String {
+    let hostname = arguments
+        .hostname
+        .clone()
+        .or_else(|| context.process.host_name());
+    let hostname = hostname.unwrap_or_else(|| "unnamed machine".to_owned());
+    // The service accepts labels of at most 64 characters; host names can be longer.
+    hostname.chars().take(64).collect()
 }
 
 /// Stores the local name of the vault and the gate's mode for its pulls. A new link whose name is

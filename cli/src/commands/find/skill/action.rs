@@ -64,29 +64,7 @@ pub fn run(
     };
     let project = super::project_here(vault)?;
     let prepared = run::prepare_run(vault, project.as_ref(), &name, &action, &environment);
-    let mut prepared = prepared.map_err(|error| {
-        let habit = habits::command_for(&["skill", action.as_str(), &name.to_string()]);
-        if let (Some(command), RunError::UnknownSkill(_) | RunError::UnknownAction { .. }) =
-            (habit, &error)
-        {
-            return no_subcommand(action.as_str()).hint(command);
-        }
-        // People often write the skill first. The words are exchanged only in the hint, because an
-        // action must not run by a guess.
-        let swapped = matches!(error, RunError::UnknownSkill(_))
-            && action.as_str().parse().is_ok_and(|skill: SkillRef| {
-                run::find_skill(vault, skill).is_ok_and(|found| found.is_some())
-            });
-        if swapped {
-            fail!(
-                Usage,
-                "`{action}` is a skill, and the action stands before it"
-            )
-            .hint(format!("vault skill {name} {action}"))
-        } else {
-            suggest_name(vault, error)
-        }
-    })?;
+    let mut prepared = prepared.map_err(|error| explain_refusal(vault, &action, &name, error))?;
     prepared.command.args(extra);
     check_prerequisites(context, &prepared, &format!("{action} of {name}"))?;
     if let Ok(folder) = std::env::current_dir() {
@@ -101,6 +79,36 @@ pub fn run(
         .and_then(|code| u8::try_from(code).ok())
         .unwrap_or(1);
     Ok(Report::silent(Exit::Action(code)))
+}
+
+/// Returns the failure of an action that cannot run, with the command that was probably meant.
+fn explain_refusal(
+    vault: &Vault,
+    action: &ActionName,
+    name: &SkillRef,
+    error: RunError,
+) -> Failure {
+    let habit = habits::command_for(&["skill", action.as_str(), &name.to_string()]);
+    if let (Some(command), RunError::UnknownSkill(_) | RunError::UnknownAction { .. }) =
+        (habit, &error)
+    {
+        return no_subcommand(action.as_str()).hint(command);
+    }
+    // People often write the skill first. The words are exchanged only in the hint, because an
+    // action must not run by a guess.
+    let swapped = matches!(error, RunError::UnknownSkill(_))
+        && action.as_str().parse().is_ok_and(|skill: SkillRef| {
+            run::find_skill(vault, skill).is_ok_and(|found| found.is_some())
+        });
+    if swapped {
+        fail!(
+            Usage,
+            "`{action}` is a skill, and the action stands before it"
+        )
+        .hint(format!("vault skill {name} {action}"))
+    } else {
+        suggest_name(vault, error)
+    }
 }
 
 /// The failure for a word that is neither a command of `vault skill` nor an action of the skill.

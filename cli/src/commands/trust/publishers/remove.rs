@@ -106,25 +106,30 @@ pub(super) fn run(
     if let Some(line) = sign_in {
         done.text.push_str(&format!("\n{line}"));
     }
-    // The key is removed by now, so a failure with the account is only a warning.
     let ended = account.and_then(|account| match account {
         Some(account) => account.end_role(context),
         None => Ok(()),
     });
     if let Err(failure) = ended {
-        let text = format!(
-            "the account of {name} may still upload: {}",
-            failure.message
-        );
-        let hint = format!(
-            "{}vault users role <address> member",
-            failure
-                .hint
-                .map_or_else(String::new, |hint| format!("{hint}; then "))
-        );
-        context.ui.warn_with("role_unchanged", text, hint);
+        warn_role_unchanged(context, &name, failure);
     }
     Ok(done.into())
+}
+
+/// Warns that the account of a removed key is still a publisher. The key is removed by now, so this
+/// does not fail the command.
+fn warn_role_unchanged(context: &Context, name: &str, failure: Failure) {
+    let text = format!(
+        "the account of {name} may still upload: {}",
+        failure.message
+    );
+    let hint = format!(
+        "{}vault users role <address> member",
+        failure
+            .hint
+            .map_or_else(String::new, |hint| format!("{hint}; then "))
+    );
+    context.ui.warn_with("role_unchanged", text, hint);
 }
 
 /// Fails if fewer publishers would be left than a release needs.
