@@ -237,14 +237,7 @@ pub(super) async fn show_release(page: ConsolePage) -> Result<Response, ErrorPag
     let release = release.await?.ok_or(ErrorPage::NotFound)?;
     let releases = all_releases(page.app(), &page.namespace.id).await?;
     let other = match page.query.value("to") {
-        Some(to) => {
-            let (number, under) = match to.split_once('.') {
-                Some((number, under)) => (number, Some(under)),
-                None => (to, None),
-            };
-            let other_release = find_release(page.app(), &page.namespace, number, under).await?;
-            Some(other_release.ok_or(ErrorPage::NotFound)?)
-        }
+        Some(to) => Some(find_chosen_release(&page, to).await?),
         None => previous_release(&releases, &release).cloned(),
     };
     let (chain, _) = readable_chain(&page).await;
@@ -254,25 +247,7 @@ pub(super) async fn show_release(page: ConsolePage) -> Result<Response, ErrorPag
         Some(other) => with_query(&here, &[("to", &*choice_word(other))]),
         None => here,
     };
-    let catalog = release_catalog(&page, &release).await?;
-    let older = match &other {
-        Some(other) => release_catalog(&page, other).await?,
-        None => None,
-    };
-    // The first release is compared with nothing. Where the predecessor is no longer stored,
-    // nothing can be said.
-    let comparison = match (catalog, older, &other) {
-        (Some(catalog), Some(older), _) => {
-            // From the older to the newer one, in whichever order they were chosen: otherwise an
-            // added skill would be shown as removed.
-            let (from, to) = in_order(older, catalog);
-            Some(compare_releases(&page, Some(&from), &to, &all_href).await?)
-        }
-        (Some(catalog), None, None) => {
-            Some(compare_releases(&page, None, &catalog, &all_href).await?)
-        }
-        _ => None,
-    };
+    let comparison = compare_stored(&page, &release, other.as_ref(), &all_href).await?;
     let sha256 = page
         .namespace
         .current
@@ -314,6 +289,41 @@ pub(super) async fn show_release(page: ConsolePage) -> Result<Response, ErrorPag
         hosted: page.namespace.kind == NamespaceKind::Hosted,
     };
     Ok(show_page(&template))
+}
+
+/// Returns the release that `?to=` names: its number, or number and root version.
+async fn find_chosen_release(page: &ConsolePage, to: &str) -> Result<Release, ErrorPage> {
+    let (number, under) = match to.split_once('.') {
+        Some((number, under)) => (number, Some(under)),
+        None => (to, None),
+    };
+    let release = find_release(page.app(), &page.namespace, number, under).await?;
+    release.ok_or(ErrorPage::NotFound)
+}
+
+/// Compares a release with another one. The first release is compared with nothing; `None` where a
+/// catalog is no longer stored, since nothing can be said then.
+async fn compare_stored(
+    page: &ConsolePage,
+    release: &Release,
+    other: Option<&Release>,
+    all_href: &str,
+) -> Result<Option<Comparison>, ErrorPage> {
+    let Some(catalog) = release_catalog(page, release).await? else {
+        return Ok(None);
+    };
+    let Some(other) = other else {
+        let comparison = compare_releases(page, None, &catalog, all_href).await?;
+        return Ok(Some(comparison));
+    };
+    let Some(other) = release_catalog(page, other).await? else {
+        return Ok(None);
+    };
+    // From the older to the newer one, in whichever order they were chosen: otherwise an added skill
+    // would be shown as removed.
+    let (from, to) = in_order(other, catalog);
+    let comparison = compare_releases(page, Some(&from), &to, all_href).await?;
+    Ok(Some(comparison))
 }
 
 /// Returns the release that was published before this one.

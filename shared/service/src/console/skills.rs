@@ -194,22 +194,11 @@ pub(super) async fn show_skills(page: ConsolePage) -> Result<Response, ErrorPage
     let chosen_app = client.is_some();
     let viewer = find_viewer(app, namespace, &query.who, client, &users.items).await?;
     let app_has_no_effect = chosen_app && !viewer.is_filtered();
-    // The chosen person is always among the options: otherwise sending the form again would choose
-    // another viewer.
-    if let Viewer::Person { user, .. } = &viewer
-        && !users.items.iter().any(|one| one.id == user.id)
-    {
-        users.items.push(User::clone(user));
-    }
+    offer_viewer(&mut users.items, &viewer);
     let policy = compiled_policy(&page.cache, &snapshot);
     let entries = snapshot.entries().iter();
     let named_agents: BTreeSet<&AgentId> = entries.flat_map(|entry| &entry.texts.agents).collect();
-    // An id that no skill names counts as another agent, a text that is no id as no choice.
-    let agent = match query.agent.parse::<AgentId>() {
-        Ok(agent) if named_agents.contains(&agent) => ChosenAgent::Named(agent),
-        Err(_) if query.agent != OTHER_AGENT => ChosenAgent::Any,
-        _ => ChosenAgent::Other,
-    };
+    let agent = choose_agent(&query.agent, &named_agents);
     let agents = agent_options(&named_agents, &agent);
     let question = query.question.clone();
     // Expressions of the policy and a search through every text may take long: not on a thread that
@@ -269,6 +258,26 @@ pub(super) async fn show_skills(page: ConsolePage) -> Result<Response, ErrorPage
         here,
     };
     Ok(show_page(&template))
+}
+
+/// Adds the chosen person to the options: otherwise sending the form again would choose another
+/// viewer.
+fn offer_viewer(offered: &mut Vec<User>, viewer: &Viewer) {
+    if let Viewer::Person { user, .. } = viewer
+        && !offered.iter().any(|one| one.id == user.id)
+    {
+        offered.push(User::clone(user));
+    }
+}
+
+/// Returns the agent that the word of the filter chooses.
+fn choose_agent(word: &str, named_agents: &BTreeSet<&AgentId>) -> ChosenAgent {
+    // An id that no skill names counts as another agent, a text that is no id as no choice.
+    match word.parse::<AgentId>() {
+        Ok(agent) if named_agents.contains(&agent) => ChosenAgent::Named(agent),
+        Err(_) if word != OTHER_AGENT => ChosenAgent::Any,
+        _ => ChosenAgent::Other,
+    }
 }
 
 /// Returns the policy of a release, compiled once.

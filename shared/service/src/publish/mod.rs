@@ -15,7 +15,9 @@ mod texts;
 
 use bytes::Bytes;
 use serde_json::json;
-use vault_format::catalog::{Catalog, CatalogChanges, MAX_OBJECT_BYTES, ReleaseRef, RootChanges};
+use vault_format::catalog::{
+    Catalog, CatalogChanges, CountedCatalog, MAX_OBJECT_BYTES, ReleaseRef, RootChanges,
+};
 use vault_format::hash::Digest;
 use vault_format::keys::PublicKey;
 use vault_format::name::Slug;
@@ -189,17 +191,7 @@ async fn check_and_store(
                 collect_closure(app, namespace, &counted, (base.replaced_catalog(), &older))
                     .await?;
             closure.former = older.former.clone();
-            // A skill that this release removes must not return below the version that it had. Its
-            // signer is remembered too, since a version that a revoked key signed must not bind
-            // anybody.
-            if let Some(last) = base.last_catalog() {
-                closure
-                    .former
-                    .record_removed(last, &counted.catalog, |entry| {
-                        older.node(Class::Bundles, &entry.bundle_hash)?.signer
-                    });
-            }
-            closure.former.forget_revoked(&counted.state);
+            record_former_versions(&mut closure, &counted, (base.last_catalog(), &older));
             let quota = namespace.quota_bytes;
             if quota.is_some_and(|quota| closure.total_size() > quota) {
                 return Err(ErrorCode::QuotaExceeded.into());
@@ -234,6 +226,24 @@ async fn check_and_store(
         change,
         former,
     })
+}
+
+/// Completes the list of the versions that skills had before the last release removed them.
+fn record_former_versions(
+    closure: &mut release::Closure,
+    counted: &CountedCatalog,
+    (last, older): (Option<&Catalog>, &release::Closure),
+) {
+    // A skill that this release removes must not return below the version that it had. Its signer is
+    // remembered too, since a version that a revoked key signed must not bind anybody.
+    if let Some(last) = last {
+        closure
+            .former
+            .record_removed(last, &counted.catalog, |entry| {
+                older.node(Class::Bundles, &entry.bundle_hash)?.signer
+            });
+    }
+    closure.former.forget_revoked(&counted.state);
 }
 
 /// Whether a key of the pinned vault is no longer listed, or another vault takes its place after a
