@@ -190,7 +190,12 @@ where
             // changed something: failed reads are common and would crowd the log.
             if status == StatusCode::FORBIDDEN || (!is_safe && status.is_client_error()) {
                 let code = refusal.code();
-                audit_refusal(&app, namespace.as_ref(), &actor, route.name, None, code).await;
+                let refused = RefusedAct {
+                    action: route.name,
+                    target: None,
+                    code,
+                };
+                audit_refusal(&app, namespace.as_ref(), &actor, refused).await;
             }
             drop_body(&headers, take_shared_body(&body)).await;
             refuse(refusal)
@@ -200,21 +205,29 @@ where
     response
 }
 
+/// An act that was refused, as the audit log records it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RefusedAct<'a> {
+    /// Name of the route's action.
+    pub(crate) action: &'a str,
+    pub(crate) target: Option<&'a str>,
+    pub(crate) code: ErrorCode,
+}
+
 /// Records in the audit log that an authenticated caller was refused. If the log cannot be written,
 /// the failure is only logged and the refusal stands.
 pub(crate) async fn audit_refusal(
     app: &App,
     namespace: Option<&NamespaceId>,
     actor: &Actor,
-    action: &str,
-    target: Option<&str>,
-    code: ErrorCode,
+    refused: RefusedAct<'_>,
 ) {
     let change = Change {
-        target: target.map(str::to_owned),
+        target: refused.target.map(str::to_owned),
         ..Change::default()
     };
-    let written = match app.audit(namespace, actor, action, change, code.row().code) {
+    let code = refused.code.row().code;
+    let written = match app.audit(namespace, actor, refused.action, change, code) {
         Ok(entry) => app.records.commit_writes(vec![entry]).await.map(|_| ()),
         Err(error) => Err(error),
     };

@@ -77,7 +77,8 @@ async fn list_log<C>(call: &Call<C>, log: Option<&NamespaceId>) -> Answer {
         Some(text) => Some(text.parse().map_err(|_| ErrorCode::ParameterInvalid)?),
         None => None,
     };
-    let log_entries = read_entries(&call.app, log, &filter, (since, None), page).await?;
+    let log_entries =
+        read_entries(&call.app, log, &filter, Period { since, until: None }, page).await?;
     Ok(json_answer(StatusCode::OK, &log_entries))
 }
 
@@ -94,17 +95,26 @@ pub(crate) fn filter_word(word: Option<String>) -> Result<Option<String>, Refusa
     }
 }
 
-/// Reads one page of the entries that match the filter, oldest first: at or after the first time,
-/// before the second time, and behind the page's `after`.
+/// A period of a log; an end that is `None` is open.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Period {
+    /// The first second.
+    pub(crate) since: Option<Timestamp>,
+    /// The second after the last one.
+    pub(crate) until: Option<Timestamp>,
+}
+
+/// Reads one page of the entries of a period that match the filter, oldest first, behind the page's
+/// `after`.
 pub(crate) async fn read_entries(
     app: &App,
     log: Option<&NamespaceId>,
     filter: &Filter,
-    (since, until): (Option<Timestamp>, Option<Timestamp>),
+    period: Period,
     page: Page,
 ) -> Result<Items<Entry>, StoreError> {
     // The later of the two keys; `None` is less than any key.
-    let after = page.after.max(since.map(key_before_second));
+    let after = page.after.max(period.since.map(key_before_second));
     // Without a filter every entry read is shown. With one, few may match, so a longer window is
     // read to fill the page.
     let window = if filter.is_open() {
@@ -116,7 +126,7 @@ pub(crate) async fn read_entries(
         .records
         .list_page(&audit_partition(log), "", after.as_deref(), window)
         .await?;
-    let until = until.map(key_before_second);
+    let until = period.until.map(key_before_second);
     // Keys begin with the time, so the end of the period is found without decoding entries.
     let is_earlier = |record: &&Record| until.as_ref().is_none_or(|until| record.key.key < *until);
     let within = page_records.iter().take_while(is_earlier).count();
@@ -124,24 +134,29 @@ pub(crate) async fn read_entries(
     Ok(Items { items, next })
 }
 
-/// Reads the newest entries that match the filter, newest first: since `since`, and before the key
-/// `end`. `next` is the key before which the older entries are; if few entries match the filter, a
+/// Entries of a log since a second, and before a key.
+pub(crate) struct LogRange {
+    pub(crate) since: Timestamp,
+    pub(crate) end: PeriodEnd,
+}
+
+/// Reads the newest entries of the range that match the filter, newest first. `next` is the key before which the older entries are; if few entries match the filter, a
 /// page may be short or empty and still have a `next`.
 pub(crate) async fn read_newest(
     app: &App,
     log: Option<&NamespaceId>,
     filter: &Filter,
-    (since, mut end): (Timestamp, PeriodEnd),
+    mut range: LogRange,
     limit: usize,
 ) -> Result<Items<Entry>, StoreError> {
     let (mut entries, mut start) = (Vec::new(), None);
     // The period before the end may be quiet and lie behind a busy one, so a few are read.
     for _ in 0..MAX_PERIODS {
-        let mut stretch = read_last_period(app, log, filter, (since, &end), limit).await?;
+        let mut stretch = read_last_period(app, log, filter, &range, limit).await?;
         stretch.entries.append(&mut entries);
         (entries, start) = (stretch.entries, stretch.start);
         match start.as_deref().and_then(PeriodEnd::before_key) {
-            Some(older) if entries.len() <= limit => end = older,
+            Some(older) if entries.len() <= limit => range.end = older,
             _ => break,
         }
     }
@@ -155,8 +170,8 @@ pub(crate) async fn read_newest(
     Ok(Items { items, next })
 }
 
-/// Reads the entries of a period before `end` that match the filter, oldest first: more than
-/// `limit` of them if a few lists suffice.
+/// Reads entries at the end of the range that match the filter, oldest first: more than `limit` of
+/// them if a few lists suffice.
 ///
 /// The store lists records only in ascending order. So a period is read with one list of at most
 /// 1,000 entries: a longer period if it has too few entries, a shorter one if it has too many.
@@ -164,12 +179,12 @@ async fn read_last_period(
     app: &App,
     log: Option<&NamespaceId>,
     filter: &Filter,
-    (since, end): (Timestamp, &PeriodEnd),
+    range: &LogRange,
     limit: usize,
 ) -> Result<LogPeriod, StoreError> {
     let (mut period, mut search) = (LogPeriod::default(), PeriodSearch::default());
     while let Some(seconds) = search.next_seconds() {
-        let start = end.at.plus_seconds(-seconds).max(since);
+        let start = range.end.at.plus_seconds(-seconds).max(range.since);
         let key = key_before_second(start);
         let page_records = app
             .records
@@ -177,7 +192,7 @@ async fn read_last_period(
             .await?;
         let within = page_records
             .iter()
-            .take_while(|it| it.key.key < end.key)
+            .take_while(|it| it.key.key < range.end.key)
             .count();
         let is_whole = within < MAX_SCAN;
         // Even a single second may have more entries than one list reads. It cannot be divided
@@ -186,7 +201,7 @@ async fn read_last_period(
             let read = page_records[..within].iter().map(Record::read);
             let mut entries: Vec<Entry> = read.collect::<Result<_, _>>()?;
             entries.retain(|entry| filter.matches_entry(entry));
-            let is_last = start <= since || seconds == MAX_PERIOD_SECONDS;
+            let is_last = start <= range.since || seconds == MAX_PERIOD_SECONDS;
             let is_enough = entries.len() > limit;
             period = LogPeriod {
                 entries,

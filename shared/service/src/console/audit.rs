@@ -13,7 +13,9 @@ use super::difference::printable_line;
 use super::guard::ConsolePage;
 use super::names::Names;
 use super::page::{PageLayout, ROWS_SHOWN, show_page};
-use crate::admin::audit::{Filter, PeriodEnd, filter_word, read_entries, read_newest};
+use crate::admin::audit::{
+    Filter, LogRange, Period, PeriodEnd, filter_word, read_entries, read_newest,
+};
 use crate::admin::call::{Items, Page};
 use crate::admin::users::find_id_by_email;
 use crate::model::account::Email;
@@ -231,7 +233,8 @@ async fn read_matching(page: &ConsolePage, asked: &LogQuery) -> Result<Items<Ent
     });
     let since = asked.since.unwrap_or(Timestamp::MIN);
     let log = Some(&page.namespace.id);
-    read_newest(page.app(), log, &asked.filter, (since, end), ROWS_SHOWN).await
+    let range = LogRange { since, end };
+    read_newest(page.app(), log, &asked.filter, range, ROWS_SHOWN).await
 }
 
 /// Reads the names of the people and machines in these entries.
@@ -290,9 +293,12 @@ async fn read_export(page: &ConsolePage) -> Result<(Vec<Entry>, Option<String>),
             limit: PART_ENTRIES.min(MAX_EXPORTED - exported.len()),
             after: after.clone(),
         };
-        let times = (query.since, query.until);
+        let period = Period {
+            since: query.since,
+            until: query.until,
+        };
         let log = Some(&page.namespace.id);
-        let listed = read_entries(page.app(), log, &query.filter, times, part).await?;
+        let listed = read_entries(page.app(), log, &query.filter, period, part).await?;
         bytes += listed.items.iter().map(estimate_size).sum::<usize>();
         exported.extend(listed.items);
         after = listed.next;

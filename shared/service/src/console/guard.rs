@@ -23,7 +23,7 @@ use crate::accounts::session::redirect_to;
 use crate::accounts::sign_in_page::{SignInPrompt, render_sign_in_page};
 use crate::app::{ActingUser, App};
 use crate::error::{ErrorCode, Fault, Refusal};
-use crate::guard::audit_refusal;
+use crate::guard::{RefusedAct, audit_refusal};
 use crate::http::{LogFields, client_address};
 use crate::model::audit::Actor;
 use crate::model::namespace::{Namespace, Status};
@@ -231,7 +231,11 @@ pub(super) async fn answer_request(
         Handler::Choose(handler) => serve_choice(&app, request, handler).await,
         Handler::Page(access, handler) => serve_page(&app, cache, access, request, handler).await,
         Handler::Form(access, handler) => {
-            serve_form(&app, cache, (row.route.name, access), request, handler).await
+            let form_row = FormRow {
+                name: row.route.name,
+                access,
+            };
+            serve_form(&app, cache, form_row, request, handler).await
         }
     };
     answered.unwrap_or_else(|stop| stop.render_error_page(&app))
@@ -317,11 +321,19 @@ where
     Ok(response)
 }
 
+/// The row of a form.
+#[derive(Clone, Copy)]
+struct FormRow {
+    /// Name of the row, which is part of the form's token.
+    name: &'static str,
+    access: Access,
+}
+
 /// Runs the handler of a form, after all proofs.
 async fn serve_form<F>(
     app: &App,
     cache: Arc<Cache>,
-    (row, access): (&'static str, Access),
+    row: FormRow,
     request: Request,
     handler: impl FnOnce(ConsoleForm) -> F,
 ) -> Result<Response, ErrorPage>
@@ -334,7 +346,7 @@ where
     let onward = ReturnTo::parse_console_address(&path).ok_or(ErrorPage::NotFound)?;
     let posted = read_posted_form(app, Request::from_parts(parts, body)).await?;
     // Token and session are proven before any record of the vault is read.
-    let proof = prove_form(app, &posted, Purpose::Console, onward, row).await?;
+    let proof = prove_form(app, &posted, Purpose::Console, onward, row.name).await?;
     let (signed_in, nonce) = match proof {
         Ok(proof) => proof,
         Err(to_page) => return Ok(to_page),
@@ -357,12 +369,12 @@ where
         params: params.ok_or(ErrorPage::NotFound)?,
         query: Form::default(),
     };
-    let page = match arrival.open_page(access, onward).await? {
+    let page = match arrival.open_page(row.access, onward).await? {
         Ok(page) => page,
         Err(refused) => return Ok(refused),
     };
     let (fields, actor, home) = (page.log_fields(), page.actor.clone(), page.namespace.id);
-    let requested = FormAction::from_form(row, &form, &page.params);
+    let requested = FormAction::from_form(row.name, &form, &page.params);
     // A person without the right to write may open the page, so the form is refused here and
     // logged.
     let answered = if page.may_write() {
@@ -377,7 +389,12 @@ where
         Err(ErrorPage::Refused(refusal)) if refusal.code().row().fault == Fault::Caller => {
             let code = refusal.code();
             let target = requested.target.as_deref();
-            audit_refusal(app, Some(&home), &actor, requested.action, target, code).await;
+            let refused = RefusedAct {
+                action: requested.action,
+                target,
+                code,
+            };
+            audit_refusal(app, Some(&home), &actor, refused).await;
             // The subject of the form is gone, and with it the page for the notice.
             if code == ErrorCode::NotFound {
                 return Err(ErrorPage::NotFound);

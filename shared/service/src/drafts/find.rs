@@ -1,17 +1,14 @@
-//! Reads drafts in their present state, and ends a draft.
+//! Reads drafts in their present state.
 
-use serde_json::json;
 use vault_format::name::DraftId;
 use vault_store::StoreError;
 use vault_store::records::{Document, MAX_KEYS, When, Write};
 
 use crate::app::App;
 use crate::model::Versioned;
-use crate::model::audit::{Actor, Change};
-use crate::model::draft::{self, DraftRecord, Ending, State};
+use crate::model::draft::{self, DraftRecord};
 use crate::model::namespace::Namespace;
 use crate::model::release::Release;
-use crate::transaction::Transaction;
 
 /// A draft as it was read.
 #[derive(Clone, Debug)]
@@ -93,27 +90,14 @@ pub(crate) async fn resolve_states(
     Ok(standing)
 }
 
-/// Ends a draft in the commit of `tx`, with its audit record. Conflicts if the draft has ended
-/// already.
-pub(crate) fn write_ending(
-    tx: &Transaction<'_>,
-    namespace: &Namespace,
-    found: &FoundDraft,
-    ending: &Ending,
-    actor: &Actor,
-    action: &str,
-) -> Result<DraftRecord, StoreError> {
-    let (stored, revision) = found.open.as_ref().ok_or_else(|| tx.conflict())?;
-    let after = stored.clone().into_ended(ending);
-    let change = Change::about(&after.id)
-        .with_before(json!({ "state": State::Pending, "kind": after.kind() }))
-        .with_after(json!({ "state": after.state, "release": after.release }));
-    tx.write_all(after.ending_writes(&namespace.id, *revision, false)?);
-    tx.audit(Some(&namespace.id), actor, action, change)?;
-    Ok(after)
-}
-
 impl FoundDraft {
+    /// Returns the stored record of an open draft with its revision; `None` if the draft has ended.
+    pub(crate) fn open_record(&self) -> Option<(&DraftRecord, u64)> {
+        self.open
+            .as_ref()
+            .map(|(stored, revision)| (stored, *revision))
+    }
+
     /// Returns the write that replaces the record of an open draft, on the condition of the
     /// revision that was read; `None` if the draft has ended.
     pub(crate) fn update_write(

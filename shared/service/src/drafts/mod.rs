@@ -8,6 +8,6 @@ mod find;
 mod keep;
 mod settle;
 
-pub(crate) use find::{FoundDraft, find_draft, resolve_states, write_ending};
+pub(crate) use find::{FoundDraft, find_draft, resolve_states};
 pub(crate) use keep::{IncomingDraft, KeepError, KeepOutcome, check_room, store_draft};
 pub(crate) use settle::{pending_objects, settle_proposals};

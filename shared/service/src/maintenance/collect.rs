@@ -40,15 +40,19 @@ pub(super) const CLASSES: [Class; 5] = [
     Class::Drafts,
 ];
 
+/// Position among the objects of a namespace: an index into [`CLASSES`], and the last object of that
+/// class that was visited.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+struct ObjectPosition(usize, Option<Digest>);
+
 /// Position of the round, stored in the record `work` | `collection`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 struct CollectionCursor {
     started_at: Option<Timestamp>,
     /// The last namespace that was visited to its end, in the order of the operator's list.
     after: Option<Slug>,
-    /// Position inside the next namespace: an index into [`CLASSES`], and the last object of that
-    /// class that was visited.
-    within: Option<(usize, Option<Digest>)>,
+    /// Position inside the next namespace.
+    within: Option<ObjectPosition>,
     ended: bool,
     busy_until: Option<Timestamp>,
 }
@@ -136,7 +140,7 @@ async fn visit_namespaces(
         if let Some((namespace, _)) = collectable {
             // On the first page only, so that a later step that continues the visit does not repeat
             // it.
-            if within == Some((0, None)) {
+            if within == Some(ObjectPosition::default()) {
                 settle_drafts(app, &namespace, report).await;
                 if let Err(error) = announce_end(app, &namespace).await {
                     report.skipped += 1;
@@ -147,12 +151,12 @@ async fn visit_namespaces(
                     );
                 }
             }
-            while let Some((class, after)) = within.take() {
+            while let Some(position) = within.take() {
                 if Instant::now() >= until {
-                    cursor.within = Some((class, after));
+                    cursor.within = Some(position);
                     return Ok(());
                 }
-                match process_page(app, &namespace, (class, after), report, until).await {
+                match process_page(app, &namespace, position, report, until).await {
                     Ok(next) => within = next,
                     Err(error) => {
                         // `within` stays empty, so the rest of this namespace waits for the next
@@ -192,10 +196,11 @@ async fn settle_drafts(app: &App, namespace: &Namespace, report: &mut Report) {
 async fn process_page(
     app: &App,
     namespace: &Namespace,
-    (class_at, after): (usize, Option<Digest>),
+    position: ObjectPosition,
     report: &mut Report,
     until: Instant,
-) -> Result<Option<(usize, Option<Digest>)>, StoreError> {
+) -> Result<Option<ObjectPosition>, StoreError> {
+    let ObjectPosition(class_at, after) = position;
     let Some(class) = CLASSES.get(class_at).copied() else {
         return Ok(None);
     };
@@ -220,11 +225,11 @@ async fn process_page(
     if !carry_out(app, namespace.id, plan, report, until).await? {
         // Out of time. The next step plans the same page anew, since marks and roots may have
         // changed by then.
-        return Ok(Some((class_at, after)));
+        return Ok(Some(position));
     }
     Ok(match last {
-        Some(last) => Some((class_at, Some(last))),
-        None if class_at + 1 < CLASSES.len() => Some((class_at + 1, None)),
+        Some(last) => Some(ObjectPosition(class_at, Some(last))),
+        None if class_at + 1 < CLASSES.len() => Some(ObjectPosition(class_at + 1, None)),
         None => None,
     })
 }

@@ -76,18 +76,25 @@ async fn remove_vault(
     };
     let grant = |record: &Record| grant_writes(record);
     let plain = |record: &Record| Ok(vec![Write::delete(record.key.clone(), When::Any)]);
-    let mut done = empty_partition(app, &users, (OWNERS_PER_COMMIT, &user), report, until).await?
-        && empty_partition(app, &grants, (OWNERS_PER_COMMIT, &grant), report, until).await?;
+    let owners_of = |writes| RecordRemoval {
+        at_once: OWNERS_PER_COMMIT,
+        writes,
+    };
+    let plain = RecordRemoval {
+        at_once: MAX_WRITES,
+        writes: &plain,
+    };
+    let mut done = empty_partition(app, &users, owners_of(&user), report, until).await?
+        && empty_partition(app, &grants, owners_of(&grant), report, until).await?;
     for partition in removal_partitions(slug, id) {
-        done =
-            done && empty_partition(app, &partition, (MAX_WRITES, &plain), report, until).await?;
+        done = done && empty_partition(app, &partition, plain, report, until).await?;
     }
     for class in CLASSES {
         done = done && delete_objects(app, removal, class, report, until).await?;
     }
     // The audit log goes last: until then it tells what was there.
     let log = audit::audit_partition(Some(id));
-    done = done && empty_partition(app, &log, (MAX_WRITES, &plain), report, until).await?;
+    done = done && empty_partition(app, &log, plain, report, until).await?;
     Ok(done && finish_removal(app, removal).await?)
 }
 
@@ -106,17 +113,28 @@ fn grant_writes(record: &Record) -> Result<Vec<Write>, StoreError> {
 /// Function that returns the writes which remove a record.
 type RemovalWrites<'r> = &'r (dyn Fn(&Record) -> Result<Vec<Write>, StoreError> + Sync);
 
-/// Removes the records of a partition, `at_once` with each commit. Returns false when time ran out.
+/// The removal of the records of a partition.
+#[derive(Clone, Copy)]
+struct RecordRemoval<'r> {
+    /// Records that one commit removes, with the further records that belong to them.
+    at_once: usize,
+    writes: RemovalWrites<'r>,
+}
+
+/// Removes the records of a partition. Returns false when time ran out.
 async fn empty_partition(
     app: &App,
     partition: &str,
-    (at_once, removing): (usize, RemovalWrites<'_>),
+    removal: RecordRemoval<'_>,
     report: &mut Report,
     until: Instant,
 ) -> Result<bool, StoreError> {
     loop {
         // Always from the beginning: what was removed is not listed again.
-        let records = app.records.list_page(partition, "", None, at_once).await?;
+        let records = app
+            .records
+            .list_page(partition, "", None, removal.at_once)
+            .await?;
         if records.is_empty() {
             return Ok(true);
         }
@@ -125,7 +143,7 @@ async fn empty_partition(
         }
         let mut writes = Vec::new();
         for record in &records {
-            writes.extend(removing(record)?);
+            writes.extend((removal.writes)(record)?);
         }
         // Two records may lead to the same key, which a commit may name only once.
         writes.sort_by(|one, other| one.key().cmp(other.key()));

@@ -27,10 +27,10 @@ use vault_mcp::{Denied, Server, Session, ToolError};
 use crate::app::App;
 use crate::bearer::audience_challenge;
 use crate::error::{ErrorCode, Refusal, method_not_allowed};
-use crate::guard::{Call, audit_refusal, guard_call};
+use crate::guard::{Call, RefusedAct, audit_refusal, guard_call};
 use crate::http::{Logged, drop_body, read_body, require_media_type};
 use crate::route::{Auth, Group, Route, mount_route};
-use crate::shelf::{self, ChangeRule, Releases};
+use crate::shelf::{self, ChangeRule, Releases, SessionRules};
 use message::Id;
 
 pub use vault_mcp::{MAX_ANSWER_BYTES, Names, answer_bytes, escaped_bytes};
@@ -168,8 +168,11 @@ fn open_session(memory: &GroupState, call: &Call) -> Session {
         Some("plain") => Names::Plain,
         _ => app.config.tool_names,
     };
-    let how = (names, ChangeRule::ByRole);
-    shelf::open_session(app, &call.caller, &call.actor, &memory.releases, how)
+    let rules = SessionRules {
+        names,
+        changes: ChangeRule::ByRole,
+    };
+    shelf::open_session(app, &call.caller, &call.actor, &memory.releases, rules)
 }
 
 /// Reads the message and passes it to the protocol; returns the answer with the id of the request.
@@ -276,15 +279,12 @@ async fn deny_call(call: &Call, denied: &Denied, id: &Id) -> Response {
         } => {
             let (namespace, code) = (&call.caller.namespace.id, ErrorCode::InsufficientScope);
             // The target in the audit record is the tool.
-            audit_refusal(
-                app,
-                Some(namespace),
-                &call.actor,
-                ROUTE.name,
-                Some(action),
+            let refused = RefusedAct {
+                action: ROUTE.name,
+                target: Some(action),
                 code,
-            )
-            .await;
+            };
+            audit_refusal(app, Some(namespace), &call.actor, refused).await;
             let mut refusal = Refusal::new(ErrorCode::InsufficientScope)
                 .detail(format!("This needs the scope `{scope}`."));
             // If the user cannot grant the scope, a challenge would send the client to the consent

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
-use vault_format::catalog::Catalog;
 use vault_format::hash::Digest;
 use vault_format::keys::PublicKey;
 use vault_format::name::NamespaceId;
@@ -61,27 +60,6 @@ impl Base {
 }
 
 impl Proposed {
-    /// Returns the proposal of this catalog in a namespace, which comes in now.
-    pub fn new(
-        catalog: &Catalog,
-        payload_sha256: Digest,
-        signers: Vec<PublicKey>,
-        namespace: &Namespace,
-        added: Digest,
-        now: Timestamp,
-    ) -> Self {
-        Self {
-            number: catalog.release,
-            root_version: catalog.root_version,
-            root_sha256: catalog.root_sha256,
-            payload_sha256,
-            signers,
-            base: Base::of_namespace(namespace),
-            added,
-            ends_at: now.plus_seconds(PROPOSAL_SECONDS),
-        }
-    }
-
     /// Returns the key of the record of the release, if it was published.
     pub fn release_key(&self, namespace: &NamespaceId) -> RecordKey {
         release::release_key(namespace, self.root_version, self.number)

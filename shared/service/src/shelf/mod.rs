@@ -25,7 +25,7 @@ pub use crate::app::Shelves;
 pub(crate) use drafts::{has_same_files, propose_files};
 pub(crate) use refusal::{shelf_refusal, to_sentence, tool_refusal};
 use release::{ReleaseShelf, VerifiedReleases};
-pub(crate) use session::{ChangeRule, open_session};
+pub(crate) use session::{ChangeRule, SessionRules, open_session};
 
 /// The current release of every namespace, for a service without a library of its own. Verified
 /// releases are cached for a while.

@@ -25,6 +25,14 @@ pub(crate) enum ChangeRule {
     Drafted,
 }
 
+/// The rules of a session.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SessionRules {
+    /// The form of the tools' names.
+    pub(crate) names: Names,
+    pub(crate) changes: ChangeRule,
+}
+
 /// Opens a session of this caller with the shelf of their namespace: the shelf of `app` if there is
 /// one, otherwise the current release.
 pub(crate) fn open_session(
@@ -32,14 +40,15 @@ pub(crate) fn open_session(
     caller: &Caller,
     actor: &Actor,
     releases: &Releases,
-    (names, changes): (Names, ChangeRule),
+    rules: SessionRules,
 ) -> Session {
     let shelves: &dyn Shelves = match &app.shelves {
         Some(shelves) => &**shelves,
         None => releases,
     };
     let shelf = shelves.shelf(app, &caller.namespace, actor.source);
-    let shelf: Arc<dyn Shelf> = if changes == ChangeRule::Drafted || are_drafted(app, caller) {
+    let shelf: Arc<dyn Shelf> = if rules.changes == ChangeRule::Drafted || are_drafted(app, caller)
+    {
         Arc::new(DraftingShelf {
             inner: shelf,
             app: app.clone(),
@@ -49,7 +58,7 @@ pub(crate) fn open_session(
     } else {
         shelf
     };
-    Session::new(shelf, to_person(caller), names)
+    Session::new(shelf, to_person(caller), rules.names)
 }
 
 /// Whether changes of this caller become drafts in a namespace whose own server signs. A publisher

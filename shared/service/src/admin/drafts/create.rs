@@ -21,9 +21,9 @@ use crate::http::{json_answer, parse_json, read_body, require_media_type};
 use crate::model::draft::{DraftRecord, Kind, RequestedKey, Subject};
 use crate::model::kept::ObjectName;
 use crate::model::namespace::Namespace;
-use crate::model::proposal::Proposed;
+use crate::model::proposal::{Base, PROPOSAL_SECONDS, Proposed};
 use crate::publish::judge_proposal;
-use crate::shelf::{ChangeRule, Releases, open_session, to_sentence, tool_refusal};
+use crate::shelf::{ChangeRule, Releases, SessionRules, open_session, to_sentence, tool_refusal};
 
 /// Maximum size of a change as JSON, in bytes: a draft of 1 MiB in any of its encodings.
 const MAX_CHANGE_BYTES: usize = 2 * 1024 * 1024;
@@ -53,14 +53,16 @@ async fn propose_release(call: &Call, namespace: &Namespace) -> Answer {
     // keeps them while the draft is pending.
     let added = Bytes::from(proposal.added.to_bytes());
     let added_key = ObjectKey::for_bytes(namespace.id, Class::Closures, &added);
-    let proposed = Proposed::new(
-        &proposal.catalog,
-        proposal.payload_sha256,
-        proposal.signers,
-        namespace,
-        added_key.digest,
-        app.clock.now(),
-    );
+    let proposed = Proposed {
+        number: proposal.catalog.release,
+        root_version: proposal.catalog.root_version,
+        root_sha256: proposal.catalog.root_sha256,
+        payload_sha256: proposal.payload_sha256,
+        signers: proposal.signers,
+        base: Base::of_namespace(namespace),
+        added: added_key.digest,
+        ends_at: app.clock.now().plus_seconds(PROPOSAL_SECONDS),
+    };
     let objects = vec![(added_key, added)];
     store_signed_draft(call, namespace, Subject::Release(proposed), bytes, objects).await
 }
@@ -143,8 +145,11 @@ async fn propose_change(call: &Call, namespace: &Namespace, kind: DraftRequestKi
     let bytes = read_body(call.take_body(), MAX_CHANGE_BYTES).await?;
     require_media_type(&call.parts.headers, "application/json")?;
     let arguments: Map<String, Value> = parse_json(&bytes)?;
-    let how = (Names::Plain, ChangeRule::Drafted);
-    let session = open_session(app, &call.caller, &call.actor, &Releases::default(), how);
+    let rules = SessionRules {
+        names: Names::Plain,
+        changes: ChangeRule::Drafted,
+    };
+    let session = open_session(app, &call.caller, &call.actor, &Releases::default(), rules);
     // Through the tools' own crate, so that a draft of this route passes the same checks of
     // arguments and the same gate as one from an agent.
     let submitted = vault_mcp::hand_in(&session, kind, arguments).await;

@@ -4,8 +4,9 @@ use serde_json::json;
 use vault_store::StoreError;
 
 use crate::admin::principal::Principal;
-use crate::drafts::{self, FoundDraft};
+use crate::drafts::FoundDraft;
 use crate::error::{ErrorCode, Refusal};
+use crate::model::audit::Change;
 use crate::model::draft::{DraftRecord, Ending, State};
 use crate::transaction::Transaction;
 
@@ -24,7 +25,8 @@ pub(super) fn new_ending(
     }
 }
 
-/// Ends a pending draft in the commit of `tx`.
+/// Ends a pending draft in the commit of `tx`, with its audit record. Conflicts if the draft has
+/// ended already.
 pub(super) fn end_in(
     tx: &Transaction<'_>,
     by: &Principal<'_>,
@@ -32,7 +34,14 @@ pub(super) fn end_in(
     ending: &Ending,
     action: &str,
 ) -> Result<DraftRecord, StoreError> {
-    drafts::write_ending(tx, by.namespace, found, ending, by.actor, action)
+    let (stored, revision) = found.open_record().ok_or_else(|| tx.conflict())?;
+    let (after, home) = (stored.clone().into_ended(ending), &by.namespace.id);
+    let change = Change::about(&after.id)
+        .with_before(json!({ "state": State::Pending, "kind": after.kind() }))
+        .with_after(json!({ "state": after.state, "release": after.release }));
+    tx.write_all(after.ending_writes(home, revision, false)?);
+    tx.audit(Some(home), by.actor, action, change)?;
+    Ok(after)
 }
 
 /// Whether a server is admitting the draft at present.
