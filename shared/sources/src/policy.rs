@@ -55,9 +55,12 @@ impl SourcePolicy {
             );
         }
         let names = source.policy_names();
-        // A pattern may cover only one folder of a repository. `check_names` later checks the
-        // chosen skill.
-        let open = names.iter().any(|name| self.may_allow(name));
+        // An entry of a registry is one skill. Of a repository or a site, a pattern may cover only a
+        // part, and `check_names` later checks the chosen skill.
+        let is_one_skill = matches!(source, Source::ClawHub { .. } | Source::Registry { .. });
+        let open = names
+            .iter()
+            .any(|name| self.is_allowed(name) || !is_one_skill && self.may_allow(name));
         if !open {
             return refuse("no pattern in `allow` matches it");
         }
@@ -148,8 +151,13 @@ struct Pattern {
 impl Pattern {
     fn new(text: &str) -> Self {
         let text = text.trim_end_matches('/');
-        // A pattern covers everything below its match, so a final `/*` adds nothing.
-        let text = text.strip_suffix("/*").map_or(text, |text| text);
+        // A pattern covers everything below its match, so a final `/*` adds nothing. It does for a
+        // registry, where the same word may name a publisher, and a skill of somebody else.
+        let in_registry = text.starts_with("clawhub:") || text.starts_with("registry:");
+        let text = match text.strip_suffix("/*") {
+            Some(above) if !in_registry => above,
+            _ => text,
+        };
         Self {
             segments: fold_case(text).split('/').map(str::to_owned).collect(),
         }
@@ -253,6 +261,8 @@ mod tests {
             "github:solo/skills/other",
             "github:solo/other",
             "clawhub:gif",
+            // A skill that has the name of the publisher, from anybody.
+            "clawhub:openclaw",
             "registry:gif",
         ] {
             let refused = policy.check_source(&source(bad));
