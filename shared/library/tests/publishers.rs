@@ -15,6 +15,7 @@ use vault_format::manifest::{
 };
 use vault_format::root::{KeyEntry, KeyRequest, RootChain, SkillPlace};
 use vault_library::admit::AdmitError;
+use vault_library::admit::history::{self, RollbackError};
 use vault_library::admit::remove::{RemoveSkills, remove_skills};
 use vault_library::adopt::{self, AdoptError, Exceptions};
 use vault_library::folders::{self, FolderState};
@@ -541,6 +542,17 @@ fn an_exception_of_another_publisher_opens_nothing_after_a_take_over() {
     let refused = anna.add_with(&piped(anna, "more"), &support::replacing());
     assert!(
         matches!(refused, Err(AdmitError::Blocked { .. })),
+        "{refused:?}"
+    );
+    // A rollback to his version would be signed here, with his exception in it.
+    let folder = anna.source("piped", "harmless", &[]);
+    anna.add_with(&folder, &support::replacing()).unwrap();
+    let refused = history::roll_back(&anna.vault, &name("piped"), None, true);
+    assert!(
+        matches!(
+            refused,
+            Err(RollbackError::Admit(AdmitError::Blocked { .. }))
+        ),
         "{refused:?}"
     );
 }

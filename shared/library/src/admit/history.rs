@@ -186,10 +186,13 @@ pub fn roll_back(
     let upstream = chosen.upstream.clone();
     // Bundles of other publishers and accepted drafts of members both stay other people's work. If
     // a rollback made them the owner's, their actions would get the owner's whole environment.
-    let by_others = vault.own_skills()?.is_others_bundle(name, &chosen.bundle)
-        || vault.is_by_another_publisher(&examined.signer)?;
+    let is_published_by_others = vault.is_by_another_publisher(&examined.signer)?;
+    let by_others =
+        vault.own_skills()?.is_others_bundle(name, &chosen.bundle) || is_published_by_others;
     let purpose = Purpose::NextVersion { by_others };
-    let source = to_earlier_source(name.clone(), examined, upstream, purpose);
+    // The new version is signed here, so exceptions that another publisher made must not count.
+    let keeps_exceptions = !is_published_by_others;
+    let source = to_earlier_source(name.clone(), examined, upstream, purpose, keeps_exceptions);
     let options = Options {
         strict,
         hold: true,

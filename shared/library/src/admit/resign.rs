@@ -64,8 +64,13 @@ pub(crate) fn sign_again(
             reached.push((&place.name, examined.manifest.version));
             // Ignore a source record that can't be read: the skill itself is intact.
             let upstream = upstream::of_bundle(vault, bundle).unwrap_or_default();
-            let source =
-                to_earlier_source(place.name.clone(), examined, upstream, Purpose::SignAgain);
+            let source = to_earlier_source(
+                place.name.clone(),
+                examined,
+                upstream,
+                Purpose::SignAgain,
+                true,
+            );
             match examine_candidate(source, &Options::as_recorded(), &mut neighbours) {
                 Ok(candidate) => candidates.push(candidate),
                 // A fault of the vault concerns all skills, but a rejected skill only fails alone.
@@ -198,21 +203,21 @@ fn trust_before_revocations(vault: &Vault, trust: &VaultTrust) -> Result<Vec<Tru
     Ok(states.collect())
 }
 
-/// Turns a verified skill into a source that can be admitted again.
+/// Turns a verified skill into a source that can be admitted again. `keeps_exceptions` says whether
+/// the exceptions in its manifest are those of this vault's owner.
 pub(super) fn to_earlier_source(
     name: SkillName,
     examined: Examined,
     upstream: Option<vault_shelf::fetch::Upstream>,
     purpose: Purpose,
+    keeps_exceptions: bool,
 ) -> Source {
     Source::Earlier(Box::new(Earlier {
         name,
         manifest: examined.manifest,
         files: examined.files,
         upstream,
-        // An own skill passed this machine's gate when it was admitted. The base of a variant may
-        // also be a linked skill, which agents are shown in any case.
-        keeps_exceptions: true,
+        keeps_exceptions,
         purpose,
     }))
 }

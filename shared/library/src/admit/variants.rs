@@ -494,7 +494,8 @@ fn make_variant(
         transforms: applied_transforms(transforms),
     });
     let (version, signed_at) = (plain.manifest.version, plain.manifest.signed_at);
-    let source = to_earlier_source(base.name.clone(), plain, None, purpose);
+    // The base may be a linked skill, whose plain text agents are shown in any case.
+    let source = to_earlier_source(base.name.clone(), plain, None, purpose, true);
     let options = Options::as_recorded();
     // Use the version and signing time of the base, so that the same base and transforms always
     // give the same bundle.
