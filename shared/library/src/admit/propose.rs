@@ -112,6 +112,8 @@ pub fn propose_skill(vault: &Vault, input: &ProposeSkill) -> Result<ProposeRepor
         // An owner reviews only drafts of other people. Actions of such a skill must not get the
         // owner's whole environment.
         by_others: input.reviewed.is_some(),
+        // Submitted text must not occupy the processor without a bound.
+        most_work: Some(vault_gate::SERVICE_WORK),
         ..Options::default()
     };
     let candidate = match examine_candidate(source, &options, &mut Neighbours::for_vault(vault)) {

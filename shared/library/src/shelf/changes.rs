@@ -32,14 +32,15 @@ pub(super) fn apply_change(
         source,
         reviewed,
     } = prepared;
+    // A writer over MCP must not occupy the server's processor without a bound.
+    let most_work = Some(vault_gate::SERVICE_WORK);
     let options = |agents| Options {
         agents,
         reviewed,
         // Only changes by other authors are reviewed; the owner's own changes need no review.
         by_others: reviewed.is_some(),
         reject_linked_name: true,
-        // A writer over MCP must not occupy the server's processor without a bound.
-        most_work: Some(vault_gate::SERVICE_WORK),
+        most_work,
         ..Options::default()
     };
     match (change, source) {
@@ -73,7 +74,7 @@ pub(super) fn apply_change(
             admission_result(admit_source(vault, source, &options(agents)))
         }
         (Change::Update(name), Some(source)) => {
-            admission_result(admit_update(vault, &name, source))
+            admission_result(admit_update(vault, &name, source, most_work))
         }
         (Change::Fetch { .. } | Change::Update(_), None) => Err(ShelfError::Failed(
             "this source was not fetched before".to_owned(),
