@@ -1,4 +1,5 @@
-//! `GET|POST /oauth/invite/{token}`: an invited person sets a password, once.
+//! `GET|POST /oauth/invite/{token}`: an invited person sets a password, once. The browser in which
+//! that happens is known from then on.
 
 use askama::Template;
 use axum::extract::Request;
@@ -123,8 +124,8 @@ pub async fn accept_invite(
     let PostedForm {
         form,
         browser,
+        returning,
         source,
-        ..
     } = read_posted_form(app, request).await?;
     let pending = PendingInvite::find_by_token(app, token).await?;
     browser.check_form(app, &form, Purpose::Invite, &pending.form_subject())?;
@@ -148,6 +149,10 @@ pub async fn accept_invite(
         ),
         account.update_write(pending.account.revision)?,
     ];
+    // Guesses of others at the account must not keep its owner out of the browser in which the
+    // link was opened.
+    let (remembered, known) = returning.remember_sign_in(app, account.email.as_str(), false)?;
+    writes.push(remembered);
     writes.extend(audit::account_entries(app, &account, source, "invite.accept", "done").await?);
     // Another request was faster with the same link, or a newer link replaced it.
     if !app.records.commit_writes(writes).await?.is_done() {
@@ -158,5 +163,9 @@ pub async fn accept_invite(
         email: account.email.to_string(),
         base: app.config.public_url.base().to_owned(),
     };
-    Ok(layout::render_page(StatusCode::OK, &page, None))
+    let mut response = layout::render_page(StatusCode::OK, &page, None);
+    if let Some(cookie) = known {
+        response.headers_mut().append(header::SET_COOKIE, cookie);
+    }
+    Ok(response)
 }

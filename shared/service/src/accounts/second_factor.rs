@@ -1,6 +1,8 @@
 //! Second factor at sign-in: the page that asks for a code, and the check whether a request needs
 //! one. `second_factor_page` is where it is set up.
 
+use std::net::IpAddr;
+
 use askama::Template;
 use axum::extract::Request;
 use axum::http::StatusCode;
@@ -16,8 +18,8 @@ use crate::app::App;
 use crate::config::SecondFactorPolicy;
 use crate::error::Refusal;
 use crate::model::account::{Account, account_key};
-use crate::model::limits::{self, Window};
-use crate::model::second_factor::UsedCode;
+use crate::model::limits::{self, Window, networks_of};
+use crate::model::second_factor::{UsedCode, has_recovery_form};
 use crate::model::user::Role;
 use crate::transaction::Transaction;
 use crate::web::browser::{Browser, PostedForm, ReturnTo, SignedIn, read_posted_form};
@@ -31,8 +33,11 @@ const MAX_TRIES: u32 = 10;
 const TRY_SECONDS: i64 = 15 * 60;
 /// Message for a code that does not count.
 pub const WRONG_CODE: &str = "This code is not valid, or was used already. Wait for the next one.";
-/// Message after too many codes.
-pub const TOO_MANY_CODES: &str = "Too many attempts. Try again in 15 minutes.";
+/// Message after too many codes of an authenticator app.
+const TOO_MANY_CODES: &str =
+    "Too many attempts. Try again in 15 minutes, or enter a recovery code.";
+/// Message after too many recovery codes.
+const TOO_MANY_RECOVERY_CODES: &str = "Too many recovery codes. Try again in 15 minutes, or enter a code from your authenticator app.";
 
 /// Page that asks for a code at sign-in.
 #[derive(Template)]
@@ -44,21 +49,25 @@ struct CodePage {
     problem: Option<&'static str>,
 }
 
+/// Status and sentence of a code that was refused, and the seconds to wait after too many.
+pub type CodeProblem = (StatusCode, &'static str, Option<u64>);
+
 /// Renders the page that asks for a code, in a browser whose first proof was accepted.
 pub fn render_code_page(
     app: &App,
     browser: &Browser,
     onward: ReturnTo<'_>,
-    problem: Option<(StatusCode, &'static str)>,
+    problem: Option<CodeProblem>,
 ) -> Response {
     let page = CodePage {
         frame: Frame::for_service(&app.config.public_url),
         csrf: browser.form_token(app, Purpose::SecondFactor, onward.form_subject()),
         return_to: onward.address(app),
-        problem: problem.map(|(_, problem)| problem),
+        problem: problem.map(|(_, problem, _)| problem),
     };
-    let status = problem.map_or(StatusCode::OK, |(status, _)| status);
+    let status = problem.map_or(StatusCode::OK, |(status, ..)| status);
     let mut response = layout::render_page(status, &page, None);
+    layout::set_retry_after(&mut response, problem.and_then(|(_, _, wait)| wait));
     if let Some(cookie) = browser.set_cookie(app, true) {
         response.headers_mut().insert(header::SET_COOKIE, cookie);
     }
@@ -125,30 +134,49 @@ pub fn render_setup_due(app: &App, for_app: bool) -> Response {
     layout::render_page(StatusCode::OK, &SetupDuePage { frame, for_app }, None)
 }
 
-/// Counts one try of a code; false when there were too many. Anyone who has the password can use up
-/// the tries of unknown browsers. A browser that passed the second factor before (`known`) then has
-/// as many of its own, so that guesses of others do not lock its user out.
+/// Counts one try of the code that was `typed`. Returns the problem when there were too many.
+///
+/// Codes of an authenticator app have six digits, so all tries at an account are counted together,
+/// and anyone who has the password can use up those of unknown browsers. A browser that passed the
+/// second factor before (`known`) then has as many of its own. Recovery codes cannot be guessed, so
+/// tries of them are counted by network: nobody elsewhere can make the person who lost the app wait.
 pub async fn admit_code_attempt(
     app: &App,
     account: &Account,
+    typed: &str,
+    source: Option<IpAddr>,
     known: impl AsyncFnOnce() -> Result<bool, StoreError>,
-) -> Result<bool, Refusal> {
-    let window = |name| Window {
+) -> Result<Option<CodeProblem>, Refusal> {
+    let window = |name, who, limit| Window {
         name,
-        who: account.id.to_string(),
-        limit: MAX_TRIES,
+        who,
+        limit,
         seconds: TRY_SECONDS,
     };
-    let now = app.clock.now();
-    let full = limits::try_count(app, &[window("second-factor")], now).await?;
-    if full.is_none() {
-        return Ok(true);
+    let (id, now) = (account.id.to_string(), app.clock.now());
+    let is_recovery = has_recovery_form(typed);
+    let (windows, text) = if is_recovery {
+        let networks = networks_of(source).into_iter();
+        let windows = networks.map(|network| {
+            let who = format!("{id}/{}", network.name);
+            window("second-factor-recovery", who, MAX_TRIES * network.share)
+        });
+        (windows.collect(), TOO_MANY_RECOVERY_CODES)
+    } else {
+        let windows = vec![window("second-factor", id.clone(), MAX_TRIES)];
+        (windows, TOO_MANY_CODES)
+    };
+    let Some(full) = limits::try_count(app, &windows, now).await? else {
+        return Ok(None);
+    };
+    let wait = windows.get(full).map(|window| window.seconds_left(now));
+    let too_many = Some((StatusCode::TOO_MANY_REQUESTS, text, wait));
+    if is_recovery || !known().await? {
+        return Ok(too_many);
     }
-    if !known().await? {
-        return Ok(false);
-    }
-    let window = window("second-factor-known");
-    Ok(limits::try_count(app, &[window], now).await?.is_none())
+    let window = window("second-factor-known", id, MAX_TRIES);
+    let full = limits::try_count(app, &[window], now).await?;
+    Ok(too_many.filter(|_| full.is_some()))
 }
 
 /// `POST /oauth/second-factor`: checks the code that completes a sign-in.
@@ -169,31 +197,26 @@ pub async fn sign_in_with_code(app: &App, request: Request) -> Result<Response, 
             SignInPrompt::default(),
         ));
     };
-    let again = |status, problem| {
-        Ok(render_code_page(
-            app,
-            &browser,
-            onward,
-            Some((status, problem)),
-        ))
-    };
+    let again = |problem| Ok(render_code_page(app, &browser, onward, Some(problem)));
+    let wrong_code = (StatusCode::UNPROCESSABLE_ENTITY, WRONG_CODE, None);
     let email = account.email.as_str();
+    let typed = form.value("code").unwrap_or_default();
     let known = async || returning.passed_second_factor(app, email).await;
-    if !admit_code_attempt(app, &account, known).await? {
-        return again(StatusCode::TOO_MANY_REQUESTS, TOO_MANY_CODES);
+    if let Some(problem) = admit_code_attempt(app, &account, typed, source, known).await? {
+        audit::record_refused_sign_in(app, email, source, "rate_limited_code").await;
+        return again(problem);
     }
     // Read again, with its revision: the commit fails if another browser uses a code meanwhile, so
     // each code counts once.
     let stored_account = app.get::<Account>(&account_key(&account.id)).await?;
     let mut stored_account = stored_account.ok_or(ErrorPage::FormForged)?;
-    let typed = form.value("code").unwrap_or_default();
     let now = app.clock.now();
     let Some(factor) = stored_account.value.second_factor.as_mut() else {
         return Err(ErrorPage::FormForged);
     };
     let Some(used) = factor.use_code(typed, now) else {
         audit::record_refused_sign_in(app, email, source, "wrong_code").await;
-        return again(StatusCode::UNPROCESSABLE_ENTITY, WRONG_CODE);
+        return again(wrong_code);
     };
     let completed = CompletedSignIn {
         browser: &browser,
@@ -219,6 +242,6 @@ pub async fn sign_in_with_code(app: &App, request: Request) -> Result<Response, 
     match app.attempt(begin).await? {
         Some(response) => Ok(response),
         // Another browser used a code at the same moment, perhaps this one.
-        None => again(StatusCode::UNPROCESSABLE_ENTITY, WRONG_CODE),
+        None => again(wrong_code),
     }
 }

@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 use super::audit;
 use super::guard::{FormTask, SignedInBrowser, SignedInForm};
 use super::memberships::owns_any_namespace;
-use super::second_factor::{self, TOO_MANY_CODES, WRONG_CODE};
+use super::second_factor::{self, CodeProblem, WRONG_CODE};
 use super::session::{SessionStart, new_session, redirect_to};
 use super::sign_in::{self, PasswordCheck, TOO_MANY_ATTEMPTS};
 use crate::app::App;
@@ -76,15 +76,12 @@ pub async fn show_second_factor(
     render_page(app, &request.browser, account, &secret, None).await
 }
 
-/// Status and sentence of a change that was not made.
-type ChangeProblem = (StatusCode, &'static str);
-
 async fn render_page(
     app: &App,
     browser: &Browser,
     account: &Account,
     secret: &TotpSecret,
-    problem: Option<ChangeProblem>,
+    problem: Option<CodeProblem>,
 ) -> Result<Response, ErrorPage> {
     let public = &app.config.public_url;
     let text = secret.text();
@@ -105,14 +102,16 @@ async fn render_page(
         may_turn_off: !is_required(app, account).await?,
         has_password: account.password_hash().is_some(),
         fresh,
-        problem: problem.map(|(_, problem)| problem),
+        problem: problem.map(|(_, problem, _)| problem),
         sign_out: SignOut {
             csrf: browser.form_token(app, Purpose::Logout, &return_to),
             return_to,
         },
     };
-    let status = problem.map_or(StatusCode::OK, |(status, _)| status);
-    Ok(layout::render_page(status, &page, None))
+    let status = problem.map_or(StatusCode::OK, |(status, ..)| status);
+    let mut response = layout::render_page(status, &page, None);
+    layout::set_retry_after(&mut response, problem.and_then(|(_, _, wait)| wait));
+    Ok(response)
 }
 
 /// Whether the service requires a second factor of this account.
@@ -225,15 +224,15 @@ async fn apply_change(
     factor_change: FactorChange,
     secret: &TotpSecret,
     account: &Account,
-) -> Result<Result<(Account, Vec<String>), ChangeProblem>, ErrorPage> {
+) -> Result<Result<(Account, Vec<String>), CodeProblem>, ErrorPage> {
     let unprocessable = StatusCode::UNPROCESSABLE_ENTITY;
     if account.second_factor.is_some() == (factor_change == FactorChange::On) {
         let problem = "The second factor was changed elsewhere. Look at its present state first.";
-        return Ok(Err((StatusCode::CONFLICT, problem)));
+        return Ok(Err((StatusCode::CONFLICT, problem, None)));
     }
     if factor_change == FactorChange::Off && is_required(app, account).await? {
         let problem = "This service requires a second factor of owners and operators.";
-        return Ok(Err((StatusCode::FORBIDDEN, problem)));
+        return Ok(Err((StatusCode::FORBIDDEN, problem, None)));
     }
     // Before the code, so that a guess at the code needs the correct password.
     if let Some(problem) = check_credentials(app, request, account).await? {
@@ -247,12 +246,16 @@ async fn apply_change(
             let before = request.returning.passed_second_factor(app, email);
             Ok(request.signed_in.session.second_factor || before.await?)
         };
-        if !second_factor::admit_code_attempt(app, &account, known).await? {
-            return Ok(Err((StatusCode::TOO_MANY_REQUESTS, TOO_MANY_CODES)));
+        let (code, source) = (typed("code"), request.source);
+        let too_many =
+            second_factor::admit_code_attempt(app, &account, code, source, known).await?;
+        if let Some(problem) = too_many {
+            record_refusal(app, request, "rate_limited_code").await;
+            return Ok(Err(problem));
         }
-        if factor.use_code(typed("code"), now).is_none() {
+        if factor.use_code(code, now).is_none() {
             record_refusal(app, request, "wrong_code").await;
-            return Ok(Err((unprocessable, WRONG_CODE)));
+            return Ok(Err((unprocessable, WRONG_CODE, None)));
         }
     }
     let mut codes = Vec::new();
@@ -261,7 +264,7 @@ async fn apply_change(
         let begun = SecondFactor::enable_with(secret.clone(), typed("new_code"), now, &app.random);
         let Some((factor, recovery)) = begun else {
             let problem = "This is not the code that the app shows for this key now.";
-            return Ok(Err((unprocessable, problem)));
+            return Ok(Err((unprocessable, problem, None)));
         };
         (account.second_factor, codes) = (Some(factor), recovery);
     }
@@ -274,7 +277,7 @@ async fn check_credentials(
     app: &App,
     request: &SignedInForm,
     account: &Account,
-) -> Result<Option<ChangeProblem>, ErrorPage> {
+) -> Result<Option<CodeProblem>, ErrorPage> {
     if account.password_hash().is_some() {
         return check_form_password(app, request).await;
     }
@@ -283,6 +286,7 @@ async fn check_credentials(
         (!session.has_fresh_credentials(app.clock.now())).then_some((
             StatusCode::FORBIDDEN,
             "Sign out, sign in again, and make the change within five minutes.",
+            None,
         )),
     )
 }
@@ -291,7 +295,7 @@ async fn check_credentials(
 async fn check_form_password(
     app: &App,
     request: &SignedInForm,
-) -> Result<Option<ChangeProblem>, ErrorPage> {
+) -> Result<Option<CodeProblem>, ErrorPage> {
     let typed = request.form.value("password").unwrap_or_default();
     let typed = Zeroizing::new(typed.to_owned());
     let email = request.signed_in.account.email.as_str();
@@ -305,11 +309,12 @@ async fn check_form_password(
             return Ok(None);
         }
         PasswordCheck::Wrong => {
-            let problem = (StatusCode::UNPROCESSABLE_ENTITY, "Wrong password.");
+            let problem = (StatusCode::UNPROCESSABLE_ENTITY, "Wrong password.", None);
             ("wrong_password", problem)
         }
-        PasswordCheck::TooMany { .. } => {
-            let problem = (StatusCode::TOO_MANY_REQUESTS, TOO_MANY_ATTEMPTS);
+        PasswordCheck::TooMany { retry_after } => {
+            let too_many = StatusCode::TOO_MANY_REQUESTS;
+            let problem = (too_many, TOO_MANY_ATTEMPTS, Some(retry_after));
             ("rate_limited", problem)
         }
     };

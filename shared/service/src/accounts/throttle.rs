@@ -4,15 +4,16 @@
 //! |---|---|---|
 //! | `limit/sign-in/<source>` | first second of the window | `{n}`, failures of 15 minutes from one source, whatever the account |
 //! | `limit/sign-in-account/<sha256 of the account>` | first second of the window | `{n}`, failures of an hour at one account, from anywhere |
+//! | `limit/sign-in-network/<sha256 of the account>/<network>` | first second of the window | `{n}`, failures of an hour at one account from one network, beyond those |
 //!
-//! Beyond the first limit every attempt from the source is refused. Beyond the second one, only
-//! browsers that signed in to the account before are admitted, so that guesses from many sources
-//! are bounded and still lock no user out. An account is counted by the typed text, whether or not
+//! Beyond the first limit every attempt from the source is refused. Beyond the second one, a browser
+//! that signed in to the account before goes on, and any other has a few tries an hour that it
+//! shares with its network alone. So guesses from many sources are bounded, and no failure of a
+//! stranger elsewhere keeps a person out. An account is counted by the typed text, whether or not
 //! it exists.
 //!
 //! An attempt is counted before the password is checked, and a success takes its own count back: a
 //! hundred guesses at once get no more tries than a hundred in a row, and a success hides no
-//! failures.
 //! failures.
 
 use std::net::IpAddr;
@@ -23,7 +24,7 @@ use vault_store::StoreError;
 use vault_store::records::Write;
 
 use crate::config::Limits;
-use crate::model::limits::{Source, Window, give_back, try_count};
+use crate::model::limits::{Source, Window, give_back, networks_of, try_count};
 use crate::ports::Ports;
 use crate::web::remembered_browser::{RememberedBrowser, account_digest};
 
@@ -31,12 +32,20 @@ use crate::web::remembered_browser::{RememberedBrowser, account_digest};
 pub const SOURCE_SECONDS: i64 = 15 * 60;
 /// Window in which failures at an account are counted, in seconds: an hour.
 pub const ACCOUNT_SECONDS: i64 = 3600;
+/// Tries an hour that stay open to one address, or one /64 of IPv6, at an account with too many
+/// failures.
+pub const NETWORK_TRIES: u32 = 3;
 
 /// One attempt, with the limits that it counts against.
 #[derive(Clone, Debug)]
 pub struct SignInAttempt {
     account: Digest,
-    windows: [Window<'static>; 2],
+    by_source: Window<'static>,
+    by_account: Window<'static>,
+    /// Limits beyond that of the account, the narrowest network first.
+    by_network: Vec<Window<'static>>,
+    /// Windows in which the attempt is counted.
+    counted: Vec<Window<'static>>,
     at: Timestamp,
 }
 
@@ -56,9 +65,18 @@ impl SignInAttempt {
             limit: limits.sign_in_per_account,
             seconds: ACCOUNT_SECONDS,
         };
+        let by_network = networks_of(source).into_iter().map(|network| Window {
+            name: "sign-in-network",
+            who: format!("{account}/{}", network.name),
+            limit: NETWORK_TRIES * network.share,
+            seconds: ACCOUNT_SECONDS,
+        });
         Self {
             account,
-            windows: [by_source, by_account],
+            by_network: by_network.collect(),
+            by_source,
+            by_account,
+            counted: Vec::new(),
             at: now,
         }
     }
@@ -69,21 +87,41 @@ impl SignInAttempt {
         ports: &Ports,
         browser: &RememberedBrowser,
     ) -> Result<Option<u64>, StoreError> {
-        let full = try_count(ports, &self.windows, self.at).await?;
+        let first = vec![self.by_source.clone(), self.by_account.clone()];
+        let full = self.count_in(ports, first).await?;
         // 1 is the limit by account. A full limit by source holds for every browser.
-        if full == Some(1) && browser.signed_in_before(ports, &self.account).await? {
-            // Its own source still counts, so a stolen cookie gives few guesses. A limit of 0 means
-            // that nothing is counted, and so nothing is taken back.
-            self.windows[1].limit = 0;
-            let full = try_count(ports, &self.windows, self.at).await?;
-            return Ok(full.map(|at| self.windows[at].seconds_left(self.at)));
+        if full != Some(1) {
+            return Ok(full.map(|_| self.by_source.seconds_left(self.at)));
         }
-        Ok(full.map(|at| self.windows[at].seconds_left(self.at)))
+        // The source counts in any case, so a stolen cookie gives few guesses.
+        let mut windows = vec![self.by_source.clone()];
+        if !browser.signed_in_before(ports, &self.account).await? {
+            windows.extend(self.by_network.iter().cloned());
+        }
+        let waits: Vec<_> = windows
+            .iter()
+            .map(|window| window.seconds_left(self.at))
+            .collect();
+        let full = self.count_in(ports, windows).await?;
+        Ok(full.and_then(|at| waits.get(at).copied()))
+    }
+
+    /// Counts the attempt in all of `windows`. Returns the position of the first full one.
+    async fn count_in(
+        &mut self,
+        ports: &Ports,
+        windows: Vec<Window<'static>>,
+    ) -> Result<Option<usize>, StoreError> {
+        let full = try_count(ports, &windows, self.at).await?;
+        if full.is_none() {
+            self.counted = windows;
+        }
+        Ok(full)
     }
 
     /// Returns the writes that take the count back, for the commit of a success.
     pub fn give_back_writes(&self) -> Vec<Write> {
-        let windows = self.windows.iter();
+        let windows = self.counted.iter();
         windows
             .filter_map(|window| window.given_back(self.at))
             .collect()
@@ -91,7 +129,7 @@ impl SignInAttempt {
 
     /// Takes the count back, where the password was not checked after all.
     pub async fn give_back(&self, ports: &Ports) {
-        give_back(ports, &self.windows, self.at).await;
+        give_back(ports, &self.counted, self.at).await;
     }
 }
 
@@ -170,13 +208,15 @@ mod tests {
                 None
             );
         }
-        for (typed, wait) in [
-            ("ada@example.org", Some(3600)),
-            (" ADA@example.org", Some(3600)),
-            ("bob@example.org", None),
-        ] {
-            assert_eq!(place.attempt(typed, "192.0.2.99", &stranger).await, wait);
+        // Each network has three more tries, and takes none from another.
+        for source in ["192.0.2.99", "198.51.100.7", "2001:db8::1"] {
+            for wait in [None, None, None, Some(3600)] {
+                let found = place.attempt(" ADA@example.org", source, &stranger);
+                assert_eq!(found.await, wait, "{source}");
+            }
         }
+        let other = place.attempt("bob@example.org", "192.0.2.99", &stranger);
+        assert_eq!(other.await, None, "another account");
         let known = RememberedBrowser::already_signed_in();
         for n in 0..5 {
             let found = place.attempt("ada@example.org", "198.51.100.1", &known);
@@ -184,6 +224,38 @@ mod tests {
         }
         let found = place.attempt("ada@example.org", "198.51.100.1", &known);
         assert_eq!(found.await, Some(900), "its source counts all the same");
+    }
+
+    #[tokio::test]
+    async fn many_addresses_of_one_network_share_its_tries() {
+        for (network, addresses) in [
+            (12, (0..40).map(|n| format!("203.0.113.{n}")).collect()),
+            (
+                12,
+                (0..40).map(|n| format!("2001:db8:0:12{n:02}::1")).collect(),
+            ),
+            (
+                48,
+                (0..90).map(|n| format!("2001:db8:0:{n:02}00::1")).collect(),
+            ),
+        ] {
+            let addresses: Vec<String> = addresses;
+            let place = Place::new();
+            let stranger = RememberedBrowser::default();
+            for n in 0..8 {
+                let source = format!("192.0.2.{n}");
+                let found = place.attempt("ada@example.org", &source, &stranger);
+                assert_eq!(found.await, None);
+            }
+            let mut admitted = 0;
+            for source in &addresses {
+                let found = place.attempt("ada@example.org", source, &stranger).await;
+                admitted += usize::from(found.is_none());
+            }
+            assert_eq!(admitted, network, "{}", addresses[0]);
+            let elsewhere = place.attempt("ada@example.org", "2001:db8:1::1", &stranger);
+            assert_eq!(elsewhere.await, None);
+        }
     }
 
     #[tokio::test]

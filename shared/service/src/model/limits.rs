@@ -8,7 +8,7 @@
 //! what these limits keep out.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use serde::{Deserialize, Serialize};
 use vault_format::text::error_chain;
@@ -174,6 +174,63 @@ impl Source {
     }
 }
 
+impl Source {
+    /// Returns the network by which owners see the source: the /24 of an IPv4 address, the /48 of an
+    /// IPv6 one.
+    pub fn network(&self) -> String {
+        // The text is that of `of`, also where it was stored by an earlier version.
+        if let Ok(address) = self.0.parse::<Ipv4Addr>() {
+            return network_24(address);
+        }
+        match self
+            .0
+            .strip_suffix("::/64")
+            .and_then(|groups| groups.rsplit_once(':'))
+        {
+            Some((site, _)) => format!("{site}::/48"),
+            None => self.0.clone(),
+        }
+    }
+}
+
+/// A network that contains a source, and its share of a limit.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Network {
+    /// The network as text, for example `192.0.2.0/24`.
+    pub name: String,
+    /// Number by which the allowance of a single source is multiplied here.
+    pub share: u32,
+}
+
+/// Returns the networks that contain `address`, the narrowest first: an IPv4 address and its /24,
+/// or the /64, /56 and /48 of an IPv6 address. Each has four times the share of the one before, so
+/// that a subscriber with many networks gets little more than a subscriber with one.
+pub fn networks_of(address: Option<IpAddr>) -> Vec<Network> {
+    let source = Source::of(address).to_string();
+    let wider = match address.map(|address| address.to_canonical()) {
+        None => Vec::new(),
+        Some(IpAddr::V4(address)) => vec![network_24(address)],
+        Some(IpAddr::V6(address)) => {
+            let [a, b, c, d, ..] = address.segments();
+            vec![
+                format!("{a:x}:{b:x}:{c:x}:{:x}::/56", d & 0xff00),
+                format!("{a:x}:{b:x}:{c:x}::/48"),
+            ]
+        }
+    };
+    let names = std::iter::once(source).chain(wider);
+    let shares = std::iter::successors(Some(1), |share| Some(share * 4));
+    names
+        .zip(shares)
+        .map(|(name, share)| Network { name, share })
+        .collect()
+}
+
+fn network_24(address: Ipv4Addr) -> String {
+    let [a, b, c, _] = address.octets();
+    format!("{a}.{b}.{c}.0/24")
+}
+
 impl fmt::Display for Source {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&self.0)
@@ -268,5 +325,44 @@ mod tests {
             assert_eq!(Source::of(address.parse().ok()).to_string(), name);
         }
         assert_eq!(Source::of(None).to_string(), "unknown");
+    }
+
+    #[test]
+    fn owners_see_the_network_of_a_site() {
+        for (address, network) in [
+            ("192.0.2.77", "192.0.2.0/24"),
+            ("2001:db8:1:abcd::1", "2001:db8:1::/48"),
+            ("2001:db8::1", "2001:db8:0::/48"),
+            ("none", "unknown"),
+        ] {
+            let found = Source::of(address.parse().ok()).network();
+            assert_eq!(found, network);
+            if let Some(widest) = networks_of(address.parse().ok()).pop() {
+                assert_eq!(widest.name, network);
+            }
+        }
+    }
+
+    #[test]
+    fn wider_networks_have_four_times_the_share() {
+        for (address, names) in [
+            ("192.0.2.1", &["192.0.2.1", "192.0.2.0/24"][..]),
+            ("::ffff:192.0.2.1", &["192.0.2.1", "192.0.2.0/24"]),
+            (
+                "2001:db8:1:abcd::1",
+                &[
+                    "2001:db8:1:abcd::/64",
+                    "2001:db8:1:ab00::/56",
+                    "2001:db8:1::/48",
+                ],
+            ),
+            ("none", &["unknown"]),
+        ] {
+            let networks = networks_of(address.parse().ok());
+            let found: Vec<_> = networks.iter().map(|network| &*network.name).collect();
+            assert_eq!(found, names);
+            let shares: Vec<_> = networks.iter().map(|network| network.share).collect();
+            assert_eq!(shares, [1, 4, 16][..names.len()], "{address}");
+        }
     }
 }

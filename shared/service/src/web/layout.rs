@@ -123,6 +123,14 @@ pub struct MessagePage {
     pub sign_out: Option<SignOut>,
 }
 
+/// Adds the seconds after which a refused attempt makes sense again, if there are any.
+pub fn set_retry_after(response: &mut Response, seconds: Option<u64>) {
+    if let Some(seconds) = seconds {
+        let value = HeaderValue::from(seconds);
+        response.headers_mut().insert(header::RETRY_AFTER, value);
+    }
+}
+
 /// Renders a page as a response. `onward` is the address of the client that a form on the page may
 /// lead to besides this service.
 pub fn render_page(

@@ -5,7 +5,6 @@
 use askama::Template;
 use axum::extract::Request;
 use axum::http::StatusCode;
-use axum::http::header::{self, HeaderValue};
 use axum::response::Response;
 use vault_store::StoreError;
 use vault_store::records::{When, Write};
@@ -14,7 +13,7 @@ use zeroize::Zeroizing;
 use super::refused::RefusedSignIn;
 use super::{find_account, require_provider};
 use crate::accounts::audit;
-use crate::accounts::second_factor::{self, TOO_MANY_CODES, WRONG_CODE};
+use crate::accounts::second_factor::{self, WRONG_CODE};
 use crate::accounts::session::CompletedSignIn;
 use crate::accounts::sign_in::{self, PasswordCheck, TOO_MANY_ATTEMPTS};
 use crate::app::App;
@@ -69,10 +68,7 @@ pub fn render_page(
     };
     let status = problem.map_or(StatusCode::OK, |(status, ..)| status);
     let mut response = layout::render_page(status, &page, None);
-    if let Some(wait) = problem.and_then(|(_, _, wait)| wait) {
-        let headers = response.headers_mut();
-        headers.insert(header::RETRY_AFTER, HeaderValue::from(wait));
-    }
+    layout::set_retry_after(&mut response, problem.and_then(|(_, _, wait)| wait));
     response
 }
 
@@ -168,12 +164,23 @@ async fn prove_account(
     };
     let mut account = account;
     if let Some(mut factor) = account.second_factor.take() {
-        let known = async || posted.returning.passed_second_factor(app, &email).await;
-        if !second_factor::admit_code_attempt(app, &account, known).await? {
-            return Ok(Err((StatusCode::TOO_MANY_REQUESTS, TOO_MANY_CODES, None)));
-        }
-        if factor.use_code(typed("code"), app.clock.now()).is_none() {
-            return refused("wrong_code", (unprocessable, WRONG_CODE, None)).await;
+        let (code, known) = (typed("code"), async || {
+            posted.returning.passed_second_factor(app, &email).await
+        });
+        let too_many =
+            second_factor::admit_code_attempt(app, &account, code, source, known).await?;
+        let problem = match too_many {
+            Some(problem) => Some(("rate_limited_code", problem)),
+            None if factor.use_code(code, app.clock.now()).is_none() => {
+                Some(("wrong_code", (unprocessable, WRONG_CODE, None)))
+            }
+            None => None,
+        };
+        if let Some((outcome, problem)) = problem {
+            // The password was correct, whatever the code is. If the count stays because the store
+            // is busy, its limit is only lower for a while.
+            app.try_commit(writes).await?;
+            return refused(outcome, problem).await;
         }
         // Stored with the account, because the code is used up now.
         account.second_factor = Some(factor);

@@ -237,6 +237,37 @@ async fn guesses_of_codes_are_bounded_and_lock_out_no_browser_that_passed_before
     );
 }
 
+/// Whoever has the password can make the codes of the app wait, but not the recovery codes of the
+/// person who lost the app.
+#[tokio::test]
+async fn guesses_of_codes_make_no_recovery_code_wait() {
+    let desk = empty_desk().await;
+    let app = &desk.world.app;
+    let (_, recovery) = turn_on(&desk, ADA).await;
+    desk.world.clock.advance(900 - desk.unix() % 900);
+    let mut thief = Visitor::new(app);
+    thief.source = "198.51.100.1".parse().ok();
+    let page = thief.get("/account").await;
+    let page = thief.log_in(&page, ADA, PASSWORD).await;
+    for n in 0..11 {
+        let reply = enter(&mut thief, &page, "000000").await;
+        let wanted = if n < 10 { (422, "") } else { (429, "900") };
+        assert_eq!((reply.status, reply.header("retry-after")), wanted, "{n}");
+        let says = "or enter a recovery code";
+        assert_eq!(reply.body.contains(says), n == 10, "{}", reply.body);
+    }
+    assert_eq!(desk.count("account.sign-in rate_limited_code").await, 1);
+    for n in 0..11 {
+        let reply = enter(&mut thief, &page, "aaaa-bbbb-cccc-dddd").await;
+        assert_eq!(reply.status, if n < 10 { 422 } else { 429 }, "{n}");
+    }
+    for code in [&recovery[0], &recovery[1].to_uppercase().replace('-', " ")] {
+        let mut ada = Visitor::new(app);
+        ada.source = "192.0.2.7".parse().ok();
+        assert_eq!(sign_in(&mut ada, ADA, code).await.status, 303, "{code}");
+    }
+}
+
 /// Whoever finds a browser open has neither the password nor the app.
 #[tokio::test]
 async fn the_second_factor_is_changed_with_the_password_and_a_code_alone() {
