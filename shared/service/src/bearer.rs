@@ -17,6 +17,7 @@ use crate::error::{ErrorCode, Refusal};
 use crate::model::Versioned;
 use crate::model::account::{AccountId, Email};
 use crate::model::client::ClientId;
+use crate::model::grant::Grant;
 use crate::model::namespace::{Namespace, Status};
 use crate::model::session::FRESH_SECONDS;
 use crate::model::standing;
@@ -420,6 +421,11 @@ async fn load_bearer(
     let (Some(account), true) = (standing.account, is_valid) else {
         return Ok(None);
     };
+    if let Some(grant) = standing.grant
+        && grant.value.with_used_access(hash, now).is_some()
+    {
+        record_first_use(app, &grant.value, hash).await?;
+    }
     let (account, client_id) = (account.value, family.client.clone());
     // Cut to the present rights, so that a demotion also acts on tokens that were issued before.
     let scopes = token.scopes.and(possible);
@@ -452,6 +458,26 @@ async fn load_bearer(
         user_scopes: possible,
     };
     Ok(Some((Bearer::Caller(Box::new(caller)), Some(user))))
+}
+
+/// Records that the newest access token of a grant is used for the first time. It fails with the
+/// store: without the record, a stolen refresh token would still give the same tokens.
+async fn record_first_use(app: &App, grant: &Grant, access: &Digest) -> Result<(), StoreError> {
+    let key = grant.key();
+    app.change(async |tx| {
+        let stored = tx.get::<Grant>(&key).await?;
+        // Another request may have recorded it, or replaced the token, since the grant was read.
+        let used = stored.as_ref().and_then(|stored| {
+            let used = stored.value.with_used_access(access, tx.now());
+            used.map(|used| (used, When::At(stored.revision)))
+        });
+        if let Some((used, when)) = used {
+            let document = Document::from_value(&used)?;
+            tx.write(Write::put_until(key.clone(), document, when, used.ends_at));
+        }
+        Ok(())
+    })
+    .await
 }
 
 /// Records that a user was seen, at most once a minute. The request goes on if the write fails or

@@ -30,8 +30,12 @@ pub const GRANT_SECONDS: i64 = 180 * 24 * 3600;
 pub const REFRESH_SECONDS: i64 = 30 * 24 * 3600;
 /// Lifetime of a token of an operator, in seconds: 15 minutes. It cannot be refreshed.
 pub const OPERATOR_SECONDS: i64 = 15 * 60;
-/// Time for which a client may ask again for the answer to a refresh, in seconds.
-pub const GRACE_SECONDS: i64 = 10;
+/// Time for which a client may ask again for the answer to a refresh whose tokens were not used yet,
+/// in seconds: 10 minutes.
+pub const GRACE_SECONDS: i64 = 600;
+/// The same for a refresh that an earlier version of vault answered, which did not record the use of
+/// an access token.
+const EARLIER_GRACE_SECONDS: i64 = 10;
 
 /// One consent.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -68,6 +72,22 @@ pub struct Previous {
     /// Scopes of the access token of that pair.
     #[serde(default)]
     pub scopes: Scopes,
+    /// Whether the access token of that pair was used. The use of its refresh token replaces this
+    /// record. Absent if an earlier version of vault gave the pair.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used: Option<bool>,
+}
+
+impl Previous {
+    /// Whether its answer may be given again at `now`: perhaps it was lost.
+    pub fn is_repeatable(&self, now: Timestamp) -> bool {
+        let seconds = match self.used {
+            Some(true) => return false,
+            Some(false) => GRACE_SECONDS,
+            None => EARLIER_GRACE_SECONDS,
+        };
+        now <= self.rotated_at.plus_seconds(seconds)
+    }
 }
 
 /// The end of a grant.
@@ -125,6 +145,21 @@ impl Grant {
 }
 
 impl Grant {
+    /// Returns the grant with a record of the use of its access token with this hash; `None` if
+    /// that use changes nothing. From then on the refresh token that was replaced is no good: the
+    /// client has the answer, so whoever asks for it again is somebody else.
+    pub fn with_used_access(&self, access: &Digest, now: Timestamp) -> Option<Self> {
+        let previous = self.previous.as_ref()?;
+        let is_first = self.access == *access && previous.used == Some(false);
+        (is_first && previous.is_repeatable(now)).then(|| Self {
+            previous: Some(Previous {
+                used: Some(true),
+                ..previous.clone()
+            }),
+            ..self.clone()
+        })
+    }
+
     /// Returns the time at which tokens of it were last given, to within [`GRACE_SECONDS`].
     pub fn last_given_at(&self) -> Timestamp {
         self.previous

@@ -16,9 +16,7 @@ use super::pair::{PairSecrets, issue_pair};
 use super::{Decision, RequestRecords, TokenError, TokenRequest, TokenTerms};
 use crate::model::audit::{self, Actor, Change};
 use crate::model::client::{Client, Connection, USED_SECONDS, client_key, connection_key};
-use crate::model::grant::{
-    GRACE_SECONDS, GRANT_SECONDS, Grant, OPERATOR_SECONDS, Previous, RevocationReason,
-};
+use crate::model::grant::{GRANT_SECONDS, Grant, OPERATOR_SECONDS, Previous, RevocationReason};
 use crate::model::token::{
     AuthorizationCode, CODE_SECONDS, Family, Reach, Secret, TokenKind, USED_CODE_SECONDS, code_key,
 };
@@ -204,6 +202,7 @@ impl LoadedRequest<'_> {
                 rotated_at: self.now,
                 salt,
                 scopes,
+                used: Some(false),
             }),
             ..grant.value.clone()
         };
@@ -229,11 +228,11 @@ impl LoadedRequest<'_> {
 
     /// Returns the rotation that `hash` began, while its answer may be asked for again.
     fn find_repeated_rotation<'g>(&self, grant: &'g Grant, hash: &Digest) -> Option<&'g Previous> {
-        // The token that replaced it is still unused, or `previous` would name that one: so the
-        // answer may have been lost.
+        // The refresh token that replaced it is still unused, or `previous` would name that one. The
+        // use of its access token is recorded. So the answer may have been lost.
         let previous = grant.previous.as_ref();
         let previous = previous.filter(|previous| is_same_digest(hash, &previous.refresh))?;
-        (self.now <= previous.rotated_at.plus_seconds(GRACE_SECONDS)).then_some(previous)
+        previous.is_repeatable(self.now).then_some(previous)
     }
 
     /// Repeats the answer of a rotation: the same pair, so that two refreshes at the same time both
@@ -254,7 +253,8 @@ impl LoadedRequest<'_> {
         let access_until = access_until.min(grant.value.ends_at);
         Decision {
             answer: Ok(secrets.to_answer(
-                access_until.unix() - self.now.unix(),
+                // An access token with a short life may have ended meanwhile.
+                (access_until.unix() - self.now.unix()).max(0),
                 previous.scopes,
                 false,
             )),

@@ -349,7 +349,7 @@ fn requirement_32_two_refreshes_at_once_leave_one_chain() {
             Box::pin(async { Some(scene.tokens(scene.refresh(&first.refresh)).await) })
         };
         let came = play(vec![actor(), actor()], schedule.clone());
-        // Both come within the grace of ten seconds: the second is a lost answer asked for again.
+        // Both come before the pair is used: the second is a lost answer asked for again.
         let given = pairs(&came);
         assert_eq!(given.len(), 2, "{schedule:?}");
         assert_eq!(scene.alive(), 1);
