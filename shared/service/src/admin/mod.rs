@@ -129,10 +129,11 @@ rows! { Admin:
     "user.create" POST "/admin/users" OwnerWrite users::create_user;
     "user.profile" PUT "/admin/users/{id}/profile" OwnerWrite users::set_profile;
     "user.role" PUT "/admin/users/{id}/role" OwnerWrite users::set_role;
-    "user.scopes" POST "/admin/users/{id}/scopes" OwnerWrite users::change_scopes;
+    // The contract of these two demands the role alone, so they are not `OwnerWrite`.
+    "user.scopes" POST "/admin/users/{id}/scopes" Owner users::change_scopes;
     "user.remove" DELETE "/admin/users/{id}" OwnerWrite users::handle_remove;
     "client.list" GET "/admin/clients" Owner clients::list_clients;
-    "client.revoke" DELETE "/admin/clients/{id}" OwnerWrite clients::revoke_client;
+    "client.revoke" DELETE "/admin/clients/{id}" Owner clients::revoke_client;
     "audit.list" GET "/admin/audit" Owner audit::list_namespace_log;
     "namespace.list" GET "/admin/operator/namespaces" Operator operator::list_namespaces;
     "namespace.create" POST "/admin/operator/namespaces" OperatorWrite operator::create_namespace;

@@ -124,7 +124,7 @@ async fn invite_in(
 ) -> Result<User, Refusal> {
     let now = tx.now();
     let [caller, active, invited] = read_candidates(by, &newcomer.email).await?;
-    let caller = still_administers(caller)?;
+    let caller = still_owns(caller)?;
     if active.is_some() {
         return Err(ErrorCode::UserExists.into());
     }
@@ -382,30 +382,40 @@ async fn owner_checks(
     after: Option<&User>,
 ) -> Result<Vec<Write>, Refusal> {
     let steps_back = target.value.can_administer() && !after.is_some_and(User::can_administer);
-    let caller = still_administers(caller);
+    let caller = still_owns(caller);
     match caller {
-        // The caller is an active owner with `write` and not the target, so an owner stays.
-        Ok(caller) if caller.value.id != target.value.id => Ok(vec![caller.check_unchanged()]),
+        // The caller is not the target, and stays an owner with `write` if that is needed.
+        Ok(caller)
+            if caller.value.id != target.value.id
+                && (!steps_back || caller.value.can_administer()) =>
+        {
+            Ok(vec![caller.check_unchanged()])
+        }
         // The caller changes their own record. The write of it has its revision as a condition, so
         // no further check is needed.
         Ok(_) if !steps_back => Ok(Vec::new()),
-        // The caller gives up the ownership, or was removed since the request began, perhaps by the
-        // target.
+        // The caller gives up the ownership or has no `write`, or was removed since the request
+        // began, perhaps by the target.
         _ if steps_back => {
             let namespace = &by.namespace.id;
             let other = members::another_owner(by.app, namespace, &target.value.id).await?;
             let other = other.ok_or(ErrorCode::LastOwner)?;
-            caller?;
-            Ok(vec![other.check_unchanged()])
+            let caller = caller?;
+            let of_caller = (caller.value.id != target.value.id).then(|| caller.check_unchanged());
+            Ok([other.check_unchanged()]
+                .into_iter()
+                .chain(of_caller)
+                .collect())
         }
         _ => Err(ErrorCode::OwnerRequired.into()),
     }
 }
 
-/// Returns the caller if it is still an owner with `write`; fails with 403 otherwise.
-fn still_administers(caller: Option<Versioned<User>>) -> Result<Versioned<User>, Refusal> {
+/// Returns the caller if it is still an owner; fails with 403 otherwise. The guard of the row has
+/// checked the scope, where one is needed.
+fn still_owns(caller: Option<Versioned<User>>) -> Result<Versioned<User>, Refusal> {
     caller
-        .filter(|caller| caller.value.can_administer())
+        .filter(|caller| caller.value.role == Role::Owner && caller.value.state() == State::Active)
         .ok_or_else(|| ErrorCode::OwnerRequired.into())
 }
 

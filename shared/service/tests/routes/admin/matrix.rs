@@ -176,6 +176,8 @@ fn rows_ask_for_no_less_than_their_paths_and_methods_demand() {
             ("POST", "/admin/vaults/{slug}/objects/missing") => Auth::Publisher,
             // It ends the vault, not a release.
             ("DELETE", "/admin/vaults/{slug}") => Auth::OwnerWrite,
+            // The contract demands the role alone.
+            ("POST", "/admin/users/{id}/scopes") | ("DELETE", "/admin/clients/{id}") => Auth::Owner,
             ("GET", path) if is_of_releases(path) => Auth::Publisher,
             (_, path) if is_of_releases(path) => Auth::PublisherWrite,
             ("GET", path) if path.starts_with("/admin/") => Auth::Owner,
