@@ -151,7 +151,7 @@ export async function machines({ vault, slug, token, count }) {
     const all = names.map((name) => new Machine(vault, slug, name));
     const denied = all.slice(0, WAITING);
     await each(denied, 4, (machine) => machine.enrol());
-    await send(`${admin}/devices/deny-pending`, 'POST', undefined, token, 200);
+    await send(`${admin}/devices/deny-pending`, 'POST', {}, token, 200);
     const admitted = all.slice(2 * WAITING);
     const { code } = await send(`${admin}/enrolment-codes`, 'POST', { uses: admitted.length }, token, 201);
     await each(admitted, 4, (machine) => machine.enrol(code));

@@ -135,4 +135,24 @@ pub struct ListedDevice {
     pub last_seen: Option<String>,
     /// The newest release that it fetched.
     pub release: Option<u64>,
+    /// While it waits, the network that it enrolled from: the /24 of an IPv4 address or the /48 of
+    /// an IPv6 address, `unknown` if that was not recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<String>,
+}
+
+/// The pending machines to be denied: those that fit each member that is given, all without a
+/// member.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeniedMachines {
+    /// A network, as the list of machines has it.
+    #[schemars(length(max = 64))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<String>,
+    /// Ids of machines. One that came after the list was made is not among them, so it is not
+    /// denied unseen.
+    #[schemars(length(max = 100))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub devices: Option<Vec<String>>,
 }

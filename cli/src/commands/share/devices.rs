@@ -1,9 +1,11 @@
 //! `vault devices`: lists the machines that enrolled in the vault, and admits, denies, revokes and
 //! forgets them.
 
+use std::collections::BTreeMap;
+
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use vault_api::{Device, DeviceStatus, ListedDevice};
+use vault_api::{DeniedMachines, Device, DeviceStatus, Items, ListedDevice};
 use vault_format::root::KeyFingerprint;
 use vault_service::error::ErrorCode as ServiceCode;
 
@@ -28,6 +30,7 @@ Examples:
   vault devices admit ut4a-k3fz-7mqd-x2pl
   vault devices revoke laptop
   vault devices deny --all-pending
+  vault devices deny --network 203.0.113.0/24
   vault devices invite --uses 200 --expires 7d
   vault devices invite --name 'ci-*'
   vault devices enrolment codes")]
@@ -38,7 +41,7 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// List all machines, pending ones first
+    /// List all machines, pending ones first, those of one network together
     List,
     /// Admit a pending machine: it may read the skills
     Admit(Which),
@@ -78,11 +81,14 @@ struct Which {
 
 #[derive(Args, Debug)]
 struct DenyWhich {
-    #[arg(help = WHICH, required_unless_present = "all_pending")]
+    #[arg(help = WHICH, required_unless_present_any = ["all_pending", "network"])]
     machine: Option<String>,
     /// Deny every pending machine
     #[arg(long, conflicts_with = "machine")]
     all_pending: bool,
+    /// Deny every pending machine of a network, as `vault devices list` names it
+    #[arg(long, value_name = "NETWORK", conflicts_with_all = ["machine", "all_pending"])]
+    network: Option<String>,
 }
 
 /// Lists the machines or changes one.
@@ -101,9 +107,12 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             Action::Enrolment { mode } => {
                 return enrolment::set_enrolment_mode(&client, &connection, *mode).await;
             }
-            Action::DenyPending | Action::Deny(DenyWhich { machine: None, .. }) => {
-                return deny_all(context, &client, &root).await;
-            }
+            Action::DenyPending => return deny_pending(context, &client, &root, None).await,
+            Action::Deny(DenyWhich {
+                machine: None,
+                network,
+                ..
+            }) => return deny_pending(context, &client, &root, network.as_deref()).await,
             Action::Deny(DenyWhich {
                 machine: Some(machine),
                 ..
@@ -187,20 +196,64 @@ async fn list_devices(client: &OwnerClient, root: &str) -> Result<Vec<ListedDevi
         device.fingerprint = KeyFingerprint::device(&device.public_key);
     }
     // `DeviceStatus` is declared in the order of the list: pending, active, revoked.
-    devices.sort_by_key(|listed| (listed.device.status as u8, listed.device.enrolled_at));
+    // Only a pending machine has a network.
+    devices.sort_by_cached_key(|listed| {
+        let device = &listed.device;
+        (
+            device.status as u8,
+            listed.network.clone(),
+            device.enrolled_at,
+        )
+    });
     Ok(devices)
 }
 
-async fn deny_all(context: &Context, client: &OwnerClient, root: &str) -> Result<Report, Failure> {
-    // The service denies all machines that are pending when it gets the request, which may be more.
-    let waiting = count_pending(&list_devices(client, root).await?);
-    let question = format!("Deny {}?", count(waiting, "pending machine"));
+/// Denies the machines that are pending now, all or those of a network. Machines that come while the
+/// person reads the question are not denied.
+async fn deny_pending(
+    context: &Context,
+    client: &OwnerClient,
+    root: &str,
+    network: Option<&str>,
+) -> Result<Report, Failure> {
+    let listed = list_devices(client, root).await?;
+    let pending = listed
+        .iter()
+        .filter(|listed| listed.device.status == DeviceStatus::Pending);
+    let chosen = pending
+        .filter(|listed| network.is_none_or(|network| listed.network.as_deref() == Some(network)));
+    let ids: Vec<_> = chosen
+        .map(|listed| listed.device.device_id.clone())
+        .collect();
+    let of_network = network.map_or_else(String::new, |it| format!(" from {}", clean(it, 64)));
+    if ids.is_empty() {
+        let text = format!("No machine{of_network} is waiting for approval.");
+        return Ok(Report::new(json!({ "denied": 0 }), text));
+    }
+    let question = format!("Deny {}{of_network}?", count(ids.len(), "pending machine"));
     context.ui.confirm_or_stop(&question)?;
-    let _: Value = client
-        .post(&format!("{root}/deny-pending"), json!({}))
+    let asked = DeniedMachines {
+        network: None,
+        devices: Some(ids),
+    };
+    let answer: Items<Device> = client
+        .post(&format!("{root}/deny-pending"), json!(asked))
         .await?;
-    let text = format!("{TICK} denied {}", count(waiting, "machine"));
-    Ok(Report::new(json!({ "denied": waiting }), text))
+    let denied = answer.items.len();
+    let text = format!("{TICK} denied {}{of_network}", count(denied, "machine"));
+    Ok(Report::new(json!({ "denied": denied }), text))
+}
+
+/// Counts the pending machines of each network.
+fn count_networks(devices: &[ListedDevice]) -> BTreeMap<&str, usize> {
+    let mut counts = BTreeMap::new();
+    for network in devices
+        .iter()
+        .filter_map(|listed| listed.network.as_deref())
+    {
+        *counts.entry(network).or_insert(0) += 1;
+    }
+    counts
 }
 
 fn count_pending(devices: &[ListedDevice]) -> usize {
@@ -242,6 +295,17 @@ fn devices_report(devices: &[ListedDevice]) -> Report {
         ]);
     }
     let mut text = table.to_text();
+    let networks = count_networks(devices);
+    if networks.len() > 1 {
+        // The pending machines stand first in the table, those of one network together.
+        text.push_str("\n\nPending machines by network:");
+        for (network, waiting) in networks {
+            let network = clean(network, 64);
+            text.push_str(&format!(
+                "\n  {network}: {waiting}  {HINT}vault devices deny --network {network}{HINT:#}"
+            ));
+        }
+    }
     if let waiting @ 1.. = count_pending(devices) {
         text.push_str(&format!(
             "\n\n{}. Read the fingerprint on the machine itself, then: vault devices admit <FINGERPRINT>",
@@ -347,6 +411,30 @@ mod tests {
             device,
             last_seen: None,
             release: None,
+            network: None,
+        }
+    }
+
+    #[test]
+    fn several_networks_are_listed_with_the_command_that_empties_each() {
+        let from = |seed: u8, network: &str| ListedDevice {
+            network: Some(network.to_owned()),
+            ..device(&format!("dev_{seed}"), seed, "vm")
+        };
+        let one = [from(1, "192.0.2.0/24"), from(2, "192.0.2.0/24")];
+        assert!(!devices_report(&one).text.contains("by network"));
+        let two = [
+            from(1, "192.0.2.0/24"),
+            from(2, "2001:db8:1::/48"),
+            from(3, "192.0.2.0/24"),
+        ];
+        let text = devices_report(&two).text;
+        for line in [
+            "192.0.2.0/24: 2",
+            "vault devices deny --network 192.0.2.0/24",
+            "2001:db8:1::/48: 1",
+        ] {
+            assert!(text.contains(line), "{text}");
         }
     }
 

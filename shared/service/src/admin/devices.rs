@@ -3,7 +3,7 @@
 
 use axum::http::StatusCode;
 use serde_json::json;
-use vault_api::ListedDevice;
+use vault_api::{DeniedMachines, ListedDevice};
 use vault_format::name::Slug;
 use vault_format::root::KeyFingerprint;
 use vault_format::time::Timestamp;
@@ -20,6 +20,9 @@ use crate::model::device::{
 };
 use crate::model::namespace::{self, Namespace};
 use crate::transaction::Transaction;
+
+/// Maximum number of pending machines that one request names or denies.
+const MAX_DENIED: usize = 100;
 
 /// Converts a device to its form in the API.
 fn to_api_device(device: Device) -> vault_api::Device {
@@ -89,6 +92,7 @@ async fn add_last_visits(
         let visit = visit.map(|visit| visit.read::<LastSeen>()).transpose()?;
         let visit = visit.filter(|visit| visit.namespace_id == namespace.id);
         items.push(ListedDevice {
+            network: device.waiting_network().map(str::to_owned),
             device: to_api_device(device),
             release: visit.as_ref().and_then(|visit| visit.release),
             last_seen: visit.map(|visit| visit.day),
@@ -247,6 +251,7 @@ async fn decide_in(
         status: to,
         decided_at: Some(now),
         decided_by: Some(actor.user.clone()),
+        network: None,
         ..device
     };
     let change = Change::about(&decided.device_id)
@@ -342,27 +347,44 @@ pub(crate) async fn find_device(
     Ok(found_device.filter(|found| found.device.namespace_id == namespace.id))
 }
 
-/// Denies all pending devices in one commit.
+/// Denies pending devices in one commit: all of them, or those that the body names.
 pub(super) async fn handle_deny_pending(call: Call) -> Answer {
-    let denied = deny_all(call.to_acting()?, None).await?;
+    let acting = call.to_acting()?;
+    let asked: DeniedMachines = call.json_body().await?;
+    if asked
+        .devices
+        .as_ref()
+        .is_some_and(|ids| ids.len() > MAX_DENIED)
+    {
+        return Err(ErrorCode::ParameterInvalid.into());
+    }
+    let denied = deny_pending(acting, &asked).await?;
     let items = denied.into_iter().map(to_api_device).collect();
     Ok(json_answer(StatusCode::OK, &Items { items, next: None }))
 }
 
-/// Denies all pending devices in one commit and returns them. Fails with `ConfirmationMismatch` if
-/// the owner confirmed a number and another number is pending.
-pub(crate) async fn deny_all(
+/// Denies the pending devices that `asked` names, in one commit, and returns them. Those that were
+/// decided about meanwhile are left as they are, and so are those that came meanwhile.
+pub(crate) async fn deny_pending(
     acting: ActingUser<'_>,
-    confirmed: Option<usize>,
+    asked: &DeniedMachines,
 ) -> Result<Vec<Device>, Refusal> {
-    let deny = async |tx| deny_all_in(&tx, acting, confirmed).await;
+    let deny = async |tx| deny_pending_in(&tx, acting, asked).await;
     acting.app.change(deny).await
 }
 
-async fn deny_all_in(
+/// Whether a device that waits is one of those that `asked` names.
+fn is_named(asked: &DeniedMachines, device: &Device) -> bool {
+    let of_network =
+        (asked.network.as_deref()).is_none_or(|it| device.waiting_network() == Some(it));
+    let is_listed = (asked.devices.as_ref()).is_none_or(|ids| ids.contains(&device.device_id));
+    of_network && is_listed
+}
+
+async fn deny_pending_in(
     tx: &Transaction<'_>,
     acting: ActingUser<'_>,
-    confirmed: Option<usize>,
+    asked: &DeniedMachines,
 ) -> Result<Vec<Device>, Refusal> {
     let ActingUser {
         app,
@@ -372,29 +394,27 @@ async fn deny_all_in(
     let slug = &namespace.slug;
     let waiting = app
         .records
-        .list_page(&device::pending_partition(slug), "", None, 100)
+        .list_page(&device::pending_partition(slug), "", None, MAX_DENIED)
         .await?;
     let now = tx.now();
     let mut denied = Vec::new();
     // The index may still name a device that another owner has decided on; the record tells.
     for record in read_indexed_devices(app, slug, &waiting).await? {
         let device: Device = record.read()?;
-        if device.status != DeviceStatus::Pending || device.namespace_id != namespace.id {
+        let is_pending =
+            device.status == DeviceStatus::Pending && device.namespace_id == namespace.id;
+        if !is_pending || !is_named(asked, &device) {
             continue;
         }
         let device = Device {
             status: DeviceStatus::Revoked,
             decided_at: Some(now),
             decided_by: Some(actor.user.clone()),
+            network: None,
             ..device
         };
         tx.write_all(device.denial_writes(slug, record.revision, now)?);
         denied.push(device);
-    }
-    // The console shows a number and asks to confirm it. A device that enrolled in between, perhaps
-    // the owner's own, must not be denied unseen.
-    if confirmed.is_some_and(|confirmed| confirmed != denied.len()) {
-        return Err(ErrorCode::ConfirmationMismatch.into());
     }
     if denied.is_empty() {
         return Ok(denied);
@@ -405,7 +425,11 @@ async fn deny_all_in(
         .iter()
         .map(|device| device.device_id.clone())
         .collect();
-    let change = Change::default().with_after(json!({ "denied": ids }));
+    let after = match &asked.network {
+        Some(network) => json!({ "denied": ids, "network": network }),
+        None => json!({ "denied": ids }),
+    };
+    let change = Change::default().with_after(after);
     acting.write_audit(tx, "device.deny-pending", change)?;
     Ok(denied)
 }

@@ -1,19 +1,24 @@
 //! `/console/{slug}/machines`: lists the machines of a vault, waiting ones first.
 
+use std::collections::BTreeMap;
+
 use askama::Template;
 use axum::response::Response;
+use vault_api::DeniedMachines;
 
 use super::fleet::{Fleet, HeldRelease, Machine};
 use super::guard::{ConsoleForm, ConsolePage};
 use super::names::Names;
 use super::outcome::{Outcome, Unchanged};
 use super::page::{PageLayout, Pager, show_page};
-use crate::admin::devices::deny_all;
-use crate::error::ErrorCode;
+use crate::admin::devices::deny_pending;
 use crate::model::device::DeviceStatus;
 use crate::web::error_page::ErrorPage;
 use crate::web::form::with_query;
 use crate::web::layout::format_day;
+
+/// Value of the parameter that asks to confirm a denial.
+const DENY_PENDING: &str = "deny-pending";
 
 /// Filter of the list of machines.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -76,6 +81,24 @@ pub(super) struct StaticOption {
     pub(super) chosen: bool,
 }
 
+/// A network from which machines wait.
+struct WaitingNetwork {
+    name: String,
+    /// Address of the page that asks to confirm that its machines are denied.
+    deny_href: String,
+    count: usize,
+}
+
+/// Machines that the person is asked to confirm the denial of.
+struct Denial {
+    /// Network of the machines, if they are not all that wait.
+    network: Option<String>,
+    /// Names of the machines.
+    names: Vec<String>,
+    /// Ids of the machines, separated by blanks, for the form.
+    ids: String,
+}
+
 /// A machine in the list.
 struct MachineRow {
     href: String,
@@ -83,6 +106,8 @@ struct MachineRow {
     fingerprint: String,
     status: DeviceStatus,
     enrolled: String,
+    /// Network that it enrolled from, while it waits.
+    network: Option<String>,
     last_seen: String,
     held: String,
     behind: bool,
@@ -91,10 +116,6 @@ struct MachineRow {
 
 #[derive(Template)]
 #[template(path = "console/machines.html")]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a question of the template"
-)]
 struct MachinesPage {
     shell: PageLayout,
     csrf: String,
@@ -103,8 +124,10 @@ struct MachinesPage {
     codes_href: String,
     /// Number of waiting machines.
     waiting: usize,
-    /// Whether the person is asked to confirm that all waiting machines are denied.
-    confirms: bool,
+    /// Networks of the waiting machines, if there are several.
+    networks: Vec<WaitingNetwork>,
+    /// The denial that the person is asked to confirm.
+    denial: Option<Denial>,
     may_write: bool,
     filters: Vec<StaticOption>,
     search: String,
@@ -122,6 +145,8 @@ pub(super) async fn show_machines(page: ConsolePage) -> Result<Response, ErrorPa
     let current = namespace.current.as_ref().map(|current| current.release);
     let fleet = Fleet::read_machines(app, namespace).await?;
     let waiting = fleet.count_status(DeviceStatus::Pending);
+    let denial = to_denial(&page, &fleet);
+    let networks = waiting_networks(&page, &fleet);
     let word = page.query.value("status").unwrap_or_default();
     let search = page.query.value("search").unwrap_or_default().trim();
     let filter = MachineFilter::from_word(Some(word));
@@ -164,8 +189,8 @@ pub(super) async fn show_machines(page: ConsolePage) -> Result<Response, ErrorPa
         csrf: page.form_token(),
         codes_href: page.address("/machines/codes"),
         waiting,
-        // Not for a stale link: without waiting machines there is nothing to confirm.
-        confirms: waiting > 0 && page.query.value("confirm") == Some("deny-pending"),
+        networks,
+        denial,
         may_write: page.may_write(),
         filters: filters.collect(),
         search: search.to_owned(),
@@ -177,6 +202,47 @@ pub(super) async fn show_machines(page: ConsolePage) -> Result<Response, ErrorPa
         here,
     };
     Ok(show_page(&template))
+}
+
+/// Counts the waiting machines of each network. Returns nothing if all are of one network.
+fn waiting_networks(page: &ConsolePage, fleet: &Fleet) -> Vec<WaitingNetwork> {
+    let mut counts = BTreeMap::new();
+    let waiting = fleet.machines.iter();
+    for network in waiting.filter_map(|machine| machine.device.waiting_network()) {
+        *counts.entry(network).or_insert(0) += 1;
+    }
+    if counts.len() < 2 {
+        return Vec::new();
+    }
+    let here = page.address("/machines");
+    let networks = counts.into_iter().map(|(name, count)| WaitingNetwork {
+        name: name.to_owned(),
+        deny_href: with_query(&here, &[("confirm", DENY_PENDING), ("network", name)]),
+        count,
+    });
+    networks.collect()
+}
+
+/// Returns the denial that the address of the page asks for. There is none for a stale link, since
+/// without waiting machines there is nothing to confirm.
+fn to_denial(page: &ConsolePage, fleet: &Fleet) -> Option<Denial> {
+    if page.query.value("confirm") != Some(DENY_PENDING) {
+        return None;
+    }
+    let network = page.query.value("network");
+    let devices = fleet.machines.iter().map(|machine| &machine.device);
+    let devices = devices.filter(|device| {
+        let waits_in = device.waiting_network();
+        waits_in.is_some() && (network.is_none() || waits_in == network)
+    });
+    let (names, ids): (Vec<_>, Vec<_>) = devices
+        .map(|device| (device.name(), device.device_id.as_str()))
+        .unzip();
+    (!ids.is_empty()).then(|| Denial {
+        network: network.map(str::to_owned),
+        ids: ids.join(" "),
+        names,
+    })
 }
 
 /// Returns the command by which a machine asks for access.
@@ -193,6 +259,7 @@ fn to_row(machine: &Machine, here: &str, current: Option<u64>, names: &Names) ->
         fingerprint: machine.fingerprint().to_string(),
         status: device.status,
         enrolled: format_day(device.enrolled_at),
+        network: device.waiting_network().map(str::to_owned),
         last_seen: last_seen(machine),
         held: held_text(held),
         behind: matches!(held, HeldRelease::Never | HeldRelease::Behind(_)),
@@ -228,18 +295,20 @@ pub(super) fn decided_by(machine: &Machine, names: &Names) -> Option<String> {
         .map(|id| names.display_name(id))
 }
 
-/// Denies all waiting machines, where as many wait as the page has shown.
-pub(super) async fn deny_pending(form: ConsoleForm) -> Result<Response, ErrorPage> {
-    // A machine that came after the page was made must not be denied unseen.
-    let waiting = form.required_field("waiting")?.parse();
-    let waiting = waiting.map_err(|_| ErrorPage::FormMalformed)?;
-    match deny_all(form.page.as_acting_user(), Some(waiting)).await {
-        Ok(_) => Ok(form.redirect_back(Outcome::MachinesDenied)),
-        Err(refusal) if refusal.code() == ErrorCode::ConfirmationMismatch => {
-            Ok(form.redirect_refused(Unchanged::OthersWait))
-        }
-        Err(refusal) => Err(refusal.into()),
+/// Denies the machines that the page has shown, as far as they still wait.
+pub(super) async fn deny_shown_machines(form: ConsoleForm) -> Result<Response, ErrorPage> {
+    // A machine that came after the page was made must not be denied unseen, and must not keep the
+    // person from denying the others.
+    let ids = form.required_field("machines")?.split(' ');
+    let asked = DeniedMachines {
+        network: None,
+        devices: Some(ids.map(str::to_owned).collect()),
+    };
+    let denied = deny_pending(form.page.as_acting_user(), &asked).await?;
+    if denied.is_empty() {
+        return Ok(form.redirect_refused(Unchanged::NoneWaits));
     }
+    Ok(form.redirect_back(Outcome::MachinesDenied))
 }
 
 #[cfg(test)]

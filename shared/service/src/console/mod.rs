@@ -174,7 +174,7 @@ rows! { Admin:
     "console.choose" GET "/console" Choose choose::show_choice;
     "console.overview" GET "/console/{slug}" Page(Member) overview::show_overview;
     "console-machines.list" GET "/console/{slug}/machines" Page(Owner) machines::show_machines;
-    "console-machines.deny-pending" POST "/console/{slug}/machines" Form(Owner) machines::deny_pending;
+    "console-machines.deny-pending" POST "/console/{slug}/machines" Form(Owner) machines::deny_shown_machines;
     "console-codes.list" GET "/console/{slug}/machines/codes" Page(Owner) codes::show_codes;
     "console-codes.change" POST "/console/{slug}/machines/codes" Form(Owner) codes::change_codes;
     "console-machines.show" GET "/console/{slug}/machines/{id}" Page(Owner) machine::show_machine;

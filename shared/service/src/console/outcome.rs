@@ -41,7 +41,7 @@ sentences! {
     Outcome {
         MachineAdmitted "machine-admitted" "The machine is admitted. It can now download the skills of this vault.";
         MachineDenied "machine-denied" "The machine is denied. It cannot read anything.";
-        MachinesDenied "machines-denied" "All waiting machines are denied.";
+        MachinesDenied "machines-denied" "The machines are denied. They cannot read anything from this vault.";
         MachineRevoked "machine-revoked" "The machine’s access is revoked. It keeps the skills that it has already downloaded.";
         MachineForgotten "machine-forgotten" "The machine is forgotten. It may ask for access again.";
         CodeEnded "code-ended" "The enrolment code no longer works. Machines that it admitted stay admitted.";
@@ -65,7 +65,7 @@ sentences! {
 sentences! {
     /// Reason why a form of an outdated page has done nothing.
     Unchanged {
-        OthersWait "others-wait" "Nothing was changed: the machines that wait are not those that the page has shown. Look at the list again.";
+        NoneWaits "none-waits" "Nothing was changed: none of these machines waits any more. Look at the list again.";
         AppEnded "app-already-ended" "The access of this app has already ended.";
         CodeEnded "code-already-ended" "This code has already ended.";
         CodeMade "code-already-made" "Nothing was changed: this form has already made a code, which is shown only once. If you did not copy it, end it in the list and make another one.";

@@ -13,14 +13,13 @@ use vault_format::time::Timestamp;
 use vault_store::records::{Document, When, Write};
 
 use super::enrolled::DeviceAccess;
-use super::queue;
 use super::signed::Signer;
 use crate::app::App;
 use crate::error::{ErrorCode, Refusal};
 use crate::http::{json_answer, read_json};
 use crate::model::Versioned;
 use crate::model::audit::{Actor, Change};
-use crate::model::device::{self, Device, DeviceStatus, clean_hostname};
+use crate::model::device::{self, Device, DeviceStatus, Pending, clean_hostname};
 use crate::model::enrolment::{self, Enrolment as EnrolmentMode, EnrolmentCode};
 use crate::model::limits::Source;
 use crate::model::namespace::{self, Namespace, Status};
@@ -147,8 +146,16 @@ impl EnrolmentRequest<'_> {
         when: When,
     ) -> Result<EnrolmentOutcome, Refusal> {
         let slug = self.slug;
-        let device = self.new_device(tx.now(), namespace);
         let source = Source::of(self.source);
+        let device = Device {
+            network: Some(source.network()),
+            ..self.new_device(tx.now(), namespace)
+        };
+        let waiting = Pending {
+            public_key: device.public_key,
+            source,
+            enrolled_at: device.enrolled_at,
+        };
         // Device, counter and index records go into one commit, so that of fifty requests at once
         // exactly as many succeed as may wait.
         let mut writes = vec![
@@ -158,17 +165,19 @@ impl EnrolmentRequest<'_> {
                 Document::from_value(&device.index_entry())?,
                 When::Any,
             ),
-            queue::waiting_entry(slug, &device, &source)?,
+            Write::put(
+                device::pending_key(slug, &device.device_id),
+                Document::from_value(&waiting)?,
+                When::Any,
+            ),
         ];
         writes.extend(notices::queue_machine(tx, namespace).await?);
         // First, because `commit_within(1)` reports a full queue by the position of this write.
         tx.write(namespace::count_pending(slug, 1));
-        tx.write_all(writes.clone());
+        tx.write_all(writes);
         if tx.commit_within(1).await?.is_some() {
-            // The queue is full and nothing was written. The same writes go into a commit in which
-            // a waiting device gives way.
-            tx.write_all(writes);
-            queue::displace_waiting(tx, slug, &device, &source).await?;
+            // A machine that waits keeps its place until the owner decides, whoever comes after it.
+            return Err(ErrorCode::PendingQueueFull.into());
         }
         Ok(EnrolmentOutcome {
             status: StatusCode::CREATED,
@@ -204,6 +213,7 @@ impl EnrolmentRequest<'_> {
             status: DeviceStatus::Active,
             decided_at: Some(now),
             decided_by: Some(enrolment::id_of(&hash)),
+            network: None,
             ..waiting.unwrap_or_else(|| self.new_device(now, namespace))
         };
         let actor = Actor {

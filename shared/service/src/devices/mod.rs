@@ -15,7 +15,6 @@ mod content;
 mod enrolled;
 mod enrolment;
 mod limits;
-mod queue;
 mod signed;
 
 use axum::extract::Request;

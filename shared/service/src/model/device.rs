@@ -33,6 +33,9 @@ pub const DENIED_SECONDS: i64 = 30 * 24 * 3600;
 /// Time for which a device's last visit is remembered, in seconds: 400 days.
 const SEEN_SECONDS: i64 = 400 * 24 * 3600;
 
+/// Network of a waiting device whose address was not recorded.
+pub const UNKNOWN_NETWORK: &str = "unknown";
+
 /// A device as enrolled.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Device {
@@ -54,6 +57,10 @@ pub struct Device {
     /// Absent in records of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided_by: Option<String>,
+    /// Network that it enrolled from, as owners see it; only while it waits. Absent in records of
+    /// earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<String>,
 }
 
 /// Parts of a [`Device`] that the check of a signed request needs: its record without the key,
@@ -117,7 +124,8 @@ impl LastSeen {
     }
 }
 
-/// A waiting device, with the data that decides which one gives way when the queue is full.
+/// A waiting device. Its source and time are for earlier versions of vault, in which a device gave
+/// way when the queue was full.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Pending {
     /// The key, as in `X-Vault-Device`.
@@ -173,7 +181,15 @@ impl Device {
             enrolled_at: now,
             decided_at: None,
             decided_by: None,
+            network: None,
         }
+    }
+
+    /// Returns the network by which owners see the device while it waits. It is unknown for one that
+    /// enrolled at an earlier version of vault.
+    pub fn waiting_network(&self) -> Option<&str> {
+        let network = self.network.as_deref().unwrap_or(UNKNOWN_NETWORK);
+        (self.status == DeviceStatus::Pending).then_some(network)
     }
 
     /// Returns the index entry of its id.

@@ -45,7 +45,7 @@ async fn write(desk: &Desk, operator: &str, what: &str) -> Answer {
         }
         "deny-pending" => {
             let path = "/admin/vaults/acme/devices/deny-pending";
-            desk.post(path, &Value::Null).await
+            desk.post(path, &json!({})).await
         }
         "publish" => {
             let body = ("application/octet-stream", vector("catalog-42.json"));

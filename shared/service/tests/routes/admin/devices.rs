@@ -65,6 +65,7 @@ async fn a_device_is_shown_with_the_fingerprint_that_the_machine_prints() {
           "fingerprint": "dev:gr2q-7gf5-lh6p-zfdn-urnk-vput-hpqv-jjfv",
           "hostname": "laptop",
           "last_seen": null,
+          "network": "unknown",
           "public_key": "iojj3XQJ8ZX9UtstPLpdcspnCb8dlBIb83SIAbQPb1w",
           "release": null,
           "status": "pending"
@@ -180,7 +181,7 @@ async fn each_change_is_one_commit_with_its_audit_entry() {
     }
     desk.device_in(2, "pending").await;
     desk.commits.clear();
-    desk.post("/admin/vaults/acme/devices/deny-pending", &Value::Null)
+    desk.post("/admin/vaults/acme/devices/deny-pending", &json!({}))
         .await;
     let together = ["audit", "dev", "devid", "ns", "pend"];
     assert_eq!(desk.commits.partitions(), [together]);
@@ -323,7 +324,7 @@ async fn all_that_wait_are_denied_at_once() {
     assert_eq!(desk.decide(&admitted, "admit").await.short(), "200");
     assert_eq!(desk.waiting().await, (19, 19));
     let denied = desk
-        .post("/admin/vaults/acme/devices/deny-pending", &Value::Null)
+        .post("/admin/vaults/acme/devices/deny-pending", &json!({}))
         .await;
     assert_eq!(denied.short(), "200");
     let items = denied.json()["items"].as_array().unwrap().clone();
@@ -331,7 +332,7 @@ async fn all_that_wait_are_denied_at_once() {
     assert!(items.iter().all(|item| item["status"] == "revoked"));
     assert_eq!(desk.waiting().await, (0, 0));
     let again = desk
-        .post("/admin/vaults/acme/devices/deny-pending", &Value::Null)
+        .post("/admin/vaults/acme/devices/deny-pending", &json!({}))
         .await;
     assert_eq!(again.json(), json!({"items": [], "next": null}));
     assert_eq!(desk.count("device.deny-pending done").await, 1);
@@ -353,10 +354,11 @@ async fn racing_decisions_leave_one() {
     let desk = desk().await;
     for n in 1..=12 {
         let device = desk.device_in(n, "pending").await;
+        let everyone = json!({});
         let (admitted, denied, all, same) = tokio::join!(
             desk.decide(&device, "admit"),
             desk.decide(&device, "deny"),
-            desk.post("/admin/vaults/acme/devices/deny-pending", &Value::Null),
+            desk.post("/admin/vaults/acme/devices/deny-pending", &everyone),
             desk.decide(&device, "admit"),
         );
         let state = desk

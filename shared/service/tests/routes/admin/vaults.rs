@@ -199,7 +199,7 @@ async fn a_role_taken_away_acts_at_once() {
                 &token,
                 "POST",
                 "/admin/vaults/acme/devices/deny-pending",
-                None,
+                Some(&serde_json::json!({})),
             )
             .await;
         assert_eq!(deny.short(), change);

@@ -149,29 +149,79 @@ async fn all_waiting_machines_are_denied_after_a_confirmation() {
     assert!(list.body.contains("3 machines are waiting"));
     let step = ada.get(&format!("{LIST}?confirm=deny-pending")).await;
     assert_eq!(step.heading(), "Deny all waiting machines?");
-    // Another machine asks for access before the form is sent.
+    let shown = step.hidden(LIST, "machines");
+    // Another machine asks for access before the form is sent: it is not denied unseen, and does not
+    // keep the person from denying the others.
     let late = desk.world.device("acme", 12, DeviceStatus::Pending).await;
-    let waiting_then = step.hidden(LIST, "waiting");
-    let list = send(&mut ada, &step, LIST, &[("waiting", &waiting_then)]).await;
-    assert!(refused(&list).starts_with("Nothing was changed: the machines that wait"));
-    for machine in waiting.iter().chain([&late]) {
-        let device = read(&desk, machine).await.unwrap();
-        assert_eq!(device.status, DeviceStatus::Pending);
-    }
-    waiting.push(late);
-    let step = ada.get(&format!("{LIST}?confirm=deny-pending")).await;
-    let waiting_now = step.hidden(LIST, "waiting");
-    let list = send(&mut ada, &step, LIST, &[("waiting", &waiting_now)]).await;
-    assert_eq!(done(&list), "All waiting machines are denied.");
+    let list = send(&mut ada, &step, LIST, &[("machines", &shown)]).await;
+    let said = "The machines are denied. They cannot read anything from this vault.";
+    assert_eq!(done(&list), said);
     for machine in &waiting {
         let device = read(&desk, machine).await.unwrap();
         assert_eq!(device.status, DeviceStatus::Revoked);
     }
+    let device = read(&desk, &late).await.unwrap();
+    assert_eq!(device.status, DeviceStatus::Pending);
+    let list = send(&mut ada, &step, LIST, &[("machines", &shown)]).await;
+    assert!(refused(&list).starts_with("Nothing was changed: none of these machines waits"));
+    let step = ada.get(&format!("{LIST}?confirm=deny-pending")).await;
+    let shown = step.hidden(LIST, "machines");
+    assert_eq!(shown, device_id(&slug(), &late.public()));
+    send(&mut ada, &step, LIST, &[("machines", &shown)]).await;
+    let device = read(&desk, &late).await.unwrap();
+    assert_eq!(device.status, DeviceStatus::Revoked);
     let device = read(&desk, &admitted).await.unwrap();
     assert_eq!(device.status, DeviceStatus::Active);
     // Where none waits there is nothing to confirm.
     let step = ada.get(&format!("{LIST}?confirm=deny-pending")).await;
     assert_eq!(step.heading(), "Machines");
+}
+
+#[tokio::test]
+async fn waiting_machines_are_grouped_and_denied_by_network() {
+    let desk = desk().await;
+    for (n, network) in [
+        (7, "192.0.2.0/24"),
+        (8, "2001:db8:1::/48"),
+        (9, "192.0.2.0/24"),
+    ] {
+        let device = desk.world.device("acme", n, DeviceStatus::Pending).await;
+        let device = Device {
+            network: Some(network.to_owned()),
+            ..read(&desk, &device).await.unwrap()
+        };
+        let write = device.to_write(&slug(), When::Any).unwrap();
+        common::commit(&desk.world.app, vec![write]).await;
+    }
+    let (mut ada, list) = at(&desk, ADA, LIST).await;
+    assert!(
+        list.body.contains("Waiting machines by network"),
+        "{}",
+        list.body
+    );
+    let address = format!("{LIST}?confirm=deny-pending&network=192.0.2.0%2F24");
+    assert!(
+        list.body.contains(&address.replace('&', "&#38;")),
+        "{}",
+        list.body
+    );
+    let step = ada.get(&address).await;
+    assert_eq!(
+        step.heading(),
+        "Deny the waiting machines from 192.0.2.0/24?"
+    );
+    let shown = step.hidden(LIST, "machines");
+    assert_eq!(shown.split(' ').count(), 2);
+    send(&mut ada, &step, LIST, &[("machines", &shown)]).await;
+    let list = ada.get(&format!("{LIST}?status=pending")).await;
+    assert!(list.body.contains("from 2001:db8:1::/48"), "{}", list.body);
+    assert!(!list.body.contains("from 192.0.2.0/24"), "{}", list.body);
+    assert!(
+        !list.body.contains("Waiting machines by network"),
+        "one network is no list"
+    );
+    let gone = ada.get(&address).await;
+    assert_eq!(gone.heading(), "Machines");
 }
 
 #[tokio::test]

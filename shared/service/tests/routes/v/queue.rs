@@ -1,8 +1,5 @@
 //! The queue of waiting machines when it is full, and what becomes of those that were denied.
 
-use std::sync::{Arc, Mutex};
-
-use async_trait::async_trait;
 use axum::body::Body;
 use axum::http::header::CONTENT_TYPE;
 use serde_json::json;
@@ -11,12 +8,10 @@ use vault_service::http::Peer;
 use vault_service::model::device;
 use vault_service::model::namespace::{self, Kind, Queue};
 use vault_service::model::user::Scopes;
-use vault_store::StoreError;
-use vault_store::records::{Records, Write};
-use vault_testing::memory::hooked::{Call, Hook, Hooked};
+use vault_store::records::Records;
 
 use crate::admin::desk;
-use crate::support::{World, bearer, key, world};
+use crate::support::{World, key, world};
 
 fn enrolment(world: &World, key: &SecretKey, source: &str) -> axum::http::Request<Body> {
     let mut request = world.signed(key, "POST", "/v/acme/devices");
@@ -46,46 +41,45 @@ async fn waiting(world: &World) -> (i64, usize, usize) {
     (queue.pending, entries.len(), devices.len())
 }
 
+/// Twenty machines may wait, from wherever they come. Whoever waits keeps the place until the owner
+/// decides: neither time nor another network takes it.
 #[tokio::test]
-async fn a_stranger_who_fills_the_queue_gives_way_to_a_laptop() {
-    let world = world();
-    world.namespace("acme", Kind::Hosted).await;
-    let thief = "2001:db8:1:2::";
-    for n in 1..=20 {
-        let source = format!("{thief}{n:x}");
-        assert_eq!(enrol(&world, &key(n), &source).await, "201");
-    }
-    // The network of the thief has its share; a laptop takes the place of the first of it.
-    let more = enrol(&world, &key(21), &format!("{thief}ff")).await;
-    assert_eq!(more, "409 pending_queue_full");
-    assert_eq!(enrol(&world, &key(22), "192.0.2.1").await, "201");
-    assert_eq!(waiting(&world).await, (20, 20, 20));
-    let current = world.ask(&key(22), "GET", "/v/acme/devices/current").await;
-    assert_eq!(current.json()["status"], "pending");
-    // The key that gave way is unknown again, and so it may enrol afresh, from elsewhere.
-    let mut gone = Vec::new();
-    for n in 1..=20 {
-        let current = world.ask(&key(n), "GET", "/v/acme/devices/current").await;
-        if current.short() == "401 device_unknown" {
-            gone.push(n);
+async fn any_twenty_machines_wait_and_none_gives_way() {
+    for thief in ["2001:db8:1:2::", "198.51.100."] {
+        let world = world();
+        world.namespace("acme", Kind::Hosted).await;
+        for n in 1..=20 {
+            assert_eq!(enrol(&world, &key(n), &format!("{thief}{n}")).await, "201");
         }
+        for (wait, newcomer) in [(0, 21), (24 * 3600 + 1, 22), (30 * 24 * 3600, 23)] {
+            world.clock.advance(wait);
+            let refused = enrol(&world, &key(newcomer), "192.0.2.1").await;
+            assert_eq!(refused, "409 pending_queue_full");
+            let current = world
+                .ask(&key(newcomer), "GET", "/v/acme/devices/current")
+                .await;
+            assert_eq!(current.short(), "401 device_unknown");
+        }
+        for n in 1..=20 {
+            // An enrolled key gets its own record, as often as it asks.
+            assert_eq!(enrol(&world, &key(n), "192.0.2.1").await, "200");
+            let current = world.ask(&key(n), "GET", "/v/acme/devices/current").await;
+            assert_eq!(current.json()["status"], "pending");
+        }
+        assert_eq!(waiting(&world).await, (20, 20, 20));
     }
-    assert_eq!(gone.len(), 1);
-    assert_eq!(enrol(&world, &key(gone[0]), "192.0.2.2").await, "201");
-    assert_eq!(waiting(&world).await, (20, 20, 20));
 }
 
 #[tokio::test]
-async fn many_newcomers_at_once_each_get_their_share_and_no_more() {
+async fn of_many_newcomers_at_once_as_many_enter_as_there_are_places() {
     let world = world();
     world.namespace("acme", Kind::Hosted).await;
-    for n in 1..=20 {
+    for n in 1..=15 {
         assert_eq!(enrol(&world, &key(n), "198.51.100.1").await, "201");
     }
     let mut tasks = tokio::task::JoinSet::new();
     for n in 0..24_u8 {
-        let source = format!("192.0.2.{}", n % 4);
-        let request = enrolment(&world, &key(100 + n), &source);
+        let request = enrolment(&world, &key(100 + n), &format!("192.0.2.{n}"));
         let router = world.router.clone();
         tasks.spawn(async move {
             let answer = tower::ServiceExt::oneshot(router, request).await.unwrap();
@@ -93,102 +87,90 @@ async fn many_newcomers_at_once_each_get_their_share_and_no_more() {
         });
     }
     let statuses = tasks.join_all().await;
-    // Three of each of four sources; who met too many others is asked to come again.
-    let entered = statuses.iter().filter(|status| **status == 201).count();
-    assert!(entered <= 12, "{statuses:?}");
-    assert!(
-        statuses
-            .iter()
-            .all(|status| [201, 409, 503].contains(status)),
-        "{statuses:?}"
-    );
-    assert_eq!(waiting(&world).await, (20, 20, 20));
-    for n in 0..24 {
-        let source = format!("192.0.2.{}", n % 4);
-        let again = enrol(&world, &key(100 + n), &source).await;
-        assert!(
-            ["200", "201", "409 pending_queue_full"].contains(&again.as_str()),
-            "{again}"
-        );
-    }
-    let mut shares = [0; 4];
-    for n in 0..24_u8 {
-        let current = world
-            .ask(&key(100 + n), "GET", "/v/acme/devices/current")
-            .await;
-        shares[usize::from(n % 4)] += u32::from(current.short() == "200");
-    }
-    assert_eq!(shares, [3; 4]);
+    let count = |wanted| statuses.iter().filter(|status| **status == wanted).count();
+    // Who met too many others is asked to come again.
+    assert_eq!(count(409) + count(503), 19, "{statuses:?}");
+    assert_eq!(count(201), 5, "{statuses:?}");
     assert_eq!(waiting(&world).await, (20, 20, 20));
 }
 
-/// Lets others go first, once: right before the commit that takes a place in a full queue.
-struct Meanwhile {
-    router: axum::Router,
-    others: Mutex<Vec<axum::http::Request<Body>>>,
-}
-
-#[async_trait]
-impl Hook for Meanwhile {
-    async fn before(&self, call: Call<'_>) -> Result<(), StoreError> {
-        let takes_a_place = matches!(call, Call::Commit(writes) if writes.iter().any(|write| {
-            matches!(write, Write::Delete { .. }) && write.key().partition.starts_with("pend/")
-        }));
-        if takes_a_place {
-            let others = std::mem::take(&mut *self.others.lock().unwrap());
-            for request in others {
-                let router = self.router.clone();
-                let answer = tower::ServiceExt::oneshot(router, request).await.unwrap();
-                assert!(answer.status().is_success(), "{answer:?}");
-            }
-        }
-        Ok(())
-    }
-}
-
-/// A newcomer who counted two of its source in the queue, while the owner denied another machine
-/// and a third of the source came in.
+/// The owner empties the network of a stranger; the machines of others keep their places.
 #[tokio::test]
-async fn a_newcomer_decides_by_the_queue_as_it_is_when_it_enters() {
-    let mut desk = desk().await;
+async fn an_owner_denies_the_machines_of_one_network() {
+    let desk = desk().await;
     let world = &desk.world;
-    for n in 1..=20 {
-        let source = if n <= 2 { "192.0.2.1" } else { "198.51.100.1" };
-        assert_eq!(enrol(world, &key(n), source).await, "201");
+    let thief = "2001:db8:1:";
+    for n in 1..=18 {
+        let source = format!("{thief}{n}::1");
+        assert_eq!(enrol(world, &key(n), &source).await, "201");
     }
-    let id = vault_format::request::device_id(&"acme".parse().unwrap(), &key(20).public());
-    let path = format!("/admin/vaults/acme/devices/{id}/deny");
-    let denied = bearer(&desk.owner, "POST", &path, None, &[]);
-    let third = enrolment(world, &key(21), "192.0.2.1");
-    let meanwhile = Meanwhile {
-        router: world.router.clone(),
-        others: Mutex::new(vec![denied, third]),
-    };
-    let fourth = enrolment(world, &key(22), "192.0.2.1");
-    let mut app = world.app.clone();
-    app.ports.records = Hooked::new(&world.memory, Arc::new(meanwhile));
-    desk.world.router = vault_service::router(app);
-    let refused = desk.world.send(fourth).await;
-    assert_eq!(refused.short(), "409 pending_queue_full");
-    assert_eq!(waiting(&desk.world).await.0, 20);
+    assert_eq!(enrol(world, &key(19), "192.0.2.1").await, "201");
+    assert_eq!(enrol(world, &key(20), "192.0.2.200").await, "201");
+    let list = "/admin/vaults/acme/devices";
+    let listed = desk.get(list).await.json();
+    let networks = listed["items"].as_array().unwrap().iter();
+    let mut networks: Vec<_> = networks.map(|it| it["network"].as_str().unwrap()).collect();
+    networks.sort_unstable();
+    networks.dedup();
+    assert_eq!(networks, ["192.0.2.0/24", "2001:db8:1::/48"]);
+    let deny = format!("{list}/deny-pending");
+    for (network, denied) in [
+        ("2001:db8:2::/48", 0),
+        ("2001:db8:1::/48", 18),
+        ("2001:db8:1::/48", 0),
+    ] {
+        let answer = desk.post(&deny, &json!({ "network": network })).await;
+        assert_eq!(answer.json()["items"].as_array().unwrap().len(), denied);
+    }
+    assert_eq!(waiting(world).await.0, 2);
+    assert_eq!(desk.count("device.deny-pending done").await, 1);
+    // Its address is of no use once the owner has decided.
+    let listed = desk.get(list).await.json();
+    let decided = listed["items"].as_array().unwrap().iter();
+    let decided = decided.filter(|it| it["status"] == "revoked");
+    assert!(decided.clone().count() == 18 && decided.clone().all(|it| it.get("network").is_none()));
+    assert_eq!(enrol(world, &key(21), "192.0.2.1").await, "201");
 }
 
+/// What was asked is what is denied: neither a machine that came meanwhile nor one that another
+/// owner has admitted.
 #[tokio::test]
-async fn what_waits_for_over_a_day_gives_way_and_is_kept_until_then() {
-    let world = world();
-    world.namespace("acme", Kind::Hosted).await;
-    for n in 1..=20 {
-        assert_eq!(enrol(&world, &key(n), &format!("192.0.2.{n}")).await, "201");
+async fn an_owner_denies_the_machines_that_were_shown() {
+    let desk = desk().await;
+    let world = &desk.world;
+    for n in 1..=4 {
+        assert_eq!(enrol(world, &key(n), "192.0.2.1").await, "201");
     }
-    for (wait, wanted) in [(24 * 3600, "409 pending_queue_full"), (1, "201")] {
-        world.clock.advance(wait);
-        assert_eq!(
-            enrol(&world, &key(21), "192.0.2.99").await,
-            wanted,
-            "{wait}"
-        );
+    let slug = "acme".parse().unwrap();
+    let id = |n: u8| vault_format::request::device_id(&slug, &key(n).public());
+    let admit = format!("/admin/vaults/acme/devices/{}/admit", id(2));
+    assert_eq!(desk.post(&admit, &json!({})).await.short(), "200");
+    let deny = "/admin/vaults/acme/devices/deny-pending";
+    let asked = json!({ "devices": [id(1), id(2), id(3), "dev_x"] });
+    let answer = desk.post(deny, &asked).await.json();
+    let denied = answer["items"].as_array().unwrap().iter();
+    let mut denied: Vec<_> = denied.map(|it| it["device_id"].as_str().unwrap()).collect();
+    denied.sort_unstable();
+    let mut wanted = [id(1), id(3)];
+    wanted.sort();
+    assert_eq!(denied, wanted);
+    let status = async |n| {
+        let current = world.ask(&key(n), "GET", "/v/acme/devices/current").await;
+        current.json()["status"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(
+        (status(2).await, status(4).await),
+        ("active".into(), "pending".into())
+    );
+    for (asked, wanted) in [
+        (
+            json!({ "devices": vec!["dev_x"; 101] }),
+            "422 parameter_invalid",
+        ),
+        (json!({ "networks": "192.0.2.0/24" }), "400 json_invalid"),
+    ] {
+        assert_eq!(desk.post(deny, &asked).await.short(), wanted);
     }
-    assert_eq!(waiting(&world).await, (20, 20, 20));
 }
 
 #[tokio::test]
