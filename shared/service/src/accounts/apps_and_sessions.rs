@@ -20,12 +20,14 @@ use crate::model::account::{
     Account, AccountId, ServiceEpoch, account_key, account_partition, service_epoch_key,
 };
 use crate::model::audit::{Actor, Change};
+use crate::model::client::ClientId;
 use crate::model::grant::{
     ALLOWED, AllowedApp, Grant, REFRESH_SECONDS, RevocationReason, allowed_key, grant_key,
     id_in_list,
 };
 use crate::model::session::{SESSIONS, Session, SessionEntry, listed_session_key, session_key};
 use crate::model::standing::{self, Standing};
+use crate::model::user::Scope;
 use crate::transaction::Transaction;
 use crate::web::browser::{Browser, ReturnTo};
 use crate::web::error_page::ErrorPage;
@@ -96,6 +98,41 @@ pub async fn load_apps(
         after = page.last().map(|record| record.key.key.clone());
     }
     Ok(NewestItems { items, more: true })
+}
+
+/// Whether a person lets this app write already, in any vault: one of the newest consents to it
+/// that have not ended says so.
+pub async fn may_app_write(
+    app: &App,
+    account: &AccountId,
+    client: &ClientId,
+) -> Result<bool, StoreError> {
+    let partition = account_partition(account);
+    let newest = app
+        .records
+        .list_page(&partition, ALLOWED, None, MAX_KEYS)
+        .await?;
+    let mut keys = Vec::new();
+    for record in &newest {
+        let allowed: AllowedApp = record.read()?;
+        let id = id_in_list(&record.key.key[ALLOWED.len()..]);
+        if let Some(id) = id.filter(|_| allowed.client == *client) {
+            let home = allowed.namespace.as_ref().map(|home| &home.id);
+            keys.push(grant_key(home, &allowed.client, id));
+        }
+    }
+    if keys.is_empty() {
+        return Ok(false);
+    }
+    for record in app.records.get_many(&keys).await? {
+        let held = Versioned::<Grant>::read(record)?;
+        if held.is_some_and(|held| {
+            held.value.is_alive(app.now()) && held.value.scopes.has(Scope::Write)
+        }) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Loads the grants of list entries and returns those that still give access.

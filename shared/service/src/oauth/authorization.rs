@@ -24,6 +24,7 @@ use super::authorize::{
 };
 use super::clients;
 use super::consent_page::{ConsentPage, ConsentParties, InvitedIntoPage};
+use crate::accounts::apps_and_sessions;
 use crate::accounts::audit::{self, SIGN_IN};
 use crate::accounts::guard::{FormTask, SignedInForm};
 use crate::accounts::invitations;
@@ -217,11 +218,11 @@ impl PendingConsent<'_> {
         // HEAD is safe (RFC 9110 section 9.2.1): a program that checks whether a link works must
         // not use up the decision.
         if self.is_head {
-            return Ok(self.render_consent_page(None));
+            return self.render_consent_page(None).await;
         }
         let key = approval_key(&self.browser.hash(), self.query);
         let Some(decision) = app.get::<Approval>(&key).await? else {
-            return Ok(self.render_consent_page(None));
+            return self.render_consent_page(None).await;
         };
         // The decision is deleted with its use, so a second visit asks again.
         let mut writes = vec![Write::delete(key, When::At(decision.revision))];
@@ -258,13 +259,16 @@ impl PendingConsent<'_> {
         match location {
             Some(location) if done => Ok(redirect_to(StatusCode::FOUND, &location)),
             // Another request used the decision first, so this one has to ask again.
-            Some(_) => Ok(self.render_consent_page(None)),
-            None => Ok(self.render_consent_page(Some(match decision.value {
-                Approval::Approved {
-                    namespace: None, ..
-                } => "Choose a vault, or choose “Don’t allow”.",
-                _ => "Tick at least one thing that the app may do, or choose “Don’t allow”.",
-            }))),
+            Some(_) => self.render_consent_page(None).await,
+            None => {
+                let problem = match decision.value {
+                    Approval::Approved {
+                        namespace: None, ..
+                    } => "Choose a vault, or choose “Don’t allow”.",
+                    _ => "Tick at least one thing that the app may do, or choose “Don’t allow”.",
+                };
+                self.render_consent_page(Some(problem)).await
+            }
         }
     }
 
@@ -298,8 +302,24 @@ impl PendingConsent<'_> {
             .audit(namespace, &actor, CONSENT.action, change, "done")
     }
 
+    /// Whether “Write” is ticked from the start: the app expects it, and is a program on the person's
+    /// own computer or one that the person lets write already.
+    async fn ticks_write(&self) -> Result<bool, StoreError> {
+        if !self.request.expects_write {
+            return Ok(false);
+        }
+        if self.request.back.redirect.is_loopback() {
+            return Ok(true);
+        }
+        let account = &self.signed_in.account.id;
+        apps_and_sessions::may_app_write(self.app, account, &self.request.client.id).await
+    }
+
     /// Renders the consent page.
-    fn render_consent_page(&self, problem: Option<&'static str>) -> Response {
+    async fn render_consent_page(
+        &self,
+        problem: Option<&'static str>,
+    ) -> Result<Response, ErrorPage> {
         let return_to = authorize_address(self.app, self.query);
         let asking = ConsentParties {
             app: ShownApp::of_client(&self.request.client, &self.request.back.redirect),
@@ -312,6 +332,7 @@ impl PendingConsent<'_> {
                 .browser
                 .form_token(self.app, Purpose::Logout, &return_to),
             return_to,
+            write_ticked: self.ticks_write().await?,
         };
         let frame = Frame::for_service(&self.app.config.public_url);
         let page = ConsentPage::new(
@@ -322,7 +343,8 @@ impl PendingConsent<'_> {
             self.request.administration(self.members),
             problem,
         );
-        layout::render_page(StatusCode::OK, &page, Some(&self.request.back.redirect))
+        let onward = Some(&self.request.back.redirect);
+        Ok(layout::render_page(StatusCode::OK, &page, onward))
     }
 }
 

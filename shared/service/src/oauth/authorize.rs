@@ -25,7 +25,7 @@ use crate::model::session::Session;
 use crate::model::token::{
     AuthorizationCode, CODE_SECONDS, Family, Reach, Secret, SecretKind, code_key,
 };
-use crate::model::user::{OPERATOR, Role, Scopes};
+use crate::model::user::{OPERATOR, Role, Scope, Scopes};
 use crate::web::error_page::{ErrorPage, Explanation};
 use crate::web::form::{Form, with_query};
 
@@ -42,6 +42,9 @@ pub struct AuthorizeRequest {
     pub back: ClientReturn,
     /// Requested scopes; may be empty for a request of operator rights alone.
     pub scopes: Scopes,
+    /// Whether it asks for `write` by name, or names neither scope nor resource, as the plain client
+    /// of the interface does.
+    pub expects_write: bool,
     /// Whether it asks for operator rights, which last a short while. Such a request is for no
     /// namespace.
     pub operator: bool,
@@ -259,7 +262,12 @@ impl AuthorizeRequest {
         let operator = words("scope").any(|word| word == OPERATOR)
             && resource == base
             && client.scopes == Scopes::ALL;
+        let expects_write = match form.value("scope") {
+            None => !names_resource,
+            Some(_) => words("scope").any(|word| word == Scope::Write.as_str()),
+        };
         let request = Self {
+            expects_write,
             operator,
             // Credentials of this moment are recent enough for any `max_age` (RFC 9470).
             wants_credentials: operator

@@ -17,34 +17,54 @@ pub struct ScopeOffer {
     pub title: &'static str,
     /// Description of what the app can do with it.
     pub text: &'static str,
+    /// What it adds for an owner, if anything.
+    pub for_owners: Option<&'static str>,
     /// Whether the box is ticked from the start.
     pub ticked: bool,
 }
 
 impl ScopeOffer {
-    fn for_scope(scope: Scope, members: &[Member], administration: Administration) -> Self {
-        let owner = |member: &Member| member.user.role == Role::Owner;
+    fn for_scope(
+        scope: Scope,
+        members: &[Member],
+        administration: Administration,
+        write_ticked: bool,
+    ) -> Self {
         let publishes = |member: &Member| member.user.role.can_publish();
         let (title, text) = match scope {
             Scope::Write if administration == Administration::Service => (
                 "Write",
                 "Create and suspend vaults, sign people out, and change accounts and operators.",
             ),
-            Scope::Read => ("Read", "Search and fetch the skills that you may see."),
+            Scope::Read => (
+                "Read",
+                if administration == Administration::Vault {
+                    "Search and fetch the skills that you may see, and see the people, machines, apps and log of a vault that you own."
+                } else {
+                    "Search and fetch the skills that you may see."
+                },
+            ),
             Scope::Write if members.iter().any(publishes) => (
                 "Write",
                 "Propose, edit and publish skills, within your role.",
             ),
             Scope::Write => ("Write", "Propose and edit skills, within your role."),
         };
-        // A person who does not own the vault has to tick writing: least privilege is the default
-        // for all but owners.
-        let ticked = scope == Scope::Read || members.iter().all(owner);
+        let for_owners = match (scope, administration, members.len()) {
+            (Scope::Write, Administration::Vault, 1) => Some(
+                "It also invites people, admits machines and publishes; it cannot do what needs your confirmation.",
+            ),
+            (Scope::Write, Administration::Vault, _) => Some(
+                "In a vault that you own it also invites people, admits machines and publishes; it cannot do what needs your confirmation.",
+            ),
+            _ => None,
+        };
         Self {
             scope: scope.as_str(),
             title,
             text,
-            ticked,
+            for_owners,
+            ticked: scope == Scope::Read || write_ticked,
         }
     }
 }
@@ -83,7 +103,6 @@ pub struct ConsentPage {
     offers: Vec<ScopeOffer>,
     /// Scopes that are given without a box.
     implied: Vec<&'static str>,
-    administers_vault: bool,
     publishes: bool,
     administers_service: bool,
 }
@@ -102,6 +121,8 @@ pub struct ConsentParties {
     pub logout_csrf: String,
     /// Authorize request that is decided about.
     pub return_to: String,
+    /// Whether the box “Write” is ticked from the start.
+    pub write_ticked: bool,
 }
 
 impl ConsentPage {
@@ -137,6 +158,7 @@ impl ConsentPage {
             csrf,
             logout_csrf,
             return_to,
+            write_ticked,
         } = asking;
         Self {
             frame,
@@ -148,7 +170,6 @@ impl ConsentPage {
             logout_csrf,
             return_to,
             choices: choices.collect(),
-            administers_vault: administration == Administration::Vault,
             publishes: matches!(
                 administration,
                 Administration::Vault | Administration::Releases
@@ -162,7 +183,7 @@ impl ConsentPage {
             offers: possible
                 .iter()
                 .filter(has_box)
-                .map(|scope| ScopeOffer::for_scope(scope, members, administration))
+                .map(|scope| ScopeOffer::for_scope(scope, members, administration, write_ticked))
                 .collect(),
         }
     }

@@ -46,7 +46,10 @@ async fn an_operator_enters_credentials_for_fifteen_minutes() {
     let plain = authorize(&client, CALLBACK, &[("scope", "read write")]);
     let page = visitor.arrive(&plain, OWNER, OWNER_PASSWORD).await;
     assert!(!page.body.contains("operator of the whole service"));
-    assert!(page.body.contains("also administers the vault"));
+    assert!(
+        page.body
+            .contains("it cannot do what needs your confirmation")
+    );
     assert!(page.body.contains("after 30 days without use"));
     let scope = [("scope", "read write operator")];
     let address = authorize(&client, CALLBACK, &scope);

@@ -229,12 +229,53 @@ async fn requirement_14_the_consent_page_names_who_what_and_where() {
             OWNER,
             "<strong>default</strong>",
             "value=\"read\" checked",
-            "value=\"write\" checked",
+            "it cannot do what needs your confirmation",
             warning.unwrap_or_default(),
         ] {
             assert!(page.body.contains(text), "{text} in {}", page.body);
         }
         assert_eq!(page.body.contains("class=\"note\""), warning.is_some());
+        // The plain client of the interface gets all of it on the person's own computer alone.
+        let ticked = page.body.contains("value=\"write\" checked");
+        assert_eq!(ticked, warning == Some(ON_THIS_COMPUTER), "{shown}");
+    }
+}
+
+/// “Write” is ticked from the start where the request names it, or names neither scope nor
+/// resource, for a program on the person's own computer: whatever the person's role.
+#[tokio::test]
+async fn write_is_ticked_in_advance_where_the_request_expects_it_on_this_computer() {
+    const MEMBER: &str = "member@example.org";
+    let place = owned().await;
+    let acme = namespace(&place.app, "acme").await;
+    member(&place.app, MEMBER, &acme, Role::Member, Scopes::ALL).await;
+    let base = place.app.config.public_url.base().to_owned();
+    let loopback = "http://127.0.0.1:4000/callback";
+    for (redirect, more, ticked) in [
+        (loopback, vec![("scope", "read write")], true),
+        (loopback, vec![], true),
+        (loopback, vec![("scope", "read")], false),
+        (loopback, vec![("resource", &*base)], false),
+        (
+            loopback,
+            vec![("resource", &*base), ("scope", "write")],
+            true,
+        ),
+        (CALLBACK, vec![("scope", "read write")], false),
+        (CALLBACK, vec![], false),
+    ] {
+        let client = register(&place.app, redirect).await;
+        let address = authorize(&client, redirect, &more);
+        let mut visitor = Visitor::new(&place.app);
+        let page = visitor.arrive(&address, MEMBER, PASSWORD).await;
+        let is_ticked = page.body.contains("value=\"write\" checked");
+        assert_eq!(is_ticked, ticked, "{redirect} {more:?}: {}", page.body);
+        // That line is for owners.
+        assert!(
+            !page
+                .body
+                .contains("it cannot do what needs your confirmation")
+        );
     }
 }
 
@@ -400,6 +441,8 @@ async fn requirement_21_scopes_are_what_was_asked_what_the_user_has_and_what_was
     }
     let client = register(&place.app, CALLBACK).await;
     let write = Scopes::parse_known("write");
+    // An app that the person let write before has the box ticked the next time.
+    let mut writes_already = false;
     for (email, asked, ticked, granted) in [
         (WRITER, BOTH, Scopes::ALL, Some(BOTH)),
         (WRITER, BOTH, Scopes::READ, Some("read")),
@@ -413,11 +456,9 @@ async fn requirement_21_scopes_are_what_was_asked_what_the_user_has_and_what_was
         let address = authorize(&client, CALLBACK, &[("scope", asked)]);
         let mut visitor = Visitor::new(&place.app);
         let page = visitor.arrive(&address, email, PASSWORD).await;
-        assert!(
-            !page.body.contains("value=\"write\" checked"),
-            "a member has to tick it: {}",
-            page.body
-        );
+        let is_ticked = page.body.contains("value=\"write\" checked");
+        let knows_app = email == WRITER && asked.contains("write") && writes_already;
+        assert_eq!(is_ticked, knows_app, "{email} {asked}: {}", page.body);
         visitor.allow(&page, "acme", ticked).await;
         let answer = visitor.get(&address).await;
         let Some(granted) = granted else {
@@ -428,6 +469,7 @@ async fn requirement_21_scopes_are_what_was_asked_what_the_user_has_and_what_was
         };
         let tokens = exchange(&place.app, &client, &answer.returned("code").unwrap()).await;
         assert_eq!(tokens.text("scope"), granted, "{email} {asked} {ticked}");
+        writes_already |= granted.contains("write");
     }
     // Nothing that was asked for is there.
     let address = authorize(&client, CALLBACK, &[("scope", "openid profile")]);
