@@ -1,33 +1,14 @@
-//! Commands that ask a question have made sure of everything before it: who is signed in, how long
-//! ago, what they may do, and that the recovery key fits.
+//! Commands that ask a question have made sure of everything before it: who is signed in, what they
+//! may do, and that the recovery key fits. Those that a person confirms in the browser wait.
 
-use serde_json::json;
-use vault_tests::home::{Home, vault_binary};
+use vault_tests::browser::Browser;
+use vault_tests::home::vault_binary;
 use vault_tests::place;
-use vault_tests::server::{Database, Server};
+use vault_tests::server::{Database, OWNER_EMAIL, OWNER_PASSWORD, Server};
 use vault_tests::terminal::Terminal;
 
 use crate::drafts::two_publishers;
-use crate::support::SLUG;
-
-/// What a command shows in a terminal until one of these texts is there.
-fn shown_until(home: &Home, command: &str, text: &str) -> Option<String> {
-    let line = format!("{} {command}", vault_binary().display());
-    let mut terminal = Terminal::start(home.path(), &line)?;
-    terminal.wait_for(text);
-    let shown = terminal.shown();
-    terminal.press(&["\u{3}"]);
-    Some(shown)
-}
-
-/// Makes the sign-in of a home look as old as one that no service takes for fresh.
-fn age_sign_in(server: &Server, home: &Home) {
-    let file = home.token_file(&server.url, SLUG);
-    let mut tokens: serde_json::Value =
-        serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
-    tokens["signed_in_at"] = json!(0);
-    std::fs::write(&file, tokens.to_string()).unwrap();
-}
+use crate::support::block_on;
 
 #[test]
 fn what_would_fail_fails_before_the_question() {
@@ -61,25 +42,53 @@ fn what_would_fail_fails_before_the_question() {
     owner.fails(&format!("{remove} --revoke"), 2, "no_tty");
 }
 
+/// On a terminal the command waits for the person, who confirms on the page or declines.
 #[test]
-fn an_old_sign_in_is_renewed_in_the_browser_before_the_question() {
+fn a_dangerous_command_waits_for_the_confirmation_on_the_page() {
     if place::leaves_out("", "its people are accounts, which all tests there share") {
         return;
     }
     let server = Server::start(&Database::Sqlite);
-    let (owner, _bob, stick) = two_publishers(&server);
-    let remove = format!("publishers remove bob --root-key {stick}");
-    let reset = format!("cloud reset-pin {SLUG}");
-    for (command, question) in [
-        ("users remove bob@example.com", "Remove bob@example.com"),
-        (&remove, "from the publishers?"),
-        (&reset, "Reset the pin"),
+    let (owner, _bob, _) = two_publishers(&server);
+    let page = "/account/confirm/";
+    for (command, decision) in [
+        ("users role bob@example.com member --yes", "confirm"),
+        ("users remove bob@example.com --yes", "decline"),
     ] {
-        age_sign_in(&server, &owner);
-        let page = "Open this address in a browser";
-        let Some(shown) = shown_until(&owner, command, page) else {
+        let line = format!("{} {command}", vault_binary().display());
+        let Some(mut terminal) = Terminal::start(owner.path(), &line) else {
             return;
         };
-        assert!(!shown.contains(question), "{shown}");
+        terminal.wait_for(page);
+        let shown = terminal.shown();
+        let address = shown
+            .split_whitespace()
+            .find(|word| word.contains(page))
+            .unwrap()
+            .to_owned();
+        let told = block_on(async {
+            let mut browser = Browser::new();
+            browser
+                .decide(&address, (OWNER_EMAIL, OWNER_PASSWORD), decision)
+                .await
+        });
+        let (shown, code) = terminal.finish();
+        if decision == "confirm" {
+            assert!(told.contains("Confirmed"), "{told}");
+            assert!(shown.contains("is a member now"), "{shown}");
+            assert_eq!(code, 0, "{shown}");
+        } else {
+            assert!(told.contains("Declined"), "{told}");
+            assert!(shown.contains("you declined this"), "{shown}");
+            assert_eq!(code, 4, "{shown}");
+        }
     }
+    // Without a terminal nothing waits, and the address is in the failure.
+    let remove = ["users", "remove", "bob@example.com", "--yes", "--json"];
+    let refused = owner.run_once(&remove).refused(4);
+    assert_eq!(refused.code, "confirmation_declined");
+    let role = ["users", "role", "bob@example.com", "publisher", "--json"];
+    let refused = owner.run_once(&role).refused(4);
+    assert_eq!(refused.code, "confirmation_needed");
+    assert!(refused.message.contains(page), "{}", refused.message);
 }

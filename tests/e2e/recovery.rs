@@ -415,8 +415,19 @@ fn a_reset_pin_is_shown_to_every_owner() {
     support::block_on(async {
         let token = anna.access_token(&server.url, &slug);
         let url = format!("{}/admin/vaults/{slug}/pin/reset", server.listens_at());
-        let reset = vault_tests::browser::client().post(url).bearer_auth(&token);
-        let answer = reset.json(&json!({ "slug": slug })).send().await.unwrap();
+        let reset = async || {
+            let reset = vault_tests::browser::client()
+                .post(&url)
+                .bearer_auth(&token);
+            reset.json(&json!({ "slug": slug })).send().await.unwrap()
+        };
+        let asked: serde_json::Value = reset().await.json().await.unwrap();
+        let page = asked["confirmation"]["url"].as_str().unwrap();
+        let (email, password) = (OWNER.email, OWNER.password);
+        vault_tests::browser::Browser::new()
+            .confirm(page, email, password)
+            .await;
+        let answer = reset().await;
         assert_eq!(answer.status(), 200, "{:?}", answer.text().await);
     });
     for command in [

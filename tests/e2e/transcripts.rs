@@ -32,7 +32,7 @@ const COMMANDS: [&str; 11] = [
 
 /// What takes the place of texts that differ from run to run, in the syntax of `sed -E`. Each is as
 /// long as what it stands for, so that columns stay as people see them.
-const STABLE: [&str; 13] = [
+const STABLE: [&str; 14] = [
     "s/20[0-9]{2}-[0-9]{2}-[0-9]{2}/2026-11-23/g",
     "s/2026-11-23([ T])[0-9]{2}:[0-9]{2}/2026-11-23\\110:00/g",
     "s/10:00:[0-9]{2}Z/10:00:00Z/g",
@@ -41,6 +41,7 @@ const STABLE: [&str; 13] = [
     "s/01[0-9A-HJKMNP-TV-Z]{24}/01XXXXXXXXXXXXXXXXXXXXXXXX/g",
     "s/(vlt|dev|pub):([a-z2-7]{4}-){7}[a-z2-7]{4}/\\1:xxxx-xxxx-xxxx-xxxx-xxxx-xxxx-xxxx-xxxx/g",
     "s/[0-9a-f]{64}/xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx/g",
+    "s/cnf_[0-9a-z]{26}/cnf_xxxxxxxxxxxxxxxxxxxxxxxxxx/g",
     "s/whk_[0-9a-z]{26}/whk_xxxxxxxxxxxxxxxxxxxxxxxxxx/g",
     "s|whsec_[A-Za-z0-9+/]{43}=|whsec_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx=|g",
     "s/enc_[0-9a-f]{26}/enc_xxxxxxxxxxxxxxxxxxxxxxxxxx/g",

@@ -137,7 +137,7 @@ async function walkSkills(page, held, member, app) {
  * Walks the pages of the vault `slug`, in which the owner is signed in on `page` and `member` is a member; `token` is of the app with the
  * name `app` and the id `client`, which sends drafts. `seen` holds each page to what every page must keep. Returns the addresses of the pages.
  */
-export async function walkConsole({ page, vault, slug, member, app, client, token, seen, axePath }) {
+export async function walkConsole({ page, vault, slug, member, owner, app, client, token, seen, axePath }) {
     const addresses = [];
     const held = await holder(page, seen, axePath, addresses);
     for (const name of MACHINES) await enrol(vault, slug, name);
@@ -148,7 +148,7 @@ export async function walkConsole({ page, vault, slug, member, app, client, toke
     await walkSkills(page, held, member, app);
     await walkDrafts(page, held);
     await walkReleases(page, held);
-    await walkPeople(page, held, member);
+    await walkPeople(page, held, member, owner);
     await walkRecords(page, held, slug);
     await walkApps(page, held, client);
     await page.open(`${vault}/console/absent`);

@@ -72,7 +72,7 @@ export async function walkReleases(page, held) {
 }
 
 /** A person is invited, and changed. */
-export async function walkPeople(page, held, member) {
+export async function walkPeople(page, held, member, owner) {
     await goTo(page, 'people');
     await held('people', ['People', member.email, 'Invite a person', 'Keys']);
     await fill(page, '#email', `${'a'.repeat(60)}@example.com`);
@@ -89,10 +89,12 @@ export async function walkPeople(page, held, member) {
     await follow(page, 'Cancel');
     await choose(page, '#role', 'Publisher: also publishes releases');
     await enter(page, 'div:has(> #role) + button');
+    await confirm(page, held, owner, 'role-confirm', [`Make ${member.email} a publisher`]);
     await held('person-changed', ['Change the role']);
     expect(await page.ask('document.querySelector("#role").value') === 'publisher', 'the role changed');
     await choose(page, '#role', 'Member: uses skills');
     await enter(page, 'div:has(> #role) + button');
+    await confirm(page, held, owner, 'role-confirm-back', [`Make ${member.email} a member`]);
 }
 
 /** The log as a whole, searched, and with nothing found; the vault. */
@@ -145,14 +147,11 @@ export async function walkEmptyVault(page, held, slug) {
     }
 }
 
-/** Types the name of the vault into this field and sends the form; signs in again where the page asks for it first. */
-async function confirm(page, field, slug, owner) {
-    await fill(page, field, slug);
-    await submit(page);
-    if (await page.ask('document.querySelector("#password") === null')) return;
-    await signIn(page, owner);
-    await fill(page, field, slug);
-    await submit(page);
+/** Confirms on the page that a dangerous form leads to; signs in again where the page asks for it first. */
+async function confirm(page, held, owner, name, words) {
+    if (await page.ask('document.querySelector("#password") !== null')) await signIn(page, owner);
+    await held(name, ['Confirm this?', 'you, in the console', ...words]);
+    await enter(page, 'button[value="confirm"]');
 }
 
 /** The pin is reset and the vault deleted, each at the second try: the first has another name. */
@@ -161,12 +160,16 @@ export async function walkDeleted(page, held, slug, owner) {
     await fill(page, '#reset-slug', 'another-vault');
     await submit(page);
     await held('pin-not-reset', [refusal]);
-    await confirm(page, '#reset-slug', slug, owner);
+    await fill(page, '#reset-slug', slug);
+    await submit(page);
+    await confirm(page, held, owner, 'pin-confirm', [`Reset the pin of the vault ${slug}.`]);
     await held('pin-reset', ['The pin is reset.']);
     await fill(page, '#delete-slug', slug.slice(1));
     await submit(page);
     await held('vault-not-deleted', [refusal, 'Delete the vault']);
-    await confirm(page, '#delete-slug', slug, owner);
+    await fill(page, '#delete-slug', slug);
+    await submit(page);
+    await confirm(page, held, owner, 'vault-confirm', [`Delete the vault ${slug}.`]);
     await held('vault-deleted', ['The vault is deleted. No one can open it any more.', 'Your vaults']);
     expect(!(await page.ask('document.body.innerText')).includes(slug), `no vault ${slug} any more`);
 }

@@ -6,6 +6,7 @@ import { Chromium } from './chromium.mjs';
 import { Client, expect, post } from './client.mjs';
 import { walkConsole, walkDeletion, walkEmpty } from './console.mjs';
 import { Pages, WIDE } from './held.mjs';
+import { enter } from './keyboard.mjs';
 
 const [program, profile, vault, fixture, axePath, pictures] = process.argv.slice(2);
 const owner = { email: process.env.VAULT_ADMIN_EMAIL, password: process.env.VAULT_ADMIN_PASSWORD };
@@ -75,6 +76,17 @@ try {
     const token = await client.token(vault, app);
     await page.open(`${vault}/account`);
     await seen(page, 'account', 200, [owner.email, name]);
+    // --- what an app asks the person to confirm -------------------------------------------------
+    const asked = await fetch(`${vault}/admin/vaults/default/enrolment-codes`, {
+        method: 'POST', headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' }, body: JSON.stringify({ uses: 50 }),
+    });
+    expect(asked.status === 403, `a confirmation wanted, not ${asked.status}`);
+    const { confirmation } = await asked.json();
+    await page.open(confirmation.url);
+    if (await page.ask('document.querySelector("#password") !== null')) await signIn(page, owner);
+    await seen(page, 'confirmation', 200, ['Confirm this?', 'Make an enrolment code for 50 machines of default.', name, owner.email]);
+    await enter(page, 'button[value="confirm"]');
+    await seen(page, 'confirmed', 200, ['Confirmed']);
     await page.open(`${vault}/account/second-factor`);
     await seen(page, 'second-factor', 200, []);
     await page.open(`${vault}/oauth/password`);
@@ -119,9 +131,9 @@ try {
     await seen(robin, 'invited-into', 200, ['Accept an invitation?', member.email]);
     await robin.onward(() => robin.click('[value=accept]'));
     await seen(robin, 'consent-member', 200, [member.email]);
-    expect(!(await robin.ask('document.querySelector("[value=write]").checked')), 'a member to tick writing');
+    expect(await robin.ask('document.querySelector("[value=write]").checked'), 'writing ticked for a program on this computer that asks for it');
     // --- the console ----------------------------------------------------------------------------
-    const addresses = await walkConsole({ page, vault, slug: 'default', member, app: name, client: app, token, seen, axePath });
+    const addresses = await walkConsole({ page, vault, slug: 'default', member, owner, app: name, client: app, token, seen, axePath });
     await robin.open(`${vault}/console/default`);
     await seen(robin, 'console-member', 200, ['You are a member of default', `${vault}/mcp`]);
 

@@ -214,6 +214,46 @@ impl Browser {
         Err(format!("sign-in never came to an end: {statuses:?}"))
     }
 
+    /// Opens the page on which a person confirms what an app asked for, signs in there and confirms.
+    /// Returns what the last page says.
+    pub async fn confirm(&mut self, address: &str, email: &str, password: &str) -> String {
+        self.decide(address, (email, password), "confirm").await
+    }
+
+    /// As [`Browser::confirm`], with the button `confirm` or `decline`.
+    pub async fn decide(
+        &mut self,
+        address: &str,
+        (email, password): (&str, &str),
+        decision: &str,
+    ) -> String {
+        let base = url::Url::parse(address).expect("an address");
+        let page = self.get(address).await.text().await.expect("a page");
+        let forms_here = forms(&page);
+        let mut page = page;
+        if let Some(form) = forms_here
+            .iter()
+            .find(|form| form.action.ends_with("/oauth/login"))
+        {
+            let mut fields = form.hidden.clone();
+            fields.push(("email".into(), email.into()));
+            fields.push(("password".into(), password.into()));
+            self.post(&target_of(&base, form), &fields).await;
+            page = self.get(address).await.text().await.expect("a page");
+        }
+        let forms_here = forms(&page);
+        let Some(form) = forms_here
+            .iter()
+            .find(|form| form.action.ends_with("/account/confirm"))
+        else {
+            return words(&page);
+        };
+        let mut fields = form.hidden.clone();
+        fields.push(("decision".into(), decision.into()));
+        let done = self.post(&target_of(&base, form), &fields).await;
+        words(&done.text().await.expect("a page"))
+    }
+
     /// Opens the link of an invitation and chooses a password there. Returns the status of the last
     /// page.
     pub async fn accept_invitation(&mut self, link: &str, password: &str) -> StatusCode {

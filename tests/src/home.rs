@@ -211,8 +211,18 @@ impl Home {
         }
     }
 
-    /// Runs `vault` to its end.
+    /// Runs `vault` to its end. Where it wants a person's confirmation, the person who signed in
+    /// here confirms, and it runs once more.
     pub fn run(&self, arguments: &(impl Arguments + ?Sized)) -> Ran {
+        let ran = self.run_once(arguments);
+        if self.confirm_wanted(&ran) {
+            return self.run_once(arguments);
+        }
+        ran
+    }
+
+    /// Runs `vault` to its end; nobody confirms anything.
+    pub fn run_once(&self, arguments: &(impl Arguments + ?Sized)) -> Ran {
         self.command(arguments)
             .output()
             .expect("the built binary")

@@ -1,10 +1,11 @@
 //! What a person does at a terminal: reads results and refusals, signs in on the pages of a
 //! service.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::sync::mpsc;
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -130,7 +131,38 @@ impl Ran {
     }
 }
 
+/// Who signed in last in each home, with the password: who confirms what its commands ask for.
+static PEOPLE: Mutex<BTreeMap<PathBuf, (String, String)>> = Mutex::new(BTreeMap::new());
+
 impl Home {
+    /// Confirms on the page what a command wants to have confirmed; false if it wants nothing.
+    pub fn confirm_wanted(&self, ran: &Ran) -> bool {
+        let told = format!("{} {}", ran.stdout, ran.stderr);
+        if ran.code != 4 || !told.contains("this needs your confirmation at ") {
+            return false;
+        }
+        let address = told
+            .split("this needs your confirmation at ")
+            .nth(1)
+            .and_then(|rest| {
+                rest.split(|letter: char| letter.is_whitespace() || letter == '"')
+                    .next()
+            });
+        let address = address.expect("an address").to_owned();
+        let people = PEOPLE.lock().unwrap_or_else(PoisonError::into_inner);
+        let person = people.get(self.path()).cloned();
+        drop(people);
+        let (email, password) =
+            person.unwrap_or_else(|| (OWNER.email.to_owned(), OWNER.password.to_owned()));
+        // In a thread of its own: the test may run in an event loop already.
+        let confirmed = std::thread::spawn(move || {
+            event_loop().block_on(Browser::new().confirm(&address, &email, &password))
+        });
+        let page = confirmed.join().expect("a page");
+        assert!(page.contains("Confirmed"), "{page}");
+        true
+    }
+
     /// Runs `vault … --json` to its good end and returns the member `data`.
     #[track_caller]
     pub fn json(&self, arguments: &(impl Arguments + ?Sized)) -> Value {
@@ -206,11 +238,7 @@ impl Home {
             }
         };
         if let Some(page) = page {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .expect("an event loop");
-            runtime.block_on(async {
+            event_loop().block_on(async {
                 let back = Browser::new()
                     .approve_scopes(&page, person.email, person.password, person.scopes)
                     .await;
@@ -225,11 +253,20 @@ impl Home {
         let status = wait_for(|| child.try_wait().expect("a child"));
         // Held open until here: the command must not wait for the end of its input.
         drop(stdin);
-        Ran {
+        let who = (person.email.to_owned(), person.password.to_owned());
+        let mut people = PEOPLE.lock().unwrap_or_else(PoisonError::into_inner);
+        people.insert(self.path().to_owned(), who);
+        drop(people);
+        let ran = Ran {
             code: status.code().unwrap_or(-1),
             stdout: written.join().expect("standard output"),
             stderr: reading.join().expect("standard error"),
+        };
+        // It is signed in by now.
+        if self.confirm_wanted(&ran) {
+            return self.run_once(arguments);
         }
+        ran
     }
 
     /// The file of the tokens for a vault's owner.
@@ -247,6 +284,13 @@ impl Home {
         let tokens: Value = serde_json::from_slice(&bytes).expect("a file of tokens");
         tokens["access_token"].as_str().expect("a token").to_owned()
     }
+}
+
+fn event_loop() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("an event loop")
 }
 
 fn with_json(arguments: &(impl Arguments + ?Sized)) -> Vec<&str> {

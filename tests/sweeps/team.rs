@@ -169,6 +169,11 @@ impl Day {
             (ran, killed) = (again, killed + more);
             said = ran.json();
         }
+        if self.homes[name].confirm_wanted(&ran) {
+            let (again, more) = self.strike(name, &words);
+            (ran, killed) = (again, killed + more);
+            said = ran.json();
+        }
         let was_killed = killed > 0;
         let code = said["error"]["code"].as_str();
         let is_done = ran.code == 0 || was_killed && code.is_some_and(|code| done.contains(&code));

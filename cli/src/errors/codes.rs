@@ -378,7 +378,10 @@ pub const fn service_hint(code: ServiceCode) -> Option<&'static str> {
         ServiceCode::SecondFactorRequired => {
             "set a second factor up at <url>/account, then sign in again: vault cloud connect <url>"
         }
-        ServiceCode::FreshSignInRequired => "sign in again: vault cloud connect <url>/v/<slug>",
+        ServiceCode::ConfirmationNeeded => {
+            "run the command again, and confirm on the page whose address it prints"
+        }
+        ServiceCode::ConfirmationDeclined => "wait a minute, then run the command again",
         ServiceCode::OwnerRequired => {
             "ask an owner to do it, or to make you one: vault users role <e-mail> owner"
         }

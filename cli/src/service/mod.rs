@@ -6,6 +6,7 @@
 
 mod base;
 pub mod browser;
+pub mod confirmation;
 pub mod connection;
 mod device;
 pub mod drafts;
@@ -256,6 +257,7 @@ struct Problem {
     detail: String,
     title: String,
     request_id: String,
+    confirmation: Option<vault_api::Confirmation>,
 }
 
 impl Answer {
@@ -290,6 +292,12 @@ impl Answer {
     /// Returns whether the service rejected the request with this code.
     pub fn is_refusal(&self, code: ServiceCode) -> bool {
         self.status == code.row().status.as_u16() && self.parse_problem().code == code.row().code
+    }
+
+    /// Returns the confirmation of a person that the service wants before it does what was asked.
+    fn wanted_confirmation(&self) -> Option<vault_api::Confirmation> {
+        let wanted = self.is_refusal(ServiceCode::ConfirmationNeeded);
+        wanted.then(|| self.parse_problem().confirmation).flatten()
     }
 
     /// Returns this response if its status is 2xx, else the failure that it describes.
@@ -425,11 +433,7 @@ mod tests {
     fn the_command_of_a_hint_works_as_printed() {
         let base: Base = "https://vault.example".parse().unwrap();
         let sign_in = "vault cloud connect https://vault.example/v/team".to_owned();
-        for code in [
-            "fresh_sign_in_required",
-            "insufficient_scope",
-            "second_factor_required",
-        ] {
+        for code in ["insufficient_scope", "second_factor_required"] {
             let mut answer = answer(403, &format!(r#"{{"code":"{code}"}}"#));
             answer.asked_by = Some((base.clone(), sign_in.clone()));
             let hint = answer.to_failure().hint.unwrap();

@@ -209,7 +209,6 @@ impl OwnerClient {
             tokens.client_id.clone(),
             tokens.token_endpoint.clone(),
             tokens.revocation_endpoint.clone(),
-            tokens.signed_in_at,
         ))
     }
 }

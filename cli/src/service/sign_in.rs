@@ -19,10 +19,7 @@ use tokio::{
 use url::Url;
 use vault_api::{OAuthError, Registered};
 use vault_service::web::PAGE_STYLE;
-use vault_store::{
-    clock::{Clock as _, SystemClock},
-    random::{Random, SystemRandom},
-};
+use vault_store::random::{Random, SystemRandom};
 
 use super::{
     Answer, Base, Http, OwnerClient, browser, ceiling,
@@ -91,9 +88,6 @@ pub async fn sign_in(context: &Context, wanted: SignIn<'_>) -> Result<Tokens, Fa
         return Err(nobody_there(wanted.base));
     }
     let http = Http::new(context, wanted.base)?;
-    // Taken before the user enters credentials, so that they are never counted as newer than they
-    // are.
-    let began_at = SystemClock.now().unix();
     let metadata = fetch_metadata(&http, wanted.base).await?;
     let failed = |error: std::io::Error| fail!(Io, "cannot open a loopback port: {error}");
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(failed)?;
@@ -121,7 +115,6 @@ pub async fn sign_in(context: &Context, wanted: SignIn<'_>) -> Result<Tokens, Fa
         client_id,
         metadata.token_endpoint,
         metadata.revocation_endpoint,
-        began_at,
     ))
 }
 
@@ -161,39 +154,17 @@ async fn sign_in_anew(
     OwnerClient::with_tokens(context, base, file, tokens)
 }
 
-/// The sign-in that a command needs before it asks its question.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum RequiredSignIn {
-    /// A sign-in that the service accepts.
-    SignIn,
-    /// A sign-in whose credentials were entered in the last minutes.
-    FreshSignIn,
-}
-
 /// Returns the client of a vault's owner or publisher, after the service has accepted its sign-in.
-/// On a terminal, it opens the sign-in page if there is no sign-in or it is too old for the
-/// command. Without a terminal, the service decides whether the present sign-in suffices.
+/// On a terminal, it opens the sign-in page if there is no sign-in or the service rejects it.
 pub async fn ready_client(
     context: &Context,
     connection: &Connection,
-    needs: RequiredSignIn,
 ) -> Result<OwnerClient, Failure> {
     let slug = &connection.slug;
     let tokens = TokenFile::for_service(context, &connection.base, slug.as_str())?.read()?;
-    let now = SystemClock.now();
-    let is_good = |tokens: &Tokens| {
-        needs == RequiredSignIn::SignIn || tokens.is_fresh(now) || !context.ui.may_ask()
-    };
     let (client, is_new) = match tokens {
-        Some(tokens) if is_good(&tokens) => (connection.owner_client(context)?, false),
-        stored_tokens => {
-            if stored_tokens.is_some() {
-                context
-                    .ui
-                    .note("This needs your password: the service wants credentials of the last five minutes.");
-            }
-            (sign_in_anew(context, connection, false).await?, true)
-        }
+        Some(_) => (connection.owner_client(context)?, false),
+        None => (sign_in_anew(context, connection, false).await?, true),
     };
     // Try the sign-in now, so that a command does not ask its question and fail afterwards.
     let path = format!("/admin/vaults/{slug}");
@@ -321,8 +292,7 @@ fn authorize_address(
                 "read write"
             },
         ),
-        // The service treats credentials that are entered now as fresh, and then allows changes of
-        // roles and keys for some minutes.
+        // The browser may belong to somebody else who stayed signed in.
         ("prompt", "login"),
         ("state", state),
     ]);

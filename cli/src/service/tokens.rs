@@ -12,7 +12,6 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use vault_format::time::Timestamp;
 use vault_store::clock::{Clock as _, SystemClock};
 use zeroize::Zeroize;
 
@@ -36,15 +35,7 @@ pub struct Tokens {
     pub token_endpoint: String,
     /// The address where tokens are revoked, if the service has one.
     pub revocation_endpoint: Option<String>,
-    /// The time at which the user entered credentials, in Unix seconds by this machine's clock; 0
-    /// if it was not recorded.
-    #[serde(default)]
-    pub signed_in_at: i64,
 }
-
-/// Age below which credentials count as fresh, in seconds. Services accept five minutes; one minute
-/// is left for the answer to a question.
-const FRESH_SECONDS: i64 = 4 * 60;
 
 impl Tokens {
     /// Creates the tokens that a service has just granted.
@@ -53,7 +44,6 @@ impl Tokens {
         client_id: String,
         token_endpoint: String,
         revocation_endpoint: Option<String>,
-        signed_in_at: i64,
     ) -> Self {
         Self {
             client_id,
@@ -64,16 +54,7 @@ impl Tokens {
             scope: grant.scope,
             token_endpoint,
             revocation_endpoint,
-            signed_in_at,
         }
-    }
-
-    /// Returns whether the user entered credentials so recently that the service allows changes of
-    /// roles and members now.
-    pub fn is_fresh(&self, now: Timestamp) -> bool {
-        let age = now.unix() - self.signed_in_at;
-        // A negative age comes from a clock that was set back, and counts as not fresh.
-        (0..FRESH_SECONDS).contains(&age)
     }
 
     /// Returns whether the token has the rights of an operator.

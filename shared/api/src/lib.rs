@@ -8,6 +8,7 @@
 mod account;
 mod audit;
 mod client;
+mod confirmation;
 mod device;
 mod draft;
 mod email;
@@ -29,6 +30,7 @@ mod vault;
 pub use account::*;
 pub use audit::*;
 pub use client::*;
+pub use confirmation::*;
 pub use device::*;
 pub use draft::*;
 pub use email::*;

@@ -29,4 +29,7 @@ pub struct Problem {
     /// With `objects_missing`: what to upload.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<Value>,
+    /// With `confirmation_needed` and `confirmation_declined`: the confirmation of the person.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub confirmation: Option<Value>,
 }

@@ -18,7 +18,9 @@ use vault_store::records::Write;
 use crate::cache::{Object, ObjectCache};
 use crate::config::{Config, Issuer};
 use crate::documents::Documents;
+use crate::model::account::AccountId;
 use crate::model::audit::{self, Actor, Change};
+use crate::model::client::ClientId;
 use crate::model::namespace::Namespace;
 use crate::oidc::{Provider, ProviderHttp, SecretSource};
 use crate::ports::Ports;
@@ -95,6 +97,10 @@ pub(crate) struct ActingUser<'a> {
     pub(crate) app: &'a App,
     pub(crate) namespace: &'a Namespace,
     pub(crate) actor: &'a Actor,
+    /// The account behind the request.
+    pub(crate) account: &'a AccountId,
+    /// The app that sent it; `None` for the console.
+    pub(crate) client: Option<&'a ClientId>,
 }
 
 impl ActingUser<'_> {

@@ -7,7 +7,6 @@
 use axum::http::header::{self, HeaderMap, HeaderValue};
 use vault_format::hash::Digest;
 use vault_format::text::error_chain;
-use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Document, When, Write};
 
@@ -19,7 +18,6 @@ use crate::model::account::{AccountId, Email};
 use crate::model::client::ClientId;
 use crate::model::grant::Grant;
 use crate::model::namespace::{Namespace, Status};
-use crate::model::session::FRESH_SECONDS;
 use crate::model::standing;
 use crate::model::token::{Family, Reach, Secret, SecretKind, Token, TokenKind, token_key};
 use crate::model::user::{Role, Scope, Scopes, User};
@@ -64,8 +62,6 @@ pub struct Caller {
     /// Whether the account operates the service. The token itself carries no operator rights: see
     /// [`Operator`].
     pub operator: bool,
-    /// Time at which the person entered credentials for exactly this token, if at all.
-    pub auth_time: Option<Timestamp>,
     second_factor: bool,
     user_scopes: Scopes,
 }
@@ -79,7 +75,6 @@ pub struct Operator {
     pub scopes: Scopes,
     /// The client that the token was given to.
     pub client_id: ClientId,
-    auth_time: Option<Timestamp>,
     second_factor: bool,
 }
 
@@ -195,12 +190,6 @@ impl Caller {
         }
     }
 
-    /// Fails unless the person entered credentials for this token less than five minutes before
-    /// `now`: 403 with the challenge of RFC 9470.
-    pub fn require_fresh(&self, now: Timestamp, public: &PublicUrl) -> Result<(), Refusal> {
-        require_fresh(self.auth_time, now, &Scopes::ALL.to_string(), public)
-    }
-
     /// Fails unless the sign-in behind the token used a second factor, where the service requires
     /// one: 403 with the challenge of RFC 9470.
     pub fn require_second_factor(&self, config: &Config) -> Result<(), Refusal> {
@@ -219,39 +208,11 @@ impl Operator {
             .header(header::WWW_AUTHENTICATE, operator_challenge(public)))
     }
 
-    /// Fails unless the person entered credentials for this token less than five minutes before
-    /// `now`: 403 with the challenge of RFC 9470.
-    pub fn require_fresh(&self, now: Timestamp, public: &PublicUrl) -> Result<(), Refusal> {
-        require_fresh(self.auth_time, now, &operator_scopes(), public)
-    }
-
     /// Fails unless the sign-in behind the token used a second factor, where the service requires
     /// one: 403 with the challenge of RFC 9470.
     pub fn require_second_factor(&self, config: &Config) -> Result<(), Refusal> {
         require_second_factor(self.second_factor, &operator_scopes(), config)
     }
-}
-
-/// Fails unless credentials were entered for this token less than five minutes before `now`. An
-/// older sign-in of the browser does not count: an app that was allowed in a browser left open acts
-/// for whoever sits there. The refusal carries the challenge of RFC 9470.
-fn require_fresh(
-    auth_time: Option<Timestamp>,
-    now: Timestamp,
-    scopes: &str,
-    public: &PublicUrl,
-) -> Result<(), Refusal> {
-    if auth_time.is_some_and(|auth_time| now < auth_time.plus_seconds(FRESH_SECONDS)) {
-        return Ok(());
-    }
-    let challenge = bearer_challenge(&[
-        ("error", "insufficient_user_authentication"),
-        ("resource_metadata", &public.resource_metadata("")),
-        ("scope", scopes),
-        ("max_age", &FRESH_SECONDS.to_string()),
-    ]);
-    let refusal = Refusal::new(ErrorCode::FreshSignInRequired);
-    Err(refusal.header(header::WWW_AUTHENTICATE, challenge))
 }
 
 /// Fails unless the sign-in behind the token used a second factor, or the service requires none of
@@ -434,7 +395,6 @@ async fn load_bearer(
             account: account.id,
             scopes,
             client_id,
-            auth_time: family.auth_time,
             second_factor: family.second_factor,
         };
         return Ok(Some((Bearer::Operator(operator), None)));
@@ -453,7 +413,6 @@ async fn load_bearer(
         namespace_revision: current_namespace.revision,
         client_id,
         operator: account.operator,
-        auth_time: family.auth_time,
         second_factor: family.second_factor,
         user_scopes: possible,
     };

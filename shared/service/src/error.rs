@@ -115,7 +115,8 @@ codes! {
     PublisherRequired FORBIDDEN "publisher_required" Caller "Only an owner or a publisher may do this.";
     OperatorRequired FORBIDDEN "operator_required" Caller "Only an operator may do this.";
     OperatorElevationRequired FORBIDDEN "operator_elevation_required" Caller "This needs a token with the scope operator, for which the operator just signed in.";
-    FreshSignInRequired FORBIDDEN "fresh_sign_in_required" Caller "This needs a token for which its owner entered credentials within the last five minutes.";
+    ConfirmationNeeded FORBIDDEN "confirmation_needed" Caller "The person must confirm this on the page that `confirmation` names; then send the request again.";
+    ConfirmationDeclined FORBIDDEN "confirmation_declined" Caller "The person declined this; ask again in a minute at the earliest.";
     SecondFactorRequired FORBIDDEN "second_factor_required" Caller "Owners and operators of this service sign in with a second factor, and this token is from a sign-in without one.";
     ConfirmationMismatch UNPROCESSABLE_ENTITY "confirmation_mismatch" Caller "The confirmation does not match what is to be changed.";
     DeviceState CONFLICT "device_state" Caller "The device is in a state that does not allow this.";

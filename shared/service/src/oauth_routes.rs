@@ -13,8 +13,8 @@ use serde_json::Value;
 
 use crate::accounts::guard::{self, FormTask, SignedInBrowser, SignedInForm};
 use crate::accounts::{
-    account_page, apps_and_sessions, invitations, invite_link, password_page, provider,
-    second_factor, second_factor_page,
+    account_page, apps_and_sessions, confirm_page, invitations, invite_link, password_page,
+    provider, second_factor, second_factor_page,
 };
 use crate::app::App;
 use crate::hosting::{home_page, new_vault};
@@ -23,7 +23,7 @@ use crate::oauth::error_response::EndpointError;
 use crate::oauth::guard::{Revocation, require_client_or_bearer};
 use crate::oauth::{authorization, endpoints};
 use crate::route::{self, Auth, rows};
-use crate::web::browser::ReturnTo;
+use crate::web::browser::{CONFIRM_PATH, ReturnTo};
 use crate::web::error_page::ErrorPage;
 use crate::web::{cors, welcome};
 
@@ -50,6 +50,8 @@ enum Handler {
         ReturnTo<'static>,
         fn(App, SignedInBrowser) -> HandlerFuture<ErrorPage>,
     ),
+    /// The page of one confirmation, whose id stands in its path, for signed-in people.
+    Confirmation(fn(App, String, SignedInBrowser) -> HandlerFuture<ErrorPage>),
     /// A form that only a signed-in browser may send.
     SignedInForm(FormTask, fn(App, SignedInForm) -> HandlerFuture<ErrorPage>),
 }
@@ -64,7 +66,9 @@ impl Handler {
             | Self::Page(_)
             | Self::PageOf(_) => Auth::Public,
             Self::Revocation(_) => Auth::ClientOrBearer,
-            Self::SignedIn(..) | Self::SignedInForm(..) => Auth::Session(None),
+            Self::SignedIn(..) | Self::Confirmation(_) | Self::SignedInForm(..) => {
+                Auth::Session(None)
+            }
         }
     }
 
@@ -115,6 +119,19 @@ impl Handler {
                     })
                 })
             }
+            Self::Confirmation(answer) => get(
+                move |State(app): State<App>, Path(id): Path<String>, headers: HeaderMap| {
+                    respond_with_page(app.clone(), async move {
+                        let path = format!("{CONFIRM_PATH}{id}");
+                        let onward =
+                            ReturnTo::parse_confirm_path(&path).ok_or(ErrorPage::NotFound)?;
+                        match guard::require_signed_in(&app, &headers, onward).await? {
+                            Ok(proven) => answer(app, id, proven).await,
+                            Err(page) => Ok(page),
+                        }
+                    })
+                },
+            ),
             Self::SignedInForm(task, answer) => {
                 post(move |State(app): State<App>, request: Request| {
                     respond_with_page(app.clone(), async move {
@@ -165,6 +182,11 @@ macro_rules! handler {
     (Front $show:path) => {
         Handler::Front
     };
+    (Confirmation $handler:path) => {
+        Handler::Confirmation(|app, id, proven| {
+            Box::pin(async move { $handler(&app, &id, proven).await })
+        })
+    };
     (PageOf $handler:path) => {
         Handler::PageOf(|app, token, request| {
             Box::pin(async move { $handler(&app, &token, request).await })
@@ -202,6 +224,8 @@ rows! { OAuth:
     "session.end-all" POST "/account/sign-out" SignedInForm(apps_and_sessions::END_ALL) apps_and_sessions::end_all;
     "sign-in.end" POST "/account/sign-ins" SignedInForm(provider::connected::DISCONNECT) provider::connected::disconnect_sign_in;
     "oauth.second-factor" POST "/oauth/second-factor" Page second_factor::sign_in_with_code;
+    "confirmation.page" GET "/account/confirm/{id}" Confirmation confirm_page::show_confirmation;
+    "confirmation.decide" POST "/account/confirm" SignedInForm(confirm_page::CONFIRM) confirm_page::decide_confirmation;
     "second-factor.show" GET "/account/second-factor" SignedIn(ReturnTo::SecondFactor) second_factor_page::show_second_factor;
     "second-factor.change" POST "/account/second-factor" SignedInForm(second_factor_page::CHANGE) second_factor_page::change_second_factor;
     "vault.new" GET "/account/new-vault" SignedIn(ReturnTo::NewVault) new_vault::show_new_vault;

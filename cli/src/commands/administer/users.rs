@@ -13,8 +13,9 @@ use crate::{
     output::{BOLD, HINT, Report, TICK, Table, Warning, clean, format_day, nearest_name, paint},
     service::{
         OwnerClient,
+        confirmation::send_confirmed,
         connection::Connection,
-        sign_in::{RequiredSignIn, ready_client},
+        sign_in::ready_client,
         users::{USERS, find_user},
     },
     tasks::policy_file,
@@ -104,8 +105,9 @@ enum Action {
 }
 
 impl Action {
-    /// Whether the service requires that credentials were entered in the last minutes.
-    const fn needs_fresh_sign_in(&self) -> bool {
+    /// Whether the command asks a question or sends the user to a page, which must not be followed
+    /// by a failed sign-in.
+    const fn needs_ready_sign_in(&self) -> bool {
         match self {
             // An owner can do everything, so inviting one is like a change of roles.
             Self::Invite { role, .. } => matches!(role, Role::Owner),
@@ -174,8 +176,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let connection = Connection::load(context)?;
     context.block_on(async {
         // Signed in first, so that the command does not ask its question and fail afterwards.
-        let client = if arguments.action.needs_fresh_sign_in() {
-            ready_client(context, &connection, RequiredSignIn::FreshSignIn).await?
+        let client = if arguments.action.needs_ready_sign_in() {
+            ready_client(context, &connection).await?
         } else {
             connection.owner_client(context)?
         };
@@ -185,11 +187,11 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
                 email,
                 role,
                 scopes,
-            } => invite_user(&client, email, *role, scopes).await,
+            } => invite_user(context, &client, email, *role, scopes).await,
             Action::Role { user, role } => {
                 let role = role.of_wire().into();
                 let body = json!(RoleChange { role });
-                let user = change_user(&client, user, Method::PUT, "role", body).await?;
+                let user = change_user(context, &client, user, ("role", body)).await?;
                 let text = format!(
                     "{} is {} now",
                     paint_email(&user),
@@ -206,7 +208,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
                     grant: to_given_scopes(grant),
                     revoke: to_given_scopes(revoke),
                 });
-                let user = change_user(&client, user, Method::POST, "scopes", body).await?;
+                let user = change_user(context, &client, user, ("scopes", body)).await?;
                 let text = format!(
                     "{} has the scopes: {}",
                     paint_email(&user),
@@ -220,7 +222,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
                     // Only a warning, because the profile may be added to the policy later.
                     warn_of_unknown_profile(context, profile);
                 }
-                let user = change_user(&client, user, Method::PUT, "profile", body).await?;
+                let user = change_user(context, &client, user, ("profile", body)).await?;
                 let text = match &user.profile {
                     Some(profile) => {
                         format!(
@@ -307,6 +309,7 @@ fn show_users(users: &[User]) -> Report {
 }
 
 async fn invite_user(
+    context: &Context,
     client: &OwnerClient,
     email: &str,
     role: Role,
@@ -318,7 +321,7 @@ async fn invite_user(
         role: Some(role.of_wire().into()),
         scopes: Some(to_given_scopes(scopes)),
     });
-    let user: User = client.post(USERS, body).await?;
+    let user: User = send_confirmed(context, client, Method::POST, USERS, Some(body)).await?;
     let page = paint(HINT, client.base().address_of("/account"));
     let (address, base) = (&user.email, client.base());
     let text = format!(
@@ -331,16 +334,20 @@ async fn invite_user(
 }
 
 async fn change_user(
+    context: &Context,
     client: &OwnerClient,
     user: &str,
-    method: Method,
-    what: &str,
-    body: Value,
+    (what, body): (&str, Value),
 ) -> Result<User, Failure> {
     // The routes take only ids, and people type addresses.
     let user = find_user(client, user).await?;
     let path = format!("{USERS}/{}/{what}", user.id);
-    client.send(method, &path, Some(body)).await
+    let method = if what == "scopes" {
+        Method::POST
+    } else {
+        Method::PUT
+    };
+    send_confirmed(context, client, method, &path, Some(body)).await
 }
 
 async fn remove_user(
@@ -353,7 +360,7 @@ async fn remove_user(
     let question = format!("Remove {} from this vault?", &user.email);
     context.ui.confirm_or_stop(&question)?;
     let path = format!("{USERS}/{}", user.id);
-    let user: User = client.send(Method::DELETE, &path, None).await?;
+    let user: User = send_confirmed(context, client, Method::DELETE, &path, None).await?;
     Ok(report_user(
         &user,
         &format!("removed {}", paint_email(&user)),

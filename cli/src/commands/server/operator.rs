@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use vault_api::{CreatedNamespace, Given, Namespace, NewNamespace, ServiceSignOut, Vault};
 use vault_format::name::Slug;
 use vault_service::error::ErrorCode as ServiceCode;
-use vault_store::clock::{Clock as _, SystemClock};
 
 use crate::{
     commands::administer::audit_log::Filters,
@@ -162,7 +161,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     }
     let (subject, no_browser) = (&arguments.subject, arguments.no_browser);
     context.block_on(async {
-        let client = connect_operator(context, &base, subject, no_browser).await?;
+        let client = connect_operator(context, &base, no_browser).await?;
         match run_action(context, &client, subject).await {
             // The sign-in of before still opens most routes, but not this one.
             Err(failure) if wants_sign_in(&failure) => {
@@ -174,21 +173,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     })
 }
 
-impl Subject {
-    /// Whether the service requires that credentials were entered in the last minutes.
-    const fn needs_fresh_sign_in(&self) -> bool {
-        matches!(
-            self,
-            Self::Account(_) | Self::Grant { .. } | Self::Revoke { .. } | Self::SignOutAll
-        )
-    }
-}
-
 /// Whether a new sign-in as operator may help: the present one is too old, or is from before the
 /// service required more.
 fn wants_sign_in(failure: &Failure) -> bool {
     [
-        ServiceCode::FreshSignInRequired,
         ServiceCode::SecondFactorRequired,
         ServiceCode::OperatorElevationRequired,
     ]
@@ -235,18 +223,11 @@ async fn run_action(
 async fn connect_operator(
     context: &Context,
     base: &Base,
-    subject: &Subject,
     no_browser: bool,
 ) -> Result<OwnerClient, Failure> {
     let file = TokenFile::for_service(context, base, OPERATOR)?;
-    let now = SystemClock.now();
-    // What asks a question and then needs fresh credentials has them before the question.
-    let is_good = |tokens: &Tokens| {
-        tokens.is_operator()
-            && (tokens.is_fresh(now) || !subject.needs_fresh_sign_in() || !context.ui.may_ask())
-    };
     // An operator's token cannot be refreshed: when it is over, the operator signs in anew.
-    if file.read()?.as_ref().is_some_and(is_good) {
+    if file.read()?.as_ref().is_some_and(Tokens::is_operator) {
         let client = OwnerClient::open(context, base, OPERATOR)?;
         // Tokens may have been revoked since. Try them now, so that a command does not ask its
         // question and fail afterwards.

@@ -100,7 +100,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         let (machine, verb, done) = match &arguments.action {
             Action::List => return Ok(devices_report(&list_devices(&client, &root).await?)),
             Action::Invite(asked) => {
-                return enrolment::create_code(&client, &connection, asked).await;
+                return enrolment::create_code(context, &client, &connection, asked).await;
             }
             Action::Codes => return enrolment::list_codes(&client, &connection).await,
             Action::EndCode { id } => return enrolment::end_code(&client, &connection, id).await,

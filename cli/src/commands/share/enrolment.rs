@@ -8,9 +8,10 @@ use vault_api::{EnrolmentCode, EnrolmentMode, EnrolmentSetting, NewEnrolmentCode
 use vault_service::error;
 
 use crate::{
+    context::Context,
     errors::Failure,
     output::{BOLD, HINT, Report, TICK, Table, clean, count, format_day, paint},
-    service::{OwnerClient, connection::Connection},
+    service::{OwnerClient, confirmation::send_confirmed, connection::Connection},
 };
 
 /// The arguments of `vault devices invite`.
@@ -62,6 +63,7 @@ fn codes_path(connection: &Connection) -> String {
 
 /// Makes a code and shows it once.
 pub async fn create_code(
+    context: &Context,
     client: &OwnerClient,
     connection: &Connection,
     asked: &Invite,
@@ -71,7 +73,10 @@ pub async fn create_code(
         expires_in: Some(asked.expires),
         name: asked.name.clone(),
     };
-    let created_code: EnrolmentCode = client.post(&codes_path(connection), json!(body)).await?;
+    let (path, body) = (codes_path(connection), Some(json!(body)));
+    // The service has a person confirm a code for many machines.
+    let created_code: EnrolmentCode =
+        send_confirmed(context, client, Method::POST, &path, body).await?;
     // Only this answer has the code itself. Lists show its id.
     let code = clean(created_code.code.as_deref().unwrap_or_default(), 64);
     let machines = count(created_code.uses as usize, "machine");

@@ -20,6 +20,7 @@ use crate::model::account::{
 };
 use crate::model::audit::Change;
 use crate::model::members;
+use crate::model::permit::Act;
 use crate::model::session::sign_in_key;
 use crate::model::subject;
 use crate::model::user::{MEMBERSHIPS, Membership, User, user_key};
@@ -86,7 +87,6 @@ async fn read_accounts(
 pub(super) async fn invite_account(call: OperatorCall) -> Answer {
     let new_account: NewAccount = call.json_body().await?;
     let email: Email = new_account.email.parse_or(ErrorCode::EmailInvalid)?;
-    call.require_fresh()?;
     let invite = async |tx: Transaction<'_>| {
         let issuer = call.app.config.public_url.base();
         let invited = account::prepare_invitation(&tx, &email, issuer, tx.now()).await?;
@@ -103,14 +103,18 @@ pub(super) async fn invite_account(call: OperatorCall) -> Answer {
 }
 
 /// Removes all credentials of an account and creates a new link: for a user who lost the password,
-/// or whose password became known. Ends all tokens and sessions of the account.
+/// or whose password became known. Ends all tokens and sessions of the account. Whoever opens the
+/// link becomes the account, so the operator confirms the reset.
 pub(super) async fn reset_account(call: OperatorCall) -> Answer {
-    call.require_fresh()?;
     let email = path_email(&call)?;
+    let act = Act::ResetAccount {
+        email: email.clone(),
+    };
     let reset = async |tx: Transaction<'_>| {
         let issuer = call.app.config.public_url.base();
         let reset_result = account::prepare_reset(&tx, &email, issuer, tx.now()).await?;
         let reset_result = reset_result.ok_or(ErrorCode::AccountNotFound)?;
+        call.as_asker().spend(&tx, &act).await?;
         tx.write_all(reset_result.writes);
         let after = json!({ "email": email });
         write_audits(
@@ -127,7 +131,8 @@ pub(super) async fn reset_account(call: OperatorCall) -> Answer {
             ..to_api_account(reset_result.account)
         })
     };
-    let account = call.app.change(reset).await?;
+    let outcome = call.app.change(reset).await;
+    let account = call.confirm_outcome(&act, outcome).await?;
     Ok(json_answer(StatusCode::OK, &account))
 }
 
@@ -138,73 +143,88 @@ pub(super) async fn disable_account(call: OperatorCall) -> Answer {
         // Without a new epoch the account's tokens would work again as soon as it is enabled.
         account.raise_epoch();
     };
-    change_account(
-        &call,
-        "account.disable",
-        stop,
-        |account| json!({ "disabled": account.disabled }),
-    )
-    .await
+    let change = AccountChange {
+        action: "account.disable",
+        act: None,
+        set: stop,
+        describe: |account: &Account| json!({ "disabled": account.disabled }),
+    };
+    change_account(&call, change).await
 }
 
 /// Enables a disabled account.
 pub(super) async fn enable_account(call: OperatorCall) -> Answer {
     let start = |account: &mut Account| account.disabled = false;
-    change_account(
-        &call,
-        "account.enable",
-        start,
-        |account| json!({ "disabled": account.disabled }),
-    )
-    .await
+    let change = AccountChange {
+        action: "account.enable",
+        act: None,
+        set: start,
+        describe: |account: &Account| json!({ "disabled": account.disabled }),
+    };
+    change_account(&call, change).await
 }
 
 /// Ends all tokens and sessions of an account; its user has to sign in again.
 pub(super) async fn sign_out_account(call: OperatorCall) -> Answer {
-    change_account(
-        &call,
-        "account.sign-out",
-        Account::raise_epoch,
-        |account| json!({ "epoch": account.epoch }),
-    )
-    .await
+    let change = AccountChange {
+        action: "account.sign-out",
+        act: None,
+        set: Account::raise_epoch,
+        describe: |account: &Account| json!({ "epoch": account.epoch }),
+    };
+    change_account(&call, change).await
 }
 
-/// Makes an account an operator.
+/// Makes an account an operator, which the operator confirms.
 pub(super) async fn grant_operator(call: OperatorCall) -> Answer {
-    call.require_fresh()?;
-    let grant = |account: &mut Account| account.operator = true;
-    change_account(
-        &call,
-        "account.grant",
-        grant,
-        |account| json!({ "operator": account.operator }),
-    )
-    .await
+    let act = Act::GrantOperator {
+        email: path_email(&call)?,
+    };
+    set_operator(&call, &act, true).await
 }
 
-/// Takes the operator rights from an account.
+/// Takes the operator rights from an account, which the operator confirms.
 pub(super) async fn revoke_operator(call: OperatorCall) -> Answer {
-    call.require_fresh()?;
-    let revoke = |account: &mut Account| account.operator = false;
-    change_account(
-        &call,
-        "account.revoke",
-        revoke,
-        |account| json!({ "operator": account.operator }),
-    )
-    .await
+    let act = Act::RevokeOperator {
+        email: path_email(&call)?,
+    };
+    set_operator(&call, &act, false).await
 }
 
-/// Changes the account in the path; `describe` describes the account for the log. Fails with 409 if no
-/// operator who can sign in would be left.
+async fn set_operator(call: &OperatorCall, act: &Act, operates: bool) -> Answer {
+    let change = AccountChange {
+        action: act.action(),
+        act: Some(act),
+        set: |account: &mut Account| account.operator = operates,
+        describe: |account: &Account| json!({ "operator": account.operator }),
+    };
+    change_account(call, change).await
+}
+
+/// A change of the account in the path.
+struct AccountChange<'a, S, D> {
+    /// Action in the audit log.
+    action: &'static str,
+    /// The act that needs a permit, if any.
+    act: Option<&'a Act>,
+    /// Changes the account.
+    set: S,
+    /// Returns what the log shows of the account before and after.
+    describe: D,
+}
+
+/// Changes the account in the path. Fails with 409 if no operator who can sign in would be left.
 async fn change_account(
     call: &OperatorCall,
-    name: &str,
-    set: impl Fn(&mut Account),
-    describe: impl Fn(&Account) -> Value,
+    change: AccountChange<'_, impl Fn(&mut Account), impl Fn(&Account) -> Value>,
 ) -> Answer {
     let email = path_email(call)?;
+    let AccountChange {
+        action,
+        act,
+        set,
+        describe,
+    } = &change;
     let change = async |tx: Transaction<'_>| {
         let stored_account = find_by_email(call, &email).await?;
         let mut account = stored_account.value.clone();
@@ -215,18 +235,25 @@ async fn change_account(
         if is_active_operator(&stored_account.value) && !is_active_operator(&account) {
             tx.write(check_another_operator(call, &account.id).await?);
         }
+        // After the checks, so that nobody confirms what cannot be done.
+        if let Some(act) = act {
+            call.as_asker().spend(&tx, act).await?;
+        }
         let before = Some(describe(&stored_account.value));
-        write_audits(&tx, call, &account, name, before, describe(&account)).await?;
+        write_audits(&tx, call, &account, action, before, describe(&account)).await?;
         Ok::<_, Refusal>(account)
     };
-    let account = call.app.change(change).await?;
-    Ok(json_answer(StatusCode::OK, &to_api_account(account)))
+    let mut outcome = call.app.change(change).await;
+    if let Some(act) = act {
+        outcome = call.confirm_outcome(act, outcome).await;
+    }
+    Ok(json_answer(StatusCode::OK, &to_api_account(outcome?)))
 }
 
-/// Deletes an account and its memberships; fails with 503 if it has more memberships than one
-/// request removes. Its audit records are kept.
+/// Deletes an account and its memberships, which the operator confirms; fails with 503 if it has
+/// more memberships than one request removes, and the next request continues. Its audit records are
+/// kept.
 pub(super) async fn delete_account(call: OperatorCall) -> Answer {
-    call.require_fresh()?;
     let email = path_email(&call)?;
     let stored_account = find_by_email(&call, &email).await?;
     let id = stored_account.value.id.clone();
@@ -235,6 +262,11 @@ pub(super) async fn delete_account(call: OperatorCall) -> Answer {
     if is_active_operator(&stored_account.value) {
         check_another_operator(&call, &id).await?;
     }
+    let act = Act::DeleteAccount {
+        email: email.clone(),
+    };
+    let permitted = call.as_asker().require_permit(&call.app, &act).await;
+    call.confirm_outcome(&act, permitted).await?;
     let mut without_owner = Vec::new();
     // The account is deleted last: a deletion that was interrupted is repeated, and must still find
     // the account.
@@ -259,11 +291,15 @@ pub(super) async fn delete_account(call: OperatorCall) -> Answer {
         if is_active_operator(&account) {
             tx.write(check_another_operator(&call, &account.id).await?);
         }
+        // Only with the account itself: a deletion that was interrupted goes on under the same
+        // permit.
+        call.as_asker().spend(&tx, &act).await?;
         let change = Change::about(&account.id)
             .with_before(json!({ "email": email, "operator": account.operator }));
         call.write_audits(&tx, "account.delete", &change, &[])
     };
-    call.app.change(delete).await?;
+    let deletion = call.app.change(delete).await;
+    call.confirm_outcome(&act, deletion).await?;
     let deleted = DeletedAccount {
         id: id.into(),
         email,

@@ -5,16 +5,19 @@ use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
+use serde_json::json;
 use vault_format::hash::Digest;
 use vault_format::name::NamespaceId;
 use vault_store::records::Record;
 
-use crate::app::ActingUser;
+use crate::accounts::permits::{Asker, to_api_confirmation};
+use crate::app::{ActingUser, App};
 use crate::bearer::Operator;
 use crate::error::{ErrorCode, Refusal};
 use crate::http::{MAX_JSON_BYTES, read_json};
 use crate::model::audit::Change;
 use crate::model::namespace::{Kind, Namespace};
+use crate::model::permit::Act;
 
 use crate::transaction::Transaction;
 
@@ -94,6 +97,8 @@ impl Call {
             app: &self.app,
             namespace: &self.caller.namespace,
             actor: &self.actor,
+            account: &self.caller.account,
+            client: Some(&self.caller.client_id),
         })
     }
 
@@ -116,15 +121,21 @@ impl Call {
             email: &self.caller.email,
             role: self.caller.role,
             actor: &self.actor,
+            account: &self.caller.account,
+            client: Some(&self.caller.client_id),
         }
     }
 
-    /// Checks that the caller's user entered credentials for exactly this token, at most five
-    /// minutes ago.
-    pub(super) fn require_fresh(&self) -> Result<(), Refusal> {
-        let app = &self.app;
-        self.caller
-            .require_fresh(app.clock.now(), &app.config.public_url)
+    /// Returns the outcome of an act, or asks the person to confirm it and refuses the request with
+    /// the address of the page.
+    pub(super) async fn confirm_outcome<T>(
+        &self,
+        act: &Act,
+        outcome: Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        let principal = self.to_principal();
+        let home = principal.namespace_ref();
+        confirm_outcome(&self.app, &principal.as_asker(&home), act, outcome).await
     }
 
     /// Adds the audit record of a change in the caller's namespace to the commit that makes it.
@@ -139,12 +150,24 @@ impl Call {
 }
 
 impl OperatorCall {
-    /// Checks that the operator entered credentials within the last five minutes. An operator's
-    /// token is valid for longer than that.
-    pub(super) fn require_fresh(&self) -> Result<(), Refusal> {
-        let app = &self.app;
-        self.caller
-            .require_fresh(app.clock.now(), &app.config.public_url)
+    /// Returns the operator as the party that asks for acts.
+    pub(super) const fn as_asker(&self) -> Asker<'_> {
+        Asker {
+            account: &self.caller.account,
+            client: Some(&self.caller.client_id),
+            actor: &self.actor,
+            namespace: None,
+        }
+    }
+
+    /// Returns the outcome of an act, or asks the operator to confirm it and refuses the request
+    /// with the address of the page.
+    pub(super) async fn confirm_outcome<T>(
+        &self,
+        act: &Act,
+        outcome: Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        confirm_outcome(&self.app, &self.as_asker(), act, outcome).await
     }
 
     /// Adds the audit records of a change to the commit that makes it: one to the log of the
@@ -163,6 +186,22 @@ impl OperatorCall {
             tx.audit(log, &self.actor, name, change.clone())?;
         }
         Ok(())
+    }
+}
+
+async fn confirm_outcome<T>(
+    app: &App,
+    asker: &Asker<'_>,
+    act: &Act,
+    outcome: Result<T, Refusal>,
+) -> Result<T, Refusal> {
+    match outcome {
+        Err(refusal) if refusal.code() == ErrorCode::ConfirmationNeeded => {
+            let permit = asker.ask(app, std::slice::from_ref(act)).await?;
+            let confirmation = to_api_confirmation(app, &permit);
+            Err(refusal.member("confirmation", json!(confirmation)))
+        }
+        outcome => outcome,
     }
 }
 

@@ -10,16 +10,16 @@ use crate::error::{ErrorCode, Refusal};
 use crate::http::json_answer;
 use crate::model::audit::Change;
 use crate::model::namespace::{self, Kind, Status};
+use crate::model::permit::Act;
 
-/// Deletes the vault if the body repeats its name and credentials were entered within the last five
-/// minutes.
+/// Deletes the vault if the body repeats its name and the person has confirmed the deletion.
 pub(super) async fn handle_delete(call: Call) -> Answer {
     let (namespace, _) = call.path_namespace()?;
     if call.json_body::<ConfirmedVault>().await?.slug != namespace.slug.as_str() {
         return Err(ErrorCode::ConfirmationMismatch.into());
     }
-    call.require_fresh()?;
-    delete_vault(&call.to_principal()).await?;
+    let deletion = delete_vault(&call.to_principal()).await;
+    call.confirm_outcome(&Act::DeleteVault {}, deletion).await?;
     let deleted = DeletedVault {
         slug: namespace.slug,
         status: Status::Deleted,
@@ -27,8 +27,8 @@ pub(super) async fn handle_delete(call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, &deleted))
 }
 
-/// Deletes the vault of an owner who has typed its name and entered fresh credentials. From then on
-/// the vault is unknown to people, apps and machines alike; background work removes its content. A
+/// Deletes the vault of an owner who has typed its name, with the permit for it. From then on the
+/// vault is unknown to people, apps and machines alike; background work removes its content. A
 /// vault that its own server signs cannot be deleted: the server has its key and its skills, and
 /// would publish again.
 pub(crate) async fn delete_vault(by: &Principal<'_>) -> Result<(), Refusal> {
@@ -44,6 +44,7 @@ pub(crate) async fn delete_vault(by: &Principal<'_>) -> Result<(), Refusal> {
             let namespace_and_revision =
                 namespace_and_revision.filter(|(found, _)| found.id == by.namespace.id);
             let (namespace, revision) = namespace_and_revision.ok_or(ErrorCode::NotFound)?;
+            by.spend_permit(&tx, &Act::DeleteVault {}).await?;
             let change = Change::about(&namespace.slug)
                 .with_before(json!({ "status": namespace.status, "namespace_id": namespace.id }))
                 .with_after(json!({ "status": Status::Deleted }));

@@ -217,6 +217,7 @@ async fn decide_in(
         app,
         namespace,
         actor,
+        ..
     } = acting;
     let slug = &namespace.slug;
     let stored_device = find_device(app, namespace, id).await?;
@@ -390,6 +391,7 @@ async fn deny_pending_in(
         app,
         namespace,
         actor,
+        ..
     } = acting;
     let slug = &namespace.slug;
     let waiting = app

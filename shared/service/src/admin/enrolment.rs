@@ -8,6 +8,7 @@ use vault_format::hash::Digest;
 use vault_store::records::{Document, Record, When, Write};
 
 use super::call::{Answer, Call, Items, trim_page};
+use crate::accounts::permits::Asker;
 use crate::app::{ActingUser, App};
 use crate::error::{ErrorCode, Refusal};
 use crate::http::json_answer;
@@ -16,7 +17,8 @@ use crate::model::device::clean_hostname;
 use crate::model::enrolment::{
     CodeUses, Enrolment, EnrolmentCode, code_key, codes_partition, hash_prefix, id_of, used_key,
 };
-use crate::model::namespace::{self, Namespace};
+use crate::model::namespace::{self, Namespace, NamespaceRef};
+use crate::model::permit::{Act, FREE_CODE_USES};
 use crate::model::token::{Secret, SecretKind};
 use crate::transaction::Transaction;
 
@@ -51,12 +53,24 @@ fn to_api_code(
 pub(super) async fn handle_create_code(call: Call) -> Answer {
     let acting = call.to_acting()?;
     let new_code: NewEnrolmentCode = call.json_body().await?;
-    let created_code = create_code(acting, new_code, None).await?;
+    let act = code_act(&new_code);
+    let creation = create_code(acting, new_code, None).await;
+    let created_code = call.confirm_outcome(&act, creation).await?;
     let created_code = created_code.ok_or(ErrorCode::Unavailable)?;
     Ok(json_answer(StatusCode::CREATED, &created_code))
 }
 
-/// Creates a code. Only this answer contains its text. `mark` is a write of the same commit that
+/// The act of creating this code. Whether it needs a permit depends on the number of machines.
+pub(crate) fn code_act(asked: &NewEnrolmentCode) -> Act {
+    Act::CreateCode {
+        uses: asked.uses.unwrap_or(1),
+        seconds: asked.expires_in.unwrap_or(DEFAULT_SECONDS),
+        name: asked.name.as_deref().and_then(clean_hostname),
+    }
+}
+
+/// Creates a code, for more than [`FREE_CODE_USES`] machines with the permit for it. Only this
+/// answer contains its text. `mark` is a write of the same commit that
 /// fails if the same request was made before; the result is then `None`. Fails with
 /// `ParameterInvalid` if the number of machines or the lifetime is out of bounds, and with
 /// `HostnameInvalid` if no machine can have the name.
@@ -70,11 +84,16 @@ pub(crate) async fn create_code(
     if !(1..=MAX_USES).contains(&uses) || !LIFETIME_SECONDS.contains(&seconds) {
         return Err(ErrorCode::ParameterInvalid.into());
     }
+    let act = code_act(&asked);
     let name = match asked.name {
         None => None,
         Some(name) => Some(clean_hostname(&name).ok_or(ErrorCode::HostnameInvalid)?),
     };
     let (app, namespace) = (acting.app, acting.namespace);
+    let home = NamespaceRef {
+        slug: namespace.slug.clone(),
+        id: namespace.id,
+    };
     let now = app.clock.now();
     let code = EnrolmentCode {
         uses,
@@ -95,6 +114,15 @@ pub(crate) async fn create_code(
         // any later write as a conflict.
         let bounds = usize::from(mark.is_some());
         tx.write_all(mark.clone());
+        if uses > FREE_CODE_USES {
+            let asker = Asker {
+                account: acting.account,
+                client: acting.client,
+                actor: acting.actor,
+                namespace: Some(&home),
+            };
+            asker.spend(&tx, &act).await?;
+        }
         let (key, document) = (code_key(&namespace.id, &hash), Document::from_value(&code)?);
         tx.write(Write::put_until(
             key,

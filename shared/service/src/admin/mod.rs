@@ -13,6 +13,7 @@ pub(crate) mod audit;
 pub(crate) mod call;
 mod catalog;
 pub(crate) mod clients;
+mod confirmations;
 pub(crate) mod delete;
 pub(crate) mod devices;
 pub(crate) mod drafts;
@@ -134,6 +135,7 @@ rows! { Admin:
     "user.remove" DELETE "/admin/users/{id}" OwnerWrite users::handle_remove;
     "client.list" GET "/admin/clients" Owner clients::list_clients;
     "client.revoke" DELETE "/admin/clients/{id}" Owner clients::revoke_client;
+    "confirmation.show" GET "/admin/confirmations/{id}" Account confirmations::show_confirmation;
     "audit.list" GET "/admin/audit" Owner audit::list_namespace_log;
     "namespace.list" GET "/admin/operator/namespaces" Operator operator::list_namespaces;
     "namespace.create" POST "/admin/operator/namespaces" OperatorWrite operator::create_namespace;

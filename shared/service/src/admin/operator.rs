@@ -61,7 +61,6 @@ pub(super) async fn create_namespace(call: OperatorCall) -> Answer {
         return Err(ErrorCode::SlugReserved.into());
     }
     let owner: Email = new_namespace.owner.parse_or(ErrorCode::EmailInvalid)?;
-    call.require_fresh()?;
     let create = async |tx| allocate_namespace(&tx, &call, &slug, &owner).await;
     let created = call.app.change(create).await?;
     Ok(json_answer(StatusCode::CREATED, &created))

@@ -10,6 +10,7 @@ use crate::error::{ErrorCode, Refusal};
 use crate::http::json_answer;
 use crate::model::audit::Change;
 use crate::model::namespace::{self, PinReset, Pinned};
+use crate::model::permit::Act;
 
 /// Removes the pin. The next catalog is then accepted as the first one, whatever its vault, release
 /// number and `previous`; `If-Match` must still name the current file. Linked machines keep their
@@ -22,19 +23,20 @@ pub(super) async fn handle_reset(call: Call) -> Answer {
     if confirmation.slug != namespace.slug.as_str() {
         return Err(ErrorCode::ConfirmationMismatch.into());
     }
-    call.require_fresh()?;
-    reset_pin(&call.to_principal()).await?;
+    let reset = reset_pin(&call.to_principal()).await;
+    call.confirm_outcome(&Act::ResetPin {}, reset).await?;
     let slug = namespace.slug;
     Ok(json_answer(StatusCode::OK, &PinResetDone { slug, pin: () }))
 }
 
-/// Removes the pin of the vault. The caller of this function has checked that the sign-in is fresh
-/// and that the user typed the vault's name.
+/// Removes the pin of the vault, with the permit for it. The caller of this function has checked
+/// that the user typed the vault's name.
 pub(crate) async fn reset_pin(by: &Principal<'_>) -> Result<(), Refusal> {
     by.app
         .change(async |tx| {
             let namespace_and_revision = namespace::find_namespace(&tx, &by.namespace.slug).await?;
             let (mut namespace, revision) = namespace_and_revision.ok_or(ErrorCode::NotFound)?;
+            by.spend_permit(&tx, &Act::ResetPin {}).await?;
             // The pin is taken inside the transaction, so that the audit record shows the one that
             // was really replaced, also when a publisher pinned a new root a moment before.
             let before = std::mem::take(&mut namespace.pin);

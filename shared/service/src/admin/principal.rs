@@ -6,11 +6,14 @@
 
 use vault_store::StoreError;
 
+use crate::accounts::permits::Asker;
 use crate::app::{ActingUser, App};
 use crate::error::{ErrorCode, Refusal};
-use crate::model::account::Email;
+use crate::model::account::{AccountId, Email};
 use crate::model::audit::{Actor, Change};
+use crate::model::client::ClientId;
 use crate::model::namespace::Namespace;
+use crate::model::permit::Act;
 use crate::model::user::{NamespaceRef, Role, User};
 use crate::transaction::Transaction;
 
@@ -26,6 +29,10 @@ pub(crate) struct Principal<'a> {
     pub(crate) role: Role,
     /// The actor that audit records name.
     pub(crate) actor: &'a Actor,
+    /// The account behind the user.
+    pub(crate) account: &'a AccountId,
+    /// The app that sent the request; `None` for the console.
+    pub(crate) client: Option<&'a ClientId>,
 }
 
 impl<'a> Principal<'a> {
@@ -38,6 +45,8 @@ impl<'a> Principal<'a> {
             email: &user.email,
             role: user.role,
             actor: acting.actor,
+            account: acting.account,
+            client: acting.client,
         }
     }
 
@@ -51,11 +60,32 @@ impl<'a> Principal<'a> {
     }
 
     /// The vault in the form that memberships and invitations refer to it.
-    pub(super) fn namespace_ref(&self) -> NamespaceRef {
+    pub(crate) fn namespace_ref(&self) -> NamespaceRef {
         NamespaceRef {
             slug: self.namespace.slug.clone(),
             id: self.namespace.id,
         }
+    }
+
+    /// Returns the user as the party that asks for an act in `home`, which is the vault.
+    pub(crate) const fn as_asker<'b>(&'b self, home: &'b NamespaceRef) -> Asker<'b> {
+        Asker {
+            account: self.account,
+            client: self.client,
+            actor: self.actor,
+            namespace: Some(home),
+        }
+    }
+
+    /// Uses the permit for `act` in the commit of the act. Fails with `ConfirmationNeeded` if the
+    /// person has not confirmed exactly this.
+    pub(super) async fn spend_permit(
+        &self,
+        tx: &Transaction<'_>,
+        act: &Act,
+    ) -> Result<(), Refusal> {
+        let home = self.namespace_ref();
+        self.as_asker(&home).spend(tx, act).await
     }
 
     /// Adds the audit record of a change in the vault to the commit that makes it.

@@ -22,6 +22,7 @@ use crate::model::account::{AccountId, AddressEntry, Email, listed_key};
 use crate::model::audit::Change;
 use crate::model::membership::invitation_key;
 use crate::model::namespace::Namespace;
+use crate::model::permit::Act;
 use crate::model::user::{
     Membership, Role, Scope, Scopes, State, User, is_user_id, membership_key, user_key,
     users_partition,
@@ -85,6 +86,16 @@ pub(crate) struct NewMember {
     pub(crate) scopes: Scopes,
 }
 
+impl NewMember {
+    /// The act of inviting the user as an owner, who can take over the vault.
+    pub(crate) fn owner_act(&self) -> Act {
+        Act::InviteOwner {
+            email: self.email.clone(),
+            scopes: self.scopes,
+        }
+    }
+}
+
 /// Invites an address: it becomes a user if its owner, having proven it, accepts within 7 days. A
 /// repeated invitation starts the 7 days anew. The answer does not depend on whether the address
 /// has an account, and no account is created: a link that sets a password makes its holder the
@@ -102,16 +113,14 @@ pub(super) async fn create_user(call: Call) -> Answer {
             .as_deref()
             .map_or(Ok(Scopes::READ), parse_scopes)?,
     };
-    // An owner can take over the vault, so a stolen token must not be able to make one.
-    if newcomer.role == Role::Owner {
-        call.require_fresh()?;
-    }
-    let invited = invite_user(&call.to_principal(), &newcomer).await?;
+    let invitation = invite_user(&call.to_principal(), &newcomer).await;
+    let invited = call
+        .confirm_outcome(&newcomer.owner_act(), invitation)
+        .await?;
     Ok(json_answer(StatusCode::CREATED, &to_api_user(invited)))
 }
 
-/// Invites an address, or renews its invitation. The caller of this function has checked that the
-/// sign-in is fresh if the new user is to be an owner.
+/// Invites an address, or renews its invitation; as an owner, with the permit for it.
 pub(crate) async fn invite_user(by: &Principal<'_>, newcomer: &NewMember) -> Result<User, Refusal> {
     let invite = async |tx| invite_in(&tx, by, newcomer).await;
     by.app.change(invite).await
@@ -127,6 +136,10 @@ async fn invite_in(
     let caller = still_owns(caller)?;
     if active.is_some() {
         return Err(ErrorCode::UserExists.into());
+    }
+    // An owner can take over the vault, so no app makes one without the person.
+    if newcomer.role == Role::Owner {
+        by.spend_permit(tx, &newcomer.owner_act()).await?;
     }
     let (role, scopes) = (newcomer.role, newcomer.scopes);
     let before = invited.as_ref().map(|there| user_snapshot(&there.value));
@@ -245,24 +258,43 @@ pub(crate) async fn change_profile(
         ..user
     };
     let short = |user: &User| json!({ "profile": user.profile });
-    change_user(by, id, "user.profile", (set, short)).await
+    let change = UserChange {
+        action: "user.profile",
+        act: None,
+        set,
+        describe: short,
+    };
+    change_user(by, id, change).await
 }
 
-/// Changes the role of a user; requires credentials that were entered within the last five minutes.
+/// Changes the role of a user, which the person confirms.
 pub(super) async fn set_role(call: Call) -> Answer {
     let role_change: RoleChange = call.json_body().await?;
     let role = role_change.role.parse_or(ErrorCode::RoleUnknown)?;
-    call.require_fresh()?;
-    let user = change_role(&call.to_principal(), call.param("id"), role).await?;
+    let id = call.param("id");
+    let change = change_role(&call.to_principal(), id, role).await;
+    let user = call.confirm_outcome(&role_act(id, role), change).await?;
     Ok(json_answer(StatusCode::OK, &to_api_user(user)))
 }
 
-/// Changes the role of a user. The scopes stay: an owner without `write` sees everything and
-/// changes nothing.
+/// The act of giving a user this role.
+pub(crate) fn role_act(id: &str, role: Role) -> Act {
+    let user = id.to_owned();
+    Act::ChangeRole { user, role }
+}
+
+/// Changes the role of a user, with the permit for it. The scopes stay: an owner without `write`
+/// sees everything and changes nothing.
 pub(crate) async fn change_role(by: &Principal<'_>, id: &str, role: Role) -> Result<User, Refusal> {
     let set = |user: User| User { role, ..user };
     let short = |user: &User| json!({ "role": user.role });
-    change_user(by, id, "user.role", (set, short)).await
+    let change = UserChange {
+        action: "user.role",
+        act: Some(role_act(id, role)),
+        set,
+        describe: short,
+    };
+    change_user(by, id, change).await
 }
 
 /// Grants and revokes scopes of a user.
@@ -292,32 +324,39 @@ pub(crate) async fn grant_scopes(
         ..user
     };
     let short = |user: &User| json!({ "scopes": user.scopes });
-    change_user(by, id, "user.scopes", (set, short)).await
+    let change = UserChange {
+        action: "user.scopes",
+        act: None,
+        set,
+        describe: short,
+    };
+    change_user(by, id, change).await
 }
 
-/// Ends the membership of a user, which requires credentials entered within the last five minutes,
-/// or withdraws an invitation.
+/// Ends the membership of a user, which the person confirms, or withdraws an invitation.
 pub(super) async fn handle_remove(call: Call) -> Answer {
-    let fresh = || call.require_fresh();
-    let removed = remove_user(&call.to_principal(), call.param("id"), &fresh).await?;
+    let id = call.param("id");
+    let removal = remove_user(&call.to_principal(), id).await;
+    let removed = call.confirm_outcome(&removal_act(id), removal).await?;
     Ok(json_answer(StatusCode::OK, &to_api_user(removed)))
 }
 
-/// Removes a user. `fresh` checks that the sign-in is fresh; it is called only if the user is
-/// active.
-pub(crate) async fn remove_user(
-    by: &Principal<'_>,
-    id: &str,
-    fresh: &(dyn Fn() -> Result<(), Refusal> + Sync),
-) -> Result<User, Refusal> {
+/// The act of ending the membership of a user.
+pub(crate) fn removal_act(id: &str) -> Act {
+    let user = id.to_owned();
+    Act::RemoveUser { user }
+}
+
+/// Removes a user, with the permit for it if the user is active.
+pub(crate) async fn remove_user(by: &Principal<'_>, id: &str) -> Result<User, Refusal> {
     by.app
         .change(async |tx| {
             let CallerAndTarget { caller, target } = find_with_caller(by, id).await?;
-            // Withdrawing an invitation takes nothing from anybody, so it needs no fresh sign-in.
-            if target.value.state() == State::Active {
-                fresh()?;
-            }
             tx.write_all(owner_checks(by, caller, &target, None).await?);
+            // Withdrawing an invitation takes nothing from anybody, so it needs no confirmation.
+            if target.value.state() == State::Active {
+                by.spend_permit(&tx, &removal_act(id)).await?;
+            }
             tx.write_all(target.value.removal_writes(target.revision));
             let change = Change::about(&target.value.id).with_before(user_snapshot(&target.value));
             by.write_audit(&tx, "user.remove", change)?;
@@ -326,22 +365,43 @@ pub(crate) async fn remove_user(
         .await
 }
 
-/// Changes a user and logs what `short` returns for it before and after, also if nothing changed.
+/// A change of a user.
+struct UserChange<S, D> {
+    /// Action in the audit log.
+    action: &'static str,
+    /// The act that needs a permit, if any.
+    act: Option<Act>,
+    /// Returns the user after the change.
+    set: S,
+    /// Returns what the log shows of the user before and after.
+    describe: D,
+}
+
+/// Changes a user and logs the change, also if nothing changed.
 async fn change_user(
     by: &Principal<'_>,
     id: &str,
-    action: &str,
-    (set, short): (impl Fn(User) -> User, impl Fn(&User) -> Value),
+    change: UserChange<impl Fn(User) -> User, impl Fn(&User) -> Value>,
 ) -> Result<User, Refusal> {
+    let UserChange {
+        action,
+        act,
+        set,
+        describe,
+    } = &change;
     by.app
         .change(async |tx| {
             let CallerAndTarget { caller, target } = find_with_caller(by, id).await?;
             let after = set(target.value.clone());
             tx.write_all(owner_checks(by, caller, &target, Some(&after)).await?);
+            // After the checks, so that nobody confirms what cannot be done.
+            if let Some(act) = act {
+                by.spend_permit(&tx, act).await?;
+            }
             tx.write(after.update_write(target.revision)?);
             let change = Change::about(&after.id)
-                .with_before(short(&target.value))
-                .with_after(short(&after));
+                .with_before(describe(&target.value))
+                .with_after(describe(&after));
             by.write_audit(&tx, action, change)?;
             Ok(after)
         })

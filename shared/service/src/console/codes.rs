@@ -8,7 +8,7 @@ use super::machines::link_command;
 use super::names::Names;
 use super::outcome::{Outcome, Unchanged};
 use super::page::{PageLayout, ROWS_SHOWN, show_page};
-use crate::admin::enrolment::{self, MAX_USES, create_code, end_code, set_enrolment};
+use crate::admin::enrolment::{self, MAX_USES, code_act, create_code, end_code, set_enrolment};
 use crate::error::ErrorCode;
 use crate::model::enrolment::Enrolment;
 use crate::web::error_page::ErrorPage;
@@ -113,6 +113,17 @@ async fn render_codes(
     Ok(show_page(&template))
 }
 
+/// Shows the page with a code that was just made.
+pub(super) async fn show_new_code(
+    page: &ConsolePage,
+    made: EnrolmentCode,
+) -> Result<Response, ErrorPage> {
+    let required = page.namespace.enrolment == Enrolment::Codes;
+    // No redirect: the text of the code is known to this answer alone, and must not stand in an
+    // address.
+    render_codes(page, required, Some(made)).await
+}
+
 /// Handles the forms of the page: makes a code, ends one, or changes whether codes are needed.
 pub(super) async fn change_codes(form: ConsoleForm) -> Result<Response, ErrorPage> {
     let acting = form.page.as_acting_user();
@@ -131,14 +142,13 @@ pub(super) async fn change_codes(form: ConsoleForm) -> Result<Response, ErrorPag
             };
             // Reloading the page with the code sends its form again. The mark keeps that from
             // making a second code.
-            let Some(made) = create_code(acting, new_code, Some(form.single_use_write()?)).await?
-            else {
-                return Ok(form.redirect_refused(Unchanged::CodeMade));
-            };
-            let required = form.page.namespace.enrolment == Enrolment::Codes;
-            // No redirect: the text of the code is known to this answer alone, and must not stand
-            // in an address.
-            render_codes(&form.page, required, Some(made)).await
+            let act = code_act(&new_code);
+            let creation = create_code(acting, new_code, Some(form.single_use_write()?)).await;
+            match form.confirm_outcome(act, creation).await? {
+                Ok(Some(made)) => show_new_code(&form.page, made).await,
+                Ok(None) => Ok(form.redirect_refused(Unchanged::CodeMade)),
+                Err(to_confirmation) => Ok(to_confirmation),
+            }
         }
         "end" => match end_code(acting, form.required_field("code")?).await {
             Ok(_) => Ok(form.redirect_back(Outcome::CodeEnded)),

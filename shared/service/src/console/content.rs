@@ -37,6 +37,7 @@ pub(super) fn open_shelf(page: &ConsolePage) -> Arc<dyn Shelf> {
         app,
         namespace,
         actor,
+        ..
     } = page.as_acting_user();
     // A server that holds the vault's library reads from that; any other reads the current release.
     let shelves: &dyn Shelves = match &app.shelves {

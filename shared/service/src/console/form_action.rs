@@ -28,7 +28,8 @@ impl FormAction {
 }
 
 /// Actions of forms: the row, the word in the field `change` (empty where the form has no such
-/// field), and the action, which is the name of the row of `/admin` that does the same.
+/// field), and the action, which is the name of the row of `/admin` or of the account's pages that
+/// does the same.
 const ACTIONS: &[(&str, &str, &str)] = &[
     ("console-machines.deny-pending", "", "device.deny-pending"),
     ("console-machines.change", "admit", "device.admit"),
@@ -49,6 +50,7 @@ const ACTIONS: &[(&str, &str, &str)] = &[
     ("console-apps.end", "", "client.revoke"),
     ("console-namespace.change", "reset-pin", "pin.reset"),
     ("console-namespace.change", "delete", "vault.delete"),
+    ("console-confirmation.decide", "", "confirmation.decide"),
 ];
 
 /// Returns the action in the log of a form of this row with this word in its field `change`.
@@ -72,9 +74,12 @@ mod tests {
         let forms: BTreeSet<&str> = posts.map(|route| route.name).collect();
         let listed: BTreeSet<&str> = ACTIONS.iter().map(|(row, ..)| *row).collect();
         assert_eq!(forms, listed);
-        let admin: BTreeSet<&str> = crate::admin::routes().iter().map(|it| it.name).collect();
+        let admin = crate::admin::routes().into_iter();
+        // The confirmation of an app has a page of the account in place of a row of `/admin`.
+        let known = admin.chain(crate::oauth_routes::routes());
+        let known: BTreeSet<&str> = known.map(|it| it.name).collect();
         for (row, word, action) in ACTIONS {
-            assert!(admin.contains(action), "{row} {word}: {action}");
+            assert!(known.contains(action), "{row} {word}: {action}");
         }
     }
 }

@@ -21,12 +21,14 @@ use crate::accounts::memberships::load_members;
 use crate::accounts::second_factor::{self, Requirement};
 use crate::accounts::session::redirect_to;
 use crate::accounts::sign_in_page::{SignInPrompt, render_sign_in_page};
+use crate::admin::principal::Principal;
 use crate::app::{ActingUser, App};
 use crate::error::{ErrorCode, Fault, Refusal};
 use crate::guard::{RefusedAct, audit_refusal};
 use crate::http::{LogFields, client_address};
 use crate::model::audit::Actor;
 use crate::model::namespace::{Namespace, Status};
+use crate::model::permit::Act;
 use crate::model::session::spent_key;
 use crate::model::user::{Role, Scope, User};
 use crate::path_params::PathParams;
@@ -104,6 +106,8 @@ impl ConsolePage {
             app: &self.visitor.app,
             namespace: &self.namespace,
             actor: &self.actor,
+            account: &self.visitor.signed_in.account.id,
+            client: None,
         }
     }
 
@@ -131,10 +135,15 @@ impl ConsolePage {
         entry.map(|(_, below, _)| self.address(below))
     }
 
+    /// Returns the path of a page of this vault, below the prefix; `below` is its path below the
+    /// vault's.
+    pub(super) fn path_of(&self, below: &str) -> String {
+        format!("{CONSOLE_PATH}/{}{below}", self.namespace.slug)
+    }
+
     /// Returns the address of a page of this vault; `below` is its path below the vault's.
     pub(super) fn address(&self, below: &str) -> String {
-        let prefix = self.app().config.public_url.prefix();
-        format!("{prefix}{CONSOLE_PATH}/{}{below}", self.namespace.slug)
+        self.app().config.public_url.prefix().to_owned() + &self.path_of(below)
     }
 
     /// Returns the same as a whole URL, for a file: a person pastes it into the browser.
@@ -183,27 +192,53 @@ impl ConsoleForm {
         self.form.value(name).ok_or(ErrorPage::FormMalformed)
     }
 
-    /// Returns the page that asks for the password, where the credentials of the session were not
-    /// entered within the last five minutes. It leads back to the form's page; nothing is changed.
-    pub(super) fn sign_in_if_stale(&self) -> Option<Response> {
-        let SignedInVisitor {
-            app,
-            browser,
-            signed_in,
-        } = &self.page.visitor;
-        if signed_in.session.has_fresh_credentials(app.clock.now()) {
-            return None;
+    /// Returns the outcome of an act, or the redirect to the page on which the person confirms it.
+    pub(super) async fn confirm_outcome<T>(
+        &self,
+        act: Act,
+        outcome: Result<T, Refusal>,
+    ) -> Result<Result<T, Response>, ErrorPage> {
+        match outcome {
+            Err(refusal) if refusal.code() == ErrorCode::ConfirmationNeeded => {
+                let by = Principal::from_user(self.page.as_acting_user(), &self.page.user);
+                let home = by.namespace_ref();
+                let permit = by.as_asker(&home).ask(self.page.app(), &[act]).await?;
+                let page = self.page.address(&format!("/confirm/{}", permit.id));
+                // 303: the data of the form is not sent again. The permit holds all of it.
+                Ok(Err(redirect_to(StatusCode::SEE_OTHER, &page)))
+            }
+            outcome => Ok(Ok(outcome?)),
         }
-        let onward = ReturnTo::parse_console_address(&self.page.path)
-            .unwrap_or(ReturnTo::Console(CONSOLE_PATH));
-        let email = signed_in.account.email.as_str();
-        let problem = Some("Sign in again, then submit the form again. Nothing has been changed.");
-        let prompt = SignInPrompt {
-            email,
-            problem,
-            ..SignInPrompt::default()
+    }
+
+    /// Redirects to the page of this vault at `below`, and logs and tells why an act was refused.
+    pub(super) async fn refuse_act(
+        &self,
+        below: &str,
+        act: &Act,
+        refusal: Refusal,
+    ) -> Result<Response, ErrorPage> {
+        let code = refusal.code();
+        if code.row().fault == Fault::Service {
+            return Err(refusal.into());
+        }
+        let ConsolePage {
+            namespace, actor, ..
+        } = &self.page;
+        let app = self.page.app();
+        let refused = RefusedAct {
+            action: act.action(),
+            target: None,
+            code,
         };
-        Some(render_sign_in_page(app, browser, onward, prompt))
+        audit_refusal(app, Some(&namespace.id), actor, refused).await;
+        let page = self.page.address(below);
+        Ok(redirect_with(&page, REFUSED, code.row().code))
+    }
+
+    /// Redirects to the page of this vault at `below`, with a notice of why nothing was done.
+    pub(super) fn redirect_unchanged(&self, below: &str, why: Unchanged) -> Response {
+        redirect_with(&self.page.address(below), REFUSED, why.word())
     }
 }
 

@@ -14,6 +14,7 @@ mod catalogs;
 mod changes;
 mod choose;
 mod codes;
+mod confirm;
 mod content;
 mod csv;
 mod difference;
@@ -196,6 +197,8 @@ rows! { Admin:
     "console-export.part" GET "/console/{slug}/export.jsonl" Page(Owner) export::export_part;
     "console-namespace.show" GET "/console/{slug}/namespace" Page(Owner) namespace::show_namespace;
     "console-namespace.change" POST "/console/{slug}/namespace" Form(Owner) namespace::change_namespace;
+    "console-confirmation.show" GET "/console/{slug}/confirm/{id}" Page(Owner) confirm::show_confirmation;
+    "console-confirmation.decide" POST "/console/{slug}/confirm/{id}" Form(Owner) confirm::decide_confirmation;
     "console-skills.list" GET "/console/{slug}/skills" Page(Owner) skills::show_skills;
     "console-skills.show" GET "/console/{slug}/skills/{name}" Page(Owner) skill::show_skill;
 }

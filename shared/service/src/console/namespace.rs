@@ -16,6 +16,7 @@ use crate::hosting::home_page::step_text;
 use crate::hosting::provisioning;
 use crate::model::enrolment::Enrolment;
 use crate::model::namespace::{Kind, Pinned, Subscription};
+use crate::model::permit::Act;
 use crate::model::provisioning::StepState;
 use crate::publish::current_closure;
 use crate::web::error_page::ErrorPage;
@@ -136,7 +137,7 @@ async fn measure_usage(page: &ConsolePage) -> Result<Option<Usage>, ErrorPage> {
 }
 
 /// Handles the forms that reset the pin and that delete the vault. Both need the vault's name, and
-/// credentials that were entered just now.
+/// a confirmation.
 pub(super) async fn change_namespace(form: ConsoleForm) -> Result<Response, ErrorPage> {
     let change = form.required_field("change")?;
     if !matches!(change, "reset-pin" | "delete") {
@@ -147,15 +148,15 @@ pub(super) async fn change_namespace(form: ConsoleForm) -> Result<Response, Erro
     if typed != form.page.namespace.slug.as_str() {
         return Err(ErrorPage::Refused(ErrorCode::ConfirmationMismatch.into()));
     }
-    // A browser that was left signed in is not enough for what cannot be undone.
-    if let Some(stale) = form.sign_in_if_stale() {
-        return Ok(stale);
-    }
     let by = Principal::from_user(form.page.as_acting_user(), &form.page.user);
-    if change == "reset-pin" {
-        reset_pin(&by).await?;
-        return Ok(form.redirect_back(Outcome::PinReset));
-    }
-    delete_vault(&by).await?;
-    Ok(form.to_choice(Outcome::VaultDeleted))
+    let (act, outcome) = if change == "reset-pin" {
+        (Act::ResetPin {}, reset_pin(&by).await)
+    } else {
+        (Act::DeleteVault {}, delete_vault(&by).await)
+    };
+    Ok(match form.confirm_outcome(act, outcome).await? {
+        Ok(()) if change == "reset-pin" => form.redirect_back(Outcome::PinReset),
+        Ok(()) => form.to_choice(Outcome::VaultDeleted),
+        Err(to_confirmation) => to_confirmation,
+    })
 }

@@ -68,6 +68,7 @@ sentences! {
         NoneWaits "none-waits" "Nothing was changed: none of these machines waits any more. Look at the list again.";
         AppEnded "app-already-ended" "The access of this app has already ended.";
         CodeEnded "code-already-ended" "This code has already ended.";
+        Declined "declined" "Nothing was changed: you declined.";
         CodeMade "code-already-made" "Nothing was changed: this form has already made a code, which is shown only once. If you did not copy it, end it in the list and make another one.";
     }
 }
@@ -113,8 +114,11 @@ const fn refusal_text(code: ErrorCode) -> &'static str {
         ErrorCode::PublisherRequired => {
             "Nothing was changed: only an owner or a publisher may do this. Ask an owner."
         }
-        ErrorCode::FreshSignInRequired => {
-            "Nothing was changed: sign in again, then submit the form again."
+        ErrorCode::ConfirmationNeeded => {
+            "Nothing was changed: the confirmation has ended. Submit the form again."
+        }
+        ErrorCode::RateLimited => {
+            "Nothing was changed: too many confirmations wait. Wait ten minutes, then submit the form again."
         }
         ErrorCode::DeviceState => {
             "Nothing was changed: somebody decided about this machine in the meantime. Its present status is below."
@@ -212,11 +216,12 @@ mod tests {
     }
 
     /// The codes with which a form of the console can be refused.
-    const CODES_OF_FORMS: [ErrorCode; 24] = [
+    const CODES_OF_FORMS: [ErrorCode; 25] = [
         ErrorCode::InsufficientScope,
         ErrorCode::OwnerRequired,
         ErrorCode::PublisherRequired,
-        ErrorCode::FreshSignInRequired,
+        ErrorCode::ConfirmationNeeded,
+        ErrorCode::RateLimited,
         ErrorCode::DeviceState,
         ErrorCode::SubscriptionLapsed,
         ErrorCode::ConfirmationMismatch,

@@ -16,7 +16,7 @@ use crate::admin::call::{Items, Page};
 use crate::admin::principal::Principal;
 use crate::admin::users::{
     NewMember, change_profile, change_role, find_user, grant_scopes, invite_user, read_users_page,
-    remove_user,
+    removal_act, remove_user, role_act,
 };
 use crate::error::{ErrorCode, Refusal};
 use crate::model::account::Email;
@@ -170,15 +170,13 @@ pub(super) async fn invite_person(form: ConsoleForm) -> Result<Response, ErrorPa
         role: parse_role(form.required_field("role")?)?,
         scopes: parse_scopes(&form),
     };
-    // A new owner can do everything that this one can, so the password is asked for again.
-    if newcomer.role == Role::Owner
-        && let Some(stale) = form.sign_in_if_stale()
-    {
-        return Ok(stale);
-    }
     let by = Principal::from_user(form.page.as_acting_user(), &form.page.user);
-    invite_user(&by, &newcomer).await?;
-    Ok(form.redirect_back(Outcome::PersonInvited))
+    let invitation = invite_user(&by, &newcomer).await;
+    let outcome = form.confirm_outcome(newcomer.owner_act(), invitation);
+    Ok(match outcome.await? {
+        Ok(_) => form.redirect_back(Outcome::PersonInvited),
+        Err(to_confirmation) => to_confirmation,
+    })
 }
 
 fn parse_email(text: &str) -> Result<Email, Refusal> {
@@ -304,13 +302,15 @@ pub(super) async fn change_person(form: ConsoleForm) -> Result<Response, ErrorPa
     match form.required_field("change")? {
         "role" => {
             let role = parse_role(form.required_field("role")?)?;
-            // A role decides what a person can do at most, so a change needs fresh credentials.
-            // Scopes and the profile only narrow that.
-            if let Some(stale) = form.sign_in_if_stale() {
-                return Ok(stale);
-            }
-            change_role(&by, id, role).await?;
-            Ok(form.redirect_back(Outcome::RoleChanged))
+            // A role decides what a person can do at most, so a change is confirmed. Scopes and the
+            // profile only narrow that.
+            let change = change_role(&by, id, role).await;
+            Ok(
+                match form.confirm_outcome(role_act(id, role), change).await? {
+                    Ok(_) => form.redirect_back(Outcome::RoleChanged),
+                    Err(to_confirmation) => to_confirmation,
+                },
+            )
         }
         "scopes" => {
             // The form shows every right, so one that is not ticked is taken away.
@@ -329,34 +329,29 @@ pub(super) async fn change_person(form: ConsoleForm) -> Result<Response, ErrorPa
     }
 }
 
-/// Ends a membership, which needs credentials that were entered just now, or withdraws an
-/// invitation.
+/// Ends a membership, which the person confirms, or withdraws an invitation.
 async fn remove_person(
     form: &ConsoleForm,
     by: &Principal<'_>,
     id: &str,
 ) -> Result<Response, ErrorPage> {
-    let is_fresh = form.sign_in_if_stale().is_none();
-    // `remove_user` asks for them where a membership ends, but not for an invitation.
-    let fresh = move || {
-        if is_fresh {
-            Ok(())
-        } else {
-            Err(ErrorCode::FreshSignInRequired.into())
-        }
-    };
-    match remove_user(by, id, &fresh).await {
+    let removal = remove_user(by, id).await;
+    Ok(
+        match form.confirm_outcome(removal_act(id), removal).await? {
+            Ok(removed) => show_removal(form, &removed),
+            Err(to_confirmation) => to_confirmation,
+        },
+    )
+}
+
+/// Redirects after a removal to a page that the person can still open.
+pub(super) fn show_removal(form: &ConsoleForm, removed: &User) -> Response {
+    if removed.id == form.page.user.id {
         // A person who is no longer a member cannot open a page of the vault.
-        Ok(removed) if removed.id == form.page.user.id => {
-            Ok(form.to_choice(Outcome::MembershipEnded))
-        }
-        Ok(removed) if removed.state() == State::Invited => {
-            Ok(form.redirect_to("/people", Outcome::InvitationWithdrawn))
-        }
-        Ok(_) => Ok(form.redirect_to("/people", Outcome::PersonRemoved)),
-        Err(refusal) if refusal.code() == ErrorCode::FreshSignInRequired => {
-            form.sign_in_if_stale().ok_or(ErrorPage::Refused(refusal))
-        }
-        Err(refusal) => Err(refusal.into()),
+        form.to_choice(Outcome::MembershipEnded)
+    } else if removed.state() == State::Invited {
+        form.redirect_to("/people", Outcome::InvitationWithdrawn)
+    } else {
+        form.redirect_to("/people", Outcome::PersonRemoved)
     }
 }

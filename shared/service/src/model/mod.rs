@@ -36,6 +36,7 @@
 //! | `doomed/<namespace_id>` | `<class>/<sha256>` | the mark of an object that no root reaches | `kept` |
 //! | `provisioning/<reference>`, `provisioning-open` | | a sign-up for a hosted vault, and the open ones | `provisioning` |
 //! | `reserved/<slug>` | `reservation` | a name that a sign-up may take, 24 hours | `provisioning` |
+//! | `permit/<account_id>` | `<client_id>` | what a person confirmed that an app may do, some minutes | `permit` |
 //! | `payment/<subscription id>`, `payment-event/<event id>` | | what the payment provider reported | `payment` |
 //! | `notices/<namespace_id>` | `destinations`, marks | where notices go, and which were sent | `notice` |
 //! | `outbox/<namespace_id>` | ULID, `machines` | a notice that waits to be sent | `notice` |
@@ -66,6 +67,7 @@ pub mod namespace;
 pub mod notice;
 pub mod outcome;
 pub mod payment;
+pub mod permit;
 pub mod pkce;
 pub mod proposal;
 pub mod provider_request;

@@ -15,6 +15,7 @@ use crate::app::App;
 use crate::http::{client_address, read_body, require_media_type};
 use crate::model::Versioned;
 use crate::model::account::{Account, ServiceEpoch, account_key, service_epoch_key};
+use crate::model::permit::is_permit_id;
 use crate::model::session::{SESSION_SECONDS, Session, session_key};
 use crate::model::token::{Secret, SecretKind};
 
@@ -237,6 +238,8 @@ pub enum ReturnTo<'f> {
     SecondFactor,
     /// The page where a person signs up for a vault.
     NewVault,
+    /// The page at this path that confirms dangerous acts.
+    Confirm(&'f str),
     /// The page of the console at this path, with its query, below the prefix.
     Console(&'f str),
 }
@@ -249,6 +252,9 @@ pub const ACCOUNT_PATH: &str = "/account";
 pub const SECOND_FACTOR_PATH: &str = "/account/second-factor";
 /// The path of the page where a person signs up for a vault, below the prefix.
 pub const NEW_VAULT_PATH: &str = "/account/new-vault";
+/// The path of the page that confirms dangerous acts, below the prefix; the id of a confirmation
+/// follows.
+pub const CONFIRM_PATH: &str = "/account/confirm/";
 /// The path of the console, below the prefix.
 pub const CONSOLE_PATH: &str = "/console";
 /// Longest address of a console page, in bytes.
@@ -273,7 +279,9 @@ impl<'f> ReturnTo<'f> {
             NEW_VAULT_PATH => return Ok(Self::NewVault),
             _ => {}
         }
-        if let Some(page) = Self::parse_console_address(path) {
+        if let Some(page) =
+            Self::parse_console_address(path).or_else(|| Self::parse_confirm_path(path))
+        {
             return Ok(page);
         }
         // Printable ASCII only: the query goes into a `Location` header, where a line feed would
@@ -284,6 +292,13 @@ impl<'f> ReturnTo<'f> {
             })
             .map(Self::Authorize)
             .ok_or(ErrorPage::FormMalformed)
+    }
+
+    /// Parses the path of the page that confirms dangerous acts; `None` for any other.
+    pub fn parse_confirm_path(path: &'f str) -> Option<Self> {
+        // The path goes into a `Location` header and into a form, so nothing but an id may follow.
+        let id = path.strip_prefix(CONFIRM_PATH)?;
+        is_permit_id(id).then_some(Self::Confirm(path))
     }
 
     /// Parses the address of a console page: its path below the prefix, and its query. `None` for
@@ -315,7 +330,7 @@ impl<'f> ReturnTo<'f> {
             Self::Account => ACCOUNT_PATH,
             Self::SecondFactor => SECOND_FACTOR_PATH,
             Self::NewVault => NEW_VAULT_PATH,
-            Self::Console(address) => address,
+            Self::Console(address) | Self::Confirm(address) => address,
         }
     }
 
@@ -327,6 +342,7 @@ impl<'f> ReturnTo<'f> {
             | Self::Account
             | Self::SecondFactor
             | Self::NewVault
+            | Self::Confirm(_)
             | Self::Console(_) => {
                 format!("{}{}", app.config.public_url.prefix(), self.form_subject())
             }

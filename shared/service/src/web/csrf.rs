@@ -38,6 +38,8 @@ pub enum Purpose {
     SecondFactor,
     /// Connecting a person of the identity provider to an account.
     Connect,
+    /// Confirming or declining dangerous acts.
+    Confirm,
     /// Changing a vault on a page of the console.
     Console,
 }
@@ -54,6 +56,7 @@ impl Purpose {
             Self::NewVault => "new-vault",
             Self::SecondFactor => "second-factor",
             Self::Connect => "connect",
+            Self::Confirm => "confirm",
             Self::Console => "console",
         }
     }

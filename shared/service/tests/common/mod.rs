@@ -21,8 +21,10 @@ use vault_service::error::Refusal;
 use vault_service::model::account::{self, Account, AccountId, Email};
 use vault_service::model::audit::{self, Entry};
 use vault_service::model::namespace::{self, Kind, Namespace};
+use vault_service::model::permit::LoadedPermits;
 use vault_service::model::pkce::Challenge;
 use vault_service::model::subject;
+use vault_service::model::token::{Secret, SecretKind, Token, token_key};
 use vault_service::model::user::{NamespaceRef, Role, Scopes, User};
 use vault_service::route::Audience;
 use vault_service::web::form::with_query;
@@ -290,6 +292,20 @@ pub async fn is_good(app: &App, access: &str) -> bool {
     let bearer = format!("Bearer {access}");
     headers.insert(header::AUTHORIZATION, bearer.parse().unwrap());
     authenticate(app, &headers).await.is_ok()
+}
+
+/// Confirms everything that the app of this token asked its person to confirm, without the pages.
+pub async fn confirm_asked(app: &App, access: &str) {
+    let secret = Secret::parse(SecretKind::Access, access).unwrap();
+    let token: Token = read(app, &token_key(&secret.hash())).await;
+    let (account, client) = (&token.family.account, &token.family.client);
+    let mut loaded = LoadedPermits::load(app, account, Some(client))
+        .await
+        .unwrap();
+    for permit in &mut loaded.permits {
+        *permit = permit.clone().decided(true, app.now());
+    }
+    commit(app, vec![loaded.into_write().unwrap()]).await;
 }
 
 /// Registers a client and walks sign-in, consent and exchange, in a namespace of the account.

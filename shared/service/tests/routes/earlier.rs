@@ -208,7 +208,9 @@ async fn a_reset_lets_a_new_vault_follow() {
     assert_eq!(earlier.reset().await.short(), "200");
     assert_eq!(earlier.stored_pin().await, Value::Null);
     let entries = desk.entries(&desk.acme).await;
-    let done = entries.iter().find(|entry| entry.action == "pin.reset");
+    let done = entries
+        .iter()
+        .find(|entry| entry.action == "pin.reset" && entry.outcome == "done");
     let wanted = json!({ "vault_id": pin["vault_id"], "earlier": true });
     assert_eq!(done.unwrap().before, Some(wanted));
     let shown = desk.get(PAGE).await.json();

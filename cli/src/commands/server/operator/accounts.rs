@@ -18,7 +18,7 @@ use crate::{
     errors::Failure,
     output::{BOLD, HINT, Report, TICK, Table, clean, paint},
     server::database_failure,
-    service::{Base, OwnerClient},
+    service::{Base, OwnerClient, confirmation::send_confirmed},
 };
 
 /// The route of the accounts.
@@ -97,25 +97,25 @@ pub async fn run(
         }
         Action::Reset { email } => {
             ask_to_reset(context, email)?;
-            let account = change_account(client, email, "reset").await?;
+            let account = change_account(context, client, email, "reset").await?;
             Ok(with_link(
                 &account,
                 "is signed out everywhere and needs a new password",
             ))
         }
         Action::Disable { email } => {
-            let account = change_account(client, email, "disable").await?;
+            let account = change_account(context, client, email, "disable").await?;
             Ok(report_account(
                 &account,
                 "is disabled and signed out everywhere",
             ))
         }
         Action::Enable { email } => {
-            let account = change_account(client, email, "enable").await?;
+            let account = change_account(context, client, email, "enable").await?;
             Ok(report_account(&account, "can sign in again"))
         }
         Action::SignOut { email } => {
-            let account = change_account(client, email, "sign-out").await?;
+            let account = change_account(context, client, email, "sign-out").await?;
             Ok(report_account(&account, "is signed out everywhere"))
         }
         Action::Delete { email } => delete_account(context, client, email).await,
@@ -138,7 +138,7 @@ pub async fn set_operator(
         confirm_change(context, &question)?;
     }
     let verb = if operates { "grant" } else { "revoke" };
-    let account = change_account(client, email, verb).await?;
+    let account = change_account(context, client, email, verb).await?;
     let text = if operates {
         "is an operator now"
     } else {
@@ -239,7 +239,8 @@ async fn delete_account(
         &format!("Delete the account {}?", clean(email, 254)),
     )?;
     let path = format!("{ACCOUNTS}/{}", in_path(email));
-    let deleted: DeletedAccount = client.send(Method::DELETE, &path, None).await?;
+    let deleted: DeletedAccount =
+        send_confirmed(context, client, Method::DELETE, &path, None).await?;
     let mut text = format!("{TICK} deleted {}", paint(BOLD, &deleted.email));
     // The service deletes the last owner of a vault too, so the operator has to hear of such
     // vaults.
@@ -252,9 +253,14 @@ async fn delete_account(
     Ok(Report::new(&deleted, text))
 }
 
-async fn change_account(client: &OwnerClient, email: &str, verb: &str) -> Result<Account, Failure> {
+async fn change_account(
+    context: &Context,
+    client: &OwnerClient,
+    email: &str,
+    verb: &str,
+) -> Result<Account, Failure> {
     let path = format!("{ACCOUNTS}/{}/{verb}", in_path(email));
-    client.post(&path, json!({})).await
+    send_confirmed(context, client, Method::POST, &path, Some(json!({}))).await
 }
 
 /// Escapes an address for a segment of a path.

@@ -1,6 +1,7 @@
 //! `vault cloud reset-pin`: makes the service forget which vault publishes in a namespace.
 
 use clap::Args;
+use reqwest::Method;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -10,18 +11,15 @@ use crate::{
     context::Context,
     errors::Failure,
     output::{HINT, Report, TICK},
-    service::{
-        connection::Connection,
-        sign_in::{RequiredSignIn, ready_client},
-    },
+    service::{confirmation::send_confirmed, connection::Connection, sign_in::ready_client},
 };
 
 /// The arguments of `vault cloud reset-pin`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Use this to publish a new vault in place of one whose keys are lost or that an earlier version \
-created. The service requires a sign-in within the last five minutes, records the reset in its \
-audit log, and shows it to every owner for 30 days.
+created. The service asks you to confirm the reset in your browser, records it in its audit log, \
+and shows it to every owner for 30 days.
 
 Examples:
   vault cloud connect https://vault.example/v/team
@@ -58,11 +56,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         .hint(format!("vault cloud reset-pin {slug}")));
     }
     // Sign in before the question, so that a yes is not followed by a failed sign-in.
-    let client = context.block_on(ready_client(
-        context,
-        &connection,
-        RequiredSignIn::FreshSignIn,
-    ))?;
+    let client = context.block_on(ready_client(context, &connection))?;
     context.ui.confirm_step(
         "Reset the pin of the vault that publishes here?",
         &[
@@ -74,7 +68,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     )?;
     context.block_on(async {
         let path = format!("/admin/vaults/{slug}/pin/reset");
-        let _: Value = client.post(&path, json!({ "slug": slug })).await?;
+        let body = Some(json!({ "slug": slug }));
+        let _: Value = send_confirmed(context, &client, Method::POST, &path, body).await?;
         let text = format!(
             "{TICK} {address} accepts the next release of any vault\n\
              Publish with: {HINT}vault sync --cloud{HINT:#}"

@@ -38,10 +38,7 @@ use crate::{
     context::Context,
     errors::Failure,
     output::{BOLD, DIM, HINT, Report, TICK, ViewWithText, join},
-    service::{
-        connection::Connection,
-        sign_in::{RequiredSignIn, ready_client},
-    },
+    service::{connection::Connection, sign_in::ready_client},
     tasks::{
         key_changes,
         publishing::everywhere::{self, KeyPublication, publish_everywhere},
@@ -130,8 +127,7 @@ pub(super) fn ask_services(context: &Context, vault: &Vault) -> Result<(), Failu
     if context.ui.may_ask() {
         for connection in everywhere::published_namespaces(context, vault)? {
             // What fails here is a warning when the service is asked for newer keys.
-            let _warned =
-                context.block_on(ready_client(context, &connection, RequiredSignIn::SignIn));
+            let _warned = context.block_on(ready_client(context, &connection));
         }
     }
     everywhere::take_newer_keys(context, vault)

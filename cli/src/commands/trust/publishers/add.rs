@@ -12,6 +12,7 @@ use vault_library::{
     Vault, publish,
     roots::{self, KeyChange},
 };
+use vault_service::error::ErrorCode as ServiceCode;
 
 use crate::{
     commands::trust::key::{
@@ -22,10 +23,8 @@ use crate::{
     errors::Failure,
     output::{Report, ViewWithText, Warning, clean},
     service::{
-        OwnerClient,
-        connection::Connection,
-        drafts::DraftClient,
-        sign_in::{RequiredSignIn, ready_client},
+        OwnerClient, confirmation::send_confirmed, connection::Connection, drafts::DraftClient,
+        sign_in::ready_client,
     },
     tasks::{
         key_changes,
@@ -96,6 +95,10 @@ pub(super) fn run(
             publication_effect(context, vault, what)?,
         ],
     )?;
+    // Before the keys change: the person may have to confirm the role first.
+    if let (Some(request), Some((client, _))) = (request, &signed_in) {
+        let_upload(context, request, client)?;
+    }
     let mut done = if standing == KeyStanding::Release {
         publish_again(
             context,
@@ -125,11 +128,7 @@ pub(super) fn run(
 /// Fails unless this account is an owner there.
 fn sign_in_as_owner(context: &Context) -> Result<(OwnerClient, Connection), Failure> {
     let connection = Connection::load(context)?;
-    let client = context.block_on(ready_client(
-        context,
-        &connection,
-        RequiredSignIn::FreshSignIn,
-    ))?;
+    let client = context.block_on(ready_client(context, &connection))?;
     // Only owners may list users, so any other account fails here, before the keys change.
     let _: Value = context.block_on(client.get("/admin/users?limit=1"))?;
     Ok((client, connection))
@@ -261,8 +260,35 @@ fn requested_name(name: KeyName, add: &str) -> Result<KeyName, Failure> {
     Ok(name)
 }
 
-/// Lets the account upload, and closes the request. The key counts already, so a failure here is
-/// only a warning.
+/// Lets the account of a request upload. Fails if the person has to confirm that or declines it;
+/// any other failure is only a warning, since the key can count without it.
+fn let_upload(context: &Context, request: &Draft, client: &OwnerClient) -> Result<(), Failure> {
+    let user = &request.submitted_by.user_id;
+    let role = context.block_on(set_role(
+        context,
+        client,
+        user,
+        (Role::Member, Role::Publisher),
+    ));
+    match role {
+        Ok(_) => Ok(()),
+        Err(failure)
+            if failure.code == ServiceCode::ConfirmationNeeded
+                || failure.code == ServiceCode::ConfirmationDeclined =>
+        {
+            Err(failure)
+        }
+        Err(failure) => {
+            let who = clean(request.submitted_by.display_name(), 80);
+            let text = format!("{who} may not upload yet: {}", failure.message);
+            let hint = role_hint(&failure, &who, "publisher");
+            context.ui.warn_with("role_unchanged", text, hint);
+            Ok(())
+        }
+    }
+}
+
+/// Closes the request. The key counts already, so a failure here is only a warning.
 fn finish_request(
     context: &Context,
     vault: &Vault,
@@ -270,18 +296,6 @@ fn finish_request(
     client: &OwnerClient,
     connection: &Connection,
 ) -> Result<(), Failure> {
-    let user = &request.submitted_by.user_id;
-    let role = context.block_on(set_role(client, user, Role::Member, Role::Publisher));
-    if let Err(failure) = role {
-        let author = &request.submitted_by;
-        let who = clean(author.display_name(), 80);
-        let text = format!("{who} may not upload yet: {}", failure.message);
-        let first = failure
-            .hint
-            .map_or_else(String::new, |hint| format!("{hint}; then "));
-        let hint = format!("{first}vault users role {who} publisher");
-        context.ui.warn_with("role_unchanged", text, hint);
-    }
     let state = publish::state::read_state(vault, connection.base.as_str(), &connection.slug)?;
     let release = state.and_then(|state| state.published);
     let release = release.map_or(0, |published| published.release);
@@ -295,10 +309,10 @@ fn finish_request(
 
 /// Changes the role of a user that has the role `from`. Others keep theirs.
 pub(super) async fn set_role(
+    context: &Context,
     client: &OwnerClient,
     user: &str,
-    from: Role,
-    to: Role,
+    (from, to): (Role, Role),
 ) -> Result<Option<Value>, Failure> {
     let users: Vec<User> = client.list("/admin/users").await?;
     // Only the expected role changes: an owner must not become a mere publisher.
@@ -307,7 +321,21 @@ pub(super) async fn set_role(
     }
     let path = format!("/admin/users/{user}/role");
     let body = json!(RoleChange { role: to.into() });
-    client.send(Method::PUT, &path, Some(body)).await.map(Some)
+    let changed = send_confirmed(context, client, Method::PUT, &path, Some(body));
+    changed.await.map(Some)
+}
+
+/// Returns what to do about a role that was not changed.
+pub(super) fn role_hint(failure: &Failure, who: &str, role: &str) -> String {
+    let first = match &failure.hint {
+        // The role is all that is left to do, so its command takes the place of this one.
+        _ if failure.code == ServiceCode::ConfirmationNeeded => {
+            "confirm it there; then ".to_owned()
+        }
+        Some(hint) => format!("{hint}; then "),
+        None => String::new(),
+    };
+    format!("{first}vault users role {who} {role}")
 }
 
 #[cfg(test)]

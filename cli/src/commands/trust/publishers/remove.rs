@@ -12,7 +12,7 @@ use vault_library::{
     roots::{self, KeyChange},
 };
 
-use super::add::{content_to_publish, publish_again, set_role};
+use super::add::{content_to_publish, publish_again, role_hint, set_role};
 use crate::{
     commands::trust::key::{
         RootKey, ask_services, open_for_change, publication_effect, publish_key_change,
@@ -21,10 +21,7 @@ use crate::{
     errors::Failure,
     output::{Report, clean, either},
     service::{
-        OwnerClient,
-        connection::Connection,
-        drafts::DraftClient,
-        sign_in::{RequiredSignIn, ready_client},
+        OwnerClient, connection::Connection, drafts::DraftClient, sign_in::ready_client,
         users::USERS,
     },
     tasks::{key_changes, publishing::everywhere},
@@ -111,24 +108,19 @@ pub(super) fn run(
         None => Ok(()),
     });
     if let Err(failure) = ended {
-        warn_role_unchanged(context, &name, failure);
+        warn_role_unchanged(context, &name, &failure);
     }
     Ok(done.into())
 }
 
 /// Warns that the account of a removed key is still a publisher. The key is removed by now, so this
 /// does not fail the command.
-fn warn_role_unchanged(context: &Context, name: &str, failure: Failure) {
+fn warn_role_unchanged(context: &Context, name: &str, failure: &Failure) {
     let text = format!(
         "the account of {name} may still upload: {}",
         failure.message
     );
-    let hint = format!(
-        "{}vault users role <address> member",
-        failure
-            .hint
-            .map_or_else(String::new, |hint| format!("{hint}; then "))
-    );
+    let hint = role_hint(failure, "<address>", "member");
     context.ui.warn_with("role_unchanged", text, hint);
 }
 
@@ -176,11 +168,7 @@ fn find_account_of_key(context: &Context, key: &PublicKey) -> Result<Option<Acco
     let author = &request.submitted_by;
     let user = author.user_id.clone();
     let email = author.display_name().to_owned();
-    let client = context.block_on(ready_client(
-        context,
-        &connection,
-        RequiredSignIn::FreshSignIn,
-    ))?;
+    let client = context.block_on(ready_client(context, &connection))?;
     let users: Vec<User> = context.block_on(client.list(USERS))?;
     // The account may have been removed since it asked.
     if users.iter().all(|known| known.id != user) {
@@ -219,7 +207,12 @@ fn sign_in_left(
 impl Account {
     /// Makes it a member again.
     fn end_role(self, context: &Context) -> Result<(), Failure> {
-        let changed = set_role(&self.client, &self.user, Role::Publisher, Role::Member);
+        let changed = set_role(
+            context,
+            &self.client,
+            &self.user,
+            (Role::Publisher, Role::Member),
+        );
         context.block_on(changed).map(|_: Option<Value>| ())
     }
 }

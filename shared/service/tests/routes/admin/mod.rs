@@ -8,7 +8,6 @@ mod conflicts;
 mod devices;
 mod drafts;
 mod elevation;
-mod fresh;
 mod invitations;
 mod many;
 mod matrix;
@@ -16,6 +15,7 @@ mod notices;
 mod objects;
 mod operator;
 mod owners;
+mod permits;
 mod pin;
 mod publishers;
 mod releases;
@@ -147,7 +147,24 @@ impl Desk {
         self.ask(&self.owner, "POST", path, Some(body)).await
     }
 
+    /// A request of an app whose person confirms whatever the service wants to have confirmed.
     pub async fn ask(&self, token: &str, method: &str, path: &str, body: Option<&Value>) -> Answer {
+        let answer = self.ask_once(token, method, path, body).await;
+        if answer.short() != "403 confirmation_needed" {
+            return answer;
+        }
+        common::confirm_asked(&self.world.app, token).await;
+        self.ask_once(token, method, path, body).await
+    }
+
+    /// A request whose person confirms nothing.
+    pub async fn ask_once(
+        &self,
+        token: &str,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Answer {
         let body = body.map(|body| ("application/json", body.to_string().into_bytes()));
         self.send(token, method, path, body, &[]).await
     }

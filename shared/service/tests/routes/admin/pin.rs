@@ -2,11 +2,9 @@
 
 use serde_json::{Value, json};
 use vault_service::model::namespace::{Pin, Pinned};
-use vault_service::model::user::Scopes;
 use vault_testing::memory::shelf::Owner;
 
-use super::{ADA, Desk, desk};
-use crate::common::{CALLBACK, PASSWORD, Visitor, authorize, exchange, register};
+use super::{Desk, desk};
 use crate::support::{Answer, file_of, read_file, vector};
 
 impl Desk {
@@ -16,7 +14,7 @@ impl Desk {
 }
 
 #[tokio::test]
-async fn credentials_that_were_just_entered_are_asked_for() {
+async fn a_reset_repeats_the_name_and_is_one_commit() {
     let desk = desk().await;
     let pin = desk.world.read_namespace("acme").await.pin;
     assert!(pin.vault_pin().is_some());
@@ -33,12 +31,11 @@ async fn credentials_that_were_just_entered_are_asked_for() {
         assert_eq!(desk.reset(&body).await.short(), wanted);
         assert_eq!(desk.world.read_namespace("acme").await.pin, pin);
     }
-    desk.world.clock.advance(299);
     desk.commits.clear();
     let confirm = json!({"slug": "acme"});
     let done = desk.reset(&confirm).await.json();
     assert_eq!(done, json!({"slug": "acme", "pin": null}));
-    let together = vec!["audit".to_owned(), "ns".into()];
+    let together = vec!["audit".to_owned(), "ns".into(), "permit".into()];
     assert!(
         desk.commits.partitions().contains(&together),
         "in one commit"
@@ -55,46 +52,6 @@ async fn credentials_that_were_just_entered_are_asked_for() {
         done.before,
         Some(json!({"vault_id": pin.vault_id, "root_version": pin.root_version}))
     );
-    desk.world.clock.advance(1);
-    for body in [
-        confirm.clone(),
-        json!({"slug": "acme", "password": PASSWORD}),
-    ] {
-        let late = desk.reset(&body).await;
-        assert_eq!(late.short(), "403 fresh_sign_in_required");
-    }
-}
-
-/// An app that is allowed in a browser that signed in a moment ago, for something else, has no
-/// fresh credentials.
-#[tokio::test]
-async fn another_app_of_the_same_browser_does_not_inherit_them() {
-    let desk = desk().await;
-    let app = &desk.world.app;
-    let mut visitor = Visitor::new(app);
-    for (asked, wanted) in [
-        (("x", "y"), "200"),
-        (("x", "y"), "403 fresh_sign_in_required"),
-        (("prompt", "login"), "200"),
-        (("max_age", "300"), "200"),
-    ] {
-        let client = register(app, CALLBACK).await;
-        let more = [("vault_namespace", "acme"), asked];
-        let address = authorize(&client, CALLBACK, &more);
-        let page = visitor.get(&address).await;
-        let page = if page.heading() == "Sign in" {
-            visitor.arrive(&address, ADA, PASSWORD).await
-        } else {
-            page
-        };
-        visitor.decide(&page, "approve", "acme", Scopes::ALL).await;
-        let code = visitor.get(&address).await.returned("code").unwrap();
-        let token = exchange(app, &client, &code).await.text("access_token");
-        let path = "/admin/vaults/acme/pin/reset";
-        let body = json!({"slug": "acme"});
-        let done = desk.ask(&token, "POST", path, Some(&body)).await;
-        assert_eq!(done.short(), wanted, "{asked:?}");
-    }
 }
 
 /// The next catalog counts as the first, of any vault, under any key, with any number; `If-Match`

@@ -10,7 +10,7 @@ use crate::common::{self, OWNER, PASSWORD, Visitor};
 use crate::support::key;
 
 use super::drafts::ask_drafts;
-use super::people::{account_page, ending, password, second_factor, walk};
+use super::people::{account_page, confirmation, ending, password, second_factor, walk};
 use super::scene::{Scene, skill};
 use super::{HASHES, Row};
 
@@ -252,6 +252,9 @@ pub(super) async fn ask(scene: &mut Scene, &(name, case, _): &Row) -> u16 {
         }
         ("app.end" | "session.end" | "session.end-all" | "sign-in.end", _) => {
             ending(scene, name).await
+        }
+        ("confirmation.show" | "confirmation.page" | "confirmation.decide", _) => {
+            confirmation(scene, name).await
         }
         ("second-factor.show" | "second-factor.change" | "oauth.second-factor", _) => {
             second_factor(scene, name).await

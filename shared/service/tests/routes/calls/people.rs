@@ -8,6 +8,7 @@ use crate::admin::{ADA, reference};
 use crate::common::{self, CALLBACK, OWNER, OWNER_PASSWORD, PASSWORD, Visitor, authorize};
 
 use super::scene::Scene;
+use crate::support::bearer;
 
 /// The account page and its forms, by the operator, whom Ada invited.
 pub(super) async fn account_page(scene: &Scene, name: &str) -> u16 {
@@ -56,6 +57,32 @@ pub(super) async fn ending(scene: &Scene, name: &str) -> u16 {
     fields.extend((field != "csrf").then_some((field, value.as_str())));
     scene.counting.take();
     visitor.post(path, &fields).await.status
+}
+
+/// A confirmation that Ada's app waits for: shown to the app, opened and decided by Ada.
+pub(super) async fn confirmation(scene: &Scene, name: &str) -> u16 {
+    let path = "/admin/vaults/acme/enrolment-codes";
+    let body = ("application/json", br#"{"uses":50}"#.to_vec());
+    let request = bearer(&scene.owner, "POST", path, Some(body), &[]);
+    let asked = scene.world.send(request).await.json();
+    let id = asked["confirmation"]["id"].as_str().unwrap().to_owned();
+    if name == "confirmation.show" {
+        let path = format!("/admin/confirmations/{id}");
+        return scene.ask(&scene.owner, "GET", &path).await;
+    }
+    let path = format!("/account/confirm/{id}");
+    let mut visitor = Visitor::new(&scene.world.app);
+    let page = visitor.get(&path).await;
+    visitor.log_in(&page, ADA, PASSWORD).await;
+    scene.counting.take();
+    let page = visitor.get(&path).await;
+    if name == "confirmation.page" {
+        return page.status;
+    }
+    let decision = [("decision", "confirm")];
+    scene.counting.take();
+    let done = visitor.fill(&page, "/account/confirm", &decision);
+    done.await.status
 }
 
 /// The second factor of the first person of these rows: shown, turned on, asked for.

@@ -271,9 +271,15 @@ impl Scene {
         body: Option<(&str, Vec<u8>)>,
         headers: &[(&str, &str)],
     ) -> (u16, Value) {
-        let request = bearer(token, method, path, body, headers);
+        let request = || bearer(token, method, path, body.clone(), headers);
         self.counting.take();
-        let answer = self.world.send(request).await;
+        let mut answer = self.world.send(request()).await;
+        // The act is counted, not the question whether the person wants it.
+        if answer.short() == "403 confirmation_needed" {
+            common::confirm_asked(&self.world.app, token).await;
+            self.counting.take();
+            answer = self.world.send(request()).await;
+        }
         (answer.status.as_u16(), answer.json())
     }
 

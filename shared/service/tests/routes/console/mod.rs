@@ -87,6 +87,22 @@ pub async fn submit(
     visitor.post(path, &fields).await
 }
 
+/// Sends a form of a dangerous act, and confirms it on the page that follows.
+pub async fn submit_confirmed(
+    visitor: &mut Visitor<'_>,
+    page: &Reply,
+    path: &str,
+    more: &[(&str, &str)],
+) -> Reply {
+    let asked = submit(visitor, page, path, more).await;
+    assert_eq!(asked.status, 303, "{}", asked.body);
+    let confirm = asked.header("location").to_owned();
+    assert!(confirm.contains("/confirm/cnf_"), "{confirm}");
+    let page = open(visitor, &confirm).await;
+    assert_eq!(page.heading(), "Confirm this?");
+    submit(visitor, &page, &confirm, &[("decision", "confirm")]).await
+}
+
 /// Does the same, and opens the page that it leads to.
 async fn send(visitor: &mut Visitor<'_>, page: &Reply, path: &str, more: &[(&str, &str)]) -> Reply {
     let answer = submit(visitor, page, path, more).await;

@@ -3,7 +3,7 @@
 use serde_json::json;
 use vault_service::model::user::{Role, Scopes};
 
-use super::{open, refused, signed_in, submit};
+use super::{open, refused, signed_in, submit, submit_confirmed};
 use crate::admin::{ADA, BOB, Desk, desk, reference};
 use crate::common::{self, PASSWORD};
 
@@ -78,7 +78,7 @@ async fn an_owner_who_ends_their_own_membership_reads_that_it_has_ended() {
     assert!(!page.body.contains("value=\"remove\""), "asks first");
     let step = open(&mut bob_visits, &format!("{path}?confirm=remove")).await;
     assert!(step.heading().starts_with("End the membership of"));
-    let back = submit(&mut bob_visits, &step, &path, &[("change", "remove")]).await;
+    let back = submit_confirmed(&mut bob_visits, &step, &path, &[("change", "remove")]).await;
     let choice = "/console?done=membership-ended";
     assert_eq!((back.status, back.header("location")), (303, choice));
     let page = open(&mut bob_visits, choice).await;
@@ -140,7 +140,7 @@ async fn a_person_is_shown_with_the_browsers_in_which_they_are_signed_in() {
 }
 
 #[tokio::test]
-async fn what_gives_power_or_takes_it_needs_a_fresh_sign_in() {
+async fn what_gives_power_or_takes_it_is_confirmed_with_fresh_credentials() {
     let desk = desk().await;
     let home = reference(&desk.acme);
     let bob = common::member(&desk.world.app, BOB, &home, Role::Member, Scopes::READ).await;
@@ -161,21 +161,30 @@ async fn what_gives_power_or_takes_it_needs_a_fresh_sign_in() {
         ),
     ] {
         let asked = submit(&mut owner, page, path, fields).await;
+        let confirm = asked.header("location").to_owned();
+        assert_eq!(asked.status, 303, "{fields:?}: {}", asked.body);
+        let asked = owner.get(&confirm).await;
         assert_eq!(asked.page(), "200 Sign in", "{fields:?}: {}", asked.body);
         assert_eq!(user(&desk, BOB).await["role"], "role:member");
     }
     let asked = submit(&mut owner, &page, &path, &[("change", "remove")]).await;
+    let confirm = asked.header("location").to_owned();
+    let asked = owner.get(&confirm).await;
     let back = owner.log_in(&asked, ADA, PASSWORD).await;
-    assert_eq!((back.status, back.header("location")), (303, &*path));
+    assert_eq!((back.status, back.header("location")), (303, &*confirm));
+    // Declined: nothing happens, and the page of the person says so.
+    let page = open(&mut owner, &confirm).await;
+    assert!(page.body.contains("Remove bob@example.org from acme."));
+    assert!(page.body.contains("you, in the console"));
+    let back = submit(&mut owner, &page, &confirm, &[("decision", "decline")]).await;
+    assert_eq!(back.header("location"), format!("{path}?refused=declined"));
+    assert_eq!(user(&desk, BOB).await["role"], "role:member");
     let page = open(&mut owner, &path).await;
-    let back = submit(
-        &mut owner,
-        &page,
-        &path,
-        &[("change", "role"), ("role", "publisher")],
-    )
-    .await;
+    let role = [("change", "role"), ("role", "publisher")];
+    let back = submit_confirmed(&mut owner, &page, &path, &role).await;
     assert_eq!(back.header("location"), format!("{path}?done=role-changed"));
+    // The new token binds forms to the new session.
+    let page = open(&mut owner, &path).await;
     let fields = [("change", "scopes"), ("scope", "read"), ("scope", "write")];
     submit(&mut owner, &page, &path, &fields).await;
     submit(
@@ -201,7 +210,7 @@ async fn what_gives_power_or_takes_it_needs_a_fresh_sign_in() {
             &json!("ci")
         )
     );
-    let back = submit(&mut owner, &page, &path, &[("change", "remove")]).await;
+    let back = submit_confirmed(&mut owner, &page, &path, &[("change", "remove")]).await;
     assert_eq!(
         back.header("location"),
         format!("{PEOPLE}?done=person-removed")

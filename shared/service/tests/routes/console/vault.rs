@@ -8,7 +8,7 @@ use vault_service::model::namespace::Subscription;
 use vault_service::model::user::{Role, Scopes};
 use vault_store::records::When;
 
-use super::{below, open, signed_in, submit};
+use super::{below, open, signed_in, submit, submit_confirmed};
 use crate::admin::{ADA, BOB, desk};
 use crate::common::{self, PASSWORD};
 
@@ -38,7 +38,7 @@ async fn it_says_what_is_paid_stored_and_pinned() {
 }
 
 #[tokio::test]
-async fn deletion_needs_the_name_and_a_fresh_sign_in_and_then_ends_everything() {
+async fn deletion_needs_the_name_and_a_confirmation_and_then_ends_everything() {
     let desk = desk().await;
     let other = crate::admin::reference(&desk.other);
     common::member(&desk.world.app, ADA, &other, Role::Member, Scopes::READ).await;
@@ -56,12 +56,15 @@ async fn deletion_needs_the_name_and_a_fresh_sign_in_and_then_ends_everything() 
     desk.world.clock.advance(301);
     let page = open(&mut owner, VAULT).await;
     let asked = submit(&mut owner, &page, VAULT, &delete).await;
+    let confirm = asked.header("location").to_owned();
+    let asked = owner.get(&confirm).await;
     assert_eq!(asked.page(), "200 Sign in");
     assert_eq!(desk.count("vault.delete done").await, 0);
     let back = owner.log_in(&asked, ADA, PASSWORD).await;
-    assert_eq!(back.header("location"), VAULT);
-    let page = open(&mut owner, VAULT).await;
-    let back = submit(&mut owner, &page, VAULT, &delete).await;
+    assert_eq!(back.header("location"), confirm);
+    let page = open(&mut owner, &confirm).await;
+    assert_eq!(desk.count("vault.delete done").await, 0);
+    let back = submit(&mut owner, &page, &confirm, &[("decision", "confirm")]).await;
     let choice = "/console?done=vault-deleted";
     assert_eq!((back.status, back.header("location")), (303, choice));
     assert_eq!(owner.get(VAULT).await.status, 404);
@@ -92,7 +95,7 @@ async fn a_reset_of_the_pin_is_asked_for_as_a_deletion_is() {
     let mut owner = signed_in(&desk, ADA).await;
     let page = open(&mut owner, VAULT).await;
     let fields = [("change", "reset-pin"), ("slug", "acme")];
-    let back = submit(&mut owner, &page, VAULT, &fields).await;
+    let back = submit_confirmed(&mut owner, &page, VAULT, &fields).await;
     assert_eq!(back.header("location"), format!("{VAULT}?done=pin-reset"));
     assert!(
         desk.world

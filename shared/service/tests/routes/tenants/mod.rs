@@ -247,8 +247,16 @@ async fn the_walk_tells_what_is_there_from_what_is_not() {
     let desk = desk().await;
     let other = other(&desk).await;
     let fay = token(&desk.world, FAY, THERE, Scopes::ALL).await;
-    let owner = Caller::Token("their own owner", fay);
     let absent = Named::absent();
+    // A confirmation is shown to the app that asked for it, and to no other one of the same person.
+    let confirmation = samples()
+        .into_iter()
+        .find(|it| it.route.name == "confirmation.show");
+    let path = other.named.path(confirmation.unwrap().route, THERE);
+    for (app, status) in [(&other.tokens.access, 200), (&fay, 404)] {
+        assert_eq!(desk.ask_once(app, "GET", &path, None).await.status, status);
+    }
+    let owner = Caller::Token("their own owner", fay);
     let mut differ = Vec::new();
     for sample in samples() {
         let route = sample.route;

@@ -2,6 +2,7 @@
 //! everything of another.
 
 use serde_json::json;
+use vault_format::time::Timestamp;
 use vault_service::model::token::{Secret, SecretKind};
 use vault_service::model::user::Scopes;
 use vault_service::route::{Auth, Group, Route};
@@ -42,6 +43,7 @@ fn page_of(route: &Route, consent: &str) -> (String, Vec<(&'static str, &'static
         "membership.leave" | "app.end" | "session.end" | "session.end-all" | "sign-in.end" => {
             (account(), vec![])
         }
+        "confirmation.decide" => (account(), vec![("decision", "confirm")]),
         "vault.sign-up" => (NEW_VAULT.to_owned(), vec![("slug", "another-name")]),
         // The form is only there when a name was taken; the token is the same on both forms.
         "vault.rename" => {
@@ -53,6 +55,22 @@ fn page_of(route: &Route, consent: &str) -> (String, Vec<(&'static str, &'static
         }
         other => panic!("{other}: say here which page has its form"),
     }
+}
+
+/// The row of the page that confirms what an app asked for.
+fn confirmation_page() -> &'static Route {
+    let rows = samples().into_iter().map(|sample| sample.route);
+    rows.into_iter()
+        .find(|row| row.name == "confirmation.page")
+        .unwrap()
+}
+
+/// A good token of a form in this browser.
+fn form_token(visitor: &Visitor<'_>, purpose: Purpose, subject: &str, now: Timestamp) -> String {
+    let cookie = visitor.cookie.as_deref().unwrap();
+    let (_, secret) = cookie.split_once('=').unwrap();
+    let secret = Secret::parse(SecretKind::Session, secret).unwrap();
+    csrf::create_token(&secret, purpose, subject, now, &visitor.app.random)
 }
 
 /// A browser in which Ada is signed in, on the page that has the form of a row; and that page.
@@ -97,9 +115,15 @@ async fn no_form_of_one_tenant_shows_or_changes_anything_of_another() {
                 "vault.rename" => NEW_VAULT,
                 _ => route.path,
             };
-            let csrf = page.hidden(form, "csrf");
+            let theirs = other.named.path(confirmation_page(), THERE);
+            let csrf = match route.name {
+                // Ada cannot open the page of its form, so the token is made as for that page.
+                "confirmation.decide" => form_token(&ada, Purpose::Confirm, &theirs, world.now()),
+                _ => page.hidden(form, "csrf"),
+            };
             let return_to = match route.name {
                 "oauth.consent" => consent.as_str(),
+                "confirmation.decide" => &theirs,
                 _ => "/account",
             };
             let (_, more) = page_of(route, &consent);
@@ -160,13 +184,13 @@ async fn no_page_of_the_console_opens_for_another_tenant() {
             let answer = if route.method == "GET" {
                 ada.get(&path).await
             } else {
-                let cookie = ada.cookie.as_deref().unwrap();
-                let (_, secret) = cookie.split_once('=').unwrap();
-                let secret = Secret::parse(SecretKind::Session, secret).unwrap();
-                let (now, random) = (world.now(), &app.random);
-                let token = csrf::create_token(&secret, Purpose::Console, &path, now, random);
-                ada.post(&path, &[("csrf", &token), ("change", "revoke")])
-                    .await
+                let token = form_token(&ada, Purpose::Console, &path, world.now());
+                let fields = [
+                    ("csrf", token.as_str()),
+                    ("change", "revoke"),
+                    ("decision", "confirm"),
+                ];
+                ada.post(&path, &fields).await
             };
             asked += 1;
             for secret in &other.secrets {

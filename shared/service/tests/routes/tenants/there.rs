@@ -45,6 +45,7 @@ pub struct Named {
     email: &'static str,
     client: String,
     code: String,
+    confirmation: String,
     draft: String,
     webhook: String,
     pub release: String,
@@ -61,6 +62,7 @@ impl Named {
             email: "nobody@example.org",
             client: format!("cli_{}", "0".repeat(26)),
             code: format!("enc_{}", "0".repeat(26)),
+            confirmation: format!("cnf_{}", "0".repeat(26)),
             draft: "0".repeat(26),
             webhook: format!("whk_{}", "0".repeat(26)),
             release: "7777".to_owned(),
@@ -89,6 +91,7 @@ impl Named {
                 "id" if route.path.contains("/clients/") => &self.client,
                 "id" if route.path.contains("/enrolment-codes/") => &self.code,
                 "id" if route.path.contains("/drafts/") => &self.draft,
+                "id" if route.path.contains("/confirm") => &self.confirmation,
                 "id" if route.path.contains("/notices/") => &self.webhook,
                 "id" if route.path.contains("/devices/") || route.path.contains("/machines/") => {
                     &self.device
@@ -155,6 +158,9 @@ pub async fn other(desk: &Desk) -> Other {
     assert_eq!(made.status, 201);
     let made = made.json();
     let text = |name: &str| made[name].as_str().unwrap().to_owned();
+    let body = json!({ "uses": 77 });
+    let waits = desk.ask_once(&owner.access, "POST", &codes, Some(&body));
+    let waits = waits.await.json()["confirmation"]["id"].clone();
     let webhooks = format!("/admin/vaults/{THERE}/notices");
     let body = json!({ "address": "https://hooks.tenant-b.example/" });
     let webhook = desk
@@ -172,6 +178,7 @@ pub async fn other(desk: &Desk) -> Other {
         email: GUS,
         client: owner.client.clone(),
         code: text("id"),
+        confirmation: waits.as_str().unwrap().to_owned(),
         draft,
         webhook: webhook["id"].as_str().unwrap().to_owned(),
         release: "4242".to_owned(),

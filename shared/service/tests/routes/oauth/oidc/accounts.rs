@@ -505,10 +505,15 @@ impl Place {
     async fn delete_account(&self, email: &str) {
         let token = crate::common::operator_token(self.app()).await;
         let path = format!("/admin/operator/accounts/{email}");
-        let request = axum::http::Request::delete(path)
-            .header("authorization", format!("Bearer {token}"))
-            .body(axum::body::Body::empty());
-        let reply = crate::common::send(self.app(), request.unwrap()).await;
+        let delete = async || {
+            let request = axum::http::Request::delete(&path)
+                .header("authorization", format!("Bearer {token}"))
+                .body(axum::body::Body::empty());
+            crate::common::send(self.app(), request.unwrap()).await
+        };
+        assert_eq!(delete().await.status, 403);
+        crate::common::confirm_asked(self.app(), &token).await;
+        let reply = delete().await;
         assert_eq!(reply.status, 200, "{}", reply.body);
     }
 }

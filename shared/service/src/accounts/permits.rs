@@ -1,0 +1,227 @@
+//! Permits for dangerous acts: asks the person, records the decision, and uses a permit in the
+//! commit of its act.
+//!
+//! Rule: no token and no session does such an act by itself, however fresh its credentials are.
+
+use std::net::IpAddr;
+
+use serde_json::json;
+use vault_format::name::NamespaceId;
+use vault_store::StoreError;
+use vault_store::records::MAX_PAGE;
+
+use crate::app::App;
+use crate::error::{ErrorCode, Refusal};
+use crate::model::account::AccountId;
+use crate::model::audit::{Actor, Change};
+use crate::model::client::ClientId;
+use crate::model::limits::Source;
+use crate::model::namespace::NamespaceRef;
+use crate::model::permit::{
+    Act, LoadedPermits, MAX_PERMITS, Permit, PermitState, Permits, permits_partition,
+};
+use crate::ports::Ports;
+use crate::transaction::Transaction;
+use crate::web::browser::CONFIRM_PATH;
+
+/// The party that asks for an act: an app, or the person in the console.
+#[derive(Clone, Copy, Debug)]
+pub struct Asker<'a> {
+    /// The account behind it, whose person confirms.
+    pub account: &'a AccountId,
+    /// The app; `None` for the console.
+    pub client: Option<&'a ClientId>,
+    /// The actor in the audit log.
+    pub actor: &'a Actor,
+    /// The vault; `None` for acts of an operator.
+    pub namespace: Option<&'a NamespaceRef>,
+}
+
+impl Asker<'_> {
+    fn namespace_id(&self) -> Option<&NamespaceId> {
+        self.namespace.map(|namespace| &namespace.id)
+    }
+
+    /// Fails with `ConfirmationNeeded` if no confirmed permit fits `act`: account, app, vault, act
+    /// and all its values. Uses nothing.
+    pub async fn require_permit(&self, ports: &Ports, act: &Act) -> Result<(), Refusal> {
+        let mut loaded = LoadedPermits::load(ports, self.account, self.client).await?;
+        self.take(&mut loaded, act).map(|_| ())
+    }
+
+    /// Uses the permit for `act` in the commit of the transaction. Fails like
+    /// [`Self::require_permit`].
+    pub async fn spend(&self, tx: &Transaction<'_>, act: &Act) -> Result<(), Refusal> {
+        let mut loaded = LoadedPermits::load(tx, self.account, self.client).await?;
+        let id = self.take(&mut loaded, act)?;
+        // The write has the revision that was read as its condition, so of two requests that use
+        // the permit at once one fails.
+        tx.write(loaded.into_write()?);
+        let change = Change::about(&id).with_after(json!({ "act": act }));
+        Ok(tx.audit(self.namespace_id(), self.actor, "confirmation.use", change)?)
+    }
+
+    /// Marks the act of a confirmed permit as done, and returns the id of the permit.
+    fn take(&self, loaded: &mut LoadedPermits, act: &Act) -> Result<String, Refusal> {
+        let permits = &mut loaded.permits;
+        let confirmed = permits
+            .iter_mut()
+            .filter(|permit| permit.state == PermitState::Confirmed);
+        let found = confirmed
+            .map(|permit| (permit.id.clone(), permit.find_unused(self.namespace, act)))
+            .find_map(|(id, permitted)| Some((id, permitted?)));
+        let (id, permitted) = found.ok_or(ErrorCode::ConfirmationNeeded)?;
+        permitted.used = true;
+        // A permit without an act that is left only takes the place of another one.
+        permits.retain(|permit| permit.acts.iter().any(|act| !act.used));
+        Ok(id)
+    }
+
+    /// Asks the person to confirm these acts of one request, and returns the permit. While an equal
+    /// one waits, it is returned again. Fails with `ConfirmationDeclined` if the person declined
+    /// one of the acts just now, and with `RateLimited` if too many wait.
+    pub async fn ask(&self, app: &App, acts: &[Act]) -> Result<Permit, Refusal> {
+        app.change(async |tx| {
+            let mut loaded = LoadedPermits::load(&tx, self.account, self.client).await?;
+            let mut with_acts = loaded
+                .permits
+                .iter()
+                .filter(|permit| self.has_acts(permit, acts));
+            if let Some(permit) = with_acts.find(|permit| permit.state != PermitState::Declined) {
+                return Ok(permit.clone());
+            }
+            self.require_room(&loaded.permits, acts, tx.now().unix())?;
+            let permit = Permit::ask_for(
+                acts,
+                self.namespace.cloned(),
+                (&self.actor.user, Source::of(self.actor.source).to_string()),
+                tx.now(),
+                &tx.random,
+            );
+            loaded.permits.push(permit.clone());
+            tx.write(loaded.into_write()?);
+            let change = Change::about(&permit.id).with_after(json!({ "acts": acts }));
+            tx.audit(self.namespace_id(), self.actor, "confirmation.ask", change)?;
+            Ok(permit)
+        })
+        .await
+    }
+
+    /// Whether a permit is for exactly these acts, none of which was done.
+    fn has_acts(&self, permit: &Permit, acts: &[Act]) -> bool {
+        permit.namespace.as_ref() == self.namespace
+            && permit.acts.len() == acts.len()
+            && permit
+                .acts
+                .iter()
+                .zip(acts)
+                .all(|(permitted, act)| !permitted.used && permitted.act == *act)
+    }
+
+    /// Fails if the person just declined one of the acts, or if too many wait already.
+    fn require_room(&self, permits: &[Permit], acts: &[Act], now: i64) -> Result<(), Refusal> {
+        let declined = permits.iter().filter(|permit| {
+            permit.state == PermitState::Declined && permit.namespace.as_ref() == self.namespace
+        });
+        let mut declined_acts = declined.flat_map(|permit| &permit.acts);
+        // An app must not be able to ask until the person gives in. In the console the person
+        // asks.
+        if self.client.is_some() && declined_acts.any(|permitted| acts.contains(&permitted.act)) {
+            return Err(ErrorCode::ConfirmationDeclined.into());
+        }
+        if permits.len() < MAX_PERMITS {
+            return Ok(());
+        }
+        let first_end = permits.iter().map(|permit| permit.ends_at.unix()).min();
+        let wait = first_end.map_or(1, |end| (end - now).max(1));
+        Err(Refusal::new(ErrorCode::RateLimited)
+            .retry_after(wait.unsigned_abs())
+            .detail(
+                "Too many confirmations of this app wait for the person: confirm or decline them first.",
+            ))
+    }
+}
+
+/// Converts a permit to its form in the API, with the address of the page that decides about it.
+pub fn to_api_confirmation(app: &App, permit: &Permit) -> vault_api::Confirmation {
+    let base = app.config.public_url.base();
+    vault_api::Confirmation {
+        id: permit.id.clone(),
+        url: format!("{base}{CONFIRM_PATH}{}", permit.id),
+        state: permit.state,
+        expires_at: permit.ends_at,
+    }
+}
+
+/// A permit with the app that asked for it.
+pub struct FoundPermit {
+    /// The permit.
+    pub permit: Permit,
+    /// The app; `None` for the console.
+    pub client: Option<ClientId>,
+}
+
+/// Finds the permit of an account with this id; `None` for one that has ended or is of another
+/// account.
+pub async fn find_permit(
+    app: &App,
+    account: &AccountId,
+    id: &str,
+) -> Result<Option<FoundPermit>, StoreError> {
+    let (partition, now) = (permits_partition(account), app.now());
+    // A record for each app that the person used within a quarter of an hour.
+    let listed = app
+        .records
+        .list_page(&partition, "", None, MAX_PAGE)
+        .await?;
+    for record in &listed {
+        let permits: Permits = record.read()?;
+        let mut permits = permits.permits.into_iter();
+        if let Some(permit) = permits.find(|permit| permit.id == id && now < permit.ends_at) {
+            // Any other key is that of the console.
+            let client = record.key.key.parse().ok();
+            return Ok(Some(FoundPermit { permit, client }));
+        }
+    }
+    Ok(None)
+}
+
+/// Records the decision of the person about a permit that waits. Returns the permit; `None` if it
+/// has ended or was decided before.
+pub async fn decide(
+    app: &App,
+    account: &AccountId,
+    found: &FoundPermit,
+    confirmed: bool,
+    source: Option<IpAddr>,
+) -> Result<Option<Permit>, StoreError> {
+    let actor = Actor {
+        user: found.permit.actor.clone(),
+        client: None,
+        source,
+    };
+    app.change(async |tx| {
+        let mut loaded = LoadedPermits::load(&tx, account, found.client.as_ref()).await?;
+        let mut permits = loaded.permits.iter_mut();
+        let waiting = permits
+            .find(|permit| permit.id == found.permit.id && permit.state == PermitState::Asked);
+        let Some(permit) = waiting else {
+            return Ok(None);
+        };
+        *permit = permit.clone().decided(confirmed, tx.now());
+        let permit = permit.clone();
+        tx.write(loaded.into_write()?);
+        let acts: Vec<_> = permit.acts.iter().map(|permitted| &permitted.act).collect();
+        let change =
+            Change::about(&permit.id).with_after(json!({ "acts": acts, "client": found.client }));
+        let action = if confirmed {
+            "confirmation.confirm"
+        } else {
+            "confirmation.decline"
+        };
+        let log = permit.namespace.as_ref().map(|namespace| &namespace.id);
+        tx.audit(log, &actor, action, change)?;
+        Ok(Some(permit))
+    })
+    .await
+}

@@ -1,0 +1,274 @@
+//! Permits: acts that an app may do because a person confirmed exactly these on a page of the
+//! service.
+//!
+//! | partition | key | document |
+//! |---|---|---|
+//! | `permit/<account_id>` | `<client_id>`, or `console` | [`Permits`], until the last of them ends |
+//!
+//! One record for each account and app, so that the bounds hold and a permit is used once without
+//! an index: each change writes the revision that it has read.
+
+use serde::{Deserialize, Serialize};
+use vault_format::time::Timestamp;
+use vault_store::StoreError;
+use vault_store::random::Random;
+use vault_store::records::{Document, RecordKey, When, Write};
+
+use super::Versioned;
+use super::account::{AccountId, Email};
+use super::client::ClientId;
+use super::fresh_id;
+use super::user::{NamespaceRef, Role, Scopes};
+use crate::ports::Ports;
+
+pub use vault_api::ConfirmationState as PermitState;
+
+/// Time for which a permit waits for the person, in seconds: ten minutes.
+pub const ASKED_SECONDS: i64 = 600;
+/// Time for which a confirmed permit may be used, in seconds: five minutes.
+pub const CONFIRMED_SECONDS: i64 = 300;
+/// Time for which a declined act cannot be asked for again, in seconds: a minute.
+pub const DECLINED_SECONDS: i64 = 60;
+/// Most permits of one account and app at a time.
+pub const MAX_PERMITS: usize = 20;
+/// Most acts of one permit.
+pub const MAX_ACTS: usize = 20;
+/// A code for more machines than this needs a permit.
+pub const FREE_CODE_USES: u32 = 20;
+
+/// An act that needs a permit, with everything that it does: a permit for one value is none for
+/// another.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "act")]
+pub enum Act {
+    /// Deletes the vault.
+    DeleteVault {},
+    /// Resets the pin of the vault.
+    ResetPin {},
+    /// Invites an address as an owner.
+    InviteOwner {
+        /// The address.
+        email: Email,
+        /// The scopes of the new owner.
+        scopes: Scopes,
+    },
+    /// Changes the role of a user.
+    ChangeRole {
+        /// The user's id.
+        user: String,
+        /// The new role.
+        role: Role,
+    },
+    /// Ends the membership of a user.
+    RemoveUser {
+        /// The user's id.
+        user: String,
+    },
+    /// Makes a code that admits many machines.
+    CreateCode {
+        /// Number of machines.
+        uses: u32,
+        /// Seconds for which it is valid.
+        seconds: i64,
+        /// Pattern for the names of machines.
+        name: Option<String>,
+    },
+    /// Deletes an account.
+    DeleteAccount {
+        /// Its address.
+        email: Email,
+    },
+    /// Removes the credentials of an account and makes a link that sets new ones.
+    ResetAccount {
+        /// Its address.
+        email: Email,
+    },
+    /// Makes an account an operator.
+    GrantOperator {
+        /// Its address.
+        email: Email,
+    },
+    /// Takes the rights of an operator from an account.
+    RevokeOperator {
+        /// Its address.
+        email: Email,
+    },
+}
+
+impl Act {
+    /// Returns the action in the audit log, which is the name of the route that does the same.
+    pub const fn action(&self) -> &'static str {
+        match self {
+            Self::DeleteVault {} => "vault.delete",
+            Self::ResetPin {} => "pin.reset",
+            Self::InviteOwner { .. } => "user.create",
+            Self::ChangeRole { .. } => "user.role",
+            Self::RemoveUser { .. } => "user.remove",
+            Self::CreateCode { .. } => "enrolment.invite",
+            Self::DeleteAccount { .. } => "account.delete",
+            Self::ResetAccount { .. } => "account.reset",
+            Self::GrantOperator { .. } => "account.grant",
+            Self::RevokeOperator { .. } => "account.revoke",
+        }
+    }
+}
+
+/// An act of a permit.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct PermittedAct {
+    /// The act.
+    pub act: Act,
+    /// Whether it was done: each act counts once.
+    #[serde(default)]
+    pub used: bool,
+}
+
+/// A confirmation that was asked for.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Permit {
+    /// `cnf_…`. It gives no power: the page asks for the person of the account.
+    pub id: String,
+    /// The vault; absent for acts of an operator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<NamespaceRef>,
+    /// The acts, in the order in which the page lists them.
+    pub acts: Vec<PermittedAct>,
+    /// The actor in the audit log: the user of the vault, or the operator's account.
+    pub actor: String,
+    /// Network that the request came from.
+    pub from: String,
+    /// Whether the person has decided, and how.
+    pub state: PermitState,
+    /// Time at which it was asked for.
+    pub asked_at: Timestamp,
+    /// Time at which it ends.
+    pub ends_at: Timestamp,
+}
+
+impl Permit {
+    /// Returns a permit that waits for the person.
+    pub fn ask_for(
+        acts: &[Act],
+        namespace: Option<NamespaceRef>,
+        asked_by: (&str, String),
+        now: Timestamp,
+        random: &dyn Random,
+    ) -> Self {
+        let unused = |act: &Act| PermittedAct {
+            act: act.clone(),
+            used: false,
+        };
+        Self {
+            id: fresh_id(ID_PREFIX, now, random),
+            namespace,
+            acts: acts.iter().map(unused).collect(),
+            actor: asked_by.0.to_owned(),
+            from: asked_by.1,
+            state: PermitState::Asked,
+            asked_at: now,
+            ends_at: now.plus_seconds(ASKED_SECONDS),
+        }
+    }
+
+    /// Returns the permit after the person's decision.
+    #[must_use]
+    pub fn decided(self, confirmed: bool, now: Timestamp) -> Self {
+        let (state, seconds) = if confirmed {
+            (PermitState::Confirmed, CONFIRMED_SECONDS)
+        } else {
+            (PermitState::Declined, DECLINED_SECONDS)
+        };
+        Self {
+            state,
+            ends_at: now.plus_seconds(seconds),
+            ..self
+        }
+    }
+
+    /// Returns the act of the permit that is this one in this vault and was not done yet.
+    pub fn find_unused(
+        &mut self,
+        namespace: Option<&NamespaceRef>,
+        act: &Act,
+    ) -> Option<&mut PermittedAct> {
+        // The id and the slug: a name that was given to another vault is another vault.
+        if self.namespace.as_ref() != namespace {
+            return None;
+        }
+        let mut acts = self.acts.iter_mut();
+        acts.find(|permitted| !permitted.used && permitted.act == *act)
+    }
+}
+
+/// The permits of one account and app.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Permits {
+    /// The permits, oldest first.
+    pub permits: Vec<Permit>,
+}
+
+/// The permits of one account and app as they were read, without those that have ended.
+pub struct LoadedPermits {
+    /// The permits.
+    pub permits: Vec<Permit>,
+    key: RecordKey,
+    when: When,
+}
+
+impl LoadedPermits {
+    /// Reads the permits of an account for an app; `None` is the console.
+    pub async fn load(
+        ports: &Ports,
+        account: &AccountId,
+        client: Option<&ClientId>,
+    ) -> Result<Self, StoreError> {
+        let key = permits_key(account, client);
+        let found = ports.get::<Permits>(&key).await?;
+        Ok(Self::new(key, found, ports.now()))
+    }
+
+    fn new(key: RecordKey, found: Option<Versioned<Permits>>, now: Timestamp) -> Self {
+        let when = found
+            .as_ref()
+            .map_or(When::Absent, |found| When::At(found.revision));
+        let mut permits = found.map_or_else(Vec::new, |found| found.value.permits);
+        permits.retain(|permit| now < permit.ends_at);
+        Self { permits, key, when }
+    }
+
+    /// Returns the write that stores the permits; it fails if they have changed since they were
+    /// read.
+    pub fn into_write(self) -> Result<Write, StoreError> {
+        let last = self.permits.iter().map(|permit| permit.ends_at).max();
+        let Some(until) = last else {
+            return Ok(Write::delete(self.key, self.when));
+        };
+        let permits = Permits {
+            permits: self.permits,
+        };
+        let document = Document::from_value(&permits)?;
+        Ok(Write::put_until(self.key, document, self.when, until))
+    }
+}
+
+/// The word of the console in place of an app's id.
+pub const CONSOLE: &str = "console";
+const ID_PREFIX: &str = "cnf_";
+
+/// Whether a text has the form of an id of a permit.
+pub fn is_permit_id(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    text.strip_prefix(ID_PREFIX)
+        .is_some_and(|rest| rest.len() == 26 && rest.bytes().all(plain))
+}
+
+/// Returns the partition of the permits of an account.
+pub fn permits_partition(account: &AccountId) -> String {
+    format!("permit/{account}")
+}
+
+/// Returns the key of the permits of an account for an app; `None` is the console.
+pub fn permits_key(account: &AccountId, client: Option<&ClientId>) -> RecordKey {
+    let client = client.map_or(CONSOLE, ClientId::as_str);
+    RecordKey::new(permits_partition(account), client)
+}
