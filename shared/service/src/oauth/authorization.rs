@@ -90,7 +90,8 @@ pub async fn authorize(app: &App, request: Request) -> Result<Response, ErrorPag
     let now = app.clock.now();
     let signed_in = browser.load_signed_in(app).await?.filter(|signed_in| {
         // An older sign-in of the browser does not count where the request demands its own.
-        !authorize_request.wants_credentials || signed_in.session.entered_at(&query, now).is_some()
+        !authorize_request.sign_in.credentials
+            || signed_in.session.entered_at(&query, now).is_some()
     });
     let Some(signed_in) = signed_in else {
         let onward = ReturnTo::Authorize(&query);
@@ -121,7 +122,7 @@ pub async fn authorize(app: &App, request: Request) -> Result<Response, ErrorPag
     match second_factor::check_requirement(
         app,
         &signed_in,
-        authorize_request.wants_second_factor,
+        authorize_request.sign_in.second_factor,
         &members,
     ) {
         Requirement::Met => {}
@@ -352,7 +353,7 @@ impl PendingConsent<'_> {
 pub async fn start_at_provider(app: &App, request: Request) -> Result<Response, ErrorPage> {
     let wants_credentials = async |query: &str, source| {
         let asked = read_authorize_request(app, query, source).await?;
-        Ok(asked.is_ok_and(|asked| asked.wants_credentials))
+        Ok(asked.is_ok_and(|asked| asked.sign_in.credentials))
     };
     provider::start_sign_in(app, request, wants_credentials).await
 }

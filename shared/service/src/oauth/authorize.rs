@@ -48,16 +48,22 @@ pub struct AuthorizeRequest {
     /// Whether it asks for operator rights, which last a short while. Such a request is for no
     /// namespace.
     pub operator: bool,
-    /// Whether credentials have to be entered for exactly this request.
-    pub wants_credentials: bool,
-    /// Whether the sign-in has to use a second factor, whatever the policy of the service (RFC
-    /// 9470).
-    pub wants_second_factor: bool,
+    /// What the sign-in has to do for it.
+    pub sign_in: SignInDemands,
     /// Namespace that the request fixes, if any: arbitrary text, compared with the slugs of the
     /// account.
     pub namespace: Option<String>,
     challenge: Challenge,
     resource: String,
+}
+
+/// What a request demands of the sign-in.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct SignInDemands {
+    /// Whether credentials have to be entered for exactly this request.
+    pub credentials: bool,
+    /// Whether it has to use a second factor, whatever the policy of the service (RFC 9470).
+    pub second_factor: bool,
 }
 
 /// Way back to a client, with the parameters that every answer carries.
@@ -269,11 +275,13 @@ impl AuthorizeRequest {
         let request = Self {
             expects_write,
             operator,
-            // Credentials of this moment are recent enough for any `max_age` (RFC 9470).
-            wants_credentials: operator
-                || form.value("max_age").is_some()
-                || words("prompt").any(|word| word == "login"),
-            wants_second_factor: words("acr_values").any(|word| word == SECOND_FACTOR_ACR),
+            sign_in: SignInDemands {
+                // Credentials of this moment are recent enough for any `max_age` (RFC 9470).
+                credentials: operator
+                    || form.value("max_age").is_some()
+                    || words("prompt").any(|word| word == "login"),
+                second_factor: words("acr_values").any(|word| word == SECOND_FACTOR_ACR),
+            },
             scopes,
             namespace: form.value("vault_namespace").map(str::to_owned),
             client,
