@@ -51,7 +51,9 @@ impl DeviceAccess {
         if namespace.status == Status::Suspended {
             return Err(ErrorCode::VaultSuspended.into());
         }
-        signer.cache_key();
+        if device.status == DeviceStatus::Active {
+            signer.cache_key();
+        }
         Ok(Self {
             device,
             namespace,

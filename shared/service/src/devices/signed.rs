@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use axum::http::Method;
 use axum::http::header::{self, HeaderMap, HeaderValue};
+use vault_format::hash::Digest;
 use vault_format::keys::PublicKey;
 use vault_format::request::{
     DEVICE_HEADER, RequestError, SIGNATURE_HEADER, SignedRequest, TIMESTAMP_HEADER,
@@ -17,8 +18,9 @@ use crate::error::{ErrorCode, Refusal};
 pub(super) struct Signer<'h> {
     key: PublicKey,
     text: &'h str,
+    signature: &'h str,
     keys: &'h KeyCache,
-    is_known: bool,
+    is_admitted: bool,
 }
 
 impl<'h> Signer<'h> {
@@ -32,6 +34,14 @@ impl<'h> Signer<'h> {
         self.text
     }
 
+    /// Returns the hash of the signature, if the key was admitted when it was last looked up. A
+    /// signature has exactly one text, and a device that signs the same request at another second
+    /// makes another one.
+    pub(super) fn admitted_signature(&self) -> Option<Digest> {
+        self.is_admitted
+            .then(|| Digest::of(self.signature.as_bytes()))
+    }
+
     /// Returns the name of this device in the log: the first 12 characters of its key's hash.
     pub(super) fn short_id(&self) -> String {
         let mut id = self.key.key_id().to_string();
@@ -39,10 +49,10 @@ impl<'h> Signer<'h> {
         id
     }
 
-    /// Caches the parsed key for the next request. Called once the key is known to be enrolled, so
-    /// that unknown keys cannot displace enrolled ones.
+    /// Caches the parsed key for the next request. Called once the key is known to be admitted, so
+    /// that keys of strangers cannot displace admitted ones.
     pub(super) fn cache_key(&self) {
-        if !self.is_known {
+        if !self.is_admitted {
             self.keys
                 .0
                 .insert_value(self.text.into(), self.key, KEY_BYTES);
@@ -88,8 +98,9 @@ pub(super) fn verify_request<'h>(
     Ok(Signer {
         key,
         text: device.unwrap_or_default(),
+        signature: signature.unwrap_or_default(),
         keys,
-        is_known: cached.is_some(),
+        is_admitted: cached.is_some(),
     })
 }
 
@@ -130,7 +141,7 @@ fn single_header<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h HeaderVal
     }
 }
 
-/// Cache of parsed keys of enrolled devices, by their text: parsing a key costs several times as
+/// Cache of parsed keys of admitted devices, by their text: parsing a key costs several times as
 /// much as verifying a signature. No decision depends on it.
 pub(super) struct KeyCache(Recent<Box<str>, PublicKey>);
 
