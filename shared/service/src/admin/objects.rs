@@ -123,6 +123,10 @@ pub(super) async fn read_object(call: Call) -> Answer {
         .param("sha256")
         .parse()
         .map_err(|_| ErrorCode::NotFound)?;
+    // Whatever way a bundle comes, it comes from a vault that is paid for.
+    if class == Class::Bundles && !namespace.subscription.is_live(call.app.clock.now()) {
+        return Err(ErrorCode::SubscriptionLapsed.into());
+    }
     let key = namespace.object_key(class, sha256);
     let object = call.app.object(&key).await?;
     let object = object.ok_or(ErrorCode::NotFound)?;

@@ -249,7 +249,7 @@ fn redirect_with(page: &str, name: &str, word: &str) -> Response {
 
 const fn role_access(role: Role) -> Access {
     match role {
-        Role::Owner => Access::Owner,
+        Role::Owner => Access::SuspendedOwner,
         Role::Publisher => Access::Publisher,
         Role::Member => Access::Member,
     }
@@ -470,7 +470,8 @@ impl PendingPage {
         // A malformed slug, an unknown vault and one of other people all lead to the same answer.
         let memberships = load_members(app, account, Some(slug)).await?;
         let member = memberships.into_iter().next().ok_or(ErrorPage::NotFound)?;
-        if member.home.status == Status::Suspended && !account.operator {
+        let exports = access == Access::SuspendedOwner && member.user.role == Role::Owner;
+        if member.home.status == Status::Suspended && !account.operator && !exports {
             return Err(Refusal::new(ErrorCode::VaultSuspended).into());
         }
         match second_factor::check_role_requirement(app, signed_in, member.user.role) {

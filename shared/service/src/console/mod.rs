@@ -81,6 +81,8 @@ enum Access {
     Publisher,
     /// Owners.
     Owner,
+    /// Owners, also while the vault is suspended.
+    SuspendedOwner,
 }
 
 /// Function that answers a row.
@@ -104,7 +106,7 @@ impl Handler {
         Auth::Session(Some(match access {
             Access::Member => Role::Member,
             Access::Publisher => Role::Publisher,
-            Access::Owner => Role::Owner,
+            Access::Owner | Access::SuspendedOwner => Role::Owner,
         }))
     }
 }
@@ -147,7 +149,7 @@ struct RoleNeededPage {
 /// Returns the page that names the roles a page is for.
 fn role_needed(page: &ConsolePage, access: Access) -> Response {
     let needed = match access {
-        Access::Owner => "the owners",
+        Access::Owner | Access::SuspendedOwner => "the owners",
         // A page for members is open to every role, so the case does not occur.
         Access::Publisher | Access::Member => "the owners and publishers",
     };
@@ -194,7 +196,7 @@ rows! { Admin:
     "console-audit.list" GET "/console/{slug}/audit" Page(Owner) audit::show_log;
     "console-audit.lines" GET "/console/{slug}/audit.jsonl" Page(Owner) audit::json_lines;
     "console-audit.table" GET "/console/{slug}/audit.csv" Page(Owner) audit::comma_separated;
-    "console-export.part" GET "/console/{slug}/export.jsonl" Page(Owner) export::export_part;
+    "console-export.part" GET "/console/{slug}/export.jsonl" Page(SuspendedOwner) export::export_part;
     "console-namespace.show" GET "/console/{slug}/namespace" Page(Owner) namespace::show_namespace;
     "console-namespace.change" POST "/console/{slug}/namespace" Form(Owner) namespace::change_namespace;
     "console-confirmation.show" GET "/console/{slug}/confirm/{id}" Page(Owner) confirm::show_confirmation;

@@ -152,7 +152,10 @@ fn refusal_page_text(refusal: &Refusal) -> PageText {
         ErrorCode::VaultSuspended => (
             status,
             "This vault is suspended",
-            &["An operator of this service has stopped the vault. Ask the operator to resume it."],
+            &[
+                "An operator of this service has stopped the vault. Ask the operator to resume it.",
+                "An owner can still download what the service stores about the vault, at the address of the vault’s console with /export.jsonl at its end.",
+            ],
         ),
         _ => (
             status,

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use vault_format::hash::Digest;
-use vault_service::model::namespace::Kind;
+use vault_service::model::namespace::{Kind, Namespace, Subscription};
 use vault_store::objects::Class;
 
 use super::{Desk, desk_of, empty_desk};
@@ -94,6 +94,26 @@ async fn an_object_is_stored_once_under_its_hash_and_read_back_to_the_byte() {
         }
     }
     assert_eq!(desk.held().await, 8);
+}
+
+/// A vault that is not paid for gives its bundles away by no route.
+#[tokio::test]
+async fn a_lapsed_vault_s_bundles_are_not_read_here_either() {
+    let desk = empty_desk().await;
+    let hash = Digest::of(b"{}").to_string();
+    for class in ["bundles", "policies"] {
+        let stored = desk.put(class, &hash, OCTETS, b"{}".to_vec()).await;
+        assert_eq!(stored.status, 201);
+    }
+    let read = async |class| {
+        let path = format!("/admin/vaults/acme/objects/{class}/{hash}");
+        desk.get(&path).await.short()
+    };
+    assert_eq!(read("bundles").await, "200");
+    let lapse = |namespace: &mut Namespace| namespace.subscription = Subscription::Lapsed;
+    desk.world.change("acme", lapse).await;
+    assert_eq!(read("bundles").await, "402 subscription_lapsed");
+    assert_eq!(read("policies").await, "200");
 }
 
 /// Route, size, media type, hash: each refusal with all later ones wrong too, and nothing is stored

@@ -4,7 +4,7 @@ use serde_json::json;
 use vault_format::keys::SecretKey;
 use vault_service::model::audit::{Actor, Change};
 use vault_service::model::device::{self, Device, DeviceStatus, LastSeen};
-use vault_service::model::namespace::Subscription;
+use vault_service::model::namespace::{Status, Subscription};
 use vault_service::model::user::{Role, Scopes};
 use vault_store::records::When;
 
@@ -137,6 +137,41 @@ async fn the_overview_says_nothing_of_machines_that_it_did_not_count() {
         "{}",
         page.body
     );
+}
+
+/// An operator who stops a vault does not keep its owners from their own data.
+#[tokio::test]
+async fn an_owner_exports_a_vault_that_is_suspended_or_lapsed() {
+    let desk = desk().await;
+    let acme = crate::admin::reference(&desk.acme);
+    common::member(&desk.world.app, BOB, &acme, Role::Publisher, Scopes::ALL).await;
+    let mut owner = signed_in(&desk, ADA).await;
+    let mut publisher = signed_in(&desk, BOB).await;
+    let export = "/console/acme/export.jsonl";
+    for (status, subscription, wanted) in [
+        (Status::Suspended, Subscription::Active, 403),
+        (Status::Active, Subscription::Lapsed, 200),
+        (Status::Suspended, Subscription::Lapsed, 403),
+    ] {
+        desk.world
+            .change("acme", |namespace| {
+                namespace.status = status;
+                namespace.subscription = subscription;
+            })
+            .await;
+        let part = owner.get(export).await;
+        assert_eq!(part.status, 200, "{status:?}: {}", part.body);
+        assert!(part.body.contains("\"kind\":\"release\""), "{}", part.body);
+        assert_eq!(publisher.get(export).await.status, 403);
+        for page in [VAULT, "/console/acme", "/console/acme/machines"] {
+            let shown = owner.get(page).await;
+            assert_eq!(shown.status, wanted, "{page}");
+            assert_eq!(
+                shown.body.contains("/export.jsonl at its end"),
+                wanted == 403
+            );
+        }
+    }
 }
 
 /// The records of machines stand under the slug, which may have been another vault's.
