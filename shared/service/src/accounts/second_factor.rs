@@ -214,6 +214,7 @@ pub async fn sign_in_with_code(app: &App, request: Request) -> Result<Response, 
     let Some(factor) = stored_account.value.second_factor.as_mut() else {
         return Err(ErrorPage::FormForged);
     };
+    let confirms = factor.confirms(now);
     let Some(used) = factor.use_code(typed, now) else {
         audit::record_refused_sign_in(app, email, source, "wrong_code").await;
         return again(wrong_code);
@@ -230,7 +231,9 @@ pub async fn sign_in_with_code(app: &App, request: Request) -> Result<Response, 
             UsedCode::Recovery => "account.sign-in-by-recovery-code",
         },
         second_factor: true,
-        without_credentials: session.without_credentials,
+        // The code was entered just now, whatever the first proof was.
+        without_credentials: session.without_credentials && !confirms,
+        unstated: false,
         notice: None,
     };
     let begin = async |tx: Transaction<'_>| {

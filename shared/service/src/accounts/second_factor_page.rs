@@ -65,6 +65,9 @@ struct RecoveryPage {
     codes: Vec<String>,
 }
 
+/// Message after a sign-in that confirms nothing.
+const UNSTATED: &str = "The step that you came from needs to know that you entered your credentials, and your identity provider does not say so. Set up a second factor now, or sign in with your password, and start the step again.";
+
 /// `GET /account/second-factor`: shows the page.
 pub async fn show_second_factor(
     app: &App,
@@ -73,7 +76,12 @@ pub async fn show_second_factor(
     // A new one for each view. It is stored only after the app has shown a code of it.
     let secret = TotpSecret::fresh(&app.random);
     let account = &request.signed_in.account;
-    render_page(app, &request.browser, account, &secret, None).await
+    let is_unstated = request
+        .signed_in
+        .session
+        .is_recent_unstated(app.clock.now());
+    let problem = is_unstated.then_some((StatusCode::OK, UNSTATED, None));
+    render_page(app, &request.browser, account, &secret, problem).await
 }
 
 async fn render_page(
@@ -181,6 +189,11 @@ pub async fn change_second_factor(app: &App, request: SignedInForm) -> Result<Re
     let (account, source) = (&account, request.source);
     let with = SessionStart {
         second_factor: factor_change != FactorChange::Off,
+        without_credentials: account.password_hash().is_none()
+            && !request
+                .signed_in
+                .session
+                .has_fresh_credentials(app.clock.now()),
         ..SessionStart::default()
     };
     let (fresh, mut writes) = new_session(app, &request.browser, account, source, with).await?;
@@ -266,6 +279,12 @@ async fn apply_change(
             let problem = "This is not the code that the app shows for this key now.";
             return Ok(Err((unprocessable, problem, None)));
         };
+        let session = &request.signed_in.session;
+        let factor = if account.password_hash().is_none() && !session.has_fresh_credentials(now) {
+            factor.unconfirmed_at(now)
+        } else {
+            factor
+        };
         (account.second_factor, codes) = (Some(factor), recovery);
     }
     Ok(Ok((account, codes)))
@@ -281,9 +300,12 @@ async fn check_credentials(
     if account.password_hash().is_some() {
         return check_form_password(app, request).await;
     }
-    let session = &request.signed_in.session;
+    let (session, now) = (&request.signed_in.session, app.clock.now());
+    // Through a provider that never states whether credentials were entered, a person without a
+    // password could otherwise never set up the second factor by which to confirm anything.
+    let sets_up_first = account.second_factor.is_none() && session.is_recent_unstated(now);
     Ok(
-        (!session.has_fresh_credentials(app.clock.now())).then_some((
+        (!session.has_fresh_credentials(now) && !sets_up_first).then_some((
             StatusCode::FORBIDDEN,
             "Sign out, sign in again, and make the change within five minutes.",
             None,

@@ -29,6 +29,8 @@ pub struct SessionStart<'a> {
     pub second_factor: bool,
     /// Whether no credentials were entered, so that the session never counts as freshly signed in.
     pub without_credentials: bool,
+    /// Whether the identity provider signed the person in without a statement about that.
+    pub unstated: bool,
     /// Notices about the time since the previous sign-in.
     pub notices: Vec<String>,
 }
@@ -47,8 +49,10 @@ pub struct CompletedSignIn<'a> {
     pub action: &'static str,
     /// Whether a code of a second factor was entered.
     pub second_factor: bool,
-    /// Whether no credentials were entered.
+    /// Whether no credentials were entered, as far as is known.
     pub without_credentials: bool,
+    /// Whether the identity provider signed the person in without a statement about that.
+    pub unstated: bool,
     /// Notice besides those about the time since the previous sign-in.
     pub notice: Option<String>,
 }
@@ -69,6 +73,7 @@ impl CompletedSignIn<'_> {
             entered_for: (!self.without_credentials).then_some(self.onward),
             second_factor: self.second_factor,
             without_credentials: self.without_credentials,
+            unstated: self.unstated,
             notices,
         };
         let (fresh, session) = new_session(app, self.browser, account, self.source, with).await?;
@@ -105,6 +110,7 @@ pub async fn new_session(
         notices: with.notices,
         second_factor: with.second_factor,
         without_credentials: with.without_credentials,
+        unstated_at: with.unstated.then(|| app.clock.now()),
         entered_for,
         ..Session::begin_now(account, load_service_epoch(app).await?, app.clock.now())
     };

@@ -14,6 +14,9 @@ use vault_store::random::{Random, random_bytes};
 
 /// The length of a step, in seconds.
 const STEP_SECONDS: u64 = 30;
+/// Time for which a second factor that was set up without credentials confirms nothing, in seconds:
+/// a day. Its owner has got a notice by then.
+const UNCONFIRMED_SECONDS: i64 = 24 * 3600;
 /// Number of recovery codes.
 pub const RECOVERY_CODES: usize = 10;
 /// The alphabet of RFC 4648 section 6, in which authenticator apps take the secret.
@@ -128,6 +131,11 @@ pub struct SecondFactor {
     last_step: u64,
     /// The hashes of the recovery codes that are left.
     recovery: Vec<Digest>,
+    /// Time from which its codes confirm acts that need fresh credentials; absent if they always
+    /// do. A second factor that was set up without credentials confirms nothing at first: whoever
+    /// found a browser open would confirm with a factor of their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    confirms_from: Option<Timestamp>,
 }
 
 /// Kind of a valid code.
@@ -154,11 +162,26 @@ impl SecondFactor {
             since: now,
             last_step: 0,
             recovery: codes.iter().map(|code| recovery_hash(code)).collect(),
+            confirms_from: None,
         };
         // Proves that the app holds the secret, before the next sign-in depends on it. A recovery
         // code, which nobody has seen yet, would prove nothing.
         let used = factor.use_code(typed, now)?;
         (used == UsedCode::App).then_some((factor, codes))
+    }
+
+    /// Returns the second factor as one that confirms nothing for a day.
+    #[must_use]
+    pub fn unconfirmed_at(self, now: Timestamp) -> Self {
+        Self {
+            confirms_from: Some(now.plus_seconds(UNCONFIRMED_SECONDS)),
+            ..self
+        }
+    }
+
+    /// Whether its codes count as fresh credentials.
+    pub fn confirms(&self, now: Timestamp) -> bool {
+        self.confirms_from.is_none_or(|from| from <= now)
     }
 
     /// Returns the number of recovery codes that are left.

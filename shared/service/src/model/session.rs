@@ -59,10 +59,15 @@ pub struct Session {
     /// The hash of the authorize query that the credentials were entered for.
     #[serde(default)]
     pub entered_for: Option<Digest>,
-    /// No credentials were entered for this session: it continues an earlier one, or the identity
-    /// provider was not asked to make the person enter them.
+    /// It is not known that credentials were entered for this session: it continues an earlier one,
+    /// or the identity provider was not asked to make the person enter them, or does not state that
+    /// the person did.
     #[serde(default)]
     pub without_credentials: bool,
+    /// Time at which the identity provider signed the person in without a statement that credentials
+    /// were entered; absent after any other sign-in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unstated_at: Option<Timestamp>,
 }
 
 impl Session {
@@ -80,7 +85,15 @@ impl Session {
             notices: Vec::new(),
             entered_for: None,
             without_credentials: false,
+            unstated_at: None,
         }
+    }
+
+    /// Whether the person signed in through the identity provider at most [`FRESH_SECONDS`] ago, and
+    /// the provider did not state whether credentials were entered.
+    pub fn is_recent_unstated(&self, now: Timestamp) -> bool {
+        self.unstated_at
+            .is_some_and(|at| now < at.plus_seconds(FRESH_SECONDS))
     }
 
     /// Whether the person entered credentials at most [`FRESH_SECONDS`] ago.

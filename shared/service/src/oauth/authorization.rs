@@ -406,6 +406,7 @@ pub async fn sign_in_with_password(app: &App, request: Request) -> Result<Respon
         action: SIGN_IN,
         second_factor: false,
         without_credentials: false,
+        unstated: false,
         notice: None,
     };
     let begin = async |tx: Transaction<'_>| {

@@ -59,6 +59,8 @@ pub struct Person {
     pub subject: String,
     /// E-mail address.
     pub address: Address,
+    /// Whether the provider states that the person entered credentials for this sign-in.
+    pub entered_credentials: bool,
 }
 
 /// The e-mail address of a person, as the provider knows it.
@@ -178,6 +180,8 @@ impl<'t> IdToken<'t> {
         Ok(Person {
             subject: claims.sub,
             address,
+            // Checked with the other claims: it is not from before the request.
+            entered_credentials: expected.fresh && claims.auth_time.is_some(),
         })
     }
 }

@@ -128,9 +128,12 @@ impl ReturnedPerson<'_> {
         let app = self.app;
         self.refuse_disabled(&account).await?;
         tx.write_all(self.give_back_write());
-        // The provider was not told to ask for credentials, so the session must not count as a
-        // fresh sign-in.
-        let silent = !self.request.fresh;
+        // Unless the provider was told to ask for credentials and states that it did, the session
+        // must not count as a fresh sign-in.
+        let silent = !(self.request.fresh && self.person.entered_credentials);
+        // Then only a password or a second factor confirms anything, so the person is led to the
+        // page that says so instead of to the page that would ask for credentials again.
+        let unstated = self.request.fresh && silent;
         if account.second_factor.is_some() {
             let (half, session) = new_half_session(app, self.browser, &account, silent).await?;
             tx.write_all(session);
@@ -145,10 +148,15 @@ impl ReturnedPerson<'_> {
             browser: self.browser,
             returning: self.returning,
             source: self.source,
-            onward: self.onward,
+            onward: if unstated {
+                ReturnTo::SecondFactor
+            } else {
+                self.onward
+            },
             action,
             second_factor: false,
             without_credentials: silent,
+            unstated,
             notice: self.address_notice(&account),
         };
         Ok(completed.begin_session(tx, app, &account).await?)

@@ -120,6 +120,7 @@ pub async fn connect_account(app: &App, request: Request) -> Result<Response, Er
         action: CONNECT,
         second_factor,
         without_credentials: false,
+        unstated: false,
         notice: None,
     };
     let begin = async |tx: Transaction<'_>| {

@@ -399,7 +399,7 @@ async fn a_service_without_a_provider_offers_none() {
 
 #[tokio::test]
 async fn a_second_factor_is_asked_for_after_the_provider_and_for_a_connection() {
-    let place = Place::new().await;
+    let place = Place::with(&[], |config| config.limits.sign_in_failures = 3).await;
     proven(place.app(), ADA).await;
     let path = "/account/second-factor";
     let code_now =
@@ -427,6 +427,12 @@ async fn a_second_factor_is_asked_for_after_the_provider_and_for_a_connection() 
     let password = ("password", PASSWORD);
     let without = visitor.fill(&page, CONNECT_PATH, &[password]).await;
     assert_eq!(without.status, 422, "the password alone");
+    // It was correct each time, so these are no failures of a password.
+    for _ in 0..5 {
+        let wrong = [password, ("code", "000000")];
+        let wrong = visitor.fill(&page, CONNECT_PATH, &wrong).await;
+        assert_eq!(wrong.status, 422, "{}", wrong.body);
+    }
     assert_eq!(place.account(ADA).await.proofs.len(), 1);
     let code = code_now(&secret);
     let done = visitor

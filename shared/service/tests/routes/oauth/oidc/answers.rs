@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use vault_service::model::provider_request::REQUEST_SECONDS;
-use vault_service::model::user::Scopes;
+use vault_service::model::user::{Role, Scopes};
 
 use super::double::{Key, callback, encoded, parameter};
 use super::{CONNECT, EXPIRED, NOT_VALID, Place, SIGN_IN, START, UNVERIFIED, sent};
@@ -337,6 +337,61 @@ async fn where_credentials_are_asked_for_the_provider_has_to_ask_for_them() {
         let again = place.authorize(&[("prompt", "login")]).await;
         let address = sent(&mut visitor, &again).await;
         assert_eq!(parameter(&address, "prompt"), "login");
+    }
+}
+
+/// A provider that does not state when credentials were entered confirms nothing: the person is led
+/// to the second factor, and its code confirms once the factor has been there for a day.
+#[tokio::test]
+async fn a_provider_that_states_no_time_confirms_nothing() {
+    let place = Place::new().await;
+    crate::common::invite(place.app(), "ada@example.org").await;
+    let acme = crate::common::namespace(place.app(), "acme").await;
+    let silent = |c: &mut Value| c["auth_time"] = Value::Null;
+    let (mut ada, _) = place.signed_in(silent).await;
+    let (role, scopes) = (Role::Owner, Scopes::ALL);
+    crate::common::member(place.app(), "ada@example.org", &acme, role, scopes).await;
+    let path = "/account/second-factor";
+    let authorize = place.authorize(&[("prompt", "login")]).await;
+    let address = sent(&mut ada, &authorize).await;
+    let back = ada.get(&place.provider.answer(&address, silent)).await;
+    assert_eq!((back.status, back.header("location")), (303, path));
+    assert_eq!(ada.get(&authorize).await.page(), SIGN_IN, "it asks again");
+    let page = ada.get(path).await;
+    assert!(
+        page.body.contains("your identity provider does not say so"),
+        "{}",
+        page.body
+    );
+    // The second factor that is set up now confirms nothing for a day.
+    let secret = page.hidden(path, "secret");
+    let code = |now| crate::account::second_factor::code(&secret, now);
+    let typed = code(place.world.now().unix());
+    let csrf = page.hidden(path, "csrf");
+    let fields = [
+        ("csrf", csrf.as_str()),
+        ("change", "on"),
+        ("secret", &secret),
+        ("new_code", &typed),
+    ];
+    assert_eq!(ada.post(path, &fields).await.status, 200);
+    for (wait, confirms) in [(60, false), (24 * 3600, true)] {
+        place.world.clock.advance(wait);
+        let authorize = place.authorize(&[("prompt", "login")]).await;
+        let (mut ada, address) = place.at_provider(&authorize).await;
+        let half = ada.get(&place.provider.answer(&address, silent)).await;
+        assert_eq!(half.heading(), "Enter a code", "{}", half.body);
+        let typed = code(place.world.now().unix());
+        let fields = [("code", typed.as_str())];
+        let back = ada.fill(&half, "/oauth/second-factor", &fields).await;
+        assert_eq!(back.status, 303, "{}", back.body);
+        let page = ada.get(&authorize).await;
+        assert_eq!(
+            page.heading() != "Sign in",
+            confirms,
+            "{wait}: {}",
+            page.body
+        );
     }
 }
 

@@ -184,6 +184,8 @@ impl Double {
             "nonce": parameter(address, "nonce"),
             "email": "ada@example.org",
             "email_verified": true,
+            // Who is asked with `max_age` states when credentials were entered.
+            "auth_time": address.contains("max_age=").then_some(now),
         })
     }
 
