@@ -9,8 +9,10 @@ use crate::model::account::{Account, account_partition};
 use crate::model::namespace::{self, Namespace, Status};
 use crate::model::user::{MEMBERSHIPS, Membership, Role, User, membership_key, user_key};
 
-/// Most namespaces of an account that the consent page offers; others are reached by the parameter
-/// `vault_namespace`.
+/// Most memberships of an account that are read for a choice among them.
+const MAX_READ: usize = 1000;
+/// Most namespaces of an account that the consent page offers: those that were used last. Others are
+/// reached by the parameter `vault_namespace`.
 const MAX_CHOICES: usize = 50;
 
 /// A membership in a namespace that is in service.
@@ -22,7 +24,8 @@ pub struct Member {
     pub home: Namespace,
 }
 
-/// Loads the account's memberships, last used first: all of them, or the one in `fixed`. A
+/// Loads the account's memberships, last used first: the 50 that were used last, or the one in
+/// `fixed`. A
 /// suspended namespace is left out unless it is the fixed one, because a choice of it would lead
 /// nowhere.
 pub async fn load_members(
@@ -33,12 +36,7 @@ pub async fn load_members(
     let memberships = match fixed.map(str::parse::<Slug>) {
         None => {
             app.records
-                .list_page(
-                    &account_partition(&account.id),
-                    MEMBERSHIPS,
-                    None,
-                    MAX_CHOICES,
-                )
+                .list_page(&account_partition(&account.id), MEMBERSHIPS, None, MAX_READ)
                 .await?
         }
         Some(Ok(slug)) => app
@@ -63,8 +61,11 @@ pub async fn load_members(
             ]
         })
         .collect();
-    // One read for all: user and namespace of each membership, in pairs.
-    let loaded_records = app.records.get_many(&keys).await?;
+    // Users and namespaces of the memberships, in pairs.
+    let mut loaded_records = Vec::with_capacity(keys.len());
+    for some in keys.chunks(MAX_KEYS) {
+        loaded_records.extend(app.records.get_many(some).await?);
+    }
     let mut members = Vec::new();
     for pair in loaded_records.chunks_exact(2) {
         let (Some(user), Some(home)) = (&pair[0], &pair[1]) else {
@@ -79,6 +80,7 @@ pub async fn load_members(
         }
     }
     members.sort_by_key(|member| std::cmp::Reverse(member.user.last_seen_at));
+    members.truncate(MAX_CHOICES);
     Ok(members)
 }
 

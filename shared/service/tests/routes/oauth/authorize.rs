@@ -5,7 +5,7 @@ use vault_store::records::{When, Write};
 use super::{ADA, ADMIN, CONSENT, UNKNOWN, owned, world_at};
 use crate::common::{
     CALLBACK, OWNER, OWNER_PASSWORD, PASSWORD, Visitor, authorize, bootstrap, commit, exchange,
-    form_request, get, member, namespace, post_client, register, send,
+    form_request, get, member, namespace, post_client, register, send, tokens,
 };
 
 #[tokio::test]
@@ -559,4 +559,28 @@ async fn a_head_request_uses_up_no_decision() {
     assert_eq!((looked.status, looked.header("location")), (200, ""));
     let answer = visitor.get(&address).await;
     assert!(answer.returned("code").is_some(), "{}", answer.status);
+}
+
+/// A person with more vaults than the page offers finds the one of yesterday on it, whatever its
+/// name is.
+#[tokio::test]
+async fn of_many_vaults_those_are_offered_that_were_used_last() {
+    let place = owned().await;
+    let app = &place.app;
+    for n in 0..60 {
+        let home = namespace(app, &format!("vault-{n:02}")).await;
+        member(app, ADA.0, &home, Role::Member, Scopes::READ).await;
+    }
+    for slug in ["vault-03", "vault-59"] {
+        let held = tokens(app, ADA, slug, Scopes::READ).await;
+        assert!(place.is_good(&held.access).await);
+        place.clock.advance(1);
+    }
+    let client = register(app, CALLBACK).await;
+    let address = authorize(&client, CALLBACK, &[]);
+    let page = Visitor::new(app).arrive(&address, ADA.0, ADA.1).await;
+    let choices = page.body.split("name=\"namespace\" value=\"").skip(1);
+    let choices: Vec<_> = choices.map(|it| it.split('"').next().unwrap()).collect();
+    assert_eq!(choices.len(), 50);
+    assert_eq!(choices[..3], ["vault-59", "vault-03", "vault-00"]);
 }
