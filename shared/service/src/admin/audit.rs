@@ -73,7 +73,7 @@ pub(super) async fn list_service(call: OperatorCall) -> Answer {
 async fn list_log<C>(call: &Call<C>, log: Option<&NamespaceId>) -> Answer {
     let page = call.page_params()?;
     let filter = Filter::from_query(call)?;
-    let since = match call.query_param("since").filter(|since| !since.is_empty()) {
+    let since = match call.query_param("since") {
         Some(text) => Some(text.parse().map_err(|_| ErrorCode::ParameterInvalid)?),
         None => None,
     };

@@ -173,6 +173,7 @@ async fn odd_questions_are_422() {
     let desk = empty_desk().await;
     let long = "a".repeat(129);
     for query in [
+        "since=",
         "since=yesterday",
         "since=2026-11-21",
         "since=2026-11-21T02:00:10%2B01:00",
@@ -190,9 +191,7 @@ async fn odd_questions_are_422() {
     }
     // An empty one is none.
     assert_eq!(
-        desk.get("/admin/audit?actor=&action=&since=&after=")
-            .await
-            .status,
+        desk.get("/admin/audit?actor=&action=&after=").await.status,
         200
     );
 }
