@@ -257,6 +257,12 @@ fn read_config(reading: &mut Reading<'_>) -> Option<Config> {
             reading.report_wrong("VAULT_ALLOWED_ORIGINS", why);
         }
     }
+    let hosts = reading.read_text("VAULT_ALLOWED_HOSTS").unwrap_or_default();
+    for host in hosts.split(',').map(str::trim).filter(|h| !h.is_empty()) {
+        if let Err(why) = config.allow_host(host) {
+            reading.report_wrong("VAULT_ALLOWED_HOSTS", why);
+        }
+    }
     for (name, limit) in config.limits.by_variable() {
         if let Some(number) = reading.parse_number(name) {
             *limit = number;
@@ -365,6 +371,7 @@ mod tests {
             ("VAULT_TOKEN_TTL", "ten"),
             ("VAULT_LIMIT_TOKEN", "-1"),
             ("VAULT_ALLOWED_ORIGINS", "https://a.example/"),
+            ("VAULT_ALLOWED_HOSTS", "https://a.example"),
             ("VAULT_ADMIN_EMAIL", "ann"),
             ("VAULT_SIGN_IN", "ldap"),
             ("VAULT_OIDC_CLIENT_SECRET", "half a provider"),

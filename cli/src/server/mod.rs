@@ -283,6 +283,10 @@ fn read_config(settings: &Settings) -> Result<Config, Failure> {
         let allowed = config.allow_origin(&origin);
         allowed.map_err(|why| invalid_setting("VAULT_ALLOWED_ORIGINS", &why.to_string()))?;
     }
+    for host in settings.list("VAULT_ALLOWED_HOSTS") {
+        let allowed = config.allow_host(&host);
+        allowed.map_err(|why| invalid_setting("VAULT_ALLOWED_HOSTS", &why.to_string()))?;
+    }
     for (name, limit) in config.limits.by_variable() {
         if let Some(number) = settings.number(name)? {
             *limit = number;

@@ -45,6 +45,7 @@ const TOOL_NAMES: &[&str] = &["plain", "dotted"];
 pub(super) const TABLE: &[Variable] = &[
     variable("VAULT_ADMIN_EMAIL", ValueKind::Text, ""),
     variable("VAULT_ADMIN_PASSWORD", ValueKind::Secret, ""),
+    variable("VAULT_ALLOWED_HOSTS", ValueKind::List, ""),
     variable("VAULT_ALLOWED_ORIGINS", ValueKind::List, ""),
     variable("VAULT_BIND", ValueKind::Text, DEFAULT_BIND),
     variable("VAULT_CLAWHUB_URL", ValueKind::Text, DEFAULT_CLAWHUB),

@@ -3,6 +3,7 @@
 //! Nothing here reads the environment: the command line and the functions fill in a [`Config`].
 
 pub mod hosting;
+mod hosts;
 mod sign_in;
 
 use std::fmt;
@@ -28,6 +29,9 @@ pub enum BadSetting {
     /// Not an origin as browsers send it.
     #[error("`{0}` is not an origin; write it like https://app.example")]
     Origin(String),
+    /// Not a host as requests name it.
+    #[error("`{0}` is not a host; write it like vault.internal or vault.internal:8443")]
+    Host(String),
     /// Unknown rule for the second factor.
     #[error("`{0}` is neither optional nor owners")]
     SecondFactor(String),
@@ -78,6 +82,9 @@ pub struct Config {
     pub trusted_proxies: Vec<IpNet>,
     /// Browser origins that may call `/mcp`, compared byte for byte.
     pub allowed_origins: Vec<String>,
+    /// Hosts by which the service may be called besides that of the public URL, with a port unless
+    /// it is the default.
+    pub allowed_hosts: Vec<String>,
     /// Rule for the second factor (`VAULT_SECOND_FACTOR`).
     pub second_factor: SecondFactorPolicy,
     /// Rule for members' changes on a server that signs (`VAULT_MEMBER_WRITES`).
@@ -103,6 +110,7 @@ impl Config {
             token_ttl_seconds: 900,
             trusted_proxies: Vec::new(),
             allowed_origins: Vec::new(),
+            allowed_hosts: Vec::new(),
             second_factor: SecondFactorPolicy::Optional,
             member_writes: MemberWrites::Draft,
             sign_in: SignIn::Password,

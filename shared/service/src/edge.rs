@@ -21,8 +21,9 @@ use vault_format::text::error_chain;
 use crate::app::App;
 use crate::devices::DeviceRoutes;
 use crate::error::{ErrorCode, Fault, Refusal};
-use crate::http::{LogFields, Logged, raw_path};
+use crate::http::{LogFields, Logged, drop_body, raw_path};
 use crate::route::LogGroups;
+use crate::web::host::names_our_host;
 use crate::web::welcome;
 
 /// Maximum total size of header fields, in bytes of names and values; above it 431.
@@ -125,10 +126,24 @@ impl Edge {
         if below.is_some_and(|path| path.starts_with("/v/")) {
             return run_bounded(self.hosted.answer_request(request)).await;
         }
+        // Probes name the address of a container or a machine, and learn nothing but health. `/mcp`
+        // makes this check itself, since it refuses in its own form.
+        let is_exempt = matches!(below, Some("/healthz" | "/mcp"));
         // The head breaks a rule of HTTP. Requests under `/v/` are excluded: their signature
         // determines whom they are for, and is checked first.
         if let Some(refusal) = request.extensions_mut().remove::<Refusal>() {
             return refusal.into_response();
+        }
+        if !is_exempt && !names_our_host(&self.app.config, request.headers(), request.uri()) {
+            let (parts, body) = request.into_parts();
+            // With an unread body the connection would be reset before the sender has read the
+            // refusal.
+            let reading = drop_body(&parts.headers, body);
+            return run_bounded(async {
+                reading.await;
+                Refusal::from(ErrorCode::HostForbidden).into_response()
+            })
+            .await;
         }
         let reply = self.routes.clone().oneshot(request);
         run_bounded(async { reply.await.unwrap_or_else(|never| match never {}) }).await

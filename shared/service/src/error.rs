@@ -109,7 +109,7 @@ codes! {
     TokenRequired UNAUTHORIZED "token_required" Caller "This route accepts only requests with an access token.";
     TokenInvalid UNAUTHORIZED "token_invalid" Caller "The access token is unknown, expired, revoked, or for another resource.";
     InsufficientScope FORBIDDEN "insufficient_scope" Caller "The access token lacks a scope that this route needs.";
-    HostForbidden FORBIDDEN "host_forbidden" Caller "The request names a host that is not this service's.";
+    HostForbidden FORBIDDEN "host_forbidden" Caller "The request names a host that is not this service's: use the address at which the service is published.";
     OriginForbidden FORBIDDEN "origin_forbidden" Caller "Pages of this origin must not call this service.";
     OwnerRequired FORBIDDEN "owner_required" Caller "Only an owner may do this.";
     PublisherRequired FORBIDDEN "publisher_required" Caller "Only an owner or a publisher may do this.";

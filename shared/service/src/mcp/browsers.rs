@@ -7,8 +7,8 @@ use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 
 use crate::app::App;
-use crate::config::PublicUrl;
 use crate::error::{ErrorCode, Refusal};
+use crate::web::host::names_our_host;
 
 /// Request headers that pages may set.
 const ALLOWED: &str =
@@ -28,7 +28,7 @@ pub enum BrowserCheck {
 
 /// Checks `Host` and `Origin`.
 pub fn check_request(app: &App, parts: &Parts) -> BrowserCheck {
-    if !host_is_ours(&app.config.public_url, parts) {
+    if !names_our_host(&app.config, &parts.headers, &parts.uri) {
         return BrowserCheck::Refused(ErrorCode::HostForbidden.into());
     }
     let mut origin_values = parts.headers.get_all(header::ORIGIN).iter();
@@ -77,85 +77,4 @@ pub fn allow_origin(headers: &mut HeaderMap, origin: HeaderValue) {
         HeaderValue::from_static("WWW-Authenticate"),
     );
     headers.append(header::VARY, HeaderValue::from_static("Origin"));
-}
-
-/// Whether the request was sent to the host of the public URL. Any other name for this address may
-/// be an attacker's (DNS rebinding).
-fn host_is_ours(public: &PublicUrl, parts: &Parts) -> bool {
-    let mut host_values = parts.headers.get_all(header::HOST).iter();
-    let host = match (host_values.next(), host_values.next()) {
-        (Some(one), None) => one.to_str().ok(),
-        (None, _) => parts
-            .uri
-            .authority()
-            .map(axum::http::uri::Authority::as_str),
-        (Some(_), Some(_)) => None,
-    };
-    let default_port = if public.as_str().starts_with("https:") {
-        ":443"
-    } else {
-        ":80"
-    };
-    host.is_some_and(|host| {
-        let ours = public.authority();
-        host.eq_ignore_ascii_case(ours)
-            || host
-                .strip_suffix(default_port)
-                .is_some_and(|host| host.eq_ignore_ascii_case(ours))
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use axum::http::Request;
-
-    use super::*;
-
-    #[test]
-    fn the_host_is_the_public_one() {
-        for (public, host, good) in [
-            ("https://vault.example", "vault.example", true),
-            ("https://vault.example", "Vault.Example", true),
-            ("https://vault.example", "vault.example:443", true),
-            ("https://vault.example", "vault.example:80", false),
-            ("https://vault.example", "vault.example.", false),
-            ("https://vault.example", "evil.example", false),
-            ("https://vault.example", "vault.example.evil.example", false),
-            ("https://vault.example", "", false),
-            ("https://vault.example:8443/x", "vault.example:8443", true),
-            ("https://vault.example:8443/x", "vault.example", false),
-            ("http://127.0.0.1:8080", "127.0.0.1:8080", true),
-            ("http://127.0.0.1:8080", "localhost:8080", false),
-            ("http://localhost", "localhost:80", true),
-        ] {
-            let public: PublicUrl = public.parse().unwrap();
-            let (parts, ()) = Request::post("/mcp")
-                .header("host", host)
-                .body(())
-                .unwrap()
-                .into_parts();
-            assert_eq!(host_is_ours(&public, &parts), good, "{public} {host:?}");
-        }
-    }
-
-    #[test]
-    fn a_missing_or_doubled_host_is_nobodys() {
-        let public: PublicUrl = "https://vault.example".parse().unwrap();
-        let parts = |uri: &str, hosts: &[&str]| {
-            let mut builder = Request::post(uri);
-            for host in hosts {
-                builder = builder.header("host", *host);
-            }
-            builder.body(()).unwrap().into_parts().0
-        };
-        assert!(!host_is_ours(&public, &parts("/mcp", &[])));
-        assert!(!host_is_ours(
-            &public,
-            &parts("/mcp", &["vault.example"; 2])
-        ));
-        assert!(host_is_ours(
-            &public,
-            &parts("https://vault.example/mcp", &[])
-        ));
-    }
 }

@@ -12,6 +12,7 @@ pub(crate) mod cors;
 pub mod csrf;
 pub(crate) mod error_page;
 pub mod form;
+pub(crate) mod host;
 pub(crate) mod layout;
 pub(crate) mod remembered_browser;
 pub(crate) mod welcome;

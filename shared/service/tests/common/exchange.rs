@@ -7,9 +7,12 @@ use std::sync::OnceLock;
 
 use axum::Router;
 use axum::body::{Body, HttpBody as _, to_bytes};
-use axum::http::{HeaderMap, Method, Request, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use bytes::Bytes;
 use tower::ServiceExt as _;
+
+/// Host that requests name unless a test names another one.
+pub const HOST: &str = "vault.example";
 
 /// One request and its answer.
 #[derive(Clone)]
@@ -38,7 +41,13 @@ pub fn last() -> Exchange {
 
 /// Sends one request through a router and reads the answer to its end.
 pub async fn send(router: Router, request: Request<Body>) -> Exchange {
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
+    // As every client does. Tests about the host itself name one, or an empty one for none.
+    if !parts.headers.contains_key(header::HOST) {
+        parts
+            .headers
+            .insert(header::HOST, HeaderValue::from_static(HOST));
+    }
     // A body of unknown length is about how it arrives, and stays as it is.
     let (request_body, body) = if body.size_hint().exact().is_some() {
         let bytes = to_bytes(body, usize::MAX).await.unwrap();

@@ -34,6 +34,7 @@ use vault_testing::SeededRandom;
 use vault_testing::TestClock;
 use vault_testing::memory::Memory;
 
+use super::exchange::HOST;
 use super::samples::short;
 use super::{commit, exchange, home, read};
 
@@ -57,6 +58,8 @@ pub fn world_with(change: impl FnOnce(&mut Config)) -> World {
     let mut config = Config::new("https://vault.example".parse().unwrap());
     config.limits = Limits::disabled();
     change(&mut config);
+    // The host that requests of tests name, whatever the public URL of a test is.
+    config.allow_host(HOST).unwrap();
     let ports = Ports {
         records: memory.clone(),
         objects: memory.clone(),

@@ -1,9 +1,48 @@
 //! What belongs to HTTP and comes before every route.
 
-use axum::body::Body;
-use axum::http::Request;
+use axum::body::{Body, to_bytes};
+use axum::http::{Request, header};
+use serde_json::Value;
 
+use crate::common::exchange::HOST;
+use crate::common::samples::samples;
 use crate::support::{get, world};
+
+/// Size of the field `Host` that every request of a test has.
+const HOST_BYTES: usize = "host: ".len() + HOST.len() + 2;
+
+/// A page of an attacker reaches a service under a name of the attacker's (DNS rebinding). It gets
+/// nothing from any route, with a token or without, but from those of machines, which sign what
+/// they ask, and from the probe.
+#[tokio::test]
+async fn a_request_that_names_another_host_reaches_no_route() {
+    let world = world();
+    for hosts in [&["evil.example"][..], &[""], &[], &[HOST, HOST], &[HOST]] {
+        for sample in samples() {
+            let (method, path) = (sample.route.method, sample.path.as_str());
+            let mut request = Request::builder().method(method).uri(path);
+            for host in hosts {
+                request = request.header(header::HOST, *host);
+            }
+            let request = request.body(Body::empty()).unwrap();
+            let router = world.router.clone();
+            let answer = tower::ServiceExt::oneshot(router, request).await.unwrap();
+            let status = answer.status().as_u16();
+            let body = to_bytes(answer.into_body(), usize::MAX).await.unwrap();
+            let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+            let code = match &body["code"] {
+                Value::Null => &body["error"]["data"]["code"],
+                code => code,
+            };
+            let is_refused = (status, code.as_str()) == (403, Some("host_forbidden"));
+            let is_open = path.starts_with("/v/") || path == "/healthz" || hosts == [HOST];
+            assert_eq!(
+                is_refused, !is_open,
+                "{method} {path} {hosts:?}: {status} {body}"
+            );
+        }
+    }
+}
 
 #[tokio::test]
 async fn long_paths_and_large_headers_are_refused_at_the_byte() {
@@ -14,8 +53,8 @@ async fn long_paths_and_large_headers_are_refused_at_the_byte() {
     }
     // name, colon, space, value, line end
     for (length, wanted) in [
-        (16 * 1024 - 5, "404 not_found"),
-        (16 * 1024 - 4, "431 headers_too_large"),
+        (16 * 1024 - 5 - HOST_BYTES, "404 not_found"),
+        (16 * 1024 - 4 - HOST_BYTES, "431 headers_too_large"),
     ] {
         let mut request = get("/nowhere");
         request

@@ -160,7 +160,7 @@ async fn origins_and_hosts_are_judged_before_the_token() {
         assert_eq!(told(&reply), (403, -32000), "{host}");
         assert_eq!(reply.json()["error"]["data"]["code"], "host_forbidden");
     }
-    let reply = ask(&world, ping(&world.owner).without("host")).await;
+    let reply = ask(&world, ping(&world.owner).with("host", "")).await;
     assert_eq!(reply.status, 403);
 }
 
