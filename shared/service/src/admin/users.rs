@@ -133,7 +133,7 @@ async fn invite_in(
 ) -> Result<User, Refusal> {
     let now = tx.now();
     let [caller, active, invited] = read_candidates(by, &newcomer.email).await?;
-    let caller = still_owns(caller)?;
+    let caller = still_administers(caller)?;
     if active.is_some() {
         return Err(ErrorCode::UserExists.into());
     }
@@ -260,6 +260,7 @@ pub(crate) async fn change_profile(
     let short = |user: &User| json!({ "profile": user.profile });
     let change = UserChange {
         action: "user.profile",
+        right: NeededRight::RoleAndWrite,
         act: None,
         set,
         describe: short,
@@ -290,6 +291,7 @@ pub(crate) async fn change_role(by: &Principal<'_>, id: &str, role: Role) -> Res
     let short = |user: &User| json!({ "role": user.role });
     let change = UserChange {
         action: "user.role",
+        right: NeededRight::RoleAndWrite,
         act: Some(role_act(id, role)),
         set,
         describe: short,
@@ -326,6 +328,8 @@ pub(crate) async fn grant_scopes(
     let short = |user: &User| json!({ "scopes": user.scopes });
     let change = UserChange {
         action: "user.scopes",
+        // The contract of the route demands the role alone.
+        right: NeededRight::Role,
         act: None,
         set,
         describe: short,
@@ -352,6 +356,7 @@ pub(crate) async fn remove_user(by: &Principal<'_>, id: &str) -> Result<User, Re
     by.app
         .change(async |tx| {
             let CallerAndTarget { caller, target } = find_with_caller(by, id).await?;
+            let caller = still_administers(caller);
             tx.write_all(owner_checks(by, caller, &target, None).await?);
             // Withdrawing an invitation takes nothing from anybody, so it needs no confirmation.
             if target.value.state() == State::Active {
@@ -365,10 +370,21 @@ pub(crate) async fn remove_user(by: &Principal<'_>, id: &str) -> Result<User, Re
         .await
 }
 
+/// What an owner needs for a change, still at its commit.
+#[derive(Clone, Copy, Debug)]
+enum NeededRight {
+    /// The role.
+    Role,
+    /// The role and the scope `write`.
+    RoleAndWrite,
+}
+
 /// A change of a user.
 struct UserChange<S, D> {
     /// Action in the audit log.
     action: &'static str,
+    /// What the caller needs.
+    right: NeededRight,
     /// The act that needs a permit, if any.
     act: Option<Act>,
     /// Returns the user after the change.
@@ -385,6 +401,7 @@ async fn change_user(
 ) -> Result<User, Refusal> {
     let UserChange {
         action,
+        right,
         act,
         set,
         describe,
@@ -393,6 +410,10 @@ async fn change_user(
         .change(async |tx| {
             let CallerAndTarget { caller, target } = find_with_caller(by, id).await?;
             let after = set(target.value.clone());
+            let caller = match right {
+                NeededRight::Role => still_owns(caller),
+                NeededRight::RoleAndWrite => still_administers(caller),
+            };
             tx.write_all(owner_checks(by, caller, &target, Some(&after)).await?);
             // After the checks, so that nobody confirms what cannot be done.
             if let Some(act) = act {
@@ -433,16 +454,15 @@ pub(crate) async fn find_user(by: &Principal<'_>, id: &str) -> Result<User, Refu
     Ok(find_with_caller(by, id).await?.target.value)
 }
 
-/// Returns the checks that the commit must make if `target` becomes `after`: that the caller is
-/// still an owner, and that the vault keeps an owner.
+/// Returns the checks that the commit must make if `target` becomes `after`: that the caller still
+/// has the right to it, and that the vault keeps an owner.
 async fn owner_checks(
     by: &Principal<'_>,
-    caller: Option<Versioned<User>>,
+    caller: Result<Versioned<User>, Refusal>,
     target: &Versioned<User>,
     after: Option<&User>,
 ) -> Result<Vec<Write>, Refusal> {
     let steps_back = target.value.can_administer() && !after.is_some_and(User::can_administer);
-    let caller = still_owns(caller);
     match caller {
         // The caller is not the target, and stays an owner with `write` if that is needed.
         Ok(caller)
@@ -467,12 +487,24 @@ async fn owner_checks(
                 .chain(of_caller)
                 .collect())
         }
-        _ => Err(ErrorCode::OwnerRequired.into()),
+        // What was taken since the request began.
+        Ok(_) => Err(ErrorCode::OwnerRequired.into()),
+        Err(refusal) => Err(refusal),
     }
 }
 
-/// Returns the caller if it is still an owner; fails with 403 otherwise. The guard of the row has
-/// checked the scope, where one is needed.
+/// Returns the caller if it is still an owner with `write`; fails with 403 otherwise. The guard of
+/// the row has checked the scope of the token, but the user may have lost it since.
+fn still_administers(caller: Option<Versioned<User>>) -> Result<Versioned<User>, Refusal> {
+    let caller = still_owns(caller)?;
+    if caller.value.can_administer() {
+        Ok(caller)
+    } else {
+        Err(ErrorCode::InsufficientScope.into())
+    }
+}
+
+/// Returns the caller if it is still an owner, with whatever scopes; fails with 403 otherwise.
 fn still_owns(caller: Option<Versioned<User>>) -> Result<Versioned<User>, Refusal> {
     caller
         .filter(|caller| caller.value.role == Role::Owner && caller.value.state() == State::Active)

@@ -85,7 +85,7 @@ pub async fn desk_of(kind: Kind, change: impl FnOnce(&mut vault_service::config:
         memory: Arc::clone(&world.memory),
         seen: Mutex::default(),
         interfered: AtomicUsize::new(0),
-        demoted: Mutex::default(),
+        changed: Mutex::default(),
         sooner: Mutex::default(),
         reads: AtomicUsize::new(0),
     });
@@ -216,7 +216,7 @@ pub struct Commits {
     memory: Arc<Memory>,
     seen: Mutex<Vec<Vec<RecordKey>>>,
     interfered: AtomicUsize,
-    demoted: Mutex<Option<User>>,
+    changed: Mutex<Option<User>>,
     sooner: Mutex<Vec<Write>>,
     reads: AtomicUsize,
 }
@@ -230,7 +230,13 @@ impl Commits {
     /// Makes a user a member right before the next commit that is more than a note of when somebody
     /// was seen.
     pub fn demote_before_next(&self, user: User) {
-        *self.demoted.lock().unwrap() = Some(user);
+        let role = Role::Member;
+        self.change_before_next(User { role, ..user });
+    }
+
+    /// Makes the user this one right before that commit.
+    pub fn change_before_next(&self, user: User) {
+        *self.changed.lock().unwrap() = Some(user);
     }
 
     /// Makes these writes right before the next commit: another writer is faster.
@@ -292,13 +298,9 @@ impl Hook for Commits {
         if !sooner.is_empty() {
             assert!(self.memory.commit_writes(sooner).await?.is_done());
         }
-        let demoted = self.demoted.lock().unwrap().take_if(|_| writes.len() > 1);
-        if let Some(user) = demoted {
-            let member = User {
-                role: Role::Member,
-                ..user
-            };
-            let write = Write::put(member.key(), Document::from_value(&member)?, When::Any);
+        let changed = self.changed.lock().unwrap().take_if(|_| writes.len() > 1);
+        if let Some(user) = changed {
+            let write = Write::put(user.key(), Document::from_value(&user)?, When::Any);
             assert!(self.memory.commit_writes(vec![write]).await?.is_done());
         }
         Ok(())

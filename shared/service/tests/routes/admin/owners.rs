@@ -1,7 +1,7 @@
 //! What owners do to each other: one who can sign in and write always stays.
 
 use serde_json::json;
-use vault_service::model::user::{Role, Scopes};
+use vault_service::model::user::{Role, Scopes, User};
 
 use super::{BOB, EVE, empty_desk, reference, token};
 use crate::common::{self};
@@ -132,6 +132,51 @@ async fn who_was_demoted_meanwhile_changes_nothing_any_more() {
         let answer = desk.ask(&bobs, method, path, body.as_ref()).await;
         assert_eq!(answer.short(), "403 owner_required", "{method} {path}");
         assert_eq!(desk.people().await, before);
+    }
+}
+
+/// The scope is checked at the commit as well, but for the one route that needs the role alone.
+#[tokio::test]
+async fn who_lost_write_meanwhile_changes_nothing_but_scopes() {
+    let desk = empty_desk().await;
+    let (bob, bobs) = desk.bob(Role::Owner, Scopes::ALL).await;
+    let (app, home) = (&desk.world.app, reference(&desk.acme));
+    let eve = common::member(app, EVE, &home, Role::Member, Scopes::READ).await;
+    let of_eve = |what: &str| format!("{USERS}/{}{what}", eve.id);
+    let lost = "403 insufficient_scope";
+    for (method, path, body, wanted) in [
+        ("POST", USERS.into(), Some(json!({"email": NEW})), lost),
+        (
+            "PUT",
+            of_eve("/profile"),
+            Some(json!({"profile": "a"})),
+            lost,
+        ),
+        (
+            "PUT",
+            of_eve("/role"),
+            Some(json!({"role": "role:owner"})),
+            lost,
+        ),
+        ("DELETE", of_eve(""), None, lost),
+        (
+            "POST",
+            of_eve("/scopes"),
+            Some(json!({"grant": ["write"]})),
+            "200",
+        ),
+    ] {
+        let write = json!({"grant": ["write"]});
+        let scopes = format!("{USERS}/{}/scopes", bob.id);
+        assert_eq!(desk.post(&scopes, &write).await.status, 200);
+        let before = desk.people().await;
+        desk.commits.change_before_next(User {
+            scopes: Scopes::READ,
+            ..bob.clone()
+        });
+        let answer = desk.ask(&bobs, method, &path, body.as_ref()).await;
+        assert_eq!(answer.short(), wanted, "{method} {path}");
+        assert_eq!(desk.people().await, before, "{path}");
     }
 }
 
