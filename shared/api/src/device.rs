@@ -1,7 +1,7 @@
 //! Machines, as they enrol (`/v/{slug}/devices`) and as owners see them.
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use vault_format::hash::Digest;
 use vault_format::keys::PublicKey;
 use vault_format::root::KeyFingerprint;
@@ -142,17 +142,33 @@ pub struct ListedDevice {
 }
 
 /// The pending machines to be denied: those that fit each member that is given, all without a
-/// member.
+/// member. Null is no value of a member.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeniedMachines {
     /// A network, as the list of machines has it.
-    #[schemars(length(max = 64))]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", length(max = 64))]
+    #[serde(
+        default,
+        deserialize_with = "given",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub network: Option<String>,
     /// Ids of machines. One that came after the list was made is not among them, so it is not
     /// denied unseen.
-    #[schemars(length(max = 100))]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Vec<String>", length(max = 100))]
+    #[serde(
+        default,
+        deserialize_with = "given",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub devices: Option<Vec<String>>,
+}
+
+/// Parses a member that is given. Null is an error: read as absent, it would deny all machines that
+/// wait.
+fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
 }

@@ -348,6 +348,20 @@ async fn all_that_wait_are_denied_at_once() {
     );
 }
 
+/// A member that has no value is a mistake of the caller and does not deny everybody.
+#[tokio::test]
+async fn a_network_or_a_list_that_is_null_denies_nobody() {
+    let desk = desk().await;
+    desk.device_in(1, "pending").await;
+    for body in [json!({"network": null}), json!({"devices": null})] {
+        let denied = desk
+            .post("/admin/vaults/acme/devices/deny-pending", &body)
+            .await;
+        assert_eq!(denied.short(), "400 json_invalid", "{body}");
+    }
+    assert_eq!(desk.waiting().await, (1, 1));
+}
+
 /// Owners who decide about one device at once: one decision holds, the counter stays right.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn racing_decisions_leave_one() {
