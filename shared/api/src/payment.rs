@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use vault_format::name::Slug;
+use vault_format::time::Timestamp;
 use vault_format::words;
 
 /// An event of the payment provider.
@@ -15,6 +17,9 @@ pub struct PaymentEvent {
     pub kind: String,
     /// Time of the event, in seconds since 1970.
     pub created: i64,
+    /// Whether it is of the provider's live mode; absent means the test mode.
+    #[serde(default)]
+    pub livemode: bool,
     /// The subject of the event.
     pub data: PaymentData,
 }
@@ -38,6 +43,8 @@ words! {
         Repeated = "repeated",
         /// The event concerns nothing of this service.
         Ignored = "ignored",
+        /// The payment does not count, and is in the list of the operator.
+        Refused = "refused",
     }
 }
 
@@ -46,4 +53,55 @@ words! {
 pub struct PaymentOutcome {
     /// The effect in one word.
     pub outcome: PaymentOutcomeWord,
+}
+
+words! {
+    /// What is wrong with a payment.
+    #[derive(JsonSchema)]
+    #[schemars(inline)]
+    pub enum PaymentProblemKind {
+        /// The event is of the mode of the provider that does not count here.
+        WrongMode = "wrong_mode",
+        /// The checkout came by a payment link that is none of the plan.
+        WrongLink = "wrong_link",
+        /// The subscription is for a price that is none of the plan.
+        WrongPrice = "wrong_price",
+        /// The payment is in a currency that is none of the plan.
+        WrongCurrency = "wrong_currency",
+        /// The sign-up has no plan that is for sale.
+        PlanNotForSale = "plan_not_for_sale",
+        /// The checkout names no sign-up of this service, or one that has expired.
+        UnknownSignUp = "unknown_sign_up",
+        /// The subscription pays for another sign-up already.
+        OtherSignUp = "other_sign_up",
+        /// The vault has more than one subscription, and one of them stands by.
+        SecondSubscription = "second_subscription",
+        /// The vault has as many subscriptions as can stand by.
+        TooManySubscriptions = "too_many_subscriptions",
+        /// The vault that the subscription paid for was deleted.
+        VaultDeleted = "vault_deleted",
+        /// The subscription has a state that this version does not know.
+        UnknownState = "unknown_state",
+    }
+}
+
+/// A payment that went wrong, as operators see it.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct PaymentProblem {
+    /// The provider's id of the event, at most 128 characters.
+    pub event: String,
+    /// Time of the event, by the provider's clock.
+    pub at: Timestamp,
+    /// What is wrong, in one word.
+    pub problem: PaymentProblemKind,
+    /// What is wrong and what to do, in a few sentences.
+    pub detail: String,
+    /// The name of the vault, where the payment names a sign-up.
+    pub vault: Option<Slug>,
+    /// The plan of the sign-up.
+    pub plan: Option<String>,
+    /// The provider's id of the subscription, at most 128 characters.
+    pub subscription: Option<String>,
+    /// The provider's id of the customer, at most 255 characters.
+    pub customer: Option<String>,
 }

@@ -45,7 +45,7 @@ pub enum BadSetting {
     #[error("`{0}` is neither on nor off")]
     SignUpVaults(String),
     /// Not a plan.
-    #[error("`{0}` is not a plan; write it like team=https://buy.example/…")]
+    #[error("`{0}` is not a plan; write it like team=https://buy.example/… plink_…")]
     Plan(String),
     /// Not the name of a plan.
     #[error("`{0}` is not a valid plan name; use 1 to 32 characters a-z, 0-9 and -")]
@@ -55,6 +55,22 @@ pub enum BadSetting {
         "the checkout page of the plan `{0}` needs an https address without a password or fragment"
     )]
     Checkout(String),
+    /// A plan that any payment would buy.
+    #[error(
+        "the plan `{0}` names no payment link or price; add its id, as in {0}=https://buy.example/… plink_… or price_…"
+    )]
+    PlanOffer(String),
+    /// A word behind the address of a plan that is none of its ids.
+    #[error(
+        "`{0}` is not the id of a payment link (plink_…), that of a price (price_…) or a currency (eur)"
+    )]
+    PlanWord(String),
+    /// Unknown mode of the payment provider.
+    #[error("`{0}` is neither live nor test")]
+    PaymentMode(String),
+    /// Not the address of a page for customers.
+    #[error("must be an https address without a password or fragment")]
+    BillingUrl,
     /// Two plans with the same name.
     #[error("the plan `{0}` is listed twice")]
     PlanTwice(String),

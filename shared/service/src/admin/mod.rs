@@ -21,6 +21,7 @@ pub(crate) mod enrolment;
 mod notices;
 mod objects;
 mod operator;
+mod payments;
 pub(crate) mod pin;
 pub(crate) mod principal;
 pub(crate) mod releases;
@@ -147,6 +148,7 @@ rows! { Admin:
     "namespace.sign-out" POST "/admin/operator/namespaces/{slug}/sign-out" OperatorWrite operator::sign_out_namespace;
     "service.sign-out" POST "/admin/operator/sign-out" OperatorWrite accounts::sign_out_everybody;
     "service.audit" GET "/admin/operator/audit" Operator audit::list_service;
+    "payment.list" GET "/admin/operator/payments" Operator payments::list_payments;
     "payment.receive" POST "/hooks/payment" Public hook::receive_payment;
     "account.list" GET "/admin/operator/accounts" Operator accounts::list_accounts;
     "account.invite" POST "/admin/operator/accounts" OperatorWrite accounts::invite_account;

@@ -11,6 +11,10 @@ pub const SIGN_UP_VAULTS: &str = "VAULT_SIGN_UP_VAULTS";
 pub const PLANS: &str = "VAULT_PLANS";
 /// The variable with the signing secrets of payment events.
 pub const PAYMENT_SECRETS: &str = "VAULT_PAYMENT_SECRETS";
+/// The variable with the mode of the payment provider whose events count.
+pub const PAYMENT_MODE: &str = "VAULT_PAYMENT_MODE";
+/// The variable with the address of the page where customers manage their subscriptions.
+pub const BILLING_URL: &str = "VAULT_BILLING_URL";
 /// The variable with the length of the grace period.
 pub const PAYMENT_GRACE_DAYS: &str = "VAULT_PAYMENT_GRACE_DAYS";
 
@@ -20,6 +24,8 @@ const GRACE_DAYS: i64 = 7;
 const MAX_GRACE_DAYS: i64 = 90;
 /// Minimum number of characters of a signing secret.
 const MIN_SECRET_CHARS: usize = 16;
+/// Maximum number of characters of an id of a payment link or price.
+const MAX_OFFER_CHARS: usize = 128;
 /// Maximum number of characters of a plan's name.
 const MAX_PLAN_CHARS: usize = 32;
 
@@ -33,6 +39,10 @@ pub struct Hosting {
     /// Secrets with which the payment provider signs events. Any of them is valid, so that one can
     /// replace another. If empty, the service accepts no events.
     pub payment_secrets: Vec<SecretString>,
+    /// Whether events of the provider's live mode count; else those of its test mode.
+    pub live_payments: bool,
+    /// The page of the payment provider where a customer pays invoices and cancels.
+    pub billing: Option<Url>,
     /// Number of days that a vault is served after a failed payment.
     pub grace_days: i64,
 }
@@ -43,8 +53,57 @@ impl Default for Hosting {
             sign_up: false,
             plans: Vec::new(),
             payment_secrets: Vec::new(),
+            live_payments: true,
+            billing: None,
             grace_days: GRACE_DAYS,
         }
+    }
+}
+
+/// Payments that count for a plan.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Offer {
+    /// Ids of payment links (`plink_…`). If any is named, a checkout must come by one of them.
+    pub links: Vec<String>,
+    /// Ids of prices (`price_…`). If any is named, the subscription must be for one of them.
+    pub prices: Vec<String>,
+    /// Currencies, as three lowercase letters. Without one every currency of the link or price
+    /// counts.
+    pub currencies: Vec<String>,
+}
+
+impl Offer {
+    /// Whether payments in this currency count.
+    pub fn accepts_currency(&self, currency: &str) -> bool {
+        self.currencies.is_empty() || self.currencies.iter().any(|known| known == currency)
+    }
+
+    /// Parses the words behind the address of a plan called `plan`.
+    fn parse_words<'w>(
+        plan: &str,
+        words: impl Iterator<Item = &'w str>,
+    ) -> Result<Self, BadSetting> {
+        let mut offer = Self::default();
+        for word in words {
+            let is_id = |prefix: &str| {
+                let rest = word.strip_prefix(prefix).unwrap_or_default();
+                let is_id_byte = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
+                !rest.is_empty() && word.len() <= MAX_OFFER_CHARS && rest.bytes().all(is_id_byte)
+            };
+            let is_currency = word.len() == 3 && word.bytes().all(|b| b.is_ascii_lowercase());
+            match word {
+                _ if is_id("plink_") => offer.links.push(word.to_owned()),
+                _ if is_id("price_") => offer.prices.push(word.to_owned()),
+                _ if is_currency => offer.currencies.push(word.to_owned()),
+                _ => return Err(BadSetting::PlanWord(word.to_owned())),
+            }
+        }
+        // The buyer writes the reference of a sign-up into the address of any payment link, so
+        // without an id the cheapest link of the account would buy the dearest plan.
+        if offer.links.is_empty() && offer.prices.is_empty() {
+            return Err(BadSetting::PlanOffer(plan.to_owned()));
+        }
+        Ok(offer)
     }
 }
 
@@ -53,6 +112,8 @@ impl Default for Hosting {
 pub struct Plan {
     /// Its name: 1 to 32 characters a-z, 0-9 and `-`.
     pub name: String,
+    /// Payments that count for it.
+    pub offer: Offer,
     checkout: Url,
 }
 
@@ -67,12 +128,13 @@ impl Plan {
         url.into()
     }
 
-    /// Parses `name=address`.
+    /// Parses `name=address id…`, where the ids are those of an [`Offer`].
     fn parse_plan(text: &str) -> Result<Self, BadSetting> {
         let (name, address) = text
             .split_once('=')
             .ok_or_else(|| BadSetting::Plan(text.to_owned()))?;
-        let (name, address) = (name.trim(), address.trim());
+        let mut words = address.split_whitespace();
+        let (name, address) = (name.trim(), words.next().unwrap_or_default());
         let is_name_byte = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
         if name.is_empty() || name.len() > MAX_PLAN_CHARS || !name.bytes().all(is_name_byte) {
             return Err(BadSetting::PlanName(name.to_owned()));
@@ -83,6 +145,7 @@ impl Plan {
             .ok_or_else(|| BadSetting::Checkout(name.to_owned()))?;
         Ok(Self {
             name: name.to_owned(),
+            offer: Offer::parse_words(name, words)?,
             checkout,
         })
     }
@@ -105,7 +168,7 @@ fn is_checkout(url: &Url) -> bool {
 }
 
 impl Hosting {
-    /// Reads the four variables. Fails with the name of the one that is wrong, and the reason.
+    /// Reads the variables. Fails with the name of the one that is wrong, and the reason.
     pub fn from_variables(
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, (&'static str, BadSetting)> {
@@ -139,6 +202,18 @@ impl Hosting {
             "off" => false,
             other => return Err((SIGN_UP_VAULTS, BadSetting::SignUpVaults(other.to_owned()))),
         };
+        let live_payments = match text(PAYMENT_MODE).as_str() {
+            "" | "live" => true,
+            "test" => false,
+            other => return Err((PAYMENT_MODE, BadSetting::PaymentMode(other.to_owned()))),
+        };
+        let billing = match text(BILLING_URL).as_str() {
+            "" => None,
+            address => {
+                let url = Url::parse(address).ok().filter(is_checkout);
+                Some(url.ok_or((BILLING_URL, BadSetting::BillingUrl))?)
+            }
+        };
         let grace_days = match text(PAYMENT_GRACE_DAYS).as_str() {
             "" => GRACE_DAYS,
             days => days
@@ -151,6 +226,8 @@ impl Hosting {
             sign_up,
             plans,
             payment_secrets,
+            live_payments,
+            billing,
             grace_days,
         })
     }
@@ -192,7 +269,7 @@ mod tests {
     fn plans_open_the_sign_up_unless_it_is_off() {
         let plans = (
             PLANS,
-            "team=https://buy.example/a?x=1, solo = http://127.0.0.1:9/b",
+            "team=https://buy.example/a?x=1 plink_1 price_1 price_2 eur, solo = http://127.0.0.1:9/b  price_3",
         );
         let hosting = read(&[plans, SECRET]).unwrap();
         assert!(hosting.sign_up);
@@ -204,7 +281,12 @@ mod tests {
                 .checkout("ref", "a+b@example.org"),
             "https://buy.example/a?x=1&client_reference_id=ref&prefilled_email=a%2Bb%40example.org"
         );
+        let offer = &hosting.plan("team").unwrap().offer;
+        assert_eq!(offer.links, ["plink_1"]);
+        assert_eq!(offer.prices, ["price_1", "price_2"]);
+        assert_eq!(offer.currencies, ["eur"]);
         assert!(hosting.plan("solo").is_some() && hosting.plan("other").is_none());
+        assert!(hosting.live_payments && hosting.billing.is_none());
         assert!(
             !read(&[plans, SECRET, (SIGN_UP_VAULTS, "off")])
                 .unwrap()
@@ -217,7 +299,7 @@ mod tests {
     fn a_wrong_setting_is_named_without_its_secret() {
         for (variables, wanted) in [
             (
-                &[(PLANS, "team=https://buy.example")][..],
+                &[(PLANS, "team=https://buy.example plink_1")][..],
                 "VAULT_PAYMENT_SECRETS: must be set",
             ),
             (&[(PLANS, "team"), SECRET], "VAULT_PLANS: `team` is not"),
@@ -239,10 +321,37 @@ mod tests {
             ),
             (
                 &[
-                    (PLANS, "a=https://buy.example,a=https://buy.example"),
+                    (
+                        PLANS,
+                        "a=https://buy.example plink_1,a=https://buy.example plink_1",
+                    ),
                     SECRET,
                 ],
                 "VAULT_PLANS: the plan `a` is listed twice",
+            ),
+            (
+                &[(PLANS, "team=https://buy.example"), SECRET],
+                "VAULT_PLANS: the plan `team` names no payment link or price; add its id, as in",
+            ),
+            (
+                &[(PLANS, "team=https://buy.example eur"), SECRET],
+                "VAULT_PLANS: the plan `team` names no payment link or price",
+            ),
+            (
+                &[(PLANS, "team=https://buy.example prod_1"), SECRET],
+                "VAULT_PLANS: `prod_1` is not",
+            ),
+            (
+                &[(PLANS, "team=https://buy.example price_"), SECRET],
+                "VAULT_PLANS: `price_` is not",
+            ),
+            (
+                &[(PAYMENT_MODE, "sandbox")],
+                "VAULT_PAYMENT_MODE: `sandbox` is neither live nor test",
+            ),
+            (
+                &[(BILLING_URL, "http://billing.example")],
+                "VAULT_BILLING_URL: must be",
             ),
             (
                 &[(PAYMENT_SECRETS, "hunter2")],

@@ -8,3 +8,4 @@ pub(crate) mod home_page;
 pub(crate) mod new_vault;
 pub(crate) mod payment;
 pub mod provisioning;
+mod subscriptions;

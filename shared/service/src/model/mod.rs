@@ -38,6 +38,7 @@
 //! | `reserved/<slug>` | `reservation` | a name that a sign-up may take, 24 hours | `provisioning` |
 //! | `permit/<account_id>` | `<client_id>` | what a person confirmed that an app may do, some minutes | `permit` |
 //! | `payment/<subscription id>`, `payment-event/<event id>` | | what the payment provider reported | `payment` |
+//! | `payment-problem` | | payments that went wrong | `payment_problem` |
 //! | `notices/<namespace_id>` | `destinations`, marks | where notices go, and which were sent | `notice` |
 //! | `outbox/<namespace_id>` | ULID, `machines` | a notice that waits to be sent | `notice` |
 //! | `outbox-due` | `<namespace_id>` | when an outbox is visited next | `notice` |
@@ -68,6 +69,7 @@ pub mod notice;
 pub mod outcome;
 pub mod payment;
 pub mod permit;
+pub mod payment_problem;
 pub mod pkce;
 pub mod proposal;
 pub mod provider_request;

@@ -15,6 +15,7 @@ use vault_store::records::{Document, RecordKey, When, Write};
 
 use super::namespace::Subscription;
 use super::reference::Reference;
+use crate::config::hosting::Offer;
 
 /// Lifetime of the mark of an event, in days: the provider repeats events for three, people by hand
 /// for thirty.
@@ -109,6 +110,30 @@ pub enum SubscriptionState {
     Ended,
 }
 
+/// Terms of a subscription, as the newest event that names them reports them.
+#[derive(Clone, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+pub struct Terms {
+    /// The time of that event, by the provider's clock.
+    pub as_of: Timestamp,
+    /// Ids of the prices that the customer pays.
+    pub prices: Vec<String>,
+    /// The currency, as three lowercase letters.
+    pub currency: Option<String>,
+}
+
+/// How the terms of a subscription compare with those of its plan.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Fit {
+    /// It pays for the plan.
+    Fits,
+    /// No event has named the price yet.
+    PriceAwaited,
+    /// It is for another price.
+    WrongPrice,
+    /// It is in another currency.
+    WrongCurrency,
+}
+
 /// A subscription, as the newest event reports it.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct PaidSubscription {
@@ -125,6 +150,13 @@ pub struct PaidSubscription {
     pub failing_since: Option<Timestamp>,
     /// The time of the newest event, by the provider's clock.
     pub as_of: Timestamp,
+    /// Its terms, once an event named them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub terms: Option<Terms>,
+    /// Whether its checkout was compared with the plan. False for those that version 0.5.0 bound,
+    /// which compared nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub checked: bool,
 }
 
 impl PaidSubscription {
@@ -138,6 +170,8 @@ impl PaidSubscription {
             standing: SubscriptionState::Incomplete,
             failing_since: None,
             as_of: created,
+            terms: None,
+            checked: false,
         };
         unknown.after_event(reported, created)
     }
@@ -179,8 +213,49 @@ impl PaidSubscription {
         }
     }
 
-    /// Returns the state of the payments for its vault.
-    pub fn vault_access(&self, grace_days: i64) -> Subscription {
+    /// Returns the subscription with the terms that an event named, unless newer ones are known.
+    #[must_use]
+    pub fn with_terms(self, terms: Option<Terms>) -> Self {
+        // Of two events of one second the greater terms win, so that their order changes nothing.
+        let terms = self.terms.clone().max(terms);
+        Self { terms, ..self }
+    }
+
+    /// Compares the terms with those of the plan that it pays for; `None` for a plan that is no
+    /// longer for sale, whose customers keep what they have.
+    pub fn fit(&self, offer: Option<&Offer>) -> Fit {
+        let Some(offer) = offer else {
+            return Fit::Fits;
+        };
+        let Some(terms) = &self.terms else {
+            // What was bound before plans had prices counts until an event names its price.
+            return if offer.prices.is_empty() || !self.checked {
+                Fit::Fits
+            } else {
+                Fit::PriceAwaited
+            };
+        };
+        let is_offered = |price: &String| offer.prices.contains(price);
+        if !offer.prices.is_empty() && !terms.prices.iter().any(is_offered) {
+            return Fit::WrongPrice;
+        }
+        match &terms.currency {
+            Some(currency) if !offer.accepts_currency(currency) => Fit::WrongCurrency,
+            _ => Fit::Fits,
+        }
+    }
+
+    /// Returns the state of the payments for its vault, which has this plan. A subscription that
+    /// does not pay for the plan gives nothing.
+    pub fn access_under(&self, offer: Option<&Offer>, grace_days: i64) -> Subscription {
+        match self.fit(offer) {
+            Fit::Fits => self.vault_access(grace_days),
+            _ => Subscription::Lapsed,
+        }
+    }
+
+    /// Returns the state of the payments, whatever they are for.
+    fn vault_access(&self, grace_days: i64) -> Subscription {
         match (self.standing, self.failing_since) {
             (SubscriptionState::Paid, _) => Subscription::Active,
             (SubscriptionState::PastDue, Some(since)) => Subscription::PastDue {

@@ -33,6 +33,8 @@ pub const RESERVATION_SECONDS: i64 = 24 * 3600;
 pub const UNPAID_DAYS: i64 = 7;
 /// Most unpaid sign-ups of one account, and most vaults of one where they are free.
 pub const MAX_UNPAID: usize = 3;
+/// Most subscriptions of one sign-up that stand by.
+pub const MAX_STANDBY: usize = 8;
 /// The partition of the sign-ups on which the service has something to do.
 pub const OPEN: &str = "provisioning-open";
 /// The prefix of an account's sign-ups in its partition.
@@ -74,6 +76,10 @@ pub struct Provisioning {
     pub paid_access: PaidAccess,
     /// The subscription that pays for it.
     pub subscription: Option<SubscriptionId>,
+    /// Further subscriptions of it, which stand by until that one ends. At most
+    /// [`MAX_STANDBY`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub standby: Vec<SubscriptionId>,
     /// The vault, once it is allocated.
     pub namespace: Option<NamespaceRef>,
     /// Whether the starter skills wait there as drafts.
@@ -85,8 +91,8 @@ pub struct Provisioning {
 /// One thing that happened to a sign-up.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum ProvisioningEvent {
-    /// A subscription was bound to it.
-    Bound(SubscriptionId),
+    /// It has these subscriptions: the one that pays for it, and those that stand by.
+    Bound(Option<SubscriptionId>, Vec<SubscriptionId>),
     /// A payment of the subscription was confirmed.
     Paid,
     /// The person chose another name.
@@ -130,7 +136,9 @@ impl Provisioning {
     pub fn after_event(&self, happened: ProvisioningEvent) -> Result<Option<Self>, OutOfOrder> {
         let mut after = self.clone();
         match happened {
-            ProvisioningEvent::Bound(subscription) => after.subscription = Some(subscription),
+            ProvisioningEvent::Bound(subscription, standby) => {
+                (after.subscription, after.standby) = (subscription, standby);
+            }
             ProvisioningEvent::Paid if self.paid_access == PaidAccess::Awaited => {
                 after.paid_access = PaidAccess::Confirmed;
             }
@@ -278,6 +286,7 @@ mod tests {
             starter_skills: Vec::new(),
             paid_access,
             subscription: None,
+            standby: Vec::new(),
             namespace: None,
             imported: false,
             created_at: now,
@@ -375,7 +384,7 @@ mod tests {
     #[test]
     fn no_order_and_no_repetition_does_a_step_twice_or_too_early() {
         let things = [
-            ProvisioningEvent::Bound(SubscriptionId::parse("sub_1").unwrap()),
+            ProvisioningEvent::Bound(SubscriptionId::parse("sub_1"), Vec::new()),
             ProvisioningEvent::Paid,
             ProvisioningEvent::Allocated(namespace(1)),
             ProvisioningEvent::Allocated(namespace(2)),

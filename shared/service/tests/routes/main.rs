@@ -22,6 +22,7 @@ mod maintenance;
 mod mcp;
 mod notices;
 mod oauth;
+mod payments;
 mod publish;
 mod roots;
 mod shelf;

@@ -7,11 +7,13 @@ use serde_json::Value;
 use vault_api::PaymentEvent;
 use vault_format::time::Timestamp;
 
-use crate::model::payment::{EventId, ReportedState, SubscriptionId};
+use crate::model::payment::{EventId, ReportedState, SubscriptionId, Terms};
 use crate::model::provisioning::Reference;
 
 /// Maximum length of an id of the provider, in characters.
 const MAX_ID_CHARS: usize = 255;
+/// Maximum number of prices of a subscription that are read. The provider allows 20.
+const MAX_PRICES: usize = 20;
 
 /// An event whose signature was verified.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -20,6 +22,8 @@ pub struct Event {
     pub id: EventId,
     /// Time of the event, by the provider's clock.
     pub created: Timestamp,
+    /// Whether it is of the provider's live mode, in which money moves.
+    pub live: bool,
     /// Meaning of the event.
     pub content: EventContent,
 }
@@ -35,6 +39,8 @@ pub enum EventContent {
         subscription: SubscriptionId,
         /// Its state.
         reported: ReportedState,
+        /// Its terms, where the event names them.
+        terms: Option<Terms>,
     },
     /// Nothing that this service acts on: another type, or a payment without a subscription.
     Other {
@@ -52,6 +58,10 @@ pub struct Checkout {
     pub subscription: SubscriptionId,
     /// The provider's id of the person.
     pub customer: Option<String>,
+    /// The payment link that the person followed.
+    pub link: Option<String>,
+    /// The currency, as three lowercase letters.
+    pub currency: Option<String>,
     /// Whether the first payment arrived, or none is due.
     pub reported: ReportedState,
 }
@@ -60,12 +70,14 @@ impl Event {
     /// Parses an event; `None` when it lacks an id, a type, a time or an object.
     pub fn parse(body: &[u8]) -> Option<Self> {
         let wire: PaymentEvent = serde_json::from_slice(body).ok()?;
+        let created = Timestamp::from_unix(wire.created);
         Some(Self {
             id: EventId::parse(&wire.id)?,
-            created: Timestamp::from_unix(wire.created),
+            created,
+            live: wire.livemode,
             // An event that has no meaning here is not an error, or the provider would keep
             // repeating it.
-            content: parse_content(&wire.kind, &wire.data.object).unwrap_or_else(|| {
+            content: parse_content(&wire.kind, &wire.data.object, created).unwrap_or_else(|| {
                 EventContent::Other {
                     kind: wire.kind.chars().take(MAX_ID_CHARS).collect(),
                 }
@@ -76,7 +88,7 @@ impl Event {
 
 /// Returns the meaning of an event of type `kind` about `object`; `None` where this service has
 /// nothing to do about it.
-fn parse_content(kind: &str, object: &Value) -> Option<EventContent> {
+fn parse_content(kind: &str, object: &Value, created: Timestamp) -> Option<EventContent> {
     let content = match kind {
         "checkout.session.completed" | "checkout.session.async_payment_succeeded" => {
             // A trial or a full discount says `no_payment_required`, which counts as paid. So the
@@ -86,6 +98,8 @@ fn parse_content(kind: &str, object: &Value) -> Option<EventContent> {
                 reference: bounded_text(&object["client_reference_id"]).and_then(Reference::parse),
                 subscription: subscription_id(&object["subscription"])?,
                 customer: id_text(&object["customer"]).map(str::to_owned),
+                link: id_text(&object["payment_link"]).map(str::to_owned),
+                currency: bounded_text(&object["currency"]).map(str::to_ascii_lowercase),
                 reported: if unpaid {
                     ReportedState::Incomplete
                 } else {
@@ -99,18 +113,23 @@ fn parse_content(kind: &str, object: &Value) -> Option<EventContent> {
         | "customer.subscription.resumed" => EventContent::Subscription {
             subscription: subscription_id(&object["id"])?,
             reported: ReportedState::of_status(bounded_text(&object["status"])?),
+            terms: subscription_terms(object, created),
         },
         "customer.subscription.deleted" => EventContent::Subscription {
             subscription: subscription_id(&object["id"])?,
             reported: ReportedState::Ended,
+            terms: subscription_terms(object, created),
         },
         "invoice.paid" => EventContent::Subscription {
             subscription: invoice_subscription(object)?,
             reported: ReportedState::Paid,
+            // The lines of an invoice also name prices that the customer no longer has.
+            terms: None,
         },
         "invoice.payment_failed" => EventContent::Subscription {
             subscription: invoice_subscription(object)?,
             reported: ReportedState::PaymentFailed,
+            terms: None,
         },
         _ => return None,
     };
@@ -122,6 +141,18 @@ fn parse_content(kind: &str, object: &Value) -> Option<EventContent> {
 fn invoice_subscription(invoice: &Value) -> Option<SubscriptionId> {
     let parent = &invoice["parent"]["subscription_details"]["subscription"];
     subscription_id(parent).or_else(|| subscription_id(&invoice["subscription"]))
+}
+
+/// Returns the terms of a subscription; `None` where the object names no price.
+fn subscription_terms(object: &Value, as_of: Timestamp) -> Option<Terms> {
+    let items = object["items"]["data"].as_array()?.iter().take(MAX_PRICES);
+    let prices = items.filter_map(|item| id_text(&item["price"]));
+    let prices: Vec<_> = prices.map(str::to_owned).collect();
+    (!prices.is_empty()).then(|| Terms {
+        as_of,
+        prices,
+        currency: bounded_text(&object["currency"]).map(str::to_ascii_lowercase),
+    })
 }
 
 fn subscription_id(value: &Value) -> Option<SubscriptionId> {
@@ -168,12 +199,14 @@ mod tests {
         ] {
             let object = json!({
                 "client_reference_id": reference, "subscription": "sub_1", "customer": "cus_1",
-                "payment_status": status,
+                "payment_status": status, "payment_link": "plink_1", "currency": "EUR",
             });
             let wanted = EventContent::Checkout(Checkout {
                 reference: Reference::parse(reference),
                 subscription: id("sub_1"),
                 customer: Some("cus_1".to_owned()),
+                link: Some("plink_1".to_owned()),
+                currency: Some("eur".to_owned()),
                 reported,
             });
             assert_eq!(parsed("checkout.session.completed", &object), wanted);
@@ -186,6 +219,8 @@ mod tests {
             reference: None,
             subscription: id("sub_1"),
             customer: None,
+            link: None,
+            currency: None,
             reported: ReportedState::Paid,
         });
         assert_eq!(parsed("checkout.session.completed", &object), wanted);
@@ -263,8 +298,47 @@ mod tests {
             let wanted = EventContent::Subscription {
                 subscription: id("sub_1"),
                 reported,
+                terms: None,
             };
             assert_eq!(parsed(kind, &object), wanted, "{kind} {object}");
+        }
+    }
+
+    #[test]
+    fn a_subscription_names_its_prices_and_currency() {
+        let items = json!({ "data": [{ "price": { "id": "price_1" } }, { "price": "price_2" }] });
+        let object =
+            json!({ "id": "sub_1", "status": "active", "items": items, "currency": "eur" });
+        let terms = Terms {
+            as_of: Timestamp::from_unix(7),
+            prices: vec!["price_1".to_owned(), "price_2".to_owned()],
+            currency: Some("eur".to_owned()),
+        };
+        let wanted = EventContent::Subscription {
+            subscription: id("sub_1"),
+            reported: ReportedState::Paid,
+            terms: Some(terms),
+        };
+        assert_eq!(parsed("customer.subscription.updated", &object), wanted);
+        for items in [json!(null), json!({ "data": [] }), json!({ "data": [{}] })] {
+            assert_eq!(
+                subscription_terms(&json!({ "items": items }), Timestamp::from_unix(7)),
+                None
+            );
+        }
+    }
+
+    #[test]
+    fn an_event_says_whether_money_moves() {
+        for (mode, live) in [
+            ("", false),
+            (r#""livemode":false,"#, false),
+            (r#""livemode":true,"#, true),
+        ] {
+            let body = format!(
+                r#"{{"id":"evt_1","type":"x","created":7,{mode}"data":{{"object":{{}}}}}}"#
+            );
+            assert_eq!(Event::parse(body.as_bytes()).unwrap().live, live, "{mode}");
         }
     }
 

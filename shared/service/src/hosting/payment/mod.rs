@@ -9,23 +9,71 @@ pub(crate) mod hook;
 pub(crate) mod signature;
 
 use serde_json::json;
+use vault_api::PaymentProblemKind as Kind;
 use vault_store::StoreError;
-use vault_store::records::When;
+use vault_store::records::{When, Write};
 
 use super::payment::event::{Checkout, Event, EventContent};
 use super::provisioning;
+use super::subscriptions::{Judged, judge_subscriptions, plan_offer};
 use crate::app::App;
 use crate::model::audit::{self, Actor, Change};
 use crate::model::namespace::{self, Subscription};
 use crate::model::payment::{
-    PaidSubscription, ReportedState, SubscriptionId, event_key, event_mark, subscription_key,
+    Fit, PaidSubscription, ReportedState, event_key, event_mark, subscription_key,
 };
-use crate::model::provisioning::{Provisioning, ProvisioningEvent, Reference};
+use crate::model::payment_problem::{StoredProblem, problem_key};
+use crate::model::provisioning::{MAX_STANDBY, Provisioning, ProvisioningEvent, Reference};
 use crate::model::{Versioned, notice};
 use crate::notices;
 use crate::transaction::Transaction;
 
 pub(crate) use vault_api::PaymentOutcomeWord as Outcome;
+
+/// Effect of an event on the subscription that it is about.
+struct Applied {
+    /// The subscription after the event; `None` leaves it unchanged.
+    paid: Option<PaidSubscription>,
+    problem: Option<Problem>,
+}
+
+/// A payment that the operator has to see.
+struct Problem {
+    kind: Kind,
+    /// The link, price or currency that the payment names.
+    found: Option<String>,
+    /// Name and plan of the vault.
+    sign_up: Option<Provisioning>,
+}
+
+impl Problem {
+    fn new(kind: Kind, sign_up: &Provisioning) -> Self {
+        Self {
+            kind,
+            found: None,
+            sign_up: Some(sign_up.clone()),
+        }
+    }
+
+    /// A payment of something that does not count, such as another link.
+    fn with_found(self, found: Option<String>) -> Self {
+        Self { found, ..self }
+    }
+
+    /// Whether the payment counts all the same.
+    const fn is_remark(&self) -> bool {
+        matches!(self.kind, Kind::SecondSubscription)
+    }
+}
+
+impl Applied {
+    const fn refused(problem: Problem) -> Self {
+        Self {
+            paid: None,
+            problem: Some(problem),
+        }
+    }
+}
 
 /// Processes a verified event. Fails only when the store does; the provider then sends it again.
 pub(crate) async fn process_event(app: &App, event: &Event) -> Result<Outcome, StoreError> {
@@ -34,14 +82,6 @@ pub(crate) async fn process_event(app: &App, event: &Event) -> Result<Outcome, S
     let (id, outcome_word) = (event.id.as_str(), outcome.as_str());
     match &event.content {
         EventContent::Other { kind } => tracing::info!(event = id, kind, "payment: not acted on"),
-        EventContent::Subscription {
-            subscription,
-            reported: ReportedState::Unknown,
-        } => tracing::error!(
-            event = id,
-            subscription = subscription.as_str(),
-            "payment: the state of a subscription is unknown to this version; its vault counts as lapsed"
-        ),
         _ => tracing::info!(event = id, outcome = outcome_word, "payment"),
     }
     // For a repeated event too: it continues what the first delivery left undone.
@@ -57,22 +97,28 @@ async fn apply_event(
     app: &App,
     event: &Event,
 ) -> Result<(Outcome, Option<Reference>), StoreError> {
-    let (id, reported) = match &event.content {
+    let (id, reported, terms) = match &event.content {
         EventContent::Other { .. } => return Ok((Outcome::Ignored, None)),
-        EventContent::Checkout(checkout) => (&checkout.subscription, checkout.reported),
+        EventContent::Checkout(checkout) => (&checkout.subscription, checkout.reported, None),
         EventContent::Subscription {
             subscription,
             reported,
-        } => (subscription, *reported),
+            terms,
+        } => (subscription, *reported, terms.clone()),
     };
-    let keys = [event_key(&event.id), subscription_key(id)];
-    let [mark, record] = tx.get_all(keys).await?;
+    let problem_key = problem_key(&event.id, event.created);
+    let keys = [event_key(&event.id), subscription_key(id), problem_key];
+    let [mark, record, reported_problem] = tx.get_all(keys).await?;
     let stored = Versioned::<PaidSubscription>::read(record)?;
-    // The mark is part of the commit of all effects, so where it exists they are done.
-    if mark.is_some() {
+    let is_bound = |held: &Versioned<PaidSubscription>| held.value.reference.is_some();
+    // The mark is part of the commit of all effects, so where it exists they are done. Version
+    // 0.5.0 also marked checkouts that it ignored; those are judged now.
+    let is_checkout = matches!(event.content, EventContent::Checkout(_));
+    if mark.is_some() && (!is_checkout || stored.as_ref().is_some_and(is_bound)) {
         let reference = stored.and_then(|held| held.value.reference);
         return Ok((Outcome::Repeated, reference));
     }
+    let before = stored.as_ref().map(|held| held.value.clone());
     // Events arrive in any order, and one that is older than the newest changes nothing.
     let (paid, when) = match stored {
         Some(held) => (
@@ -84,147 +130,290 @@ async fn apply_event(
             When::Absent,
         ),
     };
-    // An event that is ignored below is marked too, so that it is not judged again when it is
-    // repeated.
-    tx.write(event_mark(&event.id, tx.now())?);
-    let paid = match &event.content {
-        EventContent::Checkout(checkout) => bind_subscription(tx, app, paid, checkout).await?,
-        _ => Some(update_sign_up(tx, app, paid).await?),
+    let paid = paid.with_terms(terms);
+    let applied = if event.live != app.config.hosting.live_payments {
+        let mode = if event.live { "live" } else { "test" };
+        Applied::refused(Problem {
+            kind: Kind::WrongMode,
+            found: Some(mode.to_owned()),
+            sign_up: None,
+        })
+    } else if let EventContent::Checkout(checkout) = &event.content {
+        bind_subscription(tx, app, (paid, before.as_ref()), checkout).await?
+    } else {
+        update_sign_up(tx, app, (paid, before.as_ref()), reported).await?
     };
-    let Some(paid) = paid else {
-        return Ok((Outcome::Ignored, None));
+    // An event that was refused gets no mark: once the operator has corrected the settings, it can
+    // be sent again.
+    let is_refused = applied.problem.as_ref().is_some_and(|it| !it.is_remark());
+    if !is_refused && mark.is_none() {
+        tx.write(event_mark(&event.id, tx.now())?);
+    }
+    let seen_problem = reported_problem.map(|record| record.revision);
+    write_problem(tx, event, &applied, seen_problem)?;
+    let reference = applied
+        .paid
+        .as_ref()
+        .and_then(|paid| paid.reference.clone());
+    if let Some(paid) = applied.paid {
+        tx.write(paid.to_write(when, tx.now())?);
+    }
+    let outcome = if is_refused {
+        Outcome::Refused
+    } else {
+        Outcome::Taken
     };
-    tx.write(paid.to_write(when, tx.now())?);
-    Ok((Outcome::Taken, paid.reference))
+    Ok((outcome, reference))
+}
+
+/// Writes what went wrong with an event to the list of the operator, or removes what an earlier
+/// delivery left there.
+fn write_problem(
+    tx: &Transaction<'_>,
+    event: &Event,
+    applied: &Applied,
+    seen: Option<u64>,
+) -> Result<(), StoreError> {
+    let Some(problem) = &applied.problem else {
+        let key = problem_key(&event.id, event.created);
+        tx.write_all(seen.map(|seen| Write::delete(key, When::At(seen))));
+        return Ok(());
+    };
+    let (subscription, customer) = match &event.content {
+        EventContent::Checkout(checkout) => (&checkout.subscription, checkout.customer.clone()),
+        EventContent::Subscription { subscription, .. } => {
+            let paid = applied.paid.as_ref();
+            (subscription, paid.and_then(|paid| paid.customer.clone()))
+        }
+        EventContent::Other { .. } => return Ok(()),
+    };
+    let sign_up = problem.sign_up.as_ref();
+    let stored = StoredProblem {
+        event: event.id.clone(),
+        at: event.created,
+        problem: problem.kind,
+        found: problem.found.clone(),
+        vault: sign_up.map(|sign_up| sign_up.slug.clone()),
+        plan: sign_up.and_then(|sign_up| sign_up.plan.clone()),
+        subscription: Some(subscription.clone()),
+        customer,
+    };
+    tracing::error!(
+        event = event.id.as_str(),
+        subscription = subscription.as_str(),
+        problem = problem.kind.as_str(),
+        "payment: {}",
+        stored.describe()
+    );
+    tx.write(stored.to_write(tx.now())?);
+    Ok(())
 }
 
 /// Applies the new state of a subscription to the sign-up that it is bound to.
 async fn update_sign_up(
     tx: &Transaction<'_>,
     app: &App,
-    paid: PaidSubscription,
-) -> Result<PaidSubscription, StoreError> {
-    if let Some(reference) = &paid.reference
-        && let Some(sign_up) = provisioning::find_sign_up(tx, reference).await?
-        // A subscription that was replaced by another one no longer decides anything.
-        && sign_up.value.subscription.as_ref() == Some(&paid.id)
-    {
-        let after = sign_up.value.clone();
-        settle_sign_up(tx, app, &sign_up, after, &paid).await?;
+    (paid, before): (PaidSubscription, Option<&PaidSubscription>),
+    reported: ReportedState,
+) -> Result<Applied, StoreError> {
+    let Some(reference) = &paid.reference else {
+        return Ok(Applied {
+            paid: Some(paid),
+            problem: None,
+        });
+    };
+    let Some(sign_up) = provisioning::find_sign_up(tx, reference).await? else {
+        // Deleting a vault does not end its subscription, which only the provider can do.
+        let problem = (reported == ReportedState::Paid).then_some(Problem {
+            kind: Kind::VaultDeleted,
+            found: None,
+            sign_up: None,
+        });
+        return Ok(Applied {
+            paid: Some(paid),
+            problem,
+        });
+    };
+    let listed = &sign_up.value;
+    let mut ids = listed.subscription.iter().chain(&listed.standby);
+    if !ids.any(|id| *id == paid.id) {
+        // It is over, and another one replaced it.
+        return Ok(Applied {
+            paid: Some(paid),
+            problem: None,
+        });
     }
-    Ok(paid)
+    let judged = settle_sign_up(tx, app, &sign_up, &paid).await?;
+    let problem = match reported {
+        ReportedState::Unknown => Some(Problem::new(Kind::UnknownState, listed)),
+        _ => find_problem(app, listed, (&paid, before), &judged),
+    };
+    Ok(Applied {
+        paid: Some(paid),
+        problem,
+    })
 }
 
-/// Binds a subscription to the sign-up that its checkout names. Returns the subscription as it is
-/// then; `None` leaves it unchanged.
+/// Returns what the operator has to see about a subscription that is bound to a sign-up.
+fn find_problem(
+    app: &App,
+    sign_up: &Provisioning,
+    (paid, before): (&PaidSubscription, Option<&PaidSubscription>),
+    judged: &Judged,
+) -> Option<Problem> {
+    let hosting = &app.config.hosting;
+    let offer = plan_offer(hosting, sign_up);
+    let terms = paid.terms.as_ref();
+    match paid.fit(offer) {
+        Fit::PriceAwaited => return None,
+        Fit::WrongPrice => {
+            let prices = terms.map(|terms| terms.prices.join(", "));
+            return Some(Problem::new(Kind::WrongPrice, sign_up).with_found(prices));
+        }
+        Fit::WrongCurrency => {
+            let currency = terms.and_then(|terms| terms.currency.clone());
+            return Some(Problem::new(Kind::WrongCurrency, sign_up).with_found(currency));
+        }
+        Fit::Fits => {}
+    }
+    // Reported once, by the event that makes the vault paid for twice.
+    let served_before = before.is_some_and(|before| {
+        let access = before.access_under(offer, hosting.grace_days);
+        before.reference.is_some() && access != Subscription::Lapsed
+    });
+    let is_second = judged.serving.len() > 1 && judged.serving.contains(&paid.id);
+    (is_second && !served_before).then(|| Problem::new(Kind::SecondSubscription, sign_up))
+}
+
+/// Binds a subscription to the sign-up that its checkout names, if the checkout pays for the plan
+/// of the sign-up.
 async fn bind_subscription(
     tx: &Transaction<'_>,
     app: &App,
-    paid: PaidSubscription,
+    (paid, before): (PaidSubscription, Option<&PaidSubscription>),
     checkout: &Checkout,
-) -> Result<Option<PaidSubscription>, StoreError> {
-    let subscription = paid.id.as_str().to_owned();
+) -> Result<Applied, StoreError> {
     let sign_up = match &checkout.reference {
         Some(reference) => provisioning::find_sign_up(tx, reference).await?,
         None => None,
     };
     let Some(sign_up) = sign_up else {
-        // Ignored and not an error: the provider's repetitions would not find the sign-up either.
-        tracing::error!(
-            subscription,
-            "payment: a checkout names no sign-up of this service, or one that has expired"
-        );
-        return Ok(None);
+        // Not an error for the provider: its repetitions would not find the sign-up either.
+        return Ok(Applied::refused(Problem {
+            kind: Kind::UnknownSignUp,
+            found: None,
+            sign_up: None,
+        }));
     };
-    let reference = sign_up.value.reference.clone();
+    let held = &sign_up.value;
     // A later checkout must not move a subscription away from the vault that it pays for.
-    if paid
-        .reference
-        .as_ref()
-        .is_some_and(|bound| *bound != reference)
+    if let Some(bound) = &paid.reference
+        && *bound != held.reference
     {
-        tracing::error!(
-            subscription,
-            "payment: a subscription is bound to another sign-up"
-        );
-        return Ok(None);
+        return Ok(Applied::refused(Problem::new(Kind::OtherSignUp, held)));
     }
-    // The second subscription stays unbound, so refunding it does not take the vault away.
-    if is_second(tx, &sign_up.value, &paid.id).await? {
-        tracing::error!(
-            subscription,
-            "payment: a vault that is paid for was paid for again; refund one of the two"
-        );
-        return Ok(None);
+    if let Some(problem) = compare_checkout(app, held, &paid, checkout) {
+        return Ok(Applied::refused(problem));
+    }
+    let mut listed = held.subscription.iter().chain(&held.standby);
+    if held.standby.len() >= MAX_STANDBY && !listed.any(|id| *id == paid.id) {
+        let problem = Problem::new(Kind::TooManySubscriptions, held);
+        return Ok(Applied::refused(problem));
     }
     let paid = PaidSubscription {
-        reference: Some(reference),
+        reference: Some(held.reference.clone()),
         customer: checkout.customer.clone().or(paid.customer),
+        checked: true,
         ..paid
     };
-    let bound = sign_up
-        .value
-        .after_event(ProvisioningEvent::Bound(paid.id.clone()));
-    // Nothing changes where the sign-up is bound to this subscription already.
-    let bound = bound
-        .ok()
-        .flatten()
-        .unwrap_or_else(|| sign_up.value.clone());
-    settle_sign_up(tx, app, &sign_up, bound, &paid).await?;
-    Ok(Some(paid))
-}
-
-/// Returns whether a sign-up has another subscription that is not over, and adds that to the audit
-/// log.
-async fn is_second(
-    tx: &Transaction<'_>,
-    sign_up: &Provisioning,
-    id: &SubscriptionId,
-) -> Result<bool, StoreError> {
-    let Some(first) = sign_up.subscription.as_ref().filter(|first| *first != id) else {
-        return Ok(false);
-    };
-    let first_paid = tx.get::<PaidSubscription>(&subscription_key(first)).await?;
-    if first_paid.is_none_or(|held| held.value.is_over()) {
-        return Ok(false);
+    let judged = settle_sign_up(tx, app, &sign_up, &paid).await?;
+    let problem = find_problem(app, held, (&paid, before), &judged);
+    if let Some(problem) = &problem
+        && problem.is_remark()
+    {
+        let change = Change::about(&held.slug)
+            .with_before(json!({ "subscription_id": held.subscription }))
+            .with_after(json!({ "subscription_id": paid.id }));
+        write_audits(tx, held, "payment.second", &change)?;
     }
-    let change = Change::about(&sign_up.slug)
-        .with_before(json!({ "subscription_id": first }))
-        .with_after(json!({ "subscription_id": id }));
-    write_audits(tx, sign_up, "payment.second", &change, "ignored")?;
-    Ok(true)
+    Ok(Applied {
+        paid: Some(paid),
+        problem,
+    })
 }
 
-/// Applies a subscription to the sign-up that it pays for, read as `seen` and changed to `after`,
-/// and to the vault of the sign-up.
+/// Compares a checkout with the plan of its sign-up. Returns what is wrong, if anything is.
+fn compare_checkout(
+    app: &App,
+    sign_up: &Provisioning,
+    paid: &PaidSubscription,
+    checkout: &Checkout,
+) -> Option<Problem> {
+    let Some(offer) = plan_offer(&app.config.hosting, sign_up) else {
+        // The customers of a plan that is no longer for sale keep what they have.
+        let is_new = paid.reference.is_none();
+        return is_new.then(|| Problem::new(Kind::PlanNotForSale, sign_up));
+    };
+    let is_offered = |link: &String| offer.links.contains(link);
+    if !offer.links.is_empty() && !checkout.link.as_ref().is_some_and(is_offered) {
+        let problem = Problem::new(Kind::WrongLink, sign_up);
+        return Some(problem.with_found(checkout.link.clone()));
+    }
+    let is_accepted = |currency: &String| offer.accepts_currency(currency);
+    if !offer.currencies.is_empty() && !checkout.currency.as_ref().is_some_and(is_accepted) {
+        let problem = Problem::new(Kind::WrongCurrency, sign_up);
+        return Some(problem.with_found(checkout.currency.clone()));
+    }
+    None
+}
+
+/// Judges the subscriptions of a sign-up, read as `seen`, with `paid` as one of them is now.
+/// Applies the result to the sign-up and to its vault.
 async fn settle_sign_up(
     tx: &Transaction<'_>,
     app: &App,
     seen: &Versioned<Provisioning>,
-    after: Provisioning,
     paid: &PaidSubscription,
-) -> Result<(), StoreError> {
-    let access = paid.vault_access(app.config.hosting.grace_days);
+) -> Result<Judged, StoreError> {
+    let judged = judge_subscriptions(tx, &app.config.hosting, &seen.value, Some(paid)).await?;
+    tx.write_all(judged.checks.iter().cloned());
+    let subscriptions = ProvisioningEvent::Bound(judged.deciding.clone(), judged.standby.clone());
+    // Nothing changes where the same subscription goes on deciding.
+    let bound = seen.value.after_event(subscriptions).ok().flatten();
+    let bound = bound.unwrap_or_else(|| seen.value.clone());
     // A first payment that failed confirms nothing: the sign-up goes on waiting.
-    let confirmed = match access {
-        Subscription::Active => after.after_event(ProvisioningEvent::Paid).ok().flatten(),
+    let confirmed = match judged.access {
+        Subscription::Active => bound.after_event(ProvisioningEvent::Paid).ok().flatten(),
         _ => None,
     };
     let is_confirmed = confirmed.is_some();
-    let after = confirmed.unwrap_or(after);
+    let after = confirmed.unwrap_or(bound);
     if after != seen.value {
         tx.write(after.to_write(When::At(seen.revision))?);
         let change = Change::about(&after.slug)
-            .with_before(json!({ "paid_access": seen.value.paid_access }))
+            .with_before(json!({
+                "paid_access": seen.value.paid_access,
+                "subscription_id": seen.value.subscription,
+            }))
             .with_after(json!({
-                "paid_access": after.paid_access, "subscription_id": paid.id,
+                "paid_access": after.paid_access, "subscription_id": after.subscription,
             }));
-        write_audits(tx, &after, "payment.bind", &change, "done")?;
+        write_audits(tx, &after, "payment.bind", &change)?;
     }
     if is_confirmed {
         tx.write_all(provisioning::confirmation_writes(tx, &after).await?);
     }
-    let Some(reference) = &after.namespace else {
+    settle_namespace(tx, &after, judged.access).await?;
+    Ok(judged)
+}
+
+/// Gives the vault of a sign-up what its subscriptions pay for.
+async fn settle_namespace(
+    tx: &Transaction<'_>,
+    sign_up: &Provisioning,
+    access: Subscription,
+) -> Result<(), StoreError> {
+    let Some(reference) = &sign_up.namespace else {
         return Ok(());
     };
     // The id decides, since a slug does not say which allocation was paid for.
@@ -232,10 +421,7 @@ async fn settle_sign_up(
     let Some((mut namespace, revision)) =
         namespace_and_revision.filter(|(found, _)| found.id == reference.id)
     else {
-        tracing::warn!(
-            subscription = paid.id.as_str(),
-            "payment: the vault that a subscription pays for was deleted"
-        );
+        tracing::warn!("payment: the vault that a subscription pays for was deleted");
         return Ok(());
     };
     if namespace.subscription != access {
@@ -254,7 +440,7 @@ async fn settle_sign_up(
             tx.write_all(notices::queue_notice(tx, &namespace, event).await?);
         }
         tx.write(namespace.update_write(revision)?);
-        write_audits(tx, &after, "payment.change", &change, "done")?;
+        write_audits(tx, sign_up, "payment.change", &change)?;
     }
     Ok(())
 }
@@ -265,14 +451,13 @@ fn write_audits(
     sign_up: &Provisioning,
     action: &str,
     change: &Change,
-    outcome: &str,
 ) -> Result<(), StoreError> {
     let vault = sign_up
         .namespace
         .as_ref()
         .map(|namespace| Some(&namespace.id));
     for log in std::iter::once(None).chain(vault) {
-        let entry = audit::entry_write(tx, log, &Actor::server(), action, change.clone(), outcome)?;
+        let entry = audit::entry_write(tx, log, &Actor::server(), action, change.clone(), "done")?;
         tx.write(entry);
     }
     Ok(())

@@ -5,12 +5,12 @@ use serde_json::json;
 use vault_store::StoreError;
 use vault_store::records::{When, Write};
 
+use super::super::subscriptions::judge_subscriptions;
 use crate::app::App;
 use crate::model::Versioned;
 use crate::model::account::{Account, account_key};
 use crate::model::audit::{Actor, Change};
-use crate::model::namespace::{self, Kind, Namespace, NamespaceRef, Subscription};
-use crate::model::payment::{PaidSubscription, subscription_key};
+use crate::model::namespace::{self, Kind, Namespace, NamespaceRef};
 use crate::model::provisioning::{
     Link, Provisioning, ProvisioningEvent, link_key, reservation_key,
 };
@@ -41,11 +41,11 @@ pub(super) async fn allocate_namespace(
         tracing::error!("a sign-up was paid for whose account is deleted");
         return Ok(false);
     };
-    let (subscription, paid) = read_subscription(tx, app, sign_up).await?;
+    let judged = judge_subscriptions(tx, &app.config.hosting, sign_up, None).await?;
     let slug = sign_up.slug.clone();
     let email = account.value.email.to_string();
     let mut namespace = Namespace::new(slug, Kind::Hosted, email, tx);
-    namespace.subscription = subscription;
+    namespace.subscription = judged.access;
     let reference = NamespaceRef {
         slug: namespace.slug.clone(),
         id: namespace.id,
@@ -75,29 +75,10 @@ pub(super) async fn allocate_namespace(
         Some(held) => Write::delete(reservation, When::At(held.revision)),
         None => Write::check(reservation, When::Absent),
     });
-    tx.write_all(paid);
+    tx.write_all(judged.checks);
     write_audits(tx, &namespace, &owner, &after)?;
     tx.commit_within(0).await?;
     Ok(true)
-}
-
-/// Returns the subscription state of the new namespace, and a check that it is still as it was
-/// read.
-async fn read_subscription(
-    tx: &Transaction<'_>,
-    app: &App,
-    sign_up: &Provisioning,
-) -> Result<(Subscription, Option<Write>), StoreError> {
-    let Some(id) = &sign_up.subscription else {
-        return Ok((Subscription::None, None));
-    };
-    let key = subscription_key(id);
-    let Some(paid) = tx.get::<PaidSubscription>(&key).await? else {
-        // Without its record nothing shows that the subscription was paid.
-        return Ok((Subscription::Lapsed, None));
-    };
-    let access = paid.value.vault_access(app.config.hosting.grace_days);
-    Ok((access, Some(Write::check(key, When::At(paid.revision)))))
 }
 
 /// Adds the audit entries: to the log of the service, and as the first one to that of the vault.

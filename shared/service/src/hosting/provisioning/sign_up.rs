@@ -97,6 +97,7 @@ async fn reserve_name(
             PaidAccess::Awaited
         },
         subscription: None,
+        standby: Vec::new(),
         namespace: None,
         imported: false,
         created_at: now,

@@ -45,8 +45,8 @@ static ANSWERS: LazyLock<BTreeMap<String, Type>> = LazyLock::new(|| {
         JsonRpcAnswer JsonRpcError MissingObjects NoticeDestinations NoticeMail OAuthError
         ObjectReference PaymentOutcome PinResetDone Problem ProtectedResource Registered Release
         RevokedClient SignedOut StoredObjects TestedWebhook Tokens User Vault Webhook;
-        Account AuditEntry Client Device Draft EnrolmentCode ListedDevice Namespace Release User
-        VaultSummary
+        Account AuditEntry Client Device Draft EnrolmentCode ListedDevice Namespace PaymentProblem
+        Release User VaultSummary
     }
 });
 

@@ -1,0 +1,94 @@
+//! Payments that went wrong, which the operator has to see: someone paid, and it does not count.
+//!
+//! | partition | key | document |
+//! |---|---|---|
+//! | `payment-problem` | `<time of the event, newest first>-<event id>` | [`StoredProblem`], 90 days |
+//!
+//! Only signed events make such records, one for each event, however often it is delivered.
+
+use serde::{Deserialize, Serialize};
+use vault_api::PaymentProblemKind;
+use vault_format::name::Slug;
+use vault_format::time::Timestamp;
+use vault_store::StoreError;
+use vault_store::records::{Document, RecordKey, When, Write};
+
+use super::payment::{EventId, SubscriptionId};
+
+/// The partition of the payments that went wrong.
+pub const PROBLEMS: &str = "payment-problem";
+/// Lifetime of such a record, in days.
+const PROBLEM_DAYS: i64 = 90;
+
+/// A payment that went wrong.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct StoredProblem {
+    /// The event.
+    pub event: EventId,
+    /// Time of the event, by the provider's clock.
+    pub at: Timestamp,
+    /// What is wrong.
+    pub problem: PaymentProblemKind,
+    /// The link, price or currency that the payment names.
+    pub found: Option<String>,
+    /// The name of the vault, where the payment names a sign-up.
+    pub vault: Option<Slug>,
+    /// The plan of the sign-up.
+    pub plan: Option<String>,
+    /// The subscription.
+    pub subscription: Option<SubscriptionId>,
+    /// The provider's id of the person.
+    pub customer: Option<String>,
+}
+
+impl StoredProblem {
+    /// Returns the write that stores it. It replaces the record of an earlier delivery.
+    pub fn to_write(&self, now: Timestamp) -> Result<Write, StoreError> {
+        let key = problem_key(&self.event, self.at);
+        let until = now.plus_days(PROBLEM_DAYS);
+        Ok(Write::put_until(
+            key,
+            Document::from_value(self)?,
+            When::Any,
+            until,
+        ))
+    }
+
+    /// Returns what is wrong and what to do, in sentences for the operator.
+    pub fn describe(&self) -> String {
+        use PaymentProblemKind as Kind;
+        let found = self.found.as_deref().unwrap_or("none");
+        let plan = self.plan.as_deref().unwrap_or("none");
+        match self.problem {
+            Kind::WrongMode => format!(
+                "The event is of the {found} mode of the payment provider, and VAULT_PAYMENT_MODE allows the other one. Nothing was changed."
+            ),
+            Kind::WrongLink => format!(
+                "The checkout came by the payment link `{found}`, which is not one of the plan `{plan}`. Refund the payment; or add the link to the plan in VAULT_PLANS and send the event again."
+            ),
+            Kind::WrongPrice => format!(
+                "The subscription is for the price `{found}`, which is not one of the plan `{plan}`, so the vault counts as unpaid. Refund the payment; or add the price to the plan in VAULT_PLANS and send the event again."
+            ),
+            Kind::WrongCurrency => format!(
+                "The payment is in the currency `{found}`, which is not one of the plan `{plan}`. Refund the payment; or add the currency to the plan in VAULT_PLANS and send the event again."
+            ),
+            Kind::PlanNotForSale => format!(
+                "The sign-up has the plan `{plan}`, which VAULT_PLANS does not list. Refund the payment; or list the plan again and send the event again."
+            ),
+            Kind::UnknownSignUp => "The checkout names no sign-up of this service, or one that has expired after 7 days. Refund the payment and ask the customer to sign up again.".to_owned(),
+            Kind::OtherSignUp => "The subscription pays for another vault already, so it does not count for this one. Ask the customer to subscribe again with the link on the front page.".to_owned(),
+            Kind::SecondSubscription => "The vault has more than one paid subscription. One decides, and the others take over when it ends. If the customer paid twice by mistake, cancel and refund either one.".to_owned(),
+            Kind::TooManySubscriptions => "The vault has too many subscriptions, so this one does not count. Cancel and refund those that the customer does not need.".to_owned(),
+            Kind::VaultDeleted => "The vault that the subscription pays for was deleted. Cancel the subscription at the payment provider.".to_owned(),
+            Kind::UnknownState => "The subscription has a state that this version of vault does not know, so its vault counts as unpaid. Update vault, and send the event again.".to_owned(),
+        }
+    }
+}
+
+/// Returns the key of the record about an event that happened at this time.
+pub fn problem_key(event: &EventId, at: Timestamp) -> RecordKey {
+    // Lists are in ascending order, and operators look for the newest. The provider's id follows,
+    // so that each delivery of an event has the same key.
+    let before_end = i64::MAX - at.unix().max(0);
+    RecordKey::new(PROBLEMS, format!("{before_end:019}-{}", event.as_str()))
+}

@@ -1,0 +1,379 @@
+//! Payments that count for a plan, those that do not, and vaults that were paid for twice.
+
+use axum::body::Body;
+use axum::http::Request;
+use serde_json::{Value, json};
+use vault_service::config::hosting::Hosting;
+use vault_service::model::namespace::Subscription;
+
+use crate::common;
+use crate::hooks::{
+    ADA, BOB, CREATED, checkout, choose, deliver_event, event, front, reference, shop, signed_in,
+    subscription,
+};
+use crate::support::World;
+
+const CHECKOUT: &str = "checkout.session.completed";
+const UPDATED: &str = "customer.subscription.updated";
+const DELETED: &str = "customer.subscription.deleted";
+
+/// The operator's list of payments that went wrong.
+async fn problems(world: &World) -> Vec<Value> {
+    let operator = common::operator_token(&world.app).await;
+    let request = Request::get("/admin/operator/payments")
+        .header("authorization", format!("Bearer {operator}"));
+    let answer = world.send(request.body(Body::empty()).unwrap()).await;
+    assert_eq!(answer.status, 200, "{}", answer.short());
+    answer.json()["items"].as_array().unwrap().clone()
+}
+
+/// The kinds in that list, the newest first.
+async fn kinds(world: &World) -> Vec<String> {
+    let problems = problems(world).await;
+    let kind = |problem: &Value| problem["problem"].as_str().unwrap().to_owned();
+    problems.iter().map(kind).collect()
+}
+
+/// Signs up for a plan; the reference that its checkout link carries.
+async fn sign_up(world: &World, slug: &str, plan: &str) -> String {
+    let mut ada = signed_in(world, ADA).await;
+    assert_eq!(choose(&mut ada, slug, &[("plan", plan)]).await.status, 303);
+    let page = front(&mut ada).await.body;
+    let from = page.find("client_reference_id=").unwrap() + "client_reference_id=".len();
+    page[from..from + 32].to_owned()
+}
+
+fn with(mut object: Value, name: &str, value: Value) -> Value {
+    object[name] = value;
+    object
+}
+
+fn priced(id: &str, status: &str, price: &str) -> Value {
+    let items = json!({ "data": [{ "price": { "id": price } }] });
+    with(subscription(id, status), "items", items)
+}
+
+async fn has_vault(world: &World, slug: &str) -> bool {
+    let slug = slug.parse().unwrap();
+    let found = vault_service::model::namespace::find_namespace(&world.app, &slug).await;
+    found.unwrap().is_some()
+}
+
+async fn access(world: &World, slug: &str) -> Subscription {
+    world.read_namespace(slug).await.subscription
+}
+
+#[tokio::test]
+async fn a_payment_for_another_offer_buys_no_vault_and_is_shown_to_the_operator() {
+    let world = shop().await;
+    let paid = sign_up(&world, "acme", "team").await;
+    let good = || checkout(&paid, "sub_1");
+    for (id, live, object, problem) in [
+        (
+            "evt_1",
+            true,
+            with(good(), "payment_link", json!("plink_solo")),
+            "wrong_link",
+        ),
+        (
+            "evt_2",
+            true,
+            with(good(), "payment_link", json!(null)),
+            "wrong_link",
+        ),
+        ("evt_3", false, good(), "wrong_mode"),
+        (
+            "evt_4",
+            true,
+            with(good(), "client_reference_id", json!("0".repeat(32))),
+            "unknown_sign_up",
+        ),
+    ] {
+        let body = json!({
+            "id": id, "type": CHECKOUT, "created": CREATED, "livemode": live,
+            "data": { "object": object },
+        });
+        // The provider may deliver it again: the list has it once.
+        for _ in 0..2 {
+            assert_eq!(
+                deliver_event(&world, &body).await,
+                "200 refused",
+                "{object}"
+            );
+        }
+        assert!(!has_vault(&world, "acme").await, "{object}");
+        let listed = problems(&world).await;
+        let its: Vec<_> = listed.iter().filter(|it| it["event"] == id).collect();
+        assert_eq!(its.len(), 1, "{listed:?}");
+        assert_eq!(its[0]["problem"], problem);
+        assert_eq!(
+            (&its[0]["subscription"], &its[0]["customer"]),
+            (&json!("sub_1"), &json!("cus_1"))
+        );
+    }
+    // What the subscription reports afterwards binds nothing either.
+    assert_eq!(
+        event(&world, "evt_5", 1, UPDATED, subscription("sub_1", "active")).await,
+        "200 taken"
+    );
+    assert!(!has_vault(&world, "acme").await);
+    // The right payment still counts.
+    assert_eq!(
+        event(&world, "evt_6", 2, CHECKOUT, good()).await,
+        "200 taken"
+    );
+    assert_eq!(access(&world, "acme").await, Subscription::Active);
+}
+
+#[tokio::test]
+async fn an_event_that_was_refused_counts_when_it_is_sent_again_after_the_settings_are_corrected() {
+    let mut world = shop().await;
+    let paid = sign_up(&world, "acme", "team").await;
+    let object = with(checkout(&paid, "sub_1"), "payment_link", json!("plink_new"));
+    assert_eq!(
+        event(&world, "evt_1", 1, CHECKOUT, object.clone()).await,
+        "200 refused"
+    );
+    let listed = problems(&world).await;
+    assert_eq!(
+        (&listed[0]["vault"], &listed[0]["plan"]),
+        (&json!("acme"), &json!("team"))
+    );
+    let detail = listed[0]["detail"].as_str().unwrap();
+    assert!(
+        detail.contains("`plink_new`") && detail.contains("`team`"),
+        "{detail}"
+    );
+    let mut config = (*world.app.config).clone();
+    let variable = |name: &str| match name {
+        "VAULT_PLANS" => Some("team=https://buy.example/team plink_new".to_owned()),
+        "VAULT_PAYMENT_SECRETS" => Some("whsec_0123456789abcdef".to_owned()),
+        _ => None,
+    };
+    config.hosting = Hosting::from_variables(variable).unwrap();
+    world.app.config = config.into();
+    world.router = vault_service::router(world.app.clone());
+    assert_eq!(
+        event(&world, "evt_1", 1, CHECKOUT, object).await,
+        "200 taken"
+    );
+    assert_eq!(access(&world, "acme").await, Subscription::Active);
+    assert_eq!(kinds(&world).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_plan_with_a_price_counts_once_an_event_names_that_price() {
+    let world = shop().await;
+    let paid = sign_up(&world, "acme", "price").await;
+    assert_eq!(
+        event(&world, "evt_1", 1, CHECKOUT, checkout(&paid, "sub_1")).await,
+        "200 taken"
+    );
+    assert!(
+        !has_vault(&world, "acme").await,
+        "nothing has named the price"
+    );
+    let other = priced("sub_1", "active", "price_9");
+    assert_eq!(
+        event(&world, "evt_2", 2, UPDATED, other).await,
+        "200 refused"
+    );
+    assert!(!has_vault(&world, "acme").await);
+    assert_eq!(kinds(&world).await, ["wrong_price"]);
+    let good = priced("sub_1", "active", "price_2");
+    assert_eq!(event(&world, "evt_3", 3, UPDATED, good).await, "200 taken");
+    assert_eq!(access(&world, "acme").await, Subscription::Active);
+    // A customer who changes to a cheaper price at the provider no longer pays for the plan.
+    let cheap = priced("sub_1", "active", "price_9");
+    assert_eq!(
+        event(&world, "evt_4", 4, UPDATED, cheap).await,
+        "200 refused"
+    );
+    assert_eq!(access(&world, "acme").await, Subscription::Lapsed);
+    // Late news of an older price changes nothing, and neither does an invoice.
+    let late = priced("sub_1", "active", "price_1");
+    event(&world, "evt_5", 3, UPDATED, late).await;
+    event(
+        &world,
+        "evt_6",
+        5,
+        "invoice.paid",
+        json!({ "subscription": "sub_1" }),
+    )
+    .await;
+    assert_eq!(access(&world, "acme").await, Subscription::Lapsed);
+    let back = priced("sub_1", "active", "price_1");
+    event(&world, "evt_7", 6, UPDATED, back).await;
+    assert_eq!(access(&world, "acme").await, Subscription::Active);
+}
+
+#[tokio::test]
+async fn a_plan_with_a_currency_takes_no_other() {
+    let world = shop().await;
+    let paid = sign_up(&world, "acme", "price").await;
+    let rupiah = with(checkout(&paid, "sub_1"), "currency", json!("idr"));
+    assert_eq!(
+        event(&world, "evt_1", 1, CHECKOUT, rupiah).await,
+        "200 refused"
+    );
+    assert_eq!(
+        event(&world, "evt_2", 2, CHECKOUT, checkout(&paid, "sub_2")).await,
+        "200 taken"
+    );
+    let rupiah = with(
+        priced("sub_2", "active", "price_1"),
+        "currency",
+        json!("idr"),
+    );
+    assert_eq!(
+        event(&world, "evt_3", 3, UPDATED, rupiah).await,
+        "200 refused"
+    );
+    assert!(!has_vault(&world, "acme").await);
+    assert_eq!(kinds(&world).await, ["wrong_currency", "wrong_currency"]);
+    let euro = with(
+        priced("sub_2", "active", "price_1"),
+        "currency",
+        json!("EUR"),
+    );
+    assert_eq!(event(&world, "evt_4", 4, UPDATED, euro).await, "200 taken");
+    assert_eq!(access(&world, "acme").await, Subscription::Active);
+}
+
+#[tokio::test]
+async fn a_subscription_moves_to_no_other_sign_up_and_a_deleted_vault_is_not_paid_in_silence() {
+    let world = shop().await;
+    let paid = sign_up(&world, "acme", "team").await;
+    event(&world, "evt_1", 1, CHECKOUT, checkout(&paid, "sub_1")).await;
+    let mut bob = signed_in(&world, BOB).await;
+    let other = reference(&mut bob, "bobs").await;
+    let moved = event(&world, "evt_2", 2, CHECKOUT, checkout(&other, "sub_1"));
+    assert_eq!(moved.await, "200 refused");
+    assert!(!has_vault(&world, "bobs").await);
+    assert_eq!(kinds(&world).await, ["other_sign_up"]);
+}
+
+/// One event: its number, the second at which it happened, its type and object.
+type Given = (&'static str, i64, &'static str, Value);
+
+/// All orders of these events.
+fn orders(events: &[Given]) -> Vec<Vec<Given>> {
+    if events.is_empty() {
+        return vec![Vec::new()];
+    }
+    let mut all = Vec::new();
+    for (at, first) in events.iter().enumerate() {
+        let mut rest = events.to_vec();
+        rest.remove(at);
+        for mut order in orders(&rest) {
+            order.insert(0, first.clone());
+            all.push(order);
+        }
+    }
+    all
+}
+
+#[tokio::test]
+async fn a_second_subscription_takes_over_when_the_first_ends_in_every_order_of_events() {
+    let events = |paid: &str| {
+        [
+            ("evt_1", 1, CHECKOUT, checkout(paid, "sub_1")),
+            ("evt_2", 2, CHECKOUT, checkout(paid, "sub_2")),
+            ("evt_3", 3, DELETED, subscription("sub_1", "canceled")),
+            (
+                "evt_4",
+                4,
+                "invoice.paid",
+                json!({ "subscription": "sub_2" }),
+            ),
+        ]
+    };
+    for number in 0..orders(&events("")).len() {
+        let world = shop().await;
+        let paid = sign_up(&world, "acme", "team").await;
+        let order = orders(&events(&paid)).remove(number);
+        // Each twice: a repetition changes nothing.
+        for (id, second, kind, object) in order.iter().chain(&order) {
+            let outcome = event(&world, id, *second, kind, object.clone()).await;
+            assert!(outcome.starts_with("200 "), "{outcome}");
+        }
+        let names: Vec<_> = order.iter().map(|event| event.0).collect();
+        assert_eq!(
+            access(&world, "acme").await,
+            Subscription::Active,
+            "{names:?}"
+        );
+        event(
+            &world,
+            "evt_5",
+            9,
+            DELETED,
+            subscription("sub_2", "canceled"),
+        )
+        .await;
+        assert_eq!(
+            access(&world, "acme").await,
+            Subscription::Lapsed,
+            "{names:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_second_subscription_stands_by_and_the_operator_sees_it_once() {
+    let world = shop().await;
+    let paid = sign_up(&world, "acme", "team").await;
+    event(&world, "evt_1", 1, CHECKOUT, checkout(&paid, "sub_1")).await;
+    let second = event(&world, "evt_2", 2, CHECKOUT, checkout(&paid, "sub_2"));
+    assert_eq!(second.await, "200 taken");
+    event(
+        &world,
+        "evt_3",
+        3,
+        "invoice.paid",
+        json!({ "subscription": "sub_2" }),
+    )
+    .await;
+    assert_eq!(kinds(&world).await, ["second_subscription"]);
+    let log = common::audited(&world.app, "acme").await;
+    let noted = log.iter().filter(|entry| entry.action == "payment.second");
+    assert_eq!(noted.count(), 1);
+    // The end of either one takes nothing away while the other is paid.
+    event(&world, "evt_4", 4, UPDATED, subscription("sub_1", "unpaid")).await;
+    assert_eq!(access(&world, "acme").await, Subscription::Active);
+    event(&world, "evt_5", 5, UPDATED, subscription("sub_1", "active")).await;
+    event(
+        &world,
+        "evt_6",
+        6,
+        DELETED,
+        subscription("sub_2", "canceled"),
+    )
+    .await;
+    assert_eq!(access(&world, "acme").await, Subscription::Active);
+    event(&world, "evt_7", 7, UPDATED, subscription("sub_1", "unpaid")).await;
+    assert_eq!(access(&world, "acme").await, Subscription::Lapsed);
+}
+
+#[tokio::test]
+async fn two_events_at_once_leave_the_vault_with_what_is_paid() {
+    for _ in 0..8 {
+        let world = shop().await;
+        let paid = sign_up(&world, "acme", "team").await;
+        event(&world, "evt_1", 1, CHECKOUT, checkout(&paid, "sub_1")).await;
+        event(&world, "evt_2", 2, CHECKOUT, checkout(&paid, "sub_2")).await;
+        event(&world, "evt_3", 3, UPDATED, subscription("sub_2", "unpaid")).await;
+        let (one, other) = tokio::join!(
+            event(
+                &world,
+                "evt_4",
+                4,
+                DELETED,
+                subscription("sub_1", "canceled")
+            ),
+            event(&world, "evt_5", 5, UPDATED, subscription("sub_2", "active")),
+        );
+        assert_eq!((one.as_str(), other.as_str()), ("200 taken", "200 taken"));
+        assert_eq!(access(&world, "acme").await, Subscription::Active);
+    }
+}
