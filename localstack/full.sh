@@ -75,7 +75,7 @@ start_payment() {
 full_settings() {
     printf 'VAULT_OIDC_ISSUER="%s",VAULT_OIDC_CLIENT_ID="vault",VAULT_OIDC_CLIENT_SECRET="%s",VAULT_OIDC_NAME="the test provider",VAULT_SIGN_UP="open"' \
         "$(cat "$state/provider")" "$(cat "$state/provider.secret")"
-    printf ',VAULT_PLANS="team=%s/checkout/team",VAULT_PAYMENT_SECRETS="%s"' "$(cat "$state/payment")" "$(cat "$state/payment.secret")"
+    printf ',VAULT_PLANS="team=%s/checkout/team plink_team price_team eur",VAULT_PAYMENT_MODE="test",VAULT_PAYMENT_SECRETS="%s"' "$(cat "$state/payment")" "$(cat "$state/payment.secret")"
 }
 
 # with_full_settings MAP: an HCL map with these members too.

@@ -5,7 +5,8 @@
 // MODULES is the folder with `node_modules/stripe`: the official library signs every event with the secret, one of the service's
 // VAULT_PAYMENT_SECRETS. SERVICE is the public address of the service; events go to its /hooks/payment.
 //
-//   /checkout/PLAN   the checkout page of a plan, for VAULT_PLANS; `pay` makes a subscription
+//   /checkout/PLAN   the checkout page of a plan, for VAULT_PLANS; `pay` makes a subscription by the payment link plink_PLAN, for the price
+//                    price_PLAN, in euros. All events are of the test mode: VAULT_PAYMENT_MODE=test
 //   /subscriptions   all subscriptions, with a button for each state that one can change to
 //
 // Each answer shows what the service said to each event. Prints its address once it listens. SIGTERM ends it.
@@ -52,7 +53,10 @@ async function send(type, object, created) {
   }
 }
 
-const asSubscription = ({ name, customer, status }) => ({ id: name, object: "subscription", customer, status });
+const asSubscription = ({ name, customer, status, plan }) => ({
+  id: name, object: "subscription", customer, status, currency: "eur",
+  items: { object: "list", data: [{ id: id("si"), object: "subscription_item", price: { id: `price_${plan}`, object: "price" } }] },
+});
 const asInvoice = ({ name, customer }) => ({
   id: id("in"), object: "invoice", customer, parent: { type: "subscription_details", subscription_details: { subscription: name } },
 });
@@ -63,6 +67,7 @@ async function pay(plan, reference, email) {
   const session = {
     id: id("cs"), object: "checkout.session", mode: "subscription", status: "complete", payment_status: "paid",
     client_reference_id: reference, customer: subscription.customer, subscription: subscription.name,
+    payment_link: `plink_${plan}`, currency: "eur",
   };
   const created = nextSecond();
   return [

@@ -433,6 +433,7 @@ mod tests {
             ("VAULT_LIMIT_CATALOG", limits.catalog_per_device.into()),
             ("VAULT_LIMIT_ENROL_SLUG", limits.enrol_per_slug.into()),
             ("VAULT_LIMIT_ENROL_SOURCE", limits.enrol_per_source.into()),
+            ("VAULT_LIMIT_PAYMENT", limits.payment_failures.into()),
             ("VAULT_LIMIT_REFRESH", limits.tokens_per_grant.into()),
             ("VAULT_LIMIT_REGISTER", limits.register_per_source.into()),
             (
@@ -453,8 +454,8 @@ mod tests {
         let numbers = TABLE
             .iter()
             .filter(|variable| variable.kind == ValueKind::Number);
-        // Ten rate limits, the token lifetime, the grace period and two ports.
-        assert_eq!(numbers.count(), 12 + 2);
+        // Eleven rate limits, the token lifetime, the grace period and two ports.
+        assert_eq!(numbers.count(), 13 + 2);
     }
 
     #[test]

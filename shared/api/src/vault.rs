@@ -321,6 +321,15 @@ pub struct ProvisioningStep {
     pub step: ProvisioningStepName,
     /// Whether it is done.
     pub state: StepState,
+    /// False for a step that this vault does not need, since an operator made it; such a step
+    /// counts as done.
+    #[serde(default = "is_needed")]
+    pub needed: bool,
+}
+
+/// An answer of an earlier version names only steps that a vault needs.
+const fn is_needed() -> bool {
+    true
 }
 
 /// A request about a vault that a person has confirmed by typing its name.

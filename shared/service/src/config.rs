@@ -251,6 +251,9 @@ pub struct Limits {
     pub token_failures: u32,
     /// Tokens issued per grant and minute (`VAULT_LIMIT_REFRESH`). Counted in the store.
     pub tokens_per_grant: u32,
+    /// Bodies without a good signature at `/hooks/payment` per source and minute
+    /// (`VAULT_LIMIT_PAYMENT`). Counted in the store.
+    pub payment_failures: u32,
 }
 
 impl Default for Limits {
@@ -266,13 +269,14 @@ impl Default for Limits {
             unused_per_source: 50,
             token_failures: 60,
             tokens_per_grant: 10,
+            payment_failures: 20,
         }
     }
 }
 
 impl Limits {
     /// Returns each limit with the variable that sets it.
-    pub fn by_variable(&mut self) -> [(&'static str, &mut u32); 10] {
+    pub fn by_variable(&mut self) -> [(&'static str, &mut u32); 11] {
         [
             ("VAULT_LIMIT_ENROL_SLUG", &mut self.enrol_per_slug),
             ("VAULT_LIMIT_ENROL_SOURCE", &mut self.enrol_per_source),
@@ -284,6 +288,7 @@ impl Limits {
             ("VAULT_LIMIT_REGISTER_UNUSED", &mut self.unused_per_source),
             ("VAULT_LIMIT_TOKEN", &mut self.token_failures),
             ("VAULT_LIMIT_REFRESH", &mut self.tokens_per_grant),
+            ("VAULT_LIMIT_PAYMENT", &mut self.payment_failures),
         ]
     }
 
@@ -300,6 +305,7 @@ impl Limits {
             unused_per_source: 0,
             token_failures: 0,
             tokens_per_grant: 0,
+            payment_failures: 0,
         }
     }
 }

@@ -2,6 +2,7 @@
 //! it.
 
 mod accounts;
+mod payments;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -38,6 +39,7 @@ Examples:
   vault operator account reset ann@example.com --database data/vault.db \\
       --url https://vault.example
   vault operator audit-log --since 7d
+  vault operator payments
   vault operator --url https://vault.example namespace list")]
 pub struct Arguments {
     /// The service's address
@@ -74,6 +76,8 @@ enum Subject {
     SignOutAll,
     /// Show the audit log of the service, not of one vault
     AuditLog(Filters),
+    /// List payments of the last 90 days that went wrong: for another plan, for no vault, or twice
+    Payments,
 }
 
 #[derive(Args, Debug)]
@@ -203,6 +207,7 @@ async fn run_action(
         }
         Subject::SignOutAll => return sign_out_all(context, client).await,
         Subject::AuditLog(filters) => return accounts::audit_log(client, filters).await,
+        Subject::Payments => return payments::list_payments(client).await,
     };
     match action {
         Action::Create { slug, owner } => create_namespace(client, slug, owner).await,

@@ -339,7 +339,9 @@ fn count_installed(listing: &Listing, origin: &Origin) -> usize {
 fn setup_progress(service: &Value) -> Option<String> {
     let next = service.pointer("/next_step")?.as_str()?;
     let steps = service.pointer("/provisioning")?.as_array()?;
-    let done = steps.iter().filter(|step| step["state"] == "done").count();
+    // A vault that an operator made needs neither starter skills nor a payment.
+    let steps = steps.iter().filter(|step| step["needed"] != false);
+    let (done, open): (Vec<_>, Vec<_>) = steps.partition(|step| step["state"] == "done");
     let next = match next {
         "paid_access" => "the service waits for the payment",
         "namespace" => "the service creates the vault",
@@ -349,8 +351,9 @@ fn setup_progress(service: &Value) -> Option<String> {
         _ => "finish the set-up on the service's page",
     };
     Some(format!(
-        "{done} of {} steps done; next: {next}",
-        steps.len()
+        "{} of {} steps done; next: {next}",
+        done.len(),
+        done.len() + open.len()
     ))
 }
 

@@ -12,7 +12,7 @@ use crate::admin::delete::delete_vault;
 use crate::admin::pin::reset_pin;
 use crate::admin::principal::Principal;
 use crate::error::ErrorCode;
-use crate::hosting::home_page::step_text;
+use crate::hosting::home_page::{step_state, step_text};
 use crate::hosting::provisioning;
 use crate::model::enrolment::Enrolment;
 use crate::model::namespace::{Kind, Pinned, Subscription};
@@ -45,7 +45,7 @@ struct NamespacePage {
     hosted: bool,
     subscription: String,
     /// Set-up steps, while one of them is pending.
-    steps: Vec<(&'static str, bool)>,
+    steps: Vec<(&'static str, &'static str)>,
     /// CSS class of the subscription's mark.
     mark: &'static str,
     codes_required: bool,
@@ -81,7 +81,7 @@ pub(super) async fn show_namespace(page: ConsolePage) -> Result<Response, ErrorP
     let steps = provisioning::namespace_steps(page.app(), namespace).await?;
     let is_set_up = steps.iter().all(|step| step.state == StepState::Done);
     let steps = steps.iter().filter(|_| !is_set_up);
-    let steps = steps.map(|step| (step_text(step.step), step.state == StepState::Done));
+    let steps = steps.map(|step| (step_text(step.step), step_state(step)));
     let pin = namespace.pin.vault_pin();
     let current = namespace.readable_current();
     let template = NamespacePage {

@@ -14,11 +14,9 @@ use crate::model::Versioned;
 use crate::model::account::Account;
 use crate::model::namespace::{self, Namespace};
 use crate::model::payment::{PaidSubscription, subscription_key};
-use crate::model::provisioning::{
-    NextAction, Provisioning, RESERVATION_SECONDS, Step, StepName, StepState, next_step,
-};
+use crate::model::provisioning::{NextAction, Provisioning, Step, StepName, StepState, next_step};
 use crate::model::user::Role;
-use crate::web::browser::{Browser, NEW_VAULT_PATH, ReturnTo, SignedIn};
+use crate::web::browser::{Browser, CONSOLE_PATH, NEW_VAULT_PATH, ReturnTo, SignedIn};
 use crate::web::csrf::Purpose;
 use crate::web::error_page::ErrorPage;
 use crate::web::layout::{self, Frame, SignOut, format_day, format_minute, role_with_article};
@@ -35,10 +33,19 @@ pub(crate) const fn step_text(step: StepName) -> &'static str {
     }
 }
 
+/// Returns whether a set-up step is done, in words for a page.
+pub(crate) const fn step_state(step: &Step) -> &'static str {
+    match (step.needed, step.state) {
+        (false, _) => "not needed",
+        (true, StepState::Done) => "done",
+        (true, StepState::Pending) => "pending",
+    }
+}
+
 /// A set-up step on the page.
 struct StepRow {
     text: &'static str,
-    done: bool,
+    state: &'static str,
 }
 
 /// A sign-up that is not a vault yet.
@@ -49,8 +56,8 @@ struct SignUpSummary {
     steps: Vec<StepRow>,
     /// Address of the checkout page, while a payment is awaited.
     checkout: Option<String>,
-    /// End of the name's reservation, for a sign-up that waits for a payment.
-    reserved_until: String,
+    /// End of the name's reservation, for a sign-up that waits for a payment. `None` after it.
+    reserved_until: Option<String>,
     /// Whether another vault has taken the name.
     name_taken: bool,
 }
@@ -72,6 +79,13 @@ struct VaultOverview {
     /// The end of the grace period, while it runs.
     grace_ends: Option<String>,
     lapsed: bool,
+    /// Address of the vault in the console.
+    console: String,
+    /// Whether the person manages the vault there.
+    owns: bool,
+    /// Address of the page where the customer pays invoices and cancels, for an owner of a vault
+    /// that is paid for.
+    billing: Option<String>,
     /// Address of the checkout page, where the subscription has ended for good.
     checkout: Option<String>,
 }
@@ -168,14 +182,15 @@ async fn summarize_sign_up(
         return Ok(None);
     }
     let awaits = progress == Progress::AwaitsPayment;
-    let reserved_until = sign_up.created_at.plus_seconds(RESERVATION_SECONDS);
+    let reserved_until = sign_up.reserved_until();
+    let is_reserved = app.clock.now() < reserved_until;
     Ok(Some(SignUpSummary {
         slug: sign_up.slug.to_string(),
         reference: sign_up.reference.to_string(),
         plan: sign_up.plan.clone(),
         steps: shown_steps(&sign_up.steps(false)),
         checkout: checkout_address(app, sign_up, email).filter(|_| awaits),
-        reserved_until: format_minute(reserved_until),
+        reserved_until: is_reserved.then(|| format_minute(reserved_until)),
         name_taken: progress == Progress::NameTaken,
     }))
 }
@@ -237,7 +252,15 @@ async fn describe_vault(
         let on = format_day(current.published_at);
         format!("Release {} with {skills}, published {on}", current.release)
     });
+    let billing = match (&app.config.hosting.billing, &sign_up) {
+        (Some(page), Some(sign_up)) if sign_up.subscription.is_some() => Some(page.to_string()),
+        _ => None,
+    };
+    let prefix = app.config.public_url.prefix();
     Ok(VaultOverview {
+        console: format!("{prefix}{CONSOLE_PATH}/{}", namespace.slug),
+        owns,
+        billing,
         slug: namespace.slug.to_string(),
         address: app
             .config
@@ -274,7 +297,7 @@ fn checkout_address(app: &App, sign_up: &Provisioning, email: &str) -> Option<St
 fn shown_steps(steps: &[Step]) -> Vec<StepRow> {
     let rows = steps.iter().map(|step| StepRow {
         text: step_text(step.step),
-        done: step.state == StepState::Done,
+        state: step_state(step),
     });
     rows.collect()
 }

@@ -7,7 +7,7 @@ use axum::response::Response;
 use vault_format::name::Slug;
 
 use super::home_page;
-use super::provisioning::{self, ReservationError, SignUpChoice};
+use super::provisioning::{self, SignUpChoice};
 use crate::accounts::guard::{FormTask, SignedInBrowser, SignedInForm};
 use crate::accounts::session::redirect_to;
 use crate::app::App;
@@ -204,9 +204,9 @@ pub async fn rename_sign_up(app: &App, request: SignedInForm) -> Result<Response
     };
     let (account, actor) = (&request.signed_in.account, to_actor(&request));
     match provisioning::rename_sign_up(app, account, &reference, &slug, &actor).await? {
-        Err(
-            why @ (ReservationError::Taken | ReservationError::TooMany | ReservationError::Gone),
-        ) => home_page::render_home(app, who, StatusCode::CONFLICT, Some(why.to_string())).await,
+        Err(why) => {
+            home_page::render_home(app, who, StatusCode::CONFLICT, Some(why.to_string())).await
+        }
         Ok(()) => {
             provisioning::advance_sign_up(app, &reference).await?;
             Ok(redirect_to(

@@ -75,14 +75,19 @@ impl Window<'_> {
     /// Whether the window is full; asked before something is stored that [`Window::counting_write`] counts
     /// later.
     pub async fn is_full(&self, ports: &Ports, now: Timestamp) -> Result<bool, StoreError> {
+        let counted = self.read_count(ports, now).await?;
+        Ok(self.limit > 0 && counted >= i64::from(self.limit))
+    }
+
+    /// Returns how many requests were counted in the window so far.
+    pub async fn read_count(&self, ports: &Ports, now: Timestamp) -> Result<i64, StoreError> {
         #[derive(Deserialize)]
         struct Counted {
             n: i64,
         }
         let record = ports.records.get_one(&self.key(now)).await?;
         let counted = record.map(|record| record.read::<Counted>()).transpose()?;
-        let full = |counted: Counted| counted.n >= i64::from(self.limit);
-        Ok(self.limit > 0 && counted.is_some_and(full))
+        Ok(counted.map_or(0, |counted| counted.n))
     }
 
     /// Returns the refusal of a request that found the window full.

@@ -37,6 +37,8 @@ pub const MAX_UNPAID: usize = 3;
 pub const MAX_STANDBY: usize = 8;
 /// The partition of the sign-ups on which the service has something to do.
 pub const OPEN: &str = "provisioning-open";
+/// Most changes of the name of an unpaid sign-up.
+pub const MAX_RENAMES: usize = 5;
 /// The prefix of an account's sign-ups in its partition.
 pub const SIGN_UPS: &str = "sign-up/";
 
@@ -86,6 +88,9 @@ pub struct Provisioning {
     pub imported: bool,
     /// Time of the sign-up.
     pub created_at: Timestamp,
+    /// Names that it had before, at most [`MAX_RENAMES`] of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub former_names: Vec<Slug>,
 }
 
 /// One thing that happened to a sign-up.
@@ -146,7 +151,13 @@ impl Provisioning {
             ProvisioningEvent::Renamed(_) if self.namespace.is_some() => {
                 return Err(OutOfOrder::Allocated);
             }
-            ProvisioningEvent::Renamed(slug) => after.slug = slug,
+            ProvisioningEvent::Renamed(slug) if slug != self.slug => {
+                let former = std::mem::replace(&mut after.slug, slug);
+                if after.former_names.len() < MAX_RENAMES {
+                    after.former_names.push(former);
+                }
+            }
+            ProvisioningEvent::Renamed(_) => {}
             ProvisioningEvent::Allocated(_) if self.paid_access == PaidAccess::Awaited => {
                 return Err(OutOfOrder::Unpaid);
             }
@@ -171,6 +182,17 @@ impl Provisioning {
             (_, Some(_), false) => NextAction::Import,
             (_, Some(_), true) => NextAction::Nothing,
         }
+    }
+
+    /// Returns the end of its name's reservation while nothing is paid. It counts from the sign-up,
+    /// so that a change of the name does not hold a name for longer.
+    pub fn reserved_until(&self) -> Timestamp {
+        self.created_at.plus_seconds(RESERVATION_SECONDS)
+    }
+
+    /// Whether it has or had this name.
+    pub fn has_held(&self, slug: &Slug) -> bool {
+        self.slug == *slug || self.former_names.contains(slug)
     }
 
     /// Whether it is kept for good, because something was paid or there is a vault.
@@ -213,9 +235,14 @@ impl Provisioning {
     }
 }
 
-/// Returns the steps of a namespace that an operator made without a sign-up.
+/// Returns the steps of a namespace that an operator made without a sign-up: nothing was chosen,
+/// paid for or saved there, and nothing has to be.
 pub fn steps_by_operator(synced: bool) -> [Step; 5] {
-    steps_from([true, true, true, true, synced])
+    let mut steps = steps_from([true, true, true, true, synced]);
+    for step in &mut steps {
+        step.needed = matches!(step.step, StepName::Namespace | StepName::FirstSync);
+    }
+    steps
 }
 
 fn steps_from(is_done: [bool; 5]) -> [Step; 5] {
@@ -226,6 +253,7 @@ fn steps_from(is_done: [bool; 5]) -> [Step; 5] {
         } else {
             StepState::Pending
         },
+        needed: true,
     })
 }
 
@@ -290,6 +318,7 @@ mod tests {
             namespace: None,
             imported: false,
             created_at: now,
+            former_names: Vec::new(),
         }
     }
 

@@ -1,17 +1,20 @@
 //! Payments that count for a plan, those that do not, and vaults that were paid for twice.
 
+use std::net::SocketAddr;
+
 use axum::body::Body;
 use axum::http::Request;
 use serde_json::{Value, json};
 use vault_service::config::hosting::Hosting;
+use vault_service::http::Peer;
 use vault_service::model::namespace::Subscription;
 
-use crate::common;
+use crate::common::{self, Reply, Visitor};
 use crate::hooks::{
-    ADA, BOB, CREATED, checkout, choose, deliver_event, event, front, reference, shop, signed_in,
-    subscription,
+    ADA, BOB, CREATED, checkout, choose, deliver_event, event, front, reference, shop, signature,
+    signed_in, subscription,
 };
-use crate::support::World;
+use crate::support::{Answer, World};
 
 const CHECKOUT: &str = "checkout.session.completed";
 const UPDATED: &str = "customer.subscription.updated";
@@ -376,4 +379,180 @@ async fn two_events_at_once_leave_the_vault_with_what_is_paid() {
         assert_eq!((one.as_str(), other.as_str()), ("200 taken", "200 taken"));
         assert_eq!(access(&world, "acme").await, Subscription::Active);
     }
+}
+
+/// Sends a body with a signature from an address.
+async fn send_from(world: &World, source: &str, body: &str, header: &str) -> Answer {
+    let peer = Peer(SocketAddr::new(source.parse().unwrap(), 1));
+    let request = Request::post("/hooks/payment")
+        .header("stripe-signature", header)
+        .extension(peer);
+    world
+        .send(request.body(Body::from(body.to_owned())).unwrap())
+        .await
+}
+
+#[tokio::test]
+async fn a_stranger_sends_a_few_unsigned_bodies_a_minute_and_the_provider_any_number() {
+    let mut world = shop().await;
+    let mut config = (*world.app.config).clone();
+    config.limits.payment_failures = 20;
+    world.app.config = config.into();
+    world.router = vault_service::router(world.app.clone());
+    let body = r#"{"id":"evt_1","type":"x","created":1,"data":{"object":{}}}"#;
+    let (stranger, other) = ("192.0.2.1", "192.0.2.2");
+    let large = "x".repeat(256 * 1024 + 1);
+    for (number, sent) in [body, &large].iter().cycle().take(20).enumerate() {
+        let answer = send_from(&world, stranger, sent, "t=1,v1=00").await;
+        assert!(
+            [400, 413].contains(&answer.status.as_u16()),
+            "{number}: {}",
+            answer.short()
+        );
+    }
+    let refused = send_from(&world, stranger, body, "").await;
+    assert_eq!(refused.short(), "429 rate_limited");
+    assert_eq!(refused.header("retry-after"), "50");
+    // A signed event counts, even from the same address: the provider may be behind the same proxy.
+    for source in [stranger, other] {
+        for _ in 0..40 {
+            let good = signature(body, world.now().unix());
+            assert_eq!(
+                send_from(&world, source, body, &good).await.status,
+                200,
+                "{source}"
+            );
+        }
+    }
+    assert_eq!(send_from(&world, stranger, body, "").await.status, 429);
+    // Nobody else is refused, and the next minute begins anew.
+    assert_eq!(send_from(&world, other, body, "").await.status, 400);
+    world.clock.advance(60);
+    assert_eq!(send_from(&world, stranger, body, "").await.status, 400);
+}
+
+async fn rename(visitor: &mut Visitor<'_>, paid: &str, slug: &str) -> Reply {
+    let page = visitor.get("/account/new-vault").await;
+    let csrf = page.hidden("/account/new-vault", "csrf");
+    let fields = [("csrf", csrf.as_str()), ("reference", paid), ("slug", slug)];
+    visitor.post("/account/new-vault/name", &fields).await
+}
+
+#[tokio::test]
+async fn an_unpaid_name_is_changed_a_few_times_and_its_reservation_does_not_begin_anew() {
+    let world = shop().await;
+    let mut ada = signed_in(&world, ADA).await;
+    let paid = reference(&mut ada, "name-0").await;
+    world.clock.advance(20 * 3600);
+    let mut ada = signed_in(&world, ADA).await;
+    for number in 1..=5 {
+        let done = rename(&mut ada, &paid, &format!("name-{number}")).await;
+        assert_eq!(done.status, 303, "{}", done.body);
+    }
+    let refused = rename(&mut ada, &paid, "name-6").await;
+    assert_eq!(refused.status, 409);
+    assert!(
+        refused.body.contains("was changed 5 times"),
+        "{}",
+        refused.body
+    );
+    let mut bob = signed_in(&world, BOB).await;
+    assert_eq!(
+        choose(&mut bob, "name-5", &[("plan", "team")]).await.status,
+        409
+    );
+    // The day counts from the sign-up, whatever its name was.
+    world.clock.advance(4 * 3600);
+    let mut bob = signed_in(&world, BOB).await;
+    assert_eq!(
+        choose(&mut bob, "name-5", &[("plan", "team")]).await.status,
+        303
+    );
+    let mut ada = signed_in(&world, ADA).await;
+    let refused = rename(&mut ada, &paid, "name-7").await;
+    assert!(
+        refused
+            .body
+            .contains("The reservation of this vault has ended"),
+        "{}",
+        refused.body
+    );
+    let page = front(&mut ada).await.body;
+    assert!(page.contains("The name is no longer reserved"), "{page}");
+}
+
+#[tokio::test]
+async fn a_name_that_was_held_and_not_paid_for_is_not_held_again() {
+    let world = shop().await;
+    let mut ada = signed_in(&world, ADA).await;
+    let first = reference(&mut ada, "acme").await;
+    assert_eq!(rename(&mut ada, &first, "other").await.status, 303);
+    world.clock.advance(24 * 3600);
+    let mut ada = signed_in(&world, ADA).await;
+    // The present name leads back to the sign-up that can still be paid, without a reservation.
+    assert_eq!(
+        choose(&mut ada, "other", &[("plan", "team")]).await.status,
+        303
+    );
+    let again = choose(&mut ada, "acme", &[("plan", "team")]).await;
+    assert_eq!(again.status, 409);
+    assert!(again.body.contains("You held this name"), "{}", again.body);
+    let second = {
+        assert_eq!(
+            choose(&mut ada, "third", &[("plan", "team")]).await.status,
+            303
+        );
+        let page = front(&mut ada).await.body;
+        let references = page
+            .split("client_reference_id=")
+            .skip(1)
+            .map(|rest| rest[..32].to_owned());
+        references
+            .into_iter()
+            .find(|found| *found != first)
+            .unwrap()
+    };
+    for slug in ["acme", "other"] {
+        let refused = rename(&mut ada, &second, slug).await;
+        assert!(
+            refused.body.contains("You held this name"),
+            "{slug}: {}",
+            refused.body
+        );
+    }
+    let mut bob = signed_in(&world, BOB).await;
+    for slug in ["acme", "other"] {
+        assert_eq!(
+            choose(&mut bob, slug, &[("plan", "team")]).await.status,
+            303,
+            "{slug}"
+        );
+    }
+    // After a week nothing is known of it any more.
+    world.clock.advance(7 * 24 * 3600);
+    let mut ada = signed_in(&world, ADA).await;
+    assert_eq!(
+        choose(&mut ada, "acme", &[("plan", "team")]).await.status,
+        303
+    );
+}
+
+#[tokio::test]
+async fn an_owner_finds_the_console_and_the_billing_page_on_the_front_page() {
+    let mut world = shop().await;
+    let mut config = (*world.app.config).clone();
+    config.hosting.billing = Some("https://billing.example/p/login".parse().unwrap());
+    world.app.config = config.into();
+    world.router = vault_service::router(world.app.clone());
+    let paid = sign_up(&world, "acme", "team").await;
+    event(&world, "evt_1", 1, CHECKOUT, checkout(&paid, "sub_1")).await;
+    let mut ada = signed_in(&world, ADA).await;
+    let page = front(&mut ada).await.body;
+    for text in [
+        r#"<a href="/console/acme" aria-label="Manage acme">Manage</a>"#,
+        r#"<a href="https://billing.example/p/login" rel="external noreferrer" aria-label="Billing of acme">Billing</a>"#,
+    ] {
+        assert!(page.contains(text), "{text}: {page}");
+    }
+    assert_eq!(ada.get("/console/acme").await.status, 200);
 }

@@ -29,7 +29,7 @@ use crate::ports::Ports;
 use crate::transaction::Transaction;
 use crate::{shelf, starter};
 
-pub(crate) use sign_up::{ReservationError, SignUpChoice, rename_sign_up, sign_up};
+pub(crate) use sign_up::{SignUpChoice, rename_sign_up, sign_up};
 
 /// Maximum number of an account's sign-ups that are shown.
 const MAX_SIGN_UPS: usize = 50;
@@ -148,11 +148,11 @@ pub(crate) async fn find_sign_up(
 
 /// Returns the sign-ups of an account, oldest first, as many as are shown.
 pub(crate) async fn sign_ups(
-    app: &App,
+    ports: &Ports,
     account: &account::AccountId,
 ) -> Result<Vec<Provisioning>, StoreError> {
     let partition = account::account_partition(account);
-    let listed = app
+    let listed = ports
         .records
         .list_page(&partition, SIGN_UPS, None, MAX_SIGN_UPS)
         .await?;
@@ -164,7 +164,7 @@ pub(crate) async fn sign_ups(
     if keys.is_empty() {
         return Ok(Vec::new());
     }
-    let records = app.records.get_many(&keys).await?;
+    let records = ports.records.get_many(&keys).await?;
     let mut sign_ups = records
         .iter()
         .flatten()

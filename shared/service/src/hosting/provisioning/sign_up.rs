@@ -6,15 +6,15 @@ use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Document, RecordKey, When, Write};
 
-use super::{find_sign_up, read_slots};
+use super::{find_sign_up, read_slots, sign_ups};
 use crate::app::App;
 use crate::model::Versioned;
 use crate::model::account::Account;
 use crate::model::audit::{Actor, Change};
 use crate::model::namespace;
 use crate::model::provisioning::{
-    Link, MAX_UNPAID, PaidAccess, Provisioning, ProvisioningEvent, RESERVATION_SECONDS, Reference,
-    UNPAID_DAYS, open_key, reservation_key, sign_up_key,
+    Link, MAX_RENAMES, MAX_UNPAID, PaidAccess, Provisioning, ProvisioningEvent,
+    RESERVATION_SECONDS, Reference, UNPAID_DAYS, open_key, reservation_key, sign_up_key,
 };
 use crate::ports::Ports;
 use crate::transaction::Transaction;
@@ -41,6 +41,21 @@ pub(crate) enum ReservationError {
         "You have {MAX_UNPAID} vaults that are not paid for. Pay for one of them first, or wait until its reservation ends."
     )]
     TooMany,
+    /// The account held the name before and has not paid.
+    #[error(
+        "You held this name within the last {UNPAID_DAYS} days and did not pay for it. Pay with the link of that sign-up, or choose another name."
+    )]
+    HeldBefore,
+    /// The name of an unpaid sign-up was changed often enough.
+    #[error(
+        "The name of this vault was changed {MAX_RENAMES} times. Pay for it, or wait until its reservation ends."
+    )]
+    TooManyRenames,
+    /// The reservation of an unpaid sign-up has ended.
+    #[error(
+        "The reservation of this vault has ended. Pay for it with the link below and then choose a name, or create another vault."
+    )]
+    ReservationEnded,
     /// There is no such sign-up of this account, or its vault has been created.
     #[error("The vault has been created already, or the sign-up has ended.")]
     Gone,
@@ -78,6 +93,20 @@ async fn reserve_name(
             });
         }
     }
+    // A name that was reserved and not paid for is not reserved anew, or a person could hold it for
+    // ever without paying. Its sign-up can still be paid for.
+    let earlier = sign_ups(tx, &account.id).await?;
+    let held = earlier
+        .into_iter()
+        .find(|held| held.paid_access == PaidAccess::Awaited && held.has_held(&choice.slug));
+    if let Some(held) = held {
+        let is_same = held.slug == choice.slug && held.plan == choice.plan;
+        return Ok(if is_same {
+            Ok(held.reference)
+        } else {
+            Err(ReservationError::HeldBefore)
+        });
+    }
     // A few places for each account bound how many names one person can hold without paying.
     let slots = read_slots(tx, &account.id).await?;
     let Some((slot, _)) = slots.into_iter().find(|(_, held)| held.is_none()) else {
@@ -101,6 +130,7 @@ async fn reserve_name(
         namespace: None,
         imported: false,
         created_at: now,
+        former_names: Vec::new(),
     };
     let link = sign_up.link_document()?;
     let listed = sign_up_key(&account.id, &sign_up.reference);
@@ -110,7 +140,7 @@ async fn reserve_name(
         namespace::namespace_key(&sign_up.slug),
         When::Absent,
     ));
-    tx.write(reservation_write(now, &sign_up, link.clone()));
+    tx.write(reservation_write(&sign_up, now, link.clone()));
     if is_free {
         // A free vault keeps its place for good, since no payment ever frees it.
         tx.write(Write::put(slot, link.clone(), When::Absent));
@@ -119,7 +149,7 @@ async fn reserve_name(
     } else {
         // The sign-up outlives the reservation: a payment may arrive after the name became free
         // again.
-        let reserved_until = now.plus_seconds(RESERVATION_SECONDS);
+        let reserved_until = sign_up.reserved_until();
         let kept_until = now.plus_days(UNPAID_DAYS);
         let slot = Write::put_until(slot, link.clone(), When::Absent, reserved_until);
         tx.write(slot);
@@ -155,6 +185,9 @@ async fn rename_in(
     let Some(seen) = stored.filter(|found| found.value.account == account.id) else {
         return Ok(Err(ReservationError::Gone));
     };
+    if let Some(refusal) = refuse_rename(tx, account, &seen.value, slug).await? {
+        return Ok(Err(refusal));
+    }
     let after = match seen
         .value
         .after_event(ProvisioningEvent::Renamed(slug.clone()))
@@ -171,7 +204,7 @@ async fn rename_in(
     }
     tx.write(after.to_write(When::At(seen.revision))?);
     tx.write(Write::check(namespace::namespace_key(slug), When::Absent));
-    tx.write(reservation_write(tx.now(), &after, after.link_document()?));
+    tx.write(reservation_write(&after, tx.now(), after.link_document()?));
     // The old name becomes free at once, unless another sign-up has reserved it meanwhile.
     let before = reservation_key(&seen.value.slug);
     if seen.value.slug != *slug
@@ -185,6 +218,30 @@ async fn rename_in(
         .with_after(json!({ "slug": slug }));
     tx.audit(None, actor, "vault.sign-up", change)?;
     Ok(Ok(()))
+}
+
+/// Returns why an unpaid sign-up may not have this name; `None` if it may, or if it is paid.
+async fn refuse_rename(
+    ports: &Ports,
+    account: &Account,
+    sign_up: &Provisioning,
+    slug: &Slug,
+) -> Result<Option<ReservationError>, StoreError> {
+    if sign_up.paid_access != PaidAccess::Awaited || sign_up.slug == *slug {
+        return Ok(None);
+    }
+    if ports.now() >= sign_up.reserved_until() {
+        return Ok(Some(ReservationError::ReservationEnded));
+    }
+    if sign_up.former_names.len() >= MAX_RENAMES {
+        return Ok(Some(ReservationError::TooManyRenames));
+    }
+    let others = sign_ups(ports, &account.id).await?;
+    let was_held = others.iter().any(|other| {
+        let is_unpaid = other.paid_access == PaidAccess::Awaited;
+        is_unpaid && other.reference != sign_up.reference && other.has_held(slug)
+    });
+    Ok(was_held.then_some(ReservationError::HeldBefore))
 }
 
 /// Present holder of a name.
@@ -209,8 +266,12 @@ async fn find_holder(ports: &Ports, slug: &Slug) -> Result<NameHolder, StoreErro
 
 /// Returns the write that reserves the name of a sign-up. It fails where another sign-up has
 /// reserved it.
-fn reservation_write(now: Timestamp, sign_up: &Provisioning, link: Document) -> Write {
+fn reservation_write(sign_up: &Provisioning, now: Timestamp, link: Document) -> Write {
     let key: RecordKey = reservation_key(&sign_up.slug);
-    let until = now.plus_seconds(RESERVATION_SECONDS);
+    let until = match sign_up.paid_access {
+        PaidAccess::Awaited => sign_up.reserved_until(),
+        // The vault is about to be created.
+        PaidAccess::Free | PaidAccess::Confirmed => now.plus_seconds(RESERVATION_SECONDS),
+    };
     Write::put_until(key, link, When::Absent, until)
 }

@@ -101,22 +101,27 @@ async fn a_vault_is_shown_with_pin_counts_and_last_push() {
       "pin_reset": null,
       "provisioning": [
         {
+          "needed": false,
           "state": "done",
           "step": "starter_skills"
         },
         {
+          "needed": false,
           "state": "done",
           "step": "paid_access"
         },
         {
+          "needed": true,
           "state": "done",
           "step": "namespace"
         },
         {
+          "needed": false,
           "state": "done",
           "step": "cloud_import"
         },
         {
+          "needed": true,
           "state": "done",
           "step": "first_sync"
         }
