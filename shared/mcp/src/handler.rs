@@ -5,15 +5,16 @@ use std::sync::{Arc, LazyLock};
 use http::request::Parts;
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult,
-    ErrorCode, GetSkillRequestParams, GetSkillResult, Implementation, ListPromptsResult,
-    ListResourceTemplatesResult, ListResourcesResult, ListSkillsResult, ListToolsResult,
-    PaginatedRequestParams, ProtocolVersion, ReadResourceDirectoryRequestParams,
+    CustomRequest, CustomResult, ErrorCode, GetSkillRequestParams, GetSkillResult, Implementation,
+    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListSkillsResult,
+    ListToolsResult, PaginatedRequestParams, ProtocolVersion, ReadResourceDirectoryRequestParams,
     ReadResourceDirectoryResult, ReadResourceRequestParams, ReadResourceResponse, ResourceTemplate,
     ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 
+use crate::params::explain_request;
 use crate::session::Session;
 use crate::tools::{self, Call};
 use crate::visible::SnapshotCache;
@@ -226,6 +227,15 @@ impl ServerHandler for Server {
             .with_description("The lists of resources and skills name the owner and the skills.");
         let result = ListResourceTemplatesResult::with_all_items(vec![file]);
         Ok(kept!(&context, result, TOOLS_TTL_MS))
+    }
+
+    /// Answers a request that fits no method: one that does not exist, or wrong parameters.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        Err(explain_request(&request.method, request.params.as_ref()))
     }
 
     // The server declares neither prompts nor completion, and an empty answer would contradict

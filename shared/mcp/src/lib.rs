@@ -8,8 +8,10 @@
 
 mod code;
 mod content;
+mod cursor;
 mod fault;
 mod handler;
+mod params;
 mod resources;
 mod session;
 mod skills;

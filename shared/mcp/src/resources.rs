@@ -18,6 +18,7 @@ use vault_shelf::{Entry, Loaded};
 use crate::content::{
     MAX_ANSWER_BYTES, answer_bytes, file_contents, file_link, files_in_order, vault_meta,
 };
+use crate::cursor::{parse_cursor, write_cursor};
 use crate::fault::{Fault, ToolError};
 use crate::tools::Call;
 use crate::uri::{self, FILES, MANIFEST, Target};
@@ -27,14 +28,18 @@ const PAGE: usize = 100;
 /// The approximate limit of a page in bytes of JSON.
 const PAGE_BYTES: usize = 1024 * 1024;
 
-/// Parses a cursor, which is the name of the last skill of the previous page.
-pub fn parse_cursor(cursor: Option<String>) -> Result<Option<SkillName>, Fault> {
-    cursor.map(|text| text.parse()).transpose().map_err(|_| {
+/// Parses the cursor of a request; fails with -32602 if it is from no earlier answer.
+pub fn read_cursor(cursor: Option<String>) -> Result<Option<SkillName>, Fault> {
+    let Some(text) = cursor else {
+        return Ok(None);
+    };
+    let name = parse_cursor(&text).ok_or_else(|| {
         Fault::Protocol(ErrorData::invalid_params(
-            "the cursor is not from an earlier answer",
-            None,
+            "`params.cursor` is not from an earlier answer; leave it out to begin anew",
+            Some(json!({ "member": "params.cursor" })),
         ))
-    })
+    })?;
+    Ok(Some(name))
 }
 
 /// Creates the error for a missing resource. It is the same if the resource exists and the caller
@@ -51,7 +56,7 @@ pub async fn list_resources(
     call: &Call<'_>,
     cursor: Option<String>,
 ) -> Result<ListResourcesResult, Fault> {
-    let after = parse_cursor(cursor)?;
+    let after = read_cursor(cursor)?;
     let visible = call.visible(Reach::List).await?;
     let mut resources = Vec::new();
     let mut size = 0;
@@ -77,7 +82,7 @@ pub async fn list_resources(
         );
         last = Some(entry.name());
     }
-    let next = last.filter(|_| more).map(ToString::to_string);
+    let next = last.filter(|_| more).map(write_cursor);
     let mut result = ListResourcesResult::with_all_items(resources);
     result.next_cursor = next;
     Ok(result)
@@ -176,7 +181,7 @@ async fn owner_directory(
     call: &Call<'_>,
     cursor: Option<String>,
 ) -> Result<ListResourcesResult, Fault> {
-    let after = parse_cursor(cursor)?;
+    let after = read_cursor(cursor)?;
     let visible = call.visible(Reach::List).await?;
     let names: Vec<&SkillName> = visible
         .entries_after(after.as_ref())
@@ -191,7 +196,7 @@ async fn owner_directory(
     });
     let mut result = ListResourcesResult::with_all_items(folders.collect());
     if page.len() < names.len() {
-        result.next_cursor = page.last().map(ToString::to_string);
+        result.next_cursor = page.last().map(|last| write_cursor(last));
     }
     Ok(result)
 }

@@ -12,8 +12,9 @@ use vault_policy::Reach;
 use vault_shelf::{Loaded, ReleaseKeys};
 
 use crate::content::{files_in_order, vault_meta};
+use crate::cursor::write_cursor;
 use crate::fault::Fault;
-use crate::resources::parse_cursor;
+use crate::resources::read_cursor;
 use crate::tools::Call;
 use crate::tools::encoded_signature;
 use crate::uri::{self, MANIFEST, Target};
@@ -29,7 +30,7 @@ pub async fn list_skills(
     call: &Call<'_>,
     cursor: Option<String>,
 ) -> Result<ListSkillsResult, Fault> {
-    let after = parse_cursor(cursor)?;
+    let after = read_cursor(cursor)?;
     let visible = call.visible(Reach::List).await?;
     let mut skills = Vec::new();
     let mut size = 0;
@@ -68,7 +69,7 @@ pub async fn list_skills(
         }
     }
     let mut result = ListSkillsResult::with_all_items(skills);
-    result.next_cursor = last.filter(|_| more).map(ToString::to_string);
+    result.next_cursor = last.filter(|_| more).map(write_cursor);
     Ok(result)
 }
 

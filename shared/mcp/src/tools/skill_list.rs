@@ -1,12 +1,11 @@
 //! `skill_list`: the skills in the order of their names, page by page.
 
-use rmcp::schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use vault_format::name::SkillName;
-
 use super::shapes::Summary;
 use super::{Answer, Call, Effect, Spec};
+use crate::cursor::{parse_cursor, write_cursor};
 use crate::fault::Fault;
+use rmcp::schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use vault_policy::Reach;
 
 /// The largest number of skills on a page.
@@ -52,10 +51,13 @@ impl Spec for SkillList {
     type Output = Output;
 
     async fn call(call: &Call<'_>, input: Input) -> Result<Answer<Output>, Fault> {
-        let after = input.cursor.as_deref().map(str::parse::<SkillName>);
-        let after = after
-            .transpose()
-            .map_err(|_| Fault::bad_arguments("`cursor` is not from an earlier answer"))?;
+        let after = match input.cursor.as_deref().map(parse_cursor) {
+            Some(None) => {
+                let message = "`cursor` is not from an earlier answer; leave it out to begin anew";
+                return Err(Fault::bad_arguments(message));
+            }
+            after => after.flatten(),
+        };
         let visible = call.visible(Reach::List).await?;
         let has_tag = |tags: &[String]| {
             input.tag.as_ref().is_none_or(|tag| {
@@ -65,7 +67,7 @@ impl Spec for SkillList {
         };
         let mut skills: Vec<Summary> = Vec::new();
         let mut size = 0;
-        let mut next_cursor = None;
+        let (mut last, mut next_cursor) = (None, None);
         for entry in visible.entries_after(after.as_ref()) {
             if !has_tag(&entry.texts.tags) {
                 continue;
@@ -73,11 +75,10 @@ impl Spec for SkillList {
             let summary = Summary::from_entry(call.owner(), entry);
             size += summary.json_size();
             if skills.len() >= PAGE || (size > PAGE_BYTES && !skills.is_empty()) {
-                // The cursor is a name and not a number, so that no skill is skipped or repeated if
-                // others are added or removed between two pages.
-                next_cursor = skills.last().map(|last| last.name.clone());
+                next_cursor = last.map(write_cursor);
                 break;
             }
+            last = Some(entry.name());
             skills.push(summary);
         }
         Ok(Output {

@@ -156,7 +156,7 @@ fn tool_call() -> impl Strategy<Value = Value> {
         )),
         query().prop_map(|query| ("get_skill", json!({ "query": query, "top_k": 20 }))),
         (
-            optional(name().prop_map(Value::from)),
+            optional(cursor()),
             optional(prop_oneof![Just(json!("other")), Just(json!("open"))])
         )
             .prop_map(|(cursor, tag)| (
@@ -193,10 +193,13 @@ fn tool_call() -> impl Strategy<Value = Value> {
     .prop_map(|(tool, arguments)| json!({ "name": tool, "arguments": arguments }))
 }
 
+/// Cursors as lists write them, behind skills that exist and others.
+fn cursor() -> impl Strategy<Value = Value> {
+    name().prop_map(|name| Value::from(format!("after:{name}")))
+}
+
 fn request() -> impl Strategy<Value = (&'static str, Value)> {
-    let cursor = || {
-        optional(name().prop_map(Value::from)).prop_map(|cursor| object(vec![("cursor", cursor)]))
-    };
+    let cursor = || optional(cursor()).prop_map(|cursor| object(vec![("cursor", cursor)]));
     prop_oneof![
         8 => tool_call().prop_map(|params| ("tools/call", params)),
         1 => cursor().prop_map(|params| ("resources/list", params)),

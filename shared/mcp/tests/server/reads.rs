@@ -116,7 +116,7 @@ async fn what_cannot_be_asked_is_said() {
         (
             "skill_list",
             "invalid_arguments",
-            vec![json!({ "cursor": "No Name" })],
+            vec![json!({ "cursor": "No Name" }), json!({ "cursor": "x" })],
         ),
         ("skill_fetch", "invalid_arguments", vec![json!({})]),
         (

@@ -152,11 +152,39 @@ async fn skills_and_resources_come_page_by_page() {
         }
         assert_eq!((uris.len(), seen), (133, pages), "{method}");
         assert!(uris.is_sorted());
-        let bad = world
-            .owner_asks(method, json!({ "cursor": "No Cursor" }))
-            .await;
-        assert_eq!(bad.body["error"]["code"], -32602, "{method}");
+        for cursor in ["No Cursor", "x", "skill-001"] {
+            let bad = world.owner_asks(method, json!({ "cursor": cursor })).await;
+            let error = &bad.body["error"];
+            assert_eq!(error["code"], -32602, "{method} {cursor}");
+            assert_eq!(error["data"]["member"], "params.cursor");
+        }
     }
+}
+
+#[tokio::test]
+async fn wrong_parameters_of_a_method_are_invalid_and_name_the_member() {
+    let world = stocked(Writes::Signed);
+    for (method, params, member) in [
+        ("tools/call", json!({}), "params.name"),
+        (
+            "tools/call",
+            json!({ "name": "get_skill", "arguments": [] }),
+            "params.arguments",
+        ),
+        ("resources/read", json!({}), "params.uri"),
+        ("resources/list", json!({ "cursor": 1 }), "params.cursor"),
+        ("skills/get", json!({ "name": "pdf" }), "params.uri"),
+        ("resources/directory/read", json!({}), "params.uri"),
+    ] {
+        let reply = world.owner_asks(method, params.clone()).await;
+        let error = &reply.body["error"];
+        assert_eq!(error["code"], -32602, "{method} {params}: {}", reply.body);
+        assert_eq!(error["data"]["member"], member, "{method} {params}");
+        let message = error["message"].as_str().unwrap();
+        assert!(message.contains(member), "{message}");
+    }
+    let unknown = world.owner_asks("no/method", json!({})).await;
+    assert_eq!(unknown.body["error"]["code"], -32601);
 }
 
 #[tokio::test]

@@ -1,0 +1,170 @@
+//! Parameters of methods that cannot be read: which member is wrong, and why.
+//!
+//! `rmcp` decodes a request as the first method whose parameters fit. A known method with wrong
+//! parameters fits none, and arrives as a custom request. It is answered as JSON-RPC says, with
+//! -32602 and the member, and not as a method that does not exist.
+
+use rmcp::ErrorData;
+use rmcp::model::ErrorCode;
+use serde_json::{Value, json};
+
+/// Type of a member.
+#[derive(Clone, Copy)]
+enum Kind {
+    Text,
+    Object,
+}
+
+/// A member of the parameters of a method.
+struct Member {
+    /// Its path below `params`, with dots.
+    path: &'static str,
+    kind: Kind,
+    required: bool,
+}
+
+const fn required(path: &'static str, kind: Kind) -> Member {
+    Member {
+        path,
+        kind,
+        required: true,
+    }
+}
+
+const fn optional(path: &'static str, kind: Kind) -> Member {
+    Member {
+        path,
+        kind,
+        required: false,
+    }
+}
+
+const CURSOR: Member = optional("cursor", Kind::Text);
+const URI: Member = required("uri", Kind::Text);
+
+/// Methods that this server has, with the members of their parameters.
+const METHODS: &[(&str, &[Member])] = &[
+    (
+        "initialize",
+        &[
+            required("protocolVersion", Kind::Text),
+            required("capabilities", Kind::Object),
+            required("clientInfo", Kind::Object),
+            required("clientInfo.name", Kind::Text),
+            required("clientInfo.version", Kind::Text),
+        ],
+    ),
+    ("ping", &[]),
+    (
+        "tools/call",
+        &[
+            required("name", Kind::Text),
+            optional("arguments", Kind::Object),
+        ],
+    ),
+    ("tools/list", &[CURSOR]),
+    ("resources/list", &[CURSOR]),
+    ("resources/templates/list", &[CURSOR]),
+    ("resources/read", &[URI]),
+    ("resources/directory/read", &[URI, CURSOR]),
+    ("skills/list", &[CURSOR]),
+    ("skills/get", &[URI]),
+];
+
+/// Returns the error for a request that no method could be decoded from.
+pub fn explain_request(method: &str, params: Option<&Value>) -> ErrorData {
+    let Some((_, members)) = METHODS.iter().find(|(name, _)| *name == method) else {
+        return ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method.to_owned(), None);
+    };
+    let (member, problem) = find_problem(members, params);
+    ErrorData::invalid_params(
+        format!("`{member}` {problem}"),
+        Some(json!({ "member": member })),
+    )
+}
+
+/// Finds the first member that is wrong. Returns its path and what is wrong with it.
+fn find_problem(members: &[Member], params: Option<&Value>) -> (String, &'static str) {
+    let nothing = json!({});
+    let params = params.unwrap_or(&nothing);
+    if !params.is_object() {
+        return ("params".to_owned(), "must be an object");
+    }
+    let meta = optional("_meta", Kind::Object);
+    for member in members.iter().chain([&meta]) {
+        let path = format!("params.{}", member.path);
+        let pointer = format!("/{}", member.path.replace('.', "/"));
+        let problem = match (params.pointer(&pointer), member.kind) {
+            (None, _) if member.required => "is missing",
+            (Some(value), Kind::Text) if !value.is_string() => "must be a string",
+            (Some(value), Kind::Object) if !value.is_object() => "must be an object",
+            _ => continue,
+        };
+        return (path, problem);
+    }
+    // Something deeper, such as a member of `_meta` that the protocol reserves.
+    ("params".to_owned(), "do not fit the method")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_known_method_with_wrong_parameters_names_the_member() {
+        for (method, params, wanted) in [
+            ("tools/call", json!({}), "`params.name` is missing"),
+            (
+                "tools/call",
+                json!({ "name": 7 }),
+                "`params.name` must be a string",
+            ),
+            (
+                "tools/call",
+                json!({ "name": "get_skill", "arguments": [] }),
+                "`params.arguments` must be an object",
+            ),
+            ("resources/read", json!({}), "`params.uri` is missing"),
+            (
+                "resources/list",
+                json!({ "cursor": 1 }),
+                "`params.cursor` must be a string",
+            ),
+            (
+                "skills/get",
+                json!({ "name": "x" }),
+                "`params.uri` is missing",
+            ),
+            (
+                "resources/directory/read",
+                json!([]),
+                "`params` must be an object",
+            ),
+            (
+                "initialize",
+                json!({}),
+                "`params.protocolVersion` is missing",
+            ),
+            (
+                "initialize",
+                json!({ "protocolVersion": "1", "capabilities": {}, "clientInfo": {} }),
+                "`params.clientInfo.name` is missing",
+            ),
+            (
+                "ping",
+                json!({ "_meta": 1 }),
+                "`params._meta` must be an object",
+            ),
+        ] {
+            let error = explain_request(method, Some(&params));
+            assert_eq!(error.code, ErrorCode::INVALID_PARAMS, "{method} {params}");
+            assert_eq!(error.message, wanted, "{method} {params}");
+        }
+        assert_eq!(
+            explain_request("tools/call", None).message,
+            "`params.name` is missing"
+        );
+        let unknown = explain_request("prompts/get", None);
+        assert_eq!(unknown.code, ErrorCode::METHOD_NOT_FOUND);
+    }
+}
