@@ -216,7 +216,7 @@ fn waiting_event(record: &DraftRecord) -> Event {
 }
 
 /// The draft in the slot that a new draft takes. A key request has one slot per key, a proposal one
-/// per author.
+/// per author, a change of a skill one per author and change.
 enum SlotState {
     /// The slot is empty, or the draft takes none.
     None,
@@ -253,10 +253,15 @@ async fn read_slot(app: &App, keep: &IncomingDraft<'_>) -> Result<SlotState, Sto
     let waits = found.state == State::Pending;
     let is_same = match (found.proposed(), new.proposed()) {
         (Some(found), Some(new)) => found.is_same(new),
-        _ => found.sha256 == new.sha256,
+        // The slot of a change names exactly that change.
+        _ => new.content().is_some() || found.sha256 == new.sha256,
     };
     if waits && is_same {
         return Ok(SlotState::Same(Box::new(found)));
+    }
+    // A change keeps its place in the counters until a step ends it, and then leaves its slot too.
+    if new.content().is_some() {
+        return Ok(SlotState::Changing);
     }
     // An author has one pending request per slot: a new one withdraws the one before, in the same
     // commit.

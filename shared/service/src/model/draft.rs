@@ -6,7 +6,7 @@
 //! | `draft/<namespace_id>` | `<draft id>` | [`DraftRecord`] of a draft that is open |
 //! | `draft-ended/<namespace_id>` | `<draft id>` | [`DraftRecord`] of an ended one, for 90 days |
 //! | `draft-by/<namespace_id>` | `<user id>/<draft id>` | index: the drafts of an author, [`AuthorEntry`]; ends with the draft's record |
-//! | `draft-slot/<namespace_id>` | `release/<user id>`, `key_request/<public key>` | [`Slot`]: the one open draft of this user, or of this key |
+//! | `draft-slot/<namespace_id>` | `release/<user id>`, `key_request/<public key>`, `content/<user id>/<request>` | [`Slot`]: the one open draft of this user, of this key, or of this user for this change |
 //! | `draft-count/<namespace_id>` | `all` | `{pending}`: content drafts beyond the first four of each author |
 //! | `draft-count/<namespace_id>` | `by/<user id>` | [`Queue`]: the content drafts of an author |
 //! | `draft-count/<namespace_id>` | `release`, `key_request` | `{open}`: proposals, key requests |
@@ -83,6 +83,10 @@ pub struct Content {
     /// The place that it takes.
     #[serde(default)]
     pub place: Place,
+    /// Digest of what it asks for, without its id, its time and the app: equal for two equal
+    /// requests. Drafts of earlier versions have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<Digest>,
 }
 
 /// A key whose holder asks to publish with it.
@@ -261,7 +265,10 @@ impl DraftRecord {
         match &self.subject {
             Subject::KeyRequest(key) => Some(key_slot(namespace, &key.public_key)),
             Subject::Release(_) => Some(proposal_slot(namespace, &self.submitted_by.user_id)),
-            _ => None,
+            Subject::Propose(content) | Subject::Install(content) | Subject::Remove(content) => {
+                let request = content.request.as_ref()?;
+                Some(content_slot(namespace, &self.submitted_by.user_id, request))
+            }
         }
     }
 
@@ -413,6 +420,14 @@ pub fn authored_partition(namespace: &NamespaceId) -> String {
 
 fn authored_key(namespace: &NamespaceId, author: &str, id: &DraftId) -> RecordKey {
     RecordKey::new(authored_partition(namespace), format!("{author}/{id}"))
+}
+
+/// Returns the key of the slot of an author's drafts that ask for the same change of a skill.
+fn content_slot(namespace: &NamespaceId, author: &str, request: &Digest) -> RecordKey {
+    RecordKey::new(
+        format!("draft-slot/{namespace}"),
+        format!("content/{author}/{request}"),
+    )
 }
 
 /// Returns the key of the record that names a user's open proposal.

@@ -15,6 +15,7 @@ use bytes::Bytes;
 use vault_format::draft::{Draft, DraftError, GateHint, Request, Source, Submitter};
 use vault_format::hash::Digest;
 use vault_format::name::{DraftId, SkillName};
+use vault_format::time::Timestamp;
 use vault_gate::finding::Finding;
 use vault_gate::package::Package;
 use vault_gate::{self as gate, GateOptions, RawFile, secrets};
@@ -238,7 +239,7 @@ async fn propose_checked(
     if !given.check {
         return keep_draft(drafts, draft_content).await;
     }
-    let (draft, _) = build_draft(
+    let encoded = build_draft(
         drafts,
         draft_content.request,
         &draft_content.name,
@@ -248,7 +249,7 @@ async fn propose_checked(
     .await?;
     check_room(drafts.app, drafts.namespace, &drafts.by.user_id).await?;
     Ok(Submitted::WouldPass {
-        name: draft.name,
+        name: encoded.draft.name,
         findings: draft_content.findings,
     })
 }
@@ -293,7 +294,7 @@ async fn build_draft(
     name: &SkillName,
     base: Option<Digest>,
     flags: Vec<vault_format::manifest::Flag>,
-) -> Result<(Draft, Vec<u8>), ShelfError> {
+) -> Result<EncodedDraft, ShelfError> {
     let (millis, bits) = ulid_parts(&drafts.app.clock, &drafts.app.random);
     let draft_content = DraftContent {
         name: name.clone(),
@@ -356,8 +357,9 @@ pub(crate) async fn propose_files(
         findings: Vec::new(),
         left_out: None,
     };
-    let (draft, bytes) = to_bytes(new_draft(app, namespace, by, id, draft_content)).await?;
-    let record = to_record(&draft, &bytes, flags);
+    let draft = to_bytes(new_draft(app, namespace, by, id, draft_content)).await?;
+    let record = to_record(&draft, flags);
+    let bytes = draft.bytes;
     let actor = Actor {
         user: by.user_id.clone(),
         ..Actor::default()
@@ -372,10 +374,34 @@ pub(crate) async fn propose_files(
     Ok(())
 }
 
+/// A draft with its bytes.
+struct EncodedDraft {
+    draft: Draft,
+    bytes: Vec<u8>,
+    /// Digest of what it asks for, see [`Content::request`].
+    request: Digest,
+}
+
+/// Encodes a draft and derives what identifies its request.
+fn encode_draft(mut draft: Draft) -> Result<EncodedDraft, DraftError> {
+    let bytes = draft.to_bytes()?;
+    let id = std::mem::replace(&mut draft.draft_id, DraftId::from_parts(0, 0));
+    let at = std::mem::replace(&mut draft.submitted_at, Timestamp::from_unix(0));
+    let client = draft.submitted_by.client_id.take();
+    let request = Digest::of(&draft.to_bytes()?);
+    (draft.draft_id, draft.submitted_at) = (id, at);
+    draft.submitted_by.client_id = client;
+    Ok(EncodedDraft {
+        draft,
+        bytes,
+        request,
+    })
+}
+
 /// Encodes the draft.
-async fn to_bytes(draft: Draft) -> Result<(Draft, Vec<u8>), ShelfError> {
-    run_blocking(move || match draft.to_bytes() {
-        Ok(bytes) => Ok((draft, bytes)),
+async fn to_bytes(draft: Draft) -> Result<EncodedDraft, ShelfError> {
+    run_blocking(move || match encode_draft(draft) {
+        Ok(encoded) => Ok(encoded),
         Err(error @ (DraftError::TooLarge(_) | DraftError::Files(_))) => {
             Err(ShelfError::TooLarge(error.to_string()))
         }
@@ -394,7 +420,7 @@ async fn keep_draft(
     // Before anything is built and stored, so that a draft over the limit leaves no objects behind.
     check_room(app, namespace, &by.user_id).await?;
     let flags = wanted.flags.len() as u64;
-    let (draft, bytes) = build_draft(
+    let encoded = build_draft(
         drafts,
         wanted.request,
         &wanted.name,
@@ -402,10 +428,13 @@ async fn keep_draft(
         wanted.flags,
     )
     .await?;
-    let mut record = to_record(&draft, &bytes, flags);
+    let mut record = to_record(&encoded, flags);
     // The owner who decides would not notice otherwise that files are missing.
     record.reason = wanted.left_out;
-    let objects = vec![(record.object_name().key(namespace.id), Bytes::from(bytes))];
+    let object = (
+        record.object_name().key(namespace.id),
+        Bytes::from(encoded.bytes),
+    );
     let actor = Actor {
         user: by.user_id.clone(),
         client: by.client_id.clone(),
@@ -415,24 +444,26 @@ async fn keep_draft(
         namespace,
         actor: &actor,
         record,
-        objects,
+        objects: vec![object],
     };
     let (KeepOutcome::New(record) | KeepOutcome::Same(record)) = store_draft(app, coming).await?;
     Ok(Submitted::Drafted {
         draft: record.id,
-        name: draft.name,
+        name: encoded.draft.name,
         findings: wanted.findings,
         waiting: count_waiting(app, namespace, &by.user_id).await?,
     })
 }
 
 /// Builds the record of a draft about a skill.
-fn to_record(draft: &Draft, bytes: &[u8], flags: u64) -> DraftRecord {
+fn to_record(encoded: &EncodedDraft, flags: u64) -> DraftRecord {
+    let (draft, bytes) = (&encoded.draft, &encoded.bytes);
     let content = Content {
         name: draft.name.clone(),
         base_bundle_hash: draft.base_bundle_hash,
         flags,
         place: Place::Own,
+        request: Some(encoded.request),
     };
     let subject = match draft.request {
         Request::Propose { .. } => Subject::Propose(content),

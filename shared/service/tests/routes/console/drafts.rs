@@ -524,6 +524,7 @@ async fn five_hundred_drafts_are_read_page_by_page() {
                 base_bundle_hash: None,
                 flags: 0,
                 place: Place::Shared,
+                request: None,
             };
             let by = Submitter {
                 user_id: format!("usr_{}", "0".repeat(26)),

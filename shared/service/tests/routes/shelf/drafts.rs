@@ -150,6 +150,58 @@ async fn drafts_of_many_authors_at_once_leave_each_four_and_all_a_hundred() {
 }
 
 #[tokio::test]
+async fn identical_drafts_of_one_author_are_one_draft_until_it_ends() {
+    let publisher = two_skills().await;
+    let shelf = publisher.shelf().await;
+    let submit = async |author: &str, text: &str| {
+        let done = shelf.submit(&by(author), take("gamma", text)).await;
+        let Ok(Submitted::Drafted { draft, waiting, .. }) = done else {
+            panic!("{done:?}");
+        };
+        (draft, waiting)
+    };
+    let (first, _) = submit("usr_1", "one").await;
+    publisher.world.clock.advance(60);
+    assert_eq!(submit("usr_1", "one").await, (first, 1));
+    // Another text and another author are other requests.
+    assert_eq!(submit("usr_1", "two").await.1, 2);
+    assert_ne!(submit("usr_2", "one").await.0, first);
+    assert_eq!(publisher.drafts().await.len(), 3);
+    // Once the draft has ended, the same request is a new one.
+    let namespace = publisher.namespace().await;
+    let key = draft::draft_key(&namespace.id, &first);
+    let seen = publisher
+        .world
+        .app
+        .records
+        .get_one(&key)
+        .await
+        .unwrap()
+        .unwrap();
+    let record: DraftRecord = seen.read().unwrap();
+    let ended = record.into_ended(&draft::Ending {
+        state: draft::State::Withdrawn,
+        at: publisher.world.now(),
+        release: None,
+        reason: None,
+    });
+    let writes = ended
+        .ending_writes(&namespace.id, seen.revision, false)
+        .unwrap();
+    let done = publisher
+        .world
+        .app
+        .records
+        .commit_writes(writes)
+        .await
+        .unwrap();
+    assert!(done.is_done());
+    let (again, waiting) = submit("usr_1", "one").await;
+    assert_ne!(again, first);
+    assert_eq!(waiting, 2);
+}
+
+#[tokio::test]
 async fn the_bytes_of_a_draft_stay_while_it_waits_and_go_afterwards() {
     let publisher = two_skills().await;
     let shelf = publisher.shelf().await;
