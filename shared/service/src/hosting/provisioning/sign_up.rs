@@ -93,13 +93,7 @@ async fn reserve_name(
             });
         }
     }
-    // A name that was reserved and not paid for is not reserved anew, or a person could hold it for
-    // ever without paying. Its sign-up can still be paid for.
-    let earlier = sign_ups(tx, &account.id).await?;
-    let held = earlier
-        .into_iter()
-        .find(|held| held.paid_access == PaidAccess::Awaited && held.has_held(&choice.slug));
-    if let Some(held) = held {
+    if let Some(held) = find_held(tx, account, &choice.slug).await? {
         let is_same = held.slug == choice.slug && held.plan == choice.plan;
         return Ok(if is_same {
             Ok(held.reference)
@@ -159,6 +153,19 @@ async fn reserve_name(
         .with_after(json!({ "plan": sign_up.plan, "reference": sign_up.reference }));
     tx.audit(None, actor, "vault.sign-up", change)?;
     Ok(Ok(sign_up.reference))
+}
+
+/// Returns the unpaid sign-up of an account that has or had this name. Such a name is not reserved
+/// anew, or a person could hold it for ever without paying; its sign-up can still be paid for.
+async fn find_held(
+    ports: &Ports,
+    account: &Account,
+    slug: &Slug,
+) -> Result<Option<Provisioning>, StoreError> {
+    let earlier = sign_ups(ports, &account.id).await?;
+    let is_held =
+        |held: &Provisioning| held.paid_access == PaidAccess::Awaited && held.has_held(slug);
+    Ok(earlier.into_iter().find(is_held))
 }
 
 /// Changes the name of a sign-up that has no vault yet.
@@ -236,11 +243,8 @@ async fn refuse_rename(
     if sign_up.former_names.len() >= MAX_RENAMES {
         return Ok(Some(ReservationError::TooManyRenames));
     }
-    let others = sign_ups(ports, &account.id).await?;
-    let was_held = others.iter().any(|other| {
-        let is_unpaid = other.paid_access == PaidAccess::Awaited;
-        is_unpaid && other.reference != sign_up.reference && other.has_held(slug)
-    });
+    let held = find_held(ports, account, slug).await?;
+    let was_held = held.is_some_and(|held| held.reference != sign_up.reference);
     Ok(was_held.then_some(ReservationError::HeldBefore))
 }
 

@@ -1,0 +1,68 @@
+//! Why a setting is refused, as a text for the operator.
+
+use super::TOKEN_TTL;
+
+/// Reason why a setting is refused.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum BadSetting {
+    /// Lifetime of access tokens out of range.
+    #[error("must be {} to {} seconds", TOKEN_TTL.start(), TOKEN_TTL.end())]
+    TokenTtl,
+    /// Not an origin as browsers send it.
+    #[error("`{0}` is not an origin; write it like https://app.example")]
+    Origin(String),
+    /// Not a host as requests name it.
+    #[error("`{0}` is not a host; write it like vault.internal or vault.internal:8443")]
+    Host(String),
+    /// Unknown rule for the second factor.
+    #[error("`{0}` is neither optional nor owners")]
+    SecondFactor(String),
+    /// Unknown rule for the changes of members.
+    #[error("`{0}` is neither draft nor sign")]
+    MemberWrites(String),
+    /// Unknown spelling of tool names.
+    #[error("`{0}` is neither plain nor dotted")]
+    ToolNames(String),
+    /// Neither on nor off.
+    #[error("`{0}` is neither on nor off")]
+    SignUpVaults(String),
+    /// Not a plan.
+    #[error("`{0}` is not a plan; write it like team=https://buy.example/… plink_…")]
+    Plan(String),
+    /// Not the name of a plan.
+    #[error("`{0}` is not a valid plan name; use 1 to 32 characters a-z, 0-9 and -")]
+    PlanName(String),
+    /// A plan whose address cannot be that of a checkout page.
+    #[error(
+        "the checkout page of the plan `{0}` needs an https address without a password or fragment"
+    )]
+    Checkout(String),
+    /// A plan that any payment would buy.
+    #[error(
+        "the plan `{0}` names no payment link or price; add its id, as in {0}=https://buy.example/… plink_… or price_…"
+    )]
+    PlanOffer(String),
+    /// A word behind the address of a plan that is none of its ids.
+    #[error(
+        "`{0}` is not the id of a payment link (plink_…), that of a price (price_…) or a currency (eur)"
+    )]
+    PlanWord(String),
+    /// Unknown mode of the payment provider.
+    #[error("`{0}` is neither live nor test")]
+    PaymentMode(String),
+    /// Not the address of a page for customers.
+    #[error("must be an https address without a password or fragment")]
+    BillingUrl,
+    /// Two plans with the same name.
+    #[error("the plan `{0}` is listed twice")]
+    PlanTwice(String),
+    /// A secret that is too short.
+    #[error("a secret has fewer than 16 characters; copy it from the payment provider")]
+    PaymentSecret,
+    /// Plans without secrets.
+    #[error("must be set where VAULT_PLANS is: without it no payment is ever confirmed")]
+    PaymentSecretsMissing,
+    /// Grace period out of range.
+    #[error("must be 0 to 90 days")]
+    GraceDays,
+}
