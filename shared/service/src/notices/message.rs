@@ -8,10 +8,38 @@ use crate::model::notice::Event;
 use crate::senders::{HeaderText, Mail};
 use vault_api::Email;
 
+/// Most characters of a text that a stranger chose.
+const MAX_FOREIGN_CHARS: usize = 32;
+
+/// Returns a text that a stranger chose, such as the name of a machine, in a form that a notice may
+/// contain: cut, on one line, and without the characters from which mail and chat programs make a
+/// link or a mention. Otherwise anybody could send owners an address in the service's name.
+fn defuse_text(text: &str) -> String {
+    let is_harmless = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_' | '(' | ')');
+    let defused = text.chars().map(|c| if is_harmless(&c) { c } else { '_' });
+    let cut: String = defused.take(MAX_FOREIGN_CHARS).collect();
+    if text.chars().count() > MAX_FOREIGN_CHARS {
+        format!("{cut}...")
+    } else {
+        cut
+    }
+}
+
+/// Returns the event with the texts of strangers defused.
+fn defuse_event(event: &Event) -> Event {
+    let mut event = event.clone();
+    if let Event::MachineWaiting { machines, .. } = &mut event {
+        for machine in machines {
+            machine.name = defuse_text(&machine.name);
+        }
+    }
+    event
+}
+
 /// Returns the body of a request to a webhook: `type`, `timestamp` and `data`, which names the
 /// vault.
 pub(super) fn webhook_body(slug: &Slug, event: &Event, at: Timestamp) -> String {
-    let mut body = json!(event);
+    let mut body = json!(defuse_event(event));
     body["timestamp"] = json!(at);
     // Serde leaves out `data` for a unit variant. There is none today; one that is added must not
     // lose the vault, which receivers find at the same place in all events.
@@ -31,7 +59,7 @@ pub(super) fn owner_mail(
     (id, event): (&str, &Event),
     at: Timestamp,
 ) -> Mail {
-    let (what, text) = describe_event(slug, event);
+    let (what, text) = describe_event(slug, &defuse_event(event));
     let end = format!(
         "--\nYou get this mail because you are an owner of the vault {slug} at {base}.\n\
          An owner can switch these mails off for all owners: vault notices mail off\n"
@@ -172,6 +200,38 @@ mod tests {
             serde_json::from_str::<Value>(&webhook_body(&slug(), &Event::Test {}, AT)).unwrap(),
             json!({ "type": "test", "timestamp": "2026-11-21T00:00:00Z", "data": { "vault": "team" } })
         );
+    }
+
+    #[test]
+    fn what_a_stranger_chose_is_short_quoted_and_no_link() {
+        for (name, shown) in [
+            ("laptop", "laptop"),
+            ("anns-mbp.local", "anns-mbp_local"),
+            (
+                "https://evil.example/login?a=b",
+                "https___evil_example_login_a_b",
+            ),
+            ("www.evil.example\n\nClick", "www_evil_example__Click"),
+            ("@channel <b>", "_channel _b_"),
+            (&"x".repeat(64), "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx..."),
+        ] {
+            let mut event = machines(1);
+            if let Event::MachineWaiting { machines, .. } = &mut event {
+                machines[0].name = name.to_owned();
+            }
+            let body: Value = serde_json::from_str(&webhook_body(&slug(), &event, AT)).unwrap();
+            assert_eq!(body["data"]["machines"][0]["name"], shown);
+            let to = "ann@example.org".parse().unwrap();
+            let mail = owner_mail(
+                to,
+                (&slug(), "https://vault.example"),
+                ("msg_1", &event),
+                AT,
+            );
+            let quoted = format!("    \"{shown}\"  dev:aaaa-bbbb\n");
+            assert!(mail.text.contains(&quoted), "{}", mail.text);
+            assert!(!mail.subject.as_str().contains(shown));
+        }
     }
 
     #[test]
