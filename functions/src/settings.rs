@@ -249,6 +249,11 @@ fn read_config(reading: &mut Reading<'_>) -> Option<Config> {
         Ok(hosting) => config.hosting = hosting,
         Err((name, why)) => reading.report_wrong(name, why),
     }
+    if let Some(ports) = reading.read_text("VAULT_WEBHOOK_PORTS")
+        && let Err(why) = config.set_webhook_ports(ports.split(',').map(str::trim))
+    {
+        reading.report_wrong("VAULT_WEBHOOK_PORTS", why);
+    }
     let origins = reading
         .read_text("VAULT_ALLOWED_ORIGINS")
         .unwrap_or_default();
@@ -372,6 +377,7 @@ mod tests {
             ("VAULT_LIMIT_TOKEN", "-1"),
             ("VAULT_ALLOWED_ORIGINS", "https://a.example/"),
             ("VAULT_ALLOWED_HOSTS", "https://a.example"),
+            ("VAULT_WEBHOOK_PORTS", "443,ssh"),
             ("VAULT_ADMIN_EMAIL", "ann"),
             ("VAULT_SIGN_IN", "ldap"),
             ("VAULT_OIDC_CLIENT_SECRET", "half a provider"),

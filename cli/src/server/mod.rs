@@ -279,6 +279,11 @@ fn read_config(settings: &Settings) -> Result<Config, Failure> {
         let parsed = parsed.map_err(|_| invalid_setting("VAULT_TRUSTED_PROXIES", &wrong()))?;
         config.trusted_proxies.push(parsed);
     }
+    let ports = settings.list("VAULT_WEBHOOK_PORTS");
+    if !ports.is_empty() {
+        let set = config.set_webhook_ports(ports.iter().map(AsRef::as_ref));
+        set.map_err(|why| invalid_setting("VAULT_WEBHOOK_PORTS", &why.to_string()))?;
+    }
     for origin in settings.list("VAULT_ALLOWED_ORIGINS") {
         let allowed = config.allow_origin(&origin);
         allowed.map_err(|why| invalid_setting("VAULT_ALLOWED_ORIGINS", &why.to_string()))?;

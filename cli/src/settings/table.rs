@@ -114,6 +114,7 @@ pub(super) const TABLE: &[Variable] = &[
     variable("VAULT_TOKEN_TTL", ValueKind::Number, "900"),
     variable("VAULT_TOOL_NAMES", ValueKind::OneOf(TOOL_NAMES), "plain"),
     variable("VAULT_TRUSTED_PROXIES", ValueKind::List, ""),
+    variable("VAULT_WEBHOOK_PORTS", ValueKind::List, "443,8443"),
 ];
 
 /// Variables that are not settings of `vault` and are read elsewhere: by the installer, by the

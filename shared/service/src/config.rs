@@ -46,6 +46,8 @@ pub struct Config {
     pub sign_in: SignIn,
     /// Settings for the creation of vaults and for payment.
     pub hosting: hosting::Hosting,
+    /// Ports to which notices may be sent on public hosts (`VAULT_WEBHOOK_PORTS`).
+    pub webhook_ports: Vec<u16>,
     /// Spelling of dotted tool names in lists at `/mcp`.
     pub tool_names: vault_mcp::Names,
     /// Maximum size of immutable objects that one process caches, in bytes. Half of it must hold
@@ -68,6 +70,7 @@ impl Config {
             member_writes: MemberWrites::Draft,
             sign_in: SignIn::Password,
             hosting: hosting::Hosting::default(),
+            webhook_ports: vec![443, 8443],
             tool_names: vault_mcp::Names::Plain,
             cache_bytes: 10 * 1024 * 1024,
         }
@@ -93,6 +96,19 @@ impl Config {
             return Err(BadSetting::Origin(origin.to_owned()));
         }
         self.allowed_origins.push(origin.to_owned());
+        Ok(())
+    }
+
+    /// Sets the ports of webhooks (`VAULT_WEBHOOK_PORTS`). Fails for a text that is no port.
+    pub fn set_webhook_ports<'p>(
+        &mut self,
+        ports: impl Iterator<Item = &'p str>,
+    ) -> Result<(), BadSetting> {
+        let parse_port = |text: &str| match text.parse() {
+            Ok(0) | Err(_) => Err(BadSetting::WebhookPort(text.to_owned())),
+            Ok(port) => Ok(port),
+        };
+        self.webhook_ports = ports.map(parse_port).collect::<Result<_, _>>()?;
         Ok(())
     }
 
@@ -542,6 +558,14 @@ mod tests {
             config.allowed_origins,
             ["https://app.example", "http://127.0.0.1:6274"]
         );
+        config
+            .set_webhook_ports(["443", "9443"].into_iter())
+            .unwrap();
+        for bad in ["0", "65536", "https", "-1", ""] {
+            let refused = config.set_webhook_ports(["443", bad].into_iter());
+            assert_eq!(refused, Err(BadSetting::WebhookPort(bad.to_owned())));
+        }
+        assert_eq!(config.webhook_ports, [443, 9443]);
         assert_eq!(tool_names("dotted"), Ok(vault_mcp::Names::Dotted));
         assert_eq!(tool_names("plain"), Ok(vault_mcp::Names::Plain));
         assert!(tool_names("Dotted").is_err());

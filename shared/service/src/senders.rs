@@ -103,6 +103,9 @@ pub enum SendError {
     /// The SSRF guard rejects an address of the host.
     #[error("the host has an address that is not public")]
     NotPublic,
+    /// A port to which this service sends nothing.
+    #[error("the port is not one of VAULT_WEBHOOK_PORTS")]
+    Port,
     /// No answer within the time limit.
     #[error("no answer in time")]
     Timeout,

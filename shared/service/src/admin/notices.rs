@@ -40,7 +40,11 @@ fn to_api_webhook(webhook: &Webhook, secret: Option<String>) -> vault_api::Webho
         events,
         state,
         failing_since: webhook.failing_since,
-        last_failure: webhook.last_failure.clone(),
+        // Earlier versions stored the cause, which is for the operator alone.
+        last_failure: webhook
+            .last_failure
+            .as_ref()
+            .map(|_| notices::NOT_ARRIVED.to_owned()),
         off_since: webhook.off_since,
         created_by: webhook.created_by.clone(),
         created_at: webhook.created_at,
@@ -107,6 +111,10 @@ fn parse_address(call: &Call, text: &str) -> Result<WebhookAddress, Refusal> {
         if address.is_local() && !is_here {
             return Err(BadWebhookAddress::NotHttps);
         }
+        // Other ports are those of databases, mail and shells, which notices must not reach.
+        if !address.has_port_of(&call.app.config.webhook_ports) {
+            return Err(BadWebhookAddress::Port);
+        }
         Ok(address)
     });
     address
@@ -167,7 +175,7 @@ pub(super) async fn test_webhook(call: Call) -> Answer {
     let tested = TestedWebhook {
         id: id.to_owned(),
         arrived: sent.is_ok(),
-        failure: sent.err().map(|error| error.to_string()),
+        failure: sent.err().map(|_| notices::NOT_ARRIVED.to_owned()),
     };
     Ok(json_answer(StatusCode::OK, &tested))
 }

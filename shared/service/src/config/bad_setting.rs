@@ -23,6 +23,9 @@ pub enum BadSetting {
     /// Unknown spelling of tool names.
     #[error("`{0}` is neither plain nor dotted")]
     ToolNames(String),
+    /// Not a port of webhooks.
+    #[error("`{0}` is not a port; use 1 to 65535")]
+    WebhookPort(String),
     /// Neither on nor off.
     #[error("`{0}` is neither on nor off")]
     SignUpVaults(String),

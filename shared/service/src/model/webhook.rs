@@ -46,6 +46,11 @@ pub enum BadWebhookAddress {
     /// A fragment, which is never sent.
     #[error("The address must not contain a fragment.")]
     Fragment,
+    /// A port to which this service sends nothing.
+    #[error(
+        "The port of the address must be one of those to which this service sends notices: 443 or 8443, unless its operator chose others (VAULT_WEBHOOK_PORTS)."
+    )]
+    Port,
     /// An IP address that is not public.
     #[error("The address must be public: this service sends nothing into its own network.")]
     NotPublic,
@@ -55,6 +60,12 @@ impl WebhookAddress {
     /// The text, in the form in which it is sent.
     pub fn as_str(&self) -> &str {
         self.0.as_str()
+    }
+
+    /// Whether the service may send to its port: one of `ports`, or any on this machine.
+    pub fn has_port_of(&self, ports: &[u16]) -> bool {
+        let port = self.0.port_or_known_default();
+        self.is_local() || port.is_some_and(|port| ports.contains(&port))
     }
 
     /// Whether the endpoint is on this machine, which only a service on the same machine may reach.

@@ -12,6 +12,10 @@ use crate::model::namespace::Namespace;
 use crate::model::notice::{Destinations, Event, Recipient, Webhook};
 use crate::senders::{SendError, Senders, WebhookMessage};
 
+/// What owners see of any failure. It is one text: an owner chooses the host, and another text for
+/// each cause would tell which names exist in the network of the service.
+pub(crate) const NOT_ARRIVED: &str = "the notice did not arrive: the endpoint must be on a public host, have a valid certificate, and answer with a status of 200 to 299 within 10 seconds, without a redirect";
+
 /// A notice with what identifies it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Notice<'a> {
@@ -90,6 +94,10 @@ async fn post_to_webhook(
     webhook: &Webhook,
     notice: Notice<'_>,
 ) -> Result<(), SendError> {
+    // Also for an address that was stored while its port was allowed.
+    if !webhook.address.has_port_of(&app.config.webhook_ports) {
+        return Err(SendError::Port);
+    }
     let now = app.clock.now();
     let body = message::webhook_body(&namespace.slug, notice.event, notice.at);
     // The signature covers the time of the attempt, not of the event: endpoints reject old ones as
@@ -150,7 +158,7 @@ async fn record_outcome(
         let switched = match sent {
             Ok(()) if webhook.record_arrival() => false,
             Ok(()) => return Ok(()),
-            Err(error) => webhook.record_failure(error.to_string(), now),
+            Err(_) => webhook.record_failure(NOT_ARRIVED.to_owned(), now),
         };
         tx.write(destinations.to_write(&namespace.id, when)?);
         // In the audit log, since the service and not an owner switched it off.

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use vault_store::StoreError;
 use vault_store::records::{Document, Record, When, Write};
 
-pub(crate) use attempt::test_webhook;
+pub(crate) use attempt::{NOT_ARRIVED, test_webhook};
 pub use deliver::{Delivered, deliver_due};
 
 use self::smtp::{MailSettings, Smtp};
