@@ -456,6 +456,18 @@ fn what_was_not_paid_for_or_is_too_much_is_told_as_that() {
     owner.json(&format!("devices deny {}", text(&waiting["device_id"])));
     set("subscription", "\"none\"");
     machine.json("cloud pull");
+    // With everything installed nothing is refused, and the machine says it all the same.
+    set("subscription", "\"lapsed\"");
+    fails(&machine, "cloud pull", 8, "subscription_lapsed");
+    let renewal = owner.refused("sync --cloud --renew", 8);
+    assert!(
+        renewal
+            .hint
+            .as_deref()
+            .is_some_and(|hint| hint.contains("renews the subscription at http")),
+        "{renewal:?}"
+    );
+    set("subscription", "\"none\"");
 
     set("quota_bytes", "2000");
     owner.add("large", &"Text. ".repeat(1000)).ok();

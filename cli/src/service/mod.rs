@@ -363,6 +363,15 @@ impl Answer {
         if code == Some(ServiceCode::TimestampOutOfRange) {
             return Some(self.clock_hint());
         }
+        // A person who is signed in may be the one who pays. A machine is not.
+        if code == Some(ServiceCode::SubscriptionLapsed)
+            && let Some((base, _)) = &self.asked_by
+        {
+            let page = base.address_of("/");
+            return Some(format!(
+                "installed skills keep working; the owner renews the subscription at {page}"
+            ));
+        }
         if let Some(hint) = code.and_then(codes::service_hint) {
             return Some(self.with_address(hint));
         }

@@ -68,6 +68,10 @@ pub struct CurrentDevice {
     pub enrolled_at: Timestamp,
     /// The current catalog; null before the first release, and for a revoked machine.
     pub catalog: Option<CatalogReference>,
+    /// True for an active machine of a vault whose subscription has lapsed: it gets no bundles.
+    /// Absent otherwise.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lapsed: bool,
 }
 
 /// The current catalog. It is not signed, so it only says whether to fetch the catalog.

@@ -287,6 +287,9 @@ pub(super) async fn show_device(
     let DeviceAccess {
         device, namespace, ..
     } = enrolled;
+    // Only an admitted device learns whether the vault is paid for.
+    let is_lapsed =
+        device.status == DeviceStatus::Active && !namespace.subscription.is_live(app.clock.now());
     // A revoked device must not follow the releases of the vault any more.
     let catalog = namespace
         .current
@@ -304,6 +307,7 @@ pub(super) async fn show_device(
             hostname: device.hostname,
             enrolled_at: device.enrolled_at,
             catalog,
+            lapsed: is_lapsed,
         },
     ))
 }

@@ -24,6 +24,7 @@ use vault_library::{
         SelectedSkill, Selection, StagedBundles, TakenName, WithdrawnSkill,
     },
 };
+use vault_service::error::ErrorCode as ServiceCode;
 use vault_service::model::device::DeviceStatus;
 use vault_store::clock::{Clock as _, SystemClock};
 
@@ -33,7 +34,7 @@ use super::{
 };
 use crate::{
     context::Context,
-    errors::Failure,
+    errors::{Exit, Failure, FailureCode},
     output::{
         BOLD, DIM, HINT, Report, SingleOrList, TICK, WARN, change_lines, clean, count,
         format_flagged, format_size, join,
@@ -352,8 +353,13 @@ async fn pull_link(
     // A bundle that is installed and verifies is not fetched again.
     let missing = catalog.missing_bundles(vault, &chosen);
     let (staged, bytes) = fetch_bundles(context, vault, &client, &catalog, &missing).await?;
+    let report = subscribe::install_selection(vault, &catalog, &selection, &chosen, staged)?;
+    // Nothing was missing, so the service has refused nothing yet. The next release will be.
+    if state.lapsed {
+        return Err(lapsed_failure(link));
+    }
     Ok(Some(Pulled {
-        report: subscribe::install_selection(vault, &catalog, &selection, &chosen, staged)?,
+        report,
         // In a vault without skills the selection is not to blame.
         selects_nothing: chosen.is_empty() && !catalog.catalog().skills.is_empty(),
         selection: Some(selection).filter(|selection| !selection.is_all()),
@@ -361,6 +367,22 @@ async fn pull_link(
         bytes,
         pinned_fingerprint: catalog.is_first().then(|| catalog.fingerprint()),
     }))
+}
+
+/// Returns the failure of a pull from a vault that is not paid for: the same as where a bundle is
+/// refused.
+fn lapsed_failure(link: &Link) -> Failure {
+    let code = FailureCode::Remote {
+        word: ServiceCode::SubscriptionLapsed.row().code.to_owned(),
+        status: 402,
+        exit: Exit::Lapsed,
+    };
+    let address = link_address(link);
+    let message = format!(
+        "the subscription of {address} has lapsed; everything is installed, but nothing new arrives"
+    );
+    Failure::new(code, message)
+        .hint("installed skills keep working; the owner must renew the subscription")
 }
 
 /// Asks before a new selection removes installed skills.

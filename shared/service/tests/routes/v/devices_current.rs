@@ -1,7 +1,8 @@
 //! `GET /v/<slug>/devices/current`.
 
+use serde_json::json;
 use vault_service::model::device::DeviceStatus;
-use vault_service::model::namespace::Kind;
+use vault_service::model::namespace::{Kind, Namespace, Subscription};
 
 use crate::support::world;
 
@@ -48,6 +49,28 @@ async fn a_revoked_device_learns_just_that() {
         .json();
     assert_eq!(answer["status"], "revoked");
     assert!(answer["catalog"].is_null());
+}
+
+#[tokio::test]
+async fn only_an_active_device_learns_that_the_subscription_has_lapsed() {
+    let world = world();
+    world.acme().await;
+    let change = |namespace: &mut Namespace| namespace.subscription = Subscription::Lapsed;
+    world.change("acme", change).await;
+    for (n, status, lapsed) in [
+        (1, DeviceStatus::Pending, json!(null)),
+        (2, DeviceStatus::Revoked, json!(null)),
+        (3, DeviceStatus::Active, json!(true)),
+    ] {
+        let device = world.device("acme", n, status).await;
+        let answer = world.ask(&device, "GET", "/v/acme/devices/current").await;
+        assert_eq!(answer.json()["lapsed"], lapsed, "{status:?}");
+    }
+    let change = |namespace: &mut Namespace| namespace.subscription = Subscription::Active;
+    world.change("acme", change).await;
+    let device = world.device("acme", 3, DeviceStatus::Active).await;
+    let answer = world.ask(&device, "GET", "/v/acme/devices/current").await;
+    assert_eq!(answer.json()["lapsed"], json!(null));
 }
 
 #[tokio::test]
