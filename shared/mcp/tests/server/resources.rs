@@ -172,7 +172,6 @@ async fn wrong_parameters_of_a_method_are_invalid_and_name_the_member() {
             "params.arguments",
         ),
         ("resources/read", json!({}), "params.uri"),
-        ("resources/list", json!({ "cursor": 1 }), "params.cursor"),
         ("skills/get", json!({ "name": "pdf" }), "params.uri"),
         ("resources/directory/read", json!({}), "params.uri"),
     ] {
