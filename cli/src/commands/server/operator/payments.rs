@@ -70,7 +70,7 @@ mod tests {
             shown,
             "2026-11-21  wrong_link  vault acme\n  The checkout came by another link.\n  \
              subscription sub_1, customer cus_1, event evt_2\n\n\
-             2026-11-20  unknown_sign_up  no vault\n  Refund the payment.\u{241b}[31m\n  \
+             2026-11-20  unknown_sign_up  no vault\n  Refund the payment.\\u{1b}[31m\n  \
              subscription sub_2, event evt_1"
         );
         assert!(describe_problems(&[]).starts_with("No payment went wrong"));

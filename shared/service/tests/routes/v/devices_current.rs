@@ -68,7 +68,7 @@ async fn only_an_active_device_learns_that_the_subscription_has_lapsed() {
     }
     let change = |namespace: &mut Namespace| namespace.subscription = Subscription::Active;
     world.change("acme", change).await;
-    let device = world.device("acme", 3, DeviceStatus::Active).await;
+    let device = world.device("acme", 4, DeviceStatus::Active).await;
     let answer = world.ask(&device, "GET", "/v/acme/devices/current").await;
     assert_eq!(answer.json()["lapsed"], json!(null));
 }
