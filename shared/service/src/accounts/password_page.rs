@@ -138,10 +138,11 @@ pub async fn change_password(app: &App, request: SignedInForm) -> Result<Respons
     if ends_apps {
         current_account.value.raise_epoch();
     }
-    // The password was entered just now, so unlike after `end_all` the new session has fresh
-    // credentials.
     let with = SessionStart {
         second_factor: signed_in.session.second_factor,
+        // The password was entered just now, so unlike after `end_all` the new session has fresh
+        // credentials. Where the account has a second factor, the password is only one of two.
+        without_credentials: current_account.value.second_factor.is_some(),
         ..SessionStart::default()
     };
     let (fresh, mut writes) =

@@ -57,7 +57,7 @@ fn recovery_codes(page: &Reply) -> Vec<String> {
 }
 
 /// Turns the second factor on; its secret and the recovery codes.
-async fn turn_on(desk: &Desk, email: &str) -> (String, Vec<String>) {
+pub async fn turn_on(desk: &Desk, email: &str) -> (String, Vec<String>) {
     let (mut visitor, _) = account_page(desk, email, PASSWORD).await;
     let page = visitor.get(PATH).await;
     let secret = page.hidden(PATH, "secret");
@@ -109,7 +109,7 @@ async fn sign_in(visitor: &mut Visitor<'_>, email: &str, typed: &str) -> Reply {
     enter(visitor, &half, typed).await
 }
 
-async fn enter(visitor: &mut Visitor<'_>, page: &Reply, typed: &str) -> Reply {
+pub async fn enter(visitor: &mut Visitor<'_>, page: &Reply, typed: &str) -> Reply {
     let path = "/oauth/second-factor";
     let csrf = page.hidden(path, "csrf");
     let return_to = page.hidden(path, "return_to");
@@ -351,6 +351,41 @@ async fn the_second_factor_is_changed_with_the_password_and_a_code_alone() {
     account_page(&desk, ADA, PASSWORD).await;
 }
 
+/// With a second factor, credentials are password and code. Who finds a browser open and knows the
+/// password must not take a way to sign in away.
+#[tokio::test]
+async fn a_changed_password_is_no_fresh_sign_in_without_the_code() {
+    for with_factor in [false, true] {
+        let desk = empty_desk().await;
+        let app = &desk.world.app;
+        let sign_in_id = common::connected(app, ADA, "ada at the provider").await;
+        let mut ada = Visitor::new(app);
+        if with_factor {
+            let (secret, _) = turn_on(&desk, ADA).await;
+            desk.world.clock.advance(60);
+            sign_in(&mut ada, ADA, &code(&secret, desk.unix())).await;
+        } else {
+            let page = ada.get("/account").await;
+            ada.log_in(&page, ADA, PASSWORD).await;
+        }
+        desk.world.clock.advance(300);
+        let page = ada.get("/oauth/password").await;
+        let csrf = page.hidden("/oauth/password", "csrf");
+        let fields = [
+            ("csrf", csrf.as_str()),
+            ("current", PASSWORD),
+            ("password", "another good password"),
+        ];
+        assert_eq!(ada.post("/oauth/password", &fields).await.status, 200);
+        let page = ada.get("/account").await;
+        let csrf = page.hidden("/account/sign-out", "csrf");
+        let fields = [("csrf", csrf.as_str()), ("sign_in", &sign_in_id)];
+        let ended = ada.post("/account/sign-ins", &fields).await;
+        let wanted = if with_factor { "200 Sign in" } else { "303 " };
+        assert_eq!(ended.page(), wanted);
+    }
+}
+
 #[tokio::test]
 async fn an_operator_s_reset_removes_the_second_factor() {
     let desk = empty_desk().await;
@@ -367,7 +402,7 @@ async fn an_operator_s_reset_removes_the_second_factor() {
 }
 
 /// A desk of a service that requires a second factor from now on, over the same records.
-fn requiring(desk: &Desk) -> Desk {
+pub fn requiring(desk: &Desk) -> Desk {
     let mut app = desk.world.app.clone();
     let mut config = (*app.config).clone();
     config.second_factor = SecondFactorPolicy::Owners;
