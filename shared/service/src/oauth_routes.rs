@@ -13,8 +13,8 @@ use serde_json::Value;
 
 use crate::accounts::guard::{self, FormTask, SignedInBrowser, SignedInForm};
 use crate::accounts::{
-    account_page, apps_and_sessions, confirm_page, invitations, invite_link, password_page,
-    provider, second_factor, second_factor_page,
+    account_page, apps_and_sessions, confirm_page, invitations, invite_link, passkey,
+    password_page, provider, second_factor, second_factor_page,
 };
 use crate::app::App;
 use crate::hosting::{home_page, new_vault};
@@ -228,6 +228,12 @@ rows! { OAuth:
     "confirmation.decide" POST "/account/confirm" SignedInForm(confirm_page::CONFIRM) confirm_page::decide_confirmation;
     "second-factor.show" GET "/account/second-factor" SignedIn(ReturnTo::SecondFactor) second_factor_page::show_second_factor;
     "second-factor.change" POST "/account/second-factor" SignedInForm(second_factor_page::CHANGE) second_factor_page::change_second_factor;
+    "passkey.ask" POST "/oauth/passkey" Page authorization::ask_for_passkey;
+    "passkey.sign-in" POST "/oauth/passkey/answer" Page authorization::sign_in_with_passkey;
+    "passkey.show" GET "/account/passkeys" SignedIn(ReturnTo::Passkeys) passkey::manage::show_passkeys;
+    "passkey.new" POST "/account/passkeys/new" SignedInForm(passkey::manage::NEW) passkey::manage::begin_addition;
+    "passkey.add" POST "/account/passkeys" SignedInForm(passkey::manage::ADD) passkey::manage::finish_addition;
+    "passkey.remove" POST "/account/passkeys/remove" SignedInForm(passkey::manage::REMOVE) passkey::manage::remove_passkey;
     "vault.new" GET "/account/new-vault" SignedIn(ReturnTo::NewVault) new_vault::show_new_vault;
     "vault.sign-up" POST "/account/new-vault" SignedInForm(new_vault::SIGN_UP) new_vault::sign_up;
     "vault.rename" POST "/account/new-vault/name" SignedInForm(new_vault::RENAME) new_vault::rename_sign_up;

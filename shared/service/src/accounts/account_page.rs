@@ -48,6 +48,8 @@ struct AccountPage {
     apps: NewestItems<ShownGrant>,
     sessions: NewestItems<ShownSession>,
     second_factor: bool,
+    /// Number of passkeys.
+    passkeys: usize,
     /// The sign-ins through an identity provider.
     connections: Vec<ShownConnection>,
     /// Whether another way to sign in is left when one of them ends.
@@ -82,6 +84,7 @@ pub async fn show_account(app: &App, request: SignedInBrowser) -> Result<Respons
         apps: apps_and_sessions::load_apps(app, account).await?,
         sessions: apps_and_sessions::load_sessions(app, account, browser).await?,
         second_factor: account.second_factor.is_some(),
+        passkeys: account.passkeys.as_slice().len(),
         connections: list_connections(account),
         may_disconnect: account.proofs.len() > 1,
         // A stored password cannot sign in while the service takes none, so its change is not

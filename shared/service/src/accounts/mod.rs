@@ -15,6 +15,7 @@ pub(crate) mod guard;
 pub(crate) mod invitations;
 pub(crate) mod invite_link;
 pub(crate) mod memberships;
+pub(crate) mod passkey;
 pub mod password;
 pub(crate) mod password_page;
 pub(crate) mod permits;

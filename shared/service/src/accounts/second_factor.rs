@@ -12,6 +12,7 @@ use vault_store::StoreError;
 
 use super::audit;
 use super::memberships::Member;
+use super::passkey::relying_party::{signs_in_with_passkeys, takes_passkeys};
 use super::session::CompletedSignIn;
 use super::sign_in_page::{SignInPrompt, render_sign_in_page};
 use crate::app::App;
@@ -47,15 +48,20 @@ struct CodePage {
     csrf: String,
     return_to: String,
     problem: Option<&'static str>,
+    /// Whether a passkey does as well.
+    passkeys: bool,
+    /// Whether the form for a code stands beside the passkey.
+    beside_passkey: bool,
 }
 
 /// Status and sentence of a code that was refused, and the seconds to wait after too many.
 pub type CodeProblem = (StatusCode, &'static str, Option<u64>);
 
-/// Renders the page that asks for a code, in a browser whose first proof was accepted.
+/// Renders the page that asks for a code of `account`, in a browser whose first proof was accepted.
 pub fn render_code_page(
     app: &App,
     browser: &Browser,
+    account: &Account,
     onward: ReturnTo<'_>,
     problem: Option<CodeProblem>,
 ) -> Response {
@@ -64,6 +70,8 @@ pub fn render_code_page(
         csrf: browser.form_token(app, Purpose::SecondFactor, onward.form_subject()),
         return_to: onward.address(app),
         problem: problem.map(|(_, problem, _)| problem),
+        passkeys: !account.passkeys.is_empty() && takes_passkeys(app),
+        beside_passkey: false,
     };
     let status = problem.map_or(StatusCode::OK, |(status, ..)| status);
     let mut response = layout::render_page(status, &page, None);
@@ -81,6 +89,8 @@ struct SetupDuePage {
     frame: Frame,
     /// Whether an app waits for an answer.
     for_app: bool,
+    /// Whether a passkey does as well.
+    passkeys: bool,
 }
 
 /// State of a sign-in with regard to the second factor that a request needs.
@@ -88,10 +98,19 @@ struct SetupDuePage {
 pub enum Requirement {
     /// It was entered, or none is needed.
     Met,
-    /// The account has none.
+    /// The account has none, and no passkey either.
     NotSetUp,
     /// The account has one, and the browser signed in without it.
     NotEntered,
+}
+
+/// Returns the message on the sign-in page to a person whose password alone was not enough, if only
+/// a passkey is: with a second factor, the page asks for the code by itself.
+pub fn passkey_needed(account: &Account) -> Option<&'static str> {
+    account
+        .second_factor
+        .is_none()
+        .then_some("This page needs more than your password: sign in with a passkey.")
 }
 
 /// Checks `signed_in` against the second factor that an authorize request for one of `members`
@@ -120,7 +139,7 @@ pub fn check_role_requirement(app: &App, signed_in: &SignedIn, role: Role) -> Re
 const fn evaluate_requirement(signed_in: &SignedIn, needed: bool) -> Requirement {
     if signed_in.session.second_factor || !needed {
         Requirement::Met
-    } else if signed_in.account.second_factor.is_none() {
+    } else if signed_in.account.second_factor.is_none() && signed_in.account.passkeys.is_empty() {
         Requirement::NotSetUp
     } else {
         Requirement::NotEntered
@@ -130,8 +149,12 @@ const fn evaluate_requirement(signed_in: &SignedIn, needed: bool) -> Requirement
 /// Renders the page for an account that needs a second factor and has none. `for_app`: an app waits
 /// for it.
 pub fn render_setup_due(app: &App, for_app: bool) -> Response {
-    let frame = Frame::for_service(&app.config.public_url);
-    layout::render_page(StatusCode::OK, &SetupDuePage { frame, for_app }, None)
+    let page = SetupDuePage {
+        frame: Frame::for_service(&app.config.public_url),
+        for_app,
+        passkeys: signs_in_with_passkeys(app),
+    };
+    layout::render_page(StatusCode::OK, &page, None)
 }
 
 /// Counts one try of the code that was `typed`. Returns the problem when there were too many.
@@ -197,7 +220,15 @@ pub async fn sign_in_with_code(app: &App, request: Request) -> Result<Response, 
             SignInPrompt::default(),
         ));
     };
-    let again = |problem| Ok(render_code_page(app, &browser, onward, Some(problem)));
+    let again = |problem| {
+        Ok(render_code_page(
+            app,
+            &browser,
+            &account,
+            onward,
+            Some(problem),
+        ))
+    };
     let wrong_code = (StatusCode::UNPROCESSABLE_ENTITY, WRONG_CODE, None);
     let email = account.email.as_str();
     let typed = form.value("code").unwrap_or_default();

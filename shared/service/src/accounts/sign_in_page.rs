@@ -5,6 +5,7 @@ use axum::http::StatusCode;
 use axum::http::header;
 use axum::response::Response;
 
+use super::passkey::relying_party::signs_in_with_passkeys;
 use crate::app::App;
 use crate::model::client::Client;
 use crate::model::redirect::RedirectUri;
@@ -83,6 +84,8 @@ struct SignInPage {
     email: String,
     /// Whether a password signs in.
     passwords: bool,
+    /// Whether a passkey signs in.
+    passkeys: bool,
     /// Name of the identity provider, if there is one.
     provider: Option<String>,
 }
@@ -105,6 +108,7 @@ pub fn render_sign_in_page(
         return_to: onward.address(app),
         email: prompt.email.to_owned(),
         passwords: app.config.sign_in.takes_passwords(),
+        passkeys: signs_in_with_passkeys(app),
         provider: provider.map(|provider| provider.settings().name.clone()),
     };
     // The redirects after this form may end at the client, so the page's policy has to allow its

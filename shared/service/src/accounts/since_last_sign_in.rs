@@ -81,7 +81,8 @@ async fn notice_lines(
         logs.push((None, "the service".to_owned()));
     }
     for (log, name) in logs {
-        let (log_notices, whole) = find_notable(app, log, at).await?;
+        let email = account.email.as_str();
+        let (log_notices, whole) = find_notable(app, log, email, at).await?;
         notices.extend(
             log_notices
                 .into_iter()
@@ -111,11 +112,12 @@ async fn notice_lines(
     Ok(lines)
 }
 
-/// Searches a log since `at` for events that its owner should know about. Also returns whether all
-/// of it was read.
+/// Searches a log since `at` for events that the owner with the address `email` should know about.
+/// Also returns whether all of it was read.
 async fn find_notable(
     app: &App,
     log: Option<&NamespaceId>,
+    email: &str,
     at: Timestamp,
 ) -> Result<(Vec<(Rank, String)>, bool), StoreError> {
     let (partition, mut after) = (audit::audit_partition(log), audit::key_before_second(at));
@@ -126,7 +128,7 @@ async fn find_notable(
             .list_page(&partition, "", Some(&after), MAX_PAGE)
             .await?;
         for record in &page {
-            events.extend(describe_entry(&record.read()?));
+            events.extend(describe_entry(&record.read()?, email));
         }
         match page.last() {
             Some(last) if page.len() == MAX_PAGE => after.clone_from(&last.key.key),
@@ -144,8 +146,9 @@ enum Rank {
     App,
 }
 
-/// Describes an entry that its owner or operator should know about; `None` for any other.
-fn describe_entry(entry: &Entry) -> Option<(Rank, String)> {
+/// Describes an entry that the owner or operator with the address `email` should know about; `None`
+/// for any other.
+fn describe_entry(entry: &Entry, email: &str) -> Option<(Rank, String)> {
     // An attempt that failed changed nothing.
     if entry.outcome != "done" {
         return None;
@@ -159,6 +162,11 @@ fn describe_entry(entry: &Entry) -> Option<(Rank, String)> {
         "membership.accept" | "user.role" if is_owner => {
             Some((Rank::People, format!("a new owner on {day}")))
         }
+        // Of the person's own account alone: members add passkeys every day.
+        "account.passkey-added" if entry.target.as_deref() == Some(email) => Some((
+            Rank::People,
+            format!("a passkey was added to your account on {day}"),
+        )),
         "account.grant" => Some((Rank::People, format!("a new operator on {day}"))),
         "oauth.consent" => {
             let name = after.and_then(|after| after["name"].as_str());

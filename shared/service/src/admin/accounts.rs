@@ -288,6 +288,7 @@ pub(super) async fn delete_account(call: OperatorCall) -> Answer {
         let link = account.invite.as_ref();
         tx.write_all(link.map(|link| Write::delete(invite_key(link), When::Any)));
         tx.write_all(account.subjects().map(subject::removal_write));
+        tx.write_all(account.passkeys.removal_writes());
         if is_active_operator(&account) {
             tx.write(check_another_operator(&call, &account.id).await?);
         }

@@ -482,6 +482,7 @@ impl PendingPage {
                 let email = account.email.as_str();
                 let prompt = SignInPrompt {
                     email,
+                    problem: second_factor::passkey_needed(account),
                     ..SignInPrompt::default()
                 };
                 return Ok(Err(render_sign_in_page(app, browser, onward, prompt)));

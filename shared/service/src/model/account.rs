@@ -23,6 +23,7 @@ use vault_store::random::Random;
 use vault_store::records::{Document, RecordKey, When, Write};
 
 use super::namespace::Namespace;
+use super::passkey::{Passkey, PasskeyId, Passkeys};
 use super::second_factor::SecondFactor;
 use super::secret::{Secret, SecretKind};
 use super::{Versioned, subject};
@@ -90,6 +91,10 @@ pub struct Account {
     /// The second factor that a sign-in requires beside a proof.
     #[serde(default)]
     pub second_factor: Option<SecondFactor>,
+    /// Passkeys, each of which signs in, or stands for the code of the second factor. They are no
+    /// proofs of the address: an account has others.
+    #[serde(default, skip_serializing_if = "Passkeys::is_empty")]
+    pub passkeys: Passkeys,
 }
 
 impl fmt::Debug for Account {
@@ -117,6 +122,7 @@ impl Account {
             invite: None,
             invite_again: false,
             second_factor: None,
+            passkeys: Passkeys::new(),
         }
     }
 
@@ -149,9 +155,10 @@ impl Account {
         subject: Digest,
         now: Timestamp,
     ) -> Vec<Write> {
+        let mut writes = Vec::new();
         if self.proofs.is_empty() {
             // The address was not proven before, so nothing from before may go on.
-            self.second_factor = None;
+            writes.extend(self.clear_factors());
             self.raise_epoch();
         }
         self.proofs.push(Proof::Provider {
@@ -162,8 +169,23 @@ impl Account {
         self.invite_again = false;
         let link = self.invite.take();
         // `Any`, because an expired link may have been removed already.
-        let link = link.map(|link| Write::delete(invite_key(&link), When::Any));
-        link.into_iter().collect()
+        writes.extend(link.map(|link| Write::delete(invite_key(&link), When::Any)));
+        writes
+    }
+
+    /// Removes the second factor and the passkeys, for an account whose person proves it anew.
+    /// Returns the writes that remove the passkeys' index entries.
+    fn clear_factors(&mut self) -> Vec<Write> {
+        self.second_factor = None;
+        self.passkeys.clear()
+    }
+
+    /// Removes a passkey, and ends every browser's session; `None` if the account does not have it.
+    pub fn remove_passkey(&mut self, id: &PasskeyId) -> Option<Passkey> {
+        let removed = self.passkeys.remove(id)?;
+        // As after a sign-in through a provider: sessions that began with it must not go on.
+        self.password_number = self.password_number.wrapping_add(1);
+        Some(removed)
     }
 
     /// Ends a sign-in through an identity provider, and every browser's session with it; false when
@@ -379,9 +401,10 @@ pub async fn prepare_invitation(
     }
     // The address is not proven, so nothing that was set up or signed in before may go on
     // beside the person who opens the link.
-    account.second_factor = None;
+    let cleared = account.clear_factors();
     account.raise_epoch();
     let (mut writes, url) = fresh_link(&mut account, issuer, now, &ports.random)?;
+    writes.extend(cleared);
     writes.push(account.update_write(found.revision)?);
     let url = Some(url);
     Ok(PreparedAccount {
@@ -391,8 +414,8 @@ pub async fn prepare_invitation(
     })
 }
 
-/// Prepares a new start for the account of `email`: it loses every proof and the second factor, its
-/// tokens and sessions end, and a fresh link under `issuer` sets a new password. Returns `None` if
+/// Prepares a new start for the account of `email`: it loses every proof, the second factor and the
+/// passkeys, its tokens and sessions end, and a fresh link under `issuer` sets a new password. Returns `None` if
 /// there is no such account. Only an operator may call this, as for [`prepare_invitation`].
 pub async fn prepare_reset(
     ports: &Ports,
@@ -406,9 +429,9 @@ pub async fn prepare_reset(
     let mut account = found.value;
     // Without these entries a person of the provider is not led to an account that no longer knows
     // the proof.
-    let disconnected: Vec<_> = account.subjects().map(subject::removal_write).collect();
+    let mut disconnected: Vec<_> = account.subjects().map(subject::removal_write).collect();
     account.proofs.clear();
-    account.second_factor = None;
+    disconnected.extend(account.clear_factors());
     account.raise_epoch();
     let (mut writes, url) = fresh_link(&mut account, issuer, now, &ports.random)?;
     writes.extend(disconnected);

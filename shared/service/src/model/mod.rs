@@ -14,6 +14,7 @@
 //! | `acct/<account_id>` | `ns/<slug>` | index: the account's user in a namespace | `user` |
 //! | `invited/<e-mail>` | `<slug>` | index: the user that waits for an answer to an invitation, 7 days | `membership` |
 //! | `subject/<sha256>` | `subject` | index: the account of a person of an identity provider | `subject` |
+//! | `passkey/<sha256>` | `passkey` | index: the account of a passkey | `passkey` |
 //! | `invite/<sha256>` | `invite` | a link that sets a password, 72 hours, once | `account` |
 //! | `user/<namespace_id>` | `<user_id>` | role, scopes, profile, last seen | `user` |
 //! | `client/<client_id>` | `client` | a registration | `client` |
@@ -23,6 +24,7 @@
 //! | `code/<sha256>` | `code` | an authorization code | `token` |
 //! | `session/<sha256>` | `session`, `approval/…`, `spent/…` | a signed-in browser and its decisions | `session` |
 //! | `session/<sha256>` | `provider/…`, `connect` | a browser on its way to the identity provider, or back from it | `provider_request` |
+//! | `session/<sha256>` | `passkey/…` | a challenge that waits for the answer of a passkey | `passkey_challenge` |
 //! | `limit/…` | a window | a counter of requests or of failed sign-ins | `accounts::throttle` |
 //! | `browser/<sha256>` | `<sha256 of the account>` | the mark of a browser that signed in before | `web::remembered_browser` |
 //! | `unused/<source>` | a place | a registration that no app has used yet | `client` |
@@ -67,6 +69,8 @@ pub mod membership;
 pub mod namespace;
 pub mod notice;
 pub mod outcome;
+pub mod passkey;
+pub mod passkey_challenge;
 pub mod payment;
 pub mod payment_problem;
 pub mod permit;

@@ -128,10 +128,17 @@ impl Session {
         now: Timestamp,
     ) -> bool {
         now < self.ends_at
-            && !account.disabled
+            && self.is_of_present(account)
+            && self.service_epoch == service.unwrap_or_default().epoch
+    }
+
+    /// Whether it began with the account as it is now: the account is not disabled, and neither its
+    /// ways to sign in nor its epoch have changed since. A change checks this for the account that
+    /// it read itself.
+    pub const fn is_of_present(&self, account: &Account) -> bool {
+        !account.disabled
             && self.password_number == account.password_number
             && self.account_epoch == account.epoch
-            && self.service_epoch == service.unwrap_or_default().epoch
     }
 }
 

@@ -30,6 +30,7 @@ use crate::accounts::guard::{FormTask, SignedInForm};
 use crate::accounts::invitations;
 use crate::accounts::invitations::Invitation;
 use crate::accounts::memberships::{Member, load_members};
+use crate::accounts::passkey;
 use crate::accounts::provider;
 use crate::accounts::second_factor::{self, Requirement};
 use crate::accounts::session::{CompletedSignIn, new_half_session, redirect_to};
@@ -40,6 +41,7 @@ use crate::app::App;
 use crate::documents::ClientName;
 use crate::http::client_address;
 use crate::model::audit::{Actor, Change};
+use crate::model::redirect::RedirectUri;
 use crate::model::session::{APPROVAL_SECONDS, Approval, approval_key, session_key, spent_key};
 use crate::model::user::Scopes;
 use crate::transaction::Transaction;
@@ -130,12 +132,11 @@ pub async fn authorize(app: &App, request: Request) -> Result<Response, ErrorPag
         // The sign-in is from before the second factor was set up.
         Requirement::NotEntered => {
             let onward = ReturnTo::Authorize(&query);
-            return Ok(render_sign_in_page(
-                app,
-                &browser,
-                onward,
-                authorize_request.sign_in_prompt(),
-            ));
+            let prompt = SignInPrompt {
+                problem: second_factor::passkey_needed(&signed_in.account),
+                ..authorize_request.sign_in_prompt()
+            };
+            return Ok(render_sign_in_page(app, &browser, onward, prompt));
         }
     }
     // A person who only has to accept an invitation gets it here instead of an error page.
@@ -358,6 +359,29 @@ pub async fn start_at_provider(app: &App, request: Request) -> Result<Response, 
     provider::start_sign_in(app, request, wants_credentials).await
 }
 
+/// Returns the address of the client whose authorize request has this query, for the policy of a
+/// page. If it cannot be read, the authorize page will say why.
+async fn find_answer_address(
+    app: &App,
+    query: &str,
+    source: Option<IpAddr>,
+) -> Option<RedirectUri> {
+    let asked = read_authorize_request(app, query, source).await;
+    Some(asked.ok()?.ok()?.back.redirect)
+}
+
+/// `POST /oauth/passkey`: shows the page that asks the browser for a passkey.
+pub async fn ask_for_passkey(app: &App, request: Request) -> Result<Response, ErrorPage> {
+    let answer_to = async |query: &str, source| find_answer_address(app, query, source).await;
+    passkey::sign_in::ask_for_passkey(app, request, answer_to).await
+}
+
+/// `POST /oauth/passkey/answer`: checks the answer of an authenticator and begins a session.
+pub async fn sign_in_with_passkey(app: &App, request: Request) -> Result<Response, ErrorPage> {
+    let answer_to = async |query: &str, source| find_answer_address(app, query, source).await;
+    passkey::sign_in::sign_in_with_passkey(app, request, answer_to).await
+}
+
 /// `POST /oauth/login`: checks a password and begins a session.
 pub async fn sign_in_with_password(app: &App, request: Request) -> Result<Response, ErrorPage> {
     if !app.config.sign_in.takes_passwords() {
@@ -396,7 +420,9 @@ pub async fn sign_in_with_password(app: &App, request: Request) -> Result<Respon
         if let Commit::Failed { .. } = app.records.commit_writes(writes).await? {
             return Err(StoreError::Conflict.into());
         }
-        return Ok(second_factor::render_code_page(app, &half, onward, None));
+        return Ok(second_factor::render_code_page(
+            app, &half, &account, onward, None,
+        ));
     }
     let completed = CompletedSignIn {
         browser: &browser,

@@ -236,6 +236,8 @@ pub enum ReturnTo<'f> {
     Account,
     /// The page where the second factor is set up.
     SecondFactor,
+    /// The page where passkeys are added and removed.
+    Passkeys,
     /// The page where a person signs up for a vault.
     NewVault,
     /// The page at this path that confirms dangerous acts.
@@ -250,6 +252,8 @@ pub const PASSWORD_PATH: &str = "/oauth/password";
 pub const ACCOUNT_PATH: &str = "/account";
 /// The path of the page where the second factor is set up, below the prefix.
 pub const SECOND_FACTOR_PATH: &str = "/account/second-factor";
+/// The path of the page where passkeys are added and removed, below the prefix.
+pub const PASSKEYS_PATH: &str = "/account/passkeys";
 /// The path of the page where a person signs up for a vault, below the prefix.
 pub const NEW_VAULT_PATH: &str = "/account/new-vault";
 /// The path of the page that confirms dangerous acts, below the prefix; the id of a confirmation
@@ -276,6 +280,7 @@ impl<'f> ReturnTo<'f> {
             PASSWORD_PATH => return Ok(Self::Password),
             ACCOUNT_PATH => return Ok(Self::Account),
             SECOND_FACTOR_PATH => return Ok(Self::SecondFactor),
+            PASSKEYS_PATH => return Ok(Self::Passkeys),
             NEW_VAULT_PATH => return Ok(Self::NewVault),
             _ => {}
         }
@@ -329,6 +334,7 @@ impl<'f> ReturnTo<'f> {
             Self::Password => PASSWORD_PATH,
             Self::Account => ACCOUNT_PATH,
             Self::SecondFactor => SECOND_FACTOR_PATH,
+            Self::Passkeys => PASSKEYS_PATH,
             Self::NewVault => NEW_VAULT_PATH,
             Self::Console(address) | Self::Confirm(address) => address,
         }
@@ -341,6 +347,7 @@ impl<'f> ReturnTo<'f> {
             Self::Password
             | Self::Account
             | Self::SecondFactor
+            | Self::Passkeys
             | Self::NewVault
             | Self::Confirm(_)
             | Self::Console(_) => {

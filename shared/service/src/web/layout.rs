@@ -1,4 +1,5 @@
-//! Layout of the HTML pages: no script, and templates that escape every value.
+//! Layout of the HTML pages: templates that escape every value, and no script but one on the two
+//! pages that ask a browser for a passkey.
 //!
 //! A page cannot be framed and loads nothing. Its forms may be sent to this service, and lead on to
 //! one client at most.
@@ -23,11 +24,11 @@ pub const STYLE: &str = include_str!("../../templates/style.css");
 
 /// Source of the style sheet in the content security policy, by its hash: an injected style is not
 /// applied.
-static STYLE_SOURCE: LazyLock<String> = LazyLock::new(|| style_source(STYLE));
+static STYLE_SOURCE: LazyLock<String> = LazyLock::new(|| source_of(STYLE));
 
-/// Returns a style sheet's hash as a content security policy names it.
-fn style_source(style: &str) -> String {
-    format!("'sha256-{}'", STANDARD.encode(Sha256::digest(style)))
+/// Returns the hash of a style sheet or script as a content security policy names it.
+fn source_of(text: &str) -> String {
+    format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text)))
 }
 
 /// Style sheet of the console's pages: that of all pages, followed by the console's own rules.
@@ -36,7 +37,13 @@ pub const CONSOLE_STYLE: &str = concat!(
     include_str!("../../templates/console/style.css")
 );
 
-static CONSOLE_STYLE_SOURCE: LazyLock<String> = LazyLock::new(|| style_source(CONSOLE_STYLE));
+static CONSOLE_STYLE_SOURCE: LazyLock<String> = LazyLock::new(|| source_of(CONSOLE_STYLE));
+
+/// Script of the two pages that ask a browser for a passkey: a browser offers passkeys to scripts
+/// alone.
+pub const PASSKEY_SCRIPT: &str = include_str!("../../templates/passkey.js");
+
+static PASSKEY_SCRIPT_SOURCE: LazyLock<String> = LazyLock::new(|| source_of(PASSKEY_SCRIPT));
 
 /// Frame around every page.
 pub struct Frame {
@@ -138,19 +145,39 @@ pub fn render_page(
     page: &impl Template,
     onward: Option<&RedirectUri>,
 ) -> Response {
-    render_with_style(status, page, onward, &STYLE_SOURCE)
+    render_with_sources(
+        status,
+        page,
+        onward,
+        &format!("style-src {}", *STYLE_SOURCE),
+    )
+}
+
+/// Renders a page with the script that asks for a passkey, and with no other.
+pub fn render_passkey_page(
+    status: StatusCode,
+    page: &impl Template,
+    onward: Option<&RedirectUri>,
+) -> Response {
+    let sources = format!(
+        "style-src {}; script-src {}",
+        *STYLE_SOURCE, *PASSKEY_SCRIPT_SOURCE
+    );
+    render_with_sources(status, page, onward, &sources)
 }
 
 /// Renders a console page as a response.
 pub fn render_console_page(status: StatusCode, page: &impl Template) -> Response {
-    render_with_style(status, page, None, &CONSOLE_STYLE_SOURCE)
+    let sources = format!("style-src {}", *CONSOLE_STYLE_SOURCE);
+    render_with_sources(status, page, None, &sources)
 }
 
-fn render_with_style(
+/// Renders a page whose content security policy allows `sources`.
+fn render_with_sources(
     status: StatusCode,
     page: &impl Template,
     onward: Option<&RedirectUri>,
-    style: &str,
+    sources: &str,
 ) -> Response {
     let Ok(html) = page.render() else {
         return (
@@ -165,7 +192,7 @@ fn render_with_style(
     // Browsers apply `form-action` to every redirect that a form starts, so the client's address
     // has to be listed.
     let policy = format!(
-        "default-src 'none'; style-src {style}; form-action 'self'{onward}; frame-ancestors 'none'; base-uri 'none'"
+        "default-src 'none'; {sources}; form-action 'self'{onward}; frame-ancestors 'none'; base-uri 'none'"
     );
     let mut response = (status, html).into_response();
     let headers = response.headers_mut();

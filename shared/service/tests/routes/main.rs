@@ -10,6 +10,7 @@
 mod account;
 mod admin;
 mod api;
+mod authenticator;
 mod calls;
 #[path = "../common/mod.rs"]
 mod common;

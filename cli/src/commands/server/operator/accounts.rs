@@ -34,7 +34,7 @@ pub enum Action {
         /// The person's e-mail address
         email: String,
     },
-    /// Remove the password and the second factor, sign out, and print a new link
+    /// Remove the password, second factor and passkeys, sign out, and print a new link
     Reset {
         /// The account's e-mail address
         email: String,
@@ -280,7 +280,7 @@ fn ask_to_reset(context: &Context, email: &str) -> Result<(), Failure> {
     let email = clean(email, 254);
     confirm_change(
         context,
-        &format!("Remove the password and second factor of {email}?"),
+        &format!("Remove the password, second factor and passkeys of {email}?"),
     )
 }
 

@@ -140,6 +140,7 @@ impl ReturnedPerson<'_> {
             return Ok(second_factor::render_code_page(
                 app,
                 &half,
+                &account,
                 self.onward,
                 None,
             ));

@@ -7,6 +7,8 @@ mod epochs;
 mod memberships;
 mod notices;
 mod operators;
+pub mod passkeys;
+mod passkeys_refused;
 pub mod second_factor;
 
 use serde_json::{Value, json};

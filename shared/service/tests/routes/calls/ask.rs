@@ -10,7 +10,7 @@ use crate::common::{self, OWNER, PASSWORD, Visitor};
 use crate::support::key;
 
 use super::drafts::ask_drafts;
-use super::people::{account_page, confirmation, ending, password, second_factor, walk};
+use super::people::{account_page, confirmation, ending, passkey, password, second_factor, walk};
 use super::scene::{Scene, skill};
 use super::{HASHES, Row};
 
@@ -259,6 +259,11 @@ pub(super) async fn ask(scene: &mut Scene, &(name, case, _): &Row) -> u16 {
         ("second-factor.show" | "second-factor.change" | "oauth.second-factor", _) => {
             second_factor(scene, name).await
         }
+        (
+            "passkey.show" | "passkey.new" | "passkey.add" | "passkey.ask" | "passkey.sign-in"
+            | "passkey.remove",
+            _,
+        ) => passkey(scene, name).await,
         ("account.list", _) => {
             let path = "/admin/operator/accounts";
             scene.ask(&operator, "GET", path).await

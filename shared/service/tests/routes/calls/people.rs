@@ -3,8 +3,10 @@
 use serde_json::json;
 use vault_service::model::user::{Role, Scopes};
 
+use crate::account::passkeys;
 use crate::account::second_factor::code as account_code;
 use crate::admin::{ADA, reference};
+use crate::authenticator::{Authenticator, Forgery, options};
 use crate::common::{self, CALLBACK, OWNER, OWNER_PASSWORD, PASSWORD, Visitor, authorize};
 
 use super::scene::Scene;
@@ -128,6 +130,58 @@ pub(super) async fn second_factor(scene: &mut Scene, name: &str) -> u16 {
     let done = visitor.post(path, &fields).await;
     scene.invitation = secret;
     done.status
+}
+
+/// The passkeys of one person: listed, added, asked for, used, removed.
+pub(super) async fn passkey(scene: &mut Scene, name: &str) -> u16 {
+    let app = scene.world.app.clone();
+    let (email, path) = ("passkey@example.org", "/account/passkeys");
+    let mut visitor = Visitor::new(&app);
+    let page = visitor.get(path).await;
+    if name == "passkey.show" {
+        let acme = reference(&scene.world.read_namespace("acme").await);
+        common::member(&app, email, &acme, Role::Owner, Scopes::ALL).await;
+    }
+    if name == "passkey.ask" {
+        scene.counting.take();
+        return passkeys::ask(&mut visitor, &page).await.status;
+    }
+    visitor.log_in(&page, email, PASSWORD).await;
+    let mut key = Authenticator::new(scene.world.app.config.public_url.base());
+    if name == "passkey.sign-in" {
+        passkeys::add(&mut visitor, &mut key, "Phone").await;
+        let mut other = Visitor::new(&app);
+        let page = passkeys::asked(&mut other).await;
+        let credential = key.sign(&options(&page), &Forgery::default());
+        scene.counting.take();
+        let done = passkeys::answer(&mut other, &page, &credential).await;
+        return done.status;
+    }
+    scene.counting.take();
+    let page = visitor.get(path).await;
+    if name == "passkey.show" {
+        return page.status;
+    }
+    let new = "/account/passkeys/new";
+    let csrf = page.hidden(new, "csrf");
+    if name == "passkey.remove" {
+        let remove = "/account/passkeys/remove";
+        let id = page.hidden(remove, "passkey");
+        scene.counting.take();
+        let fields = [("csrf", csrf.as_str()), ("passkey", &id)];
+        return visitor.post(remove, &fields).await.status;
+    }
+    scene.counting.take();
+    let page = visitor
+        .post(new, &[("csrf", &csrf), ("name", "Phone")])
+        .await;
+    if name == "passkey.new" {
+        return page.status;
+    }
+    let credential = key.make(&options(&page), &Forgery::default());
+    scene.counting.take();
+    let fields = [("csrf", csrf.as_str()), ("credential", &credential)];
+    visitor.post(path, &fields).await.status
 }
 
 /// The page where a password is changed, and the change; the last rows, since Ada has another

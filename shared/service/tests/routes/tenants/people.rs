@@ -15,6 +15,8 @@ use crate::common::{self, CALLBACK, PASSWORD, Reply, Visitor, authorize, post_fo
 
 /// The page where a person signs up for a vault.
 const NEW_VAULT: &str = "/account/new-vault";
+/// The page where passkeys are added and removed.
+const PASSKEYS: &str = "/account/passkeys";
 
 /// The page that has the form of a row: its address and what that form needs to be good but for
 /// whose things it names.
@@ -37,6 +39,10 @@ fn page_of(route: &Route, consent: &str) -> (String, Vec<(&'static str, &'static
             ];
             (route.path.to_owned(), codes.to_vec())
         }
+        "passkey.new" => (PASSKEYS.to_owned(), vec![("name", "hers")]),
+        // The token is the same on all forms of the page.
+        "passkey.add" => (PASSKEYS.to_owned(), vec![("credential", "{}")]),
+        "passkey.remove" => (PASSKEYS.to_owned(), vec![]),
         // Their own forms are only there with an invitation or a connection; the token is the same
         // on all forms of the page.
         "membership.answer" => (account(), vec![("decision", "accept")]),
@@ -113,6 +119,7 @@ async fn no_form_of_one_tenant_shows_or_changes_anything_of_another() {
             let form = match route.name {
                 "membership.answer" | "sign-in.end" => "/account/sign-out",
                 "vault.rename" => NEW_VAULT,
+                "passkey.add" | "passkey.remove" => "/account/passkeys/new",
                 _ => route.path,
             };
             let theirs = other.named.path(confirmation_page(), THERE);
@@ -134,6 +141,7 @@ async fn no_form_of_one_tenant_shows_or_changes_anything_of_another() {
                 ("grant", &other.grant),
                 ("session", &other.session),
                 ("sign_in", &other.sign_in),
+                ("passkey", &other.passkey),
                 ("email", FAY),
                 ("username", FAY),
             ];

@@ -8,6 +8,7 @@ use vault_format::request::device_id;
 use vault_service::model::device::{self, DeviceStatus};
 use vault_service::model::membership::invitations_partition;
 use vault_service::model::namespace::{self, Kind, Namespace};
+use vault_service::model::passkey::passkey_id;
 use vault_service::model::token::token_key;
 use vault_service::model::user::{Role, Scopes};
 use vault_service::model::{
@@ -18,6 +19,7 @@ use vault_service::route::Route;
 use vault_store::objects::Class;
 use vault_store::records::Records;
 
+use crate::account::passkeys;
 use crate::admin::{Desk, reference, token};
 use crate::common::{self, PASSWORD, Tokens};
 use crate::support::{World, key};
@@ -116,6 +118,8 @@ pub struct Other {
     pub session: String,
     /// A sign-in of its owner through an identity provider.
     pub sign_in: String,
+    /// A passkey of its owner.
+    pub passkey: String,
     /// The tokens of that app.
     pub tokens: Tokens,
     pub namespace: Namespace,
@@ -135,6 +139,8 @@ pub async fn other(desk: &Desk) -> Other {
     let invited = desk.ask(&owner.access, "POST", "/admin/users", Some(&body));
     let invited = invited.await.json()["id"].as_str().unwrap().to_owned();
     let sign_in = common::connected(app, FAY, "fay at the provider").await;
+    let (_, fob) = passkeys::with_passkey(desk, FAY).await;
+    let passkey = passkey_id(&fob.held[0].id).to_string();
     let fays = account::account_partition(&common::account(app, FAY).await.id);
     let listed = app.records.list_page(&fays, "", None, 100).await.unwrap();
     let listed_as = |prefix: &str| {
@@ -200,6 +206,7 @@ pub async fn other(desk: &Desk) -> Other {
         grant: listed_as(grant::ALLOWED),
         session: listed_as(session::SESSIONS),
         sign_in,
+        passkey,
         secrets: vec![
             FAY.to_owned(),
             GUS.to_owned(),

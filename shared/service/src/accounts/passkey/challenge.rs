@@ -1,0 +1,44 @@
+//! Challenges in the records of a browser.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use vault_store::StoreError;
+use vault_store::records::{When, Write};
+
+use crate::app::App;
+use crate::model::passkey_challenge::{Challenge, ChallengePurpose, challenge_key};
+use crate::web::browser::Browser;
+
+/// Stores a challenge for a browser. An earlier one for the same purpose ends.
+pub async fn store_challenge<T: Serialize>(
+    app: &App,
+    browser: &Browser,
+    purpose: ChallengePurpose,
+    state: T,
+) -> Result<(), StoreError> {
+    let challenge = Challenge::begin_now(state, app.clock.now());
+    let write = challenge.creation_write(&browser.hash(), purpose)?;
+    if app.try_commit(vec![write]).await? {
+        return Ok(());
+    }
+    Err(StoreError::Conflict)
+}
+
+/// Takes the challenge of a browser, which can be answered once; `None` if there is none, or it has
+/// ended.
+pub async fn take_challenge<T: Serialize + DeserializeOwned>(
+    app: &App,
+    browser: &Browser,
+    purpose: ChallengePurpose,
+) -> Result<Option<Challenge<T>>, StoreError> {
+    let key = challenge_key(&browser.hash(), purpose);
+    let Some(stored) = app.get::<Challenge<T>>(&key).await? else {
+        return Ok(None);
+    };
+    // Deleted before the answer is checked: of two answers to one challenge, one gets on.
+    let taken = vec![Write::delete(key, When::At(stored.revision))];
+    let is_taken = app.try_commit(taken).await?;
+    // A store may return a record for a while after its end.
+    let is_current = app.clock.now() < stored.value.ends_at;
+    Ok((is_taken && is_current).then_some(stored.value))
+}

@@ -1,0 +1,394 @@
+//! The page `/account/passkeys`, on which a person adds and removes passkeys.
+//!
+//! Each change needs a sign-in within the last five minutes, with the second factor where the
+//! account has one: someone who finds a browser open must not gain a way in, nor take one away.
+
+use askama::Template;
+use axum::http::StatusCode;
+use axum::http::header;
+use axum::response::Response;
+use vault_store::StoreError;
+use vault_store::records::When;
+use webauthn_rs::prelude::{Passkey as Credential, RegisterPublicKeyCredential, Webauthn};
+
+use super::challenge::{store_challenge, take_challenge};
+use super::relying_party::{internal_error, passkeys_off, relying_party, signs_in_with_passkeys};
+use crate::accounts::audit;
+use crate::accounts::guard::{FormTask, SignedInBrowser, SignedInForm};
+use crate::accounts::session::{SessionStart, new_session, redirect_to};
+use crate::accounts::sign_in_page::{SignInPrompt, render_sign_in_page};
+use crate::app::App;
+use crate::model::account::{Account, account_key};
+use crate::model::passkey::{
+    self, MAX_PASSKEYS, PasskeyEntry, PasskeyId, PasskeyName, passkey_id, passkey_key,
+};
+use crate::model::passkey_challenge::{AdditionState, ChallengePurpose};
+use crate::transaction::Transaction;
+use crate::web::browser::{Browser, PASSKEYS_PATH, ReturnTo};
+use crate::web::csrf::Purpose;
+use crate::web::error_page::ErrorPage;
+use crate::web::layout::{self, Frame, PASSKEY_SCRIPT, SignOut, format_day};
+
+/// Message to a person whose sign-in is too old for a change.
+const SIGN_IN_AGAIN: &str = "To change your passkeys, sign in again. A sign-in counts for five minutes, and only with your second factor if you have one.";
+/// Message for an answer without a challenge.
+const TOO_LATE: &str =
+    "The passkey came too late, or was sent before. Nothing was added: try again.";
+/// Message for an answer that does not fit its challenge.
+const NOT_ACCEPTED: &str =
+    "The browser's answer was not valid, so nothing was added. Try again, or use another device.";
+/// Message for a credential that an account has already.
+const ALREADY_USED: &str = "This passkey belongs to an account already, so nothing was added.";
+/// Message for an account that has as many as it may have.
+const TOO_MANY: &str = "Your account has 10 passkeys, the most it may have. Remove one first.";
+/// Message for a name that cannot be stored.
+const BAD_NAME: &str = "Give the passkey a name of 1 to 64 characters.";
+
+/// The page with the list.
+#[derive(Template)]
+#[template(path = "passkeys.html")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each decides whether one part is shown"
+)]
+struct PasskeysPage {
+    frame: Frame,
+    csrf: String,
+    passkeys: Vec<ShownPasskey>,
+    /// The host, if passkeys cannot work there.
+    unavailable: Option<String>,
+    /// Port of the public URL, with its colon.
+    port: String,
+    /// Whether a passkey signs in without a password.
+    signs_in: bool,
+    /// Whether the account has a second factor.
+    has_factor: bool,
+    /// Whether the password alone signs in.
+    password_alone: bool,
+    is_full: bool,
+    most: usize,
+    /// Name that was typed.
+    typed: String,
+    problem: Option<&'static str>,
+    sign_out: SignOut,
+}
+
+/// A passkey of the list.
+struct ShownPasskey {
+    id: String,
+    name: String,
+    added: String,
+    used: String,
+}
+
+/// The page that makes a passkey.
+#[derive(Template)]
+#[template(path = "passkey_new.html")]
+struct NewPasskeyPage {
+    frame: Frame,
+    csrf: String,
+    name: String,
+    email: String,
+    /// Options of the browser's call, as JSON.
+    options: String,
+    script: &'static str,
+}
+
+/// Status and sentence of a change that was not made.
+type ChangeProblem = (StatusCode, &'static str);
+
+/// `GET /account/passkeys`: shows the page.
+pub async fn show_passkeys(app: &App, request: SignedInBrowser) -> Result<Response, ErrorPage> {
+    let account = &request.signed_in.account;
+    Ok(render_list(
+        app,
+        &request.browser,
+        account,
+        ("Passkey", None),
+    ))
+}
+
+fn render_list(
+    app: &App,
+    browser: &Browser,
+    account: &Account,
+    (typed, problem): (&str, Option<ChangeProblem>),
+) -> Response {
+    let public = &app.config.public_url;
+    let shown = account
+        .passkeys
+        .as_slice()
+        .iter()
+        .map(|passkey| ShownPasskey {
+            id: passkey.id().to_string(),
+            name: passkey.name.to_string(),
+            added: format_day(passkey.added_at),
+            used: passkey.last_used_at.map_or_else(
+                || "never used".to_owned(),
+                |at| format!("last used {}", format_day(at)),
+            ),
+        });
+    let authority = public.authority();
+    let (host, port) = match authority.rfind(':') {
+        // A colon within brackets belongs to an IPv6 address.
+        Some(at) if !authority.ends_with(']') => authority.split_at(at),
+        _ => (authority, ""),
+    };
+    let works = relying_party(public).is_some();
+    let return_to = ReturnTo::Account.address(app);
+    let page = PasskeysPage {
+        frame: Frame::for_service(public),
+        csrf: browser.form_token(app, Purpose::Account, PASSKEYS_PATH),
+        passkeys: shown.collect(),
+        unavailable: (!works).then(|| host.to_owned()),
+        port: port.to_owned(),
+        signs_in: signs_in_with_passkeys(app),
+        has_factor: account.second_factor.is_some(),
+        password_alone: account.password_hash().is_some() && account.second_factor.is_none(),
+        is_full: account.passkeys.is_full(),
+        most: MAX_PASSKEYS,
+        typed: typed.to_owned(),
+        problem: problem.map(|(_, problem)| problem),
+        sign_out: SignOut {
+            csrf: browser.form_token(app, Purpose::Logout, &return_to),
+            return_to,
+        },
+    };
+    let status = problem.map_or(StatusCode::OK, |(status, _)| status);
+    layout::render_page(status, &page, None)
+}
+
+const fn form_task(action: &'static str) -> FormTask {
+    FormTask {
+        purpose: Purpose::Account,
+        onward: |_, _| Ok(ReturnTo::Passkeys),
+        action,
+    }
+}
+
+/// The form that begins to add a passkey.
+pub const NEW: FormTask = form_task("account.passkey-added");
+/// The form with the answer of the authenticator.
+pub const ADD: FormTask = form_task("account.passkey-added");
+/// The form that removes a passkey.
+pub const REMOVE: FormTask = form_task("account.passkey-removed");
+
+/// Returns the sign-in page, which leads back, unless the person signed in a short time ago, with
+/// every factor that the account has.
+fn ask_for_fresh_sign_in(app: &App, request: &SignedInForm) -> Option<Response> {
+    let (session, account) = (&request.signed_in.session, &request.signed_in.account);
+    let whole = account.second_factor.is_none() || session.second_factor;
+    if whole && session.has_fresh_credentials(app.clock.now()) {
+        return None;
+    }
+    let prompt = SignInPrompt {
+        problem: Some(SIGN_IN_AGAIN),
+        ..SignInPrompt::default()
+    };
+    let mut page = render_sign_in_page(app, &request.browser, ReturnTo::Passkeys, prompt);
+    *page.status_mut() = StatusCode::FORBIDDEN;
+    Some(page)
+}
+
+/// `POST /account/passkeys/new`: shows the page on which the browser makes a passkey.
+pub async fn begin_addition(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
+    let party = relying_party(&app.config.public_url).ok_or_else(passkeys_off)?;
+    if let Some(page) = ask_for_fresh_sign_in(app, &request) {
+        return Ok(page);
+    }
+    let (browser, account) = (&request.browser, &request.signed_in.account);
+    let typed = request.form.value("name").unwrap_or_default();
+    let refuse = |problem| Ok(render_list(app, browser, account, (typed, Some(problem))));
+    let Ok(name) = typed.parse::<PasskeyName>() else {
+        return refuse((StatusCode::UNPROCESSABLE_ENTITY, BAD_NAME));
+    };
+    if account.passkeys.is_full() {
+        return refuse((StatusCode::CONFLICT, TOO_MANY));
+    }
+    let (options, state) = begin_registration(app, &party, account, name.clone())?;
+    store_challenge(app, browser, ChallengePurpose::Add, state).await?;
+    let page = NewPasskeyPage {
+        frame: Frame::for_service(&app.config.public_url),
+        csrf: browser.form_token(app, Purpose::Account, PASSKEYS_PATH),
+        name: name.to_string(),
+        email: account.email.to_string(),
+        options,
+        script: PASSKEY_SCRIPT,
+    };
+    Ok(layout::render_passkey_page(StatusCode::OK, &page, None))
+}
+
+/// Returns the options of the browser's call as JSON, and the state that its answer is checked
+/// against.
+fn begin_registration(
+    app: &App,
+    party: &Webauthn,
+    account: &Account,
+    name: PasskeyName,
+) -> Result<(String, AdditionState), ErrorPage> {
+    let user = account.passkeys.user_or_fresh(&app.random);
+    let held = account.passkeys.as_slice().iter();
+    let held = held.map(|passkey| passkey.credential().cred_id().clone());
+    let email = account.email.as_str();
+    let begun = party.start_passkey_registration(user, email, email, Some(held.collect()));
+    let (request, registration) = begun.map_err(internal_error)?;
+    let mut options = serde_json::to_value(&request.public_key).map_err(internal_error)?;
+    // Without an address typed first, an authenticator can only offer what it stores itself.
+    options["authenticatorSelection"]["residentKey"] = "required".into();
+    options["authenticatorSelection"]["requireResidentKey"] = true.into();
+    let state = AdditionState {
+        account: account.id.clone(),
+        user,
+        name,
+        registration,
+    };
+    Ok((options.to_string(), state))
+}
+
+/// `POST /account/passkeys`: checks the answer of an authenticator and adds its passkey.
+pub async fn finish_addition(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
+    let party = relying_party(&app.config.public_url).ok_or_else(passkeys_off)?;
+    let (browser, account) = (&request.browser, &request.signed_in.account);
+    let refuse = async |problem: ChangeProblem, outcome: &str| {
+        audit::record_refusal(app, browser, request.source, ADD.action, outcome).await;
+        let page = render_list(app, browser, account, ("Passkey", Some(problem)));
+        Ok(page)
+    };
+    let unprocessable = StatusCode::UNPROCESSABLE_ENTITY;
+    // The sign-in was fresh when the challenge was made, a few minutes ago at most.
+    let challenge = take_challenge::<AdditionState>(app, browser, ChallengePurpose::Add).await?;
+    let challenge = challenge.filter(|challenge| challenge.state.account == account.id);
+    let Some(challenge) = challenge else {
+        return refuse((unprocessable, TOO_LATE), "passkey_late").await;
+    };
+    let answer = request.form.value("credential").unwrap_or_default();
+    let answer = serde_json::from_str::<RegisterPublicKeyCredential>(answer);
+    let registration = &challenge.state.registration;
+    let credential = answer.ok().and_then(|answer| {
+        party
+            .finish_passkey_registration(&answer, registration)
+            .ok()
+    });
+    let Some(credential) = credential else {
+        return refuse((unprocessable, NOT_ACCEPTED), "passkey_refused").await;
+    };
+    let state = &challenge.state;
+    let add = async |tx| add_in(&tx, app, &request, (state, &credential)).await;
+    match app.change(add).await? {
+        Ok(()) => Ok(redirect_to(
+            StatusCode::SEE_OTHER,
+            &ReturnTo::Passkeys.address(app),
+        )),
+        Err(problem) => refuse(problem, "passkey_refused").await,
+    }
+}
+
+/// Adds a credential to the account as it is now.
+async fn add_in(
+    tx: &Transaction<'_>,
+    app: &App,
+    request: &SignedInForm,
+    (state, credential): (&AdditionState, &Credential),
+) -> Result<Result<(), ChangeProblem>, ErrorPage> {
+    let stored = tx.get::<Account>(&account_key(&state.account)).await?;
+    let mut stored = stored.ok_or(ErrorPage::FormForged)?;
+    let account = &mut stored.value;
+    // A reset while the browser made the passkey must not leave it behind.
+    if !request.signed_in.session.is_of_present(account) {
+        return Err(ErrorPage::FormForged);
+    }
+    let id = passkey_id(credential.cred_id());
+    let Some(when) = find_free_entry(tx, &id).await? else {
+        return Ok(Err((StatusCode::CONFLICT, ALREADY_USED)));
+    };
+    let added = account
+        .passkeys
+        .add(credential.clone(), state.user, state.name.clone(), tx.now());
+    match added {
+        Ok(()) => {}
+        Err(passkey::PasskeyNotAdded::TooMany) => {
+            return Ok(Err((StatusCode::CONFLICT, TOO_MANY)));
+        }
+        Err(passkey::PasskeyNotAdded::OtherUser) => {
+            return Ok(Err((StatusCode::CONFLICT, TOO_LATE)));
+        }
+    }
+    tx.write(account.update_write(stored.revision)?);
+    tx.write(passkey::entry_write(&id, &account.id, when)?);
+    let (source, action) = (request.source, ADD.action);
+    tx.write_all(audit::account_entries(app, account, source, action, "done").await?);
+    Ok(Ok(()))
+}
+
+/// Returns the condition under which a credential can be entered in the index; `None` if an account
+/// has it.
+async fn find_free_entry(tx: &Transaction<'_>, id: &PasskeyId) -> Result<Option<When>, StoreError> {
+    let Some(entry) = tx.get::<PasskeyEntry>(&passkey_key(id)).await? else {
+        return Ok(Some(When::Absent));
+    };
+    // An entry that outlived the account's own list, for instance because an earlier version of
+    // vault wrote the account, holds nothing.
+    let owner = tx
+        .get::<Account>(&account_key(&entry.value.account))
+        .await?;
+    let is_held = owner.is_some_and(|owner| {
+        owner
+            .value
+            .passkeys
+            .as_slice()
+            .iter()
+            .any(|it| it.id() == *id)
+    });
+    Ok((!is_held).then_some(When::At(entry.revision)))
+}
+
+/// `POST /account/passkeys/remove`: removes a passkey, and signs every other browser out.
+pub async fn remove_passkey(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
+    let id = request.form.value("passkey");
+    let id: Option<PasskeyId> = id.and_then(|text| text.parse().ok());
+    let id = id.ok_or(ErrorPage::FormMalformed)?;
+    if let Some(page) = ask_for_fresh_sign_in(app, &request) {
+        return Ok(page);
+    }
+    let remove = async |tx| remove_in(&tx, app, &request, &id).await;
+    let fresh = app.change(remove).await?;
+    let mut response = redirect_to(StatusCode::SEE_OTHER, &ReturnTo::Passkeys.address(app));
+    let cookie = fresh.and_then(|fresh| fresh.set_cookie(app, true));
+    if let Some(cookie) = cookie {
+        response.headers_mut().insert(header::SET_COOKIE, cookie);
+    }
+    Ok(response)
+}
+
+/// Removes a passkey. Returns the browser with its new session; `None` if the passkey is gone
+/// already, perhaps after a second click.
+async fn remove_in(
+    tx: &Transaction<'_>,
+    app: &App,
+    request: &SignedInForm,
+    id: &PasskeyId,
+) -> Result<Option<Browser>, ErrorPage> {
+    let key = account_key(&request.signed_in.account.id);
+    let stored = tx.get::<Account>(&key).await?;
+    let mut stored = stored.ok_or(ErrorPage::FormForged)?;
+    let session = &request.signed_in.session;
+    if !session.is_of_present(&stored.value) {
+        return Err(ErrorPage::FormForged);
+    }
+    if stored.value.remove_passkey(id).is_none() {
+        return Ok(None);
+    }
+    let (account, source) = (&stored.value, request.source);
+    let with = SessionStart {
+        second_factor: session.second_factor,
+        // The session goes on in a new cookie without new credentials.
+        without_credentials: true,
+        ..SessionStart::default()
+    };
+    let (fresh, writes) = new_session(app, &request.browser, account, source, with).await?;
+    tx.write_all(writes);
+    tx.write(account.update_write(stored.revision)?);
+    tx.write(passkey::removal_write(id));
+    tx.write_all(audit::account_entries(app, account, source, REMOVE.action, "done").await?);
+    Ok(Some(fresh))
+}

@@ -1,0 +1,12 @@
+//! Passkeys (WebAuthn, <https://www.w3.org/TR/webauthn-3/>): as sign-in without a password, and in
+//! place of the code of a second factor.
+//!
+//! Rule: a challenge counts for one browser, one purpose and one answer, within five minutes. The
+//! authenticator must verify its user each time, so that a passkey counts as two factors.
+//!
+//! The room asks for no attestation: which authenticators a person uses is the person's own choice.
+
+mod challenge;
+pub mod manage;
+pub mod relying_party;
+pub mod sign_in;

@@ -1,0 +1,273 @@
+//! Passkeys of accounts (WebAuthn): keys of an authenticator that only its own person can use.
+//!
+//! | partition | key | document |
+//! |---|---|---|
+//! | `acct/<account_id>` | `account` | [`Passkeys`], part of the account |
+//! | `passkey/<sha256 of the credential id>` | `passkey` | [`PasskeyEntry`], index: the account of a credential |
+//!
+//! The account alone decides whether a passkey counts; the index only finds it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use vault_format::hash::Digest;
+use vault_format::text::is_invisible;
+use vault_format::time::Timestamp;
+use vault_store::StoreError;
+use vault_store::random::{Random, random_bytes};
+use vault_store::records::{Document, RecordKey, When, Write};
+use webauthn_rs::prelude::{AuthenticationResult, Passkey as Credential, Uuid};
+
+use super::account_id::AccountId;
+
+/// Most passkeys of one account.
+pub const MAX_PASSKEYS: usize = 10;
+/// Most characters of a passkey's name.
+pub const MAX_NAME_CHARS: usize = 64;
+
+/// Name that a person gives to a passkey: 1 to 64 characters, none of them invisible.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct PasskeyName(String);
+
+/// Error: a text cannot be the name of a passkey.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("a passkey's name has 1 to {MAX_NAME_CHARS} visible characters")]
+pub struct BadPasskeyName;
+
+impl FromStr for PasskeyName {
+    type Err = BadPasskeyName;
+
+    fn from_str(text: &str) -> Result<Self, BadPasskeyName> {
+        let text = text.trim();
+        let length = text.chars().count();
+        if length == 0 || length > MAX_NAME_CHARS || text.chars().any(is_invisible) {
+            return Err(BadPasskeyName);
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl TryFrom<String> for PasskeyName {
+    type Error = BadPasskeyName;
+
+    fn try_from(text: String) -> Result<Self, BadPasskeyName> {
+        text.parse()
+    }
+}
+
+impl From<PasskeyName> for String {
+    fn from(name: PasskeyName) -> Self {
+        name.0
+    }
+}
+
+impl fmt::Display for PasskeyName {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+/// Name under which a credential is stored: the SHA-256 of its id, which may be longer than a key.
+pub type PasskeyId = Digest;
+
+/// Returns the name of the credential with this id.
+pub fn passkey_id(credential_id: &[u8]) -> PasskeyId {
+    Digest::of(credential_id)
+}
+
+/// A passkey of an account.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Passkey {
+    /// Name that its person gave it.
+    pub name: PasskeyName,
+    /// Time at which it was added.
+    pub added_at: Timestamp,
+    /// Time of the last sign-in with it.
+    #[serde(default)]
+    pub last_used_at: Option<Timestamp>,
+    /// Public key, signature counter and backup state. Two credentials are equal if their ids are.
+    credential: Credential,
+}
+
+impl Eq for Passkey {}
+
+impl Passkey {
+    /// Returns the name under which it is stored.
+    pub fn id(&self) -> PasskeyId {
+        passkey_id(self.credential.cred_id())
+    }
+
+    /// Returns the public key with what is known about it.
+    pub const fn credential(&self) -> &Credential {
+        &self.credential
+    }
+
+    /// Records a use: its time, the signature counter and the backup state.
+    pub fn record_use(&mut self, result: &AuthenticationResult, now: Timestamp) {
+        self.last_used_at = Some(now);
+        self.credential.update_credential(result);
+    }
+}
+
+/// The passkeys of an account.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Passkeys {
+    /// Random name of the account that its authenticators store; `None` before the first passkey.
+    #[serde(default)]
+    user: Option<Uuid>,
+    #[serde(default)]
+    held: Vec<Passkey>,
+}
+
+/// Reason why a passkey is not added.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum PasskeyNotAdded {
+    /// The account has as many as it may have.
+    #[error("an account has at most {MAX_PASSKEYS} passkeys")]
+    TooMany,
+    /// An authenticator stored the passkey under another name of the account.
+    #[error("the first passkey of the account was added elsewhere meanwhile")]
+    OtherUser,
+}
+
+impl Passkeys {
+    /// Returns none.
+    pub const fn new() -> Self {
+        Self {
+            user: None,
+            held: Vec::new(),
+        }
+    }
+
+    /// Whether there is none.
+    pub const fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    /// Whether no more can be added.
+    pub const fn is_full(&self) -> bool {
+        self.held.len() >= MAX_PASSKEYS
+    }
+
+    /// Returns them, oldest first.
+    pub fn as_slice(&self) -> &[Passkey] {
+        &self.held
+    }
+
+    /// Returns the random name of the account, or a fresh one.
+    pub fn user_or_fresh(&self, random: &dyn Random) -> Uuid {
+        // Random and not the address or the account's id: an authenticator shows it to whoever
+        // holds the device.
+        self.user
+            .unwrap_or_else(|| Uuid::from_bytes(random_bytes::<16>(random)))
+    }
+
+    /// Returns the passkey with this name, if the authenticator stored it for this account.
+    pub fn find_mut(&mut self, id: &PasskeyId, user: Option<Uuid>) -> Option<&mut Passkey> {
+        // An authenticator may leave the account's name out where it was asked for one of a list.
+        if user.is_some() && user != self.user {
+            return None;
+        }
+        self.held.iter_mut().find(|passkey| passkey.id() == *id)
+    }
+
+    /// Adds a credential that an authenticator stored under `user`.
+    pub fn add(
+        &mut self,
+        credential: Credential,
+        user: Uuid,
+        name: PasskeyName,
+        now: Timestamp,
+    ) -> Result<(), PasskeyNotAdded> {
+        if self.is_full() {
+            return Err(PasskeyNotAdded::TooMany);
+        }
+        if *self.user.get_or_insert(user) != user {
+            return Err(PasskeyNotAdded::OtherUser);
+        }
+        self.held.push(Passkey {
+            name,
+            added_at: now,
+            last_used_at: None,
+            credential,
+        });
+        Ok(())
+    }
+
+    /// Removes the passkey with this name and returns it; `None` if there is none.
+    pub fn remove(&mut self, id: &PasskeyId) -> Option<Passkey> {
+        let at = self.held.iter().position(|passkey| passkey.id() == *id)?;
+        Some(self.held.remove(at))
+    }
+
+    /// Removes all of them, for an account that begins anew. Returns the writes that remove their
+    /// index entries.
+    pub fn clear(&mut self) -> Vec<Write> {
+        std::mem::take(self)
+            .held
+            .iter()
+            .map(|passkey| removal_write(&passkey.id()))
+            .collect()
+    }
+
+    /// Returns the writes that remove the index entries of all of them.
+    pub fn removal_writes(&self) -> impl Iterator<Item = Write> {
+        self.held.iter().map(|passkey| removal_write(&passkey.id()))
+    }
+}
+
+/// Index entry: the account of a credential.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct PasskeyEntry {
+    /// The account.
+    pub account: AccountId,
+}
+
+/// Returns the key of the account of a credential.
+pub fn passkey_key(id: &PasskeyId) -> RecordKey {
+    RecordKey::new(format!("passkey/{id}"), "passkey")
+}
+
+/// Returns the write that maps a credential to `account`, under the condition `when`.
+pub fn entry_write(id: &PasskeyId, account: &AccountId, when: When) -> Result<Write, StoreError> {
+    let entry = PasskeyEntry {
+        account: account.clone(),
+    };
+    Ok(Write::put(
+        passkey_key(id),
+        Document::from_value(&entry)?,
+        when,
+    ))
+}
+
+/// Returns the write that removes the mapping of a credential.
+pub fn removal_write(id: &PasskeyId) -> Write {
+    // `Any`, because the account's own list decides and this entry only finds it.
+    Write::delete(passkey_key(id), When::Any)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_short_and_visible() {
+        for (text, name) in [
+            ("Phone", Some("Phone")),
+            ("  Work laptop ", Some("Work laptop")),
+            ("Schl\u{fc}ssel \u{1f511}", Some("Schl\u{fc}ssel \u{1f511}")),
+            ("", None),
+            ("   ", None),
+            ("a\u{202e}b", None),
+            ("a\u{200b}b", None),
+            ("a\nb", None),
+        ] {
+            let parsed = text.parse::<PasskeyName>();
+            assert_eq!(parsed.ok().map(String::from).as_deref(), name, "{text:?}");
+        }
+        assert!("x".repeat(64).parse::<PasskeyName>().is_ok());
+        assert!("x".repeat(65).parse::<PasskeyName>().is_err());
+    }
+}
