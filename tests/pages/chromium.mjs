@@ -85,7 +85,13 @@ export class Chromium {
 
 class Page {
     constructor(browser, sessionId) {
-        Object.assign(this, { browser, sessionId, complaints: [], loads: 0, loaded: [] });
+        Object.assign(this, { browser, sessionId, complaints: [], loads: 0, loaded: [], draws: true });
+    }
+
+    /** Runs no script of a page from now on; what `ask` evaluates still runs, without timers and frames. */
+    async withoutScripts() {
+        this.draws = false;
+        await this.send('Emulation.setScriptExecutionDisabled', { value: true });
     }
 
     send(method, params) {
@@ -117,7 +123,7 @@ class Page {
         const there = new Promise((done) => this.loaded.push(done));
         await work();
         await inTime(there, 'the next page');
-        await this.ask('new Promise((done) => requestAnimationFrame(done)).then(() => null)');
+        if (this.draws) await this.ask('new Promise((done) => requestAnimationFrame(done)).then(() => null)');
     }
 
     open(url) {
