@@ -238,7 +238,8 @@ impl Context {
         let file = self.settings()?.text("VAULT_KEY_PASSPHRASE_FILE");
         let file = file.map(|path| expand_home(&self.process, path));
         // There is one object per run, because it remembers the passphrase for new key files.
-        let made = || Arc::new(KeyPassphrases::new(file, self.ui.may_ask()));
+        let interaction = self.ui.may_ask().then(|| self.ui.interaction().clone());
+        let made = || Arc::new(KeyPassphrases::new(file, interaction));
         Ok(Arc::clone(self.passphrases.get_or_init(made)))
     }
 

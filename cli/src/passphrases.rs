@@ -8,14 +8,12 @@ use std::{
     time::Duration,
 };
 
-use inquire::InquireError;
 use vault_library::keys::Passphrases;
 use zeroize::Zeroizing;
 
 use crate::{
     errors::Failure,
-    output::{Ui, print_notice},
-    text::for_terminal,
+    output::{Answer, Interaction, Ui, is_broken_off, print_notice},
 };
 
 /// The longest passphrase that is read from a file, in bytes.
@@ -26,17 +24,18 @@ const MAX_BYTES: u64 = 4096;
 pub struct KeyPassphrases {
     /// The file that `VAULT_KEY_PASSPHRASE_FILE` names.
     file: Option<PathBuf>,
-    may_ask: bool,
+    /// The place to ask, where a person can answer.
+    interaction: Option<Interaction>,
     /// The passphrase of new key files, once one was given or has opened a key.
     new: Mutex<Option<Zeroizing<String>>>,
 }
 
 impl KeyPassphrases {
-    /// Creates the source: this file, or else a prompt if `may_ask`.
-    pub const fn new(file: Option<PathBuf>, may_ask: bool) -> Self {
+    /// Creates the source: this file, or else a prompt where a person can answer.
+    pub const fn new(file: Option<PathBuf>, interaction: Option<Interaction>) -> Self {
         Self {
             file,
-            may_ask,
+            interaction,
             new: Mutex::new(None),
         }
     }
@@ -90,18 +89,13 @@ impl KeyPassphrases {
 
 impl Passphrases for KeyPassphrases {
     fn unlock(&self, path: &Path) -> io::Result<Option<Zeroizing<String>>> {
-        let given = match self.read_file()? {
-            Some(text) => Some(text),
-            None if self.may_ask => {
-                // A path may contain control characters.
+        let given = match (self.read_file()?, &self.interaction) {
+            (Some(text), _) => Some(text),
+            (None, Some(interaction)) => {
                 let question = format!("Passphrase of {}:", path.display());
-                let asked = inquire::Password::new(&for_terminal(&question))
-                    // A wrong passphrase does not open the key, so there is no need to ask twice.
-                    .without_confirmation()
-                    .prompt();
-                Some(Zeroizing::new(asked.map_err(not_answered)?))
+                Some(entered(interaction.ask_secret(&question))?)
             }
-            None => None,
+            (None, None) => None,
         };
         // A key that replaces an encrypted one is encrypted with the same passphrase.
         let mut new = self.new.lock().unwrap_or_else(PoisonError::into_inner);
@@ -121,21 +115,26 @@ impl Passphrases for KeyPassphrases {
 
     fn agent_is_slow(&self, socket: &Path, key: &str, waited: Duration) {
         let (socket, seconds) = (socket.display(), waited.as_secs());
-        print_notice(&format!(
+        let notice = format!(
             "The SSH agent at {socket} has not answered for {seconds} s. It was asked to sign with \
              the key {key}: does it wait for your confirmation?"
-        ));
+        );
+        match &self.interaction {
+            Some(interaction) => interaction.without_bars(|| print_notice(&notice)),
+            None => print_notice(&notice),
+        }
     }
 }
 
-/// Converts the error of a prompt. Ctrl-C keeps its kind on the way through the library.
-fn not_answered(error: InquireError) -> io::Error {
-    match error {
-        InquireError::OperationCanceled | InquireError::OperationInterrupted => {
+/// Converts the answer to a prompt. Ctrl-C keeps its kind on the way through the library.
+fn entered<T>(answer: Answer<T>) -> io::Result<T> {
+    answer.map_err(|error| {
+        if is_broken_off(&error) {
             io::Error::new(io::ErrorKind::Interrupted, "interrupted")
+        } else {
+            io::Error::other(error)
         }
-        other => io::Error::other(other),
-    }
+    })
 }
 
 /// Creates the failure for a passphrase that could not be read or was not entered.

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
+use super::width::text_width;
+
 /// Columns by which a broken line is indented deeper than its first part.
 const HANGING_INDENT: usize = 2;
 /// Punctuation that ends a command in a sentence.
@@ -32,14 +34,6 @@ pub fn fold_lines(text: Cow<'_, str>, columns: Option<usize>) -> Cow<'_, str> {
         }
         _ => text,
     }
-}
-
-/// Counts the characters of a text. Escape codes of styles take no column.
-fn text_width(text: &str) -> usize {
-    anstream::adapter::strip_str(text)
-        .to_string()
-        .chars()
-        .count()
 }
 
 fn fold_line(line: &str, columns: usize) -> String {

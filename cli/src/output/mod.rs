@@ -8,20 +8,20 @@ pub mod doctor;
 pub mod excerpt;
 pub mod finding;
 mod fold;
+mod interaction;
 pub mod origin;
 mod prompt;
 pub mod report;
 pub mod style;
 pub mod table;
+mod width;
 
 use std::{
     cell::RefCell,
     io::{BufRead, Write},
-    time::Duration,
 };
 
 use anstream::{AutoStream, ColorChoice};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::Value;
 
 use vault_gate::report::json::escape_invisible;
@@ -30,6 +30,7 @@ use self::fold::fold_lines;
 pub use self::fold::set_command_list;
 use self::report::{Envelope, EnvelopeError, Form, format_json};
 pub use self::{
+    interaction::{Answer, Bar, Interaction, is_broken_off},
     report::{Report, SingleOrList, ViewWithText, Warning},
     style::{BAD, BOLD, DIM, GOOD, HINT, TICK, WARN, paint},
     table::{Table, change_lines, format_day, format_facts},
@@ -53,12 +54,12 @@ pub struct Ui {
     quiet: bool,
     verbose: bool,
     prompts: bool,
-    animate: bool,
     yes: bool,
     out: ColorChoice,
     err: ColorChoice,
     out_columns: Option<usize>,
     err_columns: Option<usize>,
+    interaction: Interaction,
     warnings: RefCell<Vec<Warning>>,
 }
 
@@ -81,12 +82,15 @@ impl Ui {
                 && !global.no_input
                 && process.stdin_is_terminal
                 && process.stderr_is_terminal,
-            // Each redrawn line of a bar would fill the log of a CI run or the context of an agent.
-            animate: by_hand && !global.quiet && !global.json && process.stderr_is_terminal,
             out: colour(process.stdout_is_terminal),
             err: colour(process.stderr_is_terminal),
             out_columns: process.stdout_columns,
             err_columns: process.stderr_columns,
+            // Each redrawn line of a bar would fill the log of a CI run or the context of an agent.
+            interaction: Interaction::new(
+                by_hand && !global.quiet && !global.json && process.stderr_is_terminal,
+                process.stderr_columns,
+            ),
             warnings: RefCell::default(),
         }
     }
@@ -239,35 +243,19 @@ impl Ui {
         escape_invisible(&serde_json::to_string(&envelope).unwrap_or_default())
     }
 
-    /// Creates a progress bar over `total` steps. It is hidden unless a person watches standard
-    /// error.
-    pub fn progress(&self, total: u64, label: &'static str) -> ProgressBar {
-        if !self.animate {
-            return ProgressBar::hidden();
-        }
-        let bar =
-            ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr_with_hz(15));
-        // `wide_msg` is cut at the width of the terminal. A bar that wraps would leave lines
-        // behind.
-        let template = "{prefix:>10} [{bar:30}] {pos}/{len} {wide_msg}";
-        if let Ok(style) = ProgressStyle::with_template(template) {
-            bar.set_style(style.progress_chars("━╸ "));
-        }
-        bar.set_prefix(label);
-        bar
+    /// Returns the bars and questions of this run.
+    pub const fn interaction(&self) -> &Interaction {
+        &self.interaction
     }
 
-    /// Creates a spinner for a wait of unknown length. It is hidden unless a person watches
-    /// standard error.
-    pub fn spinner(&self, label: impl Into<String>) -> ProgressBar {
-        if !self.animate {
-            return ProgressBar::hidden();
-        }
-        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(15));
-        // Labels contain names from sources, and indicatif writes them without `for_terminal`.
-        bar.set_message(clean(&label.into(), 200));
-        bar.enable_steady_tick(Duration::from_millis(100));
-        bar
+    /// Shows a progress bar over `total` steps if a person watches standard error.
+    pub fn start_bar(&self, total: u64, label: &'static str) -> Bar {
+        self.interaction.start_bar(total, label)
+    }
+
+    /// Shows a spinner for a wait of unknown length if a person watches standard error.
+    pub fn start_spinner(&self, label: impl AsRef<str>) -> Bar {
+        self.interaction.start_spinner(label.as_ref())
     }
 
     /// Reads one line of standard input, terminal or not. Returns `None` at the end of input.
@@ -281,21 +269,23 @@ impl Ui {
     }
 
     fn print_text(&self, text: &str, exit: Exit) {
-        let mut stream = AutoStream::new(std::io::stdout().lock(), self.out);
         // Escaping makes lines longer, so it comes before the folding.
         let text = fold_lines(for_terminal(text), self.out_columns);
-        let written = writeln!(stream, "{text}").and_then(|()| stream.flush());
-        exit_on_error(written, exit);
+        let write = || {
+            let mut stream = AutoStream::new(std::io::stdout().lock(), self.out);
+            writeln!(stream, "{text}").and_then(|()| stream.flush())
+        };
+        exit_on_error(self.interaction.without_bars(write), exit);
     }
 
     fn error_line(&self, text: &str) {
+        let text = fold_lines(for_terminal(text), self.err_columns);
+        let write = || {
+            let mut stream = AutoStream::new(std::io::stderr().lock(), self.err);
+            writeln!(stream, "{text}")
+        };
         // If standard error is closed, there is no place left to report the error.
-        let mut stream = AutoStream::new(std::io::stderr().lock(), self.err);
-        let _ = writeln!(
-            stream,
-            "{}",
-            fold_lines(for_terminal(text), self.err_columns)
-        );
+        let _ = self.interaction.without_bars(write);
     }
 }
 

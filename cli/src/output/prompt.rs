@@ -1,16 +1,14 @@
 //! Questions on a terminal. Without a terminal each question fails and names the flag that answers
 //! it.
 
+use inquire::InquireError;
 use zeroize::Zeroizing;
 
-use super::Ui;
-use crate::{
-    errors::Failure,
-    text::{clean, for_terminal},
+use super::{
+    Ui,
+    interaction::{Choices, is_broken_off},
 };
-
-/// Maximum length of an option, in characters.
-const MAX_OPTION_CHARS: usize = 400;
+use crate::errors::Failure;
 
 impl Ui {
     /// Fails without a terminal, lists the options and names the flag that answers the question
@@ -80,13 +78,11 @@ impl Ui {
         options: Vec<String>,
     ) -> Result<String, Failure> {
         self.require_terminal(question, flag, &options)?;
-        let chosen = inquire::Select::new(&for_terminal(question), clean_options(&options))
-            .raw_prompt()
-            .map_err(asking_failed)?;
+        let chosen = self.interaction.choose_option(question, &options);
         // By index, because the prompt shows cleaned copies and the caller needs the option that it
         // gave.
         let mut options = options;
-        Ok(options.swap_remove(chosen.index))
+        Ok(options.swap_remove(chosen.map_err(asking_failed)?))
     }
 
     /// Asks for several options and returns their indexes. Without a terminal it fails and names
@@ -97,22 +93,16 @@ impl Ui {
         flags: &str,
         options: &[String],
     ) -> Result<Vec<usize>, Failure> {
-        let options = align_options(&clean_options(options));
+        let options = align_options(options);
         self.require_terminal(question, flags, &options)?;
-        let chosen = inquire::MultiSelect::new(&for_terminal(question), options)
-            .with_page_size(15)
-            .with_help_message("space: select, right: all, left: none, type to filter, Enter: add")
-            // The command reports each skill as it adds it, so the names are enough here.
-            .with_formatter(&|chosen| {
-                let names = chosen.iter().map(|option| {
-                    let line = option.value.as_str();
-                    line.split_once("  ").map_or(line, |(name, _)| name)
-                });
-                names.collect::<Vec<_>>().join(", ")
-            })
-            .raw_prompt()
-            .map_err(asking_failed)?;
-        Ok(chosen.into_iter().map(|option| option.index).collect())
+        let choices = Choices {
+            options: &options,
+            ticked: false,
+            help: "space: select, right: all, left: none, type to filter, Enter: add",
+            cut: true,
+        };
+        let chosen = self.interaction.choose_options(question, &choices);
+        chosen.map_err(asking_failed)
     }
 
     /// Asks yes or no. Enter and `--yes` choose the default `answer`.
@@ -121,9 +111,8 @@ impl Ui {
             return Ok(answer);
         }
         self.require_terminal(question, "--yes", &[])?;
-        let question = for_terminal(question);
-        let confirm = inquire::Confirm::new(&question).with_default(answer);
-        confirm.prompt().map_err(asking_failed)
+        let answer = self.interaction.ask_yes_or_no(question, answer);
+        answer.map_err(asking_failed)
     }
 
     /// Asks yes or no about something that was just shown; the default is no, and `--yes` is no
@@ -131,9 +120,8 @@ impl Ui {
     pub fn confirm_in_person(&self, question: &str) -> Result<bool, Failure> {
         // `--yes` does not count: the question is about content that somebody has to have read.
         debug_assert!(self.may_ask(), "the caller asks only a person");
-        let question = for_terminal(question);
-        let confirm = inquire::Confirm::new(&question).with_default(false);
-        confirm.prompt().map_err(asking_failed)
+        let answer = self.interaction.ask_yes_or_no(question, false);
+        answer.map_err(asking_failed)
     }
 
     /// Asks for one of several options. `--yes` chooses the first.
@@ -156,28 +144,23 @@ impl Ui {
             return Ok(if ticked { options } else { Vec::new() });
         }
         self.require_terminal(question, "--yes", &options)?;
-        let all: Vec<usize> = (0..options.len()).filter(|_| ticked).collect();
-        let chosen = inquire::MultiSelect::new(&for_terminal(question), clean_options(&options))
-            .with_default(&all)
-            .with_help_message("space: select, right: all, left: none, Enter: continue")
-            .raw_prompt()
-            .map_err(asking_failed)?;
-        let chosen = chosen
-            .into_iter()
-            .map(|option| options[option.index].clone());
-        Ok(chosen.collect())
+        let choices = Choices {
+            options: &options,
+            ticked,
+            help: "space: select, right: all, left: none, Enter: continue",
+            cut: false,
+        };
+        let chosen = self.interaction.choose_options(question, &choices);
+        let chosen = chosen.map_err(asking_failed)?.into_iter();
+        Ok(chosen.map(|index| options[index].clone()).collect())
     }
 
     /// Asks for a new passphrase twice. Fails without a terminal and names the variable.
     pub fn new_passphrase(&self, question: &str) -> Result<Zeroizing<String>, Failure> {
         let variable = "VAULT_KEY_PASSPHRASE_FILE=<file>";
         self.require_terminal(question, variable, &[])?;
-        let entered = inquire::Password::new(&for_terminal(question))
-            .with_custom_confirmation_message("Repeat it:")
-            .with_validator(inquire::min_length!(8, "at least 8 characters"))
-            .prompt()
-            .map_err(asking_failed)?;
-        Ok(Zeroizing::new(entered))
+        let entered = self.interaction.ask_new_secret(question);
+        entered.map_err(asking_failed)
     }
 
     /// Asks for a line of text. `--yes` answers with an empty line.
@@ -186,18 +169,9 @@ impl Ui {
             return Ok(String::new());
         }
         self.require_terminal(question, "--yes", &[])?;
-        let text = inquire::Text::new(&for_terminal(question))
-            .prompt()
-            .map_err(asking_failed)?;
-        Ok(text.trim().to_owned())
+        let text = self.interaction.ask_line(question);
+        Ok(text.map_err(asking_failed)?.trim().to_owned())
     }
-}
-
-/// Returns the options without anything that controls a terminal.
-fn clean_options(options: &[String]) -> Vec<String> {
-    // Options contain names from sources, and inquire writes them without `for_terminal`.
-    let options = options.iter().map(|option| clean(option, MAX_OPTION_CHARS));
-    options.collect()
 }
 
 /// Aligns the explanations of the options in a column, except where a name exceeds 24 characters.
@@ -217,11 +191,9 @@ fn align_options(options: &[String]) -> Vec<String> {
     lines.collect()
 }
 
-fn asking_failed(error: inquire::InquireError) -> Failure {
+fn asking_failed(error: InquireError) -> Failure {
     match error {
-        inquire::InquireError::OperationCanceled | inquire::InquireError::OperationInterrupted => {
-            fail!(Interrupted, "interrupted")
-        }
+        left if is_broken_off(&left) => fail!(Interrupted, "interrupted"),
         // An error of the terminal itself, such as one that closed while the question waited.
         other => fail!(NoTty, "could not prompt: {other}"),
     }

@@ -193,7 +193,7 @@ fn library_folder(
 fn file_passphrases(context: &Context, settings: &Settings) -> Arc<dyn Passphrases> {
     let file = settings.text("VAULT_KEY_PASSPHRASE_FILE");
     let file = file.map(|path| expand_home(&context.process, path));
-    Arc::new(KeyPassphrases::new(file, false))
+    Arc::new(KeyPassphrases::new(file, None))
 }
 
 /// Returns the file of a SQLite database, or `None` for a database on the network.

@@ -168,19 +168,19 @@ pub fn compare_sources(
             CurrentSource::Folder(_) => None,
         });
     let (places, upstreams): (Vec<usize>, Vec<Upstream>) = fetched.unzip();
-    let bar = context.ui.progress(places.len() as u64, "Checking sources");
+    let bar = context
+        .ui
+        .start_bar(places.len() as u64, "Checking sources");
     let done = context.block_on(async {
         let fetcher = Arc::clone(&fetching.fetcher);
         let compare = fetcher.compare_all(upstreams, &fetching.policy, |at, state| {
             // `at` counts only fetched skills, so map it to the position among all.
             states[places[at]] = state;
-            bar.inc(1);
+            bar.advance(1);
         });
         compare.await;
         Ok(())
     });
-    // Remove the bar before an error is printed.
-    bar.finish_and_clear();
     done.map(|()| states)
 }
 

@@ -212,7 +212,7 @@ pub fn fetch_named(
     skill: &SkillName,
 ) -> Result<FetchedSkill, Failure> {
     let (fetcher, policy) = (for_tools(context)?, load_policy(context)?);
-    let bar = context.ui.spinner(format!("Fetching {skill}"));
+    let bar = context.ui.start_spinner(format!("Fetching {skill}"));
     let fetched = context.block_on(async {
         let fetched = fetcher.fetch(source, Some(skill), policy.as_ref()).await;
         fetched.map_err(|fault| {
@@ -225,7 +225,7 @@ pub fn fetch_named(
             }
         })
     });
-    bar.finish_and_clear();
+    drop(bar);
     fetched
 }
 

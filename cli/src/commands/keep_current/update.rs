@@ -253,12 +253,12 @@ impl SkillUpdater<'_> {
             return Err(fail!(Internal, "{} could not be fetched", asked.name));
         };
         let (context, name) = (self.context, &asked.name);
-        let bar = context.ui.spinner(format!("Fetching {name}"));
+        let bar = context.ui.start_spinner(format!("Fetching {name}"));
         let fetched = context.block_on(async {
             let again = fetcher.fetch_recorded(upstream, policy);
             again.await.map_err(|error| fetch::fetch_failure(&error))
         });
-        bar.finish_and_clear();
+        drop(bar);
         Ok(Source::Fetched(Box::new(fetched?)))
     }
 

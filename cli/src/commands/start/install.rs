@@ -286,7 +286,9 @@ impl ProjectInstaller<'_> {
             none => none.insert(Fetching::for_project(context)?),
         };
         let update = self.update;
-        let bar = context.ui.spinner(format!("Fetching {}", locked.name));
+        let bar = context
+            .ui
+            .start_spinner(format!("Fetching {}", locked.name));
         let fetched = context.block_on(async {
             let Some(upstream) = locked.upstream() else {
                 return fetch_current(fetching, locked).await;
@@ -309,7 +311,7 @@ impl ProjectInstaller<'_> {
             skill.upstream.reference.clone_from(&upstream.reference);
             Ok(skill)
         });
-        bar.finish_and_clear();
+        drop(bar);
         fetched
     }
 }

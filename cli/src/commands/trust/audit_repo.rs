@@ -108,8 +108,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     };
     let started = Instant::now();
     let clock = || audit_report::elapsed_micros(started);
-    let spinner = context.ui.spinner("Finding skills");
-    let progress = || spinner.inc(1);
+    let spinner = context.ui.start_spinner("Finding skills");
+    let progress = || spinner.advance(1);
     // The vault is optional here: audit the repository even if the vault of this machine cannot be
     // opened.
     let vault = context.existing_vault().unwrap_or_default();
@@ -129,8 +129,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         progress: &progress,
     };
     let audit_result = looking::audit_repository(root, &auditor);
-    // An error must not be printed into the spinner's line.
-    spinner.finish_and_clear();
+    drop(spinner);
     let mut audit = audit_result
         .map_err(|error| audit_report::not_started(&error, &root.display().to_string()))?;
     audit.base.clone_from(&location.base);

@@ -92,7 +92,10 @@ pub(super) struct InteractiveOwner<'a> {
 
 impl Owner<Failure> for InteractiveOwner<'_> {
     fn show_planning(&self) -> impl Sized {
-        self.publisher.context.ui.spinner("planning the release")
+        self.publisher
+            .context
+            .ui
+            .start_spinner("Planning the release")
     }
 
     fn keys_changed(&mut self, changes: &RootChanges) {

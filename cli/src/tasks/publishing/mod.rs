@@ -364,7 +364,7 @@ impl<'a> Publisher<'a> {
         entries: &[SkillEntry],
     ) -> Result<HashMap<Digest, Vec<u8>>, Failure> {
         let mut fetched = HashMap::new();
-        let bar = self.context.ui.progress(entries.len() as u64, "fetching");
+        let bar = self.context.ui.start_bar(entries.len() as u64, "Fetching");
         in_flight(
             entries.to_vec(),
             |entry| {
@@ -383,12 +383,11 @@ impl<'a> Publisher<'a> {
             },
             |objects| {
                 fetched.extend(objects);
-                bar.inc(1);
+                bar.advance(1);
                 Ok(())
             },
         )
         .await?;
-        bar.finish_and_clear();
         Ok(fetched)
     }
 }

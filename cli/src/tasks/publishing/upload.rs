@@ -81,7 +81,7 @@ impl Publisher<'_> {
         class: Class,
         objects: &[&PlannedObject],
     ) -> Result<Uploaded, Failure> {
-        let bar = self.context.ui.progress(objects.len() as u64, "uploading");
+        let bar = self.context.ui.start_bar(objects.len() as u64, "Uploading");
         let mut bytes = 0;
         in_flight(
             group_loads(objects),
@@ -111,13 +111,12 @@ impl Publisher<'_> {
                 }
             },
             |(number, size)| {
-                bar.inc(number as u64);
+                bar.advance(number as u64);
                 bytes += size;
                 Ok(())
             },
         )
         .await?;
-        bar.finish_and_clear();
         Ok((objects.len(), bytes))
     }
 

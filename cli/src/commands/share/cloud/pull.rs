@@ -451,7 +451,7 @@ async fn fetch_bundles(
 ) -> Result<(StagedBundles, u64), Failure> {
     let mut staged = StagedBundles::new(vault)?;
     let mut total = 0_u64;
-    let bar = context.ui.progress(missing.len() as u64, "fetching");
+    let bar = context.ui.start_bar(missing.len() as u64, "Fetching");
     in_flight(
         missing.to_vec(),
         |skill| {
@@ -473,13 +473,12 @@ async fn fetch_bundles(
             total += bytes.len() as u64 + parts.values().map(|part| part.len() as u64).sum::<u64>();
             // Each bundle is verified as it arrives: the first bad one aborts the other downloads.
             staged.add_bundle(catalog, &skill, &bytes, &|hash| parts.get(hash).cloned())?;
-            bar.inc(1);
-            bar.set_message(skill.name.to_string());
+            bar.advance(1);
+            bar.set_message(skill.name.as_str());
             Ok(())
         },
     )
     .await?;
-    bar.finish_and_clear();
     Ok((staged, total))
 }
 

@@ -13,7 +13,7 @@ use super::Arguments;
 use crate::{
     context::Context,
     errors::{ErrorCode, Failure},
-    output::{Warning, clean},
+    output::{Bar, Warning, clean},
     tasks::fetch::{self, Fetching, SkillSelection},
 };
 
@@ -219,10 +219,9 @@ impl Gatherer<'_> {
         let shown = parsed.source.display_name();
         let bar = context
             .ui
-            .spinner(format!("Fetching {}", clean(&shown, 100)));
+            .start_spinner(format!("Fetching {}", clean(&shown, 100)));
         let skills = context.block_on(self.download_skills(fetching, &parsed.source, &bar));
-        // Before an error can return, or its message would appear beside the spinner.
-        bar.finish_and_clear();
+        drop(bar);
         let skills = skills?;
         if arguments.name.is_some() && skills.len() > 1 {
             return Err(super::name_needs_one());
@@ -269,7 +268,7 @@ impl Gatherer<'_> {
         &self,
         fetching: &Fetching,
         source: &Source,
-        bar: &indicatif::ProgressBar,
+        bar: &Bar,
     ) -> Result<Vec<(String, FetchedSkill)>, Failure> {
         let failed = |error: vault_sources::FetchError| fetch::fetch_failure(&error);
         let (fetcher, policy) = (&fetching.fetcher, &fetching.policy);
@@ -299,9 +298,6 @@ impl Gatherer<'_> {
             ) => SkillSelection { names, all: false },
             (_, selection) => selection,
         };
-        // A question may follow, and the spinner must not claim a download while it waits for the
-        // answer.
-        bar.set_message(String::new());
         let chosen = fetch::choose_skills(
             self.context,
             &shown,
@@ -324,7 +320,7 @@ impl Gatherer<'_> {
         };
         let mut skills = Vec::new();
         for found in chosen {
-            bar.set_message(format!("Fetching {}", clean(&found.name, 100)));
+            bar.set_message(&format!("Fetching {}", clean(&found.name, 100)));
             let skill = fetcher
                 .take_skill(&opened, found, policy)
                 .await
