@@ -33,7 +33,7 @@ pub use self::{
     interaction::{Answer, Bar, Interaction, is_broken_off},
     report::{Report, SingleOrList, ViewWithText, Warning},
     style::{BAD, BOLD, DIM, GOOD, HINT, TICK, WARN, paint},
-    table::{Table, change_lines, format_day, format_facts},
+    table::{Column, Table, change_lines, format_day, format_facts},
 };
 pub use crate::text::{
     clean, count, either, format_flagged, format_key, format_size, format_thousands, join,
@@ -256,6 +256,12 @@ impl Ui {
     /// Shows a spinner for a wait of unknown length if a person watches standard error.
     pub fn start_spinner(&self, label: impl AsRef<str>) -> Bar {
         self.interaction.start_spinner(label.as_ref())
+    }
+
+    /// Formats a table for standard output. With `-v`, and where no terminal reads it, all columns
+    /// are shown in full.
+    pub fn format_table(&self, table: &Table) -> String {
+        table.to_text(self.out_columns.filter(|_| !self.verbose))
     }
 
     /// Reads one line of standard input, terminal or not. Returns `None` at the end of input.

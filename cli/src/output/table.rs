@@ -3,61 +3,211 @@
 use super::{
     clean,
     style::{DIM, GOOD, WARN, paint},
+    width::{shorten_text, text_width},
 };
 
-/// Columns of text with two spaces between them. Widths are counted in characters without styles,
-/// and the last column has no limit.
-#[derive(Debug, Default)]
-pub struct Table {
-    rows: Vec<Vec<String>>,
+/// Columns of blanks between two columns of a table.
+const GAP: usize = 2;
+
+/// A column of a [`Table`].
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    heading: &'static str,
+    /// The width to which its cells may be shortened.
+    least: Option<usize>,
+    /// Whether its cells are shortened only once no other column can be left out.
+    shrinks_last: bool,
+    /// Its place in the order in which columns are left out; `None` if it always stays.
+    leaves: Option<u8>,
 }
 
-impl Table {
-    /// Creates a table with a dimmed heading.
-    pub fn new(heading: &[&str]) -> Self {
+impl Column {
+    /// Creates a column that keeps its full width.
+    pub const fn new(heading: &'static str) -> Self {
         Self {
-            rows: vec![heading.iter().map(|cell| paint(DIM, cell)).collect()],
+            heading,
+            least: None,
+            shrinks_last: false,
+            leaves: None,
         }
     }
 
-    /// Appends a row.
+    /// Lets the cells be shortened to this many columns of the terminal.
+    #[must_use]
+    pub const fn shrinks_to(mut self, least: usize) -> Self {
+        self.least = Some(least);
+        self
+    }
+
+    /// Like [`Self::shrinks_to`], for what people compare as a whole, such as a fingerprint: other
+    /// columns are left out first.
+    #[must_use]
+    pub const fn shrinks_last_to(mut self, least: usize) -> Self {
+        self.shrinks_last = true;
+        self.shrinks_to(least)
+    }
+
+    /// Lets the column be left out where the terminal is too narrow; the lowest number leaves
+    /// first.
+    #[must_use]
+    pub const fn leaves(mut self, order: u8) -> Self {
+        self.leaves = Some(order);
+        self
+    }
+}
+
+/// Rows below dimmed headings, with two spaces between the columns. On a terminal, columns are left
+/// out or shortened until a row fits one line.
+#[derive(Debug)]
+pub struct Table {
+    columns: Vec<Column>,
+    rows: Vec<Vec<String>>,
+    indent: usize,
+}
+
+impl Table {
+    /// Creates a table without rows.
+    pub fn new(columns: impl IntoIterator<Item = Column>) -> Self {
+        Self {
+            columns: columns.into_iter().collect(),
+            rows: Vec::new(),
+            indent: 0,
+        }
+    }
+
+    /// Indents each line.
+    #[must_use]
+    pub const fn indented(mut self, indent: usize) -> Self {
+        self.indent = indent;
+        self
+    }
+
+    /// Appends a row, with a cell for each column.
     pub fn push_row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows.push(cells.into_iter().collect());
     }
 
-    /// Formats the table as lines.
-    pub fn to_text(&self) -> String {
-        let strip = anstream::adapter::strip_str;
-        let width = |cell: &String| strip(cell).to_string().chars().count();
-        // Rows may have fewer cells than the heading, so a column takes those that exist.
-        let column_width = |column| {
-            let cells = self.rows.iter().filter_map(|row: &Vec<_>| row.get(column));
-            cells.map(width).max().unwrap_or(0)
+    /// Formats the table for a terminal of this width, or with all columns for `None`. A last line
+    /// names the columns that were left out.
+    pub(super) fn to_text(&self, terminal: Option<usize>) -> String {
+        let (columns, widths) = match terminal {
+            Some(terminal) => self.fit_columns(terminal.saturating_sub(self.indent)),
+            None => {
+                let all: Vec<usize> = (0..self.columns.len()).collect();
+                let widths = all.iter().map(|column| self.full_width(*column));
+                (all.clone(), widths.collect())
+            }
         };
-        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
-        let widths: Vec<usize> = (0..columns).map(column_width).collect();
-        let lines = self.rows.iter().map(|row| {
-            let cells = row.iter().zip(&widths);
-            // The styles of an empty cell would keep the spaces before it at the end of the line.
-            let cells = cells.map(|(cell, most)| match width(cell) {
-                0 => " ".repeat(most + 2),
-                used => cell.clone() + &" ".repeat(most - used + 2),
+        let mut rows = vec![self.heading_row(&columns)];
+        rows.extend(self.rows.iter().map(|row| {
+            let cells = columns.iter().zip(&widths);
+            let cells = cells.map(|(column, width)| match row.get(*column) {
+                Some(cell) => shorten_text(cell, *width),
+                None => String::new(),
             });
-            cells.collect::<String>().trim_end().to_owned()
-        });
-        lines.collect::<Vec<_>>().join("\n")
+            cells.collect()
+        }));
+        let mut text = align_rows(&rows, self.indent);
+        let missing = (0..self.columns.len()).filter(|column| !columns.contains(column));
+        let missing = missing.map(|column| self.columns[column].heading);
+        let missing: Vec<_> = missing.filter(|heading| !heading.is_empty()).collect();
+        if !missing.is_empty() {
+            let names = missing.join(", ");
+            let line = format!("Not shown at this width: {names}. -v shows all.");
+            text.push_str(&format!(
+                "\n{:indent$}{}",
+                "",
+                paint(DIM, line),
+                indent = self.indent
+            ));
+        }
+        text
     }
+
+    fn heading_row(&self, columns: &[usize]) -> Vec<String> {
+        let headings = columns.iter().map(|column| self.columns[*column].heading);
+        headings.map(|heading| paint(DIM, heading)).collect()
+    }
+
+    /// Chooses the columns that fit, and their widths.
+    fn fit_columns(&self, terminal: usize) -> (Vec<usize>, Vec<usize>) {
+        let mut columns: Vec<usize> = (0..self.columns.len()).collect();
+        let least = |column: &usize| {
+            let full = self.full_width(*column);
+            self.columns[*column]
+                .least
+                .map_or(full, |least| full.min(least))
+        };
+        let at_first = |column: &usize| {
+            if self.columns[*column].shrinks_last {
+                self.full_width(*column)
+            } else {
+                least(column)
+            }
+        };
+        let total =
+            |widths: &[usize]| widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1);
+        let mut widths: Vec<usize> = columns.iter().map(at_first).collect();
+        while total(&widths) > terminal {
+            let leaving = columns.iter().enumerate();
+            let leaving =
+                leaving.filter_map(|(at, column)| Some((self.columns[*column].leaves?, at)));
+            let Some((_, at)) = leaving.min() else { break };
+            columns.remove(at);
+            widths.remove(at);
+        }
+        if total(&widths) > terminal {
+            widths = columns.iter().map(least).collect();
+        }
+        // What is left goes to the narrowest shortened column first, so that none starves.
+        for _ in total(&widths)..terminal {
+            let growing = columns.iter().zip(&mut widths);
+            let growing = growing.filter(|(column, width)| **width < self.full_width(**column));
+            let Some((_, width)) = growing.min_by_key(|(_, width)| **width) else {
+                break;
+            };
+            *width += 1;
+        }
+        (columns, widths)
+    }
+
+    /// Returns the width at which nothing in a column is shortened.
+    fn full_width(&self, column: usize) -> usize {
+        let cells = self.rows.iter().filter_map(|row| row.get(column));
+        let widest = cells.map(|cell| text_width(cell)).max();
+        let heading = text_width(self.columns[column].heading);
+        widest.unwrap_or_default().max(heading)
+    }
+}
+
+/// Aligns the cells of rows in columns. The last cell of a row has no limit.
+fn align_rows(rows: &[Vec<String>], indent: usize) -> String {
+    // Rows may have fewer cells than others, so a column takes those that exist.
+    let column_width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| text_width(cell)).max().unwrap_or(0)
+    };
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(column_width).collect();
+    let lines = rows.iter().map(|row| {
+        let cells = row.iter().zip(&widths);
+        // The styles of an empty cell would keep the spaces before it at the end of the line.
+        let cells = cells.map(|(cell, most)| match text_width(cell) {
+            0 => " ".repeat(most + GAP),
+            used => cell.clone() + &" ".repeat(most - used + GAP),
+        });
+        let line = " ".repeat(indent) + &cells.collect::<String>();
+        line.trim_end().to_owned()
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Formats lines of a name and a value. A line without a value is left out.
 pub fn format_facts<'a>(lines: impl IntoIterator<Item = (&'a str, Option<String>)>) -> String {
-    let mut table = Table::default();
-    for (name, value) in lines {
-        if let Some(value) = value {
-            table.push_row([paint(DIM, name), value]);
-        }
-    }
-    table.to_text()
+    let rows = lines
+        .into_iter()
+        .filter_map(|(name, value)| Some(vec![paint(DIM, name), value?]));
+    align_rows(&rows.collect::<Vec<_>>(), 0)
 }
 
 /// Returns the day of a time in RFC 3339, or `-` if there is no time.
@@ -105,14 +255,46 @@ mod tests {
         assert!(lines[40].ends_with(" skill-20"), "{}", lines[40]);
     }
 
+    /// A table of machines, as plain text at this width.
+    fn machines(terminal: Option<usize>) -> String {
+        let mut table = Table::new([
+            Column::new("machine").shrinks_to(8),
+            Column::new("seen"),
+            Column::new("id").leaves(2),
+            Column::new("enrolled").leaves(1),
+        ]);
+        let row = |cells: [&str; 4]| cells.map(|cell| paint(super::super::style::BOLD, cell));
+        table.push_row(row(["build server", "-", "dev_1", "2026-11-23"]));
+        table.push_row(row(["漢字", "never", "", ""]));
+        anstream::adapter::strip_str(&table.to_text(terminal)).to_string()
+    }
+
     #[test]
     fn a_table_lines_up_whatever_the_styles() {
-        let mut table = Table::new(&["name", "status"]);
-        table.push_row([paint(super::super::style::BOLD, "a"), "active".into()]);
-        table.push_row(["longer".into(), paint(super::super::style::BOLD, "")]);
-        assert_eq!(
-            anstream::adapter::strip_str(&table.to_text()).to_string(),
-            "name    status\na       active\nlonger"
-        );
+        let all = "machine       seen   id     enrolled\nbuild server  -      dev_1  2026-11-23\n\
+                   漢字          never";
+        assert_eq!(machines(None), all);
+        assert_eq!(machines(Some(38)), all);
+    }
+
+    #[test]
+    fn a_narrow_table_shortens_cells_then_leaves_columns_out() {
+        let lines = |terminal| {
+            let text = machines(Some(terminal));
+            let rows = text.lines().filter(|line| !line.starts_with("Not shown"));
+            assert!(
+                rows.clone().all(|row| text_width(row) <= terminal),
+                "{text}"
+            );
+            text.lines().nth(1).unwrap_or_default().to_owned()
+        };
+        assert_eq!(lines(37), "build serv…  -      dev_1  2026-11-23");
+        assert_eq!(lines(34), "build…   -      dev_1  2026-11-23");
+        assert_eq!(lines(26), "build server  -      dev_1");
+        assert_eq!(lines(19), "build server  -");
+        assert_eq!(lines(15), "build…   -");
+        let narrow = machines(Some(19));
+        let end = "Not shown at this width: id, enrolled. -v shows all.";
+        assert!(narrow.ends_with(end), "{narrow}");
     }
 }

@@ -19,8 +19,8 @@ use crate::{
     context::Context,
     errors::{Exit, Failure},
     output::{
-        BAD, BOLD, DIM, HINT, Report, TICK, Table, Warning, clean, doctor::profile_warning, join,
-        nearest_name, paint,
+        BAD, BOLD, Column, DIM, HINT, Report, TICK, Table, Warning, clean, doctor::profile_warning,
+        join, nearest_name, paint,
     },
 };
 
@@ -321,7 +321,12 @@ pub fn report_of(context: &Context, report: &ProfileSyncReport) -> Report {
 
 /// Formats the linked folders and their changes as a table.
 fn table_text(context: &Context, report: &ProfileSyncReport, restart: bool) -> String {
-    let mut table = Table::new(&["folder", "agents", "skills", ""]);
+    let mut table = Table::new([
+        Column::new("folder").shrinks_to(20),
+        Column::new("agents").shrinks_to(12),
+        Column::new("skills"),
+        Column::new("").shrinks_to(10),
+    ]);
     for root in &report.roots {
         table.push_row(root_row(context, root));
     }
@@ -330,7 +335,7 @@ fn table_text(context: &Context, report: &ProfileSyncReport, restart: bool) -> S
     } else {
         paint(DIM, "Nothing changed.")
     };
-    format!("{}\n{result}", table.to_text())
+    format!("{}\n{result}", context.ui.format_table(&table))
 }
 
 /// The advice after a change of the skills that agents see.

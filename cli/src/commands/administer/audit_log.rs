@@ -14,7 +14,7 @@ use vault_store::clock::{Clock as _, SystemClock};
 use crate::{
     context::Context,
     errors::Failure,
-    output::{BAD, DIM, GOOD, Report, Table, clean, paint},
+    output::{BAD, Column, DIM, GOOD, Report, Table, clean, paint},
     service::{OwnerClient, connection::Connection, encode_form, users},
 };
 
@@ -84,7 +84,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         if !entries.is_empty() {
             add_names(&mut entries, &load_names(&client, &connection).await?);
         }
-        Ok(show_entries(&entries, "an operator"))
+        Ok(show_entries(context, &entries, "an operator"))
     })
 }
 
@@ -147,11 +147,18 @@ async fn load_names(
 }
 
 /// Shows entries as a table. `account` stands for an actor that is an account without a name.
-pub fn show_entries(entries: &[NamedAuditEntry], account: &str) -> Report {
+pub fn show_entries(context: &Context, entries: &[NamedAuditEntry], account: &str) -> Report {
     if entries.is_empty() {
         return Report::new(entries, "No entries.");
     }
-    let mut table = Table::new(&["TIME", "WHO", "ACTION", "TARGET", "OUTCOME", "CHANGE"]);
+    let mut table = Table::new([
+        Column::new("time"),
+        Column::new("who").shrinks_to(12),
+        Column::new("action").shrinks_to(14),
+        Column::new("target").shrinks_to(12).leaves(2),
+        Column::new("outcome").shrinks_to(7),
+        Column::new("change").shrinks_to(20).leaves(1),
+    ]);
     for entry in entries {
         let style = if entry.record.outcome == "done" {
             GOOD
@@ -168,7 +175,7 @@ pub fn show_entries(entries: &[NamedAuditEntry], account: &str) -> Report {
             paint(DIM, format_changes(entry)),
         ]);
     }
-    Report::new(entries, table.to_text())
+    Report::new(entries, context.ui.format_table(&table))
 }
 
 fn format_actor(entry: &NamedAuditEntry, account: &str) -> String {

@@ -8,7 +8,7 @@ use crate::{
     context::Context,
     errors::{ErrorCode, Failure},
     lookup::{EntryWords, pick_entry},
-    output::{BOLD, HINT, Report, TICK, Table, clean, count, format_day, paint},
+    output::{BOLD, Column, HINT, Report, TICK, Table, clean, count, either, format_day, paint},
     service::{OwnerClient, connection::Connection},
 };
 use vault_api::{Client, RevokedClient};
@@ -61,7 +61,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         match &arguments.action {
             Action::List => {
                 let clients: Vec<Client> = owner.list(CLIENTS).await?;
-                Ok(show_clients(&clients, &owner.client_id().await))
+                Ok(show_clients(context, &clients, &owner.client_id().await))
             }
             Action::Revoke {
                 client: Some(client),
@@ -94,20 +94,23 @@ async fn sign_out_all(
 }
 
 /// Shows the apps. `own` is the id of the sign-in that this command uses.
-fn show_clients(clients: &[Client], own: &str) -> Report {
+fn show_clients(context: &Context, clients: &[Client], own: &str) -> Report {
     if clients.is_empty() {
         return Report::new(clients, "No app is connected.");
     }
-    let mut table = Table::new(&[
-        "APP",
-        "REDIRECTS TO",
-        "USERS",
-        "CONNECTED",
-        "LAST USED",
-        "ID",
+    let mut table = Table::new([
+        Column::new("app").shrinks_to(20),
+        Column::new("redirects to").shrinks_to(14),
+        Column::new("users").leaves(3),
+        Column::new("connected").leaves(2),
+        Column::new("last used").leaves(4),
+        Column::new("id").leaves(1),
+        Column::new(""),
     ]);
     for client in clients {
         let used = client.last_used_at.map(|used| used.to_string());
+        // Marked, because revoking it would sign this command line out.
+        let mark = either(client.id == own, "(this sign-in)", "");
         table.push_row([
             paint(BOLD, quote_client_name(client)),
             // The hosts are what identifies an app, so they are painted and its name is not.
@@ -115,15 +118,11 @@ fn show_clients(clients: &[Client], own: &str) -> Report {
             client.users.to_string(),
             format_day(&client.connected_at.to_string()),
             format_day(&used.unwrap_or_default()),
-            // Marked, because revoking it would sign this command line out.
-            if client.id == own {
-                format!("{}  (this sign-in)", clean(&client.id, 40))
-            } else {
-                clean(&client.id, 40)
-            },
+            clean(&client.id, 40),
+            mark.to_owned(),
         ]);
     }
-    Report::new(clients, table.to_text())
+    Report::new(clients, context.ui.format_table(&table))
 }
 
 async fn revoke_client(

@@ -10,7 +10,9 @@ use vault_policy::Policy;
 use crate::{
     context::Context,
     errors::Failure,
-    output::{BOLD, HINT, Report, TICK, Table, Warning, clean, format_day, nearest_name, paint},
+    output::{
+        BOLD, Column, HINT, Report, TICK, Table, Warning, clean, format_day, nearest_name, paint,
+    },
     service::{
         OwnerClient,
         confirmation::send_confirmed,
@@ -182,7 +184,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             connection.owner_client(context)?
         };
         match &arguments.action {
-            Action::List => Ok(show_users(&client.list(USERS).await?)),
+            Action::List => Ok(show_users(context, &client.list(USERS).await?)),
             Action::Invite {
                 email,
                 role,
@@ -283,15 +285,15 @@ fn unknown_profile(policy: Option<&Policy>, profile: &str) -> Option<Warning> {
     })
 }
 
-fn show_users(users: &[User]) -> Report {
-    let mut table = Table::new(&[
-        "E-MAIL",
-        "STATE",
-        "ROLE",
-        "SCOPES",
-        "PROFILE",
-        "LAST SEEN",
-        "ID",
+fn show_users(context: &Context, users: &[User]) -> Report {
+    let mut table = Table::new([
+        Column::new("e-mail").shrinks_to(20),
+        Column::new("state"),
+        Column::new("role"),
+        Column::new("scopes").leaves(4),
+        Column::new("profile").shrinks_to(8).leaves(3),
+        Column::new("last seen").leaves(2),
+        Column::new("id").leaves(1),
     ]);
     for user in users {
         table.push_row([
@@ -305,7 +307,7 @@ fn show_users(users: &[User]) -> Report {
             clean(&user.id, 40),
         ]);
     }
-    Report::new(users, table.to_text())
+    Report::new(users, context.ui.format_table(&table))
 }
 
 async fn invite_user(

@@ -12,7 +12,7 @@ use vault_library::agents::{self, Agent};
 use crate::{
     context::Context,
     errors::Failure,
-    output::{BOLD, DIM, GOOD, HINT, Report, Table, count, paint},
+    output::{BOLD, Column, DIM, GOOD, HINT, Report, Table, count, paint},
 };
 
 /// The arguments of `vault agents`.
@@ -110,11 +110,16 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let detected_count = listed_agents.iter().filter(|agent| agent.found).count();
     let mut lines = Vec::new();
     if !listed_agents.is_empty() {
-        let mut table = Table::new(&["agent", "name", "folder", "linked"]);
+        let mut table = Table::new([
+            Column::new("agent"),
+            Column::new("name").leaves(1),
+            Column::new("folder").shrinks_to(20),
+            Column::new("linked"),
+        ]);
         for agent in &listed_agents {
             add_agent_rows(context, &mut table, agent);
         }
-        lines.push(table.to_text());
+        lines.push(context.ui.format_table(&table));
     }
     lines.push(paint(
         DIM,

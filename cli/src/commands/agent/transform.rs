@@ -17,7 +17,7 @@ use crate::{
     context::Context,
     errors::{Failure, Place},
     lookup,
-    output::{BAD, BOLD, DIM, Report, TICK, Table, clean, either, join, paint},
+    output::{BAD, BOLD, Column, DIM, Report, TICK, Table, clean, either, join, paint},
     tasks::profiles,
 };
 
@@ -236,7 +236,13 @@ fn list_transforms(
         context.ui.note("No transforms.");
         return Ok(Report::view(Vec::<TransformFile>::new(), ""));
     }
-    let mut table = Table::new(&["skill", "transform", "agents", "priority", "sets"]);
+    let mut table = Table::new([
+        Column::new("skill").shrinks_to(12),
+        Column::new("transform").shrinks_to(12),
+        Column::new("agents").shrinks_to(16),
+        Column::new("priority").leaves(1),
+        Column::new("sets").shrinks_to(10).leaves(2),
+    ]);
     let files: Vec<_> = transforms_of_vault
         .into_iter()
         .map(TransformFile::from)
@@ -244,7 +250,7 @@ fn list_transforms(
     for file in &files {
         table.push_row(file.to_row());
     }
-    Ok(Report::view(files, table.to_text()))
+    Ok(Report::view(files, context.ui.format_table(&table)))
 }
 
 impl From<ListedTransform> for TransformFile {

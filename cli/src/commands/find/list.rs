@@ -21,7 +21,7 @@ use crate::{
     context::Context,
     errors::{Exit, Failure, message_chain},
     output::{
-        BOLD, DIM, Report, Table, WARN, clean,
+        BOLD, Column, DIM, Report, Table, WARN, clean,
         origin::{describe_owner, whose_skill},
         paint,
     },
@@ -111,7 +111,7 @@ fn of_vault(context: &Context, vault: Option<&Vault>) -> Result<Report, Failure>
         Some(vault) => warn_of_damaged(context, vault, &listing)?,
         None => Exit::Done,
     };
-    let mut table = Table::new(&["skill", "version", "from", ""]);
+    let mut table = skills_table();
     for skill in &listing.skills {
         table.push_row([
             paint(BOLD, &skill.name),
@@ -139,10 +139,20 @@ fn of_vault(context: &Context, vault: Option<&Vault>) -> Result<Report, Failure>
     let text = if listing.skills.is_empty() && withheld.is_empty() {
         "No skill is installed.".to_owned()
     } else {
-        table.to_text()
+        context.ui.format_table(&table)
     };
     let skills = listing.skills.into_iter().map(ListedSkill::from).collect();
     Ok(Report::view(InstalledSkills { skills, withheld }, text).with_exit(exit))
+}
+
+/// Creates the table of skills. The last column explains, and goes first.
+fn skills_table() -> Table {
+    Table::new([
+        Column::new("skill").shrinks_to(24),
+        Column::new("version").leaves(2),
+        Column::new("from").shrinks_to(16),
+        Column::new("").shrinks_to(20).leaves(1),
+    ])
 }
 
 /// Relation of a project's skill to the lock.
@@ -204,7 +214,7 @@ fn of_project(
     let installed = project.iter().flat_map(Project::skill_names);
     // Names from both sides, because a skill that only one side has is what the user looks for.
     let names: BTreeSet<_> = locked.keys().chain(installed).collect();
-    let mut table = Table::new(&["skill", "version", "from", ""]);
+    let mut table = skills_table();
     let mut skills = Vec::new();
     let mut exit = Exit::Done;
     for name in &names {
@@ -231,7 +241,7 @@ fn of_project(
     let text = if names.is_empty() {
         "The project has no skills.".to_owned()
     } else {
-        table.to_text()
+        context.ui.format_table(&table)
     };
     let view = ProjectSkills {
         project: folder.path().to_owned(),

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::{
     context::Context,
     errors::Failure,
-    output::{BOLD, DIM, Report, clean, paint},
+    output::{BOLD, Column, DIM, Report, Table, clean, paint},
     settings::SettingRow,
 };
 
@@ -65,41 +65,30 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     // `--vault` is a global flag and no setting, but it overrides this one.
     settings.set_flag("--vault", "VAULT_STORAGE_PATH", vault)?;
     let rows = settings.setting_rows();
-    let width = rows
-        .iter()
-        .map(|row| row.name.len())
-        .max()
-        .unwrap_or_default();
-    let values = rows
-        .iter()
-        .filter_map(|row| row.value.as_ref())
-        .map(|value| value.chars().count());
-    // One long value must not push the origins of all others out of view.
-    let value_width = values.max().unwrap_or_default().min(48);
-    let lines: Vec<String> = rows
-        .iter()
-        .map(|row| {
-            let value = clean(row.value.as_deref().unwrap_or("-"), 400);
-            let name = paint(BOLD, format_args!("{:<width$}", row.name));
-            if list.origin {
-                let origin = settings.origin_word(row.name);
-                let source = if origin == "default" {
-                    String::new()
-                } else {
-                    format!(" ({})", row.source)
-                };
-                format!(
-                    "{name}  {value:<value_width$}  {DIM}{origin}{}{DIM:#}",
-                    clean(&source, 400)
-                )
+    let mut columns = vec![Column::new("setting"), Column::new("value").shrinks_to(12)];
+    columns.extend(list.origin.then(|| Column::new("from").shrinks_to(12)));
+    let mut table = Table::new(columns);
+    for row in &rows {
+        let value = clean(row.value.as_deref().unwrap_or("-"), 400);
+        let mut cells = vec![paint(BOLD, row.name), value];
+        cells.extend(list.origin.then(|| {
+            let origin = settings.origin_word(row.name);
+            let source = clean(&row.source, 400);
+            let text = if origin == "default" {
+                origin.to_owned()
             } else {
-                format!("{name}  {value}")
-            }
-        })
-        .collect();
+                format!("{origin} ({source})")
+            };
+            paint(DIM, text)
+        }));
+        table.push_row(cells);
+    }
     let rows = rows.into_iter().map(|row| Setting {
         origin: settings.origin_word(row.name),
         row,
     });
-    Ok(Report::view(rows.collect::<Vec<_>>(), lines.join("\n")))
+    Ok(Report::view(
+        rows.collect::<Vec<_>>(),
+        context.ui.format_table(&table),
+    ))
 }

@@ -14,7 +14,7 @@ use crate::{
     commands::administer::audit_log::Filters,
     context::Context,
     errors::{ErrorCode, Failure},
-    output::{BOLD, HINT, Report, TICK, Table, clean, paint},
+    output::{BOLD, Column, HINT, Report, TICK, Table, clean, format_facts, paint},
     service::{
         Address, Base, OwnerClient,
         connection::Connection,
@@ -206,12 +206,12 @@ async fn run_action(
             return accounts::set_operator(context, client, email, false).await;
         }
         Subject::SignOutAll => return sign_out_all(context, client).await,
-        Subject::AuditLog(filters) => return accounts::audit_log(client, filters).await,
+        Subject::AuditLog(filters) => return accounts::audit_log(context, client, filters).await,
         Subject::Payments => return payments::list_payments(client).await,
     };
     match action {
         Action::Create { slug, owner } => create_namespace(client, slug, owner).await,
-        Action::List => list_namespaces(client).await,
+        Action::List => list_namespaces(context, client).await,
         Action::Show { slug } => show_namespace(client, slug).await,
         Action::Suspend { slug } => change_namespace(client, slug, "suspend", "suspended").await,
         Action::Resume { slug } => change_namespace(client, slug, "resume", "resumed").await,
@@ -299,12 +299,18 @@ async fn create_namespace(
     Ok(Report::new(&created, text))
 }
 
-async fn list_namespaces(client: &OwnerClient) -> Result<Report, Failure> {
+async fn list_namespaces(context: &Context, client: &OwnerClient) -> Result<Report, Failure> {
     let items: Vec<Namespace> = client.list("/admin/operator/namespaces").await?;
     if items.is_empty() {
         return Ok(Report::new(json!([]), "There is no namespace yet."));
     }
-    let mut table = Table::new(&["SLUG", "KIND", "STATUS", "RELEASE", "OWNER"]);
+    let mut table = Table::new([
+        Column::new("slug").shrinks_to(16),
+        Column::new("kind").leaves(1),
+        Column::new("status"),
+        Column::new("release").leaves(2),
+        Column::new("owner").shrinks_to(16),
+    ]);
     for item in &items {
         table.push_row([
             item.slug.to_string(),
@@ -316,7 +322,7 @@ async fn list_namespaces(client: &OwnerClient) -> Result<Report, Failure> {
             clean(&item.owner, 254),
         ]);
     }
-    Ok(Report::new(&items, table.to_text()))
+    Ok(Report::new(&items, context.ui.format_table(&table)))
 }
 
 async fn show_namespace(client: &OwnerClient, slug: &Slug) -> Result<Report, Failure> {
@@ -338,26 +344,25 @@ fn describe_namespace(found: &Vault) -> String {
         |bytes| format!("{bytes} bytes for a release"),
     );
     let fingerprint = found.current_pin().and_then(|pin| pin.fingerprint);
-    let mut table = Table::default();
-    for (label, value) in [
-        ("namespace", found.slug.to_string()),
-        ("status", found.status.to_string()),
-        ("kind", found.kind.to_string()),
-        ("owner", clean(&found.owner, 254)),
-        ("created", found.created_at.to_string()),
-        ("release", release),
-        ("skills", found.counts.skills.to_string()),
-        ("machines waiting", found.counts.devices_pending.to_string()),
-        (
-            "fingerprint",
-            fingerprint.map_or_else(|| "-".to_owned(), |text| text.to_string()),
-        ),
-        ("quota", quota),
-        ("subscription", found.subscription.to_string()),
-    ] {
-        table.push_row([label.to_owned(), value]);
-    }
-    table.to_text()
+    format_facts(
+        [
+            ("namespace", found.slug.to_string()),
+            ("status", found.status.to_string()),
+            ("kind", found.kind.to_string()),
+            ("owner", clean(&found.owner, 254)),
+            ("created", found.created_at.to_string()),
+            ("release", release),
+            ("skills", found.counts.skills.to_string()),
+            ("machines waiting", found.counts.devices_pending.to_string()),
+            (
+                "fingerprint",
+                fingerprint.map_or_else(|| "-".to_owned(), |text| text.to_string()),
+            ),
+            ("quota", quota),
+            ("subscription", found.subscription.to_string()),
+        ]
+        .map(|(label, value)| (label, Some(value))),
+    )
 }
 
 async fn change_namespace(

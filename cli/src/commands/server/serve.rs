@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::{
     context::Context,
     errors::{Exit, Failure},
-    output::{DIM, Report, Table, clean, paint},
+    output::{Column, DIM, Report, Table, clean, paint},
     server::{self, Options},
     settings::{Origin, SERVED_LIBRARY, SettingRow, Settings},
 };
@@ -177,7 +177,11 @@ fn print_config(
         }
         _ => {}
     }
-    let mut table = Table::new(&["SETTING", "VALUE", "FROM"]);
+    let mut table = Table::new([
+        Column::new("setting"),
+        Column::new("value").shrinks_to(12),
+        Column::new("from").shrinks_to(12),
+    ]);
     for row in &rows {
         let value = match &row.value {
             Some(value) => clean(value, 200),
@@ -185,7 +189,8 @@ fn print_config(
         };
         table.push_row([row.name.to_owned(), value, clean(&row.source, 200)]);
     }
-    let report = Report::view(ServerSettings { settings: rows }, table.to_text());
+    let text = context.ui.format_table(&table);
+    let report = Report::view(ServerSettings { settings: rows }, text);
     let Err(failure) = options else {
         return Ok(report);
     };

@@ -14,7 +14,7 @@ use crate::{
     context::Context,
     errors::{ErrorCode, Failure},
     lookup::{EntryWords, pick_entry},
-    output::{DIM, GOOD, HINT, Report, TICK, Table, WARN, clean, count, format_day, paint},
+    output::{Column, DIM, GOOD, HINT, Report, TICK, Table, WARN, clean, count, format_day, paint},
     service::{OwnerClient, connection::Connection},
 };
 
@@ -98,11 +98,14 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let root = format!("/admin/vaults/{}/devices", connection.slug);
     context.block_on(async {
         let (machine, verb, done) = match &arguments.action {
-            Action::List => return Ok(devices_report(&list_devices(&client, &root).await?)),
+            Action::List => {
+                let devices = list_devices(&client, &root).await?;
+                return Ok(devices_report(context, &devices));
+            }
             Action::Invite(asked) => {
                 return enrolment::create_code(context, &client, &connection, asked).await;
             }
-            Action::Codes => return enrolment::list_codes(&client, &connection).await,
+            Action::Codes => return enrolment::list_codes(context, &client, &connection).await,
             Action::EndCode { id } => return enrolment::end_code(&client, &connection, id).await,
             Action::Enrolment { mode } => {
                 return enrolment::set_enrolment_mode(&client, &connection, *mode).await;
@@ -261,40 +264,35 @@ fn count_pending(devices: &[ListedDevice]) -> usize {
     devices.iter().filter(pending).count()
 }
 
-fn devices_report(devices: &[ListedDevice]) -> Report {
+fn devices_report(context: &Context, devices: &[ListedDevice]) -> Report {
     if devices.is_empty() {
         return Report::new(json!([]), "No machine has enrolled yet.");
     }
-    let mut table = Table::new(&[
-        "STATUS",
-        "MACHINE",
-        "FINGERPRINT",
-        "LAST SEEN",
-        "RELEASE",
-        "ENROLLED",
+    let mut table = Table::new([
+        Column::new("status"),
+        Column::new("machine").shrinks_to(10),
+        Column::new("fingerprint").shrinks_last_to(19),
+        Column::new("last seen").leaves(3),
+        Column::new("release").leaves(2),
+        Column::new("enrolled").leaves(1),
     ]);
     for listed in devices {
-        let device = &listed.device;
-        let style = match device.status {
-            DeviceStatus::Pending => WARN,
-            DeviceStatus::Active => GOOD,
-            DeviceStatus::Revoked => DIM,
-        };
-        table.push_row([
-            paint(style, device.status.as_str()),
-            format!("\"{}\"", clean(&device.display_name(), 64)),
-            paint(HINT, device.fingerprint),
-            listed
-                .last_seen
-                .as_ref()
-                .map_or_else(|| "-".to_owned(), |day| clean(day, 10)),
-            listed
-                .release
-                .map_or_else(|| "-".to_owned(), |release| release.to_string()),
-            format_day(&device.enrolled_at.to_string()),
-        ]);
+        table.push_row(device_row(listed));
     }
-    let mut text = table.to_text();
+    let mut text = context.ui.format_table(&table);
+    text.push_str(&format_networks(devices));
+    if let waiting @ 1.. = count_pending(devices) {
+        text.push_str(&format!(
+            "\n\n{}. Read the fingerprint on the machine itself, then: vault devices admit <FINGERPRINT>",
+            machines_wait(waiting as u64)
+        ));
+    }
+    Report::new(devices, text)
+}
+
+/// Formats the networks of the pending machines, if there are several.
+fn format_networks(devices: &[ListedDevice]) -> String {
+    let mut text = String::new();
     let networks = count_networks(devices);
     if networks.len() > 1 {
         // The pending machines stand first in the table, those of one network together.
@@ -306,13 +304,29 @@ fn devices_report(devices: &[ListedDevice]) -> Report {
             ));
         }
     }
-    if let waiting @ 1.. = count_pending(devices) {
-        text.push_str(&format!(
-            "\n\n{}. Read the fingerprint on the machine itself, then: vault devices admit <FINGERPRINT>",
-            machines_wait(waiting as u64)
-        ));
-    }
-    Report::new(devices, text)
+    text
+}
+
+fn device_row(listed: &ListedDevice) -> [String; 6] {
+    let device = &listed.device;
+    let style = match device.status {
+        DeviceStatus::Pending => WARN,
+        DeviceStatus::Active => GOOD,
+        DeviceStatus::Revoked => DIM,
+    };
+    [
+        paint(style, device.status.as_str()),
+        format!("\"{}\"", clean(&device.display_name(), 64)),
+        paint(HINT, device.fingerprint),
+        listed
+            .last_seen
+            .as_ref()
+            .map_or_else(|| "-".to_owned(), |day| clean(day, 10)),
+        listed
+            .release
+            .map_or_else(|| "-".to_owned(), |release| release.to_string()),
+        format_day(&device.enrolled_at.to_string()),
+    ]
 }
 
 /// Returns how many machines wait for the owner, as a clause.
@@ -422,13 +436,13 @@ mod tests {
             ..device(&format!("dev_{seed}"), seed, "vm")
         };
         let one = [from(1, "192.0.2.0/24"), from(2, "192.0.2.0/24")];
-        assert!(!devices_report(&one).text.contains("by network"));
+        assert!(!format_networks(&one).contains("by network"));
         let two = [
             from(1, "192.0.2.0/24"),
             from(2, "2001:db8:1::/48"),
             from(3, "192.0.2.0/24"),
         ];
-        let text = devices_report(&two).text;
+        let text = format_networks(&two);
         for line in [
             "192.0.2.0/24: 2",
             "vault devices deny --network 192.0.2.0/24",
@@ -477,11 +491,7 @@ mod tests {
         let machine = device("dev_a", 1, "");
         let fingerprint = machine.device.fingerprint.to_string();
         assert_eq!(machine.device.display_name(), fingerprint);
-        assert!(
-            devices_report(&[machine])
-                .text
-                .contains(&format!("\"{fingerprint}\""))
-        );
+        assert!(device_row(&machine)[1] == format!("\"{fingerprint}\""));
     }
 
     #[test]

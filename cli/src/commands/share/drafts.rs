@@ -11,7 +11,7 @@ use crate::{
     context::Context,
     errors::{ErrorCode, Failure},
     lookup::{EntryWords, pick_entry},
-    output::{BOLD, DIM, HINT, Report, TICK, Table, clean, count, format_day, paint},
+    output::{BOLD, Column, DIM, HINT, Report, TICK, Table, clean, count, format_day, paint},
     service::{
         connection::Connection,
         drafts::{DraftClient, kind_words},
@@ -114,7 +114,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let drafts = DraftClient::new(&client, &connection);
     let find = |id: &str| find_pending_draft(context, &drafts, id);
     match &arguments.action {
-        Action::List { all } => Ok(drafts_report(&context.block_on(drafts.list(*all))?, *all)),
+        Action::List { all } => {
+            let listed_drafts = context.block_on(drafts.list(*all))?;
+            Ok(drafts_report(context, &listed_drafts, *all))
+        }
         Action::Show(wanted) => {
             let draft = find(&wanted.which.id)?;
             show_draft(context, &connection, &drafts, &draft, &wanted.review)
@@ -215,7 +218,7 @@ fn not_content_failure(draft: &Draft) -> Option<Failure> {
     Some(fail!(Usage, "the draft {} is {what}, not a skill", draft.id).hint(command))
 }
 
-fn drafts_report(drafts: &[Draft], all: bool) -> Report {
+fn drafts_report(context: &Context, drafts: &[Draft], all: bool) -> Report {
     if drafts.is_empty() {
         let text = if all {
             "There are no drafts."
@@ -224,7 +227,15 @@ fn drafts_report(drafts: &[Draft], all: bool) -> Report {
         };
         return Report::new(json!([]), text);
     }
-    let mut table = Table::new(&["ID", "KIND", "ABOUT", "BY", "SINCE", "FLAGS", "STATE"]);
+    let mut table = Table::new([
+        Column::new("id"),
+        Column::new("kind").leaves(4),
+        Column::new("about").shrinks_to(12),
+        Column::new("by").shrinks_to(10).leaves(3),
+        Column::new("since").leaves(2),
+        Column::new("flags").leaves(1),
+        Column::new("state").shrinks_to(8),
+    ]);
     for draft in drafts {
         let author = &draft.submitted_by;
         let about = match (&draft.name, &draft.proposal, &draft.key) {
@@ -243,7 +254,7 @@ fn drafts_report(drafts: &[Draft], all: bool) -> Report {
             state_text(draft),
         ]);
     }
-    Report::new(json!(drafts), table.to_text())
+    Report::new(json!(drafts), context.ui.format_table(&table))
 }
 
 /// Describes the state of a draft, with the reason for which it was declined or the files that it

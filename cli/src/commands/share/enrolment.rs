@@ -10,7 +10,7 @@ use vault_service::error;
 use crate::{
     context::Context,
     errors::Failure,
-    output::{BOLD, HINT, Report, TICK, Table, clean, count, format_day, paint},
+    output::{BOLD, Column, HINT, Report, TICK, Table, clean, count, format_day, paint},
     service::{OwnerClient, confirmation::send_confirmed, connection::Connection},
 };
 
@@ -93,7 +93,11 @@ pub async fn create_code(
 }
 
 /// Lists the active codes.
-pub async fn list_codes(client: &OwnerClient, connection: &Connection) -> Result<Report, Failure> {
+pub async fn list_codes(
+    context: &Context,
+    client: &OwnerClient,
+    connection: &Connection,
+) -> Result<Report, Failure> {
     let active_codes: Vec<EnrolmentCode> = client.list(&codes_path(connection)).await?;
     if active_codes.is_empty() {
         return Ok(Report::new(
@@ -101,7 +105,13 @@ pub async fn list_codes(client: &OwnerClient, connection: &Connection) -> Result
             "There are no active enrolment codes.",
         ));
     }
-    let mut table = Table::new(&["CODE", "USED", "MACHINES", "MADE", "ENDS"]);
+    let mut table = Table::new([
+        Column::new("code"),
+        Column::new("used"),
+        Column::new("machines").shrinks_to(10),
+        Column::new("made").leaves(1),
+        Column::new("ends").leaves(2),
+    ]);
     for code in &active_codes {
         table.push_row([
             clean(&code.id, 40),
@@ -114,7 +124,7 @@ pub async fn list_codes(client: &OwnerClient, connection: &Connection) -> Result
             format_day(&code.expires_at.to_string()),
         ]);
     }
-    Ok(Report::new(&active_codes, table.to_text()))
+    Ok(Report::new(&active_codes, context.ui.format_table(&table)))
 }
 
 /// Ends a code.

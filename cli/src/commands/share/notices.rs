@@ -11,7 +11,7 @@ use vault_service::error::ErrorCode as ServiceCode;
 use crate::{
     context::Context,
     errors::{Exit, Failure},
-    output::{BOLD, DIM, GOOD, HINT, Report, TICK, Table, WARN, clean, format_day, paint},
+    output::{BOLD, Column, DIM, GOOD, HINT, Report, TICK, Table, WARN, clean, format_day, paint},
     service::{OwnerClient, connection::Connection},
 };
 
@@ -93,7 +93,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         match &arguments.action {
             Action::List => {
                 let destinations: NoticeDestinations = client.get(&root).await?;
-                Ok(destinations_report(&destinations))
+                Ok(destinations_report(context, &destinations))
             }
             Action::Add { address, events } => add_webhook(&client, &root, address, events).await,
             Action::Remove(Which { id }) => {
@@ -179,11 +179,17 @@ async fn test_webhook(client: &OwnerClient, root: &str, id: &str) -> Result<Repo
     })
 }
 
-fn destinations_report(found: &NoticeDestinations) -> Report {
+fn destinations_report(context: &Context, found: &NoticeDestinations) -> Report {
     let mut text = if found.webhooks.is_empty() {
         "There are no webhooks. Add one: vault notices add <URL>".to_owned()
     } else {
-        let mut table = Table::new(&["WEBHOOK", "STATE", "ADDRESS", "EVENTS", "ADDED"]);
+        let mut table = Table::new([
+            Column::new("webhook"),
+            Column::new("state"),
+            Column::new("address").shrinks_to(20),
+            Column::new("events").shrinks_to(12).leaves(2),
+            Column::new("added").leaves(1),
+        ]);
         for webhook in &found.webhooks {
             let style = match webhook.state {
                 WebhookState::On => GOOD,
@@ -205,7 +211,7 @@ fn destinations_report(found: &NoticeDestinations) -> Report {
                 format_day(&webhook.created_at.to_string()),
             ]);
         }
-        table.to_text()
+        context.ui.format_table(&table)
     };
     // The reason of a failure is too long for a cell.
     for webhook in &found.webhooks {

@@ -19,8 +19,8 @@ use crate::{
     context::Context,
     errors::Failure,
     output::{
-        BOLD, HINT, Report, TICK, Table, WARN, clean, diff::RenderedDiff, either, format_day,
-        format_key, join, paint,
+        BOLD, Column, HINT, Report, TICK, Table, WARN, clean, diff::RenderedDiff, either,
+        format_day, format_key, join, paint,
     },
     service::{connection::Connection, drafts::DraftClient},
     tasks::publishing::{
@@ -166,7 +166,14 @@ fn list_proposals(
     context.block_on(Publisher::new(context, &vault, connection)?.look_at_keys())?;
     let trust = vault.require_trust()?;
     let needed = trust.chain().document().release().threshold();
-    let mut table = Table::new(&["ID", "RELEASE", "BY", "SINCE", "SIGNATURES", "ENDS"]);
+    let mut table = Table::new([
+        Column::new("id"),
+        Column::new("release"),
+        Column::new("by").shrinks_to(8).leaves(3),
+        Column::new("since").leaves(1),
+        Column::new("signatures").shrinks_to(12),
+        Column::new("ends").leaves(2),
+    ]);
     let mut releases = Vec::new();
     for draft in waiting {
         let author = &draft.submitted_by;
@@ -192,7 +199,7 @@ fn list_proposals(
             signed_by: signers,
         });
     }
-    Ok(Report::view(releases, table.to_text()))
+    Ok(Report::view(releases, context.ui.format_table(&table)))
 }
 
 /// A key that has signed a proposed release, as the service says.

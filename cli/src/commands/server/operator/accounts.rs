@@ -16,7 +16,7 @@ use crate::{
     commands::administer::audit_log::{self, Filters},
     context::Context,
     errors::Failure,
-    output::{BOLD, HINT, Report, TICK, Table, clean, paint},
+    output::{BOLD, Column, HINT, Report, TICK, Table, clean, paint},
     server::database_failure,
     service::{Base, OwnerClient, confirmation::send_confirmed},
 };
@@ -86,7 +86,7 @@ pub async fn run(
     action: &Action,
 ) -> Result<Report, Failure> {
     match action {
-        Action::List => list_accounts(client).await,
+        Action::List => list_accounts(context, client).await,
         Action::Invite { email } => {
             let account: Account = {
                 // The service judges the address, so that its rules are in one place.
@@ -186,7 +186,11 @@ pub async fn reset_in(
 
 /// Shows the log of the service: the actions of operators, and events of accounts that are in no
 /// vault.
-pub async fn audit_log(client: &OwnerClient, filters: &Filters) -> Result<Report, Failure> {
+pub async fn audit_log(
+    context: &Context,
+    client: &OwnerClient,
+    filters: &Filters,
+) -> Result<Report, Failure> {
     // The log identifies accounts by id. One list serves to find the actor and to name the others.
     let accounts: Vec<Account> = client.list(ACCOUNTS).await?;
     let actor = match &filters.actor {
@@ -211,12 +215,21 @@ pub async fn audit_log(client: &OwnerClient, filters: &Filters) -> Result<Report
         .collect();
     audit_log::add_names(&mut entries, &names);
     // All accounts are in the list, so an id without a name belonged to one that was deleted.
-    Ok(audit_log::show_entries(&entries, "a deleted account"))
+    Ok(audit_log::show_entries(
+        context,
+        &entries,
+        "a deleted account",
+    ))
 }
 
-async fn list_accounts(client: &OwnerClient) -> Result<Report, Failure> {
+async fn list_accounts(context: &Context, client: &OwnerClient) -> Result<Report, Failure> {
     let accounts: Vec<Account> = client.list(ACCOUNTS).await?;
-    let mut table = Table::new(&["E-MAIL", "STATE", "OPERATOR", "SECOND FACTOR"]);
+    let mut table = Table::new([
+        Column::new("e-mail").shrinks_to(24),
+        Column::new("state"),
+        Column::new("operator").leaves(2),
+        Column::new("second factor").leaves(1),
+    ]);
     let word = |yes: bool| if yes { "yes" } else { "-" }.to_owned();
     for account in &accounts {
         table.push_row([
@@ -226,7 +239,7 @@ async fn list_accounts(client: &OwnerClient) -> Result<Report, Failure> {
             word(account.second_factor),
         ]);
     }
-    Ok(Report::new(&accounts, table.to_text()))
+    Ok(Report::new(&accounts, context.ui.format_table(&table)))
 }
 
 async fn delete_account(

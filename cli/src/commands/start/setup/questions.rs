@@ -15,7 +15,7 @@ use crate::{
     context::Context,
     errors::Failure,
     output::{
-        BAD, BOLD, DIM, GOOD, Table, WARN, clean, count,
+        BAD, BOLD, Column, DIM, GOOD, Table, WARN, clean, count,
         diff::{Detail, diff_texts},
         either, format_size, join, paint,
     },
@@ -127,14 +127,19 @@ pub fn show_overview(
 /// The skills with their folders. The sources are a column only if another tool recorded some.
 fn skill_table(context: &Context, skills: &[NativeSkill]) -> String {
     let has_sources = skills.iter().any(|skill| skill.provenance.is_some());
-    let mut table = if has_sources {
-        Table::new(&["  name", "folder", "from", "state"])
+    let name = Column::new("name").shrinks_to(16);
+    let folder = Column::new("folder").shrinks_to(16);
+    let from = Column::new("from").shrinks_to(12).leaves(1);
+    let state = Column::new("state").shrinks_to(16);
+    let table = if has_sources {
+        Table::new([name, folder, from, state])
     } else {
-        Table::new(&["  name", "folder", "state"])
+        Table::new([name, folder, state])
     };
+    let mut table = table.indented(2);
     for skill in skills {
         let name = paint(BOLD, &skill.name);
-        let mut row = vec![format!("  {name}"), context.process.short_path(&skill.root)];
+        let mut row = vec![name, context.process.short_path(&skill.root)];
         if has_sources {
             let from = skill.provenance.as_ref();
             row.push(clean(from.map_or("this machine", |from| from.as_str()), 60));
@@ -142,7 +147,7 @@ fn skill_table(context: &Context, skills: &[NativeSkill]) -> String {
         row.push(state_text(skill));
         table.push_row(row);
     }
-    table.to_text()
+    context.ui.format_table(&table)
 }
 
 /// Lists what the gate found in a skill, with the command that shows where.

@@ -13,7 +13,7 @@ use vault_library::Vault;
 use crate::{
     context::Context,
     errors::Failure,
-    output::{BOLD, HINT, Report, Table, clean, count, either, paint},
+    output::{BOLD, Column, HINT, Report, Table, clean, count, either, paint},
     service::{connection::Connection, drafts::DraftClient},
     tasks::key_changes,
 };
@@ -99,13 +99,17 @@ pub(super) fn run(context: &Context, vault: &Vault) -> Result<Report, Failure> {
     let mut keys: Vec<_> = keys.collect();
     // The document orders keys by their text, which says nothing to a person.
     keys.sort_by(|a, b| (!a.publishes, a.name.as_str()).cmp(&(!b.publishes, b.name.as_str())));
-    let mut table = Table::new(&["name", "fingerprint", "may"]);
+    let mut table = Table::new([
+        Column::new("name").shrinks_to(10),
+        Column::new("fingerprint").shrinks_last_to(19),
+        Column::new("may").shrinks_to(16),
+    ]);
     for key in &keys {
         table.push_row(key.to_row(document));
     }
     let (version, needed) = (trust.chain().version(), document.release().threshold());
     let revoked = document.revoked();
-    let mut text = table.to_text();
+    let mut text = context.ui.format_table(&table);
     text.push_str(&format!("\nversion {version} of the keys"));
     if needed > 1 {
         text.push_str(&format!(", {needed} publishers sign each release"));
