@@ -116,7 +116,11 @@ fn of_vault(context: &Context, vault: Option<&Vault>) -> Result<Report, Failure>
         table.push_row([
             paint(BOLD, &skill.name),
             skill.version.to_string(),
-            whose_skill(&skill.origin, &skill.qualified),
+            // An own skill is named by its source; that it is in this vault goes without saying.
+            match skill.origin {
+                Origin::Local => clean(&skill.texts.provenance, 200),
+                _ => whose_skill(&skill.origin, &skill.qualified),
+            },
             clean(skill.texts.description.trim(), 80),
         ]);
     }
