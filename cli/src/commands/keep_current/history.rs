@@ -16,14 +16,14 @@ use crate::{
     context::Context,
     errors::Failure,
     lookup,
-    output::{BOLD, DIM, GOOD, Report, clean, count, format_size, paint},
+    output::{BOLD, DIM, GOOD, Report, WARN, clean, count, format_size, paint},
 };
 
 /// The arguments of `vault history`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Shows the versions that are still stored, newest first, with their recorded source. `vault \
-rollback` goes back to one of them.
+Shows the versions that are still stored, newest first, with their recorded source. A dot marks \
+the installed one. `vault rollback` goes back to one of them and holds it: updates leave it alone.
 
 Examples:
   vault history code-review
@@ -40,6 +40,8 @@ pub struct History {
     name: SkillName,
     /// Its versions, newest first.
     versions: Vec<StoredVersion>,
+    /// Whether a rollback holds the installed version, so that updates leave it alone.
+    held: bool,
 }
 
 /// A stored version of a skill.
@@ -64,6 +66,8 @@ pub struct StoredVersion {
     files: usize,
     /// The size of all files, in bytes.
     bytes: u64,
+    /// The oldest stored version with the same files; null if no older one has them.
+    same_as: Option<u64>,
 }
 
 /// Lists the versions.
@@ -75,13 +79,41 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     if versions.is_empty() {
         return Err(lookup::not_own(&vault, &name)?);
     }
-    let versions: Vec<_> = versions.into_iter().map(StoredVersion::from).collect();
-    let lines: Vec<_> = versions.iter().map(StoredVersion::format_line).collect();
-    Ok(Report::view(History { name, versions }, lines.join("\n")))
+    let held = history::list_held(&vault)?.contains(&name);
+    let same_as: Vec<_> = (0..versions.len())
+        .map(|at| find_same_files(&versions[at..]))
+        .collect();
+    let versions: Vec<_> = versions
+        .into_iter()
+        .zip(same_as)
+        .map(|(past, same_as)| StoredVersion::new(past, same_as))
+        .collect();
+    let lines: Vec<_> = versions
+        .iter()
+        .map(|version| version.format_line(held && version.installed))
+        .collect();
+    let text = lines.join("\n");
+    let view = History {
+        name,
+        versions,
+        held,
+    };
+    Ok(Report::view(view, text))
 }
 
-impl From<PastVersion> for StoredVersion {
-    fn from(past: PastVersion) -> Self {
+/// Returns the oldest version with the files of the first one. The versions are sorted, newest
+/// first.
+fn find_same_files(versions: &[PastVersion]) -> Option<u64> {
+    let (newest, older) = versions.split_first()?;
+    // The bundles always differ, because each has the number of its version.
+    let same = older.iter().map(|past| &past.manifest).rfind(|manifest| {
+        manifest.version < newest.manifest.version && manifest.files == newest.manifest.files
+    });
+    same.map(|manifest| manifest.version)
+}
+
+impl StoredVersion {
+    fn new(past: PastVersion, same_as: Option<u64>) -> Self {
         let (manifest, upstream) = (past.manifest, past.upstream);
         let (reference, tree) = upstream.map_or((None, None), |it| (it.reference, it.tree));
         Self {
@@ -94,12 +126,11 @@ impl From<PastVersion> for StoredVersion {
             tree,
             files: manifest.files.len(),
             bytes: manifest.files.iter().map(|file| file.size).sum(),
+            same_as,
         }
     }
-}
 
-impl StoredVersion {
-    fn format_line(&self) -> String {
+    fn format_line(&self, held: bool) -> String {
         let mark = if self.installed {
             paint(GOOD, "●")
         } else {
@@ -111,8 +142,15 @@ impl StoredVersion {
             let text = revision.strip_prefix("sha256:").unwrap_or(revision);
             format!(" at {}", clean(short_commit(text), 40))
         });
+        let mut marks = String::new();
+        if let Some(same_as) = self.same_as {
+            marks.push_str(&format!("  same as {same_as}"));
+        }
+        if held {
+            marks.push_str(&format!("  {WARN}held{WARN:#}"));
+        }
         format!(
-            "{mark} {BOLD}version {}{BOLD:#}  {}  {DIM}{}, {}, from {}{revision}{DIM:#}",
+            "{mark} {BOLD}version {}{BOLD:#}  {}  {DIM}{}, {}, from {}{revision}{DIM:#}{marks}",
             self.version,
             self.signed_at,
             count(self.files, "file"),
