@@ -1,9 +1,29 @@
 //! Shows a line of a text file in the style of compiler diagnostics, with a mark below the wrong
 //! part.
 
+use std::sync::OnceLock;
+
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
 use crate::text::clean;
+
+/// The width of the terminal, which the program sets once; absent where no terminal reads.
+static TERMINAL_COLUMNS: OnceLock<usize> = OnceLock::new();
+
+/// Cuts the lines of excerpts at this width, around what is marked.
+pub fn set_excerpt_width(columns: usize) {
+    // Set again only by tests.
+    let _ = TERMINAL_COLUMNS.set(columns);
+}
+
+/// Returns what renders diagnostics. It cuts lines itself: folded later, a line would leave the
+/// mark below its second half.
+pub(super) fn diagnostic_renderer() -> Renderer {
+    match TERMINAL_COLUMNS.get() {
+        Some(columns) => Renderer::styled().term_width(*columns),
+        None => Renderer::styled(),
+    }
+}
 
 /// Renders the line with this number, cut at 200 characters, with a mark below the value that
 /// starts at this column: a quoted string, a word or a character. Returns `None` if the text is
@@ -17,7 +37,7 @@ pub fn marked_line(text: &str, number: u32, column: u32) -> Option<String> {
     let snippet = Snippet::source(line.as_str())
         .line_start(number as usize)
         .annotation(AnnotationKind::Primary.span(start..end));
-    Some(Renderer::styled().render(&[Group::with_level(Level::ERROR).element(snippet)]))
+    Some(diagnostic_renderer().render(&[Group::with_level(Level::ERROR).element(snippet)]))
 }
 
 /// Returns the length in bytes of the value at the start of this text.

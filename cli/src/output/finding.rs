@@ -6,14 +6,17 @@
 
 use std::path::Path;
 
-use annotate_snippets::{AnnotationKind, Group, Level as Shown, Origin, Renderer, Snippet};
+use annotate_snippets::{AnnotationKind, Group, Level as Shown, Origin, Snippet};
 use vault_format::text::printable;
 use vault_gate::{
     finding::{Finding, Level, View},
     report::{Excerpt, decode_text},
 };
 
-use super::style::{BAD, DIM, WARN, paint};
+use super::{
+    excerpt::diagnostic_renderer,
+    style::{BAD, DIM, WARN, paint},
+};
 use crate::text::clean;
 
 /// Largest file that is read again for an excerpt, in bytes. It equals the gate's limit.
@@ -71,7 +74,7 @@ fn render_diagnostic(
     if explained && !finding.hint.is_empty() {
         group = group.element(Shown::HELP.message(clean(&finding.hint, 400)));
     }
-    Renderer::styled().render(&[group])
+    diagnostic_renderer().render(&[group])
 }
 
 /// Renders a finding on one line: location, level, message and rule.

@@ -71,6 +71,11 @@ impl Ui {
             ColourChoice::Auto if process.wants_colour(terminal) => ColorChoice::AlwaysAnsi,
             ColourChoice::Auto | ColourChoice::Never => ColorChoice::Never,
         };
+        // Findings are results of some commands and parts of errors of others.
+        let columns = [process.stdout_columns, process.stderr_columns];
+        if let Some(columns) = columns.into_iter().flatten().min() {
+            excerpt::set_excerpt_width(columns);
+        }
         // Agents and CI may provide a terminal, but cannot answer questions.
         let by_hand = !process.is_run_by_agent() && !process.is_run_by_ci();
         Self {
