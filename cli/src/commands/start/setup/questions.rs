@@ -265,11 +265,12 @@ pub fn choose_adoptions(
     if !review {
         context.ui.must_see("");
         let question = match skills.len() {
-            1 => "You already have 1 skill. What should vault do with it?".to_owned(),
-            many if many < scan.skills.len() => format!(
-                "vault can import {many} of your {} skills. What should it do with them?",
-                scan.skills.len()
+            some if some < scan.skills.len() => format!(
+                "vault can import {some} of your {} skills. What should it do with {}?",
+                scan.skills.len(),
+                either(some == 1, "it", "them")
             ),
+            1 => "You already have 1 skill. What should vault do with it?".to_owned(),
             many => format!("You already have {many} skills. What should vault do with them?"),
         };
         common = choose_mode(
