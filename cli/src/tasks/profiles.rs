@@ -1,5 +1,6 @@
 //! Agents' skill folders: updating them after a change, and reporting the result.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
@@ -121,6 +122,25 @@ impl AgentLinks {
         if let (Value::Object(members), Ok(Value::Object(shown))) = (data, shown) {
             members.extend(shown);
         }
+    }
+
+    /// Names the agents that see other skills than before, if any do, and says to restart them.
+    pub fn links_line(&self) -> Option<String> {
+        let report = self
+            .report
+            .as_ref()
+            .filter(|report| report.restart_required)?;
+        let has_changed = |root: &&RootState| {
+            !(root.added.is_empty() && root.changed.is_empty() && root.removed.is_empty())
+        };
+        let roots = report.roots.iter().filter(has_changed);
+        // Agents share folders, and some read several.
+        let names: BTreeSet<_> = roots
+            .flat_map(|root| &root.agents)
+            .map(agent_name)
+            .collect();
+        let names: Vec<_> = names.into_iter().collect();
+        (!names.is_empty()).then(|| format!("{TICK} linked for {}. {RESTART}", short_list(&names)))
     }
 
     /// Formats the table of the linked folders, if any agent sees other skills than before.
@@ -333,7 +353,7 @@ fn table_text(context: &Context, report: &ProfileSyncReport, restart: bool) -> S
     let result = if restart {
         format!("{TICK} {RESTART}")
     } else {
-        paint(DIM, "Nothing changed.")
+        paint(DIM, "No agent's folder changed.")
     };
     format!("{}\n{result}", context.ui.format_table(&table))
 }

@@ -256,9 +256,12 @@ pub fn run_with(
         if let Some(next) = &agents.next {
             context.ui.note(next);
         }
-        if agents.linked_now {
-            text = agents.links_table(context).unwrap_or_default();
-        }
+        let links = if agents.linked_now {
+            agents.links_table(context)
+        } else {
+            agents.links_line()
+        };
+        text = links.unwrap_or_default();
     }
     let agents = agents.map(|agents| agents.to_shown());
     Ok(Report::view(Added { skills, agents }, text))
