@@ -12,7 +12,7 @@ use vault_store::{clock::SystemClock, random::SystemRandom};
 use crate::{
     errors::Failure,
     flags::Global,
-    output::{Ui, Warning, clean},
+    output::{Ui, Warning, clean, shell_path},
     passphrases::KeyPassphrases,
     process::Process,
     settings::{
@@ -231,6 +231,20 @@ impl Context {
         let vault =
             Vault::open_or_create_for_links(self.paths_json()?, clock, random, passphrases)?;
         Ok(vault)
+    }
+
+    /// Formats a command of this program that works in the user's shell, also where the program is
+    /// not in `PATH`. With `at_home`, `~` stands for the home folder of this process.
+    pub fn own_command(&self, at_home: bool, arguments: impl std::fmt::Display) -> String {
+        let Some(program) = self.process.program_by_path() else {
+            return format!("vault {arguments}");
+        };
+        let path = if at_home {
+            self.process.short_path(program)
+        } else {
+            program.display().to_string()
+        };
+        format!("{} {arguments}", shell_path(path))
     }
 
     /// Returns the source of the keys' passphrases.

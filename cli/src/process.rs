@@ -36,6 +36,8 @@ pub struct Process {
     variables: BTreeMap<String, String>,
     environment: Vec<(OsString, OsString)>,
     home: Option<PathBuf>,
+    /// The file of this program.
+    program: Option<PathBuf>,
     /// Whether standard input is a terminal.
     pub stdin_is_terminal: bool,
     /// Whether standard output is a terminal.
@@ -66,6 +68,7 @@ impl Process {
             environment,
             // A relative home folder would put keys into whatever folder is current.
             home: std::env::home_dir().filter(|home| home.is_absolute()),
+            program: std::env::current_exe().ok(),
             stdin_is_terminal: std::io::stdin().is_terminal(),
             stdout_is_terminal: std::io::stdout().is_terminal(),
             stderr_is_terminal: std::io::stderr().is_terminal(),
@@ -176,6 +179,15 @@ impl Process {
             })
     }
 
+    /// Returns the file of this program, unless the user's shell finds it as `vault`.
+    pub fn program_by_path(&self) -> Option<&Path> {
+        let found = self.find_program("vault");
+        let found = found.and_then(|found| found.canonicalize().ok());
+        let program = self.program.as_deref()?;
+        // Another `vault` may come first, and would not know this one's commands.
+        (found != program.canonicalize().ok()).then_some(program)
+    }
+
     /// Returns the machine's host name. It labels the device and the OAuth client of this machine.
     pub fn host_name(&self) -> Option<String> {
         self.variable("HOSTNAME").map(str::to_owned).or_else(|| {
@@ -247,6 +259,26 @@ mod tests {
         );
         let process = Process::with(&[("XDG_CONFIG_HOME", "/conf")]);
         assert_eq!(process.config_folder(), Some("/conf/vault".into()));
+    }
+
+    #[test]
+    fn the_program_is_named_by_its_path_unless_the_shell_finds_it() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let make = |place: &str| {
+            let file = folder.path().join(place).join("vault");
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(&file, place).unwrap();
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+            file
+        };
+        let (mine, other) = (make("tools"), make("bin"));
+        for (found, named) in [(&mine, None), (&other, Some(mine.as_path()))] {
+            let path = found.parent().unwrap().to_str().unwrap();
+            let mut process = Process::with(&[("PATH", path)]);
+            process.program = Some(mine.clone());
+            assert_eq!(process.program_by_path(), named);
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use std::fs;
 
-use crate::screens::terminal::{DOWN, ENTER, LEFT, RIGHT};
+use crate::screens::terminal::{DOWN, ENTER, LEFT, RIGHT, Terminal, reads};
 use crate::screens::{compare, start};
 use crate::support::Home;
 
@@ -42,6 +42,22 @@ fn a_new_user_goes_through_with_backup_and_every_agent_sees_all() {
         }
     }
     assert!(home.path(".claude/skills.bak/my-notes/SKILL.md").is_file());
+}
+
+#[test]
+fn the_last_commands_name_a_program_that_the_shell_does_not_find() {
+    let home = home(&[]);
+    let program = env!("CARGO_BIN_EXE_vault");
+    let line = format!("env NO_COLOR=1 {program} setup --no-starters");
+    let Some(mut terminal) = Terminal::start(home.root(), &line) else {
+        return;
+    };
+    terminal.answer("Go ahead?", &[ENTER]);
+    let (screen, code) = terminal.finish();
+    assert_eq!(code, 0, "{screen}");
+    for command in ["add <folder>", "doctor", "key recovery create <file>"] {
+        assert!(reads(&screen, &format!("{program} {command}")), "{screen}");
+    }
 }
 
 #[test]

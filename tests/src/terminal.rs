@@ -28,7 +28,13 @@ pub const RIGHT: &str = "\x1b[C";
 /// The arrow left.
 pub const LEFT: &str = "\x1b[D";
 
-/// A terminal of 110 columns whose lines never scroll away.
+/// The columns of a terminal for which a test names no width.
+const COLUMNS: usize = 110;
+/// Most pieces of output that a test waits through for a text: a spinner alone writes ten a second.
+const MOST_PIECES: usize = 1000;
+
+/// A terminal whose lines never scroll away. A line that is wider than the terminal stays one line
+/// here, so that a test can find it.
 #[derive(Default)]
 pub struct Screen {
     lines: Vec<Vec<char>>,
@@ -135,6 +141,12 @@ fn end_of_escape(text: &[char]) -> Option<usize> {
     }
 }
 
+/// Whether a screen shows a text, with its lines broken between words or not at all.
+pub fn reads(screen: &str, text: &str) -> bool {
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    words(screen).contains(&words(text))
+}
+
 /// A program that runs in a terminal of 50 lines.
 pub struct Terminal {
     child: Child,
@@ -144,16 +156,25 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Starts a line of the shell in a terminal, with `home` as the home folder and nothing else of
-    /// this machine's environment. `None`, said aloud, where there is no `script`.
-    #[expect(clippy::print_stderr, reason = "says what a test leaves out")]
+    /// Starts a line of the shell in a terminal of 110 columns, with `home` as the home folder and
+    /// nothing else of this machine's environment. `None`, said aloud, where there is no `script`.
     pub fn start(home: &Path, line: &str) -> Option<Self> {
-        let command = format!("stty rows 50 cols 110; exec {line}");
+        Self::start_sized(home, line, COLUMNS)
+    }
+
+    /// Like [`Self::start`], in a terminal of this width.
+    #[expect(clippy::print_stderr, reason = "says what a test leaves out")]
+    pub fn start_sized(home: &Path, line: &str, columns: usize) -> Option<Self> {
+        let command = format!("stty rows 50 cols {columns}; exec {line}");
+        // A program that is started by its path is installed for its user, as far as it can see.
+        let program = Path::new(line.split(' ').next().unwrap_or_default());
+        let folder = program.parent().filter(|_| program.is_absolute());
+        let path = folder.map_or_else(String::new, |folder| format!("{}:", folder.display()));
         let child = Command::new("script")
             .args(["-qefc", &command, "/dev/null"])
             .current_dir(home)
             .env_clear()
-            .env("PATH", "/usr/bin:/bin")
+            .env("PATH", format!("{path}/usr/bin:/bin"))
             .env("HOME", home)
             .env("SHELL", "/bin/sh")
             .env("TERM", "xterm")
@@ -187,12 +208,13 @@ impl Terminal {
         })
     }
 
-    /// Waits until the screen shows one of these texts, and says which; `None` when the program
-    /// ended without any. Panics when nothing at all is written for a minute.
+    /// Waits until the screen shows one of these texts, wherever its lines break, and says which;
+    /// `None` when the program ended without any. Panics when nothing at all is written for a
+    /// minute, or much without any of them.
     pub fn wait_for_any(&mut self, texts: &[&str]) -> Option<usize> {
-        loop {
+        for _ in 0..MOST_PIECES {
             let shown = self.screen.text();
-            if let Some(found) = texts.iter().position(|text| shown.contains(text)) {
+            if let Some(found) = texts.iter().position(|text| reads(&shown, text)) {
                 return Some(found);
             }
             match self.output.recv_timeout(Duration::from_mins(1)) {
@@ -201,6 +223,7 @@ impl Terminal {
                 Err(gone) => panic!("{texts:?} never came ({gone}):\n{}", self.screen.text()),
             }
         }
+        panic!("{texts:?} never came:\n{}", self.screen.text())
     }
 
     /// Waits until the screen shows a text. Panics with the screen when it never does.

@@ -103,7 +103,8 @@ fn split_words(line: &str) -> Vec<&str> {
         end += word.len();
         // A command may be painted, and escape codes would hide its words from the comparison.
         let plain_word = strip_styles(word);
-        in_command |= plain_word == "vault"
+        // The program may be named by its path.
+        in_command |= (plain_word == "vault" || plain_word.ends_with("/vault"))
             && words
                 .peek()
                 .is_some_and(|next| goes_on(&strip_styles(next)));

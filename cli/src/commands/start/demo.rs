@@ -228,6 +228,10 @@ impl<'c> Demo<'c> {
         } = self;
         let (owner, log) = (folder.join("owner"), folder.join("serve.log"));
         let (owner, log) = (owner.display(), log.display());
+        // With the owner's home folder, `~` means another folder than this program's.
+        let command = |arguments: String| self.context.own_command(false, arguments);
+        let devices = command("devices list".to_owned());
+        let link = command(format!("link {url}/v/{SLUG}"));
         self.context.ui.print_line(format!(
             "\n{BOLD}The service runs until you press Ctrl-C{BOLD:#}\n\
              \x20 address   {HINT}{url}{HINT:#}\n\
@@ -235,9 +239,9 @@ impl<'c> Demo<'c> {
              \x20 password  {HINT}{password}{HINT:#}\n\n\
              Try it in another terminal, as the owner:\n\
              \x20 {DIM}$ export HOME={owner} XDG_CONFIG_HOME={DIM:#}\n\
-             \x20 {DIM}$ vault devices list{DIM:#}\n\
+             \x20 {DIM}$ {devices}{DIM:#}\n\
              or link this machine:\n\
-             \x20 {DIM}$ vault link {url}/v/{SLUG}{DIM:#}\n\
+             \x20 {DIM}$ {link}{DIM:#}\n\
              The service's log: {DIM}{log}{DIM:#}"
         ));
     }

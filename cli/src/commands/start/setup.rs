@@ -248,14 +248,15 @@ fn carry_out(context: &Context, user: &Machine, plan: &SetupPlan) -> Result<Repo
     if key_changes::all_root_keys_here(&vault)? {
         lines.push(String::new());
         lines.push(format!(
-            "Make a recovery key: {HINT}vault key recovery create <file>{HINT:#}, on a USB stick. \
-             It brings the vault back if this machine is lost or stolen."
+            "Make a recovery key: {HINT}{}{HINT:#}, on a USB stick. It brings the vault back if \
+             this machine is lost or stolen.",
+            context.own_command(true, "key recovery create <file>")
         ));
     }
     lines.push(String::new());
     let (add, doctor) = (
-        paint(HINT, "vault add <folder>"),
-        paint(HINT, "vault doctor"),
+        paint(HINT, context.own_command(true, "add <folder>")),
+        paint(HINT, context.own_command(true, "doctor")),
     );
     lines.push(format!(
         "Next: {add} adds a skill, {doctor} checks everything and suggests fixes."
@@ -316,7 +317,9 @@ fn adopt_skills(
             }
             Err(error) => {
                 let text = format!("{name} stays as it is: {error}");
-                let hint = format!("vault audit {} shows why", shell_path(skill.path.display()));
+                let path = shell_path(skill.path.display());
+                let audit = context.own_command(true, format!("audit {path}"));
+                let hint = format!("{audit} shows why");
                 context.ui.warn_with("not_adopted", text, hint);
                 setup.failed.push(FailedImport {
                     name: name.clone(),
@@ -358,7 +361,8 @@ fn undo_lines(
     mode: AdoptionMode,
     done: &Adopted,
 ) -> Vec<String> {
-    let (name, short) = (&skill.name, context.process.short_path(&skill.path));
+    let short = context.process.short_path(&skill.path);
+    let remove = context.own_command(true, format!("remove {}", skill.name));
     let path = shell_path(&short);
     let backup = done.backup.as_ref();
     let backup = backup.map(|backup| shell_path(context.process.short_path(backup)));
@@ -369,14 +373,12 @@ fn undo_lines(
             let copy = shell_path(format!("{short}.tmp"));
             // The files of the vault are read-only.
             let copied = format!("cp -rL {path} {copy} && chmod -R u+w {copy}");
-            let mut lines = vec![format!(
-                "{copied} && vault remove {name} && mv {copy} {path}"
-            )];
+            let mut lines = vec![format!("{copied} && {remove} && mv {copy} {path}")];
             lines.extend(backup.map(|backup| format!("cp -RpP {backup}/. {path}/")));
             lines
         }
-        (_, Some(backup)) => vec![format!("vault remove {name} && mv {backup} {path}")],
-        (_, None) => vec![format!("vault remove {name}")],
+        (_, Some(backup)) => vec![format!("{remove} && mv {backup} {path}")],
+        (_, None) => vec![remove],
     }
 }
 
@@ -430,7 +432,8 @@ fn add_starters(
     if !added.is_empty() {
         let line = format!("{TICK} added {}", added.join(", "));
         context.ui.must_see(line);
-        setup.undo.push(format!("vault remove {}", added.join(" ")));
+        let remove = format!("remove {}", added.join(" "));
+        setup.undo.push(context.own_command(true, remove));
     }
     Ok(())
 }
