@@ -24,3 +24,4 @@ mod stdio;
 mod support;
 mod timers;
 mod transcripts;
+mod widths;

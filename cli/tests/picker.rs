@@ -113,8 +113,7 @@ fn ctrl_c_at_a_question_about_a_replacement_ends_the_whole_command() {
     let Some(mut terminal) = start(home.root(), "add other/csv skills/pdf --no-lock") else {
         return;
     };
-    // The question may break in the middle of a word.
-    terminal.wait_for("(y/N)");
+    terminal.wait_for("Replace the installed one? (y/N)");
     terminal.press(&[INTERRUPT]);
     let (screen, code) = terminal.finish();
     assert_eq!(code, 130, "{screen}");

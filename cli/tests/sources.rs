@@ -67,7 +67,8 @@ impl Machine {
     }
 }
 
-fn listed(name: &str, text: &str) -> String {
+/// An entry of a site's index for the SKILL.md with this text.
+pub fn listed(name: &str, text: &str) -> String {
     let digest = Digest::of(text.as_bytes());
     format!(
         r#"{{"name":"{name}","type":"skill-md","description":"x","url":"/{name}/SKILL.md","digest":"sha256:{digest}"}}"#

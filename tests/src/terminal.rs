@@ -150,7 +150,7 @@ pub fn reads(screen: &str, text: &str) -> bool {
 /// A program that runs in a terminal of 50 lines.
 pub struct Terminal {
     child: Child,
-    keys: ChildStdin,
+    keys: Option<ChildStdin>,
     output: Receiver<Vec<u8>>,
     screen: Screen,
 }
@@ -189,7 +189,7 @@ impl Terminal {
             eprintln!("left out: there is no program `script` to make a terminal");
             return None;
         };
-        let keys = child.stdin.take().expect("a pipe");
+        let keys = child.stdin.take();
         let mut out = child.stdout.take().expect("a pipe");
         let (sender, output) = channel();
         std::thread::spawn(move || {
@@ -238,9 +238,10 @@ impl Terminal {
 
     /// Presses keys. A program that is gone does not mind.
     pub fn press(&mut self, keys: &[&str]) {
+        let Some(input) = &mut self.keys else { return };
         for key in keys {
-            let _gone = self.keys.write_all(key.as_bytes());
-            let _gone = self.keys.flush();
+            let _gone = input.write_all(key.as_bytes());
+            let _gone = input.flush();
         }
     }
 
@@ -260,8 +261,16 @@ impl Terminal {
         while let Ok(bytes) = self.output.recv_timeout(Duration::from_mins(1)) {
             self.screen.feed(&bytes);
         }
-        drop(self.keys);
+        drop(self.keys.take());
         let ended = self.child.wait().expect("an end");
         (self.screen.text(), ended.code().unwrap_or(-1))
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // A test that fails leaves no program behind, such as a service that waits for Ctrl-C.
+        let _gone = self.child.kill();
+        let _gone = self.child.wait();
     }
 }

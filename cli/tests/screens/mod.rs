@@ -14,6 +14,13 @@ use std::path::Path;
 
 use terminal::Terminal;
 
+/// Starts `vault` with these arguments in a terminal of this width. Returns `None` if no terminal is
+/// available.
+pub fn start_sized(home: &Path, arguments: &str, columns: usize) -> Option<Terminal> {
+    let line = format!("{} {arguments}", env!("CARGO_BIN_EXE_vault"));
+    Terminal::start_sized(home, &line, columns)
+}
+
 /// Starts `vault` with these arguments in a terminal. Returns `None` if no terminal is available.
 pub fn start(home: &Path, arguments: &str) -> Option<Terminal> {
     Terminal::start(

@@ -41,6 +41,8 @@ pub enum Answer {
     To(String),
     /// An empty response with this status.
     Status(u16),
+    /// This response, once nobody holds the lock.
+    Held(Arc<Mutex<()>>, Box<Answer>),
     /// A body that never ends.
     Endless,
     /// A body that stops after its first bytes while the connection stays open.
@@ -80,6 +82,16 @@ impl SiteServer {
 
     pub fn put(&self, path: &str, answer: Answer) -> &Self {
         self.answers.lock().unwrap().insert(path.to_owned(), answer);
+        self
+    }
+
+    /// Holds the response for a path back while the lock is held.
+    pub fn hold(&self, path: &str, gate: &Arc<Mutex<()>>) -> &Self {
+        let mut answers = self.answers.lock().unwrap();
+        let answer = answers.remove(path).expect("a response to hold back");
+        let held = Answer::Held(Arc::clone(gate), Box::new(answer));
+        answers.insert(path.to_owned(), held);
+        drop(answers);
         self
     }
 
@@ -137,7 +149,13 @@ fn serve(
             let answers = answers.lock().unwrap();
             answers.get(&path).or_else(|| answers.get(bare)).cloned()
         };
-        let (status, headers, body) = match answer.unwrap_or(Answer::Status(404)) {
+        let mut answer = answer.unwrap_or(Answer::Status(404));
+        while let Answer::Held(gate, held) = answer {
+            drop(gate.lock());
+            answer = *held;
+        }
+        let (status, headers, body) = match answer {
+            Answer::Held(..) => unreachable!("opened above"),
             Answer::Body(kind, body) => (200, format!("Content-Type: {kind}\r\n"), body),
             Answer::Guarded(token, text) => {
                 let wanted = format!("authorization: bearer {token}\r\n").to_lowercase();
