@@ -285,7 +285,7 @@ pub(crate) fn role_act(id: &str, role: Role) -> Act {
 }
 
 /// Changes the role of a user, with the permit for it. The scopes stay: an owner without `write`
-/// sees everything and changes nothing.
+/// sees everything and changes nothing but scopes and apps.
 pub(crate) async fn change_role(by: &Principal<'_>, id: &str, role: Role) -> Result<User, Refusal> {
     let set = |user: User| User { role, ..user };
     let short = |user: &User| json!({ "role": user.role });

@@ -51,6 +51,13 @@ impl ScopeOffer {
             Scope::Write => ("Write", "Propose and edit skills, within your role."),
         };
         let for_owners = match (scope, administration, members.len()) {
+            // Two routes of the interface demand the role alone.
+            (Scope::Read, Administration::Vault, 1) => Some(
+                "Even without “Write”, it can disconnect apps and change who may read and write.",
+            ),
+            (Scope::Read, Administration::Vault, _) => Some(
+                "Even without “Write”, in a vault that you own it can disconnect apps and change who may read and write.",
+            ),
             (Scope::Write, Administration::Vault, 1) => Some(
                 "It also invites people, admits machines and publishes; it cannot do what needs your confirmation.",
             ),

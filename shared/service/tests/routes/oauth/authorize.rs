@@ -230,6 +230,7 @@ async fn requirement_14_the_consent_page_names_who_what_and_where() {
             "<strong>default</strong>",
             "value=\"read\" checked",
             "it cannot do what needs your confirmation",
+            "it can disconnect apps and change who may read and write",
             warning.unwrap_or_default(),
         ] {
             assert!(page.body.contains(text), "{text} in {}", page.body);
