@@ -97,7 +97,7 @@ codes! {
     VaultNotFound NOT_FOUND "vault_not_found" Caller "There is no vault with this name.";
     PublicKeyMismatch BAD_REQUEST "public_key_mismatch" Caller "The body's public_key is not the key in X-Vault-Device.";
     HostnameInvalid BAD_REQUEST "hostname_invalid" Caller "The hostname must have 1 to 64 printable characters.";
-    PendingQueueFull CONFLICT "pending_queue_full" Caller "Too many devices are waiting for the owner; try again when the owner has decided.";
+    PendingQueueFull CONFLICT "pending_queue_full" Caller "Too many devices are waiting for the owner; try again when the owner has decided, or enrol with an enrolment code of the owner.";
     EnrolmentNeedsCode FORBIDDEN "enrolment_needs_code" Caller "Machines need an enrolment code of the owner to enrol in this vault.";
     EnrolmentCodeInvalid FORBIDDEN "enrolment_code_invalid" Caller "The enrolment code is unknown, used up, expired, or for machines of another name.";
     SubscriptionLapsed PAYMENT_REQUIRED "subscription_lapsed" Caller "The subscription of this vault has lapsed.";

@@ -228,6 +228,9 @@ async fn deny_pending(
     let ids: Vec<_> = chosen
         .map(|listed| listed.device.device_id.clone())
         .collect();
+    if let Some(network) = network.filter(|_| ids.is_empty()) {
+        return Err(unknown_network(network, &listed));
+    }
     let of_network = network.map_or_else(String::new, |it| format!(" from {}", clean(it, 64)));
     if ids.is_empty() {
         let text = format!("No machine{of_network} is waiting for approval.");
@@ -245,6 +248,22 @@ async fn deny_pending(
     let denied = answer.items.len();
     let text = format!("{TICK} denied {}{of_network}", count(denied, "machine"));
     Ok(Report::new(json!({ "denied": denied }), text))
+}
+
+/// Returns the failure for a network from which no machine is waiting, with those of the others.
+fn unknown_network(network: &str, listed: &[ListedDevice]) -> Failure {
+    let message = format!(
+        "No machine from {} is waiting for approval.",
+        clean(network, 64)
+    );
+    let networks = count_networks(listed);
+    let names: Vec<_> = networks.keys().map(|name| clean(name, 64)).collect();
+    let hint = if names.is_empty() {
+        "no machine is waiting at all".to_owned()
+    } else {
+        format!("machines are waiting from: {}", names.join(", "))
+    };
+    Failure::new(ErrorCode::DeviceNotFound, message).hint(hint)
 }
 
 /// Counts the pending machines of each network.
@@ -521,6 +540,22 @@ mod tests {
             refused(DeviceStatus::Revoked, "admit"),
             "\"vm\" was denied or revoked; vault devices forget dev_a; then it can enrol again with vault link"
         );
+    }
+
+    /// A mistyped network must not look like an empty queue.
+    #[test]
+    fn a_network_without_waiting_machines_is_an_error_that_names_the_others() {
+        let mut waiting = device("dev_a", 1, "laptop");
+        let failure = unknown_network("198.51.100.0/24", std::slice::from_ref(&waiting));
+        assert_eq!(failure.code, ErrorCode::DeviceNotFound);
+        assert_eq!(
+            failure.hint.as_deref(),
+            Some("no machine is waiting at all")
+        );
+        waiting.network = Some("203.0.113.0/24".to_owned());
+        let failure = unknown_network("198.51.100.0/24", &[waiting]);
+        let hint = "machines are waiting from: 203.0.113.0/24";
+        assert_eq!(failure.hint.as_deref(), Some(hint));
     }
 
     #[test]
