@@ -223,7 +223,7 @@ rows! { OAuth:
     "session.end" POST "/account/sessions" SignedInForm(apps_and_sessions::END_SESSION) apps_and_sessions::end_session;
     "session.end-all" POST "/account/sign-out" SignedInForm(apps_and_sessions::END_ALL) apps_and_sessions::end_all;
     "sign-in.end" POST "/account/sign-ins" SignedInForm(provider::connected::DISCONNECT) provider::connected::disconnect_sign_in;
-    "oauth.second-factor" POST "/oauth/second-factor" Page second_factor::sign_in_with_code;
+    "oauth.second-factor" POST "/oauth/second-factor" Page second_factor::answer_code_page;
     "confirmation.page" GET "/account/confirm/{id}" Confirmation confirm_page::show_confirmation;
     "confirmation.decide" POST "/account/confirm" SignedInForm(confirm_page::CONFIRM) confirm_page::decide_confirmation;
     "second-factor.show" GET "/account/second-factor" SignedIn(ReturnTo::SecondFactor) second_factor_page::show_second_factor;

@@ -186,6 +186,9 @@ pub fn sign_in_if_stale(
     // Every such act is one of an owner or an operator.
     match second_factor::check_role_requirement(app, signed_in, Role::Owner) {
         Requirement::NotSetUp => return Some(second_factor::render_setup_due(app, false)),
+        Requirement::Unconfirmed(from) => {
+            return Some(second_factor::render_unconfirmed(app, from));
+        }
         Requirement::Met if signed_in.session.has_fresh_credentials(app.now()) => return None,
         Requirement::Met | Requirement::NotEntered => {}
     }

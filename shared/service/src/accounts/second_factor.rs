@@ -8,6 +8,7 @@ use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::http::header;
 use axum::response::Response;
+use vault_format::time::Timestamp;
 use vault_store::StoreError;
 
 use super::audit;
@@ -21,12 +22,13 @@ use crate::error::Refusal;
 use crate::model::account::{Account, account_key};
 use crate::model::limits::{self, Window, networks_of};
 use crate::model::second_factor::{UsedCode, has_recovery_form};
+use crate::model::session::Session;
 use crate::model::user::Role;
 use crate::transaction::Transaction;
 use crate::web::browser::{Browser, PostedForm, ReturnTo, SignedIn, read_posted_form};
 use crate::web::csrf::Purpose;
 use crate::web::error_page::ErrorPage;
-use crate::web::layout::{self, Frame};
+use crate::web::layout::{self, Frame, format_minute};
 
 /// Most codes tried for one account in a quarter of an hour, valid ones included.
 const MAX_TRIES: u32 = 10;
@@ -52,6 +54,15 @@ struct CodePage {
     passkeys: bool,
     /// Whether the form for a code stands beside the passkey.
     beside_passkey: bool,
+    /// A second factor whose codes do not count yet.
+    unconfirmed: Option<UnconfirmedFactor>,
+}
+
+/// A second factor that was set up without credentials a short time ago.
+struct UnconfirmedFactor {
+    set_up_at: String,
+    /// The time from which its codes count.
+    from: String,
 }
 
 /// Status and sentence of a code that was refused, and the seconds to wait after too many.
@@ -65,6 +76,12 @@ pub fn render_code_page(
     onward: ReturnTo<'_>,
     problem: Option<CodeProblem>,
 ) -> Response {
+    let now = app.clock.now();
+    let unconfirmed = account.second_factor.as_ref().and_then(|factor| {
+        let from = format_minute(factor.unconfirmed_until(now)?);
+        let set_up_at = format_minute(factor.since);
+        Some(UnconfirmedFactor { set_up_at, from })
+    });
     let page = CodePage {
         frame: Frame::for_service(&app.config.public_url),
         csrf: browser.form_token(app, Purpose::SecondFactor, onward.form_subject()),
@@ -72,6 +89,7 @@ pub fn render_code_page(
         problem: problem.map(|(_, problem, _)| problem),
         passkeys: !account.passkeys.is_empty() && takes_passkeys(app),
         beside_passkey: false,
+        unconfirmed,
     };
     let status = problem.map_or(StatusCode::OK, |(status, ..)| status);
     let mut response = layout::render_page(status, &page, None);
@@ -91,6 +109,8 @@ struct SetupDuePage {
     for_app: bool,
     /// Whether a passkey does as well.
     passkeys: bool,
+    /// The time from which the codes of the second factor count, if it is set up.
+    from: Option<String>,
 }
 
 /// State of a sign-in with regard to the second factor that a request needs.
@@ -100,6 +120,8 @@ pub enum Requirement {
     Met,
     /// The account has none, and no passkey either.
     NotSetUp,
+    /// The account has one, whose codes count from this time on.
+    Unconfirmed(Timestamp),
     /// The account has one, and the browser signed in without it.
     NotEntered,
 }
@@ -125,34 +147,54 @@ pub fn check_requirement(
     let owns = || members.iter().any(|member| member.user.role == Role::Owner);
     let by_policy = app.config.second_factor == SecondFactorPolicy::Owners
         && (signed_in.account.operator || owns());
-    evaluate_requirement(signed_in, by_policy || asked_for)
+    evaluate_requirement(app, signed_in, by_policy || asked_for)
 }
 
 /// Checks `signed_in` against the second factor that a console page for a user of this role needs:
 /// the service may require one of owners.
 pub fn check_role_requirement(app: &App, signed_in: &SignedIn, role: Role) -> Requirement {
     let by_policy = app.config.second_factor == SecondFactorPolicy::Owners;
-    evaluate_requirement(signed_in, by_policy && role == Role::Owner)
+    evaluate_requirement(app, signed_in, by_policy && role == Role::Owner)
 }
 
 /// Checks `signed_in` against a second factor that is needed or not.
-const fn evaluate_requirement(signed_in: &SignedIn, needed: bool) -> Requirement {
+fn evaluate_requirement(app: &App, signed_in: &SignedIn, needed: bool) -> Requirement {
     if signed_in.session.second_factor || !needed {
-        Requirement::Met
-    } else if signed_in.account.second_factor.is_none() && signed_in.account.passkeys.is_empty() {
-        Requirement::NotSetUp
-    } else {
-        Requirement::NotEntered
+        return Requirement::Met;
     }
+    let account = &signed_in.account;
+    // A passkey does as well, whether or not there is an authenticator app.
+    if !account.passkeys.is_empty() {
+        return Requirement::NotEntered;
+    }
+    let Some(factor) = account.second_factor.as_ref() else {
+        return Requirement::NotSetUp;
+    };
+    let until = factor.unconfirmed_until(app.clock.now());
+    until.map_or(Requirement::NotEntered, Requirement::Unconfirmed)
 }
 
 /// Renders the page for an account that needs a second factor and has none. `for_app`: an app waits
 /// for it.
 pub fn render_setup_due(app: &App, for_app: bool) -> Response {
+    let frame = Frame::for_service(&app.config.public_url);
     let page = SetupDuePage {
-        frame: Frame::for_service(&app.config.public_url),
+        frame,
         for_app,
         passkeys: signs_in_with_passkeys(app),
+        from: None,
+    };
+    layout::render_page(StatusCode::OK, &page, None)
+}
+
+/// Renders the page for an account that needs a second factor, and whose codes count from this time
+/// on.
+pub fn render_unconfirmed(app: &App, from: Timestamp) -> Response {
+    let page = SetupDuePage {
+        frame: Frame::for_service(&app.config.public_url),
+        for_app: false,
+        passkeys: signs_in_with_passkeys(app),
+        from: Some(format_minute(from)),
     };
     layout::render_page(StatusCode::OK, &page, None)
 }
@@ -202,28 +244,103 @@ pub async fn admit_code_attempt(
     Ok(too_many.filter(|_| full.is_some()))
 }
 
-/// `POST /oauth/second-factor`: checks the code that completes a sign-in.
-pub async fn sign_in_with_code(app: &App, request: Request) -> Result<Response, ErrorPage> {
+/// Action of a sign-in that removes a second factor which its owner did not set up.
+const DISOWN: &str = "account.second-factor-disowned";
+
+/// `POST /oauth/second-factor`: checks the code that completes a sign-in, or removes a second factor
+/// that the person did not set up.
+pub async fn answer_code_page(app: &App, request: Request) -> Result<Response, ErrorPage> {
+    let posted = read_posted_form(app, request).await?;
+    let (form, browser) = (&posted.form, &posted.browser);
+    let onward = ReturnTo::from_form(app, form)?;
+    browser.check_form(app, form, Purpose::SecondFactor, onward.form_subject())?;
+    let Some(half) = browser.load_half_signed_in(app).await? else {
+        let prompt = SignInPrompt::default();
+        return Ok(render_sign_in_page(app, browser, onward, prompt));
+    };
+    match form.value("disown") {
+        Some("yes") => disown_second_factor(app, &posted, onward, half).await,
+        Some(_) => Err(ErrorPage::FormMalformed),
+        None => sign_in_with_code(app, &posted, onward, half).await,
+    }
+}
+
+/// Removes a second factor that was set up without credentials and whose codes do not count yet, and
+/// signs the person in without it. Whoever found a browser open must not lock its owner out.
+async fn disown_second_factor(
+    app: &App,
+    posted: &PostedForm,
+    onward: ReturnTo<'_>,
+    half: SignedIn,
+) -> Result<Response, ErrorPage> {
+    let now = app.clock.now();
+    let stored_account = app.get::<Account>(&account_key(&half.account.id)).await?;
+    let stored_account = stored_account.ok_or(ErrorPage::FormForged)?;
+    let mut account = stored_account.value;
+    let Some(factor) = account.second_factor.take_if(|it| !it.confirms(now)) else {
+        let problem = "This second factor can no longer be removed here. Enter a code of it, or ask an operator of this service to reset your account.";
+        let problem = (StatusCode::CONFLICT, problem, None);
+        return Ok(render_code_page(
+            app,
+            &posted.browser,
+            &half.account,
+            onward,
+            Some(problem),
+        ));
+    };
+    let notice = format!(
+        "The second factor that was set up on {} has been removed. Sign out everywhere if it was not you who set it up.",
+        format_minute(factor.since)
+    );
+    let completed = CompletedSignIn {
+        browser: &posted.browser,
+        returning: &posted.returning,
+        source: posted.source,
+        onward: next_page(&half.session, onward),
+        action: DISOWN,
+        second_factor: false,
+        without_credentials: half.session.without_credentials,
+        unstated: half.session.unstated_at.is_some(),
+        entered_at: Some(half.session.signed_in_at),
+        notice: Some(notice),
+    };
+    let begin = async |tx: Transaction<'_>| {
+        tx.write(account.update_write(stored_account.revision)?);
+        completed.begin_session(&tx, app, &account).await
+    };
+    let response = app.attempt(begin).await?;
+    response.ok_or_else(|| StoreError::Conflict.into())
+}
+
+/// Returns the page that a sign-in leads to. After one that confirms nothing, it is the page that
+/// says so, instead of the one that would ask for credentials again.
+const fn next_page<'f>(session: &Session, onward: ReturnTo<'f>) -> ReturnTo<'f> {
+    if session.unstated_at.is_some() {
+        ReturnTo::SecondFactor
+    } else {
+        onward
+    }
+}
+
+/// Checks the code that completes a sign-in.
+async fn sign_in_with_code(
+    app: &App,
+    posted: &PostedForm,
+    onward: ReturnTo<'_>,
+    half: SignedIn,
+) -> Result<Response, ErrorPage> {
+    let SignedIn { account, session } = half;
     let PostedForm {
         form,
         browser,
         returning,
         source,
-    } = read_posted_form(app, request).await?;
-    let onward = ReturnTo::from_form(app, &form)?;
-    browser.check_form(app, &form, Purpose::SecondFactor, onward.form_subject())?;
-    let Some(SignedIn { account, session }) = browser.load_half_signed_in(app).await? else {
-        return Ok(render_sign_in_page(
-            app,
-            &browser,
-            onward,
-            SignInPrompt::default(),
-        ));
-    };
+    } = posted;
+    let source = *source;
     let again = |problem| {
         Ok(render_code_page(
             app,
-            &browser,
+            browser,
             &account,
             onward,
             Some(problem),
@@ -251,20 +368,25 @@ pub async fn sign_in_with_code(app: &App, request: Request) -> Result<Response, 
         return again(wrong_code);
     };
     let completed = CompletedSignIn {
-        browser: &browser,
-        returning: &returning,
+        browser,
+        returning,
         source,
-        onward,
+        onward: if confirms {
+            onward
+        } else {
+            next_page(&session, onward)
+        },
         action: match used {
             UsedCode::App => audit::SIGN_IN,
             // Recorded under its own name: the owner may have lost the device, or an attacker found
             // the codes.
             UsedCode::Recovery => "account.sign-in-by-recovery-code",
         },
-        second_factor: true,
+        second_factor: confirms,
         // The code was entered just now, whatever the first proof was.
         without_credentials: session.without_credentials && !confirms,
-        unstated: false,
+        unstated: session.unstated_at.is_some() && !confirms,
+        entered_at: (!confirms).then_some(session.signed_in_at),
         notice: None,
     };
     let begin = async |tx: Transaction<'_>| {

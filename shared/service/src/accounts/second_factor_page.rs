@@ -9,6 +9,7 @@ use askama::Template;
 use axum::http::StatusCode;
 use axum::http::header::{self, HeaderValue};
 use axum::response::Response;
+use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use zeroize::Zeroizing;
 
@@ -18,6 +19,7 @@ use super::memberships::owns_any_namespace;
 use super::second_factor::{self, CodeProblem, WRONG_CODE};
 use super::session::{SessionStart, new_session, redirect_to};
 use super::sign_in::{self, PasswordCheck, TOO_MANY_ATTEMPTS};
+use super::sign_in_page::{SignInPrompt, render_sign_in_page};
 use crate::app::App;
 use crate::config::SecondFactorPolicy;
 use crate::model::account::{Account, account_key};
@@ -25,7 +27,7 @@ use crate::model::second_factor::{RECOVERY_CODES, SecondFactor, TotpSecret};
 use crate::web::browser::{Browser, ReturnTo, SECOND_FACTOR_PATH};
 use crate::web::csrf::Purpose;
 use crate::web::error_page::ErrorPage;
-use crate::web::layout::{self, Frame, SignOut};
+use crate::web::layout::{self, Frame, SignOut, format_minute};
 use crate::web::remembered_browser::RememberedBrowser;
 
 /// Page on which the second factor is set up, moved or turned off.
@@ -46,6 +48,8 @@ struct FactorPage {
     has_password: bool,
     fresh: NewSecret,
     problem: Option<&'static str>,
+    /// What the person has to know about the step that led here.
+    note: Option<String>,
     sign_out: SignOut,
 }
 
@@ -65,8 +69,20 @@ struct RecoveryPage {
     codes: Vec<String>,
 }
 
-/// Message after a sign-in that confirms nothing.
-const UNSTATED: &str = "The step that you came from needs to know that you entered your credentials, and your identity provider does not say so. Set up a second factor now, or sign in with your password, and start the step again.";
+/// Returns the note after a sign-in that confirms nothing.
+fn unstated_note(account: &Account, now: Timestamp) -> String {
+    let what = "The step that you came from needs to know that you entered your credentials, and your identity provider does not say so.";
+    let factor = account.second_factor.as_ref();
+    match factor.and_then(|factor| factor.unconfirmed_until(now)) {
+        Some(from) => format!(
+            "{what} The codes of your second factor confirm such steps from {} on, because it was set up without credentials. Start the step again then.",
+            format_minute(from)
+        ),
+        None => format!(
+            "{what} Set up a second factor now: its codes confirm such steps from tomorrow on. If your account has a password, sign in with it and start the step again."
+        ),
+    }
+}
 
 /// `GET /account/second-factor`: shows the page.
 pub async fn show_second_factor(
@@ -76,12 +92,12 @@ pub async fn show_second_factor(
     // A new one for each view. It is stored only after the app has shown a code of it.
     let secret = TotpSecret::fresh(&app.random);
     let account = &request.signed_in.account;
-    let is_unstated = request
-        .signed_in
-        .session
-        .is_recent_unstated(app.clock.now());
-    let problem = is_unstated.then_some((StatusCode::OK, UNSTATED, None));
-    render_page(app, &request.browser, account, &secret, problem).await
+    let (session, now) = (&request.signed_in.session, app.clock.now());
+    let is_unstated = session.is_recent_unstated(now);
+    let note = is_unstated.then(|| unstated_note(account, now));
+    let page = make_page(app, &request.browser, account, &secret).await?;
+    let page = FactorPage { note, ..page };
+    Ok(layout::render_page(StatusCode::OK, &page, None))
 }
 
 async fn render_page(
@@ -89,8 +105,22 @@ async fn render_page(
     browser: &Browser,
     account: &Account,
     secret: &TotpSecret,
-    problem: Option<CodeProblem>,
+    problem: CodeProblem,
 ) -> Result<Response, ErrorPage> {
+    let (status, problem, wait) = problem;
+    let page = make_page(app, browser, account, secret).await?;
+    let problem = Some(problem);
+    let mut response = layout::render_page(status, &FactorPage { problem, ..page }, None);
+    layout::set_retry_after(&mut response, wait);
+    Ok(response)
+}
+
+async fn make_page(
+    app: &App,
+    browser: &Browser,
+    account: &Account,
+    secret: &TotpSecret,
+) -> Result<FactorPage, ErrorPage> {
     let public = &app.config.public_url;
     let text = secret.text();
     let groups: Vec<_> = (0..8).map(|n| &text[4 * n..4 * n + 4]).collect();
@@ -101,7 +131,7 @@ async fn render_page(
     };
     let factor = account.second_factor.as_ref();
     let return_to = ReturnTo::Account.address(app);
-    let page = FactorPage {
+    Ok(FactorPage {
         frame: Frame::for_service(public),
         email: account.email.to_string(),
         csrf: browser.form_token(app, Purpose::Account, SECOND_FACTOR_PATH),
@@ -110,16 +140,13 @@ async fn render_page(
         may_turn_off: !is_required(app, account).await?,
         has_password: account.password_hash().is_some(),
         fresh,
-        problem: problem.map(|(_, problem, _)| problem),
+        problem: None,
+        note: None,
         sign_out: SignOut {
             csrf: browser.form_token(app, Purpose::Logout, &return_to),
             return_to,
         },
-    };
-    let status = problem.map_or(StatusCode::OK, |(status, ..)| status);
-    let mut response = layout::render_page(status, &page, None);
-    layout::set_retry_after(&mut response, problem.and_then(|(_, _, wait)| wait));
-    Ok(response)
+    })
 }
 
 /// Whether the service requires a second factor of this account.
@@ -178,30 +205,46 @@ pub async fn change_second_factor(app: &App, request: SignedInForm) -> Result<Re
     let key = account_key(&request.signed_in.account.id);
     let stored_account = app.get::<Account>(&key).await?;
     let stored_account = stored_account.ok_or(ErrorPage::FormForged)?;
+    if is_stale(&request, &stored_account.value, app.clock.now()) {
+        let prompt = SignInPrompt {
+            email: stored_account.value.email.as_str(),
+            problem: Some("To change the second factor, sign in again. Nothing has been changed."),
+            ..SignInPrompt::default()
+        };
+        let onward = ReturnTo::SecondFactor;
+        return Ok(render_sign_in_page(app, &request.browser, onward, prompt));
+    }
     let (account, codes) =
         match apply_change(app, &request, factor_change, &secret, &stored_account.value).await? {
             Ok(changed) => changed,
             Err(problem) => {
                 let account = &stored_account.value;
-                return render_page(app, &request.browser, account, &secret, Some(problem)).await;
+                return render_page(app, &request.browser, account, &secret, problem).await;
             }
         };
-    let (account, source) = (&account, request.source);
+    let (account, source, now) = (&account, request.source, app.clock.now());
+    let factor = account.second_factor.as_ref();
+    let counts = factor.is_some_and(|factor| factor.confirms(now));
+    let session = &request.signed_in.session;
+    let unproven = account.password_hash().is_none() && !session.has_fresh_credentials(now);
     let with = SessionStart {
-        second_factor: factor_change != FactorChange::Off,
-        without_credentials: account.password_hash().is_none()
-            && !request
-                .signed_in
-                .session
-                .has_fresh_credentials(app.clock.now()),
+        second_factor: counts,
+        without_credentials: unproven,
+        notices: factor
+            .and_then(|factor| factor.unconfirmed_until(now))
+            .map(|from| {
+                format!(
+                    "Your second factor does not count yet, because it was set up without credentials. It counts from {} on.",
+                    format_minute(from)
+                )
+            })
+            .into_iter()
+            .collect(),
         ..SessionStart::default()
     };
     let (fresh, mut writes) = new_session(app, &request.browser, account, source, with).await?;
     let email = account.email.as_str();
-    let (remembered, known) =
-        request
-            .returning
-            .remember_sign_in(app, email, factor_change != FactorChange::Off)?;
+    let (remembered, known) = request.returning.remember_sign_in(app, email, counts)?;
     writes.push(remembered);
     writes.push(account.update_write(stored_account.revision)?);
     writes.extend(
@@ -290,8 +333,7 @@ async fn apply_change(
     Ok(Ok((account, codes)))
 }
 
-/// Checks the credentials for a change and returns the problem, if any: the password, or for an
-/// account without one a sign-in within the last five minutes.
+/// Checks the password for a change, if the account has one, and returns the problem, if any.
 async fn check_credentials(
     app: &App,
     request: &SignedInForm,
@@ -300,17 +342,17 @@ async fn check_credentials(
     if account.password_hash().is_some() {
         return check_form_password(app, request).await;
     }
-    let (session, now) = (&request.signed_in.session, app.clock.now());
+    // The session of an account without one was checked before.
+    Ok(None)
+}
+
+/// Whether an account without a password needs a new sign-in for a change.
+fn is_stale(request: &SignedInForm, account: &Account, now: Timestamp) -> bool {
+    let session = &request.signed_in.session;
     // Through a provider that never states whether credentials were entered, a person without a
     // password could otherwise never set up the second factor by which to confirm anything.
     let sets_up_first = account.second_factor.is_none() && session.is_recent_unstated(now);
-    Ok(
-        (!session.has_fresh_credentials(now) && !sets_up_first).then_some((
-            StatusCode::FORBIDDEN,
-            "Sign out, sign in again, and make the change within five minutes.",
-            None,
-        )),
-    )
+    account.password_hash().is_none() && !session.has_fresh_credentials(now) && !sets_up_first
 }
 
 /// Checks the password of the form and returns the problem, if any.

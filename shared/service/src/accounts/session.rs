@@ -6,6 +6,7 @@ use axum::http::StatusCode;
 use axum::http::header::{self, HeaderValue};
 use axum::response::{IntoResponse as _, Response};
 use vault_format::hash::Digest;
+use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Document, When, Write};
 
@@ -31,6 +32,8 @@ pub struct SessionStart<'a> {
     pub without_credentials: bool,
     /// Whether the identity provider signed the person in without a statement about that.
     pub unstated: bool,
+    /// Time at which credentials were entered; now if that is not stated.
+    pub entered_at: Option<Timestamp>,
     /// Notices about the time since the previous sign-in.
     pub notices: Vec<String>,
 }
@@ -53,6 +56,8 @@ pub struct CompletedSignIn<'a> {
     pub without_credentials: bool,
     /// Whether the identity provider signed the person in without a statement about that.
     pub unstated: bool,
+    /// Time at which credentials were entered; now if that is not stated.
+    pub entered_at: Option<Timestamp>,
     /// Notice besides those about the time since the previous sign-in.
     pub notice: Option<String>,
 }
@@ -74,6 +79,7 @@ impl CompletedSignIn<'_> {
             second_factor: self.second_factor,
             without_credentials: self.without_credentials,
             unstated: self.unstated,
+            entered_at: self.entered_at,
             notices,
         };
         let (fresh, session) = new_session(app, self.browser, account, self.source, with).await?;
@@ -106,19 +112,21 @@ pub async fn new_session(
         Some(ReturnTo::Authorize(query)) => Some(Digest::of(query.as_bytes())),
         _ => None,
     };
+    let now = app.clock.now();
     let session = Session {
         notices: with.notices,
         second_factor: with.second_factor,
         without_credentials: with.without_credentials,
-        unstated_at: with.unstated.then(|| app.clock.now()),
+        unstated_at: with.unstated.then_some(now),
         entered_for,
-        ..Session::begin_now(account, load_service_epoch(app).await?, app.clock.now())
+        signed_in_at: with.entered_at.unwrap_or(now),
+        ..Session::begin_now(account, load_service_epoch(app).await?, now)
     };
     // A new value, so that knowing the cookie from before the sign-in is worth nothing (session
     // fixation).
     let fresh = Browser::for_new_session(app);
     let begun = SessionEntry {
-        at: session.signed_in_at,
+        at: now,
         from: Source::of(source).to_string(),
     };
     let writes = vec![
@@ -145,16 +153,20 @@ async fn load_service_epoch(app: &App) -> Result<Option<ServiceEpoch>, StoreErro
 }
 
 /// Creates a session in a browser with a new cookie in place of `old`, which waits for the code of
-/// the second factor of `account`. Returns the browser and the writes.
+/// the second factor of `account`. Returns the browser and the writes. What `with` tells of the
+/// first proof counts, and no more.
 pub async fn new_half_session(
     app: &App,
     old: &Browser,
     account: &Account,
-    without_credentials: bool,
+    with: SessionStart<'_>,
 ) -> Result<(Browser, Vec<Write>), StoreError> {
+    let now = app.clock.now();
     let session = Session {
-        without_credentials,
-        ..Session::begin_half(account, load_service_epoch(app).await?, app.clock.now())
+        without_credentials: with.without_credentials,
+        unstated_at: with.unstated.then_some(now),
+        signed_in_at: with.entered_at.unwrap_or(now),
+        ..Session::begin_half(account, load_service_epoch(app).await?, now)
     };
     let fresh = Browser::for_new_session(app);
     let document = Document::from_value(&session)?;

@@ -81,8 +81,7 @@ async fn notice_lines(
         logs.push((None, "the service".to_owned()));
     }
     for (log, name) in logs {
-        let email = account.email.as_str();
-        let (log_notices, whole) = find_notable(app, log, email, at).await?;
+        let (log_notices, whole) = find_notable(app, log, at, account).await?;
         notices.extend(
             log_notices
                 .into_iter()
@@ -117,8 +116,8 @@ async fn notice_lines(
 async fn find_notable(
     app: &App,
     log: Option<&NamespaceId>,
-    email: &str,
     at: Timestamp,
+    account: &Account,
 ) -> Result<(Vec<(Rank, String)>, bool), StoreError> {
     let (partition, mut after) = (audit::audit_partition(log), audit::key_before_second(at));
     let mut events = Vec::new();
@@ -128,7 +127,7 @@ async fn find_notable(
             .list_page(&partition, "", Some(&after), MAX_PAGE)
             .await?;
         for record in &page {
-            events.extend(describe_entry(&record.read()?, email));
+            events.extend(describe_entry(&record.read()?, account));
         }
         match page.last() {
             Some(last) if page.len() == MAX_PAGE => after.clone_from(&last.key.key),
@@ -146,9 +145,9 @@ enum Rank {
     App,
 }
 
-/// Describes an entry that the owner or operator with the address `email` should know about; `None`
-/// for any other.
-fn describe_entry(entry: &Entry, email: &str) -> Option<(Rank, String)> {
+/// Describes an entry that its owner or operator should know about; `None` for any other. Of a second
+/// factor or a passkey, only `account` itself learns.
+fn describe_entry(entry: &Entry, account: &Account) -> Option<(Rank, String)> {
     // An attempt that failed changed nothing.
     if entry.outcome != "done" {
         return None;
@@ -156,16 +155,21 @@ fn describe_entry(entry: &Entry, email: &str) -> Option<(Rank, String)> {
     let owner = json!(Role::Owner);
     let after = entry.after.as_ref();
     let is_owner = after.is_some_and(|value| value["role"] == owner);
+    // Of the person's own account alone: members set up passkeys every day.
+    let is_own = entry.target.as_deref() == Some(account.email.as_str());
     let day = format_minute(entry.at);
     match entry.action.as_str() {
         "pin.reset" => Some((Rank::Pin, format!("the pin was reset on {day}"))),
         "membership.accept" | "user.role" if is_owner => {
             Some((Rank::People, format!("a new owner on {day}")))
         }
-        // Of the person's own account alone: members add passkeys every day.
-        "account.passkey-added" if entry.target.as_deref() == Some(email) => Some((
+        "account.passkey-added" if is_own => Some((
             Rank::People,
             format!("a passkey was added to your account on {day}"),
+        )),
+        "account.second-factor-on" | "account.second-factor-moved" if is_own => Some((
+            Rank::People,
+            format!("a second factor was set up for your account on {day}"),
         )),
         "account.grant" => Some((Rank::People, format!("a new operator on {day}"))),
         "oauth.consent" => {

@@ -477,6 +477,9 @@ impl PendingPage {
         match second_factor::check_role_requirement(app, signed_in, member.user.role) {
             Requirement::Met => {}
             Requirement::NotSetUp => return Ok(Err(second_factor::render_setup_due(app, false))),
+            Requirement::Unconfirmed(from) => {
+                return Ok(Err(second_factor::render_unconfirmed(app, from)));
+            }
             // The sign-in is from before the second factor was set up, so it has to be repeated.
             Requirement::NotEntered => {
                 let email = account.email.as_str();

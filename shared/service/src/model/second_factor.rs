@@ -15,7 +15,7 @@ use vault_store::random::{Random, random_bytes};
 /// The length of a step, in seconds.
 const STEP_SECONDS: u64 = 30;
 /// Time for which a second factor that was set up without credentials confirms nothing, in seconds:
-/// a day. Its owner has got a notice by then.
+/// a day. Until then each sign-in tells its owner of it, and lets the owner remove it.
 const UNCONFIRMED_SECONDS: i64 = 24 * 3600;
 /// Number of recovery codes.
 pub const RECOVERY_CODES: usize = 10;
@@ -179,9 +179,14 @@ impl SecondFactor {
         }
     }
 
-    /// Whether its codes count as fresh credentials.
+    /// Whether its codes count: as fresh credentials, and as the second factor of a session.
     pub fn confirms(&self, now: Timestamp) -> bool {
-        self.confirms_from.is_none_or(|from| from <= now)
+        self.unconfirmed_until(now).is_none()
+    }
+
+    /// Returns the time from which its codes count, if that lies ahead.
+    pub fn unconfirmed_until(&self, now: Timestamp) -> Option<Timestamp> {
+        self.confirms_from.filter(|from| now < *from)
     }
 
     /// Returns the number of recovery codes that are left.

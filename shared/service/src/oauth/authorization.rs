@@ -33,7 +33,7 @@ use crate::accounts::memberships::{Member, load_members};
 use crate::accounts::passkey;
 use crate::accounts::provider;
 use crate::accounts::second_factor::{self, Requirement};
-use crate::accounts::session::{CompletedSignIn, new_half_session, redirect_to};
+use crate::accounts::session::{CompletedSignIn, SessionStart, new_half_session, redirect_to};
 use crate::accounts::sign_in::{self, PasswordCheck, TOO_MANY_ATTEMPTS};
 use crate::accounts::sign_in_page::ShownApp;
 use crate::accounts::sign_in_page::{SignInPrompt, render_sign_in_page};
@@ -129,6 +129,7 @@ pub async fn authorize(app: &App, request: Request) -> Result<Response, ErrorPag
     ) {
         Requirement::Met => {}
         Requirement::NotSetUp => return Ok(second_factor::render_setup_due(app, true)),
+        Requirement::Unconfirmed(from) => return Ok(second_factor::render_unconfirmed(app, from)),
         // The sign-in is from before the second factor was set up.
         Requirement::NotEntered => {
             let onward = ReturnTo::Authorize(&query);
@@ -415,7 +416,8 @@ pub async fn sign_in_with_password(app: &App, request: Request) -> Result<Respon
         }
     };
     if account.second_factor.is_some() {
-        let (half, mut writes) = new_half_session(app, &browser, &account, false).await?;
+        let (half, mut writes) =
+            new_half_session(app, &browser, &account, SessionStart::default()).await?;
         writes.extend(taken_back);
         if let Commit::Failed { .. } = app.records.commit_writes(writes).await? {
             return Err(StoreError::Conflict.into());
@@ -433,6 +435,7 @@ pub async fn sign_in_with_password(app: &App, request: Request) -> Result<Respon
         second_factor: false,
         without_credentials: false,
         unstated: false,
+        entered_at: None,
         notice: None,
     };
     let begin = async |tx: Transaction<'_>| {

@@ -59,8 +59,9 @@ pub struct Person {
     pub subject: String,
     /// E-mail address.
     pub address: Address,
-    /// Whether the provider states that the person entered credentials for this sign-in.
-    pub entered_credentials: bool,
+    /// Time at which the person entered credentials for this sign-in, if they were asked for and the
+    /// provider states it; not in the future.
+    pub entered_at: Option<Timestamp>,
 }
 
 /// The e-mail address of a person, as the provider knows it.
@@ -176,12 +177,18 @@ impl<'t> IdToken<'t> {
         }
         let claims: Claims = decode_json(self.payload)?;
         claims.check_claims(expected)?;
+        let stated = claims.auth_time.as_ref().filter(|_| expected.fresh);
+        // No later than now by this service's clock, or credentials would stay fresh for longer.
+        let entered_at = stated
+            .and_then(whole_seconds)
+            .map(|at| at.min(expected.now.unix()));
         let address = Address::from_claims(claims.email, claims.email_verified.as_ref());
         Ok(Person {
             subject: claims.sub,
             address,
-            // Checked with the other claims: it is not from before the request.
-            entered_credentials: expected.fresh && claims.auth_time.is_some(),
+            // Checked with the other claims: it is from before the request by no more than clocks
+            // may differ.
+            entered_at: entered_at.map(Timestamp::from_unix),
         })
     }
 }

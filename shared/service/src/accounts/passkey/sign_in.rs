@@ -289,6 +289,7 @@ impl Ceremony<'_> {
             second_factor: true,
             without_credentials: false,
             unstated: false,
+            entered_at: None,
             notice: None,
         };
         completed.begin_session(tx, app, &account).await.map(Ok)

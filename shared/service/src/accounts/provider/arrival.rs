@@ -18,7 +18,7 @@ use super::refused::RefusedSignIn;
 use super::{connect, find_account};
 use crate::accounts::audit;
 use crate::accounts::second_factor;
-use crate::accounts::session::{CompletedSignIn, new_half_session};
+use crate::accounts::session::{CompletedSignIn, SessionStart, new_half_session};
 use crate::app::App;
 use crate::config::SignUp;
 use crate::model::Versioned;
@@ -130,20 +130,22 @@ impl ReturnedPerson<'_> {
         tx.write_all(self.give_back_write());
         // Unless the provider was told to ask for credentials and states that it did, the session
         // must not count as a fresh sign-in.
-        let silent = !(self.request.fresh && self.person.entered_credentials);
+        let entered_at = self.person.entered_at.filter(|_| self.request.fresh);
+        let silent = entered_at.is_none();
         // Then only a password or a second factor confirms anything, so the person is led to the
         // page that says so instead of to the page that would ask for credentials again.
         let unstated = self.request.fresh && silent;
         if account.second_factor.is_some() {
-            let (half, session) = new_half_session(app, self.browser, &account, silent).await?;
+            let with = SessionStart {
+                without_credentials: silent,
+                unstated,
+                entered_at,
+                ..SessionStart::default()
+            };
+            let (half, session) = new_half_session(app, self.browser, &account, with).await?;
             tx.write_all(session);
-            return Ok(second_factor::render_code_page(
-                app,
-                &half,
-                &account,
-                self.onward,
-                None,
-            ));
+            let page = second_factor::render_code_page(app, &half, &account, self.onward, None);
+            return Ok(page);
         }
         let completed = CompletedSignIn {
             browser: self.browser,
@@ -158,6 +160,7 @@ impl ReturnedPerson<'_> {
             second_factor: false,
             without_credentials: silent,
             unstated,
+            entered_at,
             notice: self.address_notice(&account),
         };
         Ok(completed.begin_session(tx, app, &account).await?)

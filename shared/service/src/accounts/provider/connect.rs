@@ -106,7 +106,8 @@ pub async fn connect_account(app: &App, request: Request) -> Result<Response, Er
     if connected_meanwhile.is_some() {
         return Err(expired());
     }
-    let second_factor = account.second_factor.is_some();
+    let factor = account.second_factor.as_ref();
+    let second_factor = factor.is_some_and(|factor| factor.confirms(now));
     let mut writes = writes;
     writes.extend(account.connect_provider(&pending.value.issuer, subject, now));
     writes.push(account.update_write(stored_account.revision)?);
@@ -121,6 +122,7 @@ pub async fn connect_account(app: &App, request: Request) -> Result<Response, Er
         second_factor,
         without_credentials: false,
         unstated: false,
+        entered_at: None,
         notice: None,
     };
     let begin = async |tx: Transaction<'_>| {

@@ -112,8 +112,8 @@ pub async fn start_sign_in(
     let fresh = match onward {
         _ if browser.load_signed_in(app).await?.is_some() => true,
         ReturnTo::Authorize(query) => app_wants_credentials(query, source).await?,
-        // The page accepts nothing else.
-        ReturnTo::Confirm(_) => true,
+        // The pages accept nothing else.
+        ReturnTo::Confirm(_) | ReturnTo::SecondFactor => true,
         _ => false,
     };
     let now = app.clock.now();

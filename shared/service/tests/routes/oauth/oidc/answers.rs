@@ -1,12 +1,13 @@
 //! What comes back from the provider, and what of it counts.
 
 use serde_json::{Value, json};
+use vault_service::config::SecondFactorPolicy;
 use vault_service::model::provider_request::REQUEST_SECONDS;
 use vault_service::model::user::{Role, Scopes};
 
 use super::double::{Key, callback, encoded, parameter};
 use super::{CONNECT, EXPIRED, NOT_VALID, Place, SIGN_IN, START, UNVERIFIED, sent};
-use crate::common::{OWNER, OWNER_PASSWORD, Visitor, exchange, invite};
+use crate::common::{OWNER, OWNER_PASSWORD, Reply, Visitor, exchange, invite};
 
 /// What a test changes in a token.
 type Change = Box<dyn Fn(&mut Value)>;
@@ -345,57 +346,188 @@ async fn where_credentials_are_asked_for_the_provider_has_to_ask_for_them() {
 #[tokio::test]
 async fn a_provider_that_states_no_time_confirms_nothing() {
     let place = Place::new().await;
-    crate::common::invite(place.app(), "ada@example.org").await;
-    let acme = crate::common::namespace(place.app(), "acme").await;
-    let silent = |c: &mut Value| c["auth_time"] = Value::Null;
-    let (mut ada, _) = place.signed_in(silent).await;
-    let (role, scopes) = (Role::Owner, Scopes::ALL);
-    crate::common::member(place.app(), "ada@example.org", &acme, role, scopes).await;
-    let path = "/account/second-factor";
-    let authorize = place.authorize(&[("prompt", "login")]).await;
-    let address = sent(&mut ada, &authorize).await;
-    let back = ada.get(&place.provider.answer(&address, silent)).await;
-    assert_eq!((back.status, back.header("location")), (303, path));
-    assert_eq!(ada.get(&authorize).await.page(), SIGN_IN, "it asks again");
-    let page = ada.get(path).await;
-    assert!(
-        page.body.contains("your identity provider does not say so"),
-        "{}",
-        page.body
-    );
-    // The second factor that is set up now confirms nothing for a day.
-    let secret = page.hidden(path, "secret");
-    let code = |now| crate::account::second_factor::code(&secret, now);
-    let typed = code(place.world.now().unix());
-    let csrf = page.hidden(path, "csrf");
-    let fields = [
-        ("csrf", csrf.as_str()),
-        ("change", "on"),
-        ("secret", &secret),
-        ("new_code", &typed),
-    ];
-    assert_eq!(ada.post(path, &fields).await.status, 200);
+    let (mut ada, secret) = place.with_new_factor().await;
+    let notes = ada.get("/account").await;
+    assert!(notes.body.contains("does not count yet"), "{}", notes.body);
     for (wait, confirms) in [(60, false), (24 * 3600, true)] {
         place.world.clock.advance(wait);
         let authorize = place.authorize(&[("prompt", "login")]).await;
         let (mut ada, address) = place.at_provider(&authorize).await;
         let half = ada.get(&place.provider.answer(&address, silent)).await;
         assert_eq!(half.heading(), "Enter a code", "{}", half.body);
-        let typed = code(place.world.now().unix());
+        let is_new = half.body.contains("This second factor is new.");
+        assert_eq!(is_new, !confirms, "{}", half.body);
+        let typed = crate::account::second_factor::code(&secret, place.world.now().unix());
         let fields = [("code", typed.as_str())];
         let back = ada.fill(&half, "/oauth/second-factor", &fields).await;
         assert_eq!(back.status, 303, "{}", back.body);
+        let leads_on = back.header("location") != FACTOR;
+        assert_eq!(leads_on, confirms, "{}", back.header("location"));
+        let page = ada.get(FACTOR).await;
+        let tells = page.body.contains("confirm such steps from 22 Nov 2026");
+        assert_eq!(tells, !confirms, "{}", page.body);
         let page = ada.get(&authorize).await;
-        assert_eq!(
-            page.heading() != "Sign in",
-            confirms,
-            "{wait}: {}",
-            page.body
-        );
+        let asks_again = page.heading() == "Sign in";
+        assert_eq!(asks_again, !confirms, "{wait}: {}", page.body);
     }
 }
 
+/// Whoever found a browser open and set up a factor of their own does not lock the owner out: the
+/// owner learns of it at the next sign-in and removes it, while it is new.
+#[tokio::test]
+async fn a_new_factor_that_is_not_the_persons_is_removed_at_the_next_sign_in() {
+    let place = Place::with(&[], |config| {
+        config.second_factor = SecondFactorPolicy::Owners;
+    })
+    .await;
+    let (mut open, _) = place.with_new_factor().await;
+    let page = open.get("/console/acme").await;
+    assert!(
+        page.body.contains("so its codes count from"),
+        "a session with it has no second factor yet: {}",
+        page.body
+    );
+    place.world.clock.advance(60);
+    let (mut ada, address) = place.at_provider("/account").await;
+    let half = ada.get(&place.provider.answer(&address, silent)).await;
+    assert_eq!(half.heading(), "Enter a code", "{}", half.body);
+    let csrf = half.hidden("/oauth/second-factor", "csrf");
+    let fields = |csrf| [("csrf", csrf), ("return_to", "/account"), ("disown", "yes")];
+    let back = ada
+        .post("/oauth/second-factor", &fields(csrf.as_str()))
+        .await;
+    let found = (back.status, back.header("location"));
+    assert_eq!(found, (303, "/account"), "{}", back.body);
+    assert_eq!(place.account("ada@example.org").await.second_factor, None);
+    let page = ada.get("/account").await;
+    assert!(page.body.contains("has been removed"), "{}", page.body);
+
+    // After a day it is the person's, and nobody removes it so.
+    let (_, secret) = place.with_new_factor_in(ada).await;
+    place.world.clock.advance(24 * 3600);
+    let (mut ada, address) = place.at_provider("/account").await;
+    let half = ada.get(&place.provider.answer(&address, silent)).await;
+    assert!(
+        !half.body.contains("I did not set this up"),
+        "{}",
+        half.body
+    );
+    let csrf = half.hidden("/oauth/second-factor", "csrf");
+    let refused = ada
+        .post("/oauth/second-factor", &fields(csrf.as_str()))
+        .await;
+    assert_eq!(refused.status, 409, "{}", refused.body);
+    let typed = crate::account::second_factor::code(&secret, place.world.now().unix());
+    let back = ada
+        .fill(&refused, "/oauth/second-factor", &[("code", &typed)])
+        .await;
+    assert_eq!(back.status, 303, "{}", back.body);
+    let page = ada.get("/account").await;
+    assert!(
+        page.body
+            .contains("a second factor was set up for your account"),
+        "{}",
+        page.body
+    );
+}
+
+/// A person without a password whose sign-in is old signs in again at the provider and goes on.
+#[tokio::test]
+async fn the_second_factor_page_asks_a_person_without_a_password_to_sign_in_again() {
+    let place = Place::new().await;
+    crate::common::invite(place.app(), "ada@example.org").await;
+    let (mut ada, _) = place.signed_in(|_| {}).await;
+    let page = ada.get(FACTOR).await;
+    place.world.clock.advance(301);
+    let (asked, _) = place.turn_on(&mut ada, &page).await;
+    assert_eq!(asked.page(), SIGN_IN, "{}", asked.body);
+    let leaving = ada.fill(&asked, START, &[]).await;
+    let address = leaving.header("refresh").strip_prefix("0;url=").unwrap();
+    assert_eq!(parameter(address, "prompt"), "login");
+    let back = ada.get(&place.provider.answer(address, |_| {})).await;
+    let found = (back.status, back.header("location"));
+    assert_eq!(found, (303, FACTOR), "{}", back.body);
+    let page = ada.get(FACTOR).await;
+    assert_eq!(place.turn_on(&mut ada, &page).await.0.status, 200);
+    // A browser that is not signed in is asked for credentials on the way there, too.
+    let (_, address) = place.at_provider(FACTOR).await;
+    assert_eq!(parameter(&address, "prompt"), "login");
+}
+
+/// Credentials are as old as the provider says, and never newer than now.
+#[tokio::test]
+async fn credentials_are_fresh_from_the_time_that_the_provider_states() {
+    let place = Place::new().await;
+    crate::common::invite(place.app(), "ada@example.org").await;
+    for (off, wait, fresh) in [
+        (-200, 99, true),
+        (-200, 101, false),
+        (200, 299, true),
+        (200, 301, false),
+    ] {
+        let now = place.world.now().unix();
+        let (mut ada, address) = place.at_provider(FACTOR).await;
+        let entered = |c: &mut Value| c["auth_time"] = json!(now + off);
+        let back = ada.get(&place.provider.answer(&address, entered)).await;
+        assert_eq!(back.status, 303, "{}", back.body);
+        let page = ada.get(FACTOR).await;
+        place.world.clock.advance(wait);
+        let csrf = page.hidden(FACTOR, "csrf");
+        let fields = [("csrf", csrf.as_str()), ("change", "on")];
+        let changed = ada.post(FACTOR, &fields).await;
+        let asks_again = changed.page() == SIGN_IN;
+        assert_eq!(asks_again, !fresh, "{off} {wait}: {}", changed.body);
+    }
+}
+
+/// The page of the second factor.
+const FACTOR: &str = "/account/second-factor";
+
+/// Leaves out what a provider states about the time of the credentials.
+fn silent(claims: &mut Value) {
+    claims["auth_time"] = Value::Null;
+}
+
 impl Place {
+    /// An owner who set up a second factor after a sign-in that confirms nothing; the browser, and
+    /// the secret of the factor.
+    async fn with_new_factor(&self) -> (Visitor<'_>, String) {
+        crate::common::invite(self.app(), "ada@example.org").await;
+        let acme = crate::common::namespace(self.app(), "acme").await;
+        let (ada, _) = self.signed_in(silent).await;
+        let (role, scopes) = (Role::Owner, Scopes::ALL);
+        crate::common::member(self.app(), "ada@example.org", &acme, role, scopes).await;
+        self.with_new_factor_in(ada).await
+    }
+
+    async fn with_new_factor_in<'p>(&'p self, mut ada: Visitor<'p>) -> (Visitor<'p>, String) {
+        let authorize = self.authorize(&[("prompt", "login")]).await;
+        let address = sent(&mut ada, &authorize).await;
+        let back = ada.get(&self.provider.answer(&address, silent)).await;
+        assert_eq!((back.status, back.header("location")), (303, FACTOR));
+        assert_eq!(ada.get(&authorize).await.page(), SIGN_IN, "it asks again");
+        let page = ada.get(FACTOR).await;
+        let told = "your identity provider does not say so";
+        assert!(page.body.contains(told), "{}", page.body);
+        assert!(page.body.contains("from tomorrow on"), "{}", page.body);
+        let (turned_on, secret) = self.turn_on(&mut ada, &page).await;
+        assert_eq!(turned_on.status, 200, "{}", turned_on.body);
+        (ada, secret)
+    }
+
+    /// Sends the form that turns the second factor on; the answer, and the secret.
+    async fn turn_on(&self, visitor: &mut Visitor<'_>, page: &Reply) -> (Reply, String) {
+        let [csrf, secret] = ["csrf", "secret"].map(|name| page.hidden(FACTOR, name));
+        let typed = crate::account::second_factor::code(&secret, self.world.now().unix());
+        let fields = [
+            ("csrf", csrf.as_str()),
+            ("change", "on"),
+            ("secret", &secret),
+            ("new_code", &typed),
+        ];
+        (visitor.post(FACTOR, &fields).await, secret)
+    }
+
     async fn invite_as(&self, token: &str, body: &Value) -> crate::common::Reply {
         let request = axum::http::Request::post("/admin/users")
             .header("content-type", "application/json")
