@@ -22,6 +22,8 @@ use crate::{
 const PATIENCE: Duration = Duration::from_mins(10);
 /// Interval between two looks at the decision.
 const INTERVAL: Duration = Duration::from_secs(2);
+/// Interval after a look that failed: the service may be busy, or the network away.
+const LONG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Sends a request that a person may have to confirm, and parses the JSON response. Fails with exit
 /// 4 if the person declines, does not answer, or is not there.
@@ -63,13 +65,18 @@ async fn await_confirmation(
     show_address(context, &confirmation.url);
     let path = format!("/admin/confirmations/{}", clean(&confirmation.id, 64));
     let decided = async {
+        let mut interval = INTERVAL;
         loop {
-            tokio::time::sleep(INTERVAL).await;
+            tokio::time::sleep(interval).await;
+            interval = INTERVAL;
             match client.get::<Confirmation>(&path).await {
                 Ok(found) if found.state == ConfirmationState::Asked => {}
                 Ok(found) => return Ok(found.state),
                 // A confirmation that has ended is not found any more.
                 Err(failure) if failure.code == ServiceCode::NotFound => return Err(too_late()),
+                // The person may still be reading the page. A failure that lasts ends with the
+                // patience.
+                Err(failure) if failure.exit() == Exit::Network => interval = LONG_INTERVAL,
                 Err(failure) => return Err(failure),
             }
         }
