@@ -9,7 +9,7 @@ use serde_json::json;
 use vault_format::hash::Digest;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
-use vault_store::records::{MAX_KEYS, MAX_PAGE, Record, When, Write};
+use vault_store::records::{MAX_KEYS, MAX_PAGE, Record, RecordKey, When, Write};
 
 use super::audit;
 use super::guard::{FormTask, SignedInForm, account_page_form};
@@ -26,7 +26,7 @@ use crate::model::grant::{
     id_in_list,
 };
 use crate::model::session::{SESSIONS, Session, SessionEntry, listed_session_key, session_key};
-use crate::model::standing::{self, Standing};
+use crate::model::standing;
 use crate::model::user::Scope;
 use crate::transaction::Transaction;
 use crate::web::browser::{Browser, ReturnTo};
@@ -112,32 +112,41 @@ pub async fn may_app_write(
         .records
         .list_page(&partition, ALLOWED, None, MAX_KEYS)
         .await?;
-    let mut keys = Vec::new();
-    for record in &newest {
-        let allowed: AllowedApp = record.read()?;
-        let id = id_in_list(&record.key.key[ALLOWED.len()..]);
-        if let Some(id) = id.filter(|_| allowed.client == *client) {
-            let home = allowed.namespace.as_ref().map(|home| &home.id);
-            keys.push(grant_key(home, &allowed.client, id));
-        }
-    }
-    if keys.is_empty() {
-        return Ok(false);
-    }
-    for record in app.records.get_many(&keys).await? {
-        let held = Versioned::<Grant>::read(record)?;
-        if held.is_some_and(|held| {
-            held.value.is_alive(app.now()) && held.value.scopes.has(Scope::Write)
-        }) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    let mut consents = read_consents(&newest)?;
+    consents.retain(|consent| consent.allowed.client == *client);
+    // By the standing of each: the end of an app's access ends this too.
+    let live_grants = load_live_grants(app, consents).await?;
+    Ok(live_grants
+        .iter()
+        .any(|(_, held)| held.scopes.has(Scope::Write)))
 }
 
-/// Loads the grants of list entries and returns those that still give access.
+/// Loads the grants of list entries and describes those that still give access.
 async fn filter_live_grants(app: &App, page: &[Record]) -> Result<Vec<ShownGrant>, StoreError> {
-    let mut listed = Vec::new();
+    let live_grants = load_live_grants(app, read_consents(page)?).await?;
+    let row = |(consent, held): (Consented, Grant)| ShownGrant {
+        grant: consent.name,
+        name: consent.allowed.name,
+        slug: held.family.namespace().map(|home| home.slug.to_string()),
+        scopes: held.scopes.to_string(),
+        allowed: format_day(held.created_at),
+        used: format_day(held.last_given_at()),
+    };
+    Ok(live_grants.into_iter().map(row).collect())
+}
+
+/// An entry of the list of an account's consents.
+struct Consented {
+    /// The name of the entry, below its prefix.
+    name: String,
+    allowed: AllowedApp,
+    /// The key of its grant.
+    key: RecordKey,
+}
+
+/// Reads entries of the list of an account's consents.
+fn read_consents(page: &[Record]) -> Result<Vec<Consented>, StoreError> {
+    let mut consents = Vec::new();
     for record in page {
         let name = &record.key.key[ALLOWED.len()..];
         // A name of another form must not become part of a key.
@@ -145,27 +154,36 @@ async fn filter_live_grants(app: &App, page: &[Record]) -> Result<Vec<ShownGrant
             let allowed: AllowedApp = record.read()?;
             let home = allowed.namespace.as_ref().map(|home| &home.id);
             let key = grant_key(home, &allowed.client, id);
-            listed.push((name.to_owned(), allowed.name, key));
+            consents.push(Consented {
+                name: name.to_owned(),
+                key,
+                allowed,
+            });
         }
     }
-    if listed.is_empty() {
+    Ok(consents)
+}
+
+/// Loads the grants of consents that still give access.
+async fn load_live_grants(
+    app: &App,
+    consents: Vec<Consented>,
+) -> Result<Vec<(Consented, Grant)>, StoreError> {
+    if consents.is_empty() {
         return Ok(Vec::new());
     }
-    let keys: Vec<_> = listed.iter().map(|(_, _, key)| key.clone()).collect();
+    let keys: Vec<_> = consents.iter().map(|consent| consent.key.clone()).collect();
     let mut grants = Vec::new();
-    for ((name, title, _), grant_record) in
-        listed.into_iter().zip(app.records.get_many(&keys).await?)
-    {
-        let Some(held) = Versioned::<Grant>::read(grant_record)? else {
-            continue;
-        };
-        grants.push((name, title, held.value));
+    for (consent, grant_record) in consents.into_iter().zip(app.records.get_many(&keys).await?) {
+        if let Some(held) = Versioned::<Grant>::read(grant_record)? {
+            grants.push((consent, held.value));
+        }
     }
-    let families: Vec<_> = grants.iter().map(|held| held.2.family.clone()).collect();
+    let families: Vec<_> = grants.iter().map(|(_, held)| held.family.clone()).collect();
     let standings = standing::load_many(app, &families).await?;
     let now = app.clock.now();
     let live_grants = grants.into_iter().zip(standings);
-    let live_grants = live_grants.filter(|((_, _, held), standing)| {
+    let live_grants = live_grants.filter(|((_, held), standing)| {
         // A grant that was not refreshed for this long has no valid token left.
         let unused_until = held.last_given_at().plus_seconds(REFRESH_SECONDS);
         let family = &held.family;
@@ -174,15 +192,7 @@ async fn filter_live_grants(app: &App, page: &[Record]) -> Result<Vec<ShownGrant
             && standing.is_connected(family)
             && standing.present_rights(family).is_some()
     });
-    let row = |((grant, name, held), _): ((String, Option<String>, Grant), Standing)| ShownGrant {
-        grant,
-        name,
-        slug: held.family.namespace().map(|home| home.slug.to_string()),
-        scopes: held.scopes.to_string(),
-        allowed: format_day(held.created_at),
-        used: format_day(held.last_given_at()),
-    };
-    Ok(live_grants.map(row).collect())
+    Ok(live_grants.map(|(grant, _)| grant).collect())
 }
 
 /// Loads the browsers in which the account is signed in: the requesting one first, then the newest.

@@ -8,7 +8,7 @@ use vault_service::model::user::{Role, Scopes};
 
 use super::{about, account_page};
 use crate::admin::{ADA, BOB, Desk, EVE, empty_desk, reference};
-use crate::common::{self, PASSWORD, Reply, Tokens, Visitor};
+use crate::common::{self, CALLBACK, PASSWORD, Reply, Tokens, Visitor};
 
 /// Whether the tokens of an app still open something.
 async fn alive(desk: &Desk, held: &Tokens) -> bool {
@@ -311,4 +311,31 @@ async fn a_changed_password_ends_all_apps_unless_it_is_unticked() {
         let refreshed = common::refresh(app, &held.client, &held.refresh).await;
         assert_eq!((alive(&desk, &held).await, refreshed.status), wanted);
     }
+}
+
+/// Whoever ends the access of an app takes back what it was allowed: the next consent begins with
+/// Read alone.
+#[tokio::test]
+async fn an_app_whose_access_ended_is_not_expected_to_write_again() {
+    let desk = empty_desk().await;
+    let app = &desk.world.app;
+    let client = common::register(app, CALLBACK).await;
+    let address = common::authorize(&client, CALLBACK, &[("scope", "read write")]);
+    let is_ticked = |page: &Reply| page.body.contains("value=\"write\" checked");
+    let mut ada = Visitor::new(app);
+    let page = ada.arrive(&address, ADA, PASSWORD).await;
+    assert!(!is_ticked(&page), "{}", page.body);
+    ada.allow(&page, "acme", Scopes::ALL).await;
+    let code = ada.get(&address).await.returned("code").unwrap();
+    common::exchange(app, &client, &code).await;
+    assert!(is_ticked(&ada.get(&address).await));
+    // Each app of the account: which of them is this one is by chance.
+    let page = ada.get("/account").await;
+    let grants: Vec<_> = page.body.split("name=\"grant\" value=\"").skip(1).collect();
+    for grant in &grants {
+        let grant = grant.split('"').next().unwrap();
+        let ended = end(&mut ada, &page, "/account/apps", ("grant", grant)).await;
+        assert_eq!(ended, 303);
+    }
+    assert!(!is_ticked(&ada.get(&address).await));
 }
