@@ -18,7 +18,7 @@ use crate::model::client::ClientId;
 use crate::model::limits::Source;
 use crate::model::namespace::NamespaceRef;
 use crate::model::permit::{
-    Act, LoadedPermits, MAX_PERMITS, Permit, PermitState, Permits, permits_partition,
+    ASKED_SECONDS, Act, LoadedPermits, MAX_PERMITS, Permit, PermitState, Permits, permits_partition,
 };
 use crate::ports::Ports;
 use crate::transaction::Transaction;
@@ -78,16 +78,24 @@ impl Asker<'_> {
     }
 
     /// Asks the person to confirm these acts of one request, and returns the permit. While an equal
-    /// one waits, it is returned again. Fails with `ConfirmationDeclined` if the person declined
+    /// one waits, it is returned again, with a new end. Fails with `ConfirmationDeclined` if the person declined
     /// one of the acts just now, and with `RateLimited` if too many wait.
     pub async fn ask(&self, app: &App, acts: &[Act]) -> Result<Permit, Refusal> {
         app.change(async |tx| {
             let mut loaded = LoadedPermits::load(&tx, self.account, self.client).await?;
             let mut with_acts = loaded
                 .permits
-                .iter()
+                .iter_mut()
                 .filter(|permit| self.has_acts(permit, acts));
             if let Some(permit) = with_acts.find(|permit| permit.state != PermitState::Declined) {
+                let ends_at = tx.now().plus_seconds(ASKED_SECONDS);
+                // The person gets the whole time again. A confirmed one ends when it said.
+                if permit.state == PermitState::Asked && permit.ends_at < ends_at {
+                    permit.ends_at = ends_at;
+                    let permit = permit.clone();
+                    tx.write(loaded.into_write()?);
+                    return Ok(permit);
+                }
                 return Ok(permit.clone());
             }
             self.require_room(&loaded.permits, acts, tx.now().unix())?;

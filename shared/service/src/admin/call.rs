@@ -199,7 +199,14 @@ async fn confirm_outcome<T>(
         Err(refusal) if refusal.code() == ErrorCode::ConfirmationNeeded => {
             let permit = asker.ask(app, std::slice::from_ref(act)).await?;
             let confirmation = to_api_confirmation(app, &permit);
-            Err(refusal.member("confirmation", json!(confirmation)))
+            // Clients that know no confirmations show the sentence alone.
+            let detail = format!(
+                "The person must confirm this in a browser; then send the request again: {}",
+                confirmation.url
+            );
+            Err(refusal
+                .detail(detail)
+                .member("confirmation", json!(confirmation)))
         }
         outcome => outcome,
     }
