@@ -5,6 +5,7 @@ mod accounts;
 mod payments;
 
 use clap::{Args, Subcommand};
+use reqwest::Method;
 use serde_json::{Value, json};
 use vault_api::{CreatedNamespace, Given, Namespace, NewNamespace, ServiceSignOut, Vault};
 use vault_format::name::Slug;
@@ -17,6 +18,7 @@ use crate::{
     output::{BOLD, Column, HINT, Report, TICK, Table, clean, format_facts, paint},
     service::{
         Address, Base, OwnerClient,
+        confirmation::send_confirmed,
         connection::Connection,
         sign_in::{SignIn, sign_in},
         tokens::{TokenFile, Tokens},
@@ -210,7 +212,7 @@ async fn run_action(
         Subject::Payments => return payments::list_payments(client).await,
     };
     match action {
-        Action::Create { slug, owner } => create_namespace(client, slug, owner).await,
+        Action::Create { slug, owner } => create_namespace(context, client, slug, owner).await,
         Action::List => list_namespaces(context, client).await,
         Action::Show { slug } => show_namespace(client, slug).await,
         Action::Suspend { slug } => change_namespace(client, slug, "suspend", "suspended").await,
@@ -269,19 +271,19 @@ async fn sign_in_anew(
 }
 
 async fn create_namespace(
+    context: &Context,
     client: &OwnerClient,
     slug: &Slug,
     owner: &str,
 ) -> Result<Report, Failure> {
-    let created: CreatedNamespace = client
-        .post(
-            "/admin/operator/namespaces",
-            json!(NewNamespace {
-                slug: slug.clone().into(),
-                owner: Given::unchecked(owner),
-            }),
-        )
-        .await?;
+    let namespace = json!(NewNamespace {
+        slug: slug.clone().into(),
+        owner: Given::unchecked(owner),
+    });
+    let path = "/admin/operator/namespaces";
+    // Confirmed where the owner's link gives away an account that was reset, with its vaults.
+    let created: CreatedNamespace =
+        send_confirmed(context, client, Method::POST, path, Some(namespace)).await?;
     let (made, owner) = (&created.slug, &created.owner);
     let address = client.base().address_of(&format!("/v/{made}"));
     let mut text = format!(

@@ -16,7 +16,8 @@ use crate::error::{ErrorCode, Refusal};
 use crate::http::json_answer;
 use crate::model::Versioned;
 use crate::model::account::{
-    self, Account, AccountId, AddressEntry, DIRECTORY, Email, account_key, invite_key, listed_key,
+    self, Account, AccountId, AddressEntry, DIRECTORY, Email, PreparedAccount, account_key,
+    account_partition, invite_key, listed_key,
 };
 use crate::model::audit::Change;
 use crate::model::members;
@@ -83,13 +84,18 @@ async fn read_accounts(
 }
 
 /// Creates the link with which the owner of an address sets a password. No link is created for an
-/// account that can sign in already.
+/// account that can sign in already. Whoever opens the link becomes the account: one with vaults is
+/// given away only as by a reset.
 pub(super) async fn invite_account(call: OperatorCall) -> Answer {
     let new_account: NewAccount = call.json_body().await?;
     let email: Email = new_account.email.parse_or(ErrorCode::EmailInvalid)?;
+    let act = Act::ResetAccount {
+        email: email.clone(),
+    };
     let invite = async |tx: Transaction<'_>| {
         let issuer = call.app.config.public_url.base();
         let invited = account::prepare_invitation(&tx, &email, issuer, tx.now()).await?;
+        spend_if_taken_over(&tx, &call, &invited, &act).await?;
         tx.write_all(invited.writes);
         let after = json!({ "email": email, "link": invited.url.is_some() });
         write_audits(&tx, &call, &invited.account, "account.invite", None, after).await?;
@@ -98,8 +104,28 @@ pub(super) async fn invite_account(call: OperatorCall) -> Answer {
             ..to_api_account(invited.account)
         })
     };
-    let invited_account = call.app.change(invite).await?;
+    let outcome = call.app.change(invite).await;
+    let invited_account = call.confirm_outcome(&act, outcome).await?;
     Ok(json_answer(StatusCode::CREATED, &invited_account))
+}
+
+/// Uses the permit for the reset of an account if an invitation makes a link that hands over an
+/// account with rights. Fails with `ConfirmationNeeded` if there is none.
+pub(super) async fn spend_if_taken_over(
+    tx: &Transaction<'_>,
+    call: &OperatorCall,
+    invited: &PreparedAccount,
+    act: &Act,
+) -> Result<(), Refusal> {
+    if !invited.existed || invited.url.is_none() {
+        return Ok(());
+    }
+    let partition = account_partition(&invited.account.id);
+    let memberships = tx.records.list_page(&partition, MEMBERSHIPS, None, 1);
+    if invited.account.operator || !memberships.await?.is_empty() {
+        call.as_asker().spend(tx, act).await?;
+    }
+    Ok(())
 }
 
 /// Removes all credentials of an account and creates a new link: for a user who lost the password,

@@ -7,15 +7,17 @@ use vault_api::{CreatedNamespace, NewNamespace};
 use vault_format::name::Slug;
 use vault_store::records::{When, Write};
 
+use super::accounts::spend_if_taken_over;
 use super::call::{Answer, Items, OperatorCall, trim_page};
 use super::vaults;
 use crate::error::{ErrorCode, Refusal};
 use crate::http::json_answer;
-use crate::model::account::{self, Email};
+use crate::model::account::{self, Email, PreparedAccount};
 use crate::model::audit::Change;
 use crate::model::namespace::{
     self, DIRECTORY, Kind, Namespace, NamespaceEntry, Status, Subscription,
 };
+use crate::model::permit::Act;
 use crate::model::provisioning::reservation_key;
 use crate::model::user::{NamespaceRef, Role, Scopes, User};
 use crate::transaction::Transaction;
@@ -61,8 +63,17 @@ pub(super) async fn create_namespace(call: OperatorCall) -> Answer {
         return Err(ErrorCode::SlugReserved.into());
     }
     let owner: Email = new_namespace.owner.parse_or(ErrorCode::EmailInvalid)?;
-    let create = async |tx| allocate_namespace(&tx, &call, &slug, &owner).await;
-    let created = call.app.change(create).await?;
+    let act = Act::ResetAccount {
+        email: owner.clone(),
+    };
+    let create = async |tx: Transaction<'_>| {
+        let issuer = call.app.config.public_url.base();
+        let invited = account::prepare_invitation(&tx, &owner, issuer, tx.now()).await?;
+        spend_if_taken_over(&tx, &call, &invited, &act).await?;
+        allocate_namespace(&tx, &call, &slug, invited).await
+    };
+    let outcome = call.app.change(create).await;
+    let created = call.confirm_outcome(&act, outcome).await?;
     Ok(json_answer(StatusCode::CREATED, &created))
 }
 
@@ -70,15 +81,14 @@ async fn allocate_namespace(
     tx: &Transaction<'_>,
     call: &OperatorCall,
     slug: &Slug,
-    owner: &Email,
+    invited: PreparedAccount,
 ) -> Result<CreatedNamespace, Refusal> {
+    let owner = &invited.account.email;
     let namespace = Namespace::new(slug.clone(), Kind::Hosted, owner.to_string(), tx);
     let reference = NamespaceRef {
         slug: slug.clone(),
         id: namespace.id,
     };
-    let issuer = call.app.config.public_url.base();
-    let invited = account::prepare_invitation(tx, owner, issuer, tx.now()).await?;
     let (account, now) = (&invited.account, tx.now());
     let user = User::new_active(
         account,

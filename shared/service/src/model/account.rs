@@ -367,6 +367,8 @@ pub struct PreparedAccount {
     pub writes: Vec<Write>,
     /// Link that sets the password, shown once; `None` if the account can sign in already.
     pub url: Option<String>,
+    /// Whether the account was there before.
+    pub existed: bool,
 }
 
 /// Prepares the account of `email`: a new account, or one without a proof, gets a fresh link under
@@ -387,6 +389,7 @@ pub async fn prepare_invitation(
             account,
             writes,
             url,
+            existed: false,
         });
     };
     let mut account = found.value;
@@ -397,6 +400,7 @@ pub async fn prepare_invitation(
             account,
             writes,
             url,
+            existed: true,
         });
     }
     // The address is not proven, so nothing that was set up or signed in before may go on
@@ -411,6 +415,7 @@ pub async fn prepare_invitation(
         account,
         writes,
         url,
+        existed: true,
     })
 }
 
@@ -440,6 +445,7 @@ pub async fn prepare_reset(
         account,
         writes,
         url: Some(url),
+        existed: true,
     }))
 }
 

@@ -91,7 +91,9 @@ pub async fn run(
             let account: Account = {
                 // The service judges the address, so that its rules are in one place.
                 let email = Given::unchecked(email);
-                client.post(ACCOUNTS, json!(NewAccount { email })).await?
+                let body = Some(json!(NewAccount { email }));
+                // Confirmed where the link gives away an account that was reset, with its vaults.
+                send_confirmed(context, client, Method::POST, ACCOUNTS, body).await?
             };
             Ok(with_link(&account, "can set a password with a link"))
         }
