@@ -151,6 +151,7 @@ export async function walkEmptyVault(page, held, slug) {
 async function confirm(page, held, owner, name, words) {
     if (await page.ask('document.querySelector("#password") !== null')) await signIn(page, owner);
     await held(name, ['Confirm this?', 'you, in the console', ...words]);
+    await page.click('input[name="sure"]');
     await enter(page, 'button[value="confirm"]');
 }
 

@@ -85,6 +85,7 @@ try {
     await page.open(confirmation.url);
     if (await page.ask('document.querySelector("#password") !== null')) await signIn(page, owner);
     await seen(page, 'confirmation', 200, ['Confirm this?', 'Make an enrolment code for 50 machines of default.', name, owner.email]);
+    await page.click('input[name="sure"]');
     await enter(page, 'button[value="confirm"]');
     await seen(page, 'confirmed', 200, ['Confirmed']);
     await page.open(`${vault}/account/second-factor`);

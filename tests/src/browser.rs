@@ -250,6 +250,9 @@ impl Browser {
         };
         let mut fields = form.hidden.clone();
         fields.push(("decision".into(), decision.into()));
+        if decision == "confirm" {
+            fields.push(("sure".into(), "yes".into()));
+        }
         let done = self.post(&target_of(&base, form), &fields).await;
         words(&done.text().await.expect("a page"))
     }

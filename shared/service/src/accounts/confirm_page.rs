@@ -18,6 +18,7 @@ use crate::model::user::{NamespaceRef, Role, User, user_key};
 use crate::web::browser::{Browser, CONFIRM_PATH, ReturnTo, SignedIn};
 use crate::web::csrf::Purpose;
 use crate::web::error_page::{ErrorPage, Explanation};
+use crate::web::form::Form;
 use crate::web::layout::{self, Frame, MessagePage, format_minute, role_with_article};
 
 /// An act in words.
@@ -50,6 +51,13 @@ struct ConfirmPage {
     action: String,
     csrf: String,
     return_to: String,
+    /// Whether the person may confirm now; otherwise the page offers to decline, or to sign in.
+    fresh: bool,
+    /// Whether the identity provider signed the person in just now, and did not state that
+    /// credentials were entered.
+    unstated: bool,
+    /// Whether the person confirmed without ticking the box.
+    unticked: bool,
 }
 
 /// The page of a permit: where its form goes, and what its form token is for.
@@ -60,6 +68,19 @@ pub struct ConfirmForm {
     pub csrf: String,
     /// Address of the page that the form is on.
     pub return_to: String,
+    /// Whether it was sent without its box.
+    pub unticked: bool,
+}
+
+/// Decision of the person, as the form says it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Decision {
+    /// Yes.
+    Confirm,
+    /// Yes, without the tick that says so too: the second half of a double click, perhaps.
+    ConfirmUnticked,
+    /// No.
+    Decline,
 }
 
 /// `GET /account/confirm/{id}`: shows the page.
@@ -71,19 +92,27 @@ pub async fn show_confirmation(
     let SignedInBrowser {
         browser, signed_in, ..
     } = &request;
-    let found = find_permit(app, &signed_in.account.id, id).await?;
-    let found = require_waiting(found, signed_in)?;
+    let found = find_of_app(app, signed_in, id).await?;
     let path = format!("{CONFIRM_PATH}{id}");
     let onward = ReturnTo::parse_confirm_path(&path).ok_or(ErrorPage::NotFound)?;
-    if let Some(stale) = sign_in_if_stale(app, browser, signed_in, onward) {
-        return Ok(stale);
-    }
-    let form = ConfirmForm {
+    let form = create_form(app, browser, onward);
+    render_confirmation(app, signed_in, &found, form).await
+}
+
+fn create_form(app: &App, browser: &Browser, onward: ReturnTo<'_>) -> ConfirmForm {
+    ConfirmForm {
         action: format!("{}/account/confirm", app.config.public_url.prefix()),
         csrf: browser.form_token(app, Purpose::Confirm, onward.form_subject()),
         return_to: onward.address(app),
-    };
-    render_confirmation(app, signed_in, &found, form).await
+        unticked: false,
+    }
+}
+
+/// Finds a permit of an app that waits for this person. One of the console is decided in the
+/// console alone, which then does its act.
+async fn find_of_app(app: &App, signed_in: &SignedIn, id: &str) -> Result<FoundPermit, ErrorPage> {
+    let found = find_permit(app, &signed_in.account.id, id).await?;
+    require_waiting(found.filter(|found| found.client.is_some()), signed_in)
 }
 
 /// The form of the page.
@@ -98,15 +127,23 @@ pub const CONFIRM: FormTask = FormTask {
 
 /// `POST /account/confirm`: confirms or declines.
 pub async fn decide_confirmation(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
-    let confirmed = parse_decision(request.form.value("decision"))?;
+    let decision = parse_decision(&request.form)?;
     let onward = (CONFIRM.onward)(app, &request.form)?;
     let id = onward.form_subject().rsplit('/').next().unwrap_or_default();
     let signed_in = &request.signed_in;
-    let found = find_permit(app, &signed_in.account.id, id).await?;
-    let found = require_waiting(found, signed_in)?;
-    // Checked again: the page may have been open for longer than credentials are fresh.
+    let found = find_of_app(app, signed_in, id).await?;
+    let confirmed = decision != Decision::Decline;
+    // Checked again: the page may have been open for longer than credentials are fresh. To decline
+    // takes no credentials.
     if confirmed && let Some(stale) = sign_in_if_stale(app, &request.browser, signed_in, onward) {
         return Ok(stale);
+    }
+    if decision == Decision::ConfirmUnticked {
+        let form = ConfirmForm {
+            unticked: true,
+            ..create_form(app, &request.browser, onward)
+        };
+        return render_confirmation(app, signed_in, &found, form).await;
     }
     let account = &signed_in.account.id;
     let decided = decide(app, account, &found, confirmed, request.source).await?;
@@ -131,11 +168,12 @@ pub async fn decide_confirmation(app: &App, request: SignedInForm) -> Result<Res
     Ok(layout::render_page(StatusCode::OK, &page, None))
 }
 
-/// Parses the decision of a form: whether it confirms.
-pub fn parse_decision(word: Option<&str>) -> Result<bool, ErrorPage> {
-    match word {
-        Some("confirm") => Ok(true),
-        Some("decline") => Ok(false),
+/// Parses the decision of a form.
+pub fn parse_decision(form: &Form) -> Result<Decision, ErrorPage> {
+    match form.value("decision") {
+        Some("confirm") if form.value("sure") == Some("yes") => Ok(Decision::Confirm),
+        Some("confirm") => Ok(Decision::ConfirmUnticked),
+        Some("decline") => Ok(Decision::Decline),
         _ => Err(ErrorPage::FormMalformed),
     }
 }
@@ -183,13 +221,14 @@ pub fn sign_in_if_stale(
     signed_in: &SignedIn,
     onward: ReturnTo<'_>,
 ) -> Option<Response> {
-    // Every such act is one of an owner or an operator.
-    match second_factor::check_role_requirement(app, signed_in, Role::Owner) {
+    if may_confirm(app, signed_in) {
+        return None;
+    }
+    match require_second_factor(app, signed_in) {
         Requirement::NotSetUp => return Some(second_factor::render_setup_due(app, false)),
         Requirement::Unconfirmed(from) => {
             return Some(second_factor::render_unconfirmed(app, from));
         }
-        Requirement::Met if signed_in.session.has_fresh_credentials(app.now()) => return None,
         Requirement::Met | Requirement::NotEntered => {}
     }
     let prompt = SignInPrompt {
@@ -198,6 +237,17 @@ pub fn sign_in_if_stale(
         ..SignInPrompt::default()
     };
     Some(render_sign_in_page(app, browser, onward, prompt))
+}
+
+/// Checks the second factor: every such act is one of an owner or an operator.
+fn require_second_factor(app: &App, signed_in: &SignedIn) -> Requirement {
+    second_factor::check_role_requirement(app, signed_in, Role::Owner)
+}
+
+/// Whether the credentials of the session suffice to confirm.
+fn may_confirm(app: &App, signed_in: &SignedIn) -> bool {
+    require_second_factor(app, signed_in) == Requirement::Met
+        && signed_in.session.has_fresh_credentials(app.now())
 }
 
 /// Renders the page of a permit that waits for this person.
@@ -223,8 +273,16 @@ pub async fn render_confirmation(
         action: form.action,
         csrf: form.csrf,
         return_to: form.return_to,
+        fresh: may_confirm(app, signed_in),
+        unstated: signed_in.session.is_recent_unstated(app.now()),
+        unticked: form.unticked,
     };
-    Ok(layout::render_page(StatusCode::OK, &page, None))
+    let status = if form.unticked {
+        StatusCode::UNPROCESSABLE_ENTITY
+    } else {
+        StatusCode::OK
+    };
+    Ok(layout::render_page(status, &page, None))
 }
 
 /// Loads the app that asked; `None` for the console.

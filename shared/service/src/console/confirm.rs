@@ -8,7 +8,8 @@ use super::guard::{ConsoleForm, ConsolePage};
 use super::outcome::{Outcome, Unchanged};
 use super::people::show_removal;
 use crate::accounts::confirm_page::{
-    ConfirmForm, ended_page, parse_decision, render_confirmation, require_waiting, sign_in_if_stale,
+    ConfirmForm, Decision, ended_page, parse_decision, render_confirmation, require_waiting,
+    sign_in_if_stale,
 };
 use crate::accounts::permits::{FoundPermit, decide, find_permit};
 use crate::admin::delete::delete_vault;
@@ -26,17 +27,27 @@ use vault_api::NewEnrolmentCode;
 /// Shows the page.
 pub(super) async fn show_confirmation(page: ConsolePage) -> Result<Response, ErrorPage> {
     let found = find_own(&page).await?;
+    // The person asked here a moment ago, so nothing is lost by asking for credentials at once.
     if let Some(stale) = ask_for_credentials(&page) {
         return Ok(stale);
     }
+    render_page(&page, &found, false).await
+}
+
+async fn render_page(
+    page: &ConsolePage,
+    found: &FoundPermit,
+    unticked: bool,
+) -> Result<Response, ErrorPage> {
     let here = page.address(&format!("/confirm/{}", found.permit.id));
     let form = ConfirmForm {
         action: here.clone(),
         csrf: page.form_token(),
         return_to: here,
+        unticked,
     };
     let visitor = &page.visitor;
-    render_confirmation(&visitor.app, &visitor.signed_in, &found, form).await
+    render_confirmation(&visitor.app, &visitor.signed_in, found, form).await
 }
 
 /// Finds the permit of the address, if the console asked for it about this vault and it waits.
@@ -62,11 +73,15 @@ fn ask_for_credentials(page: &ConsolePage) -> Option<Response> {
 
 /// Confirms and does the act, or declines it.
 pub(super) async fn decide_confirmation(form: ConsoleForm) -> Result<Response, ErrorPage> {
-    let confirmed = parse_decision(form.form.value("decision"))?;
+    let decision = parse_decision(&form.form)?;
+    let confirmed = decision != Decision::Decline;
     let page = &form.page;
     let found = find_own(page).await?;
     if confirmed && let Some(stale) = ask_for_credentials(page) {
         return Ok(stale);
+    }
+    if decision == Decision::ConfirmUnticked {
+        return render_page(page, &found, true).await;
     }
     let acting = page.as_acting_user();
     let source = acting.actor.source;

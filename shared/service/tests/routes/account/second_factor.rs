@@ -193,7 +193,11 @@ async fn a_pin_is_reset_with_password_and_code() {
     let page = url.strip_prefix(app.config.public_url.origin()).unwrap();
     let shown = ada.get(page).await;
     assert_eq!(shown.page(), "200 Confirm this?");
-    let done = ada.fill(&shown, "/account/confirm", &[("decision", "confirm")]);
+    let done = ada.fill(
+        &shown,
+        "/account/confirm",
+        &[("decision", "confirm"), ("sure", "yes")],
+    );
     assert_eq!(done.await.page(), "200 Confirmed");
     let reset = desk.ask_once(&token, "POST", path, Some(&body)).await;
     assert_eq!(reset.short(), "200");

@@ -70,9 +70,9 @@ async fn open<'d>(desk: &'d Desk, path: &str, who: (&str, &str)) -> (Visitor<'d>
     (visitor, page)
 }
 
-/// Decides on a page.
+/// Decides on a page, with its box ticked.
 async fn decide(visitor: &mut Visitor<'_>, page: &Reply, decision: &str) -> String {
-    let fields = [("decision", decision)];
+    let fields = [("decision", decision), ("sure", "yes")];
     let done = visitor.fill(page, "/account/confirm", &fields).await;
     done.page()
 }
@@ -334,7 +334,11 @@ async fn only_the_person_with_fresh_credentials_confirms() {
     desk.world.clock.advance(301);
     let stale = decide(&mut visitor, &shown, "confirm").await;
     assert_eq!(stale, "200 Sign in");
-    let signed_in = visitor.get(&page).await;
+    let shown = visitor.get(&page).await;
+    assert_eq!(shown.page(), "200 Confirm this?", "{}", shown.body);
+    assert!(!shown.body.contains("name=\"sure\""), "{}", shown.body);
+    let fields = [("decision", "confirm"), ("sure", "yes")];
+    let signed_in = visitor.fill(&shown, "/account/confirm", &fields).await;
     assert_eq!(signed_in.page(), "200 Sign in", "{}", signed_in.body);
     assert_eq!(ask().await.short(), NEEDED);
     let back = visitor.log_in(&signed_in, ADA, PASSWORD).await;
@@ -357,6 +361,100 @@ async fn only_the_person_with_fresh_credentials_confirms() {
     let path = format!("/admin/confirmations/{id}");
     let other_app = desk.ask_once(&elsewhere, "GET", &path, None).await;
     assert_eq!(other_app.short(), "404 not_found");
+}
+
+/// Declining takes no credentials: nothing is easier than to keep an app from something.
+#[tokio::test]
+async fn a_sign_in_from_an_hour_ago_declines() {
+    let desk = empty_desk().await;
+    let body = json!({ "uses": 50 });
+    let ask = async || desk.ask_once(&desk.owner, "POST", CODES, Some(&body)).await;
+    let mut visitor = Visitor::new(&desk.world.app);
+    let page = visitor.get("/account").await;
+    visitor.log_in(&page, ADA, PASSWORD).await;
+    desk.world.clock.advance(600);
+    let asked = ask().await;
+    let page = visitor.get(&page_of(&desk, &asked)).await;
+    assert_eq!(page.page(), "200 Confirm this?", "{}", page.body);
+    assert!(page.body.contains("Sign in to confirm"), "{}", page.body);
+    assert_eq!(decide(&mut visitor, &page, "decline").await, "200 Declined");
+    assert_eq!(ask().await.short(), "403 confirmation_declined");
+}
+
+/// The second half of a double click on the page before lands on a button and confirms nothing.
+#[tokio::test]
+async fn a_button_without_the_box_confirms_nothing() {
+    let desk = empty_desk().await;
+    let body = json!({ "uses": 50 });
+    let ask = async || desk.ask_once(&desk.owner, "POST", CODES, Some(&body)).await;
+    let (mut visitor, page) = open(&desk, &page_of(&desk, &ask().await), (ADA, PASSWORD)).await;
+    let box_of_page = "type=\"checkbox\" name=\"sure\" value=\"yes\" required>";
+    assert!(page.body.contains(box_of_page), "{}", page.body);
+    for more in [None, Some(("sure", "no")), Some(("sure", ""))] {
+        let mut fields = vec![("decision", "confirm")];
+        fields.extend(more);
+        let again = visitor.fill(&page, "/account/confirm", &fields).await;
+        assert_eq!(again.page(), "422 Confirm this?", "{}", again.body);
+        assert!(again.body.contains("tick the box first"), "{}", again.body);
+        assert_eq!(ask().await.short(), NEEDED);
+    }
+    // Nor does declining need the box.
+    let fields = [("decision", "decline")];
+    let done = visitor.fill(&page, "/account/confirm", &fields).await;
+    assert_eq!(done.page(), "200 Declined");
+}
+
+/// The person who is late gets the whole time with the next request, and clients that know no
+/// confirmations show the address.
+#[tokio::test]
+async fn a_request_that_is_repeated_renews_its_confirmation_and_says_its_address() {
+    let desk = empty_desk().await;
+    let body = json!({ "uses": 50 });
+    let ask = async || desk.ask_once(&desk.owner, "POST", CODES, Some(&body)).await;
+    let first = ask().await.json();
+    let url = first["confirmation"]["url"].as_str().unwrap();
+    assert!(first["detail"].as_str().unwrap().ends_with(url), "{first}");
+    desk.world.clock.advance(ASKED_SECONDS - 1);
+    let second = ask().await;
+    assert_eq!(second.json()["confirmation"]["url"], url);
+    desk.world.clock.advance(ASKED_SECONDS - 1);
+    confirm(&desk, &second, (ADA, PASSWORD)).await;
+    assert_eq!(ask().await.status, 201);
+}
+
+/// An invitation of an account that was reset hands it over with its vaults, so it needs what the
+/// reset needs, at both routes that make a link.
+#[tokio::test]
+async fn an_invitation_takes_over_no_account_that_has_vaults() {
+    let desk = empty_desk().await;
+    let operator = desk.operator().await;
+    let (invite, namespace) = (
+        json!({ "email": NEW }),
+        json!({ "slug": "fresh", "owner": NEW }),
+    );
+    let other = json!({ "slug": "fresher", "owner": NEW });
+    let homes = "/admin/operator/namespaces";
+    let post =
+        async |path: &str, body: &Value| desk.ask_once(&operator, "POST", path, Some(body)).await;
+    assert_eq!(post(ACCOUNTS, &invite).await.status, 201);
+    // It has nothing yet, so this gives nothing away.
+    assert_eq!(post(ACCOUNTS, &invite).await.status, 201);
+    assert_eq!(post(homes, &namespace).await.status, 201);
+    for (path, body) in [(ACCOUNTS, &invite), (homes, &other)] {
+        let before = common::account(&desk.world.app, NEW).await;
+        let asked = post(path, body).await;
+        assert_eq!(asked.short(), NEEDED, "{path}");
+        assert_eq!(common::account(&desk.world.app, NEW).await, before);
+        let (mut visitor, page) =
+            open(&desk, &page_of(&desk, &asked), (OWNER, OWNER_PASSWORD)).await;
+        let says = "Reset the account new@example.org.";
+        assert!(page.body.contains(says), "{}", page.body);
+        assert_eq!(
+            decide(&mut visitor, &page, "confirm").await,
+            "200 Confirmed"
+        );
+        assert_eq!(post(path, body).await.status, 201, "{path}");
+    }
 }
 
 /// An app cannot bury its person, and a full list refuses without making the others' worse.

@@ -81,7 +81,7 @@ pub(super) async fn confirmation(scene: &Scene, name: &str) -> u16 {
     if name == "confirmation.page" {
         return page.status;
     }
-    let decision = [("decision", "confirm")];
+    let decision = [("decision", "confirm"), ("sure", "yes")];
     scene.counting.take();
     let done = visitor.fill(&page, "/account/confirm", &decision);
     done.await.status

@@ -100,7 +100,13 @@ pub async fn submit_confirmed(
     assert!(confirm.contains("/confirm/cnf_"), "{confirm}");
     let page = open(visitor, &confirm).await;
     assert_eq!(page.heading(), "Confirm this?");
-    submit(visitor, &page, &confirm, &[("decision", "confirm")]).await
+    submit(
+        visitor,
+        &page,
+        &confirm,
+        &[("decision", "confirm"), ("sure", "yes")],
+    )
+    .await
 }
 
 /// Does the same, and opens the page that it leads to.

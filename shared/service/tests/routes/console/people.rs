@@ -172,6 +172,14 @@ async fn what_gives_power_or_takes_it_is_confirmed_with_fresh_credentials() {
     let asked = owner.get(&confirm).await;
     let back = owner.log_in(&asked, ADA, PASSWORD).await;
     assert_eq!((back.status, back.header("location")), (303, &*confirm));
+    // The page for apps would confirm it without doing it.
+    let elsewhere = confirm.replace("/console/acme/", "/account/");
+    assert_eq!(owner.get(&elsewhere).await.status, 404);
+    // Without the box nothing is confirmed.
+    let page = open(&mut owner, &confirm).await;
+    let again = submit(&mut owner, &page, &confirm, &[("decision", "confirm")]).await;
+    assert_eq!(again.page(), "422 Confirm this?", "{}", again.body);
+    assert_eq!(user(&desk, BOB).await["role"], "role:member");
     // Declined: nothing happens, and the page of the person says so.
     let page = open(&mut owner, &confirm).await;
     assert!(page.body.contains("Remove bob@example.org from acme."));

@@ -64,7 +64,13 @@ async fn deletion_needs_the_name_and_a_confirmation_and_then_ends_everything() {
     assert_eq!(back.header("location"), confirm);
     let page = open(&mut owner, &confirm).await;
     assert_eq!(desk.count("vault.delete done").await, 0);
-    let back = submit(&mut owner, &page, &confirm, &[("decision", "confirm")]).await;
+    let back = submit(
+        &mut owner,
+        &page,
+        &confirm,
+        &[("decision", "confirm"), ("sure", "yes")],
+    )
+    .await;
     let choice = "/console?done=vault-deleted";
     assert_eq!((back.status, back.header("location")), (303, choice));
     assert_eq!(owner.get(VAULT).await.status, 404);

@@ -49,7 +49,7 @@ fn page_of(route: &Route, consent: &str) -> (String, Vec<(&'static str, &'static
         "membership.leave" | "app.end" | "session.end" | "session.end-all" | "sign-in.end" => {
             (account(), vec![])
         }
-        "confirmation.decide" => (account(), vec![("decision", "confirm")]),
+        "confirmation.decide" => (account(), vec![("decision", "confirm"), ("sure", "yes")]),
         "vault.sign-up" => (NEW_VAULT.to_owned(), vec![("slug", "another-name")]),
         // The form is only there when a name was taken; the token is the same on both forms.
         "vault.rename" => {
@@ -197,6 +197,7 @@ async fn no_page_of_the_console_opens_for_another_tenant() {
                     ("csrf", token.as_str()),
                     ("change", "revoke"),
                     ("decision", "confirm"),
+                    ("sure", "yes"),
                 ];
                 ada.post(&path, &fields).await
             };
