@@ -128,6 +128,15 @@ fn page_cursor(request: Option<PaginatedRequestParams>) -> Option<String> {
     request.and_then(|request| request.cursor)
 }
 
+/// Fails with -32602 for a request with a cursor to a list that has a single page: no answer gave
+/// it.
+fn check_single_page(request: Option<PaginatedRequestParams>) -> Result<(), ErrorData> {
+    match page_cursor(request) {
+        None => Ok(()),
+        Some(_) => Err(resources::foreign_cursor()),
+    }
+}
+
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
         INFO.clone()
@@ -148,9 +157,10 @@ impl ServerHandler for Server {
 
     async fn list_tools(
         &self,
-        _: Option<PaginatedRequestParams>,
+        request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
+        check_single_page(request)?;
         let names = self.session(&context)?.names();
         let result = ListToolsResult::with_all_items(tools::list_tools(names));
         Ok(kept!(&context, result, TOOLS_TTL_MS))
@@ -219,9 +229,10 @@ impl ServerHandler for Server {
 
     async fn list_resource_templates(
         &self,
-        _: Option<PaginatedRequestParams>,
+        request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        check_single_page(request)?;
         let file = ResourceTemplate::new(uri::TEMPLATE, "file-of-a-skill")
             .with_title("A file of a skill")
             .with_description("The lists of resources and skills name the owner and the skills.");

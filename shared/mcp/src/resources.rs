@@ -28,17 +28,20 @@ const PAGE: usize = 100;
 /// The approximate limit of a page in bytes of JSON.
 const PAGE_BYTES: usize = 1024 * 1024;
 
+/// Returns the error for a cursor that is from no earlier answer.
+pub fn foreign_cursor() -> ErrorData {
+    ErrorData::invalid_params(
+        "`params.cursor` is not from an earlier answer; leave it out to begin anew",
+        Some(json!({ "member": "params.cursor" })),
+    )
+}
+
 /// Parses the cursor of a request; fails with -32602 if it is from no earlier answer.
 pub fn read_cursor(cursor: Option<String>) -> Result<Option<SkillName>, Fault> {
     let Some(text) = cursor else {
         return Ok(None);
     };
-    let name = parse_cursor(&text).ok_or_else(|| {
-        Fault::Protocol(ErrorData::invalid_params(
-            "`params.cursor` is not from an earlier answer; leave it out to begin anew",
-            Some(json!({ "member": "params.cursor" })),
-        ))
-    })?;
+    let name = parse_cursor(&text).ok_or_else(|| Fault::Protocol(foreign_cursor()))?;
     Ok(Some(name))
 }
 

@@ -31,7 +31,7 @@ use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool, ToolAnnotation
 use rmcp::schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 use vault_format::since::Since;
 use vault_policy::Reach;
 use vault_shelf::{Entry, Loaded};
@@ -287,8 +287,10 @@ pub(crate) async fn call_tool(
     arguments: JsonObject,
 ) -> Result<CallToolResult, ErrorData> {
     // This is an error of the protocol, since there is no tool that could report it.
-    let row = find_row(name)
-        .ok_or_else(|| ErrorData::invalid_params("there is no tool of this name", None))?;
+    let row = find_row(name).ok_or_else(|| {
+        let message = "`params.name` is no tool of this server; tools/list lists them";
+        ErrorData::invalid_params(message, Some(json!({ "member": "params.name" })))
+    })?;
     let call = Call { looks, session };
     match (row.call)(&call, arguments).await {
         Ok(result) => Ok(result),

@@ -171,6 +171,13 @@ async fn wrong_parameters_of_a_method_are_invalid_and_name_the_member() {
             json!({ "name": "get_skill", "arguments": [] }),
             "params.arguments",
         ),
+        ("tools/call", json!({ "name": "x" }), "params.name"),
+        ("tools/list", json!({ "cursor": "x" }), "params.cursor"),
+        (
+            "resources/templates/list",
+            json!({ "cursor": "x" }),
+            "params.cursor",
+        ),
         ("resources/read", json!({}), "params.uri"),
         ("skills/get", json!({ "name": "pdf" }), "params.uri"),
         ("resources/directory/read", json!({}), "params.uri"),
