@@ -5,6 +5,7 @@ use serde_json::json;
 use vault_api::{Given, NewWebhook, NoticeDestinations, NoticeMail, TestedWebhook, WebhookState};
 
 use super::call::{Answer, Call};
+use crate::app::App;
 use crate::error::{ErrorCode, Refusal};
 use crate::http::json_answer;
 use crate::model::audit::Change;
@@ -21,7 +22,7 @@ const MAX_TESTS: u32 = 30;
 
 /// Converts a webhook to its form in the API; `secret` is shown only once, to the owner who adds
 /// it.
-fn to_api_webhook(webhook: &Webhook, secret: Option<String>) -> vault_api::Webhook {
+fn to_api_webhook(app: &App, webhook: &Webhook, secret: Option<String>) -> vault_api::Webhook {
     let events = match webhook.events.as_slice() {
         // An empty filter means all topics. It stays empty in the record, so that a webhook gets
         // topics of later versions too.
@@ -44,7 +45,7 @@ fn to_api_webhook(webhook: &Webhook, secret: Option<String>) -> vault_api::Webho
         last_failure: webhook
             .last_failure
             .as_ref()
-            .map(|_| notices::NOT_ARRIVED.to_owned()),
+            .map(|_| notices::describe_failure(&app.config)),
         off_since: webhook.off_since,
         created_by: webhook.created_by.clone(),
         created_at: webhook.created_at,
@@ -59,7 +60,7 @@ pub(super) async fn list_destinations(call: Call) -> Answer {
         webhooks: destinations
             .webhooks
             .iter()
-            .map(|webhook| to_api_webhook(webhook, None))
+            .map(|webhook| to_api_webhook(&call.app, webhook, None))
             .collect(),
         mail: destinations.mail,
         mail_available: has_mailer(&call),
@@ -97,7 +98,7 @@ pub(super) async fn add_webhook(call: Call) -> Answer {
         call.write_audit(&tx, "notice.add", change)
     };
     call.app.change(add).await?;
-    let added = to_api_webhook(&webhook, Some(webhook.secret.text()));
+    let added = to_api_webhook(&call.app, &webhook, Some(webhook.secret.text()));
     Ok(json_answer(StatusCode::CREATED, &added))
 }
 
@@ -148,7 +149,10 @@ pub(super) async fn remove_webhook(call: Call) -> Answer {
         Ok::<_, Refusal>(removed)
     };
     let removed = call.app.change(remove).await?;
-    Ok(json_answer(StatusCode::OK, &to_api_webhook(&removed, None)))
+    Ok(json_answer(
+        StatusCode::OK,
+        &to_api_webhook(&call.app, &removed, None),
+    ))
 }
 
 /// Sends a test notice immediately. If it arrives, a webhook that was switched off is on again.
@@ -175,7 +179,7 @@ pub(super) async fn test_webhook(call: Call) -> Answer {
     let tested = TestedWebhook {
         id: id.to_owned(),
         arrived: sent.is_ok(),
-        failure: sent.err().map(|_| notices::NOT_ARRIVED.to_owned()),
+        failure: sent.err().map(|_| notices::describe_failure(&app.config)),
     };
     Ok(json_answer(StatusCode::OK, &tested))
 }

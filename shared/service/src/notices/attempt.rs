@@ -7,14 +7,25 @@ use vault_store::StoreError;
 
 use super::{message, recipients};
 use crate::app::App;
+use crate::config::Config;
 use crate::model::audit::{Actor, Change};
 use crate::model::namespace::Namespace;
 use crate::model::notice::{Destinations, Event, Recipient, Webhook};
 use crate::senders::{SendError, Senders, WebhookMessage};
 
-/// What owners see of any failure. It is one text: an owner chooses the host, and another text for
-/// each cause would tell which names exist in the network of the service.
-pub(crate) const NOT_ARRIVED: &str = "the notice did not arrive: the endpoint must be on a public host, have a valid certificate, and answer with a status of 200 to 299 within 10 seconds, without a redirect";
+/// Returns what owners see of any failure. It is one text: an owner chooses the host, and another
+/// text for each cause would tell which names exist in the network of the service.
+pub(crate) fn describe_failure(config: &Config) -> String {
+    let ports: Vec<_> = config.webhook_ports.iter().map(u16::to_string).collect();
+    let ports = match ports.as_slice() {
+        [] => "443".to_owned(),
+        [only] => only.clone(),
+        [others @ .., last] => format!("{} or {last}", others.join(", ")),
+    };
+    format!(
+        "the notice did not arrive: the endpoint must be on a public host and the port {ports}, have a valid certificate, and answer with a status of 200 to 299 within 10 seconds, without a redirect"
+    )
+}
 
 /// A notice with what identifies it.
 #[derive(Clone, Copy, Debug)]
@@ -158,7 +169,7 @@ async fn record_outcome(
         let switched = match sent {
             Ok(()) if webhook.record_arrival() => false,
             Ok(()) => return Ok(()),
-            Err(_) => webhook.record_failure(NOT_ARRIVED.to_owned(), now),
+            Err(_) => webhook.record_failure(describe_failure(&app.config), now),
         };
         tx.write(destinations.to_write(&namespace.id, when)?);
         // In the audit log, since the service and not an owner switched it off.

@@ -1,6 +1,7 @@
 //! The content of notices: JSON for webhooks, text for people.
 
 use serde_json::{Value, json};
+use vault_format::catalog::RootChanges;
 use vault_format::name::Slug;
 use vault_format::time::Timestamp;
 
@@ -14,7 +15,7 @@ const MAX_FOREIGN_CHARS: usize = 32;
 /// Returns a text that a stranger chose, such as the name of a machine, in a form that a notice may
 /// contain: cut, on one line, and without the characters from which mail and chat programs make a
 /// link or a mention. Otherwise anybody could send owners an address in the service's name.
-fn defuse_text(text: &str) -> String {
+pub(super) fn defuse_text(text: &str) -> String {
     let is_harmless = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_' | '(' | ')');
     let defused = text.chars().map(|c| if is_harmless(&c) { c } else { '_' });
     let cut: String = defused.take(MAX_FOREIGN_CHARS).collect();
@@ -25,7 +26,38 @@ fn defuse_text(text: &str) -> String {
     }
 }
 
-/// Returns the event with the texts of strangers defused.
+/// Returns a line for each difference between two lists of keys. The owner of a key chose its
+/// name, and that owner may be the attacker whom the notice is about; so the name is defused, and
+/// quoted because it may look like a part of the line.
+pub(crate) fn describe_key_changes(changes: &RootChanges) -> Vec<String> {
+    let quote = |name: &mut String| *name = format!("\"{}\"", defuse_text(name));
+    let mut changes = changes.clone();
+    let RootChanges {
+        added,
+        removed,
+        revoked,
+        roles,
+        renamed,
+        ..
+    } = &mut changes;
+    for (before, _) in renamed.iter_mut() {
+        quote(before);
+    }
+    let lists = added.iter_mut().chain(removed).chain(revoked);
+    let others = roles.iter_mut().map(|change| &mut change.key);
+    let renamed = renamed.iter_mut().map(|(_, key)| key);
+    // Without a fingerprint no version names the key, and the text is its id.
+    for key in lists.chain(others).chain(renamed) {
+        if key.fingerprint.is_some() {
+            quote(&mut key.name);
+        }
+    }
+    let lines = changes.describe_lines().into_iter();
+    lines.map(|line| line.text).collect()
+}
+
+/// Returns the event with the texts of strangers defused. Names of keys are defused when the event
+/// is made, see [`describe_key_changes`].
 fn defuse_event(event: &Event) -> Event {
     let mut event = event.clone();
     if let Event::MachineWaiting { machines, .. } = &mut event {
@@ -163,6 +195,10 @@ fn describe_event(slug: &Slug, event: &Event) -> (String, String) {
 
 #[cfg(test)]
 mod tests {
+    use vault_format::catalog::{NamedKey, RoleChange};
+    use vault_format::keys::SecretKey;
+    use vault_format::root::KeyFingerprint;
+
     use super::*;
     use crate::model::notice::Machine;
 
@@ -232,6 +268,42 @@ mod tests {
             assert!(mail.text.contains(&quoted), "{}", mail.text);
             assert!(!mail.subject.as_str().contains(shown));
         }
+    }
+
+    #[test]
+    fn a_name_of_a_key_is_short_quoted_and_no_link() {
+        let key = |name: &str, fingerprint| NamedKey {
+            name: name.to_owned(),
+            fingerprint,
+        };
+        let fingerprint = Some(KeyFingerprint::publisher(
+            &SecretKey::from_seed([7; 32]).public(),
+        ));
+        let link = || key("see https://evil.example/login", fingerprint.clone());
+        let changes = RootChanges {
+            added: vec![link()],
+            removed: vec![key(&"x".repeat(64), fingerprint.clone())],
+            revoked: vec![key("pub:aaaa-bbbb", None)],
+            roles: vec![RoleChange {
+                key: link(),
+                role: "root",
+                gained: true,
+            }],
+            renamed: vec![("www.evil.example".to_owned(), link())],
+            ..RootChanges::none_at(2)
+        };
+        let lines = describe_key_changes(&changes);
+        let shown = "\"see https___evil_example_login\"";
+        for (line, start) in lines.iter().zip([
+            format!("key added: {shown} (pub:"),
+            format!("key removed: \"{}...\" (pub:", "x".repeat(32)),
+            "key revoked: pub:aaaa-bbbb".to_owned(),
+            format!("key {shown} (pub:"),
+            format!("key renamed: \"www_evil_example\" → {shown} (pub:"),
+        ]) {
+            assert!(line.starts_with(&start), "{line}");
+        }
+        assert_eq!(lines.len(), 5);
     }
 
     #[test]

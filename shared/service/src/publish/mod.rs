@@ -345,7 +345,10 @@ async fn make_current(
         let event = Event::KeyReplaced {
             root_version: chain.version(),
             fingerprint: chain.fingerprint().to_string(),
-            changes: keys.as_ref().map(key_lines).unwrap_or_default(),
+            changes: keys
+                .as_ref()
+                .map(notices::describe_key_changes)
+                .unwrap_or_default(),
         };
         tx.write_all(notices::queue_notice(tx, namespace, event).await?);
     }
