@@ -129,10 +129,14 @@ pub(crate) async fn store_draft(
     app: &App,
     keep: IncomingDraft<'_>,
 ) -> Result<KeepOutcome, KeepError> {
-    if let SlotState::Same(record) = read_slot(app, &keep).await? {
-        return Ok(KeepOutcome::Same(*record));
+    // The same draft again takes no further place, and one that replaces another takes its place.
+    // The rest is asked before the bytes are stored, so that a draft over the limit leaves no
+    // objects behind.
+    match read_slot(app, &keep).await? {
+        SlotState::Same(record) => return Ok(KeepOutcome::Same(*record)),
+        SlotState::None => check_room(app, keep.namespace, &keep.actor.user).await?,
+        SlotState::OfAnother | SlotState::Replaced { .. } | SlotState::Changing => {}
     }
-    // Before the bytes are stored, so that a draft over the limit leaves no objects behind.
     let day = keep.record.daily_window(&keep.namespace.id);
     if day.is_full(app, app.clock.now()).await? {
         return Err(DraftLimit::Day.into());

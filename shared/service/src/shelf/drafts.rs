@@ -417,8 +417,6 @@ async fn keep_draft(
     wanted: DraftContent,
 ) -> Result<Submitted, ShelfError> {
     let (app, namespace, by) = (drafts.app, drafts.namespace, drafts.by);
-    // Before anything is built and stored, so that a draft over the limit leaves no objects behind.
-    check_room(app, namespace, &by.user_id).await?;
     let flags = wanted.flags.len() as u64;
     let encoded = build_draft(
         drafts,

@@ -119,6 +119,17 @@ async fn fifty_drafts_of_one_author_at_once_leave_twenty() {
     let before = objects().await;
     let full = shelf.submit(&by("usr_0"), take("alpha", "one")).await;
     assert!(matches!(full, Err(ShelfError::DraftsFull(_))), "{full:?}");
+    // The same draft again takes no further place.
+    let (mut same, mut others) = (0, 0);
+    for n in 0..50 {
+        let change = take(&format!("skill-0-{n}"), "one");
+        match shelf.submit(&by("usr_0"), change).await {
+            Ok(Submitted::Drafted { .. }) => same += 1,
+            Err(ShelfError::DraftsFull(_)) => others += 1,
+            other => panic!("no such outcome: {other:?}"),
+        }
+    }
+    assert_eq!((same, others), (20, 30));
     assert_eq!(objects().await, before);
 }
 
