@@ -34,7 +34,7 @@ use super::{
 };
 use crate::{
     context::Context,
-    errors::{Exit, Failure, FailureCode},
+    errors::{Exit, Failure},
     output::{
         BOLD, DIM, HINT, Report, SingleOrList, TICK, WARN, change_lines, clean, count,
         format_flagged, format_size, join,
@@ -148,6 +148,9 @@ enum Changes {
 struct Pulled {
     #[serde(flatten)]
     report: PullReport,
+    /// Whether the vault is not paid for, so that no new bundle arrives.
+    #[serde(skip)]
+    lapsed: bool,
     /// The skills that are selected, now or by an earlier pull; null if all are.
     selection: Option<Selection>,
     /// Whether nothing that the vault publishes fits the selection.
@@ -176,7 +179,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         return every::set_timer(context, &vault, seconds);
     }
     let (mut pulls, mut lines) = (Vec::new(), Vec::new());
-    let mut unlinked = false;
+    let (mut unlinked, mut lapsed) = (false, false);
     let links = select_links(&vault, arguments)?;
     // The first failure ends the loop. It is returned only after the agents' links are updated.
     let pulled: Result<(), Failure> = links.iter().try_for_each(|link| {
@@ -192,6 +195,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
                     warn_of_end(context, &link_address(&link), catalog.expires_at, false);
                 }
                 unlinked |= !pulled.report.unlinked.is_empty();
+                lapsed |= pulled.lapsed;
                 lines.push(pulled.warn_and_describe(context, link));
                 pulls.push((link, Changes::Pulled(Box::new(pulled))));
             }
@@ -222,7 +226,12 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let pulls = SingleOrList::from_results(pulls);
     lines.extend(agents.links_table(context));
     lines.extend(agents.next);
-    Ok(Report::view(pulls, lines.join("\n")))
+    // What was installed, withdrawn and removed is reported all the same.
+    let exit = match lapsed {
+        true => Exit::Lapsed,
+        false => Exit::Done,
+    };
+    Ok(Report::view(pulls, lines.join("\n")).with_exit(exit))
 }
 
 fn select_links(vault: &Vault, arguments: &Arguments) -> Result<Vec<Link>, Failure> {
@@ -259,10 +268,17 @@ fn record_pull(
         Ok(Some(pulled)) => Some(pulled.report.release),
         _ => None,
     };
-    let error = pulled.as_ref().err().map(|failure| PullError {
-        code: failure.code.word().to_owned(),
-        message: failure.message.clone(),
-    });
+    let error = match pulled {
+        Err(failure) => Some(PullError {
+            code: failure.code.word().to_owned(),
+            message: failure.message.clone(),
+        }),
+        Ok(Some(pulled)) if pulled.lapsed => Some(PullError {
+            code: lapsed_code().to_owned(),
+            message: lapsed_text(link),
+        }),
+        Ok(_) => None,
+    };
     let last = LastPull {
         at: SystemClock.now(),
         release,
@@ -354,12 +370,10 @@ async fn pull_link(
     let missing = catalog.missing_bundles(vault, &chosen);
     let (staged, bytes) = fetch_bundles(context, vault, &client, &catalog, &missing).await?;
     let report = subscribe::install_selection(vault, &catalog, &selection, &chosen, staged)?;
-    // Nothing was missing, so the service has refused nothing yet. The next release will be.
-    if state.lapsed {
-        return Err(lapsed_failure(link));
-    }
     Ok(Some(Pulled {
         report,
+        // Nothing was missing, so the service has refused nothing yet. The next release will be.
+        lapsed: state.lapsed,
         // In a vault without skills the selection is not to blame.
         selects_nothing: chosen.is_empty() && !catalog.catalog().skills.is_empty(),
         selection: Some(selection).filter(|selection| !selection.is_all()),
@@ -369,20 +383,16 @@ async fn pull_link(
     }))
 }
 
-/// Returns the failure of a pull from a vault that is not paid for: the same as where a bundle is
-/// refused.
-fn lapsed_failure(link: &Link) -> Failure {
-    let code = FailureCode::Remote {
-        word: ServiceCode::SubscriptionLapsed.row().code.to_owned(),
-        status: 402,
-        exit: Exit::Lapsed,
-    };
+/// Returns the code of a vault that is not paid for: the same as where a bundle is refused.
+fn lapsed_code() -> &'static str {
+    ServiceCode::SubscriptionLapsed.row().code
+}
+
+fn lapsed_text(link: &Link) -> String {
     let address = link_address(link);
-    let message = format!(
+    format!(
         "the subscription of {address} has lapsed; everything is installed, but nothing new arrives"
-    );
-    Failure::new(code, message)
-        .hint("installed skills keep working; the owner must renew the subscription")
+    )
 }
 
 /// Asks before a new selection removes installed skills.
@@ -517,6 +527,10 @@ impl Pulled {
                 link_address(link)
             );
             context.ui.warn_with("gate_blocked", text, hint);
+        }
+        if self.lapsed {
+            let hint = "installed skills keep working; the owner must renew the subscription";
+            context.ui.warn_with(lapsed_code(), lapsed_text(link), hint);
         }
         let selection = self.selection.as_ref().map(selection_text);
         if self.selects_nothing {
