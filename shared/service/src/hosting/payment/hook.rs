@@ -1,8 +1,10 @@
 //! `POST /hooks/payment`: receives events of the payment provider. The signature authenticates
 //! them.
 //!
-//! Whatever is not signed comes from a stranger, whose network may send a few such bodies a minute.
-//! Signed events are never counted and never refused, whatever else comes from their source.
+//! Whatever is not signed comes from a stranger, whose networks may each send a few such bodies a
+//! minute, a wider one four times as many. Signed events are never counted and never refused, whatever else comes from their source.
+
+use std::net::IpAddr;
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -10,6 +12,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
 use vault_api::PaymentOutcome;
+use vault_store::StoreError;
 
 use super::event::Event;
 use super::process_event;
@@ -17,10 +20,12 @@ use super::signature::{BadSignature, verify_signature};
 use crate::app::App;
 use crate::error::{ErrorCode, Refusal};
 use crate::http::{client_address, json_answer, read_body};
-use crate::model::limits::{Source, Window, try_count};
+use crate::model::limits::{Window, networks_of, try_count};
 
 /// Maximum size of an event, in bytes.
 const MAX_EVENT_BYTES: usize = 256 * 1024;
+/// Length of the windows in which bodies without a good signature are counted, in seconds.
+const WINDOW_SECONDS: i64 = 60;
 /// The header with the signature.
 const SIGNATURE: &str = "stripe-signature";
 
@@ -37,7 +42,7 @@ pub(crate) async fn receive_payment(app: App, request: Request) -> Result<Respon
     // a stranger, for example behind a proxy whose addresses are not known.
     let body = match read_signed(&app, &parts.headers, body).await {
         Ok(body) => body,
-        Err(refusal) => return Err(count_unsigned(&app, Source::of(source), refusal).await?),
+        Err(refusal) => return Err(refuse_unsigned(&app, source, refusal).await?),
     };
     let event = Event::parse(&body).ok_or(ErrorCode::JsonInvalid)?;
     let outcome = process_event(&app, &event).await?;
@@ -61,27 +66,52 @@ async fn read_signed(app: &App, headers: &HeaderMap, body: Body) -> Result<Bytes
     }
 }
 
-/// Counts a body without a good signature against its source. Returns the refusal to answer: the
-/// given one, or 429 once the source has sent too many.
-async fn count_unsigned(app: &App, source: Source, refusal: Refusal) -> Result<Refusal, Refusal> {
-    let window = Window {
-        name: "payment-unsigned",
-        who: source.to_string(),
-        limit: app.config.limits.payment_failures,
-        seconds: 60,
-    };
+/// Counts a body without a good signature against the networks of its source. Returns the refusal
+/// to answer: the given one, or 429 once one of the networks has sent too many.
+async fn refuse_unsigned(
+    app: &App,
+    address: Option<IpAddr>,
+    refusal: Refusal,
+) -> Result<Refusal, StoreError> {
     let now = app.clock.now();
-    let counted = window.read_count(app, now).await?;
-    if window.limit > 0 && counted >= i64::from(window.limit) {
-        return Ok(window.refusal(now));
+    let networks = networks_of(address);
+    let window = |(name, who, limit)| Window {
+        name,
+        who,
+        limit,
+        seconds: WINDOW_SECONDS,
+    };
+    // An event that is only old was signed by the provider: it is never refused for its number.
+    let is_forged = refusal.code() != ErrorCode::PaymentEventOld;
+    let limit = app.config.limits.payment_failures;
+    let counted = networks.iter().filter(|_| is_forged).map(|network| {
+        let limit = limit.saturating_mul(network.share);
+        window(("payment-unsigned", network.name.clone(), limit))
+    });
+    let counted: Vec<_> = counted.collect();
+    // Read first, so that a flood costs no writes once a window is full.
+    for full in &counted {
+        if full.is_full(app, now).await? {
+            return Ok(full.refusal(now));
+        }
     }
-    // One line for each source and minute, or a stranger could fill the log.
-    if counted == 0 {
+    if let Some(full) = try_count(app, &counted, now).await? {
+        return Ok(counted[full].refusal(now));
+    }
+    // One line for each of the widest networks and minute, also without a limit on the bodies: a
+    // stranger could fill the log.
+    let name = if is_forged {
+        "payment-unsigned-log"
+    } else {
+        "payment-old-log"
+    };
+    let widest = networks.last().map(|widest| widest.name.clone());
+    let logged = window((name, widest.unwrap_or_default(), 1));
+    if !logged.is_full(app, now).await? && try_count(app, &[logged], now).await?.is_none() {
         tracing::warn!(
             error = refusal.code().row().code,
-            "payment: a body without a good signature was rejected; further ones of its source are not logged for up to a minute"
+            "payment: a body without a good signature was rejected; further ones of its network are not logged for up to a minute"
         );
     }
-    try_count(app, &[window], now).await?;
     Ok(refusal)
 }
