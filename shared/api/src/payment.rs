@@ -80,6 +80,8 @@ words! {
         TooManySubscriptions = "too_many_subscriptions",
         /// The vault that the subscription paid for was deleted.
         VaultDeleted = "vault_deleted",
+        /// No event has named the price of the subscription yet.
+        PriceAwaited = "price_awaited",
         /// The subscription has a state that this version does not know.
         UnknownState = "unknown_state",
     }

@@ -81,7 +81,7 @@ pub(super) async fn show_namespace(page: ConsolePage) -> Result<Response, ErrorP
     let steps = provisioning::namespace_steps(page.app(), namespace).await?;
     let is_set_up = steps.iter().all(|step| step.state == StepState::Done);
     let steps = steps.iter().filter(|_| !is_set_up);
-    let steps = steps.map(|step| (step_text(step.step), step_state(step)));
+    let steps = steps.map(|step| (step_text(step.step), step_state(*step)));
     let pin = namespace.pin.vault_pin();
     let current = namespace.readable_current();
     let template = NamespacePage {

@@ -8,12 +8,12 @@ use vault_format::text::error_chain;
 use vault_store::StoreError;
 
 use super::provisioning::{self, Progress};
+use super::subscriptions::{Remedy, find_remedy};
 use crate::accounts::memberships;
 use crate::app::App;
 use crate::model::Versioned;
 use crate::model::account::Account;
 use crate::model::namespace::{self, Namespace};
-use crate::model::payment::{PaidSubscription, subscription_key};
 use crate::model::provisioning::{NextAction, Provisioning, Step, StepName, StepState, next_step};
 use crate::model::user::Role;
 use crate::web::browser::{Browser, CONSOLE_PATH, NEW_VAULT_PATH, ReturnTo, SignedIn};
@@ -34,7 +34,7 @@ pub(crate) const fn step_text(step: StepName) -> &'static str {
 }
 
 /// Returns whether a set-up step is done, in words for a page.
-pub(crate) const fn step_state(step: &Step) -> &'static str {
+pub(crate) const fn step_state(step: Step) -> &'static str {
     match (step.needed, step.state) {
         (false, _) => "not needed",
         (true, StepState::Done) => "done",
@@ -48,6 +48,32 @@ struct StepRow {
     state: &'static str,
 }
 
+/// What a person has to know about the payment for a sign-up or vault.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum PaymentNotice {
+    /// Nothing but that a payment is due.
+    Due,
+    /// A payment arrived that does not count.
+    Refused,
+    /// A payment arrived whose price the provider has not named yet.
+    PriceAwaited,
+    /// A subscription is for another price than those of the plan.
+    OtherPrice,
+    /// The plan is no longer for sale.
+    OffSale,
+}
+
+impl PaymentNotice {
+    fn of_remedy(sign_up: &Provisioning, remedy: Remedy) -> Self {
+        match remedy {
+            Remedy::AwaitPrice => Self::PriceAwaited,
+            Remedy::ChangePrice if sign_up.namespace.is_some() => Self::OtherPrice,
+            _ if sign_up.refused_at.is_some() => Self::Refused,
+            Remedy::Subscribe | Remedy::PayInvoice | Remedy::ChangePrice => Self::Due,
+        }
+    }
+}
+
 /// A sign-up that is not a vault yet.
 struct SignUpSummary {
     slug: String,
@@ -56,6 +82,8 @@ struct SignUpSummary {
     steps: Vec<StepRow>,
     /// Address of the checkout page, while a payment is awaited.
     checkout: Option<String>,
+    /// What the person has to know about the payment.
+    payment: PaymentNotice,
     /// End of the name's reservation, for a sign-up that waits for a payment. `None` after it.
     reserved_until: Option<String>,
     /// Whether another vault has taken the name.
@@ -78,7 +106,8 @@ struct VaultOverview {
     drafts: usize,
     /// The end of the grace period, while it runs.
     grace_ends: Option<String>,
-    lapsed: bool,
+    /// What an owner has to know about the payment, where the subscription has lapsed.
+    lapsed: Option<PaymentNotice>,
     /// Address of the vault in the console.
     console: String,
     /// Whether the person manages the vault there.
@@ -86,7 +115,7 @@ struct VaultOverview {
     /// Address of the page where the customer pays invoices and cancels, for an owner of a vault
     /// that is paid for.
     billing: Option<String>,
-    /// Address of the checkout page, where the subscription has ended for good.
+    /// Address of the checkout page, where a new subscription helps.
     checkout: Option<String>,
 }
 
@@ -184,12 +213,22 @@ async fn summarize_sign_up(
     let awaits = progress == Progress::AwaitsPayment;
     let reserved_until = sign_up.reserved_until();
     let is_reserved = app.clock.now() < reserved_until;
+    let checkout = checkout_address(app, sign_up, email).filter(|_| awaits);
+    let mut payment = PaymentNotice::Due;
+    if awaits {
+        let remedy = find_remedy(app, &app.config.hosting, sign_up).await?;
+        payment = PaymentNotice::of_remedy(sign_up, remedy);
+    }
+    if awaits && checkout.is_none() && payment == PaymentNotice::Due {
+        payment = PaymentNotice::OffSale;
+    }
     Ok(Some(SignUpSummary {
         slug: sign_up.slug.to_string(),
         reference: sign_up.reference.to_string(),
         plan: sign_up.plan.clone(),
         steps: shown_steps(&sign_up.steps(false)),
-        checkout: checkout_address(app, sign_up, email).filter(|_| awaits),
+        payment,
+        checkout,
         reserved_until: is_reserved.then(|| format_minute(reserved_until)),
         name_taken: progress == Progress::NameTaken,
     }))
@@ -236,13 +275,20 @@ async fn describe_vault(
     let sign_up = sign_up.filter(|_| owns);
     let now = app.clock.now();
     let lapsed = !namespace.subscription.is_live(now);
-    // A lapsed subscription can still be paid. Only where it has ended for good does a new checkout
-    // help.
-    let checkout = match &sign_up {
-        Some(sign_up) if lapsed && is_over(app, sign_up).await? => {
+    let remedy = match &sign_up {
+        Some(sign_up) if lapsed => Some(find_remedy(app, &app.config.hosting, sign_up).await?),
+        _ => None,
+    };
+    // Where an open invoice can be paid, a second subscription would be paid for nothing.
+    let checkout = match (remedy, &sign_up) {
+        (Some(Remedy::Subscribe | Remedy::ChangePrice), Some(sign_up)) => {
             checkout_address(app, sign_up, email)
         }
         _ => None,
+    };
+    let notice = match (remedy, &sign_up) {
+        (Some(remedy), Some(sign_up)) => PaymentNotice::of_remedy(sign_up, remedy),
+        _ => PaymentNotice::Due,
     };
     let release = namespace.current.as_ref().map(|current| {
         let skills = match current.skills {
@@ -273,19 +319,9 @@ async fn describe_vault(
         sync_next: next == Some(StepName::FirstSync),
         drafts: sign_up.map_or(0, |sign_up| sign_up.starter_skills.len()),
         grace_ends: namespace.subscription.grace_ends_at(now).map(format_minute),
-        lapsed,
+        lapsed: lapsed.then_some(notice),
         checkout,
     })
-}
-
-/// Returns whether the subscription of a sign-up has ended for good, so that only a new one helps.
-async fn is_over(app: &App, sign_up: &Provisioning) -> Result<bool, StoreError> {
-    let Some(id) = &sign_up.subscription else {
-        return Ok(false);
-    };
-    let paid = app.records.get_one(&subscription_key(id)).await?;
-    let paid = Versioned::<PaidSubscription>::read(paid)?;
-    Ok(paid.is_some_and(|paid| paid.value.is_over()))
 }
 
 /// Returns the address of the checkout page; `None` when the plan is no longer for sale.
@@ -297,7 +333,7 @@ fn checkout_address(app: &App, sign_up: &Provisioning, email: &str) -> Option<St
 fn shown_steps(steps: &[Step]) -> Vec<StepRow> {
     let rows = steps.iter().map(|step| StepRow {
         text: step_text(step.step),
-        state: step_state(step),
+        state: step_state(*step),
     });
     rows.collect()
 }

@@ -13,7 +13,7 @@ use vault_store::records::{When, Write};
 use crate::config::hosting::{Hosting, Offer};
 use crate::model::Versioned;
 use crate::model::namespace::Subscription;
-use crate::model::payment::{PaidSubscription, SubscriptionId, subscription_key};
+use crate::model::payment::{Fit, PaidSubscription, SubscriptionId, subscription_key};
 use crate::model::provisioning::Provisioning;
 use crate::ports::Ports;
 
@@ -95,6 +95,53 @@ pub(super) async fn judge_subscriptions(
         serving,
         checks,
     })
+}
+
+/// What a person can do about a sign-up or vault that is not paid for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Remedy {
+    /// Subscribe, for the first time or again.
+    Subscribe,
+    /// Pay the open invoice of a subscription for the plan, or ask the operator.
+    PayInvoice,
+    /// Wait until the payment provider has named the price of what was paid.
+    AwaitPrice,
+    /// Change a subscription for another price or currency back, or subscribe again.
+    ChangePrice,
+}
+
+/// Returns the remedy for a sign-up that is not paid for. The best one counts: a further
+/// subscription for another price must not hide that an invoice is open.
+pub(super) async fn find_remedy(
+    ports: &Ports,
+    hosting: &Hosting,
+    sign_up: &Provisioning,
+) -> Result<Remedy, StoreError> {
+    let offer = plan_offer(hosting, sign_up);
+    let ids = sign_up.subscription.iter().chain(&sign_up.standby);
+    let keys: Vec<_> = ids.map(subscription_key).collect();
+    if keys.is_empty() {
+        return Ok(Remedy::Subscribe);
+    }
+    let mut found = Remedy::Subscribe;
+    for record in ports.records.get_many(&keys).await? {
+        let stored = Versioned::<PaidSubscription>::read(record)?;
+        // Nothing can be paid or changed where it is over.
+        let Some(paid) = stored.map(|held| held.value).filter(|paid| !paid.is_over()) else {
+            continue;
+        };
+        match paid.fit(offer) {
+            // One that is paid, too: then the operator has ended the access by hand, and a second
+            // subscription would be paid for without need.
+            Fit::Fits => return Ok(Remedy::PayInvoice),
+            Fit::PriceAwaited => found = Remedy::AwaitPrice,
+            Fit::WrongPrice | Fit::WrongCurrency if found == Remedy::Subscribe => {
+                found = Remedy::ChangePrice;
+            }
+            Fit::WrongPrice | Fit::WrongCurrency => {}
+        }
+    }
+    Ok(found)
 }
 
 /// Returns what pays for the plan of a sign-up; `None` where the plan is not for sale.

@@ -122,7 +122,8 @@ pub struct Terms {
 }
 
 /// How the terms of a subscription compare with those of its plan.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Fit {
     /// It pays for the plan.
     Fits,
@@ -157,12 +158,30 @@ pub struct PaidSubscription {
     /// which compared nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub checked: bool,
+    /// How it last compared with its plan. It stays so once the plan is no longer for sale.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_fit: Option<Fit>,
+    /// The event that reported a state which no version knew so far, while that state counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unknown_event: Option<EventId>,
+    /// The event that is in the operator's list because no event has named the price yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price_awaited: Option<ListedEvent>,
+}
+
+/// An event in the operator's list of payments that went wrong.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct ListedEvent {
+    /// The event.
+    pub event: EventId,
+    /// Its time, by the provider's clock.
+    pub at: Timestamp,
 }
 
 impl PaidSubscription {
-    /// Returns a subscription of which only this is known.
-    pub fn new(id: SubscriptionId, reported: ReportedState, created: Timestamp) -> Self {
-        let unknown = Self {
+    /// Returns a subscription before its first event, which happened at `created`.
+    pub fn new(id: SubscriptionId, created: Timestamp) -> Self {
+        Self {
             id,
             reference: None,
             customer: None,
@@ -172,8 +191,34 @@ impl PaidSubscription {
             as_of: created,
             terms: None,
             checked: false,
-        };
-        unknown.after_event(reported, created)
+            last_fit: None,
+            unknown_event: None,
+            price_awaited: None,
+        }
+    }
+
+    /// Returns the subscription after this event, as [`PaidSubscription::after_event`]. An event
+    /// whose state was unknown when it came first counts once more as the newest one: a newer
+    /// version may know the state.
+    #[must_use]
+    pub fn after_report(
+        mut self,
+        event: &EventId,
+        reported: ReportedState,
+        created: Timestamp,
+    ) -> Self {
+        if self.unknown_event.as_ref() == Some(event) {
+            // Otherwise the two reports of one second would leave the stricter state.
+            self.as_of = created.plus_seconds(-1);
+            self.unknown_event = None;
+        }
+        if created > self.as_of {
+            self.unknown_event = None;
+        }
+        if created >= self.as_of && reported == ReportedState::Unknown {
+            self.unknown_event = Some(event.clone());
+        }
+        self.after_event(reported, created)
     }
 
     /// Returns the subscription after an event. An event older than the newest changes nothing, nor
@@ -221,11 +266,20 @@ impl PaidSubscription {
         Self { terms, ..self }
     }
 
+    /// Returns the subscription with the result of a comparison with its plan, see
+    /// [`PaidSubscription::fit`].
+    #[must_use]
+    pub fn with_fit(self, offer: Option<&Offer>) -> Self {
+        let last_fit = Some(self.fit(offer));
+        Self { last_fit, ..self }
+    }
+
     /// Compares the terms with those of the plan that it pays for; `None` for a plan that is no
-    /// longer for sale, whose customers keep what they have.
+    /// longer for sale, whose customers keep what they had.
     pub fn fit(&self, offer: Option<&Offer>) -> Fit {
         let Some(offer) = offer else {
-            return Fit::Fits;
+            // What was never compared is older than the prices of plans.
+            return self.last_fit.unwrap_or(Fit::Fits);
         };
         let Some(terms) = &self.terms else {
             // What was bound before plans had prices counts until an event names its price.
@@ -315,7 +369,7 @@ mod tests {
         let id = SubscriptionId::parse("sub_1").unwrap();
         let mut events = events.iter();
         let (reported, created) = *events.next().unwrap();
-        let first = PaidSubscription::new(id, reported, at(created));
+        let first = PaidSubscription::new(id, at(created)).after_event(reported, at(created));
         events.fold(first, |held, (reported, created)| {
             held.after_event(*reported, at(*created))
         })
@@ -391,6 +445,48 @@ mod tests {
             failed,
             after(&[(Paid, 0), (PastDue, 1), (PaymentFailed, 1)])
         );
+    }
+
+    #[test]
+    fn an_unknown_state_counts_anew_when_its_event_is_sent_to_a_version_that_knows_it() {
+        use ReportedState::{Paid, PastDue, Unknown};
+        let [first, second] = ["evt_1", "evt_2"].map(|id| EventId::parse(id).unwrap());
+        let unknown = after(&[(Paid, 1)]).after_report(&first, Unknown, at(2));
+        assert_eq!(unknown.vault_access(7), Subscription::Lapsed);
+        let again = unknown.clone().after_report(&first, Paid, at(2));
+        assert_eq!(again.vault_access(7), Subscription::Active);
+        assert_eq!(again.unknown_event, None);
+        // Another event of that second does not take the state for its own.
+        let other = unknown.clone().after_report(&second, Paid, at(2));
+        assert_eq!(other.vault_access(7), Subscription::Lapsed);
+        let again = other.after_report(&first, Paid, at(2));
+        assert_eq!(again.vault_access(7), Subscription::Active);
+        // A newer event counts, whatever the older one meant.
+        let newer = unknown.after_report(&second, PastDue, at(3));
+        let again = newer.clone().after_report(&first, Paid, at(2));
+        assert_eq!(again, newer);
+    }
+
+    #[test]
+    fn a_subscription_keeps_its_fit_when_its_plan_is_taken_off_sale() {
+        let offer = Offer {
+            prices: vec!["price_1".to_owned()],
+            ..Offer::default()
+        };
+        let terms = |price: &str| Terms {
+            as_of: at(1),
+            prices: vec![price.to_owned()],
+            currency: None,
+        };
+        for (price, access) in [
+            ("price_1", Subscription::Active),
+            ("price_9", Subscription::Lapsed),
+        ] {
+            let paid = after(&[(ReportedState::Paid, 1)]).with_terms(Some(terms(price)));
+            let judged = paid.with_fit(Some(&offer));
+            assert_eq!(judged.access_under(None, 7), access, "{price}");
+            assert_eq!(judged.with_fit(None).access_under(None, 7), access);
+        }
     }
 
     #[test]

@@ -80,6 +80,9 @@ impl StoredProblem {
             Kind::SecondSubscription => "The vault has more than one paid subscription. One decides, and the others take over when it ends. If the customer paid twice by mistake, cancel and refund either one.".to_owned(),
             Kind::TooManySubscriptions => "The vault has too many subscriptions, so this one does not count. Cancel and refund those that the customer does not need.".to_owned(),
             Kind::VaultDeleted => "The vault that the subscription pays for was deleted. Cancel the subscription at the payment provider.".to_owned(),
+            Kind::PriceAwaited => format!(
+                "The checkout was paid, but no event has named the price of the subscription, so the vault does not count as paid under the plan `{plan}`. Let the payment provider send `customer.subscription.created` and `customer.subscription.updated` to this service, and send the one about this subscription again. That removes this entry."
+            ),
             Kind::UnknownState => "The subscription has a state that this version of vault does not know, so its vault counts as unpaid. Update vault, and send the event again.".to_owned(),
         }
     }

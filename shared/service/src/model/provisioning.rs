@@ -37,8 +37,6 @@ pub const MAX_UNPAID: usize = 3;
 pub const MAX_STANDBY: usize = 8;
 /// The partition of the sign-ups on which the service has something to do.
 pub const OPEN: &str = "provisioning-open";
-/// Most changes of the name of an unpaid sign-up.
-pub const MAX_RENAMES: usize = 5;
 /// The prefix of an account's sign-ups in its partition.
 pub const SIGN_UPS: &str = "sign-up/";
 
@@ -88,9 +86,10 @@ pub struct Provisioning {
     pub imported: bool,
     /// Time of the sign-up.
     pub created_at: Timestamp,
-    /// Names that it had before, at most [`MAX_RENAMES`] of them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub former_names: Vec<Slug>,
+    /// Time since which a payment has been there that does not count, such as one for another
+    /// plan, while no payment counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused_at: Option<Timestamp>,
 }
 
 /// One thing that happened to a sign-up.
@@ -100,6 +99,8 @@ pub enum ProvisioningEvent {
     Bound(Option<SubscriptionId>, Vec<SubscriptionId>),
     /// A payment of the subscription was confirmed.
     Paid,
+    /// A payment arrived at this time that does not count.
+    Refused(Timestamp),
     /// The person chose another name.
     Renamed(Slug),
     /// The namespace was allocated.
@@ -144,18 +145,18 @@ impl Provisioning {
             ProvisioningEvent::Bound(subscription, standby) => {
                 (after.subscription, after.standby) = (subscription, standby);
             }
-            ProvisioningEvent::Paid if self.paid_access == PaidAccess::Awaited => {
-                after.paid_access = PaidAccess::Confirmed;
+            ProvisioningEvent::Paid => {
+                after.refused_at = None;
+                if self.paid_access == PaidAccess::Awaited {
+                    after.paid_access = PaidAccess::Confirmed;
+                }
             }
-            ProvisioningEvent::Paid => {}
+            ProvisioningEvent::Refused(at) => after.refused_at = self.refused_at.or(Some(at)),
             ProvisioningEvent::Renamed(_) if self.namespace.is_some() => {
                 return Err(OutOfOrder::Allocated);
             }
             ProvisioningEvent::Renamed(slug) if slug != self.slug => {
-                let former = std::mem::replace(&mut after.slug, slug);
-                if after.former_names.len() < MAX_RENAMES {
-                    after.former_names.push(former);
-                }
+                after.slug = slug;
             }
             ProvisioningEvent::Renamed(_) => {}
             ProvisioningEvent::Allocated(_) if self.paid_access == PaidAccess::Awaited => {
@@ -184,15 +185,9 @@ impl Provisioning {
         }
     }
 
-    /// Returns the end of its name's reservation while nothing is paid. It counts from the sign-up,
-    /// so that a change of the name does not hold a name for longer.
+    /// Returns the end of its name's reservation while nothing is paid.
     pub fn reserved_until(&self) -> Timestamp {
         self.created_at.plus_seconds(RESERVATION_SECONDS)
-    }
-
-    /// Whether it has or had this name.
-    pub fn has_held(&self, slug: &Slug) -> bool {
-        self.slug == *slug || self.former_names.contains(slug)
     }
 
     /// Whether it is kept for good, because something was paid or there is a vault.
@@ -318,7 +313,7 @@ mod tests {
             namespace: None,
             imported: false,
             created_at: now,
-            former_names: Vec::new(),
+            refused_at: None,
         }
     }
 
@@ -415,6 +410,7 @@ mod tests {
         let things = [
             ProvisioningEvent::Bound(SubscriptionId::parse("sub_1"), Vec::new()),
             ProvisioningEvent::Paid,
+            ProvisioningEvent::Refused(Timestamp::from_unix(1)),
             ProvisioningEvent::Allocated(namespace(1)),
             ProvisioningEvent::Allocated(namespace(2)),
             ProvisioningEvent::Imported,

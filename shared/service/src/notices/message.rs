@@ -279,10 +279,10 @@ mod tests {
         let fingerprint = Some(KeyFingerprint::publisher(
             &SecretKey::from_seed([7; 32]).public(),
         ));
-        let link = || key("see https://evil.example/login", fingerprint.clone());
+        let link = || key("see https://evil.example/login", fingerprint);
         let changes = RootChanges {
             added: vec![link()],
-            removed: vec![key(&"x".repeat(64), fingerprint.clone())],
+            removed: vec![key(&"x".repeat(64), fingerprint)],
             revoked: vec![key("pub:aaaa-bbbb", None)],
             roles: vec![RoleChange {
                 key: link(),

@@ -447,8 +447,15 @@ async fn a_free_vault_is_there_at_once_where_the_operator_lets_people_create_the
 
 /// Fails every commit after some number of them.
 #[derive(Default)]
-struct Failing {
+pub struct Failing {
     commits_left: AtomicUsize,
+}
+
+impl Failing {
+    pub fn after(commits: usize) -> Self {
+        let commits_left = AtomicUsize::new(commits);
+        Self { commits_left }
+    }
 }
 
 #[async_trait]
@@ -478,9 +485,7 @@ async fn a_store_that_fails_leaves_nothing_half_done_and_the_next_event_goes_on(
             reference(&mut ada, "acme").await
         };
         let good = world.app.records.clone();
-        let failing = Failing {
-            commits_left: AtomicUsize::new(commits),
-        };
+        let failing = Failing::after(commits);
         world.app.ports.records = Hooked::new(&world.memory, Arc::new(failing));
         world.router = router(world.app.clone());
         let kind = "checkout.session.completed";

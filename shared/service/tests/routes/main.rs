@@ -23,6 +23,7 @@ mod maintenance;
 mod mcp;
 mod notices;
 mod oauth;
+mod payment_states;
 mod payments;
 mod publish;
 mod roots;

@@ -17,13 +17,16 @@ use super::payment::event::{Checkout, Event, EventContent};
 use super::provisioning;
 use super::subscriptions::{Judged, judge_subscriptions, plan_offer};
 use crate::app::App;
+use crate::config::hosting::Offer;
 use crate::model::audit::{self, Actor, Change};
 use crate::model::namespace::{self, Subscription};
 use crate::model::payment::{
-    Fit, PaidSubscription, ReportedState, event_key, event_mark, subscription_key,
+    Fit, ListedEvent, PaidSubscription, ReportedState, event_key, event_mark, subscription_key,
 };
 use crate::model::payment_problem::{StoredProblem, problem_key};
-use crate::model::provisioning::{MAX_STANDBY, Provisioning, ProvisioningEvent, Reference};
+use crate::model::provisioning::{
+    MAX_STANDBY, Provisioning, ProvisioningEvent, Reference, provisioning_key,
+};
 use crate::model::{Versioned, notice};
 use crate::notices;
 use crate::transaction::Transaction;
@@ -35,6 +38,8 @@ struct Applied {
     /// The subscription after the event; `None` leaves it unchanged.
     paid: Option<PaidSubscription>,
     problem: Option<Problem>,
+    /// Whether the event concerns nothing of this service.
+    is_foreign: bool,
 }
 
 /// A payment that the operator has to see.
@@ -60,9 +65,9 @@ impl Problem {
         Self { found, ..self }
     }
 
-    /// Whether the payment counts all the same.
+    /// Whether the payment counts all the same, or will.
     const fn is_remark(&self) -> bool {
-        matches!(self.kind, Kind::SecondSubscription)
+        matches!(self.kind, Kind::SecondSubscription | Kind::PriceAwaited)
     }
 }
 
@@ -71,6 +76,34 @@ impl Applied {
         Self {
             paid: None,
             problem: Some(problem),
+            is_foreign: false,
+        }
+    }
+
+    const fn taken(paid: PaidSubscription, problem: Option<Problem>) -> Self {
+        Self {
+            paid: Some(paid),
+            problem,
+            is_foreign: false,
+        }
+    }
+
+    const FOREIGN: Self = Self {
+        paid: None,
+        problem: None,
+        is_foreign: true,
+    };
+
+    /// Whether the event does not count, and is in the operator's list.
+    fn is_refused(&self) -> bool {
+        self.problem.as_ref().is_some_and(|it| !it.is_remark())
+    }
+
+    fn outcome(&self) -> Outcome {
+        match self {
+            _ if self.is_foreign => Outcome::Ignored,
+            _ if self.is_refused() => Outcome::Refused,
+            _ => Outcome::Taken,
         }
     }
 }
@@ -121,34 +154,27 @@ async fn apply_event(
     let before = stored.as_ref().map(|held| held.value.clone());
     // Events arrive in any order, and one that is older than the newest changes nothing.
     let (paid, when) = match stored {
-        Some(held) => (
-            held.value.after_event(reported, event.created),
-            When::At(held.revision),
-        ),
+        Some(held) => (held.value, When::At(held.revision)),
         None => (
-            PaidSubscription::new(id.clone(), reported, event.created),
+            PaidSubscription::new(id.clone(), event.created),
             When::Absent,
         ),
     };
-    let paid = paid.with_terms(terms);
-    let applied = if event.live != app.config.hosting.live_payments {
-        let mode = if event.live { "live" } else { "test" };
-        Applied::refused(Problem {
-            kind: Kind::WrongMode,
-            found: Some(mode.to_owned()),
-            sign_up: None,
-        })
-    } else if let EventContent::Checkout(checkout) = &event.content {
-        bind_subscription(tx, app, (paid, before.as_ref()), checkout).await?
-    } else {
-        update_sign_up(tx, app, (paid, before.as_ref()), reported).await?
+    let paid = paid.after_report(&event.id, reported, event.created);
+    let paid = (paid.with_terms(terms), before.as_ref());
+    let mut applied = match &event.content {
+        EventContent::Checkout(checkout) if is_foreign(app, &paid.0, checkout) => Applied::FOREIGN,
+        _ if event.live != app.config.hosting.live_payments => refuse_mode(tx, event).await?,
+        EventContent::Checkout(checkout) => bind_subscription(tx, app, paid, checkout).await?,
+        _ => update_sign_up(tx, app, paid, reported).await?,
     };
     // An event that was refused gets no mark: once the operator has corrected the settings, it can
-    // be sent again.
-    let is_refused = applied.problem.as_ref().is_some_and(|it| !it.is_remark());
-    if !is_refused && mark.is_none() {
+    // be sent again. The same holds for one that was ignored.
+    let outcome = applied.outcome();
+    if outcome == Outcome::Taken && mark.is_none() {
         tx.write(event_mark(&event.id, tx.now())?);
     }
+    list_awaited_price(tx, event, &mut applied);
     let seen_problem = reported_problem.map(|record| record.revision);
     write_problem(tx, event, &applied, seen_problem)?;
     let reference = applied
@@ -158,12 +184,67 @@ async fn apply_event(
     if let Some(paid) = applied.paid {
         tx.write(paid.to_write(when, tx.now())?);
     }
-    let outcome = if is_refused {
-        Outcome::Refused
-    } else {
-        Outcome::Taken
-    };
     Ok((outcome, reference))
+}
+
+/// Whether a checkout is for something else that the same account of the provider sells: it names
+/// no sign-up, and nothing that a plan names.
+fn is_foreign(app: &App, paid: &PaidSubscription, checkout: &Checkout) -> bool {
+    let is_offered = |offer: &Offer| {
+        let prices = paid.terms.iter().flat_map(|terms| &terms.prices);
+        let has_link = checkout.link.iter().any(|link| offer.links.contains(link));
+        has_link || prices.into_iter().any(|price| offer.prices.contains(price))
+    };
+    let mut plans = app.config.hosting.plans.iter();
+    checkout.reference.is_none()
+        && paid.reference.is_none()
+        && !plans.any(|plan| is_offered(&plan.offer))
+}
+
+/// Refuses an event of the mode that does not count here.
+async fn refuse_mode(tx: &Transaction<'_>, event: &Event) -> Result<Applied, StoreError> {
+    if let EventContent::Checkout(checkout) = &event.content
+        && let Some(reference) = &checkout.reference
+        && let Some(sign_up) = provisioning::find_sign_up(tx, reference).await?
+    {
+        note_refusal(tx, &sign_up)?;
+    }
+    let mode = if event.live { "live" } else { "test" };
+    Ok(Applied::refused(Problem {
+        kind: Kind::WrongMode,
+        found: Some(mode.to_owned()),
+        sign_up: None,
+    }))
+}
+
+/// Notes on a sign-up that a payment does not count, so that its owner asks before paying again.
+fn note_refusal(tx: &Transaction<'_>, seen: &Versioned<Provisioning>) -> Result<(), StoreError> {
+    let refused = seen.value.after_event(ProvisioningEvent::Refused(tx.now()));
+    if let Some(after) = refused.ok().flatten() {
+        tx.write(after.to_write(When::At(seen.revision))?);
+    }
+    Ok(())
+}
+
+/// Remembers the event with which a subscription came into the operator's list because its price
+/// is awaited, or removes that one from the list.
+fn list_awaited_price(tx: &Transaction<'_>, event: &Event, applied: &mut Applied) {
+    let Some(paid) = &mut applied.paid else {
+        return;
+    };
+    let is_listed = |problem: &Problem| problem.kind == Kind::PriceAwaited;
+    if applied.problem.as_ref().is_some_and(is_listed) {
+        paid.price_awaited = Some(ListedEvent {
+            event: event.id.clone(),
+            at: event.created,
+        });
+    } else if (paid.last_fit != Some(Fit::PriceAwaited) || paid.is_over())
+        && let Some(listed) = paid.price_awaited.take()
+        && listed.event != event.id
+    {
+        let key = problem_key(&listed.event, listed.at);
+        tx.write(Write::delete(key, When::Any));
+    }
 }
 
 /// Writes what went wrong with an event to the list of the operator, or removes what an earlier
@@ -198,13 +279,16 @@ fn write_problem(
         subscription: Some(subscription.clone()),
         customer,
     };
-    tracing::error!(
-        event = event.id.as_str(),
-        subscription = subscription.as_str(),
-        problem = problem.kind.as_str(),
-        "payment: {}",
-        stored.describe()
-    );
+    // The price usually follows within seconds.
+    if problem.kind != Kind::PriceAwaited {
+        tracing::error!(
+            event = event.id.as_str(),
+            subscription = subscription.as_str(),
+            problem = problem.kind.as_str(),
+            "payment: {}",
+            stored.describe()
+        );
+    }
     tx.write(stored.to_write(tx.now())?);
     Ok(())
 }
@@ -217,10 +301,7 @@ async fn update_sign_up(
     reported: ReportedState,
 ) -> Result<Applied, StoreError> {
     let Some(reference) = &paid.reference else {
-        return Ok(Applied {
-            paid: Some(paid),
-            problem: None,
-        });
+        return Ok(Applied::taken(paid, None));
     };
     let Some(sign_up) = provisioning::find_sign_up(tx, reference).await? else {
         // Deleting a vault does not end its subscription, which only the provider can do.
@@ -229,29 +310,21 @@ async fn update_sign_up(
             found: None,
             sign_up: None,
         });
-        return Ok(Applied {
-            paid: Some(paid),
-            problem,
-        });
+        return Ok(Applied::taken(paid, problem));
     };
     let listed = &sign_up.value;
     let mut ids = listed.subscription.iter().chain(&listed.standby);
     if !ids.any(|id| *id == paid.id) {
         // It is over, and another one replaced it.
-        return Ok(Applied {
-            paid: Some(paid),
-            problem: None,
-        });
+        return Ok(Applied::taken(paid, None));
     }
+    let paid = paid.with_fit(plan_offer(&app.config.hosting, listed));
     let judged = settle_sign_up(tx, app, &sign_up, &paid).await?;
     let problem = match reported {
         ReportedState::Unknown => Some(Problem::new(Kind::UnknownState, listed)),
         _ => find_problem(app, listed, (&paid, before), &judged),
     };
-    Ok(Applied {
-        paid: Some(paid),
-        problem,
-    })
+    Ok(Applied::taken(paid, problem))
 }
 
 /// Returns what the operator has to see about a subscription that is bound to a sign-up.
@@ -264,8 +337,14 @@ fn find_problem(
     let hosting = &app.config.hosting;
     let offer = plan_offer(hosting, sign_up);
     let terms = paid.terms.as_ref();
+    // Nothing more is paid, so there is nothing to correct.
+    if paid.is_over() {
+        return None;
+    }
     match paid.fit(offer) {
-        Fit::PriceAwaited => return None,
+        // Listed once, until an event names the price.
+        Fit::PriceAwaited if paid.price_awaited.is_some() => return None,
+        Fit::PriceAwaited => return Some(Problem::new(Kind::PriceAwaited, sign_up)),
         Fit::WrongPrice => {
             let prices = terms.map(|terms| terms.prices.join(", "));
             return Some(Problem::new(Kind::WrongPrice, sign_up).with_found(prices));
@@ -310,13 +389,16 @@ async fn bind_subscription(
     if let Some(bound) = &paid.reference
         && *bound != held.reference
     {
+        note_refusal(tx, &sign_up)?;
         return Ok(Applied::refused(Problem::new(Kind::OtherSignUp, held)));
     }
     if let Some(problem) = compare_checkout(app, held, &paid, checkout) {
+        note_refusal(tx, &sign_up)?;
         return Ok(Applied::refused(problem));
     }
     let mut listed = held.subscription.iter().chain(&held.standby);
     if held.standby.len() >= MAX_STANDBY && !listed.any(|id| *id == paid.id) {
+        note_refusal(tx, &sign_up)?;
         let problem = Problem::new(Kind::TooManySubscriptions, held);
         return Ok(Applied::refused(problem));
     }
@@ -326,20 +408,18 @@ async fn bind_subscription(
         checked: true,
         ..paid
     };
+    let paid = paid.with_fit(plan_offer(&app.config.hosting, held));
     let judged = settle_sign_up(tx, app, &sign_up, &paid).await?;
     let problem = find_problem(app, held, (&paid, before), &judged);
     if let Some(problem) = &problem
-        && problem.is_remark()
+        && problem.kind == Kind::SecondSubscription
     {
         let change = Change::about(&held.slug)
             .with_before(json!({ "subscription_id": held.subscription }))
             .with_after(json!({ "subscription_id": paid.id }));
         write_audits(tx, held, "payment.second", &change)?;
     }
-    Ok(Applied {
-        paid: Some(paid),
-        problem,
-    })
+    Ok(Applied::taken(paid, problem))
 }
 
 /// Compares a checkout with the plan of its sign-up. Returns what is wrong, if anything is.
@@ -381,15 +461,27 @@ async fn settle_sign_up(
     // Nothing changes where the same subscription goes on deciding.
     let bound = seen.value.after_event(subscriptions).ok().flatten();
     let bound = bound.unwrap_or_else(|| seen.value.clone());
-    // A first payment that failed confirms nothing: the sign-up goes on waiting.
-    let confirmed = match judged.access {
-        Subscription::Active => bound.after_event(ProvisioningEvent::Paid).ok().flatten(),
+    let is_misfit = matches!(paid.last_fit, Some(Fit::WrongPrice | Fit::WrongCurrency));
+    let happened = match judged.access {
+        Subscription::Active => Some(ProvisioningEvent::Paid),
+        Subscription::Lapsed if is_misfit && !paid.is_over() => {
+            Some(ProvisioningEvent::Refused(tx.now()))
+        }
+        // A first payment that failed confirms nothing: the sign-up goes on waiting.
         _ => None,
     };
-    let is_confirmed = confirmed.is_some();
-    let after = confirmed.unwrap_or(bound);
-    if after != seen.value {
-        tx.write(after.to_write(When::At(seen.revision))?);
+    let moved = happened.and_then(|happened| bound.after_event(happened).ok().flatten());
+    let after = moved.unwrap_or_else(|| bound.clone());
+    let is_confirmed = after.paid_access != seen.value.paid_access;
+    // The list decided which subscriptions were judged, and the vault is the one to change. An
+    // event about another subscription, or the allocation, may change either meanwhile.
+    let when = When::At(seen.revision);
+    tx.write(if after == seen.value {
+        Write::check(provisioning_key(&after.reference), when)
+    } else {
+        after.to_write(when)?
+    });
+    if is_confirmed || bound != seen.value {
         let change = Change::about(&after.slug)
             .with_before(json!({
                 "paid_access": seen.value.paid_access,

@@ -13,8 +13,8 @@ use crate::model::account::Account;
 use crate::model::audit::{Actor, Change};
 use crate::model::namespace;
 use crate::model::provisioning::{
-    Link, MAX_RENAMES, MAX_UNPAID, PaidAccess, Provisioning, ProvisioningEvent,
-    RESERVATION_SECONDS, Reference, UNPAID_DAYS, open_key, reservation_key, sign_up_key,
+    Link, MAX_UNPAID, PaidAccess, Provisioning, ProvisioningEvent, RESERVATION_SECONDS, Reference,
+    UNPAID_DAYS, open_key, reservation_key, sign_up_key,
 };
 use crate::ports::Ports;
 use crate::transaction::Transaction;
@@ -41,21 +41,21 @@ pub(crate) enum ReservationError {
         "You have {MAX_UNPAID} vaults that are not paid for. Pay for one of them first, or wait until its reservation ends."
     )]
     TooMany,
-    /// The account held the name before and has not paid.
+    /// The account has an unpaid sign-up with this name, from a time when vaults had plans.
     #[error(
-        "You held this name within the last {UNPAID_DAYS} days and did not pay for it. Pay with the link of that sign-up, or choose another name."
+        "You signed up for this name with a plan that is no longer for sale. Choose another name: this one can be chosen again {UNPAID_DAYS} days after that sign-up."
     )]
     HeldBefore,
-    /// The name of an unpaid sign-up was changed often enough.
+    /// A payment has arrived for the sign-up whose plan is to change.
     #[error(
-        "The name of this vault was changed {MAX_RENAMES} times. Pay for it, or wait until its reservation ends."
+        "A payment has arrived for your vault with this name, so its plan stays as it is. Ask the operator of this service to change it."
     )]
-    TooManyRenames,
-    /// The reservation of an unpaid sign-up has ended.
+    PaymentArrived,
+    /// Nothing was paid for the sign-up whose name is to change.
     #[error(
-        "The reservation of this vault has ended. Pay for it with the link below and then choose a name, or create another vault."
+        "Nothing has been paid for this vault yet, so its name stays as it is. Pay for it with the link below, or create another vault."
     )]
-    ReservationEnded,
+    Unpaid,
     /// There is no such sign-up of this account, or its vault has been created.
     #[error("The vault has been created already, or the sign-up has ended.")]
     Gone,
@@ -87,19 +87,14 @@ async fn reserve_name(
             // account gets the answer that a vault gets.
             let existing = find_sign_up(tx, &reference).await?;
             let own_reservation = existing.filter(|held| held.value.account == account.id);
-            return Ok(match own_reservation {
-                Some(held) => Ok(held.value.reference),
-                None => Err(ReservationError::Taken),
-            });
+            let Some(held) = own_reservation else {
+                return Ok(Err(ReservationError::Taken));
+            };
+            return change_plan(tx, &held, choice);
         }
     }
     if let Some(held) = find_held(tx, account, &choice.slug).await? {
-        let is_same = held.slug == choice.slug && held.plan == choice.plan;
-        return Ok(if is_same {
-            Ok(held.reference)
-        } else {
-            Err(ReservationError::HeldBefore)
-        });
+        return change_plan(tx, &held, choice);
     }
     // A few places for each account bound how many names one person can hold without paying.
     let slots = read_slots(tx, &account.id).await?;
@@ -124,7 +119,7 @@ async fn reserve_name(
         namespace: None,
         imported: false,
         created_at: now,
-        former_names: Vec::new(),
+        refused_at: None,
     };
     let link = sign_up.link_document()?;
     let listed = sign_up_key(&account.id, &sign_up.reference);
@@ -155,20 +150,52 @@ async fn reserve_name(
     Ok(Ok(sign_up.reference))
 }
 
-/// Returns the unpaid sign-up of an account that has or had this name. Such a name is not reserved
+/// Returns the unpaid sign-up of an account that has this name. Its reservation has ended. Such a name is not reserved
 /// anew, or a person could hold it for ever without paying; its sign-up can still be paid for.
 async fn find_held(
     ports: &Ports,
     account: &Account,
     slug: &Slug,
-) -> Result<Option<Provisioning>, StoreError> {
+) -> Result<Option<Versioned<Provisioning>>, StoreError> {
     let earlier = sign_ups(ports, &account.id).await?;
     let is_held =
-        |held: &Provisioning| held.paid_access == PaidAccess::Awaited && held.has_held(slug);
-    Ok(earlier.into_iter().find(is_held))
+        |held: &Provisioning| held.paid_access == PaidAccess::Awaited && held.slug == *slug;
+    match earlier.into_iter().find(is_held) {
+        Some(held) => find_sign_up(ports, &held.reference).await,
+        None => Ok(None),
+    }
 }
 
-/// Changes the name of a sign-up that has no vault yet.
+/// Gives a sign-up, read as `seen`, the plan and the starter skills of a later choice of the same
+/// name, as long as nothing was paid for it.
+fn change_plan(
+    tx: &Transaction<'_>,
+    seen: &Versioned<Provisioning>,
+    choice: &SignUpChoice,
+) -> Result<Result<Reference, ReservationError>, StoreError> {
+    let held = &seen.value;
+    if held.paid_access != PaidAccess::Awaited || held.plan == choice.plan {
+        return Ok(Ok(held.reference.clone()));
+    }
+    if held.subscription.is_some() || held.refused_at.is_some() {
+        return Ok(Err(ReservationError::PaymentArrived));
+    }
+    if choice.plan.is_none() {
+        return Ok(Err(ReservationError::HeldBefore));
+    }
+    let after = Provisioning {
+        plan: choice.plan.clone(),
+        starter_skills: choice.starter_skills.clone(),
+        ..held.clone()
+    };
+    // Without an entry in the audit log: nothing is paid yet, so the choice may change any number
+    // of times. The entry about the new vault names the plan.
+    tx.write(after.to_write(When::At(seen.revision))?);
+    Ok(Ok(after.reference))
+}
+
+/// Changes the name of a sign-up that is paid for or free, and has no vault because another one
+/// took its name.
 pub(crate) async fn rename_sign_up(
     app: &App,
     account: &Account,
@@ -192,8 +219,10 @@ async fn rename_in(
     let Some(seen) = stored.filter(|found| found.value.account == account.id) else {
         return Ok(Err(ReservationError::Gone));
     };
-    if let Some(refusal) = refuse_rename(tx, account, &seen.value, slug).await? {
-        return Ok(Err(refusal));
+    // Each name that it had would be a name that others could not take, and an entry in the audit
+    // log, for nothing.
+    if seen.value.paid_access == PaidAccess::Awaited {
+        return Ok(Err(ReservationError::Unpaid));
     }
     let after = match seen
         .value
@@ -225,27 +254,6 @@ async fn rename_in(
         .with_after(json!({ "slug": slug }));
     tx.audit(None, actor, "vault.sign-up", change)?;
     Ok(Ok(()))
-}
-
-/// Returns why an unpaid sign-up may not have this name; `None` if it may, or if it is paid.
-async fn refuse_rename(
-    ports: &Ports,
-    account: &Account,
-    sign_up: &Provisioning,
-    slug: &Slug,
-) -> Result<Option<ReservationError>, StoreError> {
-    if sign_up.paid_access != PaidAccess::Awaited || sign_up.slug == *slug {
-        return Ok(None);
-    }
-    if ports.now() >= sign_up.reserved_until() {
-        return Ok(Some(ReservationError::ReservationEnded));
-    }
-    if sign_up.former_names.len() >= MAX_RENAMES {
-        return Ok(Some(ReservationError::TooManyRenames));
-    }
-    let held = find_held(ports, account, slug).await?;
-    let was_held = held.is_some_and(|held| held.reference != sign_up.reference);
-    Ok(was_held.then_some(ReservationError::HeldBefore))
 }
 
 /// Present holder of a name.

@@ -1,0 +1,343 @@
+//! What a vault and its owner have after payments that collide, or that do not count.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+use vault_service::config::hosting::Hosting;
+use vault_service::model::namespace::Subscription;
+use vault_service::model::payment::{SubscriptionId, subscription_key};
+use vault_service::{maintenance, router};
+use vault_store::StoreError;
+use vault_store::records::Records;
+use vault_testing::memory::hooked::{Call, Hook, Hooked};
+
+use crate::common;
+use crate::hooks::{
+    ADA, CREATED, Failing, checkout, choose, deliver_event, event, front, shop, signature,
+    signed_in, subscription,
+};
+use crate::payments::{
+    CHECKOUT, DELETED, UPDATED, access, has_vault, kinds, priced, send_from, sign_up, with,
+};
+use crate::support::World;
+
+/// Holds the first commit that writes a subscription until the test lets it go.
+struct Hold {
+    subscription: SubscriptionId,
+    held: AtomicBool,
+    reached: Notify,
+    release: Notify,
+}
+
+#[async_trait]
+impl Hook for Hold {
+    async fn before(&self, call: Call<'_>) -> Result<(), StoreError> {
+        let key = subscription_key(&self.subscription);
+        if let Call::Commit(writes) = call
+            && writes.iter().any(|write| *write.key() == key)
+            && !self.held.swap(true, Ordering::SeqCst)
+        {
+            self.reached.notify_one();
+            self.release.notified().await;
+        }
+        Ok(())
+    }
+}
+
+/// An event: its id, second, type and object.
+type Given = (&'static str, i64, &'static str, Value);
+
+/// The same service over these records.
+fn world_over(world: &World, records: Arc<dyn Records>) -> World {
+    let mut app = world.app.clone();
+    app.ports.records = records;
+    World {
+        router: router(app.clone()),
+        app,
+        memory: world.memory.clone(),
+        clock: world.clock.clone(),
+    }
+}
+
+/// Processes `first` up to its commit, then does `second`, then commits `first` or tries it again.
+async fn overtake(world: &World, first: Given, second: impl Future<Output = ()>) {
+    let id = first.3["subscription"].as_str().or(first.3["id"].as_str());
+    let hold = Arc::new(Hold {
+        subscription: SubscriptionId::parse(id.unwrap()).unwrap(),
+        held: AtomicBool::new(false),
+        reached: Notify::new(),
+        release: Notify::new(),
+    });
+    let slow = world_over(world, Hooked::new(&world.memory, hold.clone()));
+    let overtaken = event(&slow, first.0, first.1, first.2, first.3);
+    let overtaking = async {
+        hold.reached.notified().await;
+        second.await;
+        hold.release.notify_one();
+    };
+    let (outcome, ()) = tokio::join!(overtaken, overtaking);
+    assert_eq!(outcome, "200 taken");
+}
+
+#[tokio::test]
+async fn an_end_that_a_second_payment_overtakes_does_not_lapse_the_vault() {
+    let world = shop().await;
+    let paid = sign_up(&world, "acme", "team").await;
+    event(&world, "evt_1", 1, CHECKOUT, checkout(&paid, "sub_1")).await;
+    let second = async {
+        let done = event(&world, "evt_3", 3, CHECKOUT, checkout(&paid, "sub_2")).await;
+        assert_eq!(done, "200 taken");
+    };
+    let end = ("evt_2", 2, DELETED, subscription("sub_1", "canceled"));
+    overtake(&world, end, second).await;
+    assert_eq!(access(&world, "acme").await, Subscription::Active);
+}
+
+#[tokio::test]
+async fn a_subscription_that_ends_while_its_vault_is_allocated_lapses_it() {
+    let world = shop().await;
+    let paid = sign_up(&world, "acme", "team").await;
+    // The payment is confirmed, and the allocation of the vault has not begun.
+    let failing = Hooked::new(&world.memory, Arc::new(Failing::after(1)));
+    let broken = world_over(&world, failing);
+    let done = event(&broken, "evt_1", 1, CHECKOUT, checkout(&paid, "sub_1")).await;
+    assert_eq!(done, "503 unavailable");
+    assert!(!has_vault(&world, "acme").await);
+    let allocation = async {
+        let done = maintenance::run_once(&world.app).await.unwrap();
+        assert_eq!(done.provisioned, 1);
+    };
+    let end = ("evt_2", 2, DELETED, subscription("sub_1", "canceled"));
+    overtake(&world, end, allocation).await;
+    assert_eq!(access(&world, "acme").await, Subscription::Lapsed);
+}
+
+/// The same service with these plans.
+fn selling_plans(world: &mut World, plans: &str) {
+    let variable = |name: &str| match name {
+        "VAULT_PLANS" => Some(plans.to_owned()),
+        "VAULT_PAYMENT_SECRETS" => Some("whsec_0123456789abcdef".to_owned()),
+        _ => None,
+    };
+    let mut config = (*world.app.config).clone();
+    config.hosting = Hosting::from_variables(variable).unwrap();
+    world.app.config = config.into();
+    world.router = router(world.app.clone());
+}
+
+/// The front page of Ada.
+async fn page_of_ada(world: &World) -> String {
+    let mut ada = signed_in(world, ADA).await;
+    front(&mut ada).await.body
+}
+
+#[tokio::test]
+async fn a_lapsed_vault_offers_the_checkout_unless_an_invoice_of_its_plan_is_open() {
+    const SUBSCRIBE: &str = "Subscribe again</a>";
+    const INVOICE: &str = "as soon as the open invoice is paid";
+    const OTHER_PRICE: &str = "Its subscription is for another price";
+    let world = shop().await;
+    let paid = sign_up(&world, "acme", "price").await;
+    let bought = |id: &str| with(checkout(&paid, id), "currency", json!("eur"));
+    event(&world, "evt_1", 1, CHECKOUT, bought("sub_1")).await;
+    let state = |id: &str, status: &str| priced(id, status, "price_1");
+    event(&world, "evt_2", 2, UPDATED, state("sub_1", "active")).await;
+    event(&world, "evt_3", 3, CHECKOUT, bought("sub_2")).await;
+    assert_eq!(access(&world, "acme").await, Subscription::Active);
+    let cheap = |status: &str| priced("sub_2", status, "price_9");
+    for (second, kind, object, shown, hidden) in [
+        // The first is over, and the second decides although it is for another price.
+        (4, UPDATED, cheap("active"), "", SUBSCRIBE),
+        (5, DELETED, state("sub_1", "canceled"), OTHER_PRICE, INVOICE),
+        (6, UPDATED, state("sub_2", "unpaid"), INVOICE, SUBSCRIBE),
+        (
+            7,
+            UPDATED,
+            state("sub_2", "past_due"),
+            "A payment failed",
+            SUBSCRIBE,
+        ),
+        (8, DELETED, state("sub_2", "canceled"), SUBSCRIBE, INVOICE),
+    ] {
+        event(&world, &format!("evt_s{second}"), second, kind, object).await;
+        let page = page_of_ada(&world).await;
+        assert!(page.contains(shown), "{second}: {page}");
+        assert!(!page.contains(hidden), "{second}: {page}");
+        let offers = page.contains(&format!("client_reference_id={paid}"));
+        assert_eq!(offers, matches!(second, 5 | 8), "{second}: {page}");
+    }
+}
+
+#[tokio::test]
+async fn a_payment_that_does_not_count_is_shown_to_the_person_until_one_counts() {
+    const ASK: &str = "ask the operator before you pay again";
+    for (name, value) in [
+        ("payment_link", json!("plink_solo")),
+        ("currency", json!("idr")),
+        ("price", json!("price_9")),
+        ("livemode", json!(false)),
+    ] {
+        let world = shop().await;
+        let plan = if name == "payment_link" || name == "livemode" {
+            "team"
+        } else {
+            "price"
+        };
+        let paid = sign_up(&world, "acme", plan).await;
+        assert!(!page_of_ada(&world).await.contains(ASK));
+        if name == "price" {
+            event(&world, "evt_1", 1, CHECKOUT, checkout(&paid, "sub_1")).await;
+            let other = priced("sub_1", "active", "price_9");
+            event(&world, "evt_2", 2, UPDATED, other).await;
+        } else {
+            let body = json!({
+                "id": "evt_1", "type": CHECKOUT, "created": CREATED, "livemode": name != "livemode",
+                "data": { "object": with(checkout(&paid, "sub_1"), name, value) },
+            });
+            assert_eq!(deliver_event(&world, &body).await, "200 refused");
+        }
+        let page = page_of_ada(&world).await;
+        assert!(page.contains(ASK), "{name}: {page}");
+        assert!(!page.contains("Continue to the checkout page"), "{name}");
+        let mut ada = signed_in(&world, ADA).await;
+        let refused = choose(&mut ada, "acme", &[("plan", "solo")]).await;
+        assert_eq!(refused.status, 409);
+        assert!(refused.body.contains("A payment has arrived"), "{name}");
+        event(&world, "evt_3", 3, CHECKOUT, checkout(&paid, "sub_3")).await;
+        let good = priced("sub_3", "active", "price_1");
+        event(&world, "evt_4", 4, UPDATED, good).await;
+        assert_eq!(access(&world, "acme").await, Subscription::Active);
+        assert!(!page_of_ada(&world).await.contains(ASK), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_payment_without_a_price_is_listed_until_an_event_names_it() {
+    let world = shop().await;
+    let paid = sign_up(&world, "acme", "price").await;
+    event(&world, "evt_1", 1, CHECKOUT, checkout(&paid, "sub_1")).await;
+    assert_eq!(kinds(&world).await, ["price_awaited"]);
+    // Once for each subscription, however many events come without a price.
+    let invoice = json!({ "subscription": "sub_1" });
+    event(&world, "evt_2", 2, "invoice.paid", invoice).await;
+    assert_eq!(kinds(&world).await, ["price_awaited"]);
+    let page = page_of_ada(&world).await;
+    assert!(page.contains("Your payment arrived."), "{page}");
+    assert!(!page.contains("client_reference_id"), "{page}");
+    let named = priced("sub_1", "active", "price_1");
+    event(&world, "evt_3", 3, UPDATED, named).await;
+    assert_eq!(kinds(&world).await, Vec::<String>::new());
+    assert_eq!(access(&world, "acme").await, Subscription::Active);
+}
+
+#[tokio::test]
+async fn an_unpaid_sign_up_takes_another_plan_and_no_second_reservation() {
+    let mut world = shop().await;
+    let paid = sign_up(&world, "acme", "team").await;
+    let mut ada = signed_in(&world, ADA).await;
+    let logged = common::entries_of(&world.app, None).await.len();
+    for plan in ["solo", "team", "solo"] {
+        let chosen = choose(&mut ada, "acme", &[("plan", plan)]).await;
+        assert_eq!(chosen.status, 303, "{}", chosen.body);
+    }
+    assert_eq!(common::entries_of(&world.app, None).await.len(), logged);
+    // The same after the reservation, which does not begin anew.
+    world.clock.advance(24 * 3600);
+    selling_plans(&mut world, "team=https://buy.example/team plink_team");
+    let page = page_of_ada(&world).await;
+    assert!(page.contains("This plan is no longer for sale"), "{page}");
+    let mut ada = signed_in(&world, ADA).await;
+    let chosen = choose(&mut ada, "acme", &[("plan", "team")]).await;
+    assert_eq!(chosen.status, 303, "{}", chosen.body);
+    let page = page_of_ada(&world).await;
+    let link = format!("https://buy.example/team?client_reference_id={paid}");
+    assert!(page.contains(&link), "{page}");
+    assert!(page.contains("The name is no longer reserved"), "{page}");
+    event(&world, "evt_1", 1, CHECKOUT, checkout(&paid, "sub_1")).await;
+    assert_eq!(access(&world, "acme").await, Subscription::Active);
+}
+
+#[tokio::test]
+async fn a_checkout_of_another_product_is_ignored() {
+    let world = shop().await;
+    sign_up(&world, "acme", "team").await;
+    for (number, reference) in [json!(null), json!("order-17")].into_iter().enumerate() {
+        let other = with(checkout("", "sub_1"), "client_reference_id", reference);
+        let id = format!("evt_{number}");
+        let foreign = with(other.clone(), "payment_link", json!("plink_shop"));
+        let outcome = event(&world, &id, 1, CHECKOUT, foreign).await;
+        assert_eq!(outcome, "200 ignored");
+        assert_eq!(kinds(&world).await.len(), number);
+        // A link of a plan without a sign-up is a payment that the operator has to see.
+        let id = format!("evt_link_{number}");
+        let outcome = event(&world, &id, 1, CHECKOUT, other).await;
+        assert_eq!(outcome, "200 refused");
+        assert_eq!(kinds(&world).await.len(), number + 1);
+    }
+}
+
+#[tokio::test]
+async fn a_plan_that_is_taken_off_sale_serves_no_subscription_for_another_price() {
+    let mut world = shop().await;
+    let paid = sign_up(&world, "acme", "price").await;
+    event(&world, "evt_1", 1, CHECKOUT, checkout(&paid, "sub_1")).await;
+    let state = |price: &str| priced("sub_1", "active", price);
+    event(&world, "evt_2", 2, UPDATED, state("price_1")).await;
+    event(&world, "evt_3", 3, UPDATED, state("price_9")).await;
+    assert_eq!(access(&world, "acme").await, Subscription::Lapsed);
+    selling_plans(&mut world, "team=https://buy.example/team plink_team");
+    let invoice = json!({ "subscription": "sub_1" });
+    event(&world, "evt_4", 4, "invoice.paid", invoice).await;
+    assert_eq!(access(&world, "acme").await, Subscription::Lapsed);
+}
+
+#[tokio::test]
+async fn an_event_with_an_unknown_state_counts_when_it_is_sent_to_a_version_that_knows_it() {
+    let world = shop().await;
+    let paid = sign_up(&world, "acme", "team").await;
+    event(&world, "evt_1", 1, CHECKOUT, checkout(&paid, "sub_1")).await;
+    let new = subscription("sub_1", "resting");
+    assert_eq!(event(&world, "evt_2", 2, UPDATED, new).await, "200 refused");
+    assert_eq!(access(&world, "acme").await, Subscription::Lapsed);
+    assert_eq!(kinds(&world).await, ["unknown_state"]);
+    // What the new version reads in the same event.
+    let known = subscription("sub_1", "active");
+    assert_eq!(event(&world, "evt_2", 2, UPDATED, known).await, "200 taken");
+    assert_eq!(access(&world, "acme").await, Subscription::Active);
+    assert_eq!(kinds(&world).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_network_sends_four_times_as_many_unsigned_bodies_and_old_events_are_not_counted() {
+    let mut world = shop().await;
+    let mut config = (*world.app.config).clone();
+    config.limits.payment_failures = 2;
+    world.app.config = config.into();
+    world.router = router(world.app.clone());
+    let body = r#"{"id":"evt_1","type":"x","created":1,"data":{"object":{}}}"#;
+    let old = signature(body, world.now().unix() - 301);
+    for network in ["192.0.2", "2001:db8:1:2::"] {
+        let address = |host: usize| match network.contains(':') {
+            // Another /64 of the same /56 each time.
+            true => format!("2001:db8:1:{host:x}::1"),
+            false => format!("{network}.{host}"),
+        };
+        for _ in 0..20 {
+            let answer = send_from(&world, &address(1), body, &old).await;
+            assert_eq!(answer.short(), "400 payment_event_old");
+        }
+        for host in 1..=4 {
+            for _ in 0..2 {
+                let answer = send_from(&world, &address(host), body, "").await;
+                assert_eq!(answer.short(), "400 payment_signature_invalid", "{host}");
+            }
+        }
+        let answer = send_from(&world, &address(5), body, "").await;
+        assert_eq!(answer.short(), "429 rate_limited", "{network}");
+        let answer = send_from(&world, &address(5), body, &old).await;
+        assert_eq!(answer.short(), "400 payment_event_old");
+    }
+}
