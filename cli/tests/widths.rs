@@ -20,8 +20,10 @@ const KEYS: &str = "type to filter";
 #[track_caller]
 fn check(screen: &str, columns: usize, texts: &[&str]) {
     for line in screen.lines() {
+        // A command to be copied stays on one line.
+        let is_command = line.trim_start().starts_with("vault ");
         assert!(
-            line.chars().count() <= columns,
+            is_command || line.chars().count() <= columns,
             "{columns}: {line}\n{screen}"
         );
     }
@@ -250,7 +252,7 @@ fn each_row_of_a_table_from_the_service_is_one_line() {
             "clients list",
             "audit-log",
             "publishers list",
-            "agents --all",
+            "agents",
         ],
     );
     demo.press(&[INTERRUPT]);

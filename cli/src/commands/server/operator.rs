@@ -430,7 +430,7 @@ mod tests {
             ("fingerprint", "-"),
             ("quota", "no limit"),
         ] {
-            let line = empty.lines().find(|line| line.starts_with(label));
+            let line = empty.lines().find(|line| line.contains(label));
             assert!(line.is_some_and(|line| line.ends_with(value)), "{empty}");
         }
         let (digest, id) = ("0".repeat(64), format!("vlt_{}", "a".repeat(26)));

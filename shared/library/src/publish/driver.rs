@@ -140,8 +140,7 @@ pub async fn publish_library<N: Namespace>(
     let mut may_plan_again = true;
     loop {
         let planning = owner.show_planning();
-        // Read the catalog again in each round, since a take-over or a conflict means that it has
-        // changed.
+        // Read again in each round: a take-over or a conflict means that the catalog has changed.
         let current = namespace.current_catalog_bytes().await?;
         let next = PlanRequest {
             current: current.as_deref(),
@@ -192,8 +191,7 @@ pub async fn publish_library<N: Namespace>(
             Err(PlanError::RolledBack { .. } | PlanError::TwoCatalogs(_)) if may_plan_again => {
                 may_plan_again = false;
             }
-            // An owner may have reset the pin, so that this vault may take the place of the other
-            // one.
+            // An owner may have reset the pin, so that this vault may replace the other one.
             Err(error) if error.is_another_vaults() && !request.pin_is_reset => {
                 request.pin_is_reset = namespace.pin_is_reset().await?;
                 if !request.pin_is_reset {

@@ -7,6 +7,7 @@ mod pending;
 pub mod pull;
 pub mod reset_pin;
 pub mod rollback;
+mod time_limit;
 
 use clap::{Args, Subcommand};
 

@@ -31,6 +31,7 @@ use vault_store::clock::{Clock as _, SystemClock};
 use super::{
     every::{self, PullSchedule},
     pending,
+    time_limit::limit_time,
 };
 use crate::{
     context::Context,
@@ -285,22 +286,6 @@ fn record_pull(
         error,
     };
     Ok(subscribe::note_pull(vault, link, &last)?)
-}
-
-/// Ends a pull that takes longer than `limit`: a slow host could hold it for ever, one object at a
-/// time.
-async fn limit_time<T>(
-    limit: Duration,
-    pull: impl Future<Output = Result<T, Failure>>,
-) -> Result<T, Failure> {
-    tokio::time::timeout(limit, pull).await.unwrap_or_else(|_| {
-        let minutes = limit.as_secs() / 60;
-        Err(fail!(
-            Timeout,
-            "the pull took longer than {minutes} minutes and was ended"
-        )
-        .hint("installed skills stay as they were; the service is slow: try again later"))
-    })
 }
 
 /// Pulls the current release of a linked vault. Returns `None` if the vault has no release yet.
@@ -592,22 +577,5 @@ fn summary_text(report: &PullReport) -> String {
         "no skills".to_owned()
     } else {
         join(parts)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::errors::ErrorCode;
-
-    #[tokio::test]
-    async fn a_pull_that_never_ends_is_ended() {
-        let failure = limit_time(
-            Duration::from_millis(1),
-            std::future::pending::<Result<(), _>>(),
-        );
-        assert_eq!(failure.await.unwrap_err().code, ErrorCode::Timeout);
-        let pulled = limit_time(MAX_TIME, async { Ok(7) }).await;
-        assert_eq!(pulled.unwrap(), 7);
     }
 }
