@@ -221,6 +221,7 @@ fn each_row_of_a_table_is_one_line() {
         home.root(),
         &[
             "list",
+            "agents",
             "sync-profiles",
             "config list --origin",
             "serve --public-url http://127.0.0.1:8080 --database-url postgres://a:b@db/vault --admin-email ann@example.com --print-config",
@@ -252,7 +253,6 @@ fn each_row_of_a_table_from_the_service_is_one_line() {
             "clients list",
             "audit-log",
             "publishers list",
-            "agents",
         ],
     );
     demo.press(&[INTERRUPT]);
