@@ -228,10 +228,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     lines.extend(agents.links_table(context));
     lines.extend(agents.next);
     // What was installed, withdrawn and removed is reported all the same.
-    let exit = match lapsed {
-        true => Exit::Lapsed,
-        false => Exit::Done,
-    };
+    let exit = if lapsed { Exit::Lapsed } else { Exit::Done };
     Ok(Report::view(pulls, lines.join("\n")).with_exit(exit))
 }
 

@@ -32,7 +32,7 @@ mod tests {
             std::future::pending::<Result<(), _>>(),
         );
         assert_eq!(failure.await.unwrap_err().code, ErrorCode::Timeout);
-        let pulled = limit_time(Duration::from_secs(60), async { Ok(7) }).await;
+        let pulled = limit_time(Duration::from_mins(1), async { Ok(7) }).await;
         assert_eq!(pulled.unwrap(), 7);
     }
 }
