@@ -25,7 +25,7 @@ pub struct Forgery {
     /// `type` in the client data.
     pub kind: Option<&'static str>,
     /// Whether the page is in a frame of another origin.
-    pub cross_origin: bool,
+    pub cross_origin: Option<bool>,
     pub unverified: bool,
     pub absent: bool,
     pub backed_up: bool,
@@ -34,7 +34,7 @@ pub struct Forgery {
     /// Id that is given in place of the credential's own.
     pub id: Option<Vec<u8>>,
     /// Whether the client data is changed after it was signed.
-    pub tampered: bool,
+    pub tampered: Option<bool>,
 }
 
 /// A passkey in the authenticator.
@@ -90,7 +90,7 @@ impl Authenticator {
             "type": forgery.kind.unwrap_or(kind),
             "challenge": forgery.challenge.clone().unwrap_or(challenge),
             "origin": forgery.origin.unwrap_or(&self.origin),
-            "crossOrigin": forgery.cross_origin,
+            "crossOrigin": forgery.cross_origin.unwrap_or_default(),
         });
         data.to_string().into_bytes()
     }
@@ -167,7 +167,7 @@ impl Authenticator {
         let key = &self.held.last().unwrap().key;
         let signature = key.sign(&SystemRandom::new(), &signed).unwrap();
         let mut client_data = String::from_utf8(client_data).unwrap();
-        if forgery.tampered {
+        if forgery.tampered == Some(true) {
             client_data.push(' ');
         }
         let id = forgery.id.clone().unwrap_or(id);

@@ -320,10 +320,13 @@ async fn a_network_sends_four_times_as_many_unsigned_bodies_and_old_events_are_n
     let body = r#"{"id":"evt_1","type":"x","created":1,"data":{"object":{}}}"#;
     let old = signature(body, world.now().unix() - 301);
     for network in ["192.0.2", "2001:db8:1:2::"] {
-        let address = |host: usize| match network.contains(':') {
-            // Another /64 of the same /56 each time.
-            true => format!("2001:db8:1:{host:x}::1"),
-            false => format!("{network}.{host}"),
+        let address = |host: usize| {
+            if network.contains(':') {
+                // Another /64 of the same /56 each time.
+                format!("2001:db8:1:{host:x}::1")
+            } else {
+                format!("{network}.{host}")
+            }
         };
         for _ in 0..20 {
             let answer = send_from(&world, &address(1), body, &old).await;

@@ -1,6 +1,7 @@
 //! Passkeys: added and removed at `/account/passkeys`, as sign-in without an address, and in place of
 //! the code of a second factor.
 
+use base64::Engine as _;
 use vault_service::config::SecondFactorPolicy;
 use vault_service::model::account::{Account, account_key};
 use vault_service::model::passkey::{MAX_PASSKEYS, passkey_id, passkey_key};
@@ -209,7 +210,6 @@ async fn only_the_two_passkey_pages_have_a_script_and_it_is_allowed_by_its_hash(
             let script = page.body.split("<script>").nth(1).unwrap();
             let script = script.split("</script>").next().unwrap();
             let hash = ring::digest::digest(&ring::digest::SHA256, script.as_bytes());
-            use base64::Engine as _;
             let hash = base64::engine::general_purpose::STANDARD.encode(hash);
             let source = format!("script-src 'sha256-{hash}';");
             assert!(policy.contains(&source), "{policy}");

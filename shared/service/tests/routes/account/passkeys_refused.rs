@@ -57,7 +57,7 @@ fn forgeries() -> Vec<(&'static str, Forgery, bool)> {
         (
             "a frame of another site",
             Forgery {
-                cross_origin: true,
+                cross_origin: Some(true),
                 ..honest()
             },
             true,
@@ -113,7 +113,7 @@ fn forgeries() -> Vec<(&'static str, Forgery, bool)> {
         (
             "tampered client data",
             Forgery {
-                tampered: true,
+                tampered: Some(true),
                 ..honest()
             },
             false,
