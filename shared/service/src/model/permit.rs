@@ -31,8 +31,6 @@ pub const CONFIRMED_SECONDS: i64 = 300;
 pub const DECLINED_SECONDS: i64 = 60;
 /// Most permits of one account and app at a time.
 pub const MAX_PERMITS: usize = 20;
-/// Most acts of one permit.
-pub const MAX_ACTS: usize = 20;
 /// A code for more machines than this needs a permit.
 pub const FREE_CODE_USES: u32 = 20;
 
@@ -252,7 +250,7 @@ impl LoadedPermits {
 }
 
 /// The word of the console in place of an app's id.
-pub const CONSOLE: &str = "console";
+const CONSOLE: &str = "console";
 const ID_PREFIX: &str = "cnf_";
 
 /// Whether a text has the form of an id of a permit.
@@ -268,7 +266,7 @@ pub fn permits_partition(account: &AccountId) -> String {
 }
 
 /// Returns the key of the permits of an account for an app; `None` is the console.
-pub fn permits_key(account: &AccountId, client: Option<&ClientId>) -> RecordKey {
+fn permits_key(account: &AccountId, client: Option<&ClientId>) -> RecordKey {
     let client = client.map_or(CONSOLE, ClientId::as_str);
     RecordKey::new(permits_partition(account), client)
 }
