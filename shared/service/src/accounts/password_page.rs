@@ -3,7 +3,7 @@
 
 use askama::Template;
 use axum::http::StatusCode;
-use axum::http::header::{self, HeaderValue};
+use axum::http::header;
 use axum::response::Response;
 use zeroize::Zeroizing;
 
@@ -115,9 +115,7 @@ pub async fn change_password(app: &App, request: SignedInForm) -> Result<Respons
         PasswordCheck::TooMany { retry_after } => {
             audit::record_refusal(app, browser, source, CHANGE_ACTION, "rate_limited").await;
             let mut response = refused(StatusCode::TOO_MANY_REQUESTS, TOO_MANY_ATTEMPTS.to_owned());
-            response
-                .headers_mut()
-                .insert(header::RETRY_AFTER, HeaderValue::from(retry_after));
+            layout::set_retry_after(&mut response, Some(retry_after));
             return Ok(response);
         }
     };

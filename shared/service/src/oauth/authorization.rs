@@ -9,7 +9,7 @@
 use std::net::IpAddr;
 
 use axum::extract::Request;
-use axum::http::header::{self, HeaderValue};
+use axum::http::header;
 use axum::http::{Method, StatusCode};
 use axum::response::Response;
 use serde_json::json;
@@ -305,8 +305,8 @@ impl PendingConsent<'_> {
             .audit(namespace, &actor, CONSENT.action, change, "done")
     }
 
-    /// Whether “Write” is ticked from the start: the app expects it, and is a program on the person's
-    /// own computer or one that the person lets write already.
+    /// Whether “Write” is ticked from the start: the app expects it, and is a program on the
+    /// person's own computer or one that the person lets write already.
     async fn ticks_write(&self) -> Result<bool, StoreError> {
         if !self.request.expects_write {
             return Ok(false);
@@ -482,11 +482,7 @@ async fn render_refused_sign_in(
     };
     let mut response = render_sign_in_page(app, browser, onward, prompt);
     *response.status_mut() = status;
-    if let Some(wait) = wait {
-        response
-            .headers_mut()
-            .insert(header::RETRY_AFTER, HeaderValue::from(wait));
-    }
+    layout::set_retry_after(&mut response, wait);
     response
 }
 
