@@ -225,11 +225,9 @@ pub async fn change_second_factor(app: &App, request: SignedInForm) -> Result<Re
     let (account, source, now) = (&account, request.source, app.clock.now());
     let factor = account.second_factor.as_ref();
     let counts = factor.is_some_and(|factor| factor.confirms(now));
-    let session = &request.signed_in.session;
-    let unproven = account.password_hash().is_none() && !session.has_fresh_credentials(now);
     let with = SessionStart {
         second_factor: counts,
-        without_credentials: unproven,
+        without_credentials: lacks_credentials(&request, account, now),
         notices: factor
             .and_then(|factor| factor.unconfirmed_until(now))
             .map(|from| {
@@ -322,8 +320,7 @@ async fn apply_change(
             let problem = "This is not the code that the app shows for this key now.";
             return Ok(Err((unprocessable, problem, None)));
         };
-        let session = &request.signed_in.session;
-        let factor = if account.password_hash().is_none() && !session.has_fresh_credentials(now) {
+        let factor = if lacks_credentials(request, &account, now) {
             factor.unconfirmed_at(now)
         } else {
             factor
@@ -346,13 +343,19 @@ async fn check_credentials(
     Ok(None)
 }
 
+/// Whether a change is made without credentials: the account has no password, and its session no
+/// fresh sign-in.
+fn lacks_credentials(request: &SignedInForm, account: &Account, now: Timestamp) -> bool {
+    account.password_hash().is_none() && !request.signed_in.session.has_fresh_credentials(now)
+}
+
 /// Whether an account without a password needs a new sign-in for a change.
 fn is_stale(request: &SignedInForm, account: &Account, now: Timestamp) -> bool {
     let session = &request.signed_in.session;
     // Through a provider that never states whether credentials were entered, a person without a
     // password could otherwise never set up the second factor by which to confirm anything.
     let sets_up_first = account.second_factor.is_none() && session.is_recent_unstated(now);
-    account.password_hash().is_none() && !session.has_fresh_credentials(now) && !sets_up_first
+    lacks_credentials(request, account, now) && !sets_up_first
 }
 
 /// Checks the password of the form and returns the problem, if any.
