@@ -183,7 +183,7 @@ impl Account {
     /// Removes a passkey, and ends every browser's session; `None` if the account does not have it.
     pub fn remove_passkey(&mut self, id: &PasskeyId) -> Option<Passkey> {
         let removed = self.passkeys.remove(id)?;
-        // As after a sign-in through a provider: sessions that began with it must not go on.
+        // As when a sign-in through a provider ends: sessions that began with it must not go on.
         self.password_number = self.password_number.wrapping_add(1);
         Some(removed)
     }
@@ -420,8 +420,9 @@ pub async fn prepare_invitation(
 }
 
 /// Prepares a new start for the account of `email`: it loses every proof, the second factor and the
-/// passkeys, its tokens and sessions end, and a fresh link under `issuer` sets a new password. Returns `None` if
-/// there is no such account. Only an operator may call this, as for [`prepare_invitation`].
+/// passkeys, its tokens and sessions end, and a fresh link under `issuer` sets a new password.
+/// Returns `None` if there is no such account. Only an operator may call this, as for
+/// [`prepare_invitation`].
 pub async fn prepare_reset(
     ports: &Ports,
     email: &Email,
@@ -434,12 +435,12 @@ pub async fn prepare_reset(
     let mut account = found.value;
     // Without these entries a person of the provider is not led to an account that no longer knows
     // the proof.
-    let mut disconnected: Vec<_> = account.subjects().map(subject::removal_write).collect();
+    let mut removals: Vec<_> = account.subjects().map(subject::removal_write).collect();
     account.proofs.clear();
-    disconnected.extend(account.clear_factors());
+    removals.extend(account.clear_factors());
     account.raise_epoch();
     let (mut writes, url) = fresh_link(&mut account, issuer, now, &ports.random)?;
-    writes.extend(disconnected);
+    writes.extend(removals);
     writes.push(account.update_write(found.revision)?);
     Ok(Some(PreparedAccount {
         account,

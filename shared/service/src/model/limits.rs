@@ -72,8 +72,8 @@ impl Window<'_> {
         (self.limit > 0).then(|| self.count_write(now, -1))
     }
 
-    /// Whether the window is full; asked before something is stored that [`Window::counting_write`] counts
-    /// later.
+    /// Whether the window is full; asked before something is stored that [`Window::counting_write`]
+    /// counts later.
     pub async fn is_full(&self, ports: &Ports, now: Timestamp) -> Result<bool, StoreError> {
         let counted = self.read_count(ports, now).await?;
         Ok(self.limit > 0 && counted >= i64::from(self.limit))
@@ -177,11 +177,9 @@ impl Source {
             }
         })
     }
-}
 
-impl Source {
-    /// Returns the network by which owners see the source: the /24 of an IPv4 address, the /48 of an
-    /// IPv6 one.
+    /// Returns the network by which owners see the source: the /24 of an IPv4 address, the /48 of
+    /// an IPv6 one.
     pub fn network(&self) -> String {
         // The text is that of `of`, also where it was stored by an earlier version.
         if let Ok(address) = self.0.parse::<Ipv4Addr>() {

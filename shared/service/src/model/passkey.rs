@@ -33,7 +33,7 @@ pub struct PasskeyName(String);
 
 /// Error: a text cannot be the name of a passkey.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("a passkey's name has 1 to {MAX_NAME_CHARS} visible characters")]
+#[error("name of a passkey must have 1 to {MAX_NAME_CHARS} visible characters")]
 pub struct BadPasskeyName;
 
 impl FromStr for PasskeyName {
@@ -125,7 +125,7 @@ pub struct Passkeys {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum PasskeyNotAdded {
     /// The account has as many as it may have.
-    #[error("an account has at most {MAX_PASSKEYS} passkeys")]
+    #[error("the account has {MAX_PASSKEYS} passkeys, the most it may have")]
     TooMany,
     /// An authenticator stored the passkey under another name of the account.
     #[error("the first passkey of the account was added elsewhere meanwhile")]
@@ -205,11 +205,9 @@ impl Passkeys {
     /// Removes all of them, for an account that begins anew. Returns the writes that remove their
     /// index entries.
     pub fn clear(&mut self) -> Vec<Write> {
-        std::mem::take(self)
-            .held
-            .iter()
-            .map(|passkey| removal_write(&passkey.id()))
-            .collect()
+        let removals = self.removal_writes().collect();
+        *self = Self::new();
+        removals
     }
 
     /// Returns the writes that remove the index entries of all of them.

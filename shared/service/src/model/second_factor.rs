@@ -216,18 +216,13 @@ impl SecondFactor {
     }
 }
 
-/// Whether `typed` has the form of a recovery code: 16 base32 characters, in whatever groups. Such a
-/// text is never a code of an authenticator app, and cannot be found by guessing.
+/// Whether `typed` has the form of a recovery code: 16 base32 characters, in whatever groups. Such
+/// a text is never a code of an authenticator app, and cannot be found by guessing.
 pub fn has_recovery_form(typed: &str) -> bool {
     let is_group_mark = |c: char| c.is_whitespace() || c == '-';
-    let mut count = 0;
-    let mut marks = typed.chars().filter(|c| !is_group_mark(*c));
-    let is_base32 =
-        |c: char| u8::try_from(c.to_ascii_uppercase()).is_ok_and(|byte| BASE32.contains(&byte));
-    marks.all(|c| {
-        count += 1;
-        is_base32(c)
-    }) && count == 16
+    let letters: String = typed.chars().filter(|c| !is_group_mark(*c)).collect();
+    let is_base32 = |byte: u8| BASE32.contains(&byte.to_ascii_uppercase());
+    letters.len() == 16 && letters.bytes().all(is_base32)
 }
 
 /// Returns a new recovery code: 80 random bits in groups of four characters.
