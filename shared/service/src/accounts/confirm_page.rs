@@ -60,7 +60,7 @@ struct ConfirmPage {
     unticked: bool,
 }
 
-/// The page of a permit: where its form goes, and what its form token is for.
+/// What the form of the page needs besides the permit.
 pub struct ConfirmForm {
     /// Address of the form.
     pub action: String,
@@ -68,7 +68,7 @@ pub struct ConfirmForm {
     pub csrf: String,
     /// Address of the page that the form is on.
     pub return_to: String,
-    /// Whether it was sent without its box.
+    /// Whether the person sent it without ticking the box.
     pub unticked: bool,
 }
 
@@ -77,7 +77,7 @@ pub struct ConfirmForm {
 pub enum Decision {
     /// Yes.
     Confirm,
-    /// Yes, without the tick that says so too: the second half of a double click, perhaps.
+    /// Yes, but the box was not ticked: perhaps the second click of a double click.
     ConfirmUnticked,
     /// No.
     Decline,
@@ -321,18 +321,22 @@ async fn find_user(
 async fn describe_act(app: &App, permit: &Permit, act: &Act) -> Result<Sentence, StoreError> {
     let home = permit.namespace.as_ref();
     let slug = home.map_or_else(String::new, |home| home.slug.to_string());
-    let person = async |id: &str| -> Result<(String, Option<Role>), StoreError> {
+    // The address of a user, and a sentence about the present role.
+    let person = async |id: &str| -> Result<(String, String), StoreError> {
         let user = find_user(app, home, id).await?;
         // The id stays visible for a user who was removed since.
         Ok(user.map_or_else(
-            || (id.to_owned(), None),
-            |user| (user.email.to_string(), Some(user.role)),
+            || (id.to_owned(), String::new()),
+            |user| {
+                let now = format!("They are {} now. ", role_with_article(user.role));
+                (user.email.to_string(), now)
+            },
         ))
     };
     let (what, effect) = match act {
         Act::DeleteVault {} => (
             format!("Delete the vault {slug}."),
-            "All its skills, machines and members lose access at once, its content is removed, and its name is never given out again. This cannot be undone.".to_owned(),
+            "All its machines and members lose access at once, its content is removed, and its name is never given out again. This cannot be undone.".to_owned(),
         ),
         Act::ResetPin {} => (
             format!("Reset the pin of the vault {slug}."),
@@ -341,7 +345,7 @@ async fn describe_act(app: &App, permit: &Permit, act: &Act) -> Result<Sentence,
         Act::InviteOwner { email, scopes } => (
             format!("Invite {email} as an owner of {slug}."),
             format!(
-                "An owner can do everything in this vault{}: remove you, and delete it.",
+                "An owner can do everything in this vault{}, even remove you and delete it.",
                 if scopes.has(vault_api::Scope::Write) {
                     ""
                 } else {
@@ -350,20 +354,14 @@ async fn describe_act(app: &App, permit: &Permit, act: &Act) -> Result<Sentence,
             ),
         ),
         Act::ChangeRole { user, role } => {
-            let (email, before) = person(user).await?;
-            let now = before.map_or_else(String::new, |role| {
-                format!("They are {} now. ", role_with_article(role))
-            });
+            let (email, now) = person(user).await?;
             (
                 format!("Make {email} {} of {slug}.", role_with_article(*role)),
                 format!("{now}{}", role_effect(*role)),
             )
         }
         Act::RemoveUser { user } => {
-            let (email, before) = person(user).await?;
-            let now = before.map_or_else(String::new, |role| {
-                format!("They are {} now. ", role_with_article(role))
-            });
+            let (email, now) = person(user).await?;
             (
                 format!("Remove {email} from {slug}."),
                 format!("{now}They and their apps lose access at once. Machines that they linked stay."),
@@ -380,7 +378,7 @@ async fn describe_act(app: &App, permit: &Permit, act: &Act) -> Result<Sentence,
         ),
         Act::ResetAccount { email } => (
             format!("Reset the account {email}."),
-            "Its password and second factor are removed. Whoever opens the new link becomes this account, in every vault.".to_owned(),
+            "Its password, second factor, passkeys and connections to an identity provider are removed. Whoever opens the new link becomes this account, in every vault.".to_owned(),
         ),
         Act::GrantOperator { email } => (
             format!("Make {email} an operator."),
@@ -410,7 +408,7 @@ fn describe_code(slug: &str, uses: u32, seconds: i64, name: Option<&str>) -> (St
 
 const fn role_effect(role: Role) -> &'static str {
     match role {
-        Role::Owner => "An owner can do everything in this vault: remove you, and delete it.",
+        Role::Owner => "An owner can do everything in this vault, even remove you and delete it.",
         Role::Publisher => "A publisher pushes releases and decides on drafts.",
         Role::Member => "A member uses skills and proposes changes.",
     }

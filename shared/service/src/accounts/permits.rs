@@ -78,8 +78,9 @@ impl Asker<'_> {
     }
 
     /// Asks the person to confirm these acts of one request, and returns the permit. While an equal
-    /// one waits, it is returned again, with a new end. Fails with `ConfirmationDeclined` if the person declined
-    /// one of the acts just now, and with `RateLimited` if too many wait.
+    /// one waits, it is returned again, with a new end. Fails with `ConfirmationDeclined` if the
+    /// person declined one of the acts just now, and with `RateLimited` if there are too many
+    /// permits.
     pub async fn ask(&self, app: &App, acts: &[Act]) -> Result<Permit, Refusal> {
         app.change(async |tx| {
             let mut loaded = LoadedPermits::load(&tx, self.account, self.client).await?;
@@ -89,7 +90,7 @@ impl Asker<'_> {
                 .filter(|permit| self.has_acts(permit, acts));
             if let Some(permit) = with_acts.find(|permit| permit.state != PermitState::Declined) {
                 let ends_at = tx.now().plus_seconds(ASKED_SECONDS);
-                // The person gets the whole time again. A confirmed one ends when it said.
+                // The person gets the whole time again. A confirmed permit keeps its end.
                 if permit.state == PermitState::Asked && permit.ends_at < ends_at {
                     permit.ends_at = ends_at;
                     let permit = permit.clone();
@@ -126,7 +127,7 @@ impl Asker<'_> {
                 .all(|(permitted, act)| !permitted.used && permitted.act == *act)
     }
 
-    /// Fails if the person just declined one of the acts, or if too many wait already.
+    /// Fails if the person just declined one of the acts, or if there are too many permits.
     fn require_room(&self, permits: &[Permit], acts: &[Act], now: i64) -> Result<(), Refusal> {
         let declined = permits.iter().filter(|permit| {
             permit.state == PermitState::Declined && permit.namespace.as_ref() == self.namespace
@@ -145,7 +146,7 @@ impl Asker<'_> {
         Err(Refusal::new(ErrorCode::RateLimited)
             .retry_after(wait.unsigned_abs())
             .detail(
-                "Too many confirmations of this app wait for the person: confirm or decline them first.",
+                "This app has too many confirmations that have not ended: try again when the first of them ends.",
             ))
     }
 }
