@@ -16,7 +16,7 @@ use crate::web::error_page::ErrorPage;
 use crate::web::remembered_browser::RememberedBrowser;
 
 /// Message for [`PasswordCheck::TooMany`].
-pub const TOO_MANY_ATTEMPTS: &str = "Too many attempts. Try again in an hour, or sign in with a browser that you used for this account before. An operator of this service can also send you a link that resets the password.";
+pub const TOO_MANY_ATTEMPTS: &str = "Too many attempts. Try again in an hour at the latest. A browser that you used for this account before may be let in sooner, and an operator of this service can send you a link that resets the password.";
 
 /// Outcome of a password check.
 #[derive(Debug)]

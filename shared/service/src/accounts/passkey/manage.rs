@@ -42,7 +42,7 @@ const ALREADY_USED: &str = "This passkey belongs to an account already, so nothi
 /// Message for an account that has as many as it may have.
 const TOO_MANY: &str = "Your account has 10 passkeys, the most it may have. Remove one first.";
 /// Message for a name that cannot be stored.
-const BAD_NAME: &str = "Give the passkey a name of 1 to 64 characters.";
+const BAD_NAME: &str = "Give the passkey a name of 1 to 64 characters, all of them visible.";
 
 /// The page with the list.
 #[derive(Template)]
@@ -326,8 +326,8 @@ async fn find_free_entry(tx: &Transaction<'_>, id: &PasskeyId) -> Result<Option<
     let Some(entry) = tx.get::<PasskeyEntry>(&passkey_key(id)).await? else {
         return Ok(Some(When::Absent));
     };
-    // An entry that outlived the account's own list, for instance because an earlier version of
-    // vault wrote the account, holds nothing.
+    // An entry of a passkey that its account does not list any more counts for nothing. An earlier
+    // version of vault leaves one when it writes the account.
     let owner = tx
         .get::<Account>(&account_key(&entry.value.account))
         .await?;
