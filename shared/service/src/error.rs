@@ -234,8 +234,8 @@ impl Refusal {
         }))
     }
 
-    /// Replaces the sentence for people; it must not contain a slug, key, id or secret, but for the address of a
-    /// confirmation, which its person alone can use.
+    /// Replaces the sentence for people; it must not contain a slug, key, id or secret, but for the
+    /// address of a confirmation, which its person alone can use.
     #[must_use]
     pub fn detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
         self.0.detail = Some(detail.into());

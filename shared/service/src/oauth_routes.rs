@@ -109,8 +109,8 @@ impl Handler {
             ),
             Self::SignedIn(onward, answer) => {
                 get(move |State(app): State<App>, headers: HeaderMap| {
-                    // The guard runs inside `respond_with_page`, so that its errors become error pages like
-                    // those of handlers.
+                    // The guard runs inside `respond_with_page`, so that its errors become error
+                    // pages like those of handlers.
                     respond_with_page(app.clone(), async move {
                         match guard::require_signed_in(&app, &headers, onward).await? {
                             Ok(proven) => answer(app, proven).await,

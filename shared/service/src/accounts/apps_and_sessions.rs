@@ -124,7 +124,7 @@ pub async fn may_app_write(
 /// Loads the grants of list entries and describes those that still give access.
 async fn filter_live_grants(app: &App, page: &[Record]) -> Result<Vec<ShownGrant>, StoreError> {
     let live_grants = load_live_grants(app, read_consents(page)?).await?;
-    let row = |(consent, held): (Consented, Grant)| ShownGrant {
+    let row = |(consent, held): (ConsentEntry, Grant)| ShownGrant {
         grant: consent.name,
         name: consent.allowed.name,
         slug: held.family.namespace().map(|home| home.slug.to_string()),
@@ -136,7 +136,7 @@ async fn filter_live_grants(app: &App, page: &[Record]) -> Result<Vec<ShownGrant
 }
 
 /// An entry of the list of an account's consents.
-struct Consented {
+struct ConsentEntry {
     /// The name of the entry, below its prefix.
     name: String,
     allowed: AllowedApp,
@@ -145,7 +145,7 @@ struct Consented {
 }
 
 /// Reads entries of the list of an account's consents.
-fn read_consents(page: &[Record]) -> Result<Vec<Consented>, StoreError> {
+fn read_consents(page: &[Record]) -> Result<Vec<ConsentEntry>, StoreError> {
     let mut consents = Vec::new();
     for record in page {
         let name = &record.key.key[ALLOWED.len()..];
@@ -154,7 +154,7 @@ fn read_consents(page: &[Record]) -> Result<Vec<Consented>, StoreError> {
             let allowed: AllowedApp = record.read()?;
             let home = allowed.namespace.as_ref().map(|home| &home.id);
             let key = grant_key(home, &allowed.client, id);
-            consents.push(Consented {
+            consents.push(ConsentEntry {
                 name: name.to_owned(),
                 key,
                 allowed,
@@ -167,8 +167,8 @@ fn read_consents(page: &[Record]) -> Result<Vec<Consented>, StoreError> {
 /// Loads the grants of consents that still give access.
 async fn load_live_grants(
     app: &App,
-    consents: Vec<Consented>,
-) -> Result<Vec<(Consented, Grant)>, StoreError> {
+    consents: Vec<ConsentEntry>,
+) -> Result<Vec<(ConsentEntry, Grant)>, StoreError> {
     if consents.is_empty() {
         return Ok(Vec::new());
     }

@@ -11,8 +11,8 @@ use crate::model::user::{MEMBERSHIPS, Membership, Role, User, membership_key, us
 
 /// Most memberships of an account that are read for a choice among them.
 const MAX_READ: usize = 1000;
-/// Most namespaces of an account that the consent page offers: those that were used last. Others are
-/// reached by the parameter `vault_namespace`.
+/// Most namespaces of an account that the consent page offers: those that were used last. Others
+/// are reached by the parameter `vault_namespace`.
 const MAX_CHOICES: usize = 50;
 
 /// A membership in a namespace that is in service.
@@ -25,9 +25,8 @@ pub struct Member {
 }
 
 /// Loads the account's memberships, last used first: the 50 that were used last, or the one in
-/// `fixed`. A
-/// suspended namespace is left out unless it is the fixed one, because a choice of it would lead
-/// nowhere.
+/// `fixed`. A suspended namespace is left out unless it is the fixed one, because a choice of it
+/// would lead nowhere.
 pub async fn load_members(
     app: &App,
     account: &Account,

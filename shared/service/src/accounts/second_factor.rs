@@ -50,7 +50,7 @@ struct CodePage {
     csrf: String,
     return_to: String,
     problem: Option<&'static str>,
-    /// Whether a passkey does as well.
+    /// Whether a passkey is accepted instead.
     passkeys: bool,
     /// Whether the form for a code stands beside the passkey.
     beside_passkey: bool,
@@ -107,7 +107,7 @@ struct SetupDuePage {
     frame: Frame,
     /// Whether an app waits for an answer.
     for_app: bool,
-    /// Whether a passkey does as well.
+    /// Whether a passkey is accepted instead.
     passkeys: bool,
     /// The time from which the codes of the second factor count, if it is set up.
     from: Option<String>,
@@ -163,7 +163,7 @@ fn evaluate_requirement(app: &App, signed_in: &SignedIn, needed: bool) -> Requir
         return Requirement::Met;
     }
     let account = &signed_in.account;
-    // A passkey does as well, whether or not there is an authenticator app.
+    // A passkey is accepted instead, whether or not there is an authenticator app.
     if !account.passkeys.is_empty() {
         return Requirement::NotEntered;
     }
@@ -204,7 +204,8 @@ pub fn render_unconfirmed(app: &App, from: Timestamp) -> Response {
 /// Codes of an authenticator app have six digits, so all tries at an account are counted together,
 /// and anyone who has the password can use up those of unknown browsers. A browser that passed the
 /// second factor before (`known`) then has as many of its own. Recovery codes cannot be guessed, so
-/// tries of them are counted by network: nobody elsewhere can make the person who lost the app wait.
+/// tries of them are counted by network: nobody elsewhere can make the person who lost the app
+/// wait.
 pub async fn admit_code_attempt(
     app: &App,
     account: &Account,
@@ -247,8 +248,8 @@ pub async fn admit_code_attempt(
 /// Action of a sign-in that removes a second factor which its owner did not set up.
 const DISOWN: &str = "account.second-factor-disowned";
 
-/// `POST /oauth/second-factor`: checks the code that completes a sign-in, or removes a second factor
-/// that the person did not set up.
+/// `POST /oauth/second-factor`: checks the code that completes a sign-in, or removes a second
+/// factor that the person did not set up.
 pub async fn answer_code_page(app: &App, request: Request) -> Result<Response, ErrorPage> {
     let posted = read_posted_form(app, request).await?;
     let (form, browser) = (&posted.form, &posted.browser);
@@ -265,8 +266,8 @@ pub async fn answer_code_page(app: &App, request: Request) -> Result<Response, E
     }
 }
 
-/// Removes a second factor that was set up without credentials and whose codes do not count yet, and
-/// signs the person in without it. Whoever found a browser open must not lock its owner out.
+/// Removes a second factor that was set up without credentials and whose codes do not count yet,
+/// and signs the person in without it. Whoever found a browser open must not lock its owner out.
 async fn disown_second_factor(
     app: &App,
     posted: &PostedForm,

@@ -153,8 +153,8 @@ async fn load_service_epoch(app: &App) -> Result<Option<ServiceEpoch>, StoreErro
 }
 
 /// Creates a session in a browser with a new cookie in place of `old`, which waits for the code of
-/// the second factor of `account`. Returns the browser and the writes. What `with` tells of the
-/// first proof counts, and no more.
+/// the second factor of `account`. Returns the browser and the writes. Of `with`, only the values
+/// about the first proof are used.
 pub async fn new_half_session(
     app: &App,
     old: &Browser,

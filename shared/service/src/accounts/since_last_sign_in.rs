@@ -111,7 +111,7 @@ async fn notice_lines(
     Ok(lines)
 }
 
-/// Searches a log since `at` for events that the owner with the address `email` should know about.
+/// Searches a log since `at` for events that `account`, an owner or operator, should know about.
 /// Also returns whether all of it was read.
 async fn find_notable(
     app: &App,
@@ -145,8 +145,8 @@ enum Rank {
     App,
 }
 
-/// Describes an entry that its owner or operator should know about; `None` for any other. Of a second
-/// factor or a passkey, only `account` itself learns.
+/// Describes an entry that its owner or operator should know about; `None` for any other. An entry
+/// about a second factor or a passkey counts only if it is about `account`.
 fn describe_entry(entry: &Entry, account: &Account) -> Option<(Rank, String)> {
     // An attempt that failed changed nothing.
     if entry.outcome != "done" {

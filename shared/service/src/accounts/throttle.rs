@@ -6,11 +6,11 @@
 //! | `limit/sign-in-account/<sha256 of the account>` | first second of the window | `{n}`, failures of an hour at one account, from anywhere |
 //! | `limit/sign-in-network/<sha256 of the account>/<network>` | first second of the window | `{n}`, failures of an hour at one account from one network, beyond those |
 //!
-//! Beyond the first limit every attempt from the source is refused. Beyond the second one, a browser
-//! that signed in to the account before goes on, and any other has a few tries an hour that it
-//! shares with its network alone. So guesses from many sources are bounded, and no failure of a
-//! stranger elsewhere keeps a person out. An account is counted by the typed text, whether or not
-//! it exists.
+//! Beyond the first limit every attempt from the source is refused. Beyond the second one, a
+//! browser that signed in to the account before goes on, and any other has a few tries an hour that
+//! it shares with its network alone. So guesses from many sources are bounded, and failures in
+//! other networks keep no person out. An account is counted by the typed text, whether or not it
+//! exists.
 //!
 //! An attempt is counted before the password is checked, and a success takes its own count back: a
 //! hundred guesses at once get no more tries than a hundred in a row, and a success hides no

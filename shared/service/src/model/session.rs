@@ -64,8 +64,8 @@ pub struct Session {
     /// the person did.
     #[serde(default)]
     pub without_credentials: bool,
-    /// Time at which the identity provider signed the person in without a statement that credentials
-    /// were entered; absent after any other sign-in.
+    /// Time at which the identity provider signed the person in without a statement that
+    /// credentials were entered; absent after any other sign-in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unstated_at: Option<Timestamp>,
 }
@@ -89,8 +89,8 @@ impl Session {
         }
     }
 
-    /// Whether the person signed in through the identity provider at most [`FRESH_SECONDS`] ago, and
-    /// the provider did not state whether credentials were entered.
+    /// Whether the person signed in through the identity provider at most [`FRESH_SECONDS`] ago,
+    /// and the provider did not state whether credentials were entered.
     pub fn is_recent_unstated(&self, now: Timestamp) -> bool {
         self.unstated_at
             .is_some_and(|at| now < at.plus_seconds(FRESH_SECONDS))

@@ -42,8 +42,8 @@ pub struct AuthorizeRequest {
     pub back: ClientReturn,
     /// Requested scopes; may be empty for a request of operator rights alone.
     pub scopes: Scopes,
-    /// Whether it asks for `write` by name, or names neither scope nor resource, as the plain client
-    /// of the interface does.
+    /// Whether it asks for `write` by name, or names neither scope nor resource, as the plain
+    /// client of the interface does.
     pub expects_write: bool,
     /// Whether it asks for operator rights, which last a short while. Such a request is for no
     /// namespace.

@@ -59,8 +59,8 @@ pub struct Person {
     pub subject: String,
     /// E-mail address.
     pub address: Address,
-    /// Time at which the person entered credentials for this sign-in, if they were asked for and the
-    /// provider states it; not in the future.
+    /// Time at which the person entered credentials for this sign-in, if they were asked for and
+    /// the provider states it; not in the future.
     pub entered_at: Option<Timestamp>,
 }
 
@@ -186,8 +186,8 @@ impl<'t> IdToken<'t> {
         Ok(Person {
             subject: claims.sub,
             address,
-            // Checked with the other claims: it is from before the request by no more than clocks
-            // may differ.
+            // `check_claims` has refused a time that is further before the request than clocks may
+            // differ.
             entered_at: entered_at.map(Timestamp::from_unix),
         })
     }

@@ -1,6 +1,6 @@
-//! Check of the host that a request names. A page of an attacker can reach a service on this machine
-//! or in a private network by a name of its own that leads there (DNS rebinding), but it cannot
-//! name the service's host.
+//! Check of the host that a request names. A page of an attacker can reach a service on this
+//! machine or in a private network by a name of its own that leads there (DNS rebinding), but it
+//! cannot name the service's host.
 
 use axum::http::header::{self, HeaderMap};
 use axum::http::uri::{Authority, Uri};
@@ -42,7 +42,7 @@ fn is_our_host(config: &Config, host: &str) -> bool {
 /// Returns the other names of a service on this machine, with its port.
 fn loopback_hosts(public: &PublicUrl) -> impl Iterator<Item = String> {
     let authority = public.authority();
-    // A name of this machine is short of colons, or an IPv6 address in brackets.
+    // The colons of an IPv6 address stand within brackets.
     let port = authority
         .rsplit_once(':')
         .map(|(_, port)| port)
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_or_doubled_host_is_nobodys() {
+    fn a_request_with_no_host_or_with_two_is_not_ours() {
         let names_ours = |uri: &str, hosts: &[&str]| {
             let mut builder = Request::post(uri);
             for host in hosts {

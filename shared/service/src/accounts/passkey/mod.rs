@@ -4,7 +4,7 @@
 //! Rule: a challenge counts for one browser, one purpose and one answer, within five minutes. The
 //! authenticator must verify its user each time, so that a passkey counts as two factors.
 //!
-//! The room asks for no attestation: which authenticators a person uses is the person's own choice.
+//! The service requests no attestation: people choose their authenticators themselves.
 
 mod challenge;
 pub mod manage;

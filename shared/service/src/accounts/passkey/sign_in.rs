@@ -85,14 +85,14 @@ struct PasskeyPage {
     /// Options of the browser's call, as JSON.
     options: String,
     problem: Option<&'static str>,
-    /// Whether a code does as well.
+    /// Whether a code is accepted instead.
     asks_for_code: bool,
     /// Where the form for a code stands: beside the passkey.
     beside_passkey: bool,
     script: &'static str,
 }
 
-/// A request of the page, from a browser that may take the step.
+/// A request for a challenge, or an answer to one, from a browser that may take the step.
 struct Ceremony<'a> {
     app: &'a App,
     posted: &'a PostedForm,
@@ -200,7 +200,7 @@ impl<'a> Ceremony<'a> {
 
 /// Reason for refusing an answer.
 enum RefusedPasskey {
-    /// Nobody's passkey, or a text that no authenticator sends.
+    /// No account has the passkey, or the text is no answer of an authenticator.
     Unknown,
     /// A passkey of this account.
     OfAccount {

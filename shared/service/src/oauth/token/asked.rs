@@ -228,8 +228,8 @@ impl LoadedRequest<'_> {
 
     /// Returns the rotation that `hash` began, while its answer may be asked for again.
     fn find_repeated_rotation<'g>(&self, grant: &'g Grant, hash: &Digest) -> Option<&'g Previous> {
-        // The refresh token that replaced it is still unused, or `previous` would name that one. The
-        // use of its access token is recorded. So the answer may have been lost.
+        // The refresh token that replaced it is still unused, or `previous` would name that one.
+        // The use of its access token is recorded. So the answer may have been lost.
         let previous = grant.previous.as_ref();
         let previous = previous.filter(|previous| is_same_digest(hash, &previous.refresh))?;
         previous.is_repeatable(self.now).then_some(previous)
