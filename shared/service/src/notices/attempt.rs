@@ -17,11 +17,7 @@ use crate::senders::{SendError, Senders, WebhookMessage};
 /// text for each cause would tell which names exist in the network of the service.
 pub(crate) fn describe_failure(config: &Config) -> String {
     let ports: Vec<_> = config.webhook_ports.iter().map(u16::to_string).collect();
-    let ports = match ports.as_slice() {
-        [] => "443".to_owned(),
-        [only] => only.clone(),
-        [others @ .., last] => format!("{} or {last}", others.join(", ")),
-    };
+    let ports = ports.join(" or ");
     format!(
         "the notice did not arrive: the endpoint must be on a public host and the port {ports}, have a valid certificate, and answer with a status of 200 to 299 within 10 seconds, without a redirect"
     )
