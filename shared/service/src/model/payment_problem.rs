@@ -61,7 +61,7 @@ impl StoredProblem {
         let plan = self.plan.as_deref().unwrap_or("none");
         match self.problem {
             Kind::WrongMode => format!(
-                "The event is of the {found} mode of the payment provider, and VAULT_PAYMENT_MODE allows the other one. Nothing was changed."
+                "The event is of the {found} mode of the payment provider, and VAULT_PAYMENT_MODE names the other one, so the payment does not count. Refund it if money moved; or change VAULT_PAYMENT_MODE and send the event again."
             ),
             Kind::WrongLink => format!(
                 "The checkout came by the payment link `{found}`, which is not one of the plan `{plan}`. Refund the payment; or add the link to the plan in VAULT_PLANS and send the event again."
@@ -78,7 +78,7 @@ impl StoredProblem {
             Kind::UnknownSignUp => "The checkout names no sign-up of this service, or one that has expired after 7 days. Refund the payment and ask the customer to sign up again.".to_owned(),
             Kind::OtherSignUp => "The subscription pays for another vault already, so it does not count for this one. Ask the customer to subscribe again with the link on the front page.".to_owned(),
             Kind::SecondSubscription => "The vault has more than one paid subscription. One decides, and the others take over when it ends. If the customer paid twice by mistake, cancel and refund either one.".to_owned(),
-            Kind::TooManySubscriptions => "The vault has too many subscriptions, so this one does not count. Cancel and refund those that the customer does not need.".to_owned(),
+            Kind::TooManySubscriptions => "The vault has too many subscriptions, so this one does not count. Cancel and refund those that the customer does not need. If this one should count, send the event again after another one has ended.".to_owned(),
             Kind::VaultDeleted => "The vault that the subscription pays for was deleted. Cancel the subscription at the payment provider.".to_owned(),
             Kind::PriceAwaited => format!(
                 "The checkout was paid, but no event has named the price of the subscription, so the vault does not count as paid under the plan `{plan}`. Let the payment provider send `customer.subscription.created` and `customer.subscription.updated` to this service, and send the one about this subscription again. That removes this entry."
