@@ -14,7 +14,7 @@ pub fn write_cursor(last: &SkillName) -> String {
     format!("{PREFIX}{last}")
 }
 
-/// Parses a cursor; `None` if it is from no answer of a list.
+/// Parses a cursor; `None` for a text that no list returns as a cursor.
 pub fn parse_cursor(text: &str) -> Option<SkillName> {
     text.strip_prefix(PREFIX)?.parse().ok()
 }

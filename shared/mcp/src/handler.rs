@@ -128,8 +128,8 @@ fn page_cursor(request: Option<PaginatedRequestParams>) -> Option<String> {
     request.and_then(|request| request.cursor)
 }
 
-/// Fails with -32602 for a request with a cursor to a list that has a single page: no answer gave
-/// it.
+/// Fails with -32602 if the request for a list with a single page has a cursor: such a list returns
+/// none.
 fn check_single_page(request: Option<PaginatedRequestParams>) -> Result<(), ErrorData> {
     match page_cursor(request) {
         None => Ok(()),

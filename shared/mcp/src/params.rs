@@ -102,7 +102,7 @@ fn find_problem(members: &[Member], params: Option<&Value>) -> (String, &'static
         };
         return (path, problem);
     }
-    // Something deeper, such as a member of `_meta` that the protocol reserves.
+    // The wrong member is deeper, such as one of `_meta` that the protocol reserves.
     ("params".to_owned(), "do not fit the method")
 }
 

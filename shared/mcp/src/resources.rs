@@ -28,7 +28,7 @@ const PAGE: usize = 100;
 /// The approximate limit of a page in bytes of JSON.
 const PAGE_BYTES: usize = 1024 * 1024;
 
-/// Returns the error for a cursor that is from no earlier answer.
+/// Returns the error for a cursor that no earlier answer contained.
 pub fn foreign_cursor() -> ErrorData {
     ErrorData::invalid_params(
         "`params.cursor` is not from an earlier answer; leave it out to begin anew",
@@ -36,7 +36,7 @@ pub fn foreign_cursor() -> ErrorData {
     )
 }
 
-/// Parses the cursor of a request; fails with -32602 if it is from no earlier answer.
+/// Parses the cursor of a request; fails with -32602 for a text that no list returns as a cursor.
 pub fn read_cursor(cursor: Option<String>) -> Result<Option<SkillName>, Fault> {
     let Some(text) = cursor else {
         return Ok(None);

@@ -288,7 +288,7 @@ pub(crate) async fn call_tool(
 ) -> Result<CallToolResult, ErrorData> {
     // This is an error of the protocol, since there is no tool that could report it.
     let row = find_row(name).ok_or_else(|| {
-        let message = "`params.name` is no tool of this server; tools/list lists them";
+        let message = "`params.name` is not a tool of this server; tools/list lists them";
         ErrorData::invalid_params(message, Some(json!({ "member": "params.name" })))
     })?;
     let call = Call { looks, session };

@@ -1,12 +1,13 @@
 //! `skill_list`: the skills in the order of their names, page by page.
 
+use rmcp::schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use vault_policy::Reach;
+
 use super::shapes::Summary;
 use super::{Answer, Call, Effect, Spec};
 use crate::cursor::{parse_cursor, write_cursor};
 use crate::fault::Fault;
-use rmcp::schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use vault_policy::Reach;
 
 /// The largest number of skills on a page.
 const PAGE: usize = 100;
