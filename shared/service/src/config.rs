@@ -191,8 +191,8 @@ pub struct Limits {
     pub bundles_per_device: u32,
     /// Failed sign-ins per source and 15 minutes (`VAULT_LIMIT_SIGN_IN`). Counted in the store.
     pub sign_in_failures: u32,
-    /// Failed sign-ins per account and hour; above it, browsers that have not signed in before have a
-    /// few tries per network (`VAULT_LIMIT_SIGN_IN_ACCOUNT`). Counted in the store.
+    /// Failed sign-ins per account and hour; above it, browsers that have not signed in before have
+    /// a few tries per network (`VAULT_LIMIT_SIGN_IN_ACCOUNT`). Counted in the store.
     pub sign_in_per_account: u32,
     /// Client registrations per source and hour (`VAULT_LIMIT_REGISTER`). Counted in the store.
     pub register_per_source: u32,

@@ -140,8 +140,9 @@ pub(crate) struct LogRange {
     pub(crate) end: PeriodEnd,
 }
 
-/// Reads the newest entries of the range that match the filter, newest first. `next` is the key before which the older entries are; if few entries match the filter, a
-/// page may be short or empty and still have a `next`.
+/// Reads the newest entries of the range that match the filter, newest first. `next` is the key
+/// before which the older entries are; if few entries match the filter, a page may be short or
+/// empty and still have a `next`.
 pub(crate) async fn read_newest(
     app: &App,
     log: Option<&NamespaceId>,

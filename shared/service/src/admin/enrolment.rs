@@ -69,9 +69,9 @@ pub(crate) fn code_act(asked: &NewEnrolmentCode) -> Act {
     }
 }
 
-/// Creates a code, for more than [`FREE_CODE_USES`] machines with the permit for it. Only this
-/// answer contains its text. `mark` is a write of the same commit that
-/// fails if the same request was made before; the result is then `None`. Fails with
+/// Creates a code; one for more than [`FREE_CODE_USES`] machines uses the permit for it. Only this
+/// answer contains the text of the code. `mark` is a write of the same commit that fails if the
+/// same request was made before; the result is then `None`. Fails with
 /// `ParameterInvalid` if the number of machines or the lifetime is out of bounds, and with
 /// `HostnameInvalid` if no machine can have the name.
 pub(crate) async fn create_code(

@@ -99,7 +99,7 @@ impl Offer {
             }
         }
         // The buyer writes the reference of a sign-up into the address of any payment link, so
-        // without an id the cheapest link of the account would buy the dearest plan.
+        // without an id the cheapest link of the account would buy the most expensive plan.
         if offer.links.is_empty() && offer.prices.is_empty() {
             return Err(BadSetting::PlanOffer(plan.to_owned()));
         }

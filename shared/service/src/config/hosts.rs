@@ -5,10 +5,11 @@ use url::Url;
 use super::{BadSetting, Config};
 
 impl Config {
-    /// Allows requests that name this host (a member of `VAULT_ALLOWED_HOSTS`). Fails if it is not a
-    /// host, perhaps with a port.
+    /// Allows requests that name this host (a member of `VAULT_ALLOWED_HOSTS`). Fails if it is not
+    /// a host, with or without a port.
     pub fn allow_host(&mut self, host: &str) -> Result<(), BadSetting> {
-        // A text that no request can name would be a setting without effect, and `*` allows nothing.
+        // Reject a text that no request can name: the setting would have no effect. `*` is one of
+        // them, since there are no wildcards.
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
         let is_plain = host.bytes().all(plain);
         let is_host = is_plain

@@ -2,6 +2,7 @@
 //! and then does it.
 
 use axum::response::Response;
+use vault_api::{EnrolmentCode, NewEnrolmentCode};
 
 use super::codes::show_new_code;
 use super::guard::{ConsoleForm, ConsolePage};
@@ -22,7 +23,6 @@ use crate::model::permit::{Act, is_permit_id};
 use crate::model::user::Role;
 use crate::web::browser::ReturnTo;
 use crate::web::error_page::ErrorPage;
-use vault_api::NewEnrolmentCode;
 
 /// Shows the page.
 pub(super) async fn show_confirmation(page: ConsolePage) -> Result<Response, ErrorPage> {
@@ -110,7 +110,7 @@ enum ActDone {
     /// A redirect.
     Shown(Response),
     /// A code, whose text is shown once.
-    CodeMade(Box<vault_api::EnrolmentCode>),
+    CodeMade(Box<EnrolmentCode>),
 }
 
 /// Does an act whose permit was just confirmed.

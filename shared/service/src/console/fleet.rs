@@ -94,7 +94,7 @@ impl Fleet {
             let device = &machine.device;
             (
                 device.status != DeviceStatus::Pending,
-                // Machines of one network together, since one stranger may have enrolled them.
+                // Machines of one network together, since one attacker may have enrolled them.
                 device.waiting_network().map(str::to_owned),
                 device.name().to_lowercase(),
                 device.device_id.clone(),

@@ -319,8 +319,8 @@ async fn compare_stored(
     let Some(other) = release_catalog(page, other).await? else {
         return Ok(None);
     };
-    // From the older to the newer one, in whichever order they were chosen: otherwise an added skill
-    // would be shown as removed.
+    // From the older to the newer one, in whichever order they were chosen: otherwise an added
+    // skill would be shown as removed.
     let (from, to) = in_order(other, catalog);
     let comparison = compare_releases(page, Some(&from), &to, all_href).await?;
     Ok(Some(comparison))

@@ -96,8 +96,8 @@ type KeyBytes = [u8; 32];
 enum Subject {
     /// A device, by its key.
     Key(KeyBytes),
-    /// All requests of a device that were counted for it before: whoever has copies of them may
-    /// send them again, and must not use up the device's reads.
+    /// Requests of a device that arrive again after they were counted for it: a caller with copies
+    /// of them can send them, and must not use up the device's reads.
     RepeatsOf(KeyBytes),
 }
 
@@ -179,12 +179,12 @@ impl ReadLimits {
         }
         reads.signatures.move_on(now);
         let key = *signer.key().as_bytes();
-        // Only those of admitted keys are remembered, so that keys of strangers take up no room.
+        // Remember only signatures of admitted keys, so that other keys take up no room.
         let signature = signer.admitted_signature();
         let is_repeated =
             signature.is_some_and(|it| reads.signatures.has_signature(key, class, &it));
-        // One count for all that is repeated: with a count for each, a device could read as often as
-        // it pleases with a few signatures.
+        // Count all repetitions together: with a count for each signature, a device could read as
+        // often as it likes with a few of them.
         let subject = if is_repeated {
             Subject::RepeatsOf(key)
         } else {

@@ -50,7 +50,7 @@ impl<'h> Signer<'h> {
     }
 
     /// Caches the parsed key for the next request. Called once the key is known to be admitted, so
-    /// that keys of strangers cannot displace admitted ones.
+    /// that other keys cannot displace admitted ones.
     pub(super) fn cache_key(&self) {
         if !self.is_admitted {
             self.keys

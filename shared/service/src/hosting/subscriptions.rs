@@ -131,8 +131,8 @@ pub(super) async fn find_remedy(
             continue;
         };
         match paid.fit(offer) {
-            // One that is paid, too: then the operator has ended the access by hand, and a second
-            // subscription would be paid for without need.
+            // Also if it is paid: then the operator has ended the access by hand, and the person
+            // must not be led to pay a second time.
             Fit::Fits => return Ok(Remedy::PayInvoice),
             Fit::PriceAwaited => found = Remedy::AwaitPrice,
             Fit::WrongPrice | Fit::WrongCurrency if found == Remedy::Subscribe => {

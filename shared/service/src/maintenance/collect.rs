@@ -40,8 +40,8 @@ pub(super) const CLASSES: [Class; 5] = [
     Class::Drafts,
 ];
 
-/// Position among the objects of a namespace: an index into [`CLASSES`], and the last object of that
-/// class that was visited.
+/// Position among the objects of a namespace: an index into [`CLASSES`], and the last object of
+/// that class that was visited.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 struct ObjectPosition(usize, Option<Digest>);
 

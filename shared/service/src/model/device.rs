@@ -185,8 +185,8 @@ impl Device {
         }
     }
 
-    /// Returns the network by which owners see the device while it waits. It is unknown for one that
-    /// enrolled at an earlier version of vault.
+    /// Returns the network by which owners see the device while it waits. It is unknown for a
+    /// device that enrolled at an earlier version of vault.
     pub fn waiting_network(&self) -> Option<&str> {
         let network = self.network.as_deref().unwrap_or(UNKNOWN_NETWORK);
         (self.status == DeviceStatus::Pending).then_some(network)

@@ -9,12 +9,12 @@ use crate::model::notice::Event;
 use crate::senders::{HeaderText, Mail};
 use vault_api::Email;
 
-/// Most characters of a text that a stranger chose.
+/// Maximum number of characters of a name that a machine or the holder of a key chose.
 const MAX_FOREIGN_CHARS: usize = 32;
 
-/// Returns a text that a stranger chose, such as the name of a machine, in a form that a notice may
-/// contain: cut, on one line, and without the characters from which mail and chat programs make a
-/// link or a mention. Otherwise anybody could send owners an address in the service's name.
+/// Returns a name that a machine or the holder of a key chose, in a form that a notice may contain:
+/// cut, on one line, and without the characters from which mail and chat programs make a link or a
+/// mention. Otherwise an attacker could send owners a link in the name of the service.
 pub(super) fn defuse_text(text: &str) -> String {
     let is_harmless = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_' | '(' | ')');
     let defused = text.chars().map(|c| if is_harmless(&c) { c } else { '_' });
@@ -56,7 +56,7 @@ pub(crate) fn describe_key_changes(changes: &RootChanges) -> Vec<String> {
     lines.map(|line| line.text).collect()
 }
 
-/// Returns the event with the texts of strangers defused. Names of keys are defused when the event
+/// Returns the event with the names of machines defused. Names of keys are defused when the event
 /// is made, see [`describe_key_changes`].
 fn defuse_event(event: &Event) -> Event {
     let mut event = event.clone();

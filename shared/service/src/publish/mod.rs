@@ -228,14 +228,14 @@ async fn check_and_store(
     })
 }
 
-/// Completes the list of the versions that skills had before the last release removed them.
+/// Completes the list of the versions that skills had before a release removed them.
 fn record_former_versions(
     closure: &mut release::Closure,
     counted: &CountedCatalog,
     (last, older): (Option<&Catalog>, &release::Closure),
 ) {
-    // A skill that this release removes must not return below the version that it had. Its signer is
-    // remembered too, since a version that a revoked key signed must not bind anybody.
+    // A skill that this release removes must not return below the version that it had. Its signer
+    // is remembered too, since a version that a revoked key signed must not bind later releases.
     if let Some(last) = last {
         closure
             .former

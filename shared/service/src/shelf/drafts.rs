@@ -385,6 +385,8 @@ struct EncodedDraft {
 /// Encodes a draft and derives what identifies its request.
 fn encode_draft(mut draft: Draft) -> Result<EncodedDraft, DraftError> {
     let bytes = draft.to_bytes()?;
+    // Encode the draft again without the members in which equal requests differ. They are taken out
+    // and put back because a copy of the draft would copy all of its files.
     let id = std::mem::replace(&mut draft.draft_id, DraftId::from_parts(0, 0));
     let at = std::mem::replace(&mut draft.submitted_at, Timestamp::from_unix(0));
     let client = draft.submitted_by.client_id.take();

@@ -1,8 +1,9 @@
 //! `POST /hooks/payment`: receives events of the payment provider. The signature authenticates
 //! them.
 //!
-//! Whatever is not signed comes from a stranger, whose networks may each send a few such bodies a
-//! minute, a wider one four times as many. Signed events are never counted and never refused, whatever else comes from their source.
+//! Each network may send a limited number of bodies without a good signature a minute, and each
+//! wider network four times as many as the one inside it. Signed events are not counted, and are
+//! not refused for what else comes from their source.
 
 use std::net::IpAddr;
 
@@ -38,8 +39,8 @@ pub(crate) async fn receive_payment(app: App, request: Request) -> Result<Respon
     }
     let (parts, body) = request.into_parts();
     let source = client_address(&app.config, &parts.headers, &parts.extensions);
-    // The signature is verified whatever the source has sent before: the provider may share it with
-    // a stranger, for example behind a proxy whose addresses are not known.
+    // Verify the signature whatever the source has sent before: the provider may share it with
+    // other callers, for example behind a proxy that is not configured as trusted.
     let body = match read_signed(&app, &parts.headers, body).await {
         Ok(body) => body,
         Err(refusal) => return Err(refuse_unsigned(&app, source, refusal).await?),
@@ -98,8 +99,8 @@ async fn refuse_unsigned(
     if let Some(full) = try_count(app, &counted, now).await? {
         return Ok(counted[full].refusal(now));
     }
-    // One line for each of the widest networks and minute, also without a limit on the bodies: a
-    // stranger could fill the log.
+    // Log one line a minute for each of the widest networks, also without a limit on the bodies:
+    // otherwise an unauthenticated caller could fill the log.
     let name = if is_forged {
         "payment-unsigned-log"
     } else {

@@ -150,8 +150,9 @@ async fn reserve_name(
     Ok(Ok(sign_up.reference))
 }
 
-/// Returns the unpaid sign-up of an account that has this name. Its reservation has ended. Such a name is not reserved
-/// anew, or a person could hold it for ever without paying; its sign-up can still be paid for.
+/// Returns the unpaid sign-up of an account that has this name and whose reservation has ended. The
+/// name is not reserved again, or a person could hold it forever without paying; the sign-up can
+/// still be paid for.
 async fn find_held(
     ports: &Ports,
     account: &Account,
@@ -219,8 +220,8 @@ async fn rename_in(
     let Some(seen) = stored.filter(|found| found.value.account == account.id) else {
         return Ok(Err(ReservationError::Gone));
     };
-    // Each name that it had would be a name that others could not take, and an entry in the audit
-    // log, for nothing.
+    // Without a payment, each rename would reserve another name and add an entry to the audit log
+    // for nothing.
     if seen.value.paid_access == PaidAccess::Awaited {
         return Ok(Err(ReservationError::Unpaid));
     }
