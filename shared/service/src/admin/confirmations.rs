@@ -7,15 +7,11 @@ use crate::accounts::permits::{find_permit, to_api_confirmation};
 use crate::bearer::Bearer;
 use crate::error::ErrorCode;
 use crate::http::json_answer;
-use crate::model::permit::is_permit_id;
 
 /// Shows a confirmation that this app asked for. An app that waits reads this instead of repeating
 /// its request, whose refusals are logged.
 pub(super) async fn show_confirmation(call: Call<Bearer>) -> Answer {
     let id = call.param("id");
-    if !is_permit_id(id) {
-        return Err(ErrorCode::NotFound.into());
-    }
     let found = find_permit(&call.app, call.caller.account(), id).await?;
     // One of another app of the person is not found: an app learns nothing about other apps.
     let own = found.filter(|found| found.client.as_ref() == Some(call.caller.client_id()));

@@ -19,7 +19,7 @@ use crate::admin::pin::reset_pin;
 use crate::admin::principal::Principal;
 use crate::admin::users::{NewMember, change_role, invite_user, remove_user};
 use crate::error::{ErrorCode, Refusal};
-use crate::model::permit::{Act, is_permit_id};
+use crate::model::permit::Act;
 use crate::model::user::Role;
 use crate::web::browser::ReturnTo;
 use crate::web::error_page::ErrorPage;
@@ -53,11 +53,8 @@ async fn render_page(
 /// Finds the permit of the address, if the console asked for it about this vault and it waits.
 async fn find_own(page: &ConsolePage) -> Result<FoundPermit, ErrorPage> {
     let (visitor, id) = (&page.visitor, page.param("id"));
-    let found = if is_permit_id(id) {
-        find_permit(&visitor.app, &visitor.signed_in.account.id, id).await?
-    } else {
-        None
-    };
+    let account = &visitor.signed_in.account.id;
+    let found = find_permit(&visitor.app, account, id).await?;
     let is_own = |found: &FoundPermit| {
         let home = found.permit.namespace.as_ref();
         found.client.is_none() && home.is_some_and(|home| home.id == page.namespace.id)
