@@ -22,7 +22,7 @@ Settings come from flags, then from environment variables (VAULT_PUBLIC_URL, VAU
 VAULT_ADMIN_PASSWORD, VAULT_DATABASE_URL, VAULT_PORT, VAULT_BIND, VAULT_TRUSTED_PROXIES, \
 VAULT_ALLOWED_HOSTS, VAULT_ALLOWED_ORIGINS, VAULT_TOKEN_TTL, VAULT_SECOND_FACTOR, VAULT_SIGN_IN, VAULT_SIGN_UP, VAULT_OIDC_…, \
 VAULT_SIGN_UP_VAULTS, VAULT_PLANS, VAULT_PAYMENT_…, VAULT_BILLING_URL, VAULT_SMTP_URL, VAULT_MAIL_FROM, \
-VAULT_MEMBER_WRITES, VAULT_TOOL_NAMES, VAULT_LIMIT_…), then from the file \
+VAULT_MEMBER_WRITES, VAULT_TOOL_NAMES, VAULT_WEBHOOK_PORTS, VAULT_LIMIT_…), then from the file \
 given with --config, where each name is in lower case and without VAULT_. There is no flag for \
 the password, because other users can read the command line of a process.
 
