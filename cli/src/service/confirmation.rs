@@ -1,4 +1,4 @@
-//! Dangerous acts: the service does them after a person has confirmed them on a page in the browser.
+//! Dangerous acts: the service does them after a person has confirmed them in the browser.
 //!
 //! On a terminal the command opens the page, or prints its address, and waits. Otherwise it ends
 //! with exit 4 and the address; run again within five minutes after the confirmation, it goes on.
@@ -20,13 +20,13 @@ use crate::{
 
 /// Time for which a command waits for the person: as long as the service keeps the page.
 const PATIENCE: Duration = Duration::from_mins(10);
-/// Interval between two looks at the decision.
+/// Interval between two requests for the decision.
 const INTERVAL: Duration = Duration::from_secs(2);
-/// Interval after a look that failed: the service may be busy, or the network away.
+/// Interval after a request that failed: the service may be busy, or the network down.
 const LONG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Sends a request that a person may have to confirm, and parses the JSON response. Fails with exit
-/// 4 if the person declines, does not answer, or is not there.
+/// 4 if the person declines or does not answer, or if there is no terminal to wait on.
 pub async fn send_confirmed<T: DeserializeOwned>(
     context: &Context,
     client: &OwnerClient,
@@ -85,7 +85,7 @@ async fn await_confirmation(
         Ok(Ok(ConfirmationState::Confirmed)) => Ok(()),
         Ok(Ok(_)) => Err(refusal(
             ServiceCode::ConfirmationDeclined,
-            "you declined this on the page; nothing was changed".to_owned(),
+            "you declined this on the page, so the service did not do it".to_owned(),
         )),
         Ok(Err(failure)) => Err(failure),
         Err(_) => Err(too_late()),
@@ -127,7 +127,7 @@ fn nobody_there(url: &str) -> Failure {
 fn too_late() -> Failure {
     refusal(
         ServiceCode::ConfirmationNeeded,
-        "nobody confirmed this within ten minutes; nothing was changed".to_owned(),
+        "this was not confirmed within ten minutes, so the service did not do it".to_owned(),
     )
     .hint("run the command again")
 }

@@ -328,9 +328,9 @@ pub(super) async fn set_role(
 /// Returns what to do about a role that was not changed.
 pub(super) fn role_hint(failure: &Failure, who: &str, role: &str) -> String {
     let first = match &failure.hint {
-        // The role is all that is left to do, so its command takes the place of this one.
+        // Only the role is left to change. The hint to run this command again would be wrong.
         _ if failure.code == ServiceCode::ConfirmationNeeded => {
-            "confirm it there; then ".to_owned()
+            "run this and confirm in the browser: ".to_owned()
         }
         Some(hint) => format!("{hint}; then "),
         None => String::new(),
