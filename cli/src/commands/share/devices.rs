@@ -211,8 +211,8 @@ async fn list_devices(client: &OwnerClient, root: &str) -> Result<Vec<ListedDevi
     Ok(devices)
 }
 
-/// Denies the machines that are pending now, all or those of a network. Machines that come while the
-/// person reads the question are not denied.
+/// Denies the machines that are pending now, all or those of a network. Machines that enrol while
+/// the person reads the question are not denied.
 async fn deny_pending(
     context: &Context,
     client: &OwnerClient,
@@ -250,10 +250,11 @@ async fn deny_pending(
     Ok(Report::new(json!({ "denied": denied }), text))
 }
 
-/// Returns the failure for a network from which no machine is waiting, with those of the others.
+/// Returns the failure for a network from which no machine is waiting. Its hint lists the networks
+/// from which machines are waiting.
 fn unknown_network(network: &str, listed: &[ListedDevice]) -> Failure {
     let message = format!(
-        "No machine from {} is waiting for approval.",
+        "no machine from {} is waiting for approval",
         clean(network, 64)
     );
     let networks = count_networks(listed);
@@ -544,7 +545,7 @@ mod tests {
 
     /// A mistyped network must not look like an empty queue.
     #[test]
-    fn a_network_without_waiting_machines_is_an_error_that_names_the_others() {
+    fn a_network_without_waiting_machines_is_an_error_that_names_networks_with_some() {
         let mut waiting = device("dev_a", 1, "laptop");
         let failure = unknown_network("198.51.100.0/24", std::slice::from_ref(&waiting));
         assert_eq!(failure.code, ErrorCode::DeviceNotFound);
