@@ -7,7 +7,7 @@ use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
 use crate::text::clean;
 
-/// The width of the terminal, which the program sets once; absent where no terminal reads.
+/// The width of the terminal, which the program sets once; absent if the output is not a terminal.
 static TERMINAL_COLUMNS: OnceLock<usize> = OnceLock::new();
 
 /// Cuts the lines of excerpts at this width, around what is marked.
@@ -16,8 +16,8 @@ pub fn set_excerpt_width(columns: usize) {
     let _ = TERMINAL_COLUMNS.set(columns);
 }
 
-/// Returns what renders diagnostics. It cuts lines itself: folded later, a line would leave the
-/// mark below its second half.
+/// Returns the renderer of diagnostics. It cuts long lines itself, because folding them later would
+/// move the mark away from what it marks.
 pub(super) fn diagnostic_renderer() -> Renderer {
     match TERMINAL_COLUMNS.get() {
         Some(columns) => Renderer::styled().term_width(*columns),

@@ -30,10 +30,10 @@ const TICK_BOX: usize = 4;
 /// Columns behind a question for the default, such as `(y/N)`, and the beginning of an answer.
 const ANSWER: usize = 10;
 
-/// The result of a question; an answer that was broken off is an error.
+/// The result of a question. It is an error if the person cancels the question.
 pub type Answer<T> = Result<T, InquireError>;
 
-/// Whether the person left the question with Escape or Ctrl-C.
+/// Whether the person cancelled the question with Escape or Ctrl-C.
 pub const fn is_broken_off(error: &InquireError) -> bool {
     matches!(
         error,
@@ -58,7 +58,8 @@ pub struct Choices<'a> {
     pub ticked: bool,
     /// The keys, below the options.
     pub help: &'a str,
-    /// Whether a long option is cut, because its end only explains it. Else it is broken.
+    /// Whether a long option is shortened, because its end only explains it; otherwise it is
+    /// wrapped.
     pub cut: bool,
 }
 
@@ -79,7 +80,7 @@ impl Interaction {
         }
     }
 
-    /// Shows a bar over `total` steps, unless nobody watches.
+    /// Shows a bar over `total` steps if a person watches standard error.
     pub fn start_bar(&self, total: u64, label: &'static str) -> Bar {
         // `wide_msg` is cut at the width of the terminal. A bar that wraps would leave lines
         // behind.
@@ -89,7 +90,7 @@ impl Interaction {
         bar
     }
 
-    /// Shows a spinner for a wait of unknown length, unless nobody watches.
+    /// Shows a spinner for a wait of unknown length if a person watches standard error.
     pub fn start_spinner(&self, label: &str) -> Bar {
         let bar = self.add_bar(None, "{spinner} {wide_msg}");
         bar.set_message(label);
@@ -99,11 +100,11 @@ impl Interaction {
         bar
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the owner of all bars")]
+    #[expect(clippy::disallowed_methods, reason = "this type owns all bars")]
     fn add_bar(&self, total: Option<u64>, template: &str) -> Bar {
         let inner = if self.animate {
             let hidden = ProgressDrawTarget::hidden();
-            // Shown only with its style, or its first line would be a bar of another.
+            // Hidden until its style is set, or the first line would have the default style.
             let bar = ProgressBar::with_draw_target(total, hidden);
             if let Ok(style) = ProgressStyle::with_template(template) {
                 bar.set_style(style.progress_chars("━╸ "));
@@ -119,9 +120,9 @@ impl Interaction {
         }
     }
 
-    /// Runs a step that writes or asks, with all bars removed meanwhile.
+    /// Runs a step that writes or asks, and removes all bars while it runs.
     pub fn without_bars<T>(&self, step: impl FnOnce() -> T) -> T {
-        // Nothing is redrawn where no bar is: most lines are written before or after any.
+        // Without a bar there is nothing to redraw, and most lines are written without one.
         if self.animate && self.live_bars.load(Ordering::Relaxed) > 0 {
             self.bars.suspend(step)
         } else {
@@ -130,7 +131,7 @@ impl Interaction {
     }
 
     /// Asks yes or no; Enter gives the default.
-    #[expect(clippy::disallowed_methods, reason = "the one who asks")]
+    #[expect(clippy::disallowed_methods, reason = "this type asks all questions")]
     pub fn ask_yes_or_no(&self, question: &str, default: bool) -> Answer<bool> {
         let question = self.wrap_question(question);
         self.without_bars(|| {
@@ -141,14 +142,14 @@ impl Interaction {
     }
 
     /// Asks for a line of text.
-    #[expect(clippy::disallowed_methods, reason = "the one who asks")]
+    #[expect(clippy::disallowed_methods, reason = "this type asks all questions")]
     pub fn ask_line(&self, question: &str) -> Answer<String> {
         let question = self.wrap_question(question);
         self.without_bars(|| inquire::Text::new(&question).prompt())
     }
 
-    /// Asks for a secret that exists.
-    #[expect(clippy::disallowed_methods, reason = "the one who asks")]
+    /// Asks for an existing secret, once.
+    #[expect(clippy::disallowed_methods, reason = "this type asks all questions")]
     pub fn ask_secret(&self, question: &str) -> Answer<Zeroizing<String>> {
         let question = self.wrap_question(question);
         let prompt = inquire::Password::new(&question)
@@ -158,7 +159,7 @@ impl Interaction {
     }
 
     /// Asks twice for a new secret of at least eight characters.
-    #[expect(clippy::disallowed_methods, reason = "the one who asks")]
+    #[expect(clippy::disallowed_methods, reason = "this type asks all questions")]
     pub fn ask_new_secret(&self, question: &str) -> Answer<Zeroizing<String>> {
         let question = self.wrap_question(question);
         let prompt = inquire::Password::new(&question)
@@ -168,7 +169,7 @@ impl Interaction {
     }
 
     /// Asks for one of several options and returns its index.
-    #[expect(clippy::disallowed_methods, reason = "the one who asks")]
+    #[expect(clippy::disallowed_methods, reason = "this type asks all questions")]
     pub fn choose_option(&self, question: &str, options: &[String]) -> Answer<usize> {
         let question = self.wrap_question(question);
         let lines = options.iter().map(|option| self.wrap_option(option, MARK));
@@ -182,7 +183,7 @@ impl Interaction {
 
     /// Asks for several options and returns their indexes. Text after two spaces in an option
     /// explains it, and is left out of the answer that stays on the screen.
-    #[expect(clippy::disallowed_methods, reason = "the one who asks")]
+    #[expect(clippy::disallowed_methods, reason = "this type asks all questions")]
     pub fn choose_options(&self, question: &str, choices: &Choices<'_>) -> Answer<Vec<usize>> {
         const BOTH: usize = MARK + TICK_BOX;
         let Choices { options, cut, .. } = choices;

@@ -263,8 +263,8 @@ impl Ui {
         self.interaction.start_spinner(label.as_ref())
     }
 
-    /// Formats a table for standard output. With `-v`, and where no terminal reads it, all columns
-    /// are shown in full.
+    /// Formats a table for standard output. With `-v`, and if standard output is not a terminal,
+    /// all columns are shown in full.
     pub fn format_table(&self, table: &Table) -> String {
         table.to_text(self.out_columns.filter(|_| !self.verbose))
     }

@@ -159,7 +159,8 @@ impl Table {
         if total(&widths) > terminal {
             widths = columns.iter().map(least).collect();
         }
-        // What is left goes to the narrowest shortened column first, so that none starves.
+        // The remaining width goes to the narrowest shortened column first, so that a wide column
+        // does not take all of it.
         for _ in total(&widths)..terminal {
             let growing = columns.iter().zip(&mut widths);
             let growing = growing.filter(|(column, width)| **width < self.full_width(**column));

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-/// The ends of the parts of an address or path, at which a word that fits no line is broken.
+/// Characters that end a part of an address or path. A word that is wider than a line breaks there.
 const JOINTS: [char; 5] = ['/', '?', '&', ',', '='];
 
 /// Counts the columns of a text. Escape codes of styles take none, East Asian characters two.
@@ -12,7 +12,7 @@ pub fn text_width(text: &str) -> usize {
     anstream::adapter::strip_str(text).to_string().width()
 }
 
-/// The columns of a paragraph that hold something else than its words.
+/// Columns of a paragraph that are not for its words.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Margins {
     /// Columns in front of the first line.
@@ -30,7 +30,7 @@ pub fn wrap_words(text: &str, columns: usize, margins: Margins) -> String {
     let room = columns.saturating_sub(indent);
     let words = text.split_inclusive(' ').flat_map(|word| {
         let is_wide = text_width(word.trim_end()) > room;
-        // A word that fits into no line would be torn at any character.
+        // A word that is wider than a line breaks at its joints, not at any character.
         word.split_inclusive(move |c| is_wide && JOINTS.contains(&c))
     });
     let mut words = words.peekable();
@@ -49,8 +49,8 @@ pub fn wrap_words(text: &str, columns: usize, margins: Margins) -> String {
     wrapped
 }
 
-/// Shortens a text to this many columns, with an ellipsis in place of what is left out. It is cut
-/// between words if that leaves more than half of the columns.
+/// Shortens a text to this many columns and puts an ellipsis at the end. The cut is between words
+/// if more than half of the columns stay in use.
 pub fn shorten_text(text: &str, columns: usize) -> String {
     if text_width(text) <= columns {
         return text.to_owned();
@@ -74,7 +74,7 @@ pub fn shorten_text(text: &str, columns: usize) -> String {
         if c == '\u{1b}' {
             is_escape = true;
         }
-        // Styles that end behind the cut must end all the same.
+        // Escape codes after the cut are kept: they end the styles of the text before it.
         if is_escape {
             shortened.push(c);
             is_escape = c != 'm';

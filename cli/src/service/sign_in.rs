@@ -155,7 +155,8 @@ async fn sign_in_anew(
 }
 
 /// Returns the client of a vault's owner or publisher, after the service has accepted its sign-in.
-/// On a terminal, it opens the sign-in page if there is no sign-in or the service rejects it.
+/// On a terminal, it opens the sign-in page if no sign-in is stored, or if the service rejects the
+/// stored one.
 pub async fn ready_client(
     context: &Context,
     connection: &Connection,
@@ -292,7 +293,7 @@ fn authorize_address(
                 "read write"
             },
         ),
-        // The browser may belong to somebody else who stayed signed in.
+        // The browser may still be signed in to another account.
         ("prompt", "login"),
         ("state", state),
     ]);

@@ -149,7 +149,7 @@ enum Changes {
 struct Pulled {
     #[serde(flatten)]
     report: PullReport,
-    /// Whether the vault is not paid for, so that no new bundle arrives.
+    /// Whether the subscription of the vault has lapsed, so that the service withholds bundles.
     #[serde(skip)]
     lapsed: bool,
     /// The skills that are selected, now or by an earlier pull; null if all are.
@@ -354,7 +354,8 @@ async fn pull_link(
     let report = subscribe::install_selection(vault, &catalog, &selection, &chosen, staged)?;
     Ok(Some(Pulled {
         report,
-        // Nothing was missing, so the service has refused nothing yet. The next release will be.
+        // No bundle was missing, so the service had none to refuse. Those of the next release it
+        // will.
         lapsed: state.lapsed,
         // In a vault without skills the selection is not to blame.
         selects_nothing: chosen.is_empty() && !catalog.catalog().skills.is_empty(),
@@ -365,7 +366,7 @@ async fn pull_link(
     }))
 }
 
-/// Returns the code of a vault that is not paid for: the same as where a bundle is refused.
+/// Returns the error code of a lapsed subscription, which is the one of a refused bundle.
 fn lapsed_code() -> &'static str {
     ServiceCode::SubscriptionLapsed.row().code
 }
