@@ -149,7 +149,11 @@ impl Walk {
                 command.envs(variables.clone());
                 Ran::from(command.output().unwrap())
             };
-            let ran = run(&words);
+            let mut ran = run(&words);
+            // A person opens the page of a dangerous act and confirms it there.
+            if home.confirm_wanted(&ran) {
+                ran = run(&words);
+            }
             if ran.code == 3 && ran.json()["error"]["code"] == "review_needed" {
                 // A person reads it on a terminal and answers.
                 let answer = ran.refused(3).answer();

@@ -141,6 +141,7 @@ fn administers(database: &Database) {
     assert_eq!(
         done,
         [
+            "user.create confirmation_needed",
             "user.create done",
             "user.create user_exists",
             "user.scopes done",
@@ -148,16 +149,18 @@ fn administers(database: &Database) {
             "user.scopes done",
             "user.profile done",
             "user.profile done",
+            "user.role confirmation_needed",
             "user.role done",
             "user.list owner_required",
             "user.role last_owner",
+            "user.remove confirmation_needed",
             "user.remove done",
         ]
     );
     let mine = desk.json(&format!(
         "audit-log --actor {OWNER_EMAIL} --action user.role"
     ));
-    assert_eq!(mine.as_array().unwrap().len(), 2);
+    assert_eq!(mine.as_array().unwrap().len(), 3);
     let hers = desk.json(&format!("audit-log --actor {ann} --since 1h"));
     assert!(!hers.as_array().unwrap().is_empty());
     assert!(

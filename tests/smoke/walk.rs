@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use reqwest::header::WWW_AUTHENTICATE;
-use reqwest::{Client, Method};
+use reqwest::{Client, Method, StatusCode};
 use serde_json::{Value, json};
 use url::Url;
 use vault_format::hash::Digest;
@@ -401,8 +401,20 @@ impl Service {
 
     async fn remove(&self, token: &str, path: &str) -> Step<()> {
         let expected = format!("{path} removed");
-        let request = self.client.request(Method::DELETE, self.url(path));
-        let answer = send(request.bearer_auth(token), &expected).await?;
+        let request = || {
+            let request = self.client.request(Method::DELETE, self.url(path));
+            request.bearer_auth(token)
+        };
+        let mut answer = send(request(), &expected).await?;
+        if answer.status == StatusCode::FORBIDDEN
+            && let Some((email, word)) = &self.settings.account
+            && let Some(page) = answer.json(&expected)?["confirmation"]["url"].as_str()
+        {
+            // The person of the walk confirms what its app asks for.
+            let mut browser = Browser::with(self.client.clone());
+            browser.confirm(page, email, word).await;
+            answer = send(request(), &expected).await?;
+        }
         if !answer.status.is_success() {
             return Err(answer.instead_of(&expected));
         }

@@ -69,6 +69,10 @@ pub(super) async fn create_namespace(call: OperatorCall) -> Answer {
     let create = async |tx: Transaction<'_>| {
         let issuer = call.app.config.public_url.base();
         let invited = account::prepare_invitation(&tx, &owner, issuer, tx.now()).await?;
+        // Nobody is asked to confirm what fails afterwards.
+        if invited.existed && namespace::find_namespace(&tx, &slug).await?.is_some() {
+            return Err(ErrorCode::SlugTaken.into());
+        }
         spend_if_taken_over(&tx, &call, &invited, &act).await?;
         allocate_namespace(&tx, &call, &slug, invited).await
     };

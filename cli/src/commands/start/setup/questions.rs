@@ -266,7 +266,7 @@ pub fn choose_adoptions(
         context.ui.must_see("");
         let question = match skills.len() {
             some if some < scan.skills.len() => format!(
-                "vault can import {some} of your {} skills. What should it do with {}?",
+                "You already have {} skills; {some} can be imported. What should vault do with {}?",
                 scan.skills.len(),
                 either(some == 1, "it", "them")
             ),
