@@ -105,7 +105,7 @@ async function walkMachines(page, held, vault, slug) {
     await enter(page, 'a[href$="?confirm=deny-pending"]');
     await held('machines-deny', ['Deny all waiting machines?']);
     await enter(page, 'button.danger');
-    await held('machines-denied', ['All waiting machines are denied.']);
+    await held('machines-denied', ['The machines are denied.']);
     await enter(page, 'a[href$="/machines/codes"]');
     await held('codes', ['There is no enrolment code.']);
     await fill(page, '#machine-name', 'ci-*');

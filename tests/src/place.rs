@@ -23,7 +23,7 @@ impl Place {
     /// The public address's name.
     pub fn host(&self) -> String {
         let url = url::Url::parse(&self.url).expect("an address");
-        url.host_str().expect("a name").to_owned()
+        url.authority().to_owned()
     }
 
     /// Where that name leads: names below `localhost` are this machine (RFC 6761), whatever its

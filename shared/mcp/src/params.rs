@@ -42,6 +42,9 @@ const fn optional(path: &'static str, kind: Kind) -> Member {
 const CURSOR: Member = optional("cursor", Kind::Text);
 const URI: Member = required("uri", Kind::Text);
 
+/// The revision of the protocol that a request names itself. Only requests without a session do.
+const REVISION: &str = "/_meta/io.modelcontextprotocol~1protocolVersion";
+
 /// Methods that this server has, with the members of their parameters.
 const METHODS: &[(&str, &[Member])] = &[
     (
@@ -73,7 +76,11 @@ const METHODS: &[(&str, &[Member])] = &[
 
 /// Returns the error for a request that no method could be decoded from.
 pub fn explain_request(method: &str, params: Option<&Value>) -> ErrorData {
-    let Some((_, members)) = METHODS.iter().find(|(name, _)| *name == method) else {
+    // Without a session nothing is initialized, so this method does not exist there.
+    let is_removed =
+        method == "initialize" && params.is_some_and(|params| params.pointer(REVISION).is_some());
+    let known = METHODS.iter().find(|(name, _)| *name == method);
+    let Some((_, members)) = known.filter(|_| !is_removed) else {
         return ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method.to_owned(), None);
     };
     let (member, problem) = find_problem(members, params);
@@ -164,6 +171,9 @@ mod tests {
             explain_request("tools/call", None).message,
             "`params.name` is missing"
         );
+        let meta = json!({ "_meta": { "io.modelcontextprotocol/protocolVersion": "2026-07-28" } });
+        let removed = explain_request("initialize", Some(&meta));
+        assert_eq!(removed.code, ErrorCode::METHOD_NOT_FOUND);
         let unknown = explain_request("prompts/get", None);
         assert_eq!(unknown.code, ErrorCode::METHOD_NOT_FOUND);
     }
