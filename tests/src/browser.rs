@@ -51,7 +51,7 @@ pub fn client() -> Client {
         .redirect(redirect::Policy::none())
         .no_proxy();
     if let Some(place) = place::deployed() {
-        client = client.resolve(&place.host(), place.listens_at());
+        client = client.resolve(&place.name(), place.listens_at());
     }
     client.build().expect("a client without settings")
 }

@@ -20,10 +20,16 @@ pub struct Place {
 }
 
 impl Place {
-    /// The public address's name.
+    /// Name and port of the public address, as in the header `Host`.
     pub fn host(&self) -> String {
         let url = url::Url::parse(&self.url).expect("an address");
         url.authority().to_owned()
+    }
+
+    /// The name in the public address, without its port.
+    pub fn name(&self) -> String {
+        let url = url::Url::parse(&self.url).expect("an address");
+        url.host_str().expect("a name").to_owned()
     }
 
     /// Where that name leads: names below `localhost` are this machine (RFC 6761), whatever its

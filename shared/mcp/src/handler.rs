@@ -244,9 +244,10 @@ impl ServerHandler for Server {
     async fn on_custom_request(
         &self,
         request: CustomRequest,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
-        Err(explain_request(&request.method, request.params.as_ref()))
+        let params = request.params.as_ref();
+        Err(explain_request(&request.method, params, &context.meta))
     }
 
     // The server declares neither prompts nor completion, and an empty answer would contradict

@@ -5,7 +5,7 @@
 //! -32602 and the member, and not as a method that does not exist.
 
 use rmcp::ErrorData;
-use rmcp::model::ErrorCode;
+use rmcp::model::{ErrorCode, JsonObject};
 use serde_json::{Value, json};
 
 /// Type of a member.
@@ -42,8 +42,8 @@ const fn optional(path: &'static str, kind: Kind) -> Member {
 const CURSOR: Member = optional("cursor", Kind::Text);
 const URI: Member = required("uri", Kind::Text);
 
-/// The revision of the protocol that a request names itself. Only requests without a session do.
-const REVISION: &str = "/_meta/io.modelcontextprotocol~1protocolVersion";
+/// Member of `_meta` with the revision of the protocol. Only requests without a session have it.
+const REVISION: &str = "io.modelcontextprotocol/protocolVersion";
 
 /// Methods that this server has, with the members of their parameters.
 const METHODS: &[(&str, &[Member])] = &[
@@ -74,11 +74,11 @@ const METHODS: &[(&str, &[Member])] = &[
     ("skills/get", &[URI]),
 ];
 
-/// Returns the error for a request that no method could be decoded from.
-pub fn explain_request(method: &str, params: Option<&Value>) -> ErrorData {
+/// Returns the error for a request that no method could be decoded from. `meta` is the `_meta` of
+/// its parameters, which the decoder may have taken out of them.
+pub fn explain_request(method: &str, params: Option<&Value>, meta: &JsonObject) -> ErrorData {
     // Without a session nothing is initialized, so this method does not exist there.
-    let is_removed =
-        method == "initialize" && params.is_some_and(|params| params.pointer(REVISION).is_some());
+    let is_removed = method == "initialize" && meta.contains_key(REVISION);
     let known = METHODS.iter().find(|(name, _)| *name == method);
     let Some((_, members)) = known.filter(|_| !is_removed) else {
         return ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method.to_owned(), None);
@@ -163,18 +163,18 @@ mod tests {
                 "`params._meta` must be an object",
             ),
         ] {
-            let error = explain_request(method, Some(&params));
+            let error = explain_request(method, Some(&params), &JsonObject::new());
             assert_eq!(error.code, ErrorCode::INVALID_PARAMS, "{method} {params}");
             assert_eq!(error.message, wanted, "{method} {params}");
         }
         assert_eq!(
-            explain_request("tools/call", None).message,
+            explain_request("tools/call", None, &JsonObject::new()).message,
             "`params.name` is missing"
         );
-        let meta = json!({ "_meta": { "io.modelcontextprotocol/protocolVersion": "2026-07-28" } });
-        let removed = explain_request("initialize", Some(&meta));
+        let revision = JsonObject::from_iter([(REVISION.to_owned(), json!("2026-07-28"))]);
+        let removed = explain_request("initialize", Some(&json!({})), &revision);
         assert_eq!(removed.code, ErrorCode::METHOD_NOT_FOUND);
-        let unknown = explain_request("prompts/get", None);
+        let unknown = explain_request("prompts/get", None, &JsonObject::new());
         assert_eq!(unknown.code, ErrorCode::METHOD_NOT_FOUND);
     }
 }

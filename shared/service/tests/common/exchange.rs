@@ -120,7 +120,7 @@ fn add_body(text: &mut String, body: &[u8]) {
     if body.is_empty() {
         return;
     }
-    let body = shorten(&String::from_utf8_lossy(body));
+    let body = shorten(&omit_fields(&String::from_utf8_lossy(body)));
     let short: String = body.chars().take(MOST).collect();
     let end = if body.chars().count() > MOST {
         "…"
@@ -128,6 +128,15 @@ fn add_body(text: &mut String, body: &[u8]) {
         ""
     };
     let _ = writeln!(text, "\n{}{end}", wrap(short.trim_end()));
+}
+
+/// Omits the values of form fields that an authenticator makes: its signatures are random.
+fn omit_fields(body: &str) -> String {
+    let omitted = body.split('&').map(|field| match field.split_once('=') {
+        Some((name @ ("credential" | "passkey"), _)) => format!("{name}=…"),
+        _ => field.to_owned(),
+    });
+    omitted.collect::<Vec<_>>().join("&")
 }
 
 /// Cuts what is random, long or measured: runs of more than 44 letters and digits, and the time

@@ -404,6 +404,7 @@ async fn the_revision_without_sessions_is_spoken() {
         (modern("no/method", json!({})), 404, -32601),
         (modern("prompts/list", json!({})), 404, -32601),
         (modern("ping", json!({})), 404, -32601),
+        (modern("initialize", json!({})), 404, -32601),
     ] {
         let reply = ask(&world, sent).await;
         assert_eq!(told(&reply), (status, code), "{}", reply.body);
