@@ -11,9 +11,8 @@ use crate::model::user::{MEMBERSHIPS, Membership, Role, User, membership_key, us
 
 /// Most memberships of an account that are read for a choice among them.
 const MAX_READ: usize = 1000;
-/// Most namespaces of an account that the consent page offers: those that were used last. Others
-/// are reached by the parameter `vault_namespace`.
-const MAX_CHOICES: usize = 50;
+/// Most namespaces of an account that a page lists: those that were used last.
+pub const MAX_CHOICES: usize = 50;
 
 /// A membership in a namespace that is in service.
 #[derive(Clone, Debug)]
@@ -24,10 +23,22 @@ pub struct Member {
     pub home: Namespace,
 }
 
-/// Loads the account's memberships, last used first: the 50 that were used last, or the one in
-/// `fixed`. A suspended namespace is left out unless it is the fixed one, because a choice of it
-/// would lead nowhere.
+/// Loads the 50 memberships of the account that were used last, or the one in `fixed`, as
+/// [`load_all_members`] does.
 pub async fn load_members(
+    app: &App,
+    account: &Account,
+    fixed: Option<&str>,
+) -> Result<Vec<Member>, StoreError> {
+    let mut members = load_all_members(app, account, fixed).await?;
+    members.truncate(MAX_CHOICES);
+    Ok(members)
+}
+
+/// Loads the account's memberships, last used first: those among its first 1,000 by name, or the
+/// one in `fixed`. A suspended namespace is left out unless it is the fixed one, because a choice
+/// of it would lead nowhere.
+pub async fn load_all_members(
     app: &App,
     account: &Account,
     fixed: Option<&str>,
@@ -79,7 +90,6 @@ pub async fn load_members(
         }
     }
     members.sort_by_key(|member| std::cmp::Reverse(member.user.last_seen_at));
-    members.truncate(MAX_CHOICES);
     Ok(members)
 }
 

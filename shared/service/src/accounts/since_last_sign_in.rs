@@ -12,7 +12,7 @@ use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Document, MAX_PAGE, When, Write};
 
-use super::memberships::load_members;
+use super::memberships::load_all_members;
 use crate::app::App;
 use crate::model::account::Account;
 use crate::model::audit::{self, Entry};
@@ -58,7 +58,7 @@ async fn notice_lines(
     account: &Account,
     before: &SessionEntry,
 ) -> Result<Vec<String>, StoreError> {
-    let members = load_members(app, account, None).await?;
+    let members = load_all_members(app, account, None).await?;
     let owned = members
         .iter()
         .filter(|member| member.user.role == Role::Owner)

@@ -101,6 +101,28 @@ async fn add_last_visits(
     Ok(items)
 }
 
+/// Loads the devices of a namespace that wait for its owner.
+pub(crate) async fn load_waiting(
+    app: &App,
+    namespace: &Namespace,
+) -> Result<Vec<Device>, StoreError> {
+    let partition = device::pending_partition(&namespace.slug);
+    let index = app
+        .records
+        .list_page(&partition, "", None, MAX_DENIED)
+        .await?;
+    let mut waiting = Vec::new();
+    for record in read_indexed_devices(app, &namespace.slug, &index).await? {
+        let device: Device = record.read()?;
+        // The index may still name a device that an owner has decided on, and the slug may have
+        // been another namespace's; the record tells.
+        if device.status == DeviceStatus::Pending && device.namespace_id == namespace.id {
+            waiting.push(device);
+        }
+    }
+    Ok(waiting)
+}
+
 /// Reads the device records that these index records refer to.
 async fn read_indexed_devices(
     app: &App,

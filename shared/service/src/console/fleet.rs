@@ -1,11 +1,12 @@
 //! The machines of a vault, with their last visits.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use vault_format::root::KeyFingerprint;
 use vault_store::StoreError;
 use vault_store::records::{MAX_PAGE, Record};
 
+use crate::admin::devices::load_waiting;
 use crate::app::App;
 use crate::model::device::{self, Device, DeviceStatus, LastSeen};
 use crate::model::namespace::Namespace;
@@ -64,7 +65,7 @@ impl Machine {
 }
 
 impl Fleet {
-    /// Reads the machines of a vault.
+    /// Reads the machines of a vault: the first 5,000 records, and all machines that wait.
     pub(super) async fn read_machines(
         app: &App,
         namespace: &Namespace,
@@ -89,6 +90,19 @@ impl Fleet {
                 let visit = last.remove(&record.key.key);
                 machines.push(Machine { device, visit });
             }
+        }
+        if more {
+            // The bound must hide no machine that waits: the owner decides about it here.
+            let read: HashSet<_> = machines
+                .iter()
+                .map(|one| one.device.device_id.clone())
+                .collect();
+            let waiting = load_waiting(app, namespace).await?.into_iter();
+            let unread = waiting.filter(|device| !read.contains(&device.device_id));
+            machines.extend(unread.map(|device| Machine {
+                device,
+                visit: None,
+            }));
         }
         machines.sort_by_cached_key(|machine| {
             let device = &machine.device;

@@ -23,13 +23,13 @@ use super::authorize::{
     AuthorizeRequest, Consent, RejectedRequest, UnredirectableError, client_name,
 };
 use super::clients;
-use super::consent_page::{ConsentPage, ConsentParties, InvitedIntoPage};
+use super::consent_page::{ConsentPage, ConsentParties, InvitedIntoPage, chosen_vault};
 use crate::accounts::apps_and_sessions;
 use crate::accounts::audit::{self, SIGN_IN};
 use crate::accounts::guard::{FormTask, SignedInForm};
 use crate::accounts::invitations;
 use crate::accounts::invitations::Invitation;
-use crate::accounts::memberships::{Member, load_members};
+use crate::accounts::memberships::{Member, load_all_members};
 use crate::accounts::passkey;
 use crate::accounts::provider;
 use crate::accounts::second_factor::{self, Requirement};
@@ -113,7 +113,7 @@ pub async fn authorize(app: &App, request: Request) -> Result<Response, ErrorPag
         Vec::new()
     } else {
         authorize_request.filter_members(
-            load_members(
+            load_all_members(
                 app,
                 &signed_in.account,
                 authorize_request.namespace.as_deref(),
@@ -264,14 +264,26 @@ impl PendingConsent<'_> {
             // Another request used the decision first, so this one has to ask again.
             Some(_) => self.render_consent_page(None).await,
             None => {
-                let problem = match decision.value {
-                    Approval::Approved {
-                        namespace: None, ..
-                    } => "Choose a vault, or choose “Don’t allow”.",
-                    _ => "Tick at least one thing that the app may do, or choose “Don’t allow”.",
-                };
+                let problem = self.explain_unusable(&decision.value);
                 self.render_consent_page(Some(problem)).await
             }
+        }
+    }
+
+    /// Returns what was missing in an approval that gives no access.
+    fn explain_unusable(&self, decision: &Approval) -> &'static str {
+        let mut users = self.members.iter().map(|member| &member.user);
+        match decision {
+            Approval::Approved {
+                namespace: None, ..
+            } => "Choose a vault, or choose “Don’t allow”.",
+            Approval::Approved {
+                namespace: Some(slug),
+                ..
+            } if !users.any(|user| user.namespace.slug == *slug) => {
+                "You have no vault of this name that the app could use."
+            }
+            _ => "Tick at least one thing that the app may do, or choose “Don’t allow”.",
         }
     }
 
@@ -500,10 +512,7 @@ pub async fn record_consent(app: &App, request: SignedInForm) -> Result<Response
     let approval = match form.value("decision") {
         Some("deny") => Approval::Denied {},
         Some("approve") => Approval::Approved {
-            namespace: match form.value("namespace") {
-                Some(slug) => Some(slug.parse().map_err(|_| ErrorPage::FormMalformed)?),
-                None => None,
-            },
+            namespace: chosen_vault(form)?,
             scopes: form.all("scope").fold(Scopes::NONE, |all, boxes| {
                 all.or(Scopes::parse_known(boxes))
             }),

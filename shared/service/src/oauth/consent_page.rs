@@ -1,12 +1,15 @@
 //! The consent page, and the page on which an invited person answers invitations before it.
 
 use askama::Template;
+use vault_format::name::Slug;
 
 use super::authorize::Administration;
 use crate::accounts::invitations::Invitation;
-use crate::accounts::memberships::Member;
+use crate::accounts::memberships::{MAX_CHOICES, Member};
 use crate::accounts::sign_in_page::ShownApp;
 use crate::model::user::{Role, Scope, Scopes};
+use crate::web::error_page::ErrorPage;
+use crate::web::form::Form;
 use crate::web::layout::{Frame, SignOut, role_name};
 
 /// A scope that can be granted.
@@ -86,6 +89,9 @@ pub struct NamespaceChoice {
     pub may_write: bool,
 }
 
+/// Value of the choice beside which the person types the name of a vault. No slug has it.
+const OTHER_VAULT: &str = "*";
+
 /// The consent page.
 #[derive(Template)]
 #[template(path = "consent.html")]
@@ -107,6 +113,8 @@ pub struct ConsentPage {
     /// Notices about the time since the previous sign-in.
     pub notices: Vec<String>,
     choices: Vec<NamespaceChoice>,
+    /// Names of the vaults that are not among the choices, which the browser completes.
+    others: Vec<String>,
     offers: Vec<ScopeOffer>,
     /// Scopes that are given without a box.
     implied: Vec<&'static str>,
@@ -134,7 +142,8 @@ pub struct ConsentParties {
 
 impl ConsentPage {
     /// Creates the page on which the person chooses one of `members`, and some of the scopes that
-    /// at least one of them can give.
+    /// at least one of them can give. It lists the first 50 of them; the name of another one is
+    /// typed.
     pub fn new(
         frame: Frame,
         asking: ConsentParties,
@@ -153,7 +162,7 @@ impl ConsentPage {
         };
         // An operator sees the whole service, with or without a box for it.
         let has_box = |scope: &Scope| !(administers_service && *scope == Scope::Read);
-        let choices = users().map(|user| NamespaceChoice {
+        let choices = users().take(MAX_CHOICES).map(|user| NamespaceChoice {
             slug: user.namespace.slug.to_string(),
             role: role_name(user.role),
             may_write: user.scopes.has(Scope::Write),
@@ -177,6 +186,10 @@ impl ConsentPage {
             logout_csrf,
             return_to,
             choices: choices.collect(),
+            others: users()
+                .skip(MAX_CHOICES)
+                .map(|user| user.namespace.slug.to_string())
+                .collect(),
             publishes: matches!(
                 administration,
                 Administration::Vault | Administration::Releases
@@ -193,6 +206,18 @@ impl ConsentPage {
                 .map(|scope| ScopeOffer::for_scope(scope, members, administration, write_ticked))
                 .collect(),
         }
+    }
+}
+
+/// Returns the vault that the person chose from the list, or typed; `None` for neither.
+pub fn chosen_vault(form: &Form) -> Result<Option<Slug>, ErrorPage> {
+    match form.value("namespace") {
+        // A typed name that is none is a vault that the person does not have.
+        Some(OTHER_VAULT) => Ok(form
+            .value("other")
+            .and_then(|typed| typed.trim().to_ascii_lowercase().parse().ok())),
+        Some(slug) => Ok(Some(slug.parse().map_err(|_| ErrorPage::FormMalformed)?)),
+        None => Ok(None),
     }
 }
 

@@ -7,7 +7,7 @@ use vault_service::model::namespace::Kind;
 use vault_service::model::session::sign_in_key;
 use vault_service::model::user::{Role, Scopes};
 
-use super::{about, account_page, invited};
+use super::{about, account_page, invited, passkeys};
 use crate::admin::{ADA, BOB, Desk, EVE, empty_desk, reference, token};
 use crate::common::{self, OWNER, OWNER_PASSWORD, PASSWORD, Visitor};
 
@@ -86,6 +86,27 @@ async fn an_owner_sees_after_signing_in_what_happened_since() {
     account_page(&desk, EVE, PASSWORD).await;
     let (_, page) = account_page(&desk, EVE, PASSWORD).await;
     assert!(!page.body.contains("last sign-in"), "{}", page.body);
+}
+
+/// The log of a vault has the second factors of all its people, and each is told of their own.
+#[tokio::test]
+async fn nobody_is_told_of_another_person_s_second_factor() {
+    let desk = empty_desk().await;
+    let acme = reference(&desk.acme);
+    common::member(&desk.world.app, BOB, &acme, Role::Owner, Scopes::ALL).await;
+    desk.world.clock.advance(60);
+    account_page(&desk, ADA, PASSWORD).await;
+    desk.world.clock.advance(60);
+    passkeys::with_passkey(&desk, BOB).await;
+    assert_eq!(desk.count("account.passkey-added done").await, 1);
+    assert_eq!(notice(&desk, ADA).await, [""; 0]);
+    passkeys::with_passkey(&desk, ADA).await;
+    desk.world.clock.advance(60);
+    let told = notice(&desk, ADA).await;
+    assert!(
+        told[0].contains("a passkey was added to your account"),
+        "{told:?}"
+    );
 }
 
 /// Whoever fills a log, as a member can with refused requests, hides nothing in it.

@@ -582,6 +582,54 @@ async fn of_many_vaults_those_are_offered_that_were_used_last() {
     let page = Visitor::new(app).arrive(&address, ADA.0, ADA.1).await;
     let choices = page.body.split("name=\"namespace\" value=\"").skip(1);
     let choices: Vec<_> = choices.map(|it| it.split('"').next().unwrap()).collect();
-    assert_eq!(choices.len(), 50);
+    assert_eq!(choices.len(), 51);
     assert_eq!(choices[..3], ["vault-59", "vault-03", "vault-00"]);
+    assert_eq!(choices[50], "*");
+    // One that is not on the list is typed, as people type.
+    assert!(page.body.contains("<option value=\"vault-58\">"));
+    let other = |name| {
+        let client = &client;
+        async move {
+            let address = authorize(client, CALLBACK, &[]);
+            let mut visitor = Visitor::new(app);
+            let page = visitor.arrive(&address, ADA.0, ADA.1).await;
+            let fields = [
+                ("namespace", "*"),
+                ("other", name),
+                ("scope", "read"),
+                ("decision", "approve"),
+            ];
+            visitor.fill(&page, "/oauth/consent", &fields).await;
+            visitor.get(&address).await
+        }
+    };
+    let chosen = other(" Vault-58 ").await;
+    assert!(chosen.returned("code").is_some(), "{}", chosen.body);
+    for (name, problem) in [
+        ("default", "You have no vault of this name"),
+        ("", "Choose a vault"),
+    ] {
+        let unusable = other(name).await;
+        assert!(unusable.body.contains(problem), "{}", unusable.body);
+    }
+}
+
+/// A vault that gives the app nothing takes no place in the list from one that does.
+#[tokio::test]
+async fn vaults_that_cannot_give_what_is_asked_are_not_offered() {
+    let place = owned().await;
+    let app = &place.app;
+    for n in 0..60 {
+        let home = namespace(app, &format!("vault-{n:02}")).await;
+        let scopes = if n < 51 { Scopes::READ } else { Scopes::ALL };
+        member(app, ADA.0, &home, Role::Member, scopes).await;
+    }
+    let client = register(app, CALLBACK).await;
+    let address = authorize(&client, CALLBACK, &[("scope", "write")]);
+    let page = Visitor::new(app).arrive(&address, ADA.0, ADA.1).await;
+    let choices = page
+        .body
+        .matches("name=\"namespace\" value=\"vault-5")
+        .count();
+    assert_eq!(choices, 9, "{}", page.body);
 }

@@ -362,8 +362,12 @@ async fn without_passwords_the_provider_is_the_only_way_in() {
         ("return_to", "/account"),
         ("email", OWNER),
         ("password", crate::common::OWNER_PASSWORD),
+        ("step", "sign-in"),
     ];
     assert_eq!(visitor.post("/oauth/login", &fields).await.page(), OFF);
+    // A passkey would go around the provider.
+    let passkey = visitor.post("/oauth/passkey", &fields).await;
+    assert_eq!(passkey.page(), "404 Passkeys do not work here");
     assert_eq!(visitor.get(&link).await.page(), OFF);
     assert_eq!(visitor.get("/account").await.page(), SIGN_IN);
     // An invited person signs in there, and who had a password before proves the account with it
