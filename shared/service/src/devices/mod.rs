@@ -9,13 +9,14 @@
 //! The routes never redirect, and their answers are never cached. An unsigned request learns
 //! nothing at all. A signed one from an unknown device does not even learn whether a vault exists,
 //! unless it enrols there.
-//! vault exists.
 
 mod content;
 mod enrolled;
 mod enrolment;
 mod limits;
 mod signed;
+
+use std::net::IpAddr;
 
 use axum::extract::Request;
 use axum::http::Method;
@@ -121,11 +122,12 @@ impl DeviceRoutes {
             path: &path,
             method: &parts.method,
             signer: &signer,
+            source: client_address(&app.config, &parts.headers, &parts.extensions),
         };
         match &path {
             Path::Devices { slug } => {
                 self.check_request(&ENROL, &verified, fields)?;
-                let source = client_address(&app.config, &parts.headers, &parts.extensions);
+                let source = verified.source;
                 let counted = limits::count_enrolment(app, slug, &signer, source).await?;
                 let enrolled =
                     enrolment::enrol_device(app, slug, &signer, source, &parts.headers, body)
@@ -171,7 +173,7 @@ impl DeviceRoutes {
                 _ => Err(method_not_allowed("POST")),
             };
         }
-        limits::count_read(&self.app, &self.reads, asked.path, asked.signer)?;
+        limits::count_read(&self.app, &self.reads, asked)?;
         match *asked.method {
             Method::GET | Method::HEAD => Ok(()),
             _ => Err(method_not_allowed("GET, HEAD")),
@@ -184,4 +186,6 @@ struct VerifiedRequest<'a> {
     path: &'a Path,
     method: &'a Method,
     signer: &'a Signer<'a>,
+    /// Address of the caller.
+    source: Option<IpAddr>,
 }
