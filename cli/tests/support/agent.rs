@@ -12,9 +12,14 @@ pub struct Agent {
 }
 
 impl Agent {
-    pub fn start(mut command: Command) -> Self {
+    pub fn start(command: Command) -> Self {
+        Self::start_with_log(command, Stdio::null())
+    }
+
+    /// Starts the command with this standard error.
+    pub fn start_with_log(mut command: Command, log: Stdio) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+        let mut child = command.stderr(log).spawn().unwrap();
         Self {
             input: child.stdin.take(),
             output: BufReader::new(child.stdout.take().unwrap()),

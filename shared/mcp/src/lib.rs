@@ -23,5 +23,6 @@ pub use code::{ToolError, codes_page};
 pub use content::{MAX_ANSWER_BYTES, MAX_INLINE_BYTES, answer_bytes, escaped_bytes};
 pub use fault::Fault;
 pub use handler::Server;
+pub use params::refuse_dropped_params;
 pub use session::{Denied, Names, Person, Right, Session};
 pub use tools::{DraftRequestKind, hand_in, names as tool_names};

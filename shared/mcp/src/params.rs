@@ -3,19 +3,27 @@
 //! `rmcp` decodes a request as the first method whose parameters fit. A known method with wrong
 //! parameters fits none, and arrives as a custom request. It is answered as JSON-RPC says, with
 //! -32602 and the member, and not as a method that does not exist.
+//!
+//! Where all parameters of a method are optional, `rmcp` drops those that it cannot read and serves
+//! the request without them: a list would begin anew. Such messages are refused before `rmcp` reads
+//! them.
+
+use std::borrow::Cow;
 
 use rmcp::ErrorData;
 use rmcp::model::{ErrorCode, JsonObject};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// Type of a member.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Eq, PartialEq)]
 enum Kind {
     Text,
     Object,
 }
 
 /// A member of the parameters of a method.
+#[derive(Eq, PartialEq)]
 struct Member {
     /// Its path below `params`, with dots.
     path: &'static str,
@@ -83,7 +91,34 @@ pub fn explain_request(method: &str, params: Option<&Value>, meta: &JsonObject) 
     let Some((_, members)) = known.filter(|_| !is_removed) else {
         return ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method.to_owned(), None);
     };
-    let (member, problem) = find_problem(members, params);
+    // Otherwise the wrong member is deeper, such as one of `_meta` that the protocol reserves.
+    let problem = find_problem(members, params);
+    invalid_params(problem.unwrap_or_else(|| ("params".to_owned(), "do not fit the method")))
+}
+
+/// The members of a request that are read before the protocol reads it.
+#[derive(Deserialize)]
+struct RequestHead<'m> {
+    id: Value,
+    #[serde(borrow)]
+    method: Cow<'m, str>,
+    #[serde(default)]
+    params: Option<Value>,
+}
+
+/// Returns the JSON-RPC answer to a request for a list whose parameters `rmcp` would drop because it
+/// cannot read them; `None` for every other message.
+pub fn refuse_dropped_params(message: &[u8]) -> Option<Vec<u8>> {
+    // What does not have this shape is for the protocol to answer.
+    let head: RequestHead<'_> = serde_json::from_slice(message).ok()?;
+    let mut lists = METHODS.iter().filter(|(_, members)| *members == [CURSOR]);
+    let (_, members) = lists.find(|(name, _)| *name == head.method)?;
+    let error = invalid_params(find_problem(members, head.params.as_ref())?);
+    let answer = json!({ "jsonrpc": "2.0", "id": head.id, "error": error });
+    Some(answer.to_string().into_bytes())
+}
+
+fn invalid_params((member, problem): (String, &str)) -> ErrorData {
     ErrorData::invalid_params(
         format!("`{member}` {problem}"),
         Some(json!({ "member": member })),
@@ -91,11 +126,11 @@ pub fn explain_request(method: &str, params: Option<&Value>, meta: &JsonObject) 
 }
 
 /// Finds the first member that is wrong. Returns its path and what is wrong with it.
-fn find_problem(members: &[Member], params: Option<&Value>) -> (String, &'static str) {
+fn find_problem(members: &[Member], params: Option<&Value>) -> Option<(String, &'static str)> {
     let nothing = json!({});
     let params = params.unwrap_or(&nothing);
     if !params.is_object() {
-        return ("params".to_owned(), "must be an object");
+        return Some(("params".to_owned(), "must be an object"));
     }
     let meta = optional("_meta", Kind::Object);
     for member in members.iter().chain([&meta]) {
@@ -103,14 +138,14 @@ fn find_problem(members: &[Member], params: Option<&Value>) -> (String, &'static
         let pointer = format!("/{}", member.path.replace('.', "/"));
         let problem = match (params.pointer(&pointer), member.kind) {
             (None, _) if member.required => "is missing",
+            (Some(Value::Null), _) if !member.required => continue,
             (Some(value), Kind::Text) if !value.is_string() => "must be a string",
             (Some(value), Kind::Object) if !value.is_object() => "must be an object",
             _ => continue,
         };
-        return (path, problem);
+        return Some((path, problem));
     }
-    // The wrong member is deeper, such as one of `_meta` that the protocol reserves.
-    ("params".to_owned(), "do not fit the method")
+    None
 }
 
 #[cfg(test)]
@@ -176,5 +211,48 @@ mod tests {
         assert_eq!(removed.code, ErrorCode::METHOD_NOT_FOUND);
         let unknown = explain_request("prompts/get", None, &JsonObject::new());
         assert_eq!(unknown.code, ErrorCode::METHOD_NOT_FOUND);
+    }
+
+    #[test]
+    fn a_cursor_that_is_no_text_is_refused_before_it_is_dropped() {
+        let refuse = |message: Value| {
+            let answer = refuse_dropped_params(message.to_string().as_bytes())?;
+            let answer: Value = serde_json::from_slice(&answer).unwrap();
+            assert_eq!(answer["id"], message["id"]);
+            assert_eq!(answer["error"]["code"], -32602);
+            answer["error"]["data"]["member"]
+                .as_str()
+                .map(str::to_owned)
+        };
+        for method in [
+            "tools/list",
+            "resources/list",
+            "resources/templates/list",
+            "skills/list",
+        ] {
+            let ask = |params| {
+                refuse(json!({ "jsonrpc": "2.0", "id": "a", "method": method, "params": params }))
+            };
+            for cursor in [json!(1), json!({}), json!(["after:a"]), json!(true)] {
+                let found = ask(json!({ "cursor": cursor }));
+                assert_eq!(found.as_deref(), Some("params.cursor"), "{method} {cursor}");
+            }
+            for params in [
+                json!({}),
+                json!(null),
+                json!({ "cursor": null }),
+                json!({ "cursor": "x" }),
+            ] {
+                assert_eq!(ask(params.clone()), None, "{method} {params}");
+            }
+        }
+        for other in [
+            json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" }),
+            json!({ "jsonrpc": "2.0", "method": "tools/list", "params": { "cursor": 1 } }),
+            json!({ "jsonrpc": "2.0", "id": 1, "method": "ping", "params": { "cursor": 1 } }),
+            json!([]),
+        ] {
+            assert_eq!(refuse(other), None);
+        }
     }
 }

@@ -290,9 +290,18 @@ pub async fn build_outcome(call: &Call<'_>, submitted: Submitted) -> Outcome {
             );
         }
         outcome.restart_required = Some(restart);
-        outcome.profiles = links.profiles;
+        outcome.profiles = links.profiles.map(without_restart);
     }
     outcome
+}
+
+/// Returns the sync report without its own `restart_required`. It knows nothing of a link that was
+/// removed together with its skill, so it would contradict the member of the answer.
+fn without_restart(mut profiles: serde_json::Value) -> serde_json::Value {
+    if let Some(members) = profiles.as_object_mut() {
+        members.remove("restart_required");
+    }
+    profiles
 }
 
 fn describe_submitted(call: &Call<'_>, submitted: Submitted) -> Outcome {

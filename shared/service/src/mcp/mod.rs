@@ -196,6 +196,13 @@ async fn dispatch_message(memory: &GroupState, call: &mut Call) -> (Response, Id
             return (json_rpc(refusal.detail(why), code, &Id::NONE), Id::NONE);
         }
     };
+    // The protocol would drop such parameters and answer as if there were none.
+    if let Some(body) = vault_mcp::refuse_dropped_params(&bytes) {
+        let mut response = Response::new(Body::from(body));
+        let json = HeaderValue::from_static("application/json");
+        response.headers_mut().insert(header::CONTENT_TYPE, json);
+        return (response, id);
+    }
     accept_json(&mut call.parts.headers);
     let request = Request::from_parts(call.parts.clone(), Body::from(bytes));
     let protocol = memory.protocol.get_or_init(Protocol::new);

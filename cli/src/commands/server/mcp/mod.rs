@@ -6,6 +6,7 @@
 
 pub mod install;
 mod places;
+mod shelf;
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::thread::{self, JoinHandle};
@@ -17,6 +18,8 @@ use serde::de::IgnoredAny;
 use tokio::net::UnixStream;
 use vault_library::shelf::LibraryShelf;
 use vault_mcp::{Person, Server, Session};
+
+use shelf::LocalShelf;
 
 use crate::{
     context::Context,
@@ -93,26 +96,26 @@ fn serve_stdio(context: &Context) -> Result<Report, Failure> {
     if let Some(fault) = settings.project_fault() {
         tracing::warn!(%fault, "the project's settings are left out");
     }
-    // A machine that only pulls gets no key by starting an agent.
-    let vault = match context.existing_vault()? {
-        Some(vault) => vault,
-        None => {
-            let vault = context.vault_or_new()?;
-            tracing::warn!(
-                vault = %vault.paths().root.display(),
-                "created a new vault without a recovery key: create one with `vault key recovery create <file>`, or the vault is lost with this machine"
-            );
-            vault
-        }
-    };
-    approval::log_pending(&vault);
+    // Opened here to report what is wrong with it before the first message, but never created.
+    if let Some(vault) = context.existing_vault()? {
+        approval::log_pending(&vault);
+    }
+    let is_remote = settings.text("VAULT_MODE") == Some("remote");
+    let machine = context.process.machine(None).filter(|_| !is_remote);
+    let fetcher = fetch::for_tools(context)?;
+    let shelf = std::sync::Arc::new(LocalShelf {
+        owner: OWNER,
+        paths: context.paths_json()?,
+        passphrases: context.key_passphrases()?,
+        build: Box::new(move |vault| {
+            LibraryShelf::new(vault, OWNER)
+                .with_fetch(fetcher.clone())
+                .with_folders()
+                .with_agents(machine.clone())
+        }),
+        opened: std::sync::OnceLock::new(),
+    });
     context.block_on(async {
-        let is_remote = settings.text("VAULT_MODE") == Some("remote");
-        let shelf = LibraryShelf::new(vault, OWNER)
-            .with_fetch(fetch::for_tools(context)?)
-            .with_folders()
-            .with_agents(context.process.machine(None).filter(|_| !is_remote));
-        let shelf = std::sync::Arc::new(shelf);
         let server = Server::with_session(Session::new(shelf, Person::local_owner(), names));
         let failed = |error: &dyn std::fmt::Display| fail!(Mcp, "the conversation ended: {error}");
         let parent = rustix::process::getppid();
@@ -153,7 +156,8 @@ fn serve_stdio(context: &Context) -> Result<Report, Failure> {
 }
 
 /// Returns standard input for the event loop. A thread reads it, because reading a pipe or a file
-/// may block. It answers a line that is not JSON with the protocol's parse error.
+/// may block. It answers a line that is not JSON with the protocol's parse error, and a list whose
+/// parameters cannot be read with -32602.
 fn standard_input() -> io::Result<UnixStream> {
     let (mut ours, theirs) = std::os::unix::net::UnixStream::pair()?;
     thread::Builder::new()
@@ -163,12 +167,13 @@ fn standard_input() -> io::Result<UnixStream> {
             let mut input = io::stdin().lock();
             while input.read_until(b'\n', &mut line)? > 0 {
                 let is_blank = line.iter().all(u8::is_ascii_whitespace);
-                if is_blank || serde_json::from_slice::<IgnoredAny>(&line).is_ok() {
-                    ours.write_all(&line)?;
+                if !is_blank && serde_json::from_slice::<IgnoredAny>(&line).is_err() {
+                    write_frame(NOT_JSON)?;
+                } else if let Some(mut refusal) = vault_mcp::refuse_dropped_params(&line) {
+                    refusal.push(b'\n');
+                    write_frame(&refusal)?;
                 } else {
-                    let mut stdout = io::stdout().lock();
-                    stdout.write_all(NOT_JSON)?;
-                    stdout.flush()?;
+                    ours.write_all(&line)?;
                 }
                 line.clear();
             }
@@ -176,6 +181,13 @@ fn standard_input() -> io::Result<UnixStream> {
         })?;
     theirs.set_nonblocking(true)?;
     UnixStream::from_std(theirs)
+}
+
+/// Writes one whole message to standard output.
+fn write_frame(message: &[u8]) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(message)?;
+    stdout.flush()
 }
 
 /// Returns standard output for the event loop, and the thread that writes it. The thread ends when
@@ -189,9 +201,7 @@ fn standard_output() -> io::Result<(UnixStream, JoinHandle<io::Result<()>>)> {
             let mut message = Vec::new();
             // Whole messages, so that a parse error stands between two of them.
             while messages.read_until(b'\n', &mut message)? > 0 {
-                let mut stdout = io::stdout().lock();
-                stdout.write_all(&message)?;
-                stdout.flush()?;
+                write_frame(&message)?;
                 message.clear();
             }
             Ok(())

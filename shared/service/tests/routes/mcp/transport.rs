@@ -423,6 +423,18 @@ async fn the_revision_without_sessions_is_spoken() {
 }
 
 #[tokio::test]
+async fn a_cursor_that_is_no_text_is_not_the_first_page() {
+    let world = world().await;
+    for method in ["resources/list", "skills/list", "tools/list"] {
+        let message = rpc(method, &json!({ "cursor": 1 })).to_string();
+        let reply = ask(&world, request(&world.owner, message)).await;
+        assert_eq!(told(&reply), (200, -32602), "{method} {}", reply.body);
+        let error = &reply.json()["error"];
+        assert_eq!(error["data"]["member"], "params.cursor", "{method}");
+    }
+}
+
+#[tokio::test]
 async fn the_address_chooses_the_spelling_of_names() {
     let world = world().await;
     for (query, shown) in [
