@@ -8,7 +8,7 @@ use vault_format::text::error_chain;
 use vault_store::StoreError;
 
 use super::provisioning::{self, Progress};
-use super::subscriptions::{Remedy, find_remedy};
+use super::subscriptions::{Remedy, find_remedy, plan_offer};
 use crate::accounts::memberships;
 use crate::app::App;
 use crate::model::Versioned;
@@ -57,20 +57,43 @@ enum PaymentNotice {
     Refused,
     /// A payment arrived whose price the provider has not named yet.
     PriceAwaited,
+    /// A first payment is on its way.
+    Processing,
+    /// A subscription for the plan has an open invoice.
+    InvoiceOpen,
     /// A subscription is for another price than those of the plan.
     OtherPrice,
-    /// The plan is no longer for sale.
+    /// The plan is no longer for sale, and the person may choose another one.
     OffSale,
+    /// The plan is no longer for sale, and only the operator can help.
+    NoOffer,
 }
 
 impl PaymentNotice {
-    fn of_remedy(sign_up: &Provisioning, remedy: Remedy) -> Self {
+    fn of_remedy(app: &App, sign_up: &Provisioning, remedy: Remedy) -> Self {
+        let hosting = &app.config.hosting;
+        let is_vault = sign_up.namespace.is_some();
+        let is_offered = plan_offer(hosting, sign_up).is_some();
         match remedy {
+            Remedy::AwaitPayment => Self::Processing,
             Remedy::AwaitPrice => Self::PriceAwaited,
-            Remedy::ChangePrice if sign_up.namespace.is_some() => Self::OtherPrice,
-            _ if sign_up.refused_at.is_some() => Self::Refused,
-            Remedy::Subscribe | Remedy::PayInvoice | Remedy::ChangePrice => Self::Due,
+            Remedy::PayInvoice => Self::InvoiceOpen,
+            // Before there is a vault, nobody but the operator sees which price was paid.
+            Remedy::ChangePrice if !is_vault => Self::Refused,
+            Remedy::ChangePrice if is_offered => Self::OtherPrice,
+            Remedy::Subscribe if sign_up.refused_at.is_some() => Self::Refused,
+            Remedy::Subscribe if is_offered => Self::Due,
+            // A vault keeps its plan, and a name that was held with a plan gets no free vault.
+            Remedy::Subscribe if !is_vault && hosting.sign_up && !hosting.plans.is_empty() => {
+                Self::OffSale
+            }
+            Remedy::Subscribe | Remedy::ChangePrice => Self::NoOffer,
         }
+    }
+
+    /// Whether a checkout does not make the person pay a second time.
+    const fn allows_checkout(self) -> bool {
+        matches!(self, Self::Due | Self::Refused | Self::OtherPrice)
     }
 }
 
@@ -84,6 +107,8 @@ struct SignUpSummary {
     checkout: Option<String>,
     /// What the person has to know about the payment.
     payment: PaymentNotice,
+    /// Address of the page where the customer pays invoices, once there is a subscription.
+    billing: Option<String>,
     /// End of the name's reservation, for a sign-up that waits for a payment. `None` after it.
     reserved_until: Option<String>,
     /// Whether another vault has taken the name.
@@ -213,15 +238,13 @@ async fn summarize_sign_up(
     let awaits = progress == Progress::AwaitsPayment;
     let reserved_until = sign_up.reserved_until();
     let is_reserved = app.clock.now() < reserved_until;
-    let checkout = checkout_address(app, sign_up, email).filter(|_| awaits);
     let mut payment = PaymentNotice::Due;
     if awaits {
         let remedy = find_remedy(app, &app.config.hosting, sign_up).await?;
-        payment = PaymentNotice::of_remedy(sign_up, remedy);
+        payment = PaymentNotice::of_remedy(app, sign_up, remedy);
     }
-    if awaits && checkout.is_none() && payment == PaymentNotice::Due {
-        payment = PaymentNotice::OffSale;
-    }
+    let checkout = checkout_address(app, sign_up, email);
+    let checkout = checkout.filter(|_| awaits && payment.allows_checkout());
     Ok(Some(SignUpSummary {
         slug: sign_up.slug.to_string(),
         reference: sign_up.reference.to_string(),
@@ -229,6 +252,7 @@ async fn summarize_sign_up(
         steps: shown_steps(&sign_up.steps(false)),
         payment,
         checkout,
+        billing: billing_page(app, sign_up),
         reserved_until: is_reserved.then(|| format_minute(reserved_until)),
         name_taken: progress == Progress::NameTaken,
     }))
@@ -279,16 +303,15 @@ async fn describe_vault(
         Some(sign_up) if lapsed => Some(find_remedy(app, &app.config.hosting, sign_up).await?),
         _ => None,
     };
-    // Where an open invoice can be paid, a second subscription would be paid for nothing.
-    let checkout = match (remedy, &sign_up) {
-        (Some(Remedy::Subscribe | Remedy::ChangePrice), Some(sign_up)) => {
+    let notice = match (remedy, &sign_up) {
+        (Some(remedy), Some(sign_up)) => PaymentNotice::of_remedy(app, sign_up, remedy),
+        _ => PaymentNotice::InvoiceOpen,
+    };
+    let checkout = match &sign_up {
+        Some(sign_up) if lapsed && notice.allows_checkout() => {
             checkout_address(app, sign_up, email)
         }
         _ => None,
-    };
-    let notice = match (remedy, &sign_up) {
-        (Some(remedy), Some(sign_up)) => PaymentNotice::of_remedy(sign_up, remedy),
-        _ => PaymentNotice::Due,
     };
     let release = namespace.current.as_ref().map(|current| {
         let skills = match current.skills {
@@ -298,10 +321,8 @@ async fn describe_vault(
         let on = format_day(current.published_at);
         format!("Release {} with {skills}, published {on}", current.release)
     });
-    let billing = match (&app.config.hosting.billing, &sign_up) {
-        (Some(page), Some(sign_up)) if sign_up.subscription.is_some() => Some(page.to_string()),
-        _ => None,
-    };
+    let billing = sign_up.as_ref();
+    let billing = billing.and_then(|sign_up| billing_page(app, sign_up));
     let prefix = app.config.public_url.prefix();
     Ok(VaultOverview {
         console: format!("{prefix}{CONSOLE_PATH}/{}", namespace.slug),
@@ -322,6 +343,14 @@ async fn describe_vault(
         lapsed: lapsed.then_some(notice),
         checkout,
     })
+}
+
+/// Returns the address of the page where the customer of a sign-up pays invoices and cancels, once
+/// there is a subscription.
+fn billing_page(app: &App, sign_up: &Provisioning) -> Option<String> {
+    sign_up.subscription.as_ref()?;
+    let page = app.config.hosting.billing.as_ref()?;
+    Some(page.to_string())
 }
 
 /// Returns the address of the checkout page; `None` when the plan is no longer for sale.

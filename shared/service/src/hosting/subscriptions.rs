@@ -97,17 +97,20 @@ pub(super) async fn judge_subscriptions(
     })
 }
 
-/// What a person can do about a sign-up or vault that is not paid for.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+/// What a person can do about a sign-up or vault that is not paid for, the best last.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) enum Remedy {
     /// Subscribe, for the first time or again.
     Subscribe,
-    /// Pay the open invoice of a subscription for the plan, or ask the operator.
-    PayInvoice,
-    /// Wait until the payment provider has named the price of what was paid.
-    AwaitPrice,
     /// Change a subscription for another price or currency back, or subscribe again.
     ChangePrice,
+    /// Wait until the payment provider has named the price of what was paid.
+    AwaitPrice,
+    /// Wait until the payment provider reports a first payment, which may take days for a transfer
+    /// or direct debit.
+    AwaitPayment,
+    /// Pay the open invoice of a subscription for the plan, or ask the operator.
+    PayInvoice,
 }
 
 /// Returns the remedy for a sign-up that is not paid for. The best one counts: a further
@@ -130,16 +133,15 @@ pub(super) async fn find_remedy(
         let Some(paid) = stored.map(|held| held.value).filter(|paid| !paid.is_over()) else {
             continue;
         };
-        match paid.fit(offer) {
+        found = found.max(match paid.fit(offer) {
+            // A person who is led to a second payment meanwhile pays twice.
+            Fit::Fits | Fit::PriceAwaited if paid.is_processing() => Remedy::AwaitPayment,
             // Also if it is paid: then the operator has ended the access by hand, and the person
             // must not be led to pay a second time.
-            Fit::Fits => return Ok(Remedy::PayInvoice),
-            Fit::PriceAwaited => found = Remedy::AwaitPrice,
-            Fit::WrongPrice | Fit::WrongCurrency if found == Remedy::Subscribe => {
-                found = Remedy::ChangePrice;
-            }
-            Fit::WrongPrice | Fit::WrongCurrency => {}
-        }
+            Fit::Fits => Remedy::PayInvoice,
+            Fit::PriceAwaited => Remedy::AwaitPrice,
+            Fit::WrongPrice | Fit::WrongCurrency => Remedy::ChangePrice,
+        });
     }
     Ok(found)
 }

@@ -146,8 +146,8 @@ pub struct PaidSubscription {
     pub customer: Option<String>,
     /// Its state.
     pub standing: SubscriptionState,
-    /// Time since which it is not paid, if it is not. The grace period counts from here, however
-    /// many payments fail.
+    /// Time since which it is not paid, if it is not: the first payment failed, or a later one. The
+    /// grace period counts from here, however many payments fail.
     pub failing_since: Option<Timestamp>,
     /// The time of the newest event, by the provider's clock.
     pub as_of: Timestamp,
@@ -247,7 +247,11 @@ impl PaidSubscription {
             standing = standing.max(self.standing);
         }
         let failing_since = match standing {
-            SubscriptionState::Incomplete | SubscriptionState::Paid => None,
+            SubscriptionState::Paid => None,
+            // A first payment that is on its way has not failed.
+            SubscriptionState::Incomplete if reported != ReportedState::PaymentFailed => {
+                self.failing_since
+            }
             _ => self.failing_since.or(Some(created)),
         };
         Self {
@@ -317,6 +321,11 @@ impl PaidSubscription {
             },
             _ => Subscription::Lapsed,
         }
+    }
+
+    /// Whether its first payment is on its way: it was ordered, and has not failed.
+    pub fn is_processing(&self) -> bool {
+        self.standing == SubscriptionState::Incomplete && self.failing_since.is_none()
     }
 
     /// Whether another subscription may take its place.

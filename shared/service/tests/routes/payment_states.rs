@@ -7,8 +7,9 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use vault_service::config::hosting::Hosting;
-use vault_service::model::namespace::Subscription;
+use vault_service::model::namespace::{Subscription, find_namespace};
 use vault_service::model::payment::{SubscriptionId, subscription_key};
+use vault_service::model::provisioning::MAX_STANDBY;
 use vault_service::{maintenance, router};
 use vault_store::StoreError;
 use vault_store::records::Records;
@@ -20,7 +21,8 @@ use crate::hooks::{
     signed_in, subscription,
 };
 use crate::payments::{
-    CHECKOUT, DELETED, UPDATED, access, has_vault, kinds, priced, send_from, sign_up, with,
+    CHECKOUT, DELETED, UPDATED, access, has_vault, kinds, priced, problems, send_from, sign_up,
+    with,
 };
 use crate::support::World;
 
@@ -113,6 +115,102 @@ async fn a_subscription_that_ends_while_its_vault_is_allocated_lapses_it() {
     let end = ("evt_2", 2, DELETED, subscription("sub_1", "canceled"));
     overtake(&world, end, allocation).await;
     assert_eq!(access(&world, "acme").await, Subscription::Lapsed);
+}
+
+/// A subscription that stands by decides nothing yet, so its change touches nothing that the end of
+/// the first one writes.
+#[tokio::test]
+async fn an_end_that_a_failure_of_the_second_subscription_overtakes_lapses_the_vault() {
+    let world = shop().await;
+    let paid = sign_up(&world, "acme", "team").await;
+    event(&world, "evt_1", 1, CHECKOUT, checkout(&paid, "sub_1")).await;
+    event(&world, "evt_2", 2, CHECKOUT, checkout(&paid, "sub_2")).await;
+    let second = async {
+        let unpaid = subscription("sub_2", "unpaid");
+        assert_eq!(
+            event(&world, "evt_4", 4, UPDATED, unpaid).await,
+            "200 taken"
+        );
+        assert_eq!(access(&world, "acme").await, Subscription::Active);
+    };
+    let end = ("evt_3", 3, DELETED, subscription("sub_1", "canceled"));
+    overtake(&world, end, second).await;
+    assert_eq!(access(&world, "acme").await, Subscription::Lapsed);
+}
+
+#[tokio::test]
+async fn a_payment_for_a_deleted_vault_is_listed_before_and_after_its_removal() {
+    let world = shop().await;
+    let paid = sign_up(&world, "acme", "team").await;
+    event(&world, "evt_1", 1, CHECKOUT, checkout(&paid, "sub_1")).await;
+    let slug = "acme".parse().unwrap();
+    let (namespace, revision) = find_namespace(&world.app, &slug).await.unwrap().unwrap();
+    let writes = namespace.deletion_writes(revision, world.now()).unwrap();
+    common::commit(&world.app, writes).await;
+    let invoice = || json!({ "subscription": "sub_1" });
+    for (second, vault) in [(2, json!("acme")), (3, json!(null))] {
+        let id = format!("evt_{second}");
+        let outcome = event(&world, &id, second, "invoice.paid", invoice()).await;
+        assert_eq!(outcome, "200 refused");
+        let listed = &problems(&world).await[0];
+        assert_eq!(listed["problem"], "vault_deleted", "{listed}");
+        assert_eq!(listed["event"], id);
+        assert_eq!(listed["vault"], vault);
+        assert_eq!(listed["subscription"], "sub_1");
+        assert!(!has_vault(&world, "acme").await);
+        // The removal takes the sign-up with it.
+        world.clock.advance(3600);
+        maintenance::run_once(&world.app).await.unwrap();
+    }
+    assert_eq!(kinds(&world).await, ["vault_deleted", "vault_deleted"]);
+}
+
+#[tokio::test]
+async fn a_vault_has_a_bounded_number_of_subscriptions() {
+    let world = shop().await;
+    let paid = sign_up(&world, "acme", "team").await;
+    for number in 0..=MAX_STANDBY {
+        let (id, bought) = (format!("evt_{number}"), format!("sub_{number}"));
+        let outcome = event(&world, &id, 1, CHECKOUT, checkout(&paid, &bought)).await;
+        assert_eq!(outcome, "200 taken", "{number}");
+    }
+    let further = || checkout(&paid, "sub_more");
+    let outcome = event(&world, "evt_more", 2, CHECKOUT, further()).await;
+    assert_eq!(outcome, "200 refused");
+    assert_eq!(kinds(&world).await[0], "too_many_subscriptions");
+    // One that it has already goes on.
+    let again = event(&world, "evt_again", 2, CHECKOUT, checkout(&paid, "sub_1")).await;
+    assert_eq!(again, "200 taken");
+    // The same event counts once there is room.
+    let over = subscription("sub_3", "canceled");
+    event(&world, "evt_over", 3, DELETED, over).await;
+    assert_eq!(
+        event(&world, "evt_more", 2, CHECKOUT, further()).await,
+        "200 taken"
+    );
+}
+
+#[tokio::test]
+async fn a_new_checkout_of_a_plan_that_is_not_for_sale_is_refused() {
+    let mut world = shop().await;
+    let (old, new) = (
+        sign_up(&world, "acme", "solo").await,
+        sign_up(&world, "other", "solo").await,
+    );
+    let bought = |reference: &str, id: &str| {
+        with(checkout(reference, id), "payment_link", json!("plink_solo"))
+    };
+    let first = event(&world, "evt_1", 1, CHECKOUT, bought(&old, "sub_1")).await;
+    assert_eq!(first, "200 taken");
+    selling_plans(&mut world, "team=https://buy.example/team plink_team");
+    let late = event(&world, "evt_2", 2, CHECKOUT, bought(&new, "sub_2")).await;
+    assert_eq!(late, "200 refused");
+    assert_eq!(kinds(&world).await, ["plan_not_for_sale"]);
+    assert!(!has_vault(&world, "other").await);
+    // Who bought it before keeps it.
+    let again = event(&world, "evt_3", 3, CHECKOUT, bought(&old, "sub_1")).await;
+    assert_eq!(again, "200 taken");
+    assert_eq!(access(&world, "acme").await, Subscription::Active);
 }
 
 /// The same service with these plans.
@@ -258,6 +356,87 @@ async fn an_unpaid_sign_up_takes_another_plan_and_no_second_reservation() {
     assert!(page.contains("The name is no longer reserved"), "{page}");
     event(&world, "evt_1", 1, CHECKOUT, checkout(&paid, "sub_1")).await;
     assert_eq!(access(&world, "acme").await, Subscription::Active);
+}
+
+#[tokio::test]
+async fn a_payment_on_its_way_is_not_asked_for_again() {
+    const PROCESSING: &str = "Your payment is being processed";
+    const INVOICE: &str = "Pay the open invoice";
+    let mut world = shop().await;
+    let paid = sign_up(&world, "acme", "team").await;
+    let delayed = with(checkout(&paid, "sub_1"), "payment_status", json!("unpaid"));
+    event(&world, "evt_1", 1, CHECKOUT, delayed).await;
+    let offers = format!("client_reference_id={paid}");
+    let page = page_of_ada(&world).await;
+    assert!(page.contains(PROCESSING), "{page}");
+    assert!(!page.contains(&offers), "{page}");
+    // The same once the plan is no longer for sale: no other plan can be chosen meanwhile.
+    let plans = "solo=https://buy.example/solo plink_solo";
+    let selling = world.app.config.clone();
+    selling_plans(&mut world, plans);
+    let page = page_of_ada(&world).await;
+    assert!(page.contains(PROCESSING), "{page}");
+    assert!(!page.contains("another plan"), "{page}");
+    world.app.config = selling;
+    world.router = router(world.app.clone());
+    let failed = json!({ "subscription": "sub_1" });
+    event(&world, "evt_2", 2, "invoice.payment_failed", failed).await;
+    let page = page_of_ada(&world).await;
+    assert!(page.contains(INVOICE), "{page}");
+    assert!(!page.contains(&offers), "{page}");
+    // Nothing is left of it, so the person may pay anew.
+    let expired = subscription("sub_1", "incomplete_expired");
+    event(&world, "evt_3", 3, UPDATED, expired).await;
+    let page = page_of_ada(&world).await;
+    assert!(page.contains(&offers), "{page}");
+}
+
+#[tokio::test]
+async fn a_plan_that_is_not_for_sale_is_replaced_or_the_operator_is_named() {
+    const OTHER: &str = "with the same name and another plan";
+    const ASK: &str = "Ask the operator of this service how to go on";
+    let mut world = shop().await;
+    let paid = sign_up(&world, "acme", "team").await;
+    // A first payment that was never completed leaves a subscription that is over.
+    let delayed = with(checkout(&paid, "sub_1"), "payment_status", json!("unpaid"));
+    event(&world, "evt_1", 1, CHECKOUT, delayed).await;
+    let expired = subscription("sub_1", "incomplete_expired");
+    event(&world, "evt_2", 2, UPDATED, expired).await;
+    let mut config = (*world.app.config).clone();
+    config.hosting.plans.clear();
+    world.app.config = config.into();
+    world.router = router(world.app.clone());
+    let page = page_of_ada(&world).await;
+    assert!(page.contains(ASK) && !page.contains(OTHER), "{page}");
+    selling_plans(&mut world, "solo=https://buy.example/solo plink_solo");
+    let page = page_of_ada(&world).await;
+    assert!(page.contains(OTHER), "{page}");
+    // What the page advises works.
+    let mut ada = signed_in(&world, ADA).await;
+    let chosen = choose(&mut ada, "acme", &[("plan", "solo")]).await;
+    assert_eq!(chosen.status, 303, "{}", chosen.body);
+    let page = page_of_ada(&world).await;
+    assert!(
+        page.contains(&format!("solo?client_reference_id={paid}")),
+        "{page}"
+    );
+    let bought = with(
+        checkout(&paid, "sub_2"),
+        "payment_link",
+        json!("plink_solo"),
+    );
+    event(&world, "evt_3", 3, CHECKOUT, bought).await;
+    assert_eq!(access(&world, "acme").await, Subscription::Active);
+    // A vault keeps its plan, so only the operator can help once that is gone.
+    selling_plans(&mut world, "team=https://buy.example/team plink_team");
+    let over = subscription("sub_2", "canceled");
+    event(&world, "evt_4", 4, DELETED, over).await;
+    let page = page_of_ada(&world).await;
+    assert!(
+        page.contains("ask the operator of this service how to go on"),
+        "{page}"
+    );
+    assert!(!page.contains("open invoice is paid"), "{page}");
 }
 
 #[tokio::test]

@@ -21,7 +21,7 @@ pub const UPDATED: &str = "customer.subscription.updated";
 pub const DELETED: &str = "customer.subscription.deleted";
 
 /// The operator's list of payments that went wrong.
-async fn problems(world: &World) -> Vec<Value> {
+pub async fn problems(world: &World) -> Vec<Value> {
     let operator = common::operator_token(&world.app).await;
     let request = Request::get("/admin/operator/payments")
         .header("authorization", format!("Bearer {operator}"));

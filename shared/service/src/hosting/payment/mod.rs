@@ -21,7 +21,8 @@ use crate::config::hosting::Offer;
 use crate::model::audit::{self, Actor, Change};
 use crate::model::namespace::{self, Subscription};
 use crate::model::payment::{
-    Fit, ListedEvent, PaidSubscription, ReportedState, event_key, event_mark, subscription_key,
+    Fit, ListedEvent, PaidSubscription, ReportedState, SubscriptionState, event_key, event_mark,
+    subscription_key,
 };
 use crate::model::payment_problem::{StoredProblem, problem_key};
 use crate::model::provisioning::{
@@ -319,10 +320,10 @@ async fn update_sign_up(
         return Ok(Applied::taken(paid, None));
     }
     let paid = paid.with_fit(plan_offer(&app.config.hosting, listed));
-    let judged = settle_sign_up(tx, app, &sign_up, &paid).await?;
+    let settled = settle_sign_up(tx, app, &sign_up, &paid).await?;
     let problem = match reported {
         ReportedState::Unknown => Some(Problem::new(Kind::UnknownState, listed)),
-        _ => find_problem(app, listed, (&paid, before), &judged),
+        _ => find_problem(app, listed, (&paid, before), &settled),
     };
     Ok(Applied::taken(paid, problem))
 }
@@ -332,7 +333,7 @@ fn find_problem(
     app: &App,
     sign_up: &Provisioning,
     (paid, before): (&PaidSubscription, Option<&PaidSubscription>),
-    judged: &Judged,
+    settled: &Settled,
 ) -> Option<Problem> {
     let hosting = &app.config.hosting;
     let offer = plan_offer(hosting, sign_up);
@@ -340,6 +341,11 @@ fn find_problem(
     // Nothing more is paid, so there is nothing to correct.
     if paid.is_over() {
         return None;
+    }
+    // The sign-up stays until background work has removed what the vault had.
+    if settled.is_deleted {
+        let is_paid = paid.standing == SubscriptionState::Paid;
+        return is_paid.then(|| Problem::new(Kind::VaultDeleted, sign_up));
     }
     match paid.fit(offer) {
         // Listed once, until an event names the price.
@@ -360,7 +366,8 @@ fn find_problem(
         let access = before.access_under(offer, hosting.grace_days);
         before.reference.is_some() && access != Subscription::Lapsed
     });
-    let is_second = judged.serving.len() > 1 && judged.serving.contains(&paid.id);
+    let serving = &settled.judged.serving;
+    let is_second = serving.len() > 1 && serving.contains(&paid.id);
     (is_second && !served_before).then(|| Problem::new(Kind::SecondSubscription, sign_up))
 }
 
@@ -409,8 +416,8 @@ async fn bind_subscription(
         ..paid
     };
     let paid = paid.with_fit(plan_offer(&app.config.hosting, held));
-    let judged = settle_sign_up(tx, app, &sign_up, &paid).await?;
-    let problem = find_problem(app, held, (&paid, before), &judged);
+    let settled = settle_sign_up(tx, app, &sign_up, &paid).await?;
+    let problem = find_problem(app, held, (&paid, before), &settled);
     if let Some(problem) = &problem
         && problem.kind == Kind::SecondSubscription
     {
@@ -447,6 +454,13 @@ fn compare_checkout(
     None
 }
 
+/// What a commit does to a sign-up.
+struct Settled {
+    judged: Judged,
+    /// Whether its vault was deleted.
+    is_deleted: bool,
+}
+
 /// Judges the subscriptions of a sign-up, read as `seen`, with `paid` as one of them is now.
 /// Applies the result to the sign-up and to its vault.
 async fn settle_sign_up(
@@ -454,7 +468,7 @@ async fn settle_sign_up(
     app: &App,
     seen: &Versioned<Provisioning>,
     paid: &PaidSubscription,
-) -> Result<Judged, StoreError> {
+) -> Result<Settled, StoreError> {
     let judged = judge_subscriptions(tx, &app.config.hosting, &seen.value, Some(paid)).await?;
     tx.write_all(judged.checks.iter().cloned());
     let subscriptions = ProvisioningEvent::Bound(judged.deciding.clone(), judged.standby.clone());
@@ -495,26 +509,26 @@ async fn settle_sign_up(
     if is_confirmed {
         tx.write_all(provisioning::confirmation_writes(tx, &after).await?);
     }
-    settle_namespace(tx, &after, judged.access).await?;
-    Ok(judged)
+    let is_deleted = !settle_namespace(tx, &after, judged.access).await?;
+    Ok(Settled { judged, is_deleted })
 }
 
-/// Gives the vault of a sign-up what its subscriptions pay for.
+/// Gives the vault of a sign-up what its subscriptions pay for. Returns false if the vault was
+/// deleted.
 async fn settle_namespace(
     tx: &Transaction<'_>,
     sign_up: &Provisioning,
     access: Subscription,
-) -> Result<(), StoreError> {
+) -> Result<bool, StoreError> {
     let Some(reference) = &sign_up.namespace else {
-        return Ok(());
+        return Ok(true);
     };
     // The id decides, since a slug does not say which allocation was paid for.
     let namespace_and_revision = namespace::find_namespace(tx, &reference.slug).await?;
     let Some((mut namespace, revision)) =
         namespace_and_revision.filter(|(found, _)| found.id == reference.id)
     else {
-        tracing::warn!("payment: the vault that a subscription pays for was deleted");
-        return Ok(());
+        return Ok(false);
     };
     if namespace.subscription != access {
         let change = Change::about(&namespace.slug)
@@ -534,7 +548,7 @@ async fn settle_namespace(
         tx.write(namespace.update_write(revision)?);
         write_audits(tx, sign_up, "payment.change", &change)?;
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Adds the audit entries about a payment, to the log of the service and to that of the vault.

@@ -12,6 +12,7 @@ use crate::model::Versioned;
 use crate::model::account::Account;
 use crate::model::audit::{Actor, Change};
 use crate::model::namespace;
+use crate::model::payment::{PaidSubscription, subscription_key};
 use crate::model::provisioning::{
     Link, MAX_UNPAID, PaidAccess, Provisioning, ProvisioningEvent, RESERVATION_SECONDS, Reference,
     UNPAID_DAYS, open_key, reservation_key, sign_up_key,
@@ -53,7 +54,7 @@ pub(crate) enum ReservationError {
     PaymentArrived,
     /// Nothing was paid for the sign-up whose name is to change.
     #[error(
-        "Nothing has been paid for this vault yet, so its name stays as it is. Pay for it with the link below, or create another vault."
+        "Nothing has been paid for this vault yet, so its name stays as it is. Its section below says how to go on."
     )]
     Unpaid,
     /// There is no such sign-up of this account, or its vault has been created.
@@ -90,11 +91,11 @@ async fn reserve_name(
             let Some(held) = own_reservation else {
                 return Ok(Err(ReservationError::Taken));
             };
-            return change_plan(tx, &held, choice);
+            return change_plan(tx, &held, choice).await;
         }
     }
     if let Some(held) = find_held(tx, account, &choice.slug).await? {
-        return change_plan(tx, &held, choice);
+        return change_plan(tx, &held, choice).await;
     }
     // A few places for each account bound how many names one person can hold without paying.
     let slots = read_slots(tx, &account.id).await?;
@@ -169,7 +170,7 @@ async fn find_held(
 
 /// Gives a sign-up, read as `seen`, the plan and the starter skills of a later choice of the same
 /// name, as long as nothing was paid for it.
-fn change_plan(
+async fn change_plan(
     tx: &Transaction<'_>,
     seen: &Versioned<Provisioning>,
     choice: &SignUpChoice,
@@ -178,7 +179,7 @@ fn change_plan(
     if held.paid_access != PaidAccess::Awaited || held.plan == choice.plan {
         return Ok(Ok(held.reference.clone()));
     }
-    if held.subscription.is_some() || held.refused_at.is_some() {
+    if held.refused_at.is_some() || has_open_subscription(tx, held).await? {
         return Ok(Err(ReservationError::PaymentArrived));
     }
     if choice.plan.is_none() {
@@ -193,6 +194,23 @@ fn change_plan(
     // of times. The entry about the new vault names the plan.
     tx.write(after.to_write(When::At(seen.revision))?);
     Ok(Ok(after.reference))
+}
+
+/// Whether a subscription of a sign-up may still be paid.
+async fn has_open_subscription(ports: &Ports, sign_up: &Provisioning) -> Result<bool, StoreError> {
+    let ids = sign_up.subscription.iter().chain(&sign_up.standby);
+    let keys: Vec<_> = ids.map(subscription_key).collect();
+    if keys.is_empty() {
+        return Ok(false);
+    }
+    for record in ports.records.get_many(&keys).await? {
+        let stored = Versioned::<PaidSubscription>::read(record)?;
+        // No event opens one again that is over, so the commit need not check this.
+        if !stored.is_some_and(|held| held.value.is_over()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Changes the name of a sign-up that is paid for or free, and has no vault because another one
