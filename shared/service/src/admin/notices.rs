@@ -118,8 +118,16 @@ fn parse_address(call: &Call, text: &str) -> Result<WebhookAddress, Refusal> {
         }
         Ok(address)
     });
-    address
-        .map_err(|error| Refusal::new(ErrorCode::WebhookAddressInvalid).detail(error.to_string()))
+    address.map_err(|error| {
+        let detail = match error {
+            BadWebhookAddress::Port => {
+                let ports = notices::describe_ports(&call.app.config);
+                format!("The port of the address must be {ports}.")
+            }
+            other => other.to_string(),
+        };
+        Refusal::new(ErrorCode::WebhookAddressInvalid).detail(detail)
+    })
 }
 
 /// Parses the topics of a filter, without duplicates; none stand for all.

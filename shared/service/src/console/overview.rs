@@ -18,6 +18,8 @@ use crate::admin::vaults::count_drafts;
 use crate::app::App;
 use crate::model::device::DeviceStatus;
 use crate::model::namespace::{Kind, Namespace};
+use crate::model::notice::Destinations;
+use crate::notices::describe_failure;
 use crate::web::error_page::ErrorPage;
 use crate::web::layout::{format_day, format_minute};
 
@@ -92,6 +94,15 @@ struct FleetSummary {
     behind_href: String,
 }
 
+/// A webhook that has failed since its last notice.
+struct FailingWebhook {
+    address: String,
+    since: String,
+    /// Whether nothing is sent to it any more.
+    is_off: bool,
+    why: String,
+}
+
 #[derive(Template)]
 #[template(path = "console/overview.html")]
 struct OverviewPage {
@@ -104,6 +115,8 @@ struct OverviewPage {
     grace_ends: Option<String>,
     /// Day on which the pin was reset, while owners are shown it.
     pin_reset: Option<String>,
+    /// Webhooks that get no notices, for owners.
+    webhooks: Vec<FailingWebhook>,
     waiting: Vec<WaitingItem>,
     release: Option<ReleaseStatus>,
     fleet: Option<FleetSummary>,
@@ -141,6 +154,11 @@ pub(super) async fn show_overview(page: ConsolePage) -> Result<Response, ErrorPa
     } else {
         None
     };
+    let webhooks = if page.may_open(Access::Owner) {
+        failing_webhooks(app, namespace).await?
+    } else {
+        Vec::new()
+    };
     let reset = namespace.shown_reset(now);
     let template = OverviewPage {
         shell: PageLayout::for_page(&page),
@@ -149,12 +167,29 @@ pub(super) async fn show_overview(page: ConsolePage) -> Result<Response, ErrorPa
         grace_ends: namespace.subscription.grace_ends_at(now).map(format_day),
         lapsed: !namespace.subscription.is_live(now),
         pin_reset: reset.map(|reset| format_day(reset.at)),
+        webhooks,
         waiting: list_waiting(&page, &drafts, fleet.as_ref()),
         steps: suggest_steps(&page, release.as_ref(), fleet.as_ref()),
         fleet: fleet.map(|fleet| shown_fleet(&page, &fleet)),
         release,
     };
     Ok(show_page(&template))
+}
+
+async fn failing_webhooks(
+    app: &App,
+    namespace: &Namespace,
+) -> Result<Vec<FailingWebhook>, StoreError> {
+    let (destinations, _) = Destinations::find(app, &namespace.id).await?;
+    let failing = destinations.webhooks.iter().filter_map(|webhook| {
+        Some(FailingWebhook {
+            address: webhook.address.to_string(),
+            since: format_day(webhook.failing_since?),
+            is_off: webhook.off_since.is_some(),
+            why: describe_failure(&app.config),
+        })
+    });
+    Ok(failing.collect())
 }
 
 fn shown_fleet(page: &ConsolePage, fleet: &Fleet) -> FleetSummary {

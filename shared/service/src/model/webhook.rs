@@ -47,9 +47,7 @@ pub enum BadWebhookAddress {
     #[error("The address must not contain a fragment.")]
     Fragment,
     /// A port to which this service sends nothing.
-    #[error(
-        "The port of the address must be one of those to which this service sends notices: 443 or 8443, unless its operator chose others (VAULT_WEBHOOK_PORTS)."
-    )]
+    #[error("The port of the address must be one of those to which this service sends notices.")]
     Port,
     /// An IP address that is not public.
     #[error("The address must be public: this service sends nothing into its own network.")]

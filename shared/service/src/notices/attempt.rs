@@ -16,11 +16,16 @@ use crate::senders::{SendError, Senders, WebhookMessage};
 /// Returns what owners see of any failure. It is one text: an owner chooses the host, and another
 /// text for each cause would tell which names exist in the network of the service.
 pub(crate) fn describe_failure(config: &Config) -> String {
-    let ports: Vec<_> = config.webhook_ports.iter().map(u16::to_string).collect();
-    let ports = ports.join(" or ");
+    let ports = describe_ports(config);
     format!(
         "the notice did not arrive: the endpoint must be on a public host and the port {ports}, have a valid certificate, and answer with a status of 200 to 299 within 10 seconds, without a redirect"
     )
+}
+
+/// Returns the ports to which this service sends notices, for a sentence.
+pub(crate) fn describe_ports(config: &Config) -> String {
+    let ports: Vec<_> = config.webhook_ports.iter().map(u16::to_string).collect();
+    ports.join(" or ")
 }
 
 /// A notice with what identifies it.

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use vault_store::StoreError;
 use vault_store::records::{Document, Record, When, Write};
 
-pub(crate) use attempt::{describe_failure, test_webhook};
+pub(crate) use attempt::{describe_failure, describe_ports, test_webhook};
 pub use deliver::{Delivered, deliver_due};
 pub(crate) use message::describe_key_changes;
 

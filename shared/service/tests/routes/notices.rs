@@ -105,6 +105,14 @@ impl Desk {
         endpoints
     }
 
+    /// Lets the service send notices to these ports of public hosts.
+    pub fn allow_ports(&mut self, ports: &[u16]) {
+        let mut config = (*self.world.app.config).clone();
+        config.webhook_ports = ports.to_vec();
+        self.world.app.config = Arc::new(config);
+        self.world.router = router(self.world.app.clone());
+    }
+
     /// Adds a webhook of ADA at this host; its id and secret.
     pub async fn webhook(&self, host: &str, events: &[&str]) -> (String, String) {
         let body = json!({ "address": format!("https://{host}/hook"), "events": events });
@@ -305,6 +313,29 @@ async fn a_notice_is_retried_with_the_same_id_and_then_given_up() {
         json!({ "id": id, "arrived": true, "failure": null })
     );
     assert_eq!(desk.destinations().await["webhooks"][0]["state"], "on");
+}
+
+/// The operator may allow fewer ports than at the time when an owner added the webhook.
+#[tokio::test]
+async fn a_webhook_whose_port_is_no_longer_allowed_gets_nothing() {
+    let mut desk = empty_desk().await;
+    let endpoints = desk.sending(false);
+    let (id, _) = desk.webhook("hooks.example", &[]).await;
+    desk.allow_ports(&[8443]);
+    desk.queue_notice(&desk.acme, payment()).await;
+    assert_eq!(desk.send_due().await, (0, 1));
+    let path = format!("/admin/vaults/acme/notices/{id}/test");
+    let tested = desk.post(&path, &json!({})).await.json();
+    assert_eq!(tested["arrived"], false);
+    assert!(endpoints.got().is_empty());
+    let shown = &desk.destinations().await["webhooks"][0];
+    assert_eq!(shown["state"], "failing");
+    let failure = shown["last_failure"].as_str().unwrap();
+    assert!(failure.contains("the port 8443, have"), "{failure}");
+    assert_eq!(failure, tested["failure"]);
+    desk.allow_ports(&[443]);
+    desk.world.clock.advance(60);
+    assert_eq!(desk.send_due().await, (1, 0));
 }
 
 #[tokio::test]

@@ -91,6 +91,13 @@ async fn addresses_and_events_are_checked_and_three_webhooks_are_enough() {
         assert_eq!(desk.add(body.clone()).await.short(), wanted, "{body}");
     }
     assert_eq!(desk.destinations().await["webhooks"], json!([]));
+    desk.allow_ports(&[9443]);
+    let other = desk
+        .add(json!({ "address": "https://hooks.example/" }))
+        .await;
+    let detail = other.json()["detail"].clone();
+    assert_eq!(detail, "The port of the address must be 9443.");
+    desk.allow_ports(&[443, 8443]);
     for n in 0..4 {
         let body = json!({
             "address": format!("https://hooks.example:8443/{n}"),

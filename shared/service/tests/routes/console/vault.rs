@@ -38,6 +38,23 @@ async fn it_says_what_is_paid_stored_and_pinned() {
 }
 
 #[tokio::test]
+async fn the_overview_names_a_webhook_that_fails_to_owners() {
+    let mut desk = desk().await;
+    let endpoints = desk.sending(false);
+    let (id, _) = desk.webhook("hooks.example", &[]).await;
+    endpoints.answer("hooks.example", 500);
+    let mut owner = signed_in(&desk, ADA).await;
+    let page = open(&mut owner, "/console/acme").await;
+    assert!(!page.body.contains("hooks.example"), "{}", page.body);
+    let path = format!("/admin/vaults/acme/notices/{id}/test");
+    assert_eq!(desk.post(&path, &json!({})).await.status, 200);
+    let page = open(&mut owner, "/console/acme").await;
+    for text in ["https://hooks.example/hook", "the notice did not arrive"] {
+        assert!(page.body.contains(text), "{text}: {}", page.body);
+    }
+}
+
+#[tokio::test]
 async fn deletion_needs_the_name_and_a_confirmation_and_then_ends_everything() {
     let desk = desk().await;
     let other = crate::admin::reference(&desk.other);
