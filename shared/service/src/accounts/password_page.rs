@@ -11,7 +11,7 @@ use super::audit;
 use super::guard::{FormTask, SignedInBrowser, SignedInForm};
 use super::password::{self, MIN_USER_CHARS};
 use super::session::{SessionStart, new_session};
-use super::sign_in::{self, PasswordCheck, TOO_MANY_ATTEMPTS};
+use super::sign_in::{self, PasswordCheck, too_many_attempts};
 use crate::app::App;
 use crate::model::account::{Account, account_key};
 use crate::web::browser::{Browser, PASSWORD_PATH, ReturnTo, SignedIn};
@@ -114,7 +114,10 @@ pub async fn change_password(app: &App, request: SignedInForm) -> Result<Respons
         }
         PasswordCheck::TooMany { retry_after } => {
             audit::record_refusal(app, browser, source, CHANGE_ACTION, "rate_limited").await;
-            let mut response = refused(StatusCode::TOO_MANY_REQUESTS, TOO_MANY_ATTEMPTS.to_owned());
+            let mut response = refused(
+                StatusCode::TOO_MANY_REQUESTS,
+                too_many_attempts(retry_after).to_owned(),
+            );
             layout::set_retry_after(&mut response, Some(retry_after));
             return Ok(response);
         }

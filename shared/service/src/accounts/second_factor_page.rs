@@ -18,7 +18,7 @@ use super::guard::{FormTask, SignedInBrowser, SignedInForm};
 use super::memberships::owns_any_namespace;
 use super::second_factor::{self, CodeProblem, WRONG_CODE};
 use super::session::{SessionStart, new_session, redirect_to};
-use super::sign_in::{self, PasswordCheck, TOO_MANY_ATTEMPTS};
+use super::sign_in::{self, PasswordCheck, too_many_attempts};
 use super::sign_in_page::{SignInPrompt, render_sign_in_page};
 use crate::app::App;
 use crate::config::SecondFactorPolicy;
@@ -381,7 +381,7 @@ async fn check_form_password(
         }
         PasswordCheck::TooMany { retry_after } => {
             let too_many = StatusCode::TOO_MANY_REQUESTS;
-            let problem = (too_many, TOO_MANY_ATTEMPTS, Some(retry_after));
+            let problem = (too_many, too_many_attempts(retry_after), Some(retry_after));
             ("rate_limited", problem)
         }
     };

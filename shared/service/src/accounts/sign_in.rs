@@ -15,8 +15,24 @@ use crate::model::account::{self, Account, Email};
 use crate::web::error_page::ErrorPage;
 use crate::web::remembered_browser::RememberedBrowser;
 
-/// Message for [`PasswordCheck::TooMany`].
-pub const TOO_MANY_ATTEMPTS: &str = "Too many attempts. Try again in an hour at the latest. A browser that you used for this account before may be let in sooner, and an operator of this service can send you a link that resets the password.";
+macro_rules! too_many {
+    ($when:literal) => {
+        concat!(
+            "Too many attempts. Try again in ",
+            $when,
+            ". A browser that you used for this account before may be let in sooner, and an operator of this service can send you a link that resets the password."
+        )
+    };
+}
+
+/// Returns the message for [`PasswordCheck::TooMany`], by the seconds to wait.
+pub const fn too_many_attempts(retry_after: u64) -> &'static str {
+    match retry_after {
+        0..=60 => too_many!("a minute"),
+        61..=900 => too_many!("15 minutes at the latest"),
+        _ => too_many!("an hour at the latest"),
+    }
+}
 
 /// Outcome of a password check.
 #[derive(Debug)]

@@ -34,7 +34,7 @@ use crate::accounts::passkey;
 use crate::accounts::provider;
 use crate::accounts::second_factor::{self, Requirement};
 use crate::accounts::session::{CompletedSignIn, SessionStart, new_half_session, redirect_to};
-use crate::accounts::sign_in::{self, PasswordCheck, TOO_MANY_ATTEMPTS};
+use crate::accounts::sign_in::{self, PasswordCheck, too_many_attempts};
 use crate::accounts::sign_in_page::ShownApp;
 use crate::accounts::sign_in_page::{SignInPrompt, render_sign_in_page};
 use crate::app::App;
@@ -470,7 +470,7 @@ async fn render_refused_sign_in(
     let (status, problem, wait) = match why {
         PasswordCheck::TooMany { retry_after } => (
             StatusCode::TOO_MANY_REQUESTS,
-            TOO_MANY_ATTEMPTS,
+            too_many_attempts(*retry_after),
             Some(*retry_after),
         ),
         _ => (

@@ -15,7 +15,7 @@ use super::{find_account, require_provider};
 use crate::accounts::audit;
 use crate::accounts::second_factor::{self, WRONG_CODE};
 use crate::accounts::session::CompletedSignIn;
-use crate::accounts::sign_in::{self, PasswordCheck, TOO_MANY_ATTEMPTS};
+use crate::accounts::sign_in::{self, PasswordCheck, too_many_attempts};
 use crate::app::App;
 use crate::model::Versioned;
 use crate::model::account::{Account, account_key};
@@ -160,7 +160,7 @@ async fn prove_account(
         }
         PasswordCheck::TooMany { retry_after } => {
             let too_many = StatusCode::TOO_MANY_REQUESTS;
-            let problem = (too_many, TOO_MANY_ATTEMPTS, Some(retry_after));
+            let problem = (too_many, too_many_attempts(retry_after), Some(retry_after));
             return refused("rate_limited", problem).await;
         }
         _ => return refused("wrong_password", (unprocessable, "Wrong password.", None)).await,
