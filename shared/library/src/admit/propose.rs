@@ -104,18 +104,7 @@ pub fn propose_skill(vault: &Vault, input: &ProposeSkill) -> Result<ProposeRepor
         files: input.files.clone(),
         by: input.by.clone(),
     };
-    let options = Options {
-        replace: input.replace,
-        // An own skill takes the bare name from a linked one. Submitted text must not do that.
-        reject_linked_name: true,
-        reviewed: input.reviewed,
-        // An owner reviews only drafts of other people. Actions of such a skill must not get the
-        // owner's whole environment.
-        by_others: input.reviewed.is_some(),
-        // Submitted text must not occupy the processor without a bound.
-        most_work: Some(vault_gate::SERVICE_WORK),
-        ..Options::default()
-    };
+    let options = proposal_options(input);
     let candidate = match examine_candidate(source, &options, &mut Neighbours::for_vault(vault)) {
         Ok(candidate) => candidate,
         Err(AdmitError::Blocked { findings }) => {
@@ -161,4 +150,31 @@ pub fn propose_skill(vault: &Vault, input: &ProposeSkill) -> Result<ProposeRepor
             findings: candidate.package.findings,
         },
     })
+}
+
+/// Returns the choices with which submitted text is admitted.
+fn proposal_options(input: &ProposeSkill) -> Options {
+    Options {
+        replace: input.replace,
+        // An own skill takes the bare name from a linked one. Submitted text must not do that.
+        reject_linked_name: true,
+        reviewed: input.reviewed,
+        // An owner reviews only drafts of other people. Actions of such a skill must not get the
+        // owner's whole environment.
+        by_others: input.reviewed.is_some(),
+        // Submitted text must not occupy the processor without a bound.
+        most_work: Some(vault_gate::SERVICE_WORK),
+        ..Options::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_gate_works_within_a_bound_on_submitted_text() {
+        let options = proposal_options(&ProposeSkill::from_skill_md("ann", "text"));
+        assert_eq!(options.most_work, Some(vault_gate::SERVICE_WORK));
+    }
 }

@@ -63,7 +63,12 @@ pub async fn update_skill(vault: &Vault, input: &UpdateSkill) -> Result<UpdateRe
     let (vault, name) = (vault.clone(), input.name.clone());
     let updated = tokio::task::spawn_blocking(move || {
         // The owner waits for this update, so its gate may take as long as that of `add`.
-        admit_update(&vault, &name, Source::Fetched(Box::new(fetched)), None)
+        admit_update(
+            &vault,
+            &name,
+            Source::Fetched(Box::new(fetched)),
+            Options::default(),
+        )
     });
     let report = |outcome, installed, findings| UpdateReport {
         name: input.name.clone(),
@@ -112,12 +117,13 @@ pub(crate) fn upstream_of(vault: &Vault, name: &SkillName) -> Result<Upstream, A
 }
 
 /// Admits the current files of a source as the next version of a skill that is still installed, for
-/// the same agents. `most_work` bounds the gate, as in [`Options`].
+/// the same agents. Of `options` only what concerns neither the name, the files nor the agents
+/// counts, such as the bound of the gate's work.
 pub(crate) fn admit_update(
     vault: &Vault,
     name: &SkillName,
     source: Source,
-    most_work: Option<u64>,
+    options: Options,
 ) -> Result<AdmitReport, AdmitError> {
     let installed_skill = read_own_skill(vault, name, &vault.trusted()?)?;
     // The skill may have been removed during the fetch.
@@ -131,8 +137,7 @@ pub(crate) fn admit_update(
         // Check again under the lock: the owner may remove the skill in the meantime, and the
         // update must not bring it back.
         require_installed: true,
-        most_work,
-        ..Options::default()
+        ..options
     };
     admit_source(vault, source, &options)
 }

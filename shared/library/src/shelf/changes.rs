@@ -32,16 +32,13 @@ pub(super) fn apply_change(
         source,
         reviewed,
     } = prepared;
-    // A writer over MCP must not occupy the server's processor without a bound.
-    let most_work = Some(vault_gate::SERVICE_WORK);
     let options = |agents| Options {
         agents,
         reviewed,
         // Only changes by other authors are reviewed; the owner's own changes need no review.
         by_others: reviewed.is_some(),
         reject_linked_name: true,
-        most_work,
-        ..Options::default()
+        ..bounded_options()
     };
     match (change, source) {
         (
@@ -74,12 +71,21 @@ pub(super) fn apply_change(
             admission_result(admit_source(vault, source, &options(agents)))
         }
         (Change::Update(name), Some(source)) => {
-            admission_result(admit_update(vault, &name, source, most_work))
+            admission_result(admit_update(vault, &name, source, bounded_options()))
         }
         (Change::Fetch { .. } | Change::Update(_), None) => Err(ShelfError::Failed(
             "this source was not fetched before".to_owned(),
         )),
         (Change::Remove(name), _) => remove_own_skill(vault, name),
+    }
+}
+
+/// Returns the options of every change that a tool submits.
+fn bounded_options() -> Options {
+    Options {
+        // A writer over MCP must not occupy the server's processor without a bound.
+        most_work: Some(vault_gate::SERVICE_WORK),
+        ..Options::default()
     }
 }
 
@@ -217,5 +223,15 @@ impl From<AddError> for ShelfError {
             AddError::Fetch(FetchFault::Unreachable(_)) => Self::Unreachable(text),
             AddError::Admit(error) => error.into(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_gate_works_within_a_bound_on_changes_of_tools() {
+        assert_eq!(bounded_options().most_work, Some(vault_gate::SERVICE_WORK));
     }
 }
