@@ -30,9 +30,9 @@ macro_rules! types {
 /// What requests are, by name.
 static REQUESTS: LazyLock<BTreeMap<String, Type>> = LazyLock::new(|| {
     types! {
-        ConfirmedPinReset ConfirmedVault DraftAcceptance DraftRefusal Enrolment EnrolmentSetting
-        JsonRpcRequest NewAccount NewEnrolmentCode NewNamespace NewUser NewWebhook NoticeMail
-        ObjectQuestion PaymentEvent ProfileChange Registration RoleChange ScopeChange
+        ConfirmedPinReset ConfirmedVault DeniedMachines DraftAcceptance DraftRefusal Enrolment
+        EnrolmentSetting JsonRpcRequest NewAccount NewEnrolmentCode NewNamespace NewUser NewWebhook
+        NoticeMail ObjectQuestion PaymentEvent ProfileChange Registration RoleChange ScopeChange
         ServiceSignOut;
     }
 });
