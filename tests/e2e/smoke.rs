@@ -56,6 +56,7 @@ fn the_smoke_walk_passes_and_leaves_nothing_behind() {
                 "policy, member signs in",
                 "policy, skill.publish",
                 "member removed",
+                "account removed",
                 "client removed",
                 "token is dead",
             ]

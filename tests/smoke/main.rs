@@ -1,8 +1,8 @@
 //! `smoke:remote`: walks a running deployment in the interface's order, one line a step. See
 //! `tests/smoke-remote`.
 //!
-//! It touches only what it made itself: a client, and a member for the policy step; both are
-//! removed at the end, after a failure and after an interrupt too. Nothing secret is printed.
+//! It touches only what it made itself: a client, and a member with an account for the policy step;
+//! all are removed at the end, after a failure and after an interrupt too. Nothing secret is printed.
 
 mod policy;
 mod report;

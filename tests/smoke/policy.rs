@@ -6,7 +6,9 @@ use url::Url;
 use vault_tests::browser::{Browser, forms, no_answer, words};
 
 use crate::report::{Report, left_out};
-use crate::walk::{Consent, Service, Step, Tokens, authorize, call, exchange, random_text};
+use crate::walk::{
+    Consent, MadeAccount, Service, Step, Tokens, authorize, call, exchange, random_text,
+};
 use crate::web::{Failure, send, text};
 
 impl Service {
@@ -44,7 +46,7 @@ impl Service {
 
     /// The link by which the member sets a password: the owner signs in again, as an operator.
     /// `None` when the owner is none.
-    async fn link(&self, client_id: &str, email: &str) -> Step<Option<String>> {
+    async fn link(&mut self, client_id: &str, email: &str) -> Step<Option<String>> {
         let account = self.settings.account.as_ref();
         let account = account.map(|(email, word)| (&**email, &**word));
         let asked = self.asked(client_id, "read write operator");
@@ -61,10 +63,16 @@ impl Service {
             return Ok((None, format!("scope {scope}: the account is no operator")));
         }
         let expected = "a link to set a password";
+        let operator = text(&answer, "access_token")?;
+        // Before the request: whatever its answer is, the account may exist afterwards.
+        self.account = Some(MadeAccount {
+            operator: operator.to_owned(),
+            email: email.to_owned(),
+        });
         let request = self
             .client
             .post(self.url("/admin/operator/accounts"))
-            .bearer_auth(text(&answer, "access_token")?)
+            .bearer_auth(operator)
             .json(&json!({ "email": email }));
         let answer = send(request, expected).await?.with_status(201, expected)?;
         let link = text(&answer.json(expected)?, "invite_url")?.to_owned();

@@ -32,10 +32,17 @@ pub struct Settings {
 pub struct Service {
     pub(crate) settings: Settings,
     pub(crate) client: Client,
-    /// What has to be undone: the owner's token, the client's id, the member's id.
+    /// What has to be undone: the owner's token, the client's id, the member's id, the account.
     owner: Option<String>,
     registered: Option<String>,
     pub(crate) member: Option<String>,
+    pub(crate) account: Option<MadeAccount>,
+}
+
+/// An account that the walk made, with the token of the operator who may delete it.
+pub(crate) struct MadeAccount {
+    pub(crate) operator: String,
+    pub(crate) email: String,
 }
 
 /// Tokens of one person.
@@ -58,6 +65,7 @@ impl Service {
             owner: None,
             registered: None,
             member: None,
+            account: None,
         })
     }
 
@@ -118,8 +126,8 @@ impl Service {
         }
     }
 
-    /// Takes back what the walk made: the member, then the client with its tokens. Runs after a
-    /// failure too.
+    /// Takes back what the walk made: the member, the account, then the client with its tokens. Runs
+    /// after a failure too.
     pub async fn undo(&mut self, report: &mut Report) {
         let Some(token) = self.owner.take() else {
             return;
@@ -128,6 +136,12 @@ impl Service {
             let path = format!("/admin/users/{id}");
             report
                 .step("member removed", self.remove(&token, &path))
+                .await;
+        }
+        if let Some(made) = self.account.take() {
+            let path = format!("/admin/operator/accounts/{}", made.email);
+            report
+                .step("account removed", self.remove(&made.operator, &path))
                 .await;
         }
         if let Some(id) = self.registered.take() {
