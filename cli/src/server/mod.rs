@@ -311,7 +311,7 @@ pub fn tool_names(settings: &Settings) -> vault_mcp::Names {
 
 /// Returns the port and its origin: `VAULT_PORT`, else `PORT`, which platforms set, else the older
 /// `VAULT_HTTP_PORT`.
-fn read_port(settings: &Settings) -> Result<(u16, String), Failure> {
+pub fn read_port(settings: &Settings) -> Result<(u16, String), Failure> {
     for name in ["VAULT_PORT", "PORT", "VAULT_HTTP_PORT"] {
         if let (Some(port), Some((_, origin))) =
             (settings.number(name)?, settings.with_origin(name))

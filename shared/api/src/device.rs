@@ -66,12 +66,27 @@ pub struct CurrentDevice {
     /// Time of its first enrolment.
     #[serde(default)]
     pub enrolled_at: Timestamp,
-    /// The current catalog; null before the first release, and for a revoked machine.
-    pub catalog: Option<CatalogReference>,
+    /// The current catalog; null before the first release. Absent for a revoked machine.
+    #[serde(
+        default,
+        deserialize_with = "read_present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[expect(clippy::option_option, reason = "null and absent are two things here")]
+    pub catalog: Option<Option<CatalogReference>>,
     /// True for an active machine of a vault whose subscription has lapsed: it gets no bundles.
     /// Absent otherwise.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lapsed: bool,
+}
+
+/// Reads a member that is present, so that null is not taken for an absent one.
+fn read_present<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    T: Deserialize<'de>,
+    D: serde::Deserializer<'de>,
+{
+    T::deserialize(deserializer).map(Some)
 }
 
 /// The current catalog. It is not signed, so it only says whether to fetch the catalog.

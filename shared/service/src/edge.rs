@@ -92,6 +92,11 @@ impl Edge {
             *response.body_mut() = body;
             response.headers_mut().remove(header::CONTENT_LENGTH);
             response.headers_mut().extend(parts.headers);
+            // As every answer below `/v/`; a page alone would have only `no-store`.
+            let private = HeaderValue::from_static("private, no-store");
+            response
+                .headers_mut()
+                .insert(header::CACHE_CONTROL, private);
         }
         let headers = response.headers_mut();
         // Browsers ignore this header over plain http.

@@ -165,6 +165,10 @@ where
     // below.
     let body = Arc::new(Mutex::new(body));
     let (headers, is_safe) = (parts.headers.clone(), is_safe(&parts.method));
+    let target = params.as_ref().and_then(|params| params.find_param("id"));
+    // Longer than any id: the log must not keep a text of any size that a caller chooses.
+    let target = target.filter(|id| id.len() <= MAX_TARGET_BYTES);
+    let target = target.map(str::to_owned);
     let admitted = C::admit_bearer(bearer, &app.config, route);
     // The path counts only after admission, so that its 404 tells an unauthorized caller nothing.
     let admitted = admitted.and_then(|caller| Ok((caller, params.ok_or(ErrorCode::NotFound)?)));
@@ -192,7 +196,7 @@ where
                 let code = refusal.code();
                 let refused = RefusedAct {
                     action: route.name,
-                    target: None,
+                    target: target.as_deref(),
                     code,
                 };
                 audit_refusal(&app, namespace.as_ref(), &actor, refused).await;
@@ -204,6 +208,9 @@ where
     response.extensions_mut().insert(fields);
     response
 }
+
+/// Maximum size of the id in a path that the record of a refusal names, in bytes.
+const MAX_TARGET_BYTES: usize = 128;
 
 /// An act that was refused, as the audit log records it.
 #[derive(Clone, Copy, Debug)]

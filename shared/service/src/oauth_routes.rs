@@ -17,6 +17,7 @@ use crate::accounts::{
     password_page, provider, second_factor, second_factor_page,
 };
 use crate::app::App;
+use crate::error::{ErrorCode, Refusal};
 use crate::hosting::{home_page, new_vault};
 use crate::http::json_answer;
 use crate::oauth::error_response::EndpointError;
@@ -163,6 +164,11 @@ where
     })
     .options(|State(app): State<App>, headers: HeaderMap| async move {
         cors::endpoint_preflight(&app, &headers)
+    })
+    // Clients of these endpoints read errors in their format alone.
+    .fallback(|State(app): State<App>, headers: HeaderMap| async move {
+        let refused = EndpointError::from(Refusal::from(ErrorCode::MethodNotAllowed));
+        cors::allow_listed_origin(&app, &headers, refused.render_error(&app))
     })
 }
 

@@ -11,7 +11,7 @@ use crate::{
     context::Context,
     errors::{Exit, Failure},
     output::{Column, DIM, Report, Table, clean, paint},
-    server::{self, Options},
+    server::{self, Options, read_port},
     settings::{Origin, SERVED_LIBRARY, SettingRow, Settings},
 };
 
@@ -164,6 +164,12 @@ fn print_config(
     options: Result<Options, Failure>,
 ) -> Result<Report, Failure> {
     let mut rows = settings.setting_rows();
+    // The port that counts, whichever variable sets it.
+    let row = rows.iter_mut().find(|row| row.name == "VAULT_PORT");
+    if let (Some(row), Ok((port, origin))) = (row, read_port(settings)) {
+        row.value = Some(port.to_string());
+        row.source = origin;
+    }
     let row = rows.iter_mut().find(|row| row.name == "VAULT_STORAGE_PATH");
     match (&options, row) {
         (Ok(options), Some(row)) if options.library_from.starts_with("--") => {

@@ -110,8 +110,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     }
     if let Some(machine) = &machine {
         text = format!(
-            "{text}\n{DIM}The service still lists this machine. The vault's owner removes it with:{DIM:#} \
-             {HINT}vault devices revoke {machine}{HINT:#}"
+            "{text}\n{DIM}The service still lists this machine. The vault's owner ends its access with:{DIM:#} \
+             {HINT}vault devices revoke {machine}{HINT:#}\n{DIM}If it was revoked already, the owner removes it from the list with:{DIM:#} \
+             {HINT}vault devices forget {machine}{HINT:#}"
         );
     }
     let unlinked = Unlinked {

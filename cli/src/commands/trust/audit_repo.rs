@@ -99,7 +99,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let options = &arguments.options;
     options.check_output(context, arguments.output.is_some())?;
     let root = arguments.path.as_ref().or(arguments.repo.as_ref());
-    let root = root.map_or_else(|| Path::new("."), PathBuf::as_path);
+    let root = root.map_or_else(|| Path::new("."), |path| skill_folder(path));
     let location = Location::of_folder(root);
     // A wrong list fails before the walk, which may take long.
     let accepts = match &arguments.accept {
@@ -157,6 +157,24 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         None => Report::view(view, repository_text(context, &location, &audit)),
     };
     Ok(report.with_exit(exit))
+}
+
+/// Returns the folder of a skill that is named by its SKILL.md, and any other path as it is.
+fn skill_folder(path: &Path) -> &Path {
+    let is_skill_file = path
+        .file_name()
+        .is_some_and(|name| name.eq_ignore_ascii_case("SKILL.md"));
+    match path.parent() {
+        // Files of the skill are then named as below its folder, which has all of them.
+        Some(parent) if is_skill_file && path.is_file() => {
+            if parent.as_os_str().is_empty() {
+                Path::new(".")
+            } else {
+                parent
+            }
+        }
+        _ => path,
+    }
 }
 
 /// Returns the publisher of the repository, from the address of `origin` in the Git settings of the

@@ -291,14 +291,13 @@ pub(super) async fn show_device(
     let is_lapsed =
         device.status == DeviceStatus::Active && !namespace.subscription.is_live(app.clock.now());
     // A revoked device must not follow the releases of the vault any more.
-    let catalog = namespace
-        .current
-        .filter(|_| device.status != DeviceStatus::Revoked)
-        .map(|current| CatalogReference {
+    let catalog = (device.status != DeviceStatus::Revoked).then(|| {
+        namespace.current.map(|current| CatalogReference {
             sha256: current.sha256,
             size: current.size,
             release: current.release,
-        });
+        })
+    });
     Ok(json_answer(
         StatusCode::OK,
         &CurrentDevice {

@@ -5,6 +5,7 @@ use axum::http::header::{self, HeaderValue};
 use axum::response::Response;
 use vault_store::StoreError;
 
+use super::browser::NEW_VAULT_PATH;
 use super::layout::{self, Frame, MessagePage, SignOut};
 use crate::app::App;
 use crate::error::{ErrorCode, Fault, Refusal};
@@ -241,6 +242,12 @@ impl ErrorPage {
         let mut lines: Vec<_> = lines.iter().map(|line| (*line).to_owned()).collect();
         if let Self::Explained(page) = &self {
             lines.extend(page.detail.clone());
+        }
+        if matches!(self, Self::NoNamespace { fixed: false, .. }) && app.config.hosting.sign_up {
+            let address = app.config.public_url.join(NEW_VAULT_PATH);
+            lines.push(format!(
+                "Or create a vault of your own at {address}, then start again from the app."
+            ));
         }
         let (sign_out, refusal) = match self {
             Self::NoNamespace {

@@ -100,7 +100,7 @@ impl LinkStatus {
             let _reported = key_change.inspect_err(&mut failed);
         }
         let device = state.as_ref().map(|state| state.status);
-        let offered_release = state.and_then(|state| Some(state.catalog?.release));
+        let offered_release = state.and_then(|state| Some(state.catalog.flatten()?.release));
         // The service shows the current release to every active or pending machine, and release
         // numbers never fall. A missing or lower number means that the service was rolled back.
         let readable = matches!(device, Some(DeviceStatus::Active | DeviceStatus::Pending));
@@ -210,7 +210,7 @@ fn take_shown_keys(
     link: &Link,
     state: &CurrentDevice,
 ) -> Result<(), Failure> {
-    let (Some(counted), Some(shown)) = (&link.pin().counted, &state.catalog) else {
+    let (Some(counted), Some(Some(shown))) = (&link.pin().counted, &state.catalog) else {
         return Ok(());
     };
     let readable = matches!(state.status, DeviceStatus::Active | DeviceStatus::Pending);

@@ -125,6 +125,13 @@ async fn other_methods_and_paths_are_refused() {
         let reply = get(&place.app, path).await;
         assert_eq!(reply.status, 405, "{path}");
         assert_eq!(reply.header("allow"), allow, "{path}");
+        // RFC 6749, section 5.2, for the endpoints that programs call.
+        let media = reply.header("content-type");
+        let is_endpoint = allow.ends_with("OPTIONS");
+        assert_eq!(media == "application/json", is_endpoint, "{path} {media}");
+        if is_endpoint {
+            assert_eq!(reply.json()["error"], "invalid_request", "{path}");
+        }
     }
     for path in [
         "/oauth",
