@@ -210,6 +210,20 @@ fn every_command_of_the_page_on_audits_works() {
     }
 }
 
+#[test]
+fn a_skill_that_is_given_by_its_file_has_its_files_beside_it() {
+    let repository = Repository::new();
+    let folder = repository.skill("skills/tables", GOOD);
+    std::fs::write(folder.join("noise.bin"), [0_u8, 255, 3, 1]).unwrap();
+    let audit = |path| {
+        let output = repository.vault(&["audit-repo", path, "-v"]);
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let by_file = audit("skills/tables/SKILL.md");
+    assert!(by_file.contains("skills/tables/noise.bin"), "{by_file}");
+    assert_eq!(by_file, audit("skills/tables"));
+}
+
 /// One skill with a link must not end the check of the others.
 #[test]
 fn lint_goes_on_past_a_skill_with_a_link() {

@@ -24,6 +24,31 @@ fn the_demo_runs_every_step_and_leaves_nothing_behind() {
     assert_eq!(home.root().read_dir().unwrap().count(), 0);
 }
 
+#[test]
+fn the_settings_show_the_port_that_counts() {
+    let home = Home::new();
+    let mut command = home.vault(&[
+        "serve",
+        "--public-url",
+        "http://127.0.0.1:8080",
+        "--print-config",
+        "--json",
+    ]);
+    command
+        .env("PORT", "9")
+        .env("VAULT_ADMIN_EMAIL", "ann@example.com");
+    let output = command
+        .env("VAULT_ADMIN_PASSWORD", "twelve characters")
+        .output();
+    let shown: Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
+    let rows = shown["data"]["settings"].as_array().unwrap();
+    let row = rows.iter().find(|row| row["name"] == "VAULT_PORT").unwrap();
+    assert_eq!(
+        (&row["value"], &row["source"]),
+        (&"9".into(), &"PORT".into())
+    );
+}
+
 /// The words of a line of the demo, with `#` for what differs from run to run.
 fn words_of(line: &str) -> Vec<&str> {
     let differs = |word: &str| {

@@ -60,11 +60,20 @@ pub(super) async fn handle_create_code(call: Call) -> Answer {
     Ok(json_answer(StatusCode::CREATED, &created_code))
 }
 
+/// Returns the number of machines and the lifetime in seconds that a request asks for.
+fn code_terms(asked: &NewEnrolmentCode) -> (u32, i64) {
+    (
+        asked.uses.unwrap_or(1),
+        asked.expires_in.unwrap_or(DEFAULT_SECONDS),
+    )
+}
+
 /// The act of creating this code. Whether it needs a permit depends on the number of machines.
 pub(crate) fn code_act(asked: &NewEnrolmentCode) -> Act {
+    let (uses, seconds) = code_terms(asked);
     Act::CreateCode {
-        uses: asked.uses.unwrap_or(1),
-        seconds: asked.expires_in.unwrap_or(DEFAULT_SECONDS),
+        uses,
+        seconds,
         name: asked.name.as_deref().and_then(clean_hostname),
     }
 }
@@ -79,8 +88,7 @@ pub(crate) async fn create_code(
     asked: NewEnrolmentCode,
     mark: Option<Write>,
 ) -> Result<Option<vault_api::EnrolmentCode>, Refusal> {
-    let seconds = asked.expires_in.unwrap_or(DEFAULT_SECONDS);
-    let uses = asked.uses.unwrap_or(1);
+    let (uses, seconds) = code_terms(&asked);
     if !(1..=MAX_USES).contains(&uses) || !LIFETIME_SECONDS.contains(&seconds) {
         return Err(ErrorCode::ParameterInvalid.into());
     }

@@ -63,6 +63,7 @@ async fn an_address_for_programs_explains_itself_to_a_browser() {
     let reference = world.send(opened("/v/acme")).await;
     assert_eq!(reference.status, 401);
     assert_eq!(reference.header("www-authenticate"), "VaultDevice");
+    assert_eq!(reference.header("cache-control"), "private, no-store");
     assert!(text(&reference).contains("vault link https://vault.example/v/NAME"));
     assert!(!text(&reference).contains("acme"));
     // No path or vault makes a difference.

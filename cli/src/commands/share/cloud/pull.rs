@@ -306,7 +306,7 @@ async fn pull_link(
             link.pin().name
         )));
     }
-    let current = state.catalog.as_ref().map(|now| now.sha256);
+    let current = state.catalog.iter().flatten().next().map(|now| now.sha256);
     let Some(bytes) = catalog_bytes(vault, &client, link, current).await? else {
         // A service that hides every release has rolled back as well.
         check_not_rolled_back(link)?;

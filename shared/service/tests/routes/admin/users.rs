@@ -160,6 +160,16 @@ async fn bodies_that_are_refused_write_nothing() {
     assert_eq!(desk.get(USERS).await.json(), before);
     assert_eq!(desk.count("user.scopes scope_unknown").await, 2);
     assert_eq!(desk.count("user.create done").await, 0);
+    // A refusal names whom the request was about.
+    let entries = common::audited(&desk.world.app, "acme").await;
+    let refused: Vec<_> = entries
+        .iter()
+        .filter(|entry| entry.action == "user.scopes")
+        .collect();
+    assert!(!refused.is_empty());
+    for entry in refused {
+        assert_eq!(entry.target.as_deref(), Some(bob.id.as_str()));
+    }
 }
 
 #[tokio::test]

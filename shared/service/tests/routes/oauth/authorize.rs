@@ -481,6 +481,16 @@ async fn requirement_21_scopes_are_what_was_asked_what_the_user_has_and_what_was
     let mut reader = Visitor::new(&place.app);
     let page = reader.arrive(&address, READER, PASSWORD).await;
     assert_eq!(page.page(), "403 Your account has no vault yet");
+    assert!(!page.body.contains("new-vault"), "{}", page.body);
+    // Where people may create vaults, the page says where.
+    let mut config = (*place.app.config).clone();
+    config.hosting.sign_up = true;
+    let mut app = place.app.clone();
+    app.config = config.into();
+    let page = Visitor::new(&app).arrive(&address, READER, PASSWORD).await;
+    assert_eq!(page.page(), "403 Your account has no vault yet");
+    let new = app.config.public_url.join("/account/new-vault");
+    assert!(page.body.contains(&new), "{}", page.body);
 }
 
 #[tokio::test]
