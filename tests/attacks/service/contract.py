@@ -6,6 +6,14 @@ import pathlib
 from harness import Service, finish, row
 
 DOCUMENT = json.loads((pathlib.Path(__file__).parents[3] / "docs" / "openapi.json").read_text(encoding="utf-8"))
+# Bodies that may have further members, in the document and in the service.
+OPEN = {
+    # A draft has a format of its own, with its own parser.
+    "POST /admin/vaults/{slug}/drafts",
+    # Older programs send more, and the service reads past it.
+    "POST /admin/vaults/{slug}/objects/missing",
+    "POST /admin/vaults/{slug}/pin/reset",
+}
 service = Service()
 token = service.tenant("team")
 
@@ -27,6 +35,7 @@ for path, methods in DOCUMENT["paths"].items():
         schema = refers(body)
         if schema.get("type") == "object" and schema.get("additionalProperties") is not False:
             open_bodies.append(f"{method.upper()} {path}")
+open_bodies = [body for body in open_bodies if body not in OPEN]
 row("the document lets a member through that the service refuses", not open_bodies, len(DOCUMENT["paths"]) > 50, f"open: {open_bodies[:5]}")
 
 answer = service.api(token, "POST", "/admin/users", {"email": "x@example.com", "operator": True})
