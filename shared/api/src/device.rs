@@ -72,7 +72,6 @@ pub struct CurrentDevice {
         deserialize_with = "read_present",
         skip_serializing_if = "Option::is_none"
     )]
-    #[expect(clippy::option_option, reason = "null and absent are two things here")]
     pub catalog: Option<Option<CatalogReference>>,
     /// True for an active machine of a vault whose subscription has lapsed: it gets no bundles.
     /// Absent otherwise.

@@ -5,7 +5,6 @@ use axum::http::header::{self, HeaderValue};
 use axum::response::Response;
 use vault_store::StoreError;
 
-use super::browser::NEW_VAULT_PATH;
 use super::layout::{self, Frame, MessagePage, SignOut};
 use crate::app::App;
 use crate::error::{ErrorCode, Fault, Refusal};
@@ -244,7 +243,7 @@ impl ErrorPage {
             lines.extend(page.detail.clone());
         }
         if matches!(self, Self::NoNamespace { fixed: false, .. }) && app.config.hosting.sign_up {
-            let address = app.config.public_url.join(NEW_VAULT_PATH);
+            let address = app.config.public_url.join("/account/new-vault");
             lines.push(format!(
                 "Or create a vault of your own at {address}, then start again from the app."
             ));
