@@ -353,7 +353,7 @@ pub const fn service_hint(code: ServiceCode) -> Option<&'static str> {
         }
         ServiceCode::DeviceRevoked => "ask the owner; a forgotten machine can enrol again",
         ServiceCode::DeviceUnknown => {
-            "check the address, or enrol this machine: vault link <url>/v/<slug>"
+            "the vault was deleted, or this machine's record was: ask the owner. To enrol again: vault link <url>/v/<slug>"
         }
         ServiceCode::VaultNotFound | ServiceCode::NotFound => "check the address and the slug",
         ServiceCode::CatalogNotPublished => "the owner publishes with: vault sync --cloud",

@@ -333,7 +333,8 @@ async fn await_callback(
             std::future::pending::<()>().await;
         }
         ui.must_see(
-            "Then paste the final address from the browser (or the code in it) and press Enter:",
+            "Waiting for the browser. If it is on another machine, paste the address that it ends at (or \
+             the code in it) and press Enter:",
         );
         loop {
             match tokio::task::spawn_blocking(Ui::read_line).await {

@@ -59,7 +59,17 @@ impl Tokens {
 
     /// Returns whether the token has the rights of an operator.
     pub fn is_operator(&self) -> bool {
-        self.scope.split(' ').any(|word| word == "operator")
+        self.has_scope("operator")
+    }
+
+    /// Returns whether the token may write, as far as the service has said what it granted.
+    pub fn may_write(&self) -> bool {
+        // Without a list, it granted what was asked for (RFC 6749 section 5.1).
+        self.scope.is_empty() || self.has_scope("write")
+    }
+
+    fn has_scope(&self, scope: &str) -> bool {
+        self.scope.split(' ').any(|word| word == scope)
     }
 }
 

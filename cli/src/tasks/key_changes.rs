@@ -79,7 +79,11 @@ pub fn warn_of_pin_reset(context: &Context, address: &str, shown: &VaultHead) {
         None => return,
     };
     let message = format!("the vault that {address} had pinned was reset{details}");
-    let hint = "ask the other owners whether this was intended; linked machines keep their own pin";
+    let hint = if shown.is_unpinned() {
+        "any vault may be published there next. Ask the other owners whether this was intended; to pin this vault again: vault sync --renew"
+    } else {
+        "ask the other owners whether this was intended; linked machines keep their own pin"
+    };
     context
         .ui
         .warn(Warning::new("pin_reset", message).hint(hint));

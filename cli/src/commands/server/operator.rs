@@ -401,7 +401,7 @@ fn with_namespace_name(failure: Failure, slug: &Slug) -> Failure {
     if failure.code != ServiceCode::NotFound {
         return failure;
     }
-    let message = format!("no namespace is called `{slug}`");
+    let message = format!("no namespace in service is called `{slug}`");
     fail!(VaultNotFound, "{message}").hint("vault operator namespace list shows them all")
 }
 

@@ -340,7 +340,7 @@ async fn describe_act(app: &App, permit: &Permit, act: &Act) -> Result<Sentence,
         ),
         Act::ResetPin {} => (
             format!("Reset the pin of the vault {slug}."),
-            "The next release may come from anybody who can publish here, with other keys. Every machine must link the vault again.".to_owned(),
+            "The next release may come from anybody who can publish here, with other keys. Machines refuse those until they link the vault again.".to_owned(),
         ),
         Act::InviteOwner { email, scopes } => (
             format!("Invite {email} as an owner of {slug}."),
@@ -378,7 +378,7 @@ async fn describe_act(app: &App, permit: &Permit, act: &Act) -> Result<Sentence,
         ),
         Act::ResetAccount { email } => (
             format!("Reset the account {email}."),
-            "Its password, second factor, passkeys and connections to an identity provider are removed. Whoever opens the new link becomes this account, in every vault.".to_owned(),
+            "Its password, second factor, passkeys and connections to an identity provider are removed. Whoever opens the new link controls this account, in every vault.".to_owned(),
         ),
         Act::GrantOperator { email } => (
             format!("Make {email} an operator."),

@@ -86,6 +86,8 @@ impl Names {
             (None, Some(machine)) => machine.name.clone(),
             (None, None) if id == SERVER => "the service".to_owned(),
             (None, None) if id.starts_with("enc_") => format!("the enrolment code {id}"),
+            // A vault's owners must not learn who operates the service.
+            (None, None) if id.starts_with("acc_") => "an operator".to_owned(),
             // The record of a person who left is gone, but the log names the id still.
             (None, None) if is_user_id(id) => "a person who has left".to_owned(),
             (None, None) => id.to_owned(),

@@ -320,7 +320,7 @@ fn with_link(account: &Account, text: &str) -> Report {
 
 fn format_link(link: &str) -> String {
     format!(
-        "\nSend them this link. Whoever opens it becomes the account. It works once, for 72 hours, and is not shown again:\n  {HINT}{}{HINT:#}",
+        "\nSend them this link. Whoever opens it controls the account. It works once, for 72 hours, and is not shown again:\n  {HINT}{}{HINT:#}",
         clean(link, 500)
     )
 }

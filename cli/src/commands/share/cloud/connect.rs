@@ -84,10 +84,12 @@ fn next_steps(
     can_recover: bool,
 ) -> String {
     let is_other = membership.vault_id.is_some_and(|vault| vault != *own);
-    let may = match membership.role {
-        Role::Owner => "You may publish, and manage people, machines, apps and drafts.",
-        Role::Publisher => "You may publish, and decide on the drafts of skills.",
-        Role::Member => {
+    let may = match (membership.role, membership.kind) {
+        (Role::Owner, Kind::SelfSigned) => "You manage people, machines, apps and drafts.",
+        (Role::Owner, _) => "You may publish, and manage people, machines, apps and drafts.",
+        (Role::Publisher, Kind::SelfSigned) => "You decide on the drafts of skills.",
+        (Role::Publisher, _) => "You may publish, and decide on the drafts of skills.",
+        (Role::Member, _) => {
             "You may use the skills that the policy grants you. What you or your agents change \
              waits as a draft for an owner: vault drafts list"
         }
@@ -99,8 +101,9 @@ fn next_steps(
         (_, Role::Member) => format!("Link machines with: vault link {address}"),
         // Its keys are on other machines, so this one cannot sign for it.
         _ if is_other => format!(
-            "Other machines publish this vault. To publish from this one as well: \
-             vault link {address} --expect-key <fingerprint>, then vault publishers request {address}"
+            "Other machines publish this vault. To publish from this one as well:\n  \
+             vault link {address} --expect-key <fingerprint>\n  \
+             vault publishers request {address}"
         ),
         (_, Role::Owner) if !can_recover => {
             "First create a recovery key, for example on a USB stick: vault key recovery create <file>\n\
@@ -110,6 +113,19 @@ fn next_steps(
         _ => "Publish with: vault sync".to_owned(),
     };
     format!("{may}\n{next}")
+}
+
+/// Describes what a sign-in without the scope `write` is for, and how to get another one.
+fn read_only_steps(membership: &VaultSummary, address: &str) -> String {
+    let more = match membership.role {
+        Role::Owner | Role::Publisher => "publish or manage the vault",
+        Role::Member => "propose changes",
+    };
+    format!(
+        "This sign-in may only read. To {more}, sign in again and leave “Write” ticked:\n  \
+         vault cloud connect {address}\n\
+         Link machines with: vault link {address}"
+    )
 }
 
 /// Signs in, finds the vault on the service, and stores the connection.
@@ -166,12 +182,13 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             }
         }
         let can_recover = !key_changes::all_root_keys_here(&vault).unwrap_or(false);
-        Ok(connected_report(
-            &connection,
-            &membership,
-            &others,
-            &next_steps(&membership, &connection.address(), vault.id(), can_recover),
-        ))
+        let address = connection.address();
+        let next = if tokens.may_write() {
+            next_steps(&membership, &address, vault.id(), can_recover)
+        } else {
+            read_only_steps(&membership, &address)
+        };
+        Ok(connected_report(&connection, &membership, &others, &next))
     })
 }
 
