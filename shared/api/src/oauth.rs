@@ -37,6 +37,8 @@ pub struct AuthorizationServer {
     pub authorization_response_iss_parameter_supported: bool,
     /// The values of `acr_values`.
     pub acr_values_supported: Vec<String>,
+    /// The values of `prompt` that an authorization request may have.
+    pub prompt_values_supported: Vec<String>,
     /// Whether an app may be known by the address of a document that describes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_id_metadata_document_supported: Option<bool>,

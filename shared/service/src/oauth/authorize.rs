@@ -60,10 +60,50 @@ pub struct AuthorizeRequest {
 /// What a request demands of the sign-in.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct SignInDemands {
-    /// Whether credentials have to be entered for exactly this request.
+    /// Whether credentials have to be entered for exactly this request: it asks for that, or is for
+    /// operator rights.
     pub credentials: bool,
     /// Whether it has to use a second factor, whatever the policy of the service (RFC 9470).
     pub second_factor: bool,
+}
+
+/// The values of `prompt` (OpenID Connect Core 1.0, section 3.1.2.1).
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+struct Prompt {
+    /// Whether the person signs in for this request.
+    credentials: bool,
+}
+
+impl Prompt {
+    /// Values that the service supports; `none` never succeeds.
+    const SUPPORTED: [&str; 3] = ["consent", "login", "select_account"];
+
+    /// Parses the values. Fails with the error code and the description for the client.
+    fn parse<'w>(
+        words: impl Iterator<Item = &'w str>,
+    ) -> Result<Self, (&'static str, &'static str)> {
+        let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
+        match *words {
+            // Every authorization asks the person.
+            ["none"] => Err((
+                "interaction_required",
+                "the person is asked at every authorization, so prompt must not be none",
+            )),
+            _ if words.contains(&"none") => Err((
+                "invalid_request",
+                "prompt must not combine none with other values",
+            )),
+            _ if words.iter().any(|word| !Self::SUPPORTED.contains(word)) => Err((
+                "invalid_request",
+                "prompt must be consent, login or select_account",
+            )),
+            // The sign-in page is where a person chooses the account. `consent` changes nothing:
+            // no consent is given without the page.
+            _ => Ok(Self {
+                credentials: words.contains(&"login") || words.contains(&"select_account"),
+            }),
+        }
+    }
 }
 
 /// Way back to a client, with the parameters that every answer carries.
@@ -264,6 +304,9 @@ impl AuthorizeRequest {
         };
         let scopes = asked_scopes.and(client.scopes);
         let words = |name: &str| form.value(name).unwrap_or_default().split(' ');
+        let prompt = Prompt::parse(words("prompt")).map_err(|(code, description)| {
+            RejectedRequest::Redirect(back.error_address(code, description))
+        })?;
         // A client that registered for fewer scopes than all gets no operator rights.
         let operator = words("scope").any(|word| word == OPERATOR)
             && resource == base
@@ -277,9 +320,7 @@ impl AuthorizeRequest {
             operator,
             sign_in: SignInDemands {
                 // Credentials of this moment are recent enough for any `max_age` (RFC 9470).
-                credentials: operator
-                    || form.value("max_age").is_some()
-                    || words("prompt").any(|word| word == "login"),
+                credentials: operator || form.value("max_age").is_some() || prompt.credentials,
                 second_factor: words("acr_values").any(|word| word == SECOND_FACTOR_ACR),
             },
             scopes,

@@ -31,6 +31,7 @@ pub fn authorization_server(public: &PublicUrl, documents: bool) -> Value {
         "code_challenge_methods_supported": ["S256"],
         "authorization_response_iss_parameter_supported": true,
         "acr_values_supported": [SECOND_FACTOR_ACR],
+        "prompt_values_supported": ["consent", "login", "select_account"],
     });
     if documents {
         metadata["client_id_metadata_document_supported"] = true.into();

@@ -222,6 +222,32 @@ fn who_does_not_operate_the_service_is_not_given_more_than_was_asked_for() {
 }
 
 #[test]
+fn a_prompt_is_honoured_or_refused() {
+    for (prompt, wanted) in [
+        ("", Ok(false)),
+        ("consent", Ok(false)),
+        ("login", Ok(true)),
+        ("select_account", Ok(true)),
+        ("consent+login", Ok(true)),
+        ("none", Err("interaction_required")),
+        ("none+consent", Err("invalid_request")),
+        ("create", Err("invalid_request")),
+        ("consent+LOGIN", Err("invalid_request")),
+    ] {
+        let found = read(&format!("{}&prompt={prompt}", good()));
+        match (found, wanted) {
+            (Ok(request), Ok(wanted)) => {
+                assert_eq!(request.sign_in.credentials, wanted, "{prompt}");
+            }
+            (Err(RejectedRequest::Redirect(location)), Err(wanted)) => {
+                assert!(location.contains(&format!("error={wanted}&")), "{location}");
+            }
+            (found, _) => panic!("{prompt}: {found:?}"),
+        }
+    }
+}
+
+#[test]
 fn a_registered_redirect_that_would_answer_in_our_name_is_none() {
     for (parameter, good) in [
         ("code", false),

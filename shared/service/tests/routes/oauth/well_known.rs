@@ -27,6 +27,11 @@ async fn requirements_1_to_5_the_metadata_in_full() {
         "refresh_token"
       ],
       "issuer": "https://vault.example",
+      "prompt_values_supported": [
+        "consent",
+        "login",
+        "select_account"
+      ],
       "registration_endpoint": "https://vault.example/oauth/register",
       "response_modes_supported": [
         "query"
