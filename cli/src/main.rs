@@ -32,11 +32,13 @@ use clap::error::ErrorKind;
 
 use crate::{
     cli::Cli,
+    commands::Command,
     context::Context,
-    errors::Exit,
+    errors::{Exit, Failure},
     flags::{ColourChoice, Global},
     output::{Report, Ui},
     process::Process,
+    service::step_up::ask_for_scope,
     settings::{Settings, layers::user_file},
 };
 
@@ -78,12 +80,36 @@ fn run_command(mut cli: Cli, process: Process) -> Exit {
     } else {
         Ok(())
     };
-    match named.and_then(|()| cli.command.run(&context)) {
+    let done = named.and_then(|()| cli.command.run(&context));
+    let done = match done {
+        Err(failure) => run_with_scope(&cli.command, &context, failure),
+        done => done,
+    };
+    match done {
         Ok(report) => {
             context.warn_about_project();
             context.ui.print_report(&report)
         }
         Err(failure) => context.ui.print_failure(&failure),
+    }
+}
+
+/// Runs a command again that failed because its sign-in lacks a scope, if the user gives the scope
+/// in the browser. Returns the failure if not.
+fn run_with_scope(
+    command: &Command,
+    context: &Context,
+    failure: Failure,
+) -> Result<Report, Failure> {
+    let Some(missing) = failure.wanted_scope() else {
+        return Err(failure);
+    };
+    if context.block_on(ask_for_scope(context, missing))? {
+        // Once: a service that goes on refusing must not keep the user in a circle.
+        context.ui.begin_again();
+        command.run(context)
+    } else {
+        Err(failure)
     }
 }
 

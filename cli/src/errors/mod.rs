@@ -136,6 +136,18 @@ struct More {
     details: Vec<String>,
     excerpts: Vec<String>,
     data: Option<serde_json::Value>,
+    missing_scope: Option<MissingScope>,
+}
+
+/// A sign-in that lacks a scope which its user could have: another consent helps.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct MissingScope {
+    /// The address of the service.
+    pub base: String,
+    /// The name of the sign-in: the slug of a vault, or a name that begins with `@`.
+    pub sign_in: String,
+    /// The scopes to ask for, separated by blanks.
+    pub scopes: String,
 }
 
 impl Failure {
@@ -221,6 +233,18 @@ impl Failure {
     pub fn data(mut self, data: impl Serialize) -> Self {
         self.more.data = serde_json::to_value(data).ok();
         self
+    }
+
+    /// Names the scope that the sign-in lacks, if that is the cause.
+    #[must_use]
+    pub fn missing_scope(mut self, missing: Option<MissingScope>) -> Self {
+        self.more.missing_scope = missing;
+        self
+    }
+
+    /// Returns the scope that the sign-in lacks, if that is the cause.
+    pub const fn wanted_scope(&self) -> Option<&MissingScope> {
+        self.more.missing_scope.as_ref()
     }
 
     /// Returns the location in a file.

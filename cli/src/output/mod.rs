@@ -61,6 +61,10 @@ pub struct Ui {
     err_columns: Option<usize>,
     interaction: Interaction,
     warnings: RefCell<Vec<Warning>>,
+    /// Questions of this run that were answered with yes.
+    agreed: RefCell<Vec<String>>,
+    /// Questions that count as answered with yes, once each, because the command runs again.
+    agreed_before: RefCell<Vec<String>>,
 }
 
 impl Ui {
@@ -97,7 +101,27 @@ impl Ui {
                 process.stderr_columns,
             ),
             warnings: RefCell::default(),
+            agreed: RefCell::default(),
+            agreed_before: RefCell::default(),
         }
+    }
+
+    /// Prepares another run of the same command: what its questions got a yes for is not asked
+    /// again, and its warnings are not repeated.
+    pub fn begin_again(&self) {
+        self.agreed_before.replace(self.agreed.take());
+        self.warnings.take();
+    }
+
+    /// Whether the question was answered with yes before the command began again. Each answer counts
+    /// once.
+    fn takes_agreement(&self, question: &str) -> bool {
+        let mut before = self.agreed_before.borrow_mut();
+        let at = before.iter().position(|agreed| agreed == question);
+        at.is_some_and(|at| {
+            before.remove(at);
+            true
+        })
     }
 
     /// Whether `--json` is set.

@@ -111,8 +111,15 @@ impl Ui {
             return Ok(answer);
         }
         self.require_terminal(question, "--yes", &[])?;
-        let answer = self.interaction.ask_yes_or_no(question, answer);
-        answer.map_err(asking_failed)
+        let agreed = self.takes_agreement(question)
+            || self
+                .interaction
+                .ask_yes_or_no(question, answer)
+                .map_err(asking_failed)?;
+        if agreed {
+            self.agreed.borrow_mut().push(question.to_owned());
+        }
+        Ok(agreed)
     }
 
     /// Asks yes or no about something that was just shown; the default is no, and `--yes` is no

@@ -13,6 +13,7 @@ pub mod drafts;
 mod owner;
 pub mod sessions;
 pub mod sign_in;
+pub mod step_up;
 pub mod tokens;
 pub mod users;
 
@@ -20,7 +21,9 @@ use std::time::SystemTime;
 
 use reqwest::{
     Method, RequestBuilder,
-    header::{ACCEPT_ENCODING, CONTENT_TYPE, DATE, HeaderMap, HeaderName, RETRY_AFTER},
+    header::{
+        ACCEPT_ENCODING, CONTENT_TYPE, DATE, HeaderMap, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE,
+    },
 };
 use serde::{Deserialize, de::DeserializeOwned};
 use vault_http::{Client, HttpError, Limits, Options, Reach};
@@ -34,7 +37,7 @@ pub use self::{
 };
 use crate::{
     context::Context,
-    errors::{Exit, Failure, FailureCode, codes, message_chain},
+    errors::{Exit, Failure, FailureCode, MissingScope, codes, message_chain},
     output::{clean, format_size},
 };
 
@@ -68,8 +71,19 @@ pub struct Answer {
     pub headers: HeaderMap,
     /// The body.
     pub body: Vec<u8>,
-    /// The address of the service, and the command that signs in there, for hints.
-    asked_by: Option<(Base, String)>,
+    /// The sign-in that asked; `None` without one.
+    asked_by: Option<AskedBy>,
+}
+
+/// The sign-in behind a request, for hints.
+#[derive(Clone, Debug)]
+struct AskedBy {
+    /// The address of the service.
+    base: Base,
+    /// The name of the token file.
+    sign_in: String,
+    /// The command that signs in again.
+    command: String,
 }
 
 impl Http {
@@ -354,7 +368,28 @@ impl Answer {
             status: self.status,
             exit,
         };
-        Failure::new(code, message).hint_if(hint)
+        Failure::new(code, message)
+            .hint_if(hint)
+            .missing_scope(self.missing_scope())
+    }
+
+    /// Returns the scope that the sign-in lacks and a new consent can give: the service names it in
+    /// a challenge (RFC 6750), and sends none where no consent helps.
+    fn missing_scope(&self) -> Option<MissingScope> {
+        let AskedBy { base, sign_in, .. } = self.asked_by.as_ref()?;
+        if !self.is_refusal(ServiceCode::InsufficientScope) {
+            return None;
+        }
+        let challenge = self.header(WWW_AUTHENTICATE)?;
+        let scopes = challenge.split(" scope=\"").nth(1)?.split('"').next()?;
+        // It becomes part of an address and of a message.
+        let is_word = |b: u8| b.is_ascii_lowercase() || b == b' ';
+        let is_sound = (1..=64).contains(&scopes.len()) && scopes.bytes().all(is_word);
+        is_sound.then(|| MissingScope {
+            base: base.to_string(),
+            sign_in: sign_in.clone(),
+            scopes: scopes.to_owned(),
+        })
     }
 
     fn failure_hint(&self, problem: &Problem) -> Option<String> {
@@ -365,7 +400,7 @@ impl Answer {
         }
         // A person who is signed in may be the one who pays. A machine is not.
         if code == Some(ServiceCode::SubscriptionLapsed)
-            && let Some((base, _)) = &self.asked_by
+            && let Some(AskedBy { base, .. }) = &self.asked_by
         {
             let page = base.address_of("/");
             return Some(format!(
@@ -399,11 +434,11 @@ impl Answer {
     /// Fills the address of the service into the placeholders of a hint, so that its commands work
     /// as printed.
     fn with_address(&self, hint: &str) -> String {
-        let Some((base, sign_in)) = &self.asked_by else {
+        let Some(AskedBy { base, command, .. }) = &self.asked_by else {
             return hint.to_owned();
         };
-        hint.replace("vault cloud connect <url>/v/<slug>", sign_in)
-            .replace("vault cloud connect <url>", sign_in)
+        hint.replace("vault cloud connect <url>/v/<slug>", command)
+            .replace("vault cloud connect <url>", command)
             .replace("<url>/account", &base.address_of("/account"))
     }
 
@@ -444,9 +479,49 @@ mod tests {
         let sign_in = "vault cloud connect https://vault.example/v/team".to_owned();
         for code in ["insufficient_scope", "second_factor_required"] {
             let mut answer = answer(403, &format!(r#"{{"code":"{code}"}}"#));
-            answer.asked_by = Some((base.clone(), sign_in.clone()));
+            answer.asked_by = Some(AskedBy {
+                base: base.clone(),
+                sign_in: "team".to_owned(),
+                command: sign_in.clone(),
+            });
             let hint = answer.to_failure().hint.unwrap();
             assert!(hint.contains(&sign_in) && !hint.contains("<url>"), "{hint}");
+        }
+    }
+
+    #[test]
+    fn only_a_challenge_of_the_service_says_that_a_consent_helps() {
+        let base: Base = "https://vault.example".parse().unwrap();
+        let scopes_of = |body: &str, challenge: &str, signed_in: bool| {
+            let mut refused = answer(403, body);
+            if !challenge.is_empty() {
+                let challenge = challenge.parse().unwrap();
+                refused.headers.insert(WWW_AUTHENTICATE, challenge);
+            }
+            refused.asked_by = signed_in.then(|| AskedBy {
+                base: base.clone(),
+                sign_in: "team".to_owned(),
+                command: String::new(),
+            });
+            let wanted = refused.to_failure().wanted_scope().cloned();
+            wanted.map(|missing| missing.scopes)
+        };
+        let lacks = r#"{"code":"insufficient_scope"}"#;
+        let challenge = r#"Bearer error="insufficient_scope", scope="read write""#;
+        let wanted = Some("read write".to_owned());
+        assert_eq!(scopes_of(lacks, challenge, true), wanted);
+        for (body, challenge, signed_in) in [
+            (lacks, "", true),
+            (lacks, challenge, false),
+            (r#"{"code":"owner_required"}"#, challenge, true),
+            (lacks, r#"Bearer scope="read\u{1b}""#, true),
+            (lacks, r#"Bearer scope="""#, true),
+        ] {
+            assert_eq!(
+                scopes_of(body, challenge, signed_in),
+                None,
+                "{body} {challenge}"
+            );
         }
     }
 

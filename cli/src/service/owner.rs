@@ -11,7 +11,7 @@ use vault_api::Items;
 use vault_store::clock::{Clock, SystemClock};
 
 use super::{
-    Answer, Base, Http, ceiling,
+    Answer, AskedBy, Base, Http, ceiling,
     tokens::{TokenFile, Tokens},
 };
 use crate::{context::Context, errors::Failure};
@@ -103,8 +103,11 @@ impl OwnerClient {
             };
             let mut answer = self.http.send(request, ceiling).await?;
             if answer.status != 401 {
-                let sign_in = self.file.sign_in_command(&self.base);
-                answer.asked_by = Some((self.base.clone(), sign_in));
+                answer.asked_by = Some(AskedBy {
+                    base: self.base.clone(),
+                    sign_in: self.file.name().to_owned(),
+                    command: self.file.sign_in_command(&self.base),
+                });
                 return Ok(answer);
             }
             rejected_token = Some(access);

@@ -29,7 +29,7 @@ use super::{
 use crate::{
     context::Context,
     errors::{ErrorCode, Failure},
-    output::{BOLD, HINT, Ui, clean, paint},
+    output::{BOLD, HINT, Ui, clean, either, paint},
 };
 
 /// Time limit for the user to sign in.
@@ -49,8 +49,19 @@ pub struct SignIn<'a> {
     pub purpose: Option<&'a str>,
     /// Ask for the rights of an operator. They last for minutes and cannot be refreshed.
     pub operator: bool,
+    /// More rights for a client that is registered already and signed in; `None` for a new sign-in.
+    pub wider: Option<Wider<'a>>,
     /// Print the address instead of opening a browser, and also accept a pasted callback.
     pub no_browser: bool,
+}
+
+/// More rights for a client that is signed in.
+#[derive(Clone, Copy, Debug)]
+pub struct Wider<'a> {
+    /// The id under which the client is registered.
+    pub client_id: &'a str,
+    /// The scopes to ask for, separated by blanks.
+    pub scopes: &'a str,
 }
 
 #[derive(Debug, Deserialize)]
@@ -93,7 +104,11 @@ pub async fn sign_in(context: &Context, wanted: SignIn<'_>) -> Result<Tokens, Fa
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(failed)?;
     let port = listener.local_addr().map_err(failed)?.port();
     let redirect = format!("http://127.0.0.1:{port}/callback");
-    let client_id = register_client(context, &http, &metadata, &redirect, wanted.purpose).await?;
+    let client_id = match wanted.wider {
+        // The port of a loopback address is not part of a registration (RFC 8252).
+        Some(wider) => wider.client_id.to_owned(),
+        None => register_client(context, &http, &metadata, &redirect, wanted.purpose).await?,
+    };
     // The verifier ties the code to this process (PKCE), and the state ties the callback to this
     // sign-in.
     let verifier = random_text();
@@ -147,6 +162,7 @@ async fn sign_in_anew(
         namespace: Some(slug),
         purpose: Some(slug),
         operator: false,
+        wider: None,
         no_browser,
     };
     let tokens = sign_in(context, wanted).await?;
@@ -287,14 +303,15 @@ fn authorize_address(
         ("code_challenge_method", "S256"),
         (
             "scope",
-            if wanted.operator {
-                OPERATOR_SCOPE
-            } else {
-                "read write"
+            match wanted.wider {
+                Some(wider) => wider.scopes,
+                None if wanted.operator => OPERATOR_SCOPE,
+                None => "read write",
             },
         ),
-        // The browser may still be signed in to another account.
-        ("prompt", "login"),
+        // The browser may still be signed in to another account. For more rights the person has
+        // signed in before, and decides on the consent page alone.
+        ("prompt", either(wanted.wider.is_some(), "consent", "login")),
         ("state", state),
     ]);
     if let Some(namespace) = wanted.namespace {

@@ -110,6 +110,11 @@ impl TokenFile {
         Ok(Self { path, name })
     }
 
+    /// Returns the name: the slug of a vault, or a name that begins with `@`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Returns the command that signs in again at this service.
     pub fn sign_in_command(&self, base: &Base) -> String {
         if self.name.starts_with('@') {

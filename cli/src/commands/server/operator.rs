@@ -261,6 +261,7 @@ async fn sign_in_anew(
             namespace: None,
             purpose: Some("operator"),
             operator: true,
+            wider: None,
             no_browser,
         },
     )

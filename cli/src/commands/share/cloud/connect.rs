@@ -154,6 +154,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             namespace,
             purpose: namespace,
             operator: false,
+            wider: None,
             no_browser: arguments.no_browser,
         };
         let tokens = sign_in(context, sign_in_request).await?;
