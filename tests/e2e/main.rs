@@ -6,6 +6,7 @@
     reason = "a test ends at the first surprise, in helpers too"
 )]
 
+mod apps;
 mod collection;
 mod corpus;
 mod drafts;

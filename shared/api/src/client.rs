@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use vault_format::time::Timestamp;
+use vault_format::words;
 
 /// An app that people of a vault connected.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
@@ -28,6 +29,51 @@ pub struct Client {
     pub users: usize,
 }
 
+/// What an app made in a vault, by ids: at most 100 of each kind.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub struct MadeByClient {
+    /// Enrolment codes that it made.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub codes: Vec<String>,
+    /// Machines that it admitted, or that its codes admitted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub machines: Vec<String>,
+    /// Invitations that it made and nobody has accepted, by the ids of the users.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub invitations: Vec<String>,
+    /// Users who accepted an invitation of it. They end only by their own route, since the person
+    /// confirms each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub users: Vec<String>,
+    /// Webhooks that it added.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub webhooks: Vec<String>,
+    /// True if there is more than is listed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub more: bool,
+}
+
+impl MadeByClient {
+    /// Whether it lists nothing, and nothing is left out.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+words! {
+    /// What an app made and can end with it.
+    #[derive(JsonSchema)]
+    #[schemars(inline)]
+    pub enum EndedKind {
+        /// Machines that it admitted are revoked.
+        Machines = "machines",
+        /// Invitations that nobody has accepted are withdrawn.
+        Invitations = "invitations",
+        /// Webhooks are removed.
+        Webhooks = "webhooks",
+    }
+}
+
 /// The result of disconnecting an app.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct RevokedClient {
@@ -35,4 +81,10 @@ pub struct RevokedClient {
     pub client_id: String,
     /// Number of its revoked tokens.
     pub revoked_tokens: usize,
+    /// What it had made in the vault and has ended now. Absent if nothing has.
+    #[serde(default, skip_serializing_if = "MadeByClient::is_empty")]
+    pub ended: MadeByClient,
+    /// What it had made in the vault and goes on. Absent if nothing does.
+    #[serde(default, skip_serializing_if = "MadeByClient::is_empty")]
+    pub left: MadeByClient,
 }

@@ -119,6 +119,10 @@ pub struct Device {
     pub enrolled_at: Timestamp,
     /// Time at which an owner or a code admitted or denied it.
     pub decided_at: Option<Timestamp>,
+    /// The id of the app that admitted it, or that made the code which admitted it. Absent if no
+    /// app did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_id: Option<String>,
     /// True in the answer that forgets it.
     // Left out while false, since a list of machines would repeat it for each.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

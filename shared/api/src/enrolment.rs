@@ -61,6 +61,9 @@ pub struct EnrolmentCode {
     pub name: Option<String>,
     /// The id of the user who made it.
     pub created_by: String,
+    /// The id of the app that made it. Absent if it was made in the console.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_id: Option<String>,
     /// Time of its creation.
     pub created_at: Timestamp,
     /// Time at which it expires.

@@ -74,6 +74,9 @@ pub struct Webhook {
     pub off_since: Option<Timestamp>,
     /// The id of the user who added it.
     pub created_by: String,
+    /// The id of the app that added it. Absent for a webhook of an earlier version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_id: Option<String>,
     /// Time at which it was added.
     pub created_at: Timestamp,
 }

@@ -186,6 +186,9 @@ pub struct User {
     pub scopes: Scopes,
     /// The profile of the policy that restricts the user.
     pub profile: Option<String>,
+    /// The id of the app that invited the person last. Absent if no app did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_id: Option<String>,
     /// Time at which the user was added.
     #[serde(default)]
     pub created_at: Timestamp,

@@ -21,6 +21,7 @@ use crate::documents::Documents;
 use crate::model::account::AccountId;
 use crate::model::audit::{self, Actor, Change};
 use crate::model::client::ClientId;
+use crate::model::family::Family;
 use crate::model::namespace::Namespace;
 use crate::oidc::{Provider, ProviderHttp, SecretSource};
 use crate::ports::Ports;
@@ -99,11 +100,16 @@ pub(crate) struct ActingUser<'a> {
     pub(crate) actor: &'a Actor,
     /// The account behind the request.
     pub(crate) account: &'a AccountId,
-    /// The app that sent it; `None` for the console.
-    pub(crate) client: Option<&'a ClientId>,
+    /// The consent of the app that sent it; `None` for the console.
+    pub(crate) consent: Option<&'a Family>,
 }
 
-impl ActingUser<'_> {
+impl<'a> ActingUser<'a> {
+    /// Returns the app that sent the request; `None` for the console.
+    pub(crate) fn client(&self) -> Option<&'a ClientId> {
+        self.consent.map(|consent| &consent.client)
+    }
+
     /// Adds the audit record of a change in the namespace to the commit that makes it.
     pub(crate) fn write_audit(
         &self,

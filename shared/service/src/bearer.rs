@@ -57,8 +57,8 @@ pub struct Caller {
     pub namespace: Namespace,
     /// The revision at which the namespace was read.
     pub namespace_revision: u64,
-    /// The client that the token was given to.
-    pub client_id: ClientId,
+    /// The consent that the token comes from.
+    pub consent: Family,
     /// Whether the account operates the service. The token itself carries no operator rights: see
     /// [`Operator`].
     pub operator: bool,
@@ -90,7 +90,7 @@ impl Bearer {
     /// Returns the client that the token was given to.
     pub const fn client_id(&self) -> &ClientId {
         match self {
-            Self::Caller(caller) => &caller.client_id,
+            Self::Caller(caller) => &caller.consent.client,
             Self::Operator(operator) => &operator.client_id,
         }
     }
@@ -387,15 +387,15 @@ async fn load_bearer(
     {
         record_first_use(app, &grant.value, hash).await?;
     }
-    let (account, client_id) = (account.value, family.client.clone());
+    let account = account.value;
     // Cut to the present rights, so that a demotion also acts on tokens that were issued before.
     let scopes = token.scopes.and(possible);
     if family.is_operator() {
         let operator = Operator {
             account: account.id,
             scopes,
-            client_id,
-            second_factor: family.second_factor,
+            client_id: token.family.client,
+            second_factor: token.family.second_factor,
         };
         return Ok(Some((Bearer::Operator(operator), None)));
     }
@@ -411,9 +411,9 @@ async fn load_bearer(
         scopes,
         namespace: current_namespace.value,
         namespace_revision: current_namespace.revision,
-        client_id,
         operator: account.operator,
-        second_factor: family.second_factor,
+        second_factor: token.family.second_factor,
+        consent: token.family,
         user_scopes: possible,
     };
     Ok(Some((Bearer::Caller(Box::new(caller)), Some(user))))

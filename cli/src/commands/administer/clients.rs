@@ -1,6 +1,6 @@
 //! `vault clients`: lists the apps that are connected to the vault, and revokes one.
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -8,10 +8,13 @@ use crate::{
     context::Context,
     errors::{ErrorCode, Failure},
     lookup::{EntryWords, pick_entry},
-    output::{BOLD, Column, HINT, Report, TICK, Table, clean, count, either, format_day, paint},
+    output::{
+        BOLD, Column, HINT, Report, TICK, Table, clean, count, either, format_day, join, paint,
+    },
     service::{OwnerClient, connection::Connection},
 };
-use vault_api::{Client, RevokedClient};
+use vault_api::{Client, EndedKind, MadeByClient, RevokedClient};
+use vault_format::time::Timestamp;
 
 const CLIENTS: &str = "/admin/clients";
 
@@ -21,9 +24,13 @@ const CLIENTS: &str = "/admin/clients";
 An app chooses its own name, and nobody verifies it: check the address that it redirects to. To \
 use a revoked app again, connect it again.
 
+Enrolment codes that the app made end with it. Machines that it admitted, invitations and webhooks \
+go on unless `--end` names them; `vault clients revoke` lists what goes on.
+
 Examples:
   vault clients list
   vault clients revoke cli_01kd1xq0r8vmzq3y5c7t9w2b4n
+  vault clients revoke editor --end machines,invitations,webhooks
   vault clients revoke --all")]
 pub struct Arguments {
     #[command(subcommand)]
@@ -39,10 +46,52 @@ enum Action {
         /// The app's id, or its name if only one app has that name
         #[arg(required_unless_present = "all")]
         client: Option<String>,
+        /// Also end what the app made
+        #[arg(
+            long,
+            value_enum,
+            value_name = "KINDS",
+            value_delimiter = ',',
+            conflicts_with = "all"
+        )]
+        end: Vec<Kind>,
+        /// Let the enrolment codes that the app made go on
+        #[arg(long, conflicts_with = "all")]
+        keep_codes: bool,
         /// End every token for this vault, yours included: all people and apps sign in again
         #[arg(long, conflicts_with = "client")]
         all: bool,
     },
+}
+
+/// Things that an app made.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+enum Kind {
+    /// Revoke machines that it admitted
+    Machines,
+    /// Withdraw invitations that nobody has accepted
+    Invitations,
+    /// Remove webhooks
+    Webhooks,
+}
+
+impl Kind {
+    const fn of_wire(self) -> EndedKind {
+        match self {
+            Self::Machines => EndedKind::Machines,
+            Self::Invitations => EndedKind::Invitations,
+            Self::Webhooks => EndedKind::Webhooks,
+        }
+    }
+
+    /// Returns the ids of this kind.
+    fn ids_of(self, made: &MadeByClient) -> &[String] {
+        match self {
+            Self::Machines => &made.machines,
+            Self::Invitations => &made.invitations,
+            Self::Webhooks => &made.webhooks,
+        }
+    }
 }
 
 fn quote_client_name(client: &Client) -> String {
@@ -65,10 +114,14 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             }
             Action::Revoke {
                 client: Some(client),
+                end,
+                keep_codes,
                 ..
             } => {
                 let clients: Vec<Client> = owner.list(CLIENTS).await?;
-                revoke_client(context, &owner, find_client(&clients, client)?).await
+                let found = find_client(&clients, client).cloned();
+                let client = found.or_else(|failure| ended_client(client, end).ok_or(failure))?;
+                revoke_client(context, &owner, &client, (end, *keep_codes)).await
             }
             Action::Revoke { client: None, .. } => {
                 sign_out_all(context, &owner, connection.slug.as_str()).await
@@ -129,6 +182,7 @@ async fn revoke_client(
     context: &Context,
     owner: &OwnerClient,
     client: &Client,
+    (end, keep_codes): (&[Kind], bool),
 ) -> Result<Report, Failure> {
     let question = format!(
         "Revoke {} and the tokens of {}?",
@@ -136,14 +190,125 @@ async fn revoke_client(
         count(client.users, "user")
     );
     context.ui.confirm_or_stop(&question)?;
-    let path = format!("{CLIENTS}/{}", client.id);
-    let revoked: RevokedClient = owner.send(Method::DELETE, &path, None).await?;
+    let path = revocation_path(client, end, keep_codes);
+    let mut revoked: RevokedClient = owner.send(Method::DELETE, &path, None).await?;
+    // One request ends as much as fits into a commit, and the same request goes on. It never ends
+    // nothing and leaves something, so the loop ends.
+    while end
+        .iter()
+        .any(|kind| !kind.ids_of(&revoked.left).is_empty())
+    {
+        let more: RevokedClient = owner.send(Method::DELETE, &path, None).await?;
+        if more.ended.is_empty() {
+            break;
+        }
+        revoked = join_answers(revoked, more);
+    }
     let text = format!(
-        "{TICK} revoked {} and {}",
+        "{TICK} revoked {} and {}{}",
         quote_client_name(client),
-        count(revoked.revoked_tokens, "token")
+        count(revoked.revoked_tokens, "token"),
+        describe_made(&revoked)
     );
     Ok(Report::new(&revoked, text))
+}
+
+/// Returns an app that is not in the list, so that the end of what it made can go on after the end of
+/// the app.
+fn ended_client(asked: &str, end: &[Kind]) -> Option<Client> {
+    let is_id = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
+    let is_id = asked.starts_with("cli_") && asked.bytes().all(is_id);
+    (is_id && !end.is_empty()).then(|| Client {
+        id: asked.to_owned(),
+        name: None,
+        redirect_hosts: Vec::new(),
+        created_at: Timestamp::default(),
+        connected_at: Timestamp::default(),
+        last_used_at: None,
+        users: 0,
+    })
+}
+
+/// Returns the path that revokes the app and ends these things with it.
+fn revocation_path(client: &Client, end: &[Kind], keep_codes: bool) -> String {
+    let kinds: Vec<_> = end.iter().map(|kind| kind.of_wire().as_str()).collect();
+    let mut query = Vec::new();
+    if !kinds.is_empty() {
+        query.push(format!("end={}", kinds.join(",")));
+    }
+    if keep_codes {
+        query.push("keep=codes".to_owned());
+    }
+    let path = format!("{CLIENTS}/{}", client.id);
+    if query.is_empty() {
+        path
+    } else {
+        format!("{path}?{}", query.join("&"))
+    }
+}
+
+/// Joins the answers to a request and to its repetition.
+fn join_answers(first: RevokedClient, more: RevokedClient) -> RevokedClient {
+    let append = |mut one: Vec<String>, other: Vec<String>| {
+        one.extend(other);
+        one
+    };
+    let (one, other) = (first.ended, more.ended);
+    RevokedClient {
+        ended: MadeByClient {
+            codes: append(one.codes, other.codes),
+            machines: append(one.machines, other.machines),
+            invitations: append(one.invitations, other.invitations),
+            users: append(one.users, other.users),
+            webhooks: append(one.webhooks, other.webhooks),
+            more: one.more || other.more,
+        },
+        left: more.left,
+        ..first
+    }
+}
+
+/// Describes what the app had made: what ended, and what goes on with the command that ends it.
+fn describe_made(revoked: &RevokedClient) -> String {
+    let kinds = |made: &MadeByClient| {
+        [
+            (
+                made.codes.len(),
+                "enrolment code",
+                "vault devices end-code <id>",
+            ),
+            (made.machines.len(), "machine", "vault devices revoke <id>"),
+            (
+                made.invitations.len(),
+                "invitation",
+                "vault users remove <id>",
+            ),
+            (made.users.len(), "member", "vault users remove <id>"),
+            (made.webhooks.len(), "webhook", "vault notices remove <id>"),
+        ]
+        .into_iter()
+        .filter(|(number, ..)| *number > 0)
+        .collect::<Vec<_>>()
+    };
+    let mut text = String::new();
+    let ended = kinds(&revoked.ended);
+    if !ended.is_empty() {
+        let ended = ended.iter().map(|(number, noun, _)| count(*number, noun));
+        text.push_str(&format!("\nIt had made, and now ended: {}", join(ended)));
+    }
+    for (number, noun, command) in kinds(&revoked.left) {
+        let number = count(number, noun);
+        text.push_str(&format!(
+            "\nIt had made, and goes on: {number}. End it with: {command}"
+        ));
+    }
+    if revoked.left.more {
+        text.push_str("\nThere is more than this list shows: run the command again.");
+    }
+    if !revoked.left.is_empty() {
+        text.push_str("\nThe ids are in the output of --json.");
+    }
+    text
 }
 
 fn find_client<'c>(clients: &'c [Client], asked: &str) -> Result<&'c Client, Failure> {
@@ -159,14 +324,19 @@ fn find_client<'c>(clients: &'c [Client], asked: &str) -> Result<&'c Client, Fai
         clients,
         asked,
         |client| (&client.id, client.name.as_deref()),
-        |client| clean(&client.id, 40),
+        // Apps of one name differ by the time at which they were connected.
+        |client| {
+            format!(
+                "{}, connected {}",
+                clean(&client.id, 40),
+                client.connected_at
+            )
+        },
     )
 }
 
 #[cfg(test)]
 mod tests {
-    use vault_format::time::Timestamp;
-
     use super::*;
 
     fn client(id: &str, name: &str) -> Client {
@@ -179,6 +349,57 @@ mod tests {
             last_used_at: None,
             users: 1,
         }
+    }
+
+    #[test]
+    fn what_an_app_made_is_told_with_the_command_that_ends_it() {
+        let ids = |n: usize| vec!["x".to_owned(); n];
+        let revoked = |ended, left| RevokedClient {
+            client_id: "cli_a".into(),
+            revoked_tokens: 2,
+            ended,
+            left,
+        };
+        let nothing = revoked(MadeByClient::default(), MadeByClient::default());
+        assert_eq!(describe_made(&nothing), "");
+        let ended = MadeByClient {
+            codes: ids(1),
+            machines: ids(2),
+            ..MadeByClient::default()
+        };
+        let left = MadeByClient {
+            machines: ids(3),
+            more: true,
+            ..MadeByClient::default()
+        };
+        let text = describe_made(&revoked(ended, left));
+        for part in [
+            "now ended: 1 enrolment code, 2 machines",
+            "goes on: 3 machines. End it with: vault devices revoke <id>",
+            "run the command again",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+
+    #[test]
+    fn only_the_id_of_an_app_that_is_gone_ends_what_it_made() {
+        let made = |asked, end: &[Kind]| ended_client(asked, end).map(|client| client.id);
+        assert_eq!(made("cli_a1", &[Kind::Machines]).as_deref(), Some("cli_a1"));
+        assert_eq!(made("cli_a1", &[]), None);
+        assert_eq!(made("editor", &[Kind::Machines]), None);
+        assert_eq!(made("cli_a/../b", &[Kind::Machines]), None);
+    }
+
+    #[test]
+    fn a_path_names_what_ends() {
+        let path = |end: &[Kind], keep| revocation_path(&client("cli_a", "a"), end, keep);
+        assert_eq!(path(&[], false), "/admin/clients/cli_a");
+        let both = [Kind::Machines, Kind::Webhooks];
+        assert_eq!(
+            path(&both, true),
+            "/admin/clients/cli_a?end=machines,webhooks&keep=codes"
+        );
     }
 
     #[test]

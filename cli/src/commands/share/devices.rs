@@ -439,6 +439,7 @@ mod tests {
             fingerprint: KeyFingerprint::device(&public_key),
             enrolled_at: Timestamp::default(),
             decided_at: None,
+            client_id: None,
             forgotten: false,
         };
         ListedDevice {

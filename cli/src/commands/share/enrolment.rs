@@ -83,7 +83,8 @@ pub async fn create_code(
     let text = format!(
         "{TICK} made a code for {machines}, until {}  {}\n\
          On the machine:\n  vault link {} --code {BOLD}{code}{BOLD:#}\n\
-         Whoever has the code is admitted. It is not shown again. End it with: vault devices end-code {}",
+         Whoever has the code is admitted. It is not shown again, and ends with this sign-in at the latest.\n\
+         End it with: vault devices end-code {}",
         created_code.expires_at,
         paint(HINT, clean(&created_code.id, 40)),
         connection.address(),
@@ -110,7 +111,8 @@ pub async fn list_codes(
         Column::new("used"),
         Column::new("machines").shrinks_to(10),
         Column::new("made").leaves(1),
-        Column::new("ends").leaves(2),
+        Column::new("ends").leaves(3),
+        Column::new("app").leaves(2),
     ]);
     for code in &active_codes {
         table.push_row([
@@ -122,6 +124,9 @@ pub async fn list_codes(
             ),
             format_day(&code.created_at.to_string()),
             format_day(&code.expires_at.to_string()),
+            code.client_id
+                .as_ref()
+                .map_or_else(|| "-".to_owned(), |id| clean(id, 40)),
         ]);
     }
     Ok(Report::new(&active_codes, context.ui.format_table(&table)))

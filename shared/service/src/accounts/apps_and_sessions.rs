@@ -21,16 +21,19 @@ use crate::model::account::{
 };
 use crate::model::audit::{Actor, Change};
 use crate::model::client::ClientId;
+use crate::model::family::{Family, Reach};
 use crate::model::grant::{
     ALLOWED, AllowedApp, Grant, REFRESH_SECONDS, RevocationReason, allowed_key, grant_key,
     id_in_list,
 };
+use crate::model::made::Made;
 use crate::model::session::{SESSIONS, Session, SessionEntry, listed_session_key, session_key};
 use crate::model::standing;
-use crate::model::user::Scope;
+use crate::model::user::{Scope, User, user_key};
 use crate::transaction::Transaction;
-use crate::web::browser::{Browser, ReturnTo};
+use crate::web::browser::{Browser, CONSOLE_PATH, ReturnTo};
 use crate::web::error_page::ErrorPage;
+use crate::web::form::with_query;
 use crate::web::layout::{format_day, format_minute};
 
 /// Most apps, and most browsers, that the page shows: the newest ones.
@@ -57,7 +60,7 @@ pub struct ShownGrant {
     pub slug: Option<String>,
     /// Scopes that it has there.
     pub scopes: String,
-    /// Day of the consent.
+    /// Time of the consent, which tells apps of one name apart.
     pub allowed: String,
     /// Day on which it last received tokens.
     pub used: String,
@@ -129,7 +132,7 @@ async fn filter_live_grants(app: &App, page: &[Record]) -> Result<Vec<ShownGrant
         name: consent.allowed.name,
         slug: held.family.namespace().map(|home| home.slug.to_string()),
         scopes: held.scopes.to_string(),
-        allowed: format_day(held.created_at),
+        allowed: format_minute(held.created_at),
         used: format_day(held.last_given_at()),
     };
     Ok(live_grants.into_iter().map(row).collect())
@@ -281,31 +284,63 @@ async fn living_sessions(app: &App, account: &Account) -> Result<LiveSessions, S
 /// The form that ends an app.
 pub const END_APP: FormTask = account_page_form("app.end");
 
-/// `POST /account/apps`: ends one grant with all its tokens.
+/// `POST /account/apps`: ends one grant with all its tokens. Enrolment codes that the app made by it
+/// end with it. Where the app made something else that still works, the answer leads to the page of
+/// the vault that lists it.
 pub async fn end_app(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
     let name = request
         .form
         .value("grant")
         .ok_or(ErrorPage::FormMalformed)?;
     let id = id_in_list(name).ok_or(ErrorPage::FormMalformed)?;
-    app.change(async |tx| end_app_in(&tx, &request, name, id).await)
+    let ended = app
+        .change(async |tx| end_app_in(&tx, &request, name, id).await)
         .await?;
+    if let Some(page) = find_made_page(app, ended.as_ref()).await? {
+        return Ok(redirect_to(StatusCode::SEE_OTHER, &page));
+    }
     Ok(redirect_to_account(app))
 }
 
-/// Ends the grant. One of another account, or one that has ended, is left alone.
+/// Returns the address of the page that lists what an ended app made, if something of it still works
+/// and the person may end it.
+async fn find_made_page(app: &App, ended: Option<&Family>) -> Result<Option<String>, StoreError> {
+    let Some(Family {
+        client,
+        reach: Reach::Namespace {
+            namespace, user, ..
+        },
+        ..
+    }) = ended
+    else {
+        return Ok(None);
+    };
+    let user = app.get::<User>(&user_key(&namespace.id, user)).await?;
+    if !user.is_some_and(|user| user.value.can_administer()) {
+        return Ok(None);
+    }
+    if Made::read(app, namespace, client).await?.is_empty() {
+        return Ok(None);
+    }
+    let prefix = app.config.public_url.prefix();
+    let page = format!("{prefix}{CONSOLE_PATH}/{}/apps", namespace.slug);
+    Ok(Some(with_query(&page, &[("made", client.as_str())])))
+}
+
+/// Ends the grant, and returns the family of its tokens. One of another account, or one that has
+/// ended, is left alone.
 async fn end_app_in(
     tx: &Transaction<'_>,
     request: &SignedInForm,
     name: &str,
     id: &str,
-) -> Result<(), StoreError> {
+) -> Result<Option<Family>, StoreError> {
     let account = &request.signed_in.account;
     // The key lies in the account's own partition, so a name that the form invents reaches no other
     // account's grant.
     let listed = allowed_key(&account.id, name);
     let Some(allowed) = tx.get::<AllowedApp>(&listed).await? else {
-        return Ok(());
+        return Ok(None);
     };
     let allowed = allowed.value;
     let home = allowed.namespace.as_ref().map(|home| &home.id);
@@ -314,7 +349,7 @@ async fn end_app_in(
     let held =
         held.filter(|held| held.value.family.account == account.id && held.value.revoked.is_none());
     let Some(held) = held else {
-        return Ok(());
+        return Ok(None);
     };
     let actor = Actor {
         user: held.value.family.actor().to_owned(),
@@ -327,7 +362,8 @@ async fn end_app_in(
         held.value
             .revocation_writes(held.revision, RevocationReason::Asked, tx.now())?,
     );
-    tx.audit(home, &actor, END_APP.action, change)
+    tx.audit(home, &actor, END_APP.action, change)?;
+    Ok(Some(held.value.family))
 }
 
 /// The form that signs another browser out.

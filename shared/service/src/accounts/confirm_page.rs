@@ -392,16 +392,26 @@ async fn describe_act(app: &App, permit: &Permit, act: &Act) -> Result<Sentence,
     Ok(Sentence { what, effect })
 }
 
-/// Describes the creation of a code for many machines, and its effect.
+/// Describes the creation of a code, and its effect.
 fn describe_code(slug: &str, uses: u32, seconds: i64, name: Option<&str>) -> (String, String) {
     let lifetime = format_duration(seconds);
     let names = name.map_or_else(String::new, |name| {
         format!(" Only machines with the name {name} can use it.")
     });
+    let (machines, admits) = if uses == 1 {
+        (
+            "one machine".to_owned(),
+            "a machine, which reads".to_owned(),
+        )
+    } else {
+        let machines = format!("{uses} machines");
+        let admits = format!("up to {machines}, which read");
+        (machines, admits)
+    };
     (
-        format!("Make an enrolment code for {uses} machines of {slug}."),
+        format!("Make an enrolment code for {machines} of {slug}."),
         format!(
-            "For {lifetime}, whoever has the code admits up to {uses} machines, which read every skill that machines get, without asking you.{names}"
+            "For {lifetime}, whoever has the code admits {admits} every skill that machines get, without asking you.{names}"
         ),
     )
 }

@@ -98,7 +98,7 @@ impl Call {
             namespace: &self.caller.namespace,
             actor: &self.actor,
             account: &self.caller.account,
-            client: Some(&self.caller.client_id),
+            consent: Some(&self.caller.consent),
         })
     }
 
@@ -122,7 +122,7 @@ impl Call {
             role: self.caller.role,
             actor: &self.actor,
             account: &self.caller.account,
-            client: Some(&self.caller.client_id),
+            consent: Some(&self.caller.consent),
         }
     }
 

@@ -4,28 +4,24 @@
 use std::collections::{HashMap, HashSet};
 
 use axum::http::StatusCode;
-use serde_json::json;
-use vault_api::RevokedClient;
+use vault_api::EndedKind;
 use vault_format::name::NamespaceId;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
-use vault_store::records::{MAX_KEYS, MAX_PAGE, Record};
+use vault_store::records::{MAX_PAGE, Record};
 
 use super::call::{Answer, Call, Items, Page, trim_page};
-use super::principal::Principal;
+use super::made::{Choice, Ending, end_app};
 use crate::app::App;
 use crate::error::{ErrorCode, Refusal};
 use crate::http::json_answer;
 use crate::model::Versioned;
-use crate::model::audit::Change;
 use crate::model::client::{
     Client, ClientId, Connection, client_key, connection_key, connections_partition,
 };
 use crate::model::grant::{Grant, grants_partition};
-use crate::model::token::token_key;
-
-/// Maximum number of pages of grants that are read to count the tokens of a revoked client.
-const MAX_COUNT_PAGES: usize = 10;
+use crate::model::user::Scope;
+use crate::route::Audience;
 
 /// The use of a client, as its live grants show it.
 #[derive(Default)]
@@ -112,21 +108,34 @@ pub(crate) async fn read_apps_page(
     Ok(Items { items, next })
 }
 
-/// Finds the app of this id that is connected to a vault; its use is not read.
+/// An app that is or was connected to a vault.
+pub(crate) struct FoundApp {
+    /// The app; its use is not read.
+    pub(crate) client: vault_api::Client,
+    /// Its id.
+    pub(crate) id: ClientId,
+    /// Whether it has access.
+    pub(crate) is_connected: bool,
+}
+
+/// Finds the app of this id that is or was connected to a vault.
 pub(crate) async fn find_app(
     app: &App,
     namespace: &NamespaceId,
     id: &str,
-) -> Result<Option<vault_api::Client>, StoreError> {
+) -> Result<Option<FoundApp>, StoreError> {
     let Ok(id) = id.parse::<ClientId>() else {
         return Ok(None);
     };
     let keys = [connection_key(namespace, &id), client_key(&id)];
     let [connection, client] = app.get_all(keys).await?;
     let connection = Versioned::<Connection>::read(connection)?;
-    let connection = connection.filter(|it| it.value.revoked_at.is_none());
     let client = Versioned::read(client)?;
-    Ok(connection.map(|connection| to_api_client(connection.value, client, &ClientUse::default())))
+    Ok(connection.map(|connection| FoundApp {
+        is_connected: connection.value.revoked_at.is_none(),
+        client: to_api_client(connection.value, client, &ClientUse::default()),
+        id,
+    }))
 }
 
 /// Returns the client at which a full page of grants ends, since some of its grants may be missing.
@@ -181,70 +190,31 @@ fn to_api_client(
 }
 
 /// Revokes a client in this namespace: its tokens become invalid at once, and it gets new ones only
-/// by a new consent.
+/// by a new consent. `?end=` names what it made and ends too; `?keep=codes` lets its codes go on.
 pub(super) async fn revoke_client(call: Call) -> Answer {
-    let ended = end_app(&call.to_principal(), call.param("id")).await?;
+    let ending = parse_ending(&call)?;
+    // The role suffices to end an app. To change what it made takes what the route of each takes.
+    if ending.needs_write() {
+        let public = &call.app.config.public_url;
+        call.caller
+            .require_scope(Scope::Write, Audience::Vault, public)?;
+    }
+    let ended = end_app(&call.to_principal(), call.param("id"), &ending).await?;
     Ok(json_answer(StatusCode::OK, &ended))
 }
 
-/// Revokes the app of this id in the vault.
-pub(crate) async fn end_app(by: &Principal<'_>, id: &str) -> Result<RevokedClient, Refusal> {
-    let id: ClientId = id.parse().map_err(|_| ErrorCode::ClientNotFound)?;
-    by.app
-        .change(async |tx| {
-            let key = connection_key(&by.namespace.id, &id);
-            let stored_connection = tx.get::<Connection>(&key).await?;
-            let connection = stored_connection
-                .filter(|found| found.value.revoked_at.is_none())
-                .ok_or(ErrorCode::ClientNotFound)?;
-            // Only for the answer and the log. The tokens are not deleted: each check of a token
-            // reads the connection, so this one write ends them all.
-            let revoked_tokens = count_live_tokens(by, &id).await?;
-            let change = Change::about(&id)
-                .with_before(json!({ "name": connection.value.name }))
-                .with_after(json!({ "revoked_tokens": revoked_tokens }));
-            let (namespace, revision) = (&by.namespace.id, connection.revision);
-            tx.write(
-                connection
-                    .value
-                    .ending_write(namespace, revision, tx.now())?,
-            );
-            by.write_audit(&tx, "client.revoke", change)?;
-            Ok(RevokedClient {
-                client_id: id.to_string(),
-                revoked_tokens,
-            })
-        })
-        .await
-}
-
-/// Counts the tokens of a client's live grants: the newest pair of each, as far as they are valid,
-/// of at most 10,000 grants. Access tokens that a refresh has replaced end too, but are not
-/// counted.
-async fn count_live_tokens(by: &Principal<'_>, id: &ClientId) -> Result<usize, StoreError> {
-    let records = &by.app.records;
-    let partition = grants_partition(Some(&by.namespace.id));
-    let (prefix, now) = (format!("{id}/"), by.app.clock.now());
-    let mut after: Option<String> = None;
-    let mut living = 0;
-    for _ in 0..MAX_COUNT_PAGES {
-        let grant_records = records
-            .list_page(&partition, &prefix, after.as_deref(), MAX_PAGE)
-            .await?;
-        let mut keys = Vec::new();
-        for record in &grant_records {
-            let grant: Grant = record.read()?;
-            if grant.is_alive(now) {
-                keys.extend([token_key(&grant.refresh), token_key(&grant.access)]);
-            }
-        }
-        for some in keys.chunks(MAX_KEYS) {
-            living += records.get_many(some).await?.iter().flatten().count();
-        }
-        after = grant_records.last().map(|record| record.key.key.clone());
-        if grant_records.len() < MAX_PAGE {
-            break;
-        }
+/// Parses the parameters `end` and `keep`.
+fn parse_ending(call: &Call) -> Result<Ending, Refusal> {
+    let mut ending = Ending::of_access();
+    if let Some(words) = call.query_param("end") {
+        let kinds = words.split(',').map(str::parse::<EndedKind>);
+        let kinds = kinds.collect::<Result<Vec<_>, _>>();
+        ending.add_kinds(kinds.map_err(|_| ErrorCode::ParameterInvalid)?);
     }
-    Ok(living)
+    match call.query_param("keep").as_deref() {
+        None => {}
+        Some("codes") => ending.kept_codes = Choice::All,
+        Some(_) => return Err(ErrorCode::ParameterInvalid.into()),
+    }
+    Ok(ending)
 }

@@ -34,6 +34,7 @@ fn to_api_device(device: Device) -> vault_api::Device {
         hostname: device.hostname,
         enrolled_at: device.enrolled_at,
         decided_at: device.decided_at,
+        client_id: device.client.map(Into::into),
         forgotten: false,
     }
 }
@@ -235,17 +236,22 @@ async fn decide_in(
     id: &str,
     decision: Decision,
 ) -> Result<DecidedDevice, Refusal> {
+    let found = find_device(acting.app, acting.namespace, id).await?;
+    decide_found(tx, acting, found.ok_or(ErrorCode::NotFound)?, decision)
+}
+
+/// Adds the writes of a decision about this device to the commit.
+pub(super) fn decide_found(
+    tx: &Transaction<'_>,
+    acting: ActingUser<'_>,
+    found: FoundDevice,
+    decision: Decision,
+) -> Result<DecidedDevice, Refusal> {
     let ActingUser {
-        app,
-        namespace,
-        actor,
-        ..
+        namespace, actor, ..
     } = acting;
     let slug = &namespace.slug;
-    let stored_device = find_device(app, namespace, id).await?;
-    let Some(FoundDevice { device, revision }) = stored_device else {
-        return Err(ErrorCode::NotFound.into());
-    };
+    let FoundDevice { device, revision } = found;
     let Some(revision) = revision else {
         // A repeated `forget` gets the answer of the first one, since its answer may have been
         // lost.
@@ -274,6 +280,10 @@ async fn decide_in(
         status: to,
         decided_at: Some(now),
         decided_by: Some(actor.user.clone()),
+        client: match decision {
+            Decision::Admit => acting.client().cloned(),
+            _ => device.client,
+        },
         network: None,
         ..device
     };

@@ -5,6 +5,7 @@ use axum::http::StatusCode;
 use serde_json::json;
 use vault_api::{EnrolmentSetting, NewEnrolmentCode};
 use vault_format::hash::Digest;
+use vault_store::StoreError;
 use vault_store::records::{Document, Record, When, Write};
 
 use super::call::{Answer, Call, Items, trim_page};
@@ -15,10 +16,12 @@ use crate::http::json_answer;
 use crate::model::audit::Change;
 use crate::model::device::clean_hostname;
 use crate::model::enrolment::{
-    CodeUses, Enrolment, EnrolmentCode, code_key, codes_partition, hash_prefix, id_of, used_key,
+    AppCode, AppMachines, CodeUses, Enrolment, EnrolmentCode, LoadedAppCodes, code_key,
+    codes_partition, hash_prefix, id_of, used_key,
 };
+use crate::model::made::{LivingCode, living_codes};
 use crate::model::namespace::{self, Namespace, NamespaceRef};
-use crate::model::permit::{Act, FREE_CODE_USES};
+use crate::model::permit::Act;
 use crate::model::token::{Secret, SecretKind};
 use crate::transaction::Transaction;
 
@@ -44,6 +47,7 @@ fn to_api_code(
         used,
         name: code.name,
         created_by: code.created_by,
+        client_id: code.client.map(Into::into),
         created_at: code.created_at,
         expires_at: code.expires_at,
     }
@@ -68,7 +72,8 @@ fn code_terms(asked: &NewEnrolmentCode) -> (u32, i64) {
     )
 }
 
-/// The act of creating this code. Whether it needs a permit depends on the number of machines.
+/// The act of creating this code. Whether it needs a permit depends on the number of machines, and
+/// on the codes that the app made before.
 pub(crate) fn code_act(asked: &NewEnrolmentCode) -> Act {
     let (uses, seconds) = code_terms(asked);
     Act::CreateCode {
@@ -78,8 +83,8 @@ pub(crate) fn code_act(asked: &NewEnrolmentCode) -> Act {
     }
 }
 
-/// Creates a code; one for more than [`FREE_CODE_USES`] machines uses the permit for it. Only this
-/// answer contains the text of the code. `mark` is a write of the same commit that fails if the
+/// Creates a code. One for more than [`UNCONFIRMED_MACHINES`](crate::model::enrolment::UNCONFIRMED_MACHINES) machines uses the permit for it, and so
+/// does one of an app whose codes are for more than that together. Only this answer contains the text of the code. `mark` is a write of the same commit that fails if the
 /// same request was made before; the result is then `None`. Fails with
 /// `ParameterInvalid` if the number of machines or the lifetime is out of bounds, and with
 /// `HostnameInvalid` if no machine can have the name.
@@ -109,6 +114,9 @@ pub(crate) async fn create_code(
         created_by: acting.actor.user.clone(),
         created_at: now,
         expires_at: now.plus_seconds(seconds),
+        client: acting.client().cloned(),
+        consent: acting.consent.cloned(),
+        confirmed: false,
     };
     let secret = Secret::fresh(SecretKind::Enrolment, &app.random);
     // Only the hash is stored, so that a copy of the database admits no machine.
@@ -122,15 +130,26 @@ pub(crate) async fn create_code(
         // any later write as a conflict.
         let bounds = usize::from(mark.is_some());
         tx.write_all(mark.clone());
-        if uses > FREE_CODE_USES {
-            let asker = Asker {
-                account: acting.account,
-                client: acting.client,
-                actor: acting.actor,
-                namespace: Some(&home),
-            };
-            asker.spend(&tx, &act).await?;
-        }
+        let confirmed = match unconfirmed_write(&tx, acting, &hash, &code).await? {
+            Unconfirmed::Allowed(listing) => {
+                tx.write_all(listing);
+                false
+            }
+            Unconfirmed::TooMany => {
+                let asker = Asker {
+                    account: acting.account,
+                    client: acting.client(),
+                    actor: acting.actor,
+                    namespace: Some(&home),
+                };
+                asker.spend(&tx, &act).await?;
+                true
+            }
+        };
+        let code = EnrolmentCode {
+            confirmed,
+            ..code.clone()
+        };
         let (key, document) = (code_key(&namespace.id, &hash), Document::from_value(&code)?);
         tx.write(Write::put_until(
             key,
@@ -146,7 +165,42 @@ pub(crate) async fn create_code(
     Ok(is_created.then(|| to_api_code(&hash, code, 0, Some(text))))
 }
 
-/// Lists the codes that are still valid.
+/// Whether a code may be made without a confirmation.
+enum Unconfirmed {
+    /// Yes; with the write that lists a code of an app.
+    Allowed(Option<Write>),
+    /// No.
+    TooMany,
+}
+
+/// Decides whether this code takes a confirmation.
+async fn unconfirmed_write(
+    tx: &Transaction<'_>,
+    acting: ActingUser<'_>,
+    hash: &Digest,
+    code: &EnrolmentCode,
+) -> Result<Unconfirmed, StoreError> {
+    let uses = code.uses;
+    if AppMachines::default().need_confirmation(uses) {
+        return Ok(Unconfirmed::TooMany);
+    }
+    // In the console the person is there for each code.
+    let Some(client) = acting.client() else {
+        return Ok(Unconfirmed::Allowed(None));
+    };
+    let codes = LoadedAppCodes::load(tx, &acting.namespace.id, client).await?;
+    if codes.machines.need_confirmation(uses) {
+        return Ok(Unconfirmed::TooMany);
+    }
+    let write = codes.adding_write(AppCode {
+        hash: *hash,
+        uses,
+        expires_at: code.expires_at,
+    })?;
+    Ok(Unconfirmed::Allowed(Some(write)))
+}
+
+/// Lists the codes that still work.
 pub(super) async fn list_codes(call: Call) -> Answer {
     let (namespace, _) = call.path_namespace()?;
     let page = call.page_params()?;
@@ -155,7 +209,8 @@ pub(super) async fn list_codes(call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, &Items { items, next }))
 }
 
-/// Reads up to `limit` codes that are still valid, with the key after which the next page begins.
+/// Reads up to `limit` codes that still work, with the key after which the next page begins. A page
+/// is short if the apps of some codes on it were ended.
 pub(crate) async fn read_codes_page(
     app: &App,
     namespace: &Namespace,
@@ -167,13 +222,10 @@ pub(crate) async fn read_codes_page(
         .list_page(&codes_partition(&namespace.id), "", after, limit + 1)
         .await?;
     let (page_records, next) = trim_page(page_records, limit);
-    let mut codes = Vec::new();
-    for record in &page_records {
-        codes.push((parse_code_hash(record)?, record.read::<EnrolmentCode>()?));
-    }
+    let codes = living_codes(app, page_records, app.now()).await?;
     let keys: Vec<_> = codes
         .iter()
-        .map(|(hash, _)| used_key(&namespace.id, hash))
+        .map(|code| used_key(&namespace.id, &code.hash))
         .collect();
     let counts = if keys.is_empty() {
         Vec::new()
@@ -181,11 +233,11 @@ pub(crate) async fn read_codes_page(
         records.get_many(&keys).await?
     };
     let mut items = Vec::new();
-    for ((hash, code), count) in codes.into_iter().zip(counts) {
+    for (LivingCode { hash, code }, count) in codes.into_iter().zip(counts) {
         let count = count.map(|count| count.read::<CodeUses>()).transpose()?;
         items.push(to_api_code(
             &hash,
-            code,
+            code.value,
             count.unwrap_or_default().used,
             None,
         ));

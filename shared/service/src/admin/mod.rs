@@ -18,6 +18,7 @@ pub(crate) mod delete;
 pub(crate) mod devices;
 pub(crate) mod drafts;
 pub(crate) mod enrolment;
+pub(crate) mod made;
 mod notices;
 mod objects;
 mod operator;

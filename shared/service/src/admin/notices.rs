@@ -5,6 +5,7 @@ use serde_json::json;
 use vault_api::{Given, NewWebhook, NoticeDestinations, NoticeMail, TestedWebhook, WebhookState};
 
 use super::call::{Answer, Call};
+use super::principal::Principal;
 use crate::app::App;
 use crate::error::{ErrorCode, Refusal};
 use crate::http::json_answer;
@@ -48,6 +49,7 @@ fn to_api_webhook(app: &App, webhook: &Webhook, secret: Option<String>) -> vault
             .map(|_| notices::describe_failure(&app.config)),
         off_since: webhook.off_since,
         created_by: webhook.created_by.clone(),
+        client_id: webhook.client.clone().map(Into::into),
         created_at: webhook.created_at,
     }
 }
@@ -81,6 +83,7 @@ pub(super) async fn add_webhook(call: Call) -> Answer {
         secret: SigningSecret::fresh(random),
         events,
         created_by: call.actor.user.clone(),
+        client: Some(call.caller.consent.client.clone()),
         created_at: now,
         failing_since: None,
         last_failure: None,
@@ -150,8 +153,7 @@ pub(super) async fn remove_webhook(call: Call) -> Answer {
         let (mut destinations, when) = Destinations::find(&tx, &namespace.id).await?;
         let at = destinations.webhooks.iter().position(|held| held.id == id);
         let removed = destinations.webhooks.remove(at.ok_or(ErrorCode::NotFound)?);
-        let change = Change::about(&removed.id)
-            .with_before(json!({ "address": removed.address, "events": removed.events }));
+        let change = removal_change(&removed);
         tx.write(destinations.to_write(&namespace.id, when)?);
         call.write_audit(&tx, "notice.remove", change)?;
         Ok::<_, Refusal>(removed)
@@ -161,6 +163,34 @@ pub(super) async fn remove_webhook(call: Call) -> Answer {
         StatusCode::OK,
         &to_api_webhook(&call.app, &removed, None),
     ))
+}
+
+/// Returns what the log says about the removal of a webhook.
+fn removal_change(webhook: &Webhook) -> Change {
+    let before = json!({ "address": webhook.address, "events": webhook.events });
+    Change::about(&webhook.id).with_before(before)
+}
+
+/// Removes the webhooks with these ids in the commit of the transaction.
+pub(super) async fn remove_webhooks(
+    tx: &Transaction<'_>,
+    by: &Principal<'_>,
+    ids: &[String],
+) -> Result<(), Refusal> {
+    let namespace = &by.namespace.id;
+    let (mut destinations, when) = Destinations::find(tx, namespace).await?;
+    let is_named = |webhook: &Webhook| ids.contains(&webhook.id);
+    let (removed, kept) = destinations.webhooks.into_iter().partition(is_named);
+    destinations.webhooks = kept;
+    let removed: Vec<Webhook> = removed;
+    if removed.is_empty() {
+        return Ok(());
+    }
+    tx.write(destinations.to_write(namespace, when)?);
+    for webhook in &removed {
+        by.write_audit(tx, "notice.remove", removal_change(webhook))?;
+    }
+    Ok(())
 }
 
 /// Sends a test notice immediately. If it arrives, a webhook that was switched off is on again.

@@ -12,6 +12,7 @@ use crate::error::{ErrorCode, Refusal};
 use crate::model::account::{AccountId, Email};
 use crate::model::audit::{Actor, Change};
 use crate::model::client::ClientId;
+use crate::model::family::Family;
 use crate::model::namespace::Namespace;
 use crate::model::permit::Act;
 use crate::model::user::{NamespaceRef, Role, User};
@@ -31,8 +32,8 @@ pub(crate) struct Principal<'a> {
     pub(crate) actor: &'a Actor,
     /// The account behind the user.
     pub(crate) account: &'a AccountId,
-    /// The app that sent the request; `None` for the console.
-    pub(crate) client: Option<&'a ClientId>,
+    /// The consent of the app that sent the request; `None` for the console.
+    pub(crate) consent: Option<&'a Family>,
 }
 
 impl<'a> Principal<'a> {
@@ -46,8 +47,24 @@ impl<'a> Principal<'a> {
             role: user.role,
             actor: acting.actor,
             account: acting.account,
-            client: acting.client,
+            consent: acting.consent,
         }
+    }
+
+    /// Returns the user in the form that changes of machines and codes take.
+    pub(crate) const fn as_acting_user(&self) -> ActingUser<'a> {
+        ActingUser {
+            app: self.app,
+            namespace: self.namespace,
+            actor: self.actor,
+            account: self.account,
+            consent: self.consent,
+        }
+    }
+
+    /// Returns the app that sent the request; `None` for the console.
+    pub(crate) fn client(&self) -> Option<&'a ClientId> {
+        self.consent.map(|consent| &consent.client)
     }
 
     /// Checks that the user is an owner of the vault.
@@ -68,10 +85,10 @@ impl<'a> Principal<'a> {
     }
 
     /// Returns the user as the party that asks for an act in `home`, which is the vault.
-    pub(crate) const fn as_asker<'b>(&'b self, home: &'b NamespaceRef) -> Asker<'b> {
+    pub(crate) fn as_asker<'b>(&'b self, home: &'b NamespaceRef) -> Asker<'b> {
         Asker {
             account: self.account,
-            client: self.client,
+            client: self.client(),
             actor: self.actor,
             namespace: Some(home),
         }

@@ -42,6 +42,7 @@ fn to_api_user(user: User) -> vault_api::User {
         role: user.role,
         scopes: user.scopes,
         profile: user.profile,
+        client_id: user.client.map(Into::into),
         created_at: user.created_at,
         last_seen_at: user.last_seen_at,
     }
@@ -147,13 +148,13 @@ async fn invite_in(
         let user = there
             .value
             .invited_anew(role, scopes, now)
-            .with_inviter(by.email);
+            .with_inviter(by.email, by.client());
         tx.write_all(user.renewal_writes(there.revision)?);
         user
     } else {
         let email = newcomer.email.clone();
         let user = User::new_invited(email, by.namespace_ref(), role, scopes, now, &tx.random);
-        let user = user.with_inviter(by.email);
+        let user = user.with_inviter(by.email, by.client());
         tx.write_all(user.creation_writes()?);
         user
     };
@@ -368,6 +369,29 @@ pub(crate) async fn remove_user(by: &Principal<'_>, id: &str) -> Result<User, Re
             Ok(target.value)
         })
         .await
+}
+
+/// Withdraws these invitations in the commit of the transaction. Fails with 403 if the caller is no
+/// longer an owner who may write.
+pub(super) async fn withdraw_invitations(
+    tx: &Transaction<'_>,
+    by: &Principal<'_>,
+    invitations: &[Versioned<User>],
+) -> Result<(), Refusal> {
+    if invitations.is_empty() {
+        return Ok(());
+    }
+    let caller = tx
+        .get::<User>(&user_key(&by.namespace.id, by.user_id))
+        .await?;
+    tx.write(still_administers(caller)?.check_unchanged());
+    for invited in invitations {
+        // The revision makes sure that the person has not accepted meanwhile.
+        tx.write_all(invited.value.removal_writes(invited.revision));
+        let change = Change::about(&invited.value.id).with_before(user_snapshot(&invited.value));
+        by.write_audit(tx, "user.remove", change)?;
+    }
+    Ok(())
 }
 
 /// What an owner needs for a change, still at its commit.

@@ -3,19 +3,18 @@
 use askama::Template;
 use axum::response::Response;
 
+use super::app_end::EndedApp;
 use super::difference::printable_line;
-use super::guard::{ConsoleForm, ConsolePage};
-use super::outcome::{Outcome, Unchanged};
+use super::guard::ConsolePage;
 use super::page::{PageLayout, ROWS_SHOWN, show_page};
 use crate::admin::call::{Items, Page};
-use crate::admin::clients::{end_app, find_app, read_apps_page};
-use crate::admin::principal::Principal;
-use crate::error::ErrorCode;
+use crate::admin::clients::{find_app, read_apps_page};
 use crate::web::browser::ACCOUNT_PATH;
 use crate::web::error_page::ErrorPage;
 use crate::web::form::with_query;
-use crate::web::layout::{format_day, format_minute};
+use crate::web::layout::format_minute;
 use vault_api::Client;
+use vault_store::StoreError;
 
 /// An app in the list.
 struct AppRow {
@@ -37,8 +36,10 @@ struct AppsPage {
     /// Address of the forms.
     here: String,
     may_write: bool,
-    /// The app whose access the person is about to end.
-    confirmed: Option<AppRow>,
+    /// The app whose access, or what it made, the person is about to end.
+    confirmed: Option<EndedApp>,
+    /// Address of the pages of people.
+    people_href: String,
     /// Address of the account page, which lists the browsers in which a person is signed in.
     account_href: String,
     csrf: String,
@@ -53,10 +54,12 @@ pub(super) async fn show_apps(page: ConsolePage) -> Result<Response, ErrorPage> 
         after: after.clone(),
     };
     let Items { items, next } = read_apps_page(page.app(), &page.namespace.id, &listed).await?;
-    let confirmed = match page.query.value("confirm") {
-        // The confirmation leads to a form, which a person who may only read cannot send.
-        Some(id) if page.may_write() => find_app(page.app(), &page.namespace.id, id).await?,
-        _ => None,
+    // Both lead to a form, which a person who may only read cannot send.
+    let query = |name| page.query.value(name).filter(|_| page.may_write());
+    let confirmed = match (query("confirm"), query("made")) {
+        (Some(id), _) => read_ended_app(&page, id, true).await?,
+        (None, Some(id)) => read_ended_app(&page, id, false).await?,
+        (None, None) => None,
     };
     let row = |app: Client| AppRow {
         id: app.id,
@@ -66,7 +69,7 @@ pub(super) async fn show_apps(page: ConsolePage) -> Result<Response, ErrorPage> 
             .iter()
             .map(|host| printable_line(host))
             .collect(),
-        connected: format_day(app.connected_at),
+        connected: format_minute(app.connected_at),
         used: app.last_used_at.map(format_minute),
         users: app.users,
     };
@@ -76,7 +79,8 @@ pub(super) async fn show_apps(page: ConsolePage) -> Result<Response, ErrorPage> 
         next: next.map(|next| with_query(&home, &[("after", &next)])),
         first: after.map(|_| home.clone()),
         may_write: page.may_write(),
-        confirmed: confirmed.map(row),
+        confirmed,
+        people_href: page.address("/people"),
         account_href: page.app().config.public_url.prefix().to_owned() + ACCOUNT_PATH,
         here: home,
         csrf: page.form_token(),
@@ -84,16 +88,16 @@ pub(super) async fn show_apps(page: ConsolePage) -> Result<Response, ErrorPage> 
     Ok(show_page(&template))
 }
 
-/// Ends the access of an app for every user of the vault.
-pub(super) async fn end_access(form: ConsoleForm) -> Result<Response, ErrorPage> {
-    let by = Principal::from_user(form.page.as_acting_user(), &form.page.user);
-    match end_app(&by, form.required_field("client")?).await {
-        Ok(_) => Ok(form.redirect_back(Outcome::AppEnded)),
-        // It may have ended in another tab. That is told on the page, since "not found" would be
-        // about its address.
-        Err(refusal) if refusal.code() == ErrorCode::ClientNotFound => {
-            Ok(form.redirect_refused(Unchanged::AppEnded))
+/// Reads an app and what it made; `None` for one that has neither access nor made anything.
+async fn read_ended_app(
+    page: &ConsolePage,
+    id: &str,
+    ends_access: bool,
+) -> Result<Option<EndedApp>, StoreError> {
+    match find_app(page.app(), &page.namespace.id, id).await? {
+        Some(found) if found.is_connected || !ends_access => {
+            EndedApp::read(page, found, ends_access).await.map(Some)
         }
-        Err(refusal) => Err(refusal.into()),
+        _ => Ok(None),
     }
 }

@@ -10,6 +10,7 @@ use super::outcome::{Outcome, Unchanged};
 use super::page::{PageLayout, ROWS_SHOWN, show_page};
 use crate::admin::enrolment::{self, MAX_USES, code_act, create_code, end_code, set_enrolment};
 use crate::error::ErrorCode;
+use crate::model::client::ClientId;
 use crate::model::enrolment::Enrolment;
 use crate::web::error_page::ErrorPage;
 use crate::web::form::with_query;
@@ -31,6 +32,8 @@ struct EnrolmentCodeRow {
     uses: u32,
     name: Option<String>,
     created_by: String,
+    /// The app that made it.
+    created_through: Option<String>,
     ends: String,
 }
 
@@ -77,10 +80,14 @@ async fn render_codes(
     let after = after.filter(|after| after.len() == 64 && after.is_ascii());
     let (codes, next) = enrolment::read_codes_page(app, namespace, after, ROWS_SHOWN).await?;
     let makers = codes.iter().map(|code| code.created_by.as_str());
-    let names = Names::read_users(app, namespace, makers).await?;
+    let mut names = Names::read_users(app, namespace, makers).await?;
+    let app_of = |code: &EnrolmentCode| code.client_id.as_ref().and_then(|id| id.parse().ok());
+    let apps: Vec<ClientId> = codes.iter().filter_map(app_of).collect();
+    names.add_apps(app, namespace, &apps).await?;
     let here = page.address("/machines/codes");
     let rows = codes.into_iter().map(|code| EnrolmentCodeRow {
         created_by: names.display_name(&code.created_by),
+        created_through: app_of(&code).map(|id| names.app_name(&id)),
         ends: format_minute(code.expires_at),
         id: code.id,
         used: code.used,

@@ -107,7 +107,7 @@ impl ConsolePage {
             namespace: &self.namespace,
             actor: &self.actor,
             account: &self.visitor.signed_in.account.id,
-            client: None,
+            consent: None,
         }
     }
 

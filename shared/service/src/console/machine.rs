@@ -31,6 +31,8 @@ struct MachinePage {
     held: String,
     decided_by: Option<String>,
     decided: Option<String>,
+    /// The app that admitted it.
+    admitted_through: Option<String>,
     may_write: bool,
     /// Whether the person is asked to confirm that the access is revoked.
     confirms: bool,
@@ -55,7 +57,8 @@ pub(super) async fn show_machine(page: ConsolePage) -> Result<Response, ErrorPag
         device,
     };
     let device = &machine.device;
-    let names = Names::read_users(app, namespace, device.decided_by.as_deref()).await?;
+    let mut names = Names::read_users(app, namespace, device.decided_by.as_deref()).await?;
+    names.add_apps(app, namespace, &device.client).await?;
     let current = namespace.current.as_ref().map(|current| current.release);
     let revokes = page.query.value("confirm") == Some("revoke");
     let template = MachinePage {
@@ -72,6 +75,7 @@ pub(super) async fn show_machine(page: ConsolePage) -> Result<Response, ErrorPag
         held: held_text(machine.held_release(current)),
         decided_by: decided_by(&machine, &names),
         decided: device.decided_at.map(format_minute),
+        admitted_through: device.client.as_ref().map(|id| names.app_name(id)),
         may_write: page.may_write(),
         // Not for a stale link: a machine without access has none to revoke.
         confirms: revokes && device.status == DeviceStatus::Active,

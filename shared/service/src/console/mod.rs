@@ -7,6 +7,7 @@
 //!
 //! No page runs a script, renders the text of a skill, or asks for a signing key.
 
+mod app_end;
 mod apps;
 mod audit;
 mod audit_change;
@@ -192,7 +193,7 @@ rows! { Admin:
     "console-people.show" GET "/console/{slug}/people/{id}" Page(Owner) people::show_person;
     "console-people.change" POST "/console/{slug}/people/{id}" Form(Owner) people::change_person;
     "console-apps.list" GET "/console/{slug}/apps" Page(Owner) apps::show_apps;
-    "console-apps.end" POST "/console/{slug}/apps" Form(Owner) apps::end_access;
+    "console-apps.end" POST "/console/{slug}/apps" Form(Owner) app_end::end_access;
     "console-audit.list" GET "/console/{slug}/audit" Page(Owner) audit::show_log;
     "console-audit.lines" GET "/console/{slug}/audit.jsonl" Page(Owner) audit::json_lines;
     "console-audit.table" GET "/console/{slug}/audit.csv" Page(Owner) audit::comma_separated;

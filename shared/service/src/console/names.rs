@@ -5,9 +5,11 @@ use std::collections::{BTreeSet, HashMap};
 use vault_store::StoreError;
 use vault_store::records::{MAX_KEYS, Record, RecordKey};
 
+use super::difference::printable_line;
 use super::guard::ConsolePage;
 use crate::app::App;
 use crate::model::audit::SERVER;
+use crate::model::client::{ClientId, Connection, connection_key};
 use crate::model::device::{self, Device, DeviceIdEntry, is_device_id};
 use crate::model::namespace::Namespace;
 use crate::model::user::{User, is_user_id, user_key};
@@ -19,6 +21,8 @@ pub(super) struct Names {
     users: HashMap<String, String>,
     /// Machines with the names that they gave themselves.
     machines: HashMap<String, NamedMachine>,
+    /// Names that apps gave themselves; `None` for an app without one.
+    apps: HashMap<ClientId, Option<String>>,
 }
 
 struct NamedMachine {
@@ -77,6 +81,31 @@ impl Names {
             }
         }
         Ok(())
+    }
+
+    /// Adds the names of the apps with these ids.
+    pub(super) async fn add_apps<'i>(
+        &mut self,
+        app: &App,
+        namespace: &Namespace,
+        ids: impl IntoIterator<Item = &'i ClientId>,
+    ) -> Result<(), StoreError> {
+        let ids: BTreeSet<&ClientId> = ids.into_iter().collect();
+        let key = |id: &&ClientId| connection_key(&namespace.id, id);
+        for record in read_all(app, ids.iter().map(key).collect()).await? {
+            let connection: Connection = record.read()?;
+            let name = connection.name.as_deref().map(printable_line);
+            self.apps.insert(connection.client, name);
+        }
+        Ok(())
+    }
+
+    /// Returns the display name of an app, with its id, since an app chooses its own name.
+    pub(super) fn app_name(&self, id: &ClientId) -> String {
+        match self.apps.get(id) {
+            Some(Some(name)) => format!("the app “{name}” ({id})"),
+            _ => format!("the app {id}"),
+        }
     }
 
     /// Returns the display name for an id.

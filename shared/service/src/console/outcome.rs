@@ -50,6 +50,7 @@ sentences! {
         DraftDeclined "draft-declined" "The draft is declined. Its author reads your reason.";
         DraftAccepted "draft-accepted" "The draft is accepted. The service has signed and published it.";
         AppEnded "app-ended" "The access of the app has ended, for everybody in this vault.";
+        MadeEnded "made-ended" "What was ticked has ended.";
         PersonInvited "person-invited" "The person is invited. They accept on their account page, within 7 days.";
         InvitationWithdrawn "invitation-withdrawn" "The invitation is withdrawn.";
         RoleChanged "role-changed" "The role is changed.";

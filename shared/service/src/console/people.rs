@@ -9,6 +9,7 @@ use vault_store::StoreError;
 
 use super::content::{current_chain, or_not_found};
 use super::guard::{ConsoleForm, ConsolePage};
+use super::names::Names;
 use super::outcome::Outcome;
 use super::page::{PageLayout, ROWS_SHOWN, show_page};
 use crate::accounts::apps_and_sessions::signed_in_browsers;
@@ -214,6 +215,8 @@ struct PersonPage {
     invited: bool,
     invited_until: Option<String>,
     invited_by: Option<String>,
+    /// The app through which they were invited.
+    invited_through: Option<String>,
     role: &'static str,
     reads: bool,
     writes: bool,
@@ -264,6 +267,10 @@ pub(super) async fn show_person(page: ConsolePage) -> Result<Response, ErrorPage
     let user = found.map_err(or_not_found)?;
     let invited = user.state() == State::Invited;
     let audit = page.address("/audit");
+    let mut names = Names::default();
+    names
+        .add_apps(page.app(), &page.namespace, &user.client)
+        .await?;
     let template = PersonPage {
         shell: PageLayout::for_page(&page),
         list_href: page.address("/people"),
@@ -273,6 +280,7 @@ pub(super) async fn show_person(page: ConsolePage) -> Result<Response, ErrorPage
         invited,
         invited_until: user.invitation_ends_at().map(format_minute),
         invited_by: user.invited_by.as_ref().map(ToString::to_string),
+        invited_through: user.client.as_ref().map(|id| names.app_name(id)),
         role: role_name(user.role),
         reads: user.scopes.has(Scope::Read),
         writes: user.scopes.has(Scope::Write),

@@ -24,6 +24,7 @@ use crate::model::enrolment::{self, Enrolment as EnrolmentMode, EnrolmentCode};
 use crate::model::limits::Source;
 use crate::model::namespace::{self, Namespace, Status};
 use crate::model::secret::{Secret, SecretKind};
+use crate::model::standing;
 use crate::notices;
 use crate::transaction::Transaction;
 
@@ -208,11 +209,14 @@ impl EnrolmentRequest<'_> {
         if !namespace.subscription.is_live(now) {
             return Err(ErrorCode::SubscriptionLapsed.into());
         }
+        // A code that an app made ends with the access of the app, however that ended.
+        let consent_checks = check_consent(tx, &code.value).await?;
         let was_waiting = waiting.is_some();
         let device = Device {
             status: DeviceStatus::Active,
             decided_at: Some(now),
             decided_by: Some(enrolment::id_of(&hash)),
+            client: code.value.client.clone(),
             network: None,
             ..waiting.unwrap_or_else(|| self.new_device(now, namespace))
         };
@@ -241,6 +245,8 @@ impl EnrolmentRequest<'_> {
                 When::Any,
             ),
         ]);
+        tx.write_all(consent_checks);
+        tx.write_all(code.value.hour_write(&namespace.id, now));
         tx.audit(Some(&namespace.id), &actor, "device.enrol", change)?;
         // It leaves the queue in the same commit, so that the counter stays equal to the number of
         // waiting devices.
@@ -261,6 +267,20 @@ impl EnrolmentRequest<'_> {
             device,
             by_code: true,
         })
+    }
+}
+
+/// Checks that the consent on which a code depends still stands. Returns the writes that fail the
+/// commit if it is ended meanwhile.
+async fn check_consent(tx: &Transaction<'_>, code: &EnrolmentCode) -> Result<Vec<Write>, Refusal> {
+    let Some(consent) = &code.consent else {
+        return Ok(Vec::new());
+    };
+    let standing = standing::load_standing(tx, consent).await?;
+    if standing.administers(consent, tx.now()) {
+        Ok(standing.consent_checks(consent))
+    } else {
+        Err(ErrorCode::EnrolmentCodeInvalid.into())
     }
 }
 

@@ -15,6 +15,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use vault_api::Scopes;
 use vault_format::hash::Digest;
 use vault_format::name::NamespaceId;
 use vault_format::time::Timestamp;
@@ -25,7 +26,6 @@ use vault_store::records::{Document, RecordKey, When, Write};
 use super::fresh_id;
 use super::limits::Source;
 use super::redirect::RedirectUri;
-use super::user::Scopes;
 
 /// Lifetime of an unused registration, in seconds: a day. Apps that register send a person to
 /// consent at once.

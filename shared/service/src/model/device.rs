@@ -18,6 +18,7 @@ use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Document, RecordKey, When, Write};
 
+use super::client::ClientId;
 use super::limits::Source;
 
 pub use vault_api::DeviceStatus;
@@ -57,6 +58,10 @@ pub struct Device {
     /// Absent in records of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided_by: Option<String>,
+    /// The app that admitted it, or that made the code which admitted it. Absent for the console,
+    /// and in records of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<ClientId>,
     /// Network that it enrolled from, as owners see it; only while it waits. Absent in records of
     /// earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -181,6 +186,7 @@ impl Device {
             enrolled_at: now,
             decided_at: None,
             decided_by: None,
+            client: None,
             network: None,
         }
     }

@@ -4,16 +4,34 @@
 //! |---|---|---|
 //! | `enrol-code/<namespace_id>` | `<sha256 of the code>` | [`EnrolmentCode`], until it ends |
 //! | `enrol-used/<namespace_id>` | `<sha256 of the code>` | `{used}`, counted in the commit of each enrolment, as long as the code |
+//! | `enrol-app/<namespace_id>` | `<client_id>` | [`AppCodes`]: the codes that an app made without a confirmation, until the last of them ends |
+//! | `enrol-hour/<namespace_id>` | `<client_id>/<hour>` | `{used}`: the machines that those codes admitted in an hour, 26 hours |
 //!
 //! A code's id is the beginning of its hash, so it needs no index.
+//!
+//! A code that an app made depends on the consent of that app: whether it still works is decided
+//! when a machine uses it, so that no way of ending an app can forget its codes.
 
 use serde::{Deserialize, Serialize};
 use vault_format::hash::Digest;
 use vault_format::name::NamespaceId;
 use vault_format::time::Timestamp;
-use vault_store::records::{RecordKey, Write};
+use vault_store::StoreError;
+use vault_store::records::{Document, Record, RecordKey, When, Write};
+
+use super::Versioned;
+use super::client::ClientId;
+use super::family::Family;
+
+use crate::ports::Ports;
 
 pub use vault_api::EnrolmentMode as Enrolment;
+
+/// Most machines that the codes of one app admit to a vault within a day without a confirmation;
+/// also most machines of a code that the console makes without one.
+pub const UNCONFIRMED_MACHINES: u32 = 20;
+/// Hours for which the machines that codes admitted are counted: a day, and the hour that runs.
+const COUNTED_HOURS: i64 = 25;
 
 /// A code as its owner made it. The code itself is not stored.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -28,9 +46,19 @@ pub struct EnrolmentCode {
     pub created_at: Timestamp,
     /// Time from which it is no longer valid.
     pub expires_at: Timestamp,
+    /// The app that made it; absent for the console, and in records of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<ClientId>,
+    /// The consent without which it does not work, which is that of the app. Absent for a code that
+    /// depends on none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub consent: Option<Family>,
+    /// Whether the person confirmed the creation of exactly this code.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub confirmed: bool,
 }
 
-/// Counter of the uses of a code.
+/// Counter of the uses of a code, or of the codes of an app in an hour.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub struct CodeUses {
     /// Number of uses.
@@ -46,6 +74,21 @@ impl EnrolmentCode {
             .is_none_or(|pattern| matches_pattern(pattern, hostname))
     }
 
+    /// Returns the write that counts a machine for the app that made the code without a
+    /// confirmation; `None` for any other code.
+    pub fn hour_write(&self, namespace: &NamespaceId, now: Timestamp) -> Option<Write> {
+        let client = self.client.as_ref().filter(|_| !self.confirmed)?;
+        let hour = hour_of(now);
+        Some(Write::Count {
+            key: hour_key(namespace, client, hour),
+            field: "used".to_owned(),
+            by: 1,
+            min: 0,
+            max: i64::from(u32::MAX),
+            expires_at: Some(Timestamp::from_unix((hour + COUNTED_HOURS + 1) * 3600)),
+        })
+    }
+
     /// Returns the write that counts one use; it fails if the code is used up.
     pub fn counting_write(&self, namespace: &NamespaceId, hash: &Digest) -> Write {
         Write::Count {
@@ -58,6 +101,117 @@ impl EnrolmentCode {
             expires_at: Some(self.expires_at),
         }
     }
+}
+
+/// A code that an app made without a confirmation.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct AppCode {
+    /// Its hash.
+    pub hash: Digest,
+    /// Number of machines that may use it.
+    pub uses: u32,
+    /// Time at which it ends.
+    pub expires_at: Timestamp,
+}
+
+/// The codes that an app made in a vault without a confirmation. Each new one writes the revision
+/// that was read, so two requests at once cannot both use what is left.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct AppCodes {
+    /// The codes, oldest first: at most [`UNCONFIRMED_MACHINES`], since each is for a machine.
+    pub codes: Vec<AppCode>,
+}
+
+/// Machines that the codes of an app count for.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct AppMachines {
+    /// Machines that its codes may still admit.
+    pub open: u32,
+    /// Machines that its codes have admitted within the last 24 hours.
+    pub admitted: u32,
+}
+
+impl AppMachines {
+    /// Whether a code for `uses` more machines takes a confirmation.
+    ///
+    /// Machines that were admitted count as well as those that may be, or an app could make code
+    /// after code. A use only turns an open machine into an admitted one. So the codes of an app
+    /// admit at most [`UNCONFIRMED_MACHINES`] machines within any 24 hours.
+    pub const fn need_confirmation(self, uses: u32) -> bool {
+        let taken = self.open.saturating_add(self.admitted);
+        taken.saturating_add(uses) > UNCONFIRMED_MACHINES
+    }
+}
+
+/// The codes of an app as they were read, without those that have ended.
+pub struct LoadedAppCodes {
+    /// Machines that the codes count for.
+    pub machines: AppMachines,
+    codes: Vec<AppCode>,
+    key: RecordKey,
+    when: When,
+}
+
+impl LoadedAppCodes {
+    /// Reads the codes that an app made in a vault without a confirmation.
+    pub async fn load(
+        ports: &Ports,
+        namespace: &NamespaceId,
+        client: &ClientId,
+    ) -> Result<Self, StoreError> {
+        let (key, now) = (app_codes_key(namespace, client), ports.now());
+        let held = ports.get::<AppCodes>(&key).await?;
+        let when = held
+            .as_ref()
+            .map_or(When::Absent, |held| When::At(held.revision));
+        let listed = held.map_or_else(Vec::new, |held| held.value.codes);
+        let hours = (0..COUNTED_HOURS).map(|back| hour_key(namespace, client, hour_of(now) - back));
+        let codes = listed.iter().map(|code| code_key(namespace, &code.hash));
+        let counts = listed.iter().map(|code| used_key(namespace, &code.hash));
+        let keys: Vec<_> = codes.chain(counts).chain(hours).collect();
+        let mut found = ports.records.get_many(&keys).await?;
+        // In the order of the keys: the codes, then their counts, then the hours.
+        let mut counts = found.split_off(listed.len());
+        let hours = counts.split_off(listed.len());
+        let used = |record: Option<Record>| -> Result<u32, StoreError> {
+            let uses = Versioned::<CodeUses>::read(record)?;
+            Ok(uses.map_or(0, |uses| uses.value.used))
+        };
+        let mut machines = AppMachines::default();
+        for hour in hours {
+            machines.admitted = machines.admitted.saturating_add(used(hour)?);
+        }
+        let mut living = Vec::new();
+        for ((code, record), count) in listed.into_iter().zip(found).zip(counts) {
+            // Without its record the code has ended, and admits nobody any more.
+            if record.is_some() && now < code.expires_at {
+                machines.open += code.uses.saturating_sub(used(count)?);
+                living.push(code);
+            }
+        }
+        Ok(Self {
+            machines,
+            codes: living,
+            key,
+            when,
+        })
+    }
+
+    /// Returns the write that adds a code; it fails if another one was added meanwhile.
+    pub fn adding_write(mut self, code: AppCode) -> Result<Write, StoreError> {
+        self.codes.push(code);
+        let last = self.codes.iter().map(|code| code.expires_at).max();
+        let document = Document::from_value(&AppCodes { codes: self.codes })?;
+        Ok(match last {
+            Some(until) => Write::put_until(self.key, document, self.when, until),
+            None => Write::put(self.key, document, self.when),
+        })
+    }
+}
+
+/// Returns the number of the hour of a time.
+const fn hour_of(at: Timestamp) -> i64 {
+    at.unix().div_euclid(3600)
 }
 
 /// Whether `text` is `pattern`, in which `*` stands for any characters.
@@ -115,9 +269,41 @@ pub fn used_key(namespace: &NamespaceId, hash: &Digest) -> RecordKey {
     RecordKey::new(format!("enrol-used/{namespace}"), hash.to_string())
 }
 
+/// Returns the key of the codes that an app made without a confirmation.
+fn app_codes_key(namespace: &NamespaceId, client: &ClientId) -> RecordKey {
+    RecordKey::new(format!("enrol-app/{namespace}"), client.as_str())
+}
+
+/// Returns the key of the count of machines that those codes admitted in an hour.
+fn hour_key(namespace: &NamespaceId, client: &ClientId, hour: i64) -> RecordKey {
+    RecordKey::new(
+        format!("enrol-hour/{namespace}"),
+        format!("{client}/{hour}"),
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn codes_of_an_app_admit_twenty_machines_a_day_without_a_confirmation() {
+        for (open, admitted, uses, wanted) in [
+            (0, 0, 20, false),
+            (0, 0, 21, true),
+            (19, 0, 1, false),
+            (20, 0, 1, true),
+            // A code that is used up counts as what it admitted.
+            (0, 20, 1, true),
+            (10, 9, 1, false),
+            (10, 10, 1, true),
+            (u32::MAX, u32::MAX, u32::MAX, true),
+        ] {
+            let machines = AppMachines { open, admitted };
+            let needed = machines.need_confirmation(uses);
+            assert_eq!(needed, wanted, "{open} {admitted} {uses}");
+        }
+    }
 
     #[test]
     fn patterns_match_whole_names() {

@@ -21,6 +21,7 @@ use vault_store::random::Random;
 use vault_store::records::{Document, RecordKey, When, Write};
 
 use super::account::{Account, AccountId, Email};
+use super::client::ClientId;
 use super::fresh_id;
 use super::user::{Membership, NamespaceRef, Role, Scopes, User, membership_key};
 
@@ -57,6 +58,7 @@ impl User {
             account: None,
             invited_at: Some(now),
             invited_by: None,
+            client: None,
             namespace,
             role,
             scopes,
@@ -100,11 +102,13 @@ impl User {
         Some(at.plus_seconds(INVITATION_SECONDS))
     }
 
-    /// Returns the same invitation, as given by the owner with this address.
+    /// Returns the same invitation, as given by the owner with this address; `client` is the app
+    /// that the owner used.
     #[must_use]
-    pub fn with_inviter(self, inviter: &Email) -> Self {
+    pub fn with_inviter(self, inviter: &Email, client: Option<&ClientId>) -> Self {
         Self {
             invited_by: Some(inviter.clone()),
+            client: client.cloned(),
             ..self
         }
     }

@@ -30,6 +30,7 @@
 //! | `unused/<source>` | a place | a registration that no app has used yet | `client` |
 //! | `enrol-code/<namespace_id>` | `<sha256>` | a code with which machines enrol | `enrolment` |
 //! | `enrol-used/<namespace_id>` | `<sha256>` | how often a code was used | `enrolment` |
+//! | `enrol-app/<namespace_id>`, `enrol-hour/…` | `<client_id>`, … | the codes that an app made, and what they admitted | `enrolment` |
 //! | `draft/<namespace_id>`, `draft-ended/<namespace_id>` | draft id | what a user asks for, open or ended | `draft` |
 //! | `draft-by/<namespace_id>` | `<user_id>/<draft id>` | index: an author's drafts | `draft` |
 //! | `draft-slot/<namespace_id>` | `<kind>/<user id or key>` | index: the one open draft of a user or a key | `draft` |
@@ -64,6 +65,7 @@ pub mod family;
 pub mod grant;
 pub mod kept;
 pub mod limits;
+pub mod made;
 pub mod members;
 pub mod membership;
 pub mod namespace;

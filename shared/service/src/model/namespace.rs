@@ -14,6 +14,7 @@ use std::collections::BTreeSet;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
+use vault_api::EnrolmentMode as Enrolment;
 use vault_format::hash::Digest;
 use vault_format::keys::PublicKey;
 use vault_format::name::{NamespaceId, Slug};
@@ -23,8 +24,6 @@ use vault_store::StoreError;
 use vault_store::objects::{Class, ObjectKey};
 use vault_store::random::ulid_parts;
 use vault_store::records::{Document, RecordKey, When, Write};
-
-use super::enrolment::Enrolment;
 
 use crate::ports::Ports;
 

@@ -19,6 +19,7 @@ use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Document, RecordKey, When, Write};
 
+use super::client::ClientId;
 use super::namespace::Namespace;
 use super::webhook::{SigningSecret, WebhookAddress};
 
@@ -145,6 +146,9 @@ pub struct Webhook {
     pub events: Vec<Topic>,
     /// The id of the user who added it.
     pub created_by: String,
+    /// The app that added it. Absent for records of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<ClientId>,
     /// Time at which it was added.
     pub created_at: Timestamp,
     /// Time since which every delivery has failed.

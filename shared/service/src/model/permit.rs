@@ -31,8 +31,6 @@ pub const CONFIRMED_SECONDS: i64 = 300;
 pub const DECLINED_SECONDS: i64 = 60;
 /// Most permits of one account and app at a time.
 pub const MAX_PERMITS: usize = 20;
-/// A code for more machines than this needs a permit.
-pub const FREE_CODE_USES: u32 = 20;
 
 /// An act that needs a permit, with everything that it does: a permit for one value is none for
 /// another.

@@ -90,6 +90,8 @@ pub fn removal_partitions(slug: &Slug, namespace: &NamespaceId) -> Vec<String> {
         "conn",
         "enrol-code",
         "enrol-used",
+        "enrol-app",
+        "enrol-hour",
         "draft",
         "draft-ended",
         "draft-by",

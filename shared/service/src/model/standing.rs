@@ -5,8 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use vault_format::time::Timestamp;
 use vault_store::StoreError;
-use vault_store::records::{MAX_KEYS, Record, RecordKey};
+use vault_store::records::{MAX_KEYS, Record, RecordKey, When, Write};
 
 use super::Versioned;
 use super::account::{Account, Epochs, ServiceEpoch, account_key, service_epoch_key};
@@ -116,6 +117,34 @@ impl Standing {
         };
         let present = family.epochs == Epochs::now(account, home, self.service);
         (present && !account.disabled).then_some(scopes)
+    }
+
+    /// Whether the consent still lets its app administer the namespace, as for a token that has
+    /// `write`: it was not ended, in whichever way, and its person is still an owner who writes.
+    pub fn administers(&self, family: &Family, now: Timestamp) -> bool {
+        let grant = self.grant.as_ref().map(|grant| &grant.value);
+        let user = self.user.as_ref().map(|user| &user.value);
+        grant.is_some_and(|grant| grant.is_alive(now))
+            && user.is_some_and(User::can_administer)
+            && self.is_connected(family)
+            && self.present_rights(family).is_some()
+    }
+
+    /// Returns the writes that fail a commit if the consent or the connection has been ended since
+    /// they were read.
+    pub fn consent_checks(&self, family: &Family) -> Vec<Write> {
+        let grant = self
+            .grant
+            .as_ref()
+            .map(|grant| (grant.value.key(), grant.revision));
+        let connection = family.namespace_id().zip(self.connection.as_ref());
+        let connection = connection.map(|(namespace, connection)| {
+            let key = connection_key(namespace, &family.client);
+            (key, connection.revision)
+        });
+        let held = [grant, connection].into_iter().flatten();
+        held.map(|(key, revision)| Write::check(key, When::At(revision)))
+            .collect()
     }
 
     /// Whether the client's connection that the tokens belong to still exists. An operator's tokens

@@ -13,6 +13,7 @@ use vault_format::time::Timestamp;
 use vault_store::records::RecordKey;
 
 use super::account::{AccountId, Email};
+use super::client::ClientId;
 
 pub use super::namespace::NamespaceRef;
 pub use vault_api::{MembershipState as State, Role, Scope, Scopes};
@@ -37,6 +38,9 @@ pub struct User {
     /// The address of that owner; absent in records of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invited_by: Option<Email>,
+    /// The app that invited them last. Absent for the console, and in records of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<ClientId>,
     /// The namespace.
     pub namespace: NamespaceRef,
     /// Owner, publisher or member.

@@ -81,7 +81,7 @@ fn to_person(caller: &Caller) -> Person {
             Right::Never
         }
     };
-    let client = caller.client_id.to_string();
+    let client = caller.consent.client.to_string();
     Person {
         // The policy may name a user by address or an app by its client id.
         ids: vec![caller.email.to_string(), client.clone()],

@@ -187,8 +187,11 @@ pub struct PostedForm {
     pub source: Option<IpAddr>,
 }
 
+/// Fields that are groups of check boxes, which share one name: scopes, and what an app made.
+const BOXES: &[&str] = &["scope", "made"];
+
 /// Reads a form. Fails when another site sent it, when it is too large or not a form, or when a
-/// field other than `scope` is repeated.
+/// field other than a group of check boxes is repeated.
 pub async fn read_posted_form(app: &App, request: Request) -> Result<PostedForm, ErrorPage> {
     let (parts, body) = request.into_parts();
     // Before the body, so that forms of other sites are not even read.
@@ -198,8 +201,7 @@ pub async fn read_posted_form(app: &App, request: Request) -> Result<PostedForm,
     let body = read_body(body, MAX_FORM_BYTES).await?;
     require_media_type(&parts.headers, "application/x-www-form-urlencoded")?;
     let form = Form::parse(std::str::from_utf8(&body).map_err(|_| ErrorPage::FormMalformed)?);
-    // Check boxes of scopes share that one name.
-    form.check_except("scope")
+    form.check_except(BOXES)
         .map_err(|_| ErrorPage::FormMalformed)?;
     Ok(PostedForm {
         form,

@@ -110,7 +110,7 @@ async fn store_signed_draft(
     let (millis, bits) = ulid_parts(&app.clock, &app.random);
     let by = Submitter {
         user_id: call.caller.user_id.clone(),
-        client_id: Some(call.caller.client_id.to_string()),
+        client_id: Some(call.caller.consent.client.to_string()),
     };
     let id = DraftId::from_parts(millis, bits);
     let record = DraftRecord::new(id, subject, &bytes, app.clock.now(), by);

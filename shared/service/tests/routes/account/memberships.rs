@@ -108,7 +108,7 @@ async fn an_invitation_is_found_behind_any_number_of_others() {
         let home = reference(&desk.world.namespace(slug, Kind::Hosted).await);
         let (role, scopes) = (Role::Member, Scopes::READ);
         let user = User::new_invited(Email::clone(&email), home, role, scopes, now, &app.random);
-        let user = user.with_inviter(&ADA.parse().unwrap());
+        let user = user.with_inviter(&ADA.parse().unwrap(), None);
         common::commit(app, user.creation_writes().unwrap()).await;
         if slug != "zeta" && slug != "more-119" {
             let suspend = |home: &mut Namespace| home.status = Status::Suspended;

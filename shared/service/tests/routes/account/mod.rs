@@ -18,7 +18,7 @@ use crate::common::{Reply, Visitor};
 use crate::support::Answer;
 
 /// The answer to an operator's request about an account.
-async fn about(desk: &Desk, operator: &str, email: &str, what: &str) -> Answer {
+pub async fn about(desk: &Desk, operator: &str, email: &str, what: &str) -> Answer {
     let path = format!("/admin/operator/accounts/{email}/{what}");
     desk.ask(operator, "POST", &path, None).await
 }
@@ -30,7 +30,7 @@ async fn invited(desk: &Desk, owner: &str, email: &str, role: &str) -> Answer {
 }
 
 /// A browser on the account page.
-async fn account_page<'a>(desk: &'a Desk, email: &str, password: &str) -> (Visitor<'a>, Reply) {
+pub async fn account_page<'a>(desk: &'a Desk, email: &str, password: &str) -> (Visitor<'a>, Reply) {
     let mut visitor = Visitor::new(&desk.world.app);
     let page = visitor.get("/account").await;
     let signed_in = visitor.log_in(&page, email, password).await;

@@ -9,6 +9,7 @@ mod devices;
 mod drafts;
 mod elevation;
 mod invitations;
+mod made;
 mod many;
 mod matrix;
 mod notices;

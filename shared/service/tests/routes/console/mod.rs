@@ -1,5 +1,6 @@
 //! `/console`: what people of each role see and change in a browser.
 
+mod apps;
 mod audit;
 mod drafts;
 mod machines;

@@ -1,5 +1,6 @@
 //! Everything under `/v/`.
 
+mod app_codes;
 mod bundles;
 mod catalog;
 mod codes;

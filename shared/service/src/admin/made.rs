@@ -1,0 +1,345 @@
+//! Ending an app, and with it what it made in a vault.
+//!
+//! One request is one commit of at most [`MAX_ROWS`] rows: what does not fit in it is left, the
+//! answer says so, and the same request continues. Each thing ends by the rule of its own route:
+//! members are left to that, because the person confirms each.
+
+use serde_json::{Value, json};
+use vault_api::{EndedKind, MadeByClient, RevokedClient};
+use vault_store::StoreError;
+use vault_store::records::{Document, MAX_KEYS, MAX_PAGE, When, Write};
+
+use super::devices::{Decision, FoundDevice, decide_found};
+use super::notices::remove_webhooks;
+use super::principal::Principal;
+use super::users::withdraw_invitations;
+use crate::error::{ErrorCode, Refusal};
+use crate::model::Versioned;
+use crate::model::audit::Change;
+use crate::model::client::{ClientId, Connection, connection_key};
+use crate::model::device::Device;
+use crate::model::enrolment::{EnrolmentCode, code_key};
+use crate::model::grant::{Grant, grants_partition};
+use crate::model::made::{LivingCode, Made};
+use crate::model::token::token_key;
+use crate::model::user::User;
+use crate::transaction::Transaction;
+
+/// Most rows that one request writes besides those of the connection; a commit has at most 100.
+const MAX_ROWS: usize = 90;
+/// Maximum number of pages of grants that are read to count the tokens of a revoked client.
+const MAX_COUNT_PAGES: usize = 10;
+/// Most ids of each kind in an answer.
+const MAX_LISTED: usize = 100;
+
+/// Things of one kind that are chosen.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Choice {
+    /// None of them.
+    #[default]
+    Nothing,
+    /// All of them.
+    All,
+    /// Those with these ids.
+    Listed(Vec<String>),
+}
+
+impl Choice {
+    fn takes(&self, id: &str) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::All => true,
+            Self::Listed(ids) => ids.iter().any(|listed| listed == id),
+        }
+    }
+
+    /// Whether nothing is chosen.
+    pub(crate) const fn is_nothing(&self) -> bool {
+        matches!(self, Self::Nothing)
+    }
+}
+
+/// What ends, of an app and of what it made.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ending {
+    /// Whether the access of the app itself ends, and with it its codes.
+    pub(crate) access: bool,
+    /// Codes that go on after the access has ended.
+    pub(crate) kept_codes: Choice,
+    /// Machines that are revoked.
+    pub(crate) machines: Choice,
+    /// Invitations that are withdrawn.
+    pub(crate) invitations: Choice,
+    /// Webhooks that are removed.
+    pub(crate) webhooks: Choice,
+}
+
+impl Ending {
+    /// The end of the access of an app alone.
+    pub(crate) fn of_access() -> Self {
+        Self {
+            access: true,
+            ..Self::default()
+        }
+    }
+
+    /// Chooses everything of these kinds.
+    pub(crate) fn add_kinds(&mut self, kinds: impl IntoIterator<Item = EndedKind>) {
+        for kind in kinds {
+            *match kind {
+                EndedKind::Machines => &mut self.machines,
+                EndedKind::Invitations => &mut self.invitations,
+                EndedKind::Webhooks => &mut self.webhooks,
+            } = Choice::All;
+        }
+    }
+
+    /// Whether it changes more than the access of the app, which takes the right to write.
+    pub(crate) const fn needs_write(&self) -> bool {
+        !self.kept_codes.is_nothing() || self.ends_things()
+    }
+
+    const fn ends_things(&self) -> bool {
+        !(self.machines.is_nothing() && self.invitations.is_nothing() && self.webhooks.is_nothing())
+    }
+}
+
+/// Rows that a commit still has room for.
+struct Room {
+    rows: usize,
+}
+
+impl Room {
+    /// Takes the rows of one thing; false if they do not fit.
+    const fn take(&mut self, rows: usize) -> bool {
+        let fits = rows <= self.rows;
+        if fits {
+            self.rows -= rows;
+        }
+        fits
+    }
+}
+
+/// What of an app ends in one commit.
+#[derive(Default)]
+struct Ended {
+    /// Codes that go on without the consent of the app.
+    kept_codes: Vec<LivingCode>,
+    machines: Vec<Versioned<Device>>,
+    invitations: Vec<Versioned<User>>,
+    webhooks: Vec<String>,
+}
+
+impl Ended {
+    /// Takes what `ending` chooses out of `made`, as far as one commit has room for it.
+    fn take(made: &mut Made, ending: &Ending) -> Self {
+        let mut room = Room { rows: MAX_ROWS };
+        // Each code takes its own row and one of the log, and so does each machine.
+        let kept_codes = take_chosen(&mut made.codes, |code| {
+            ending.access && ending.kept_codes.takes(&code.id()) && room.take(2)
+        });
+        // The webhooks are one row, with one of the log for each.
+        let webhooks = take_chosen(&mut made.webhooks, |webhook| {
+            ending.webhooks.takes(&webhook.id) && room.take(2)
+        });
+        let machines = take_chosen(&mut made.machines, |device| {
+            ending.machines.takes(&device.value.device_id) && room.take(2)
+        });
+        // An invitation has an entry of its address; and the caller's own row is checked.
+        let invitations = take_chosen(&mut made.invitations, |user| {
+            ending.invitations.takes(&user.value.id) && room.take(3)
+        });
+        Self {
+            kept_codes,
+            machines,
+            invitations,
+            webhooks: webhooks.into_iter().map(|webhook| webhook.id).collect(),
+        }
+    }
+
+    /// Adds the writes of all of it to the commit.
+    async fn write_in(self, tx: &Transaction<'_>, by: &Principal<'_>) -> Result<(), Refusal> {
+        for code in self.kept_codes {
+            tx.write(keep_write(by, code.clone())?);
+            let change = Change::about(&code.id());
+            by.write_audit(tx, "enrolment.keep", change)?;
+        }
+        for device in self.machines {
+            let found = FoundDevice {
+                device: device.value,
+                revision: Some(device.revision),
+            };
+            decide_found(tx, by.as_acting_user(), found, Decision::Revoke)?;
+        }
+        withdraw_invitations(tx, by, &self.invitations).await?;
+        remove_webhooks(tx, by, &self.webhooks).await
+    }
+}
+
+/// Removes the items that `chosen` takes from a list, and returns them.
+fn take_chosen<T>(items: &mut Vec<T>, chosen: impl FnMut(&T) -> bool) -> Vec<T> {
+    let (taken, left) = std::mem::take(items).into_iter().partition(chosen);
+    *items = left;
+    taken
+}
+
+/// Returns the write by which a code goes on. From then on it depends on the consent of the app that
+/// keeps it: an app could otherwise leave codes behind that nobody can end together with it. In the
+/// console the person keeps it, and it depends on no app.
+fn keep_write(by: &Principal<'_>, code: LivingCode) -> Result<Write, StoreError> {
+    let key = code_key(&by.namespace.id, &code.hash);
+    let kept = EnrolmentCode {
+        consent: by.consent.cloned(),
+        ..code.code.value
+    };
+    let when = When::At(code.code.revision);
+    let document = Document::from_value(&kept)?;
+    Ok(Write::put_until(key, document, when, kept.expires_at))
+}
+
+/// Converts what an app made to its form in the API.
+fn to_api_made(made: &Made) -> MadeByClient {
+    let mut is_cut = made.more;
+    let mut first = |ids: &mut dyn Iterator<Item = String>| {
+        let listed: Vec<String> = ids.take(MAX_LISTED).collect();
+        is_cut |= ids.next().is_some();
+        listed
+    };
+    MadeByClient {
+        codes: first(&mut made.codes.iter().map(LivingCode::id)),
+        machines: first(&mut made.machines.iter().map(|it| it.value.device_id.clone())),
+        invitations: first(&mut made.invitations.iter().map(|it| it.value.id.clone())),
+        users: first(&mut made.members.iter().map(|it| it.value.id.clone())),
+        webhooks: first(&mut made.webhooks.iter().map(|it| it.id.clone())),
+        more: is_cut,
+    }
+}
+
+/// Ends the access of the app of this id in the vault, and what of it `ending` chooses. Fails with
+/// `ClientNotFound` if the app has no access that could end, and no end of what it made was asked
+/// for either.
+pub(crate) async fn end_app(
+    by: &Principal<'_>,
+    id: &str,
+    ending: &Ending,
+) -> Result<RevokedClient, Refusal> {
+    let id: ClientId = id.parse().map_err(|_| ErrorCode::ClientNotFound)?;
+    let end = async |tx| end_app_in(&tx, by, &id, ending).await;
+    by.app.change(end).await
+}
+
+async fn end_app_in(
+    tx: &Transaction<'_>,
+    by: &Principal<'_>,
+    id: &ClientId,
+    ending: &Ending,
+) -> Result<RevokedClient, Refusal> {
+    let namespace = &by.namespace.id;
+    let key = connection_key(namespace, id);
+    let found = tx.get::<Connection>(&key).await?;
+    let connection = found.ok_or(ErrorCode::ClientNotFound)?;
+    let ends_access = ending.access && connection.value.revoked_at.is_none();
+    // What did not fit into an earlier commit ends by the same request, whose app has ended by now.
+    if !ends_access && !ending.ends_things() {
+        return Err(ErrorCode::ClientNotFound.into());
+    }
+    let mut made = Made::read(tx, &by.namespace_ref(), id).await?;
+    let ended = Ended::take(&mut made, ending);
+    let ids = |items: &mut dyn Iterator<Item = String>| items.collect::<Vec<_>>();
+    let mut answer = MadeByClient {
+        machines: ids(&mut ended.machines.iter().map(|it| it.value.device_id.clone())),
+        invitations: ids(&mut ended.invitations.iter().map(|it| it.value.id.clone())),
+        webhooks: ended.webhooks.clone(),
+        ..MadeByClient::default()
+    };
+    let kept_codes = ids(&mut ended.kept_codes.iter().map(LivingCode::id));
+    let mut revoked_tokens = 0;
+    if ends_access {
+        // They depend on the consent, so no write is needed to end them.
+        answer.codes = ids(&mut std::mem::take(&mut made.codes).iter().map(LivingCode::id));
+        // Only for the answer and the log. The tokens are not deleted: each check of a token reads
+        // the connection, so this one write ends them all.
+        revoked_tokens = count_live_tokens(by, id).await?;
+        let change = Change::about(id)
+            .with_before(json!({ "name": connection.value.name }))
+            .with_after(after_entry(revoked_tokens, &answer.codes));
+        let revision = connection.revision;
+        tx.write(
+            connection
+                .value
+                .ending_write(namespace, revision, tx.now())?,
+        );
+        by.write_audit(tx, "client.revoke", change)?;
+    }
+    ended.write_in(tx, by).await?;
+    let mut left = to_api_made(&made);
+    left.codes.extend(kept_codes);
+    Ok(RevokedClient {
+        client_id: id.to_string(),
+        revoked_tokens,
+        ended: answer,
+        left,
+    })
+}
+
+/// What the log says about the end of an app.
+fn after_entry(revoked_tokens: usize, codes: &[String]) -> Value {
+    if codes.is_empty() {
+        json!({ "revoked_tokens": revoked_tokens })
+    } else {
+        let codes = &codes[..codes.len().min(MAX_LISTED)];
+        json!({ "revoked_tokens": revoked_tokens, "ended_codes": codes })
+    }
+}
+
+/// Counts the tokens of a client's live grants: the newest pair of each, as far as they are valid,
+/// of at most 10,000 grants. Access tokens that a refresh has replaced end too, but are not
+/// counted.
+async fn count_live_tokens(by: &Principal<'_>, id: &ClientId) -> Result<usize, StoreError> {
+    let records = &by.app.records;
+    let partition = grants_partition(Some(&by.namespace.id));
+    let (prefix, now) = (format!("{id}/"), by.app.clock.now());
+    let mut after: Option<String> = None;
+    let mut living = 0;
+    for _ in 0..MAX_COUNT_PAGES {
+        let grant_records = records
+            .list_page(&partition, &prefix, after.as_deref(), MAX_PAGE)
+            .await?;
+        let mut keys = Vec::new();
+        for record in &grant_records {
+            let grant: Grant = record.read()?;
+            if grant.is_alive(now) {
+                keys.extend([token_key(&grant.refresh), token_key(&grant.access)]);
+            }
+        }
+        for some in keys.chunks(MAX_KEYS) {
+            living += records.get_many(some).await?.iter().flatten().count();
+        }
+        after = grant_records.last().map(|record| record.key.key.clone());
+        if grant_records.len() < MAX_PAGE {
+            break;
+        }
+    }
+    Ok(living)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_commit_has_room_for_what_fits_whole() {
+        let mut room = Room { rows: 5 };
+        let fits = [2, 2, 2, 1, 1].map(|rows| room.take(rows));
+        assert_eq!(fits, [true, true, false, true, false]);
+    }
+
+    #[test]
+    fn a_choice_takes_nothing_all_or_what_it_lists() {
+        let listed = Choice::Listed(vec!["a".to_owned()]);
+        let takes = |choice: &Choice| ["a", "b"].map(|id| choice.takes(id));
+        assert_eq!(takes(&Choice::Nothing), [false, false]);
+        assert_eq!(takes(&Choice::All), [true, true]);
+        assert_eq!(takes(&listed), [true, false]);
+    }
+}
