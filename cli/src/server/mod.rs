@@ -37,6 +37,7 @@ use vault_store::{clock::SystemClock, random::SystemRandom};
 use crate::{
     context::Context,
     errors::{Failure, message_chain},
+    output::clean,
     passphrases::KeyPassphrases,
     settings::{Origin, Settings, layers::expand_home},
     tasks::fetch,
@@ -106,7 +107,15 @@ impl Options {
         }
         missing.retain(|name| settings.text(name).is_none());
         if !missing.is_empty() {
-            return Err(missing_settings(&missing.join(", ")));
+            let failure = missing_settings(&missing.join(", "));
+            // Started in another folder, it would begin a second and empty service.
+            return Err(match database_file(database) {
+                Some(file) if first && settings.text("VAULT_PUBLIC_URL").is_some() => failure.hint(format!(
+                    "there is no database at {} yet: for a first start set them (vault serve --help shows how), else start in the right folder or name the database in VAULT_DATABASE_URL",
+                    clean(&file.display().to_string(), 300)
+                )),
+                _ => failure,
+            });
         }
         let password = settings.text("VAULT_ADMIN_PASSWORD");
         // Reject a short password before anything is created. If the database exists, the check

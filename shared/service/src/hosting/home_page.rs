@@ -13,7 +13,7 @@ use crate::accounts::memberships;
 use crate::app::App;
 use crate::model::Versioned;
 use crate::model::account::Account;
-use crate::model::namespace::{self, Namespace};
+use crate::model::namespace::{self, Kind, Namespace};
 use crate::model::provisioning::{NextAction, Provisioning, Step, StepName, StepState, next_step};
 use crate::model::user::Role;
 use crate::web::browser::{Browser, CONSOLE_PATH, NEW_VAULT_PATH, ReturnTo, SignedIn};
@@ -127,6 +127,8 @@ struct VaultOverview {
     steps: Vec<StepRow>,
     /// Whether the next step is the owner's first release.
     sync_next: bool,
+    /// Whether the service itself signs its releases.
+    self_signed: bool,
     /// Number of starter skills that were saved as drafts.
     drafts: usize,
     /// The end of the grace period, while it runs.
@@ -337,6 +339,7 @@ async fn describe_vault(
         publishes: member.can_publish(),
         release,
         steps: next.map_or_else(Vec::new, |_| shown_steps(&steps)),
+        self_signed: namespace.kind == Kind::SelfSigned,
         sync_next: next == Some(StepName::FirstSync),
         drafts: sign_up.map_or(0, |sign_up| sign_up.starter_skills.len()),
         grace_ends: namespace.subscription.grace_ends_at(now).map(format_minute),
