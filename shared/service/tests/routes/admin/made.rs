@@ -27,7 +27,7 @@ async fn maker(desk: &Desk) -> Maker {
         answer.json()
     };
     let of = |path: &str| format!("/admin/vaults/acme{path}");
-    let code = post(&of("/enrolment-codes"), json!({ "uses": 2 })).await;
+    let code = post(&of("/enrolment-codes"), json!({ "uses": 5 })).await;
     let body = json!({ "public_key": key(1).public(), "hostname": "ci", "code": code["code"] });
     let enrolled = desk
         .world
