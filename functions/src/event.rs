@@ -10,11 +10,13 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use axum::body::Body;
-use axum::http::{HeaderName, HeaderValue, Method, Request, Uri, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use vault_service::http::{Peer, RawPath};
+
+use crate::edge::{Edge, NotFromEdge};
 
 /// An event that invokes a function.
 pub enum Event<'e> {
@@ -79,6 +81,17 @@ struct HttpContext {
 #[error("the event is not a request")]
 pub struct BadRequest;
 
+/// The reason why a request does not reach the router.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum Rejected {
+    /// One of its parts is invalid.
+    #[error(transparent)]
+    Bad(#[from] BadRequest),
+    /// It did not come through the content delivery network.
+    #[error(transparent)]
+    Edge(#[from] NotFromEdge),
+}
+
 impl<'e> Event<'e> {
     /// Parses an event. Fails if it has the shape of a request and is not a valid one.
     pub fn parse(text: &'e str) -> Result<Self, BadRequest> {
@@ -104,8 +117,27 @@ impl<'e> Event<'e> {
 }
 
 impl HttpEvent<'_> {
-    /// Converts the event to the client's request. Fails if one of its parts is invalid.
-    pub fn into_request(self) -> Result<Request<Body>, BadRequest> {
+    /// Converts the event to the client's request. Fails if one of its parts is invalid, or if it
+    /// did not come through `edge`.
+    pub fn into_request(self, edge: Option<&Edge>) -> Result<Request<Body>, Rejected> {
+        let mut headers = HeaderMap::new();
+        for (name, value) in self.headers.iter().flatten() {
+            headers.append(
+                HeaderName::from_bytes(name.as_bytes()).map_err(|_| BadRequest)?,
+                HeaderValue::from_bytes(value.as_bytes()).map_err(|_| BadRequest)?,
+            );
+        }
+        let client = match edge {
+            // Before anything else of the request is read.
+            Some(edge) => Some(edge.take_client(&mut headers)?),
+            // Only the gateway knows the client's address. Headers about it are sent by the client
+            // itself.
+            None => self
+                .request_context
+                .http
+                .source_ip
+                .and_then(|text| text.parse::<IpAddr>().ok()),
+        };
         let mut request = Request::new(decode_body(
             self.body,
             self.is_base64_encoded == Some(true),
@@ -116,24 +148,15 @@ impl HttpEvent<'_> {
             &self.raw_path,
             self.raw_query_string.as_deref().unwrap_or_default(),
         )?;
-        let headers = request.headers_mut();
-        for (name, value) in self.headers.iter().flatten() {
-            headers.append(
-                HeaderName::from_bytes(name.as_bytes()).map_err(|_| BadRequest)?,
-                HeaderValue::from_bytes(value.as_bytes()).map_err(|_| BadRequest)?,
-            );
-        }
         // Payload format 2.0 moves the cookies from the headers to a list of their own.
         if let Some(cookies) = self.cookies.filter(|cookies| !cookies.is_empty()) {
             let joined = HeaderValue::from_bytes(cookies.join("; ").as_bytes());
             headers.insert(header::COOKIE, joined.map_err(|_| BadRequest)?);
         }
+        *request.headers_mut() = headers;
         let extensions = request.extensions_mut();
         extensions.insert(RawPath(self.raw_path.into()));
-        // Only the gateway knows the client's address. Headers about it are sent by the client
-        // itself.
-        let source = self.request_context.http.source_ip;
-        if let Some(Ok(address)) = source.map(|text| text.parse::<IpAddr>()) {
+        if let Some(address) = client {
             extensions.insert(Peer(SocketAddr::new(address, 0)));
         }
         Ok(request)
@@ -205,10 +228,10 @@ mod tests {
         event.to_string()
     }
 
-    fn request(change: impl FnOnce(&mut Value)) -> Result<Request<Body>, BadRequest> {
+    fn request(change: impl FnOnce(&mut Value)) -> Result<Request<Body>, Rejected> {
         let text = event(change);
         match Event::parse(&text)? {
-            Event::Http(event) => event.into_request(),
+            Event::Http(event) => event.into_request(None),
             _ => panic!("{text}"),
         }
     }
@@ -267,6 +290,7 @@ mod tests {
         let got = request(|event| {
             event["cookies"] = json!(["a=1", "b=2"]);
             event["headers"]["x-forwarded-for"] = "203.0.113.9".into();
+            event["headers"]["cloudfront-viewer-address"] = "203.0.113.9:1".into();
             event["headers"]["accept"] = "one,two".into();
             event["body"] = STANDARD.encode([0u8, 255, 10]).into();
             event["isBase64Encoded"] = true.into();
@@ -297,7 +321,7 @@ mod tests {
                 event["body"] = "no base64!".into();
                 change(event);
             });
-            assert_eq!(refused.err(), Some(BadRequest));
+            assert_eq!(refused.err(), Some(BadRequest.into()));
         }
         let odd = request(|event| event["requestContext"]["http"]["sourceIp"] = "?".into());
         assert!(odd.unwrap().extensions().get::<Peer>().is_none());

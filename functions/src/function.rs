@@ -1,5 +1,6 @@
 //! A Lambda function: takes one event and returns its answer.
 
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
@@ -8,7 +9,7 @@ use serde_json::value::RawValue;
 use tower::ServiceExt as _;
 use vault_service::App;
 use vault_service::accounts::bootstrap::{self, FirstStart};
-use vault_service::error::ErrorCode;
+use vault_service::error::{ErrorCode, Refusal};
 use vault_service::maintenance::Report;
 use vault_service::model::account::Email;
 use vault_service::model::namespace::Kind;
@@ -17,12 +18,17 @@ use vault_service::route::Group;
 use vault_service::router::Part;
 
 use crate::answer::Answer;
-use crate::event::Event;
+use crate::edge::Edge;
+use crate::event::{Event, Rejected};
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 /// Reads a secret each time that it is called. For the first owner's password, that is only while
 /// there is no owner.
 pub type PasswordSource = SecretSource;
+
+/// Deletes a secret that is not needed any more.
+pub type SecretDeletion =
+    Box<dyn Fn() -> Pin<Box<dyn Future<Output = Result<(), Error>> + Send>> + Send + Sync>;
 
 /// The account to create as the first owner.
 pub struct FirstOwner {
@@ -30,6 +36,9 @@ pub struct FirstOwner {
     pub email: String,
     /// The source of its password.
     pub password: PasswordSource,
+    /// Deletes the password at its source once the account exists; `None` if the source cannot
+    /// delete it.
+    pub deletion: Option<SecretDeletion>,
 }
 
 /// The result of an invocation.
@@ -86,6 +95,7 @@ pub struct Function {
     /// Set once an owner is known to exist, and from the start if no first owner is configured. A
     /// new process does not know it and reads the record again.
     has_owner: AtomicBool,
+    edge: Option<Edge>,
 }
 
 impl Function {
@@ -97,7 +107,15 @@ impl Function {
             app,
             part,
             first_owner,
+            edge: None,
         }
+    }
+
+    /// Returns the same function, which answers only requests that came through `edge`, if there is
+    /// one, and then counts clients by the addresses that it passes on.
+    #[must_use]
+    pub fn with_edge(self, edge: Option<Edge>) -> Self {
+        Self { edge, ..self }
     }
 
     /// Handles one event, given as JSON text. Fails if this function does not handle events of its
@@ -106,12 +124,20 @@ impl Function {
         let Ok(event) = Event::parse(event) else {
             // Returning an error would fail the invocation, and the client would see a 5xx. Answer
             // 400 instead.
-            return Ok(self.bad_request());
+            return Ok(self.refuse(&ErrorCode::RequestInvalid.into()));
         };
         match event {
             Event::Http(event) => {
-                let Ok(request) = event.into_request() else {
-                    return Ok(self.bad_request());
+                let request = match event.into_request(self.edge.as_ref()) {
+                    Ok(request) => request,
+                    Err(Rejected::Bad(_)) => {
+                        return Ok(self.refuse(&ErrorCode::RequestInvalid.into()));
+                    }
+                    Err(Rejected::Edge(_)) => {
+                        return Ok(self.refuse(&Refusal::new(ErrorCode::HostForbidden).detail(
+                            "Send requests to the address at which the service is published.",
+                        )));
+                    }
                 };
                 self.make_first_owner().await;
                 let method = request.method().clone();
@@ -158,10 +184,9 @@ impl Function {
         Ok(outcome?)
     }
 
-    fn bad_request(&self) -> Outcome {
-        let refusal = ErrorCode::RequestInvalid.into();
+    fn refuse(&self, refusal: &Refusal) -> Outcome {
         Outcome::Http(Box::new(Answer::from_refusal(
-            &refusal,
+            refusal,
             &self.app.fresh_id(),
         )))
     }
@@ -179,8 +204,9 @@ impl Function {
         match self.try_first_owner(owner).await {
             Ok(made) => {
                 self.has_owner.store(true, Ordering::Relaxed);
-                if let Some(FirstStart::Created(owner)) = made {
-                    tracing::info!(%owner, "created the first owner");
+                if let Some(FirstStart::Created(email)) = made {
+                    tracing::info!(owner = %email, "created the first owner");
+                    delete_password(owner).await;
                 }
             }
             Err(error) => tracing::error!(%error, "the first owner could not be created"),
@@ -201,5 +227,16 @@ impl Function {
             Some(&password),
         );
         Ok(Some(made.await?))
+    }
+}
+
+/// Deletes the first owner's password at its source. A failure is logged and changes nothing: the
+/// account exists, and its owner can change the password.
+async fn delete_password(owner: &FirstOwner) {
+    let Some(delete) = &owner.deletion else {
+        return;
+    };
+    if let Err(error) = delete().await {
+        tracing::warn!(%error, "the first owner's password could not be deleted: delete its parameter");
     }
 }

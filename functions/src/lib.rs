@@ -6,6 +6,7 @@
 //! for days between two.
 
 mod answer;
+mod edge;
 mod environment;
 mod event;
 mod function;
@@ -28,13 +29,25 @@ use vault_store::clock::SystemClock;
 use vault_store::random::SystemRandom;
 
 pub use answer::{Answer, MAX_EVENT_BYTES};
-pub use function::{Failed, FirstOwner, Function, Outcome, PasswordSource, Reset};
+pub use edge::{BadDigests, Edge, NotFromEdge};
+pub use function::{Failed, FirstOwner, Function, Outcome, PasswordSource, Reset, SecretDeletion};
 pub use settings::{BadSettings, Password, Settings};
 pub use vault_service::route::Group;
 pub use vault_service::router::Part;
 
-/// Creates the source of a secret from the name of a parameter in AWS Systems Manager.
-pub type Parameters = fn(&vault_aws::SdkConfig, String) -> PasswordSource;
+/// Access to secrets by the names of their parameters in AWS Systems Manager.
+pub struct Parameters {
+    /// Creates the source of a secret.
+    pub read: fn(&vault_aws::SdkConfig, String) -> PasswordSource,
+    /// Creates the deletion of a secret.
+    pub delete: fn(&vault_aws::SdkConfig, String) -> SecretDeletion,
+}
+
+/// Access to real parameters.
+pub const PARAMETERS: Parameters = Parameters {
+    read: parameter_source,
+    delete: parameter_deletion,
+};
 
 /// Creates the client of an identity provider.
 pub type ProviderMaker = fn(&Issuer) -> Arc<dyn ProviderHttp>;
@@ -46,7 +59,8 @@ pub struct Program {
     pub part: Part,
     /// Adds to the app what only this function needs.
     pub complete: fn(App, Option<MailSettings>) -> Result<App, lambda_http::Error>,
-    /// [`parameter_source`] in functions that create the first owner, sign people in or send mail.
+    /// [`PARAMETERS`] in functions that create the first owner, sign people in, send mail or
+    /// receive payments.
     pub parameters: Option<Parameters>,
     /// Creates the client of the identity provider, in functions that sign people in.
     pub provider: Option<ProviderMaker>,
@@ -109,26 +123,44 @@ async fn serve_events(program: &Program, settings: Settings) -> Result<(), lambd
     let (clock, random) = (Arc::new(SystemClock), Arc::new(SystemRandom));
     let aws = Aws::new(&sdk, &settings.aws, clock.clone(), random.clone());
     let mail = load_mail_settings(program, &sdk, settings.mail.as_ref()).await?;
+    let mut config = settings.config;
+    if let Some(secrets) = &settings.payment_secrets {
+        let secrets = load_secret(program, &sdk, secrets).await?;
+        let secrets = secrets.unwrap_or_default();
+        config
+            .hosting
+            .set_payment_secrets(secrets.expose_secret())?;
+    }
     let ports = Ports {
         records: aws.records(),
         objects: aws.objects(),
         clock,
         random,
     };
-    let app = App::new(ports, settings.config);
+    let app = App::new(ports, config);
     let mut app = (program.complete)(app, mail)?;
     let source = |password| match password {
         Password::Given(password) => Some(given_secret(password)),
-        Password::Parameter(name) => Some(program.parameters?(&sdk, name)),
+        Password::Parameter(name) => Some((program.parameters.as_ref()?.read)(&sdk, name)),
     };
     if let Some(client) = program.provider {
         app = app.with_provider(client, settings.provider_secret.and_then(source));
     }
     let first_owner = settings.first_owner.and_then(|(email, password)| {
+        let deletion = match (&password, &program.parameters) {
+            (Password::Parameter(name), Some(parameters)) => {
+                Some((parameters.delete)(&sdk, name.clone()))
+            }
+            _ => None,
+        };
         let password = source(password)?;
-        Some(FirstOwner { email, password })
+        Some(FirstOwner {
+            email,
+            password,
+            deletion,
+        })
     });
-    let function = Function::new(app, program.part, first_owner);
+    let function = Function::new(app, program.part, first_owner).with_edge(settings.edge);
     let handler = |event: LambdaEvent<Box<RawValue>>| function.handle_text(event.payload);
     run(service_fn(handler)).await
 }
@@ -142,19 +174,56 @@ async fn load_mail_settings(
     let Some(mail) = mail else {
         return Ok(None);
     };
-    let server = match (mail.server_source(), program.parameters) {
-        (Password::Given(server), _) => server.clone(),
-        (Password::Parameter(name), Some(source)) => source(sdk, name.clone())().await?,
-        (Password::Parameter(_), None) => return Ok(None),
+    let Some(server) = load_secret(program, sdk, mail.server_source()).await? else {
+        return Ok(None);
     };
     Ok(mail.with_server(server.expose_secret())?)
 }
 
+/// Reads a secret that is needed from the start; `None` if this program reads no parameters.
+async fn load_secret(
+    program: &Program,
+    sdk: &vault_aws::SdkConfig,
+    secret: &Password,
+) -> Result<Option<SecretString>, lambda_http::Error> {
+    match (secret, &program.parameters) {
+        (Password::Given(secret), _) => Ok(Some(secret.clone())),
+        (Password::Parameter(name), Some(parameters)) => {
+            Ok(Some((parameters.read)(sdk, name.clone())().await?))
+        }
+        (Password::Parameter(_), None) => Ok(None),
+    }
+}
+
 /// Creates the source of a secret in a parameter of AWS Systems Manager. The parameter is read when
 /// the source is called.
-pub fn parameter_source(sdk: &vault_aws::SdkConfig, name: String) -> PasswordSource {
+fn parameter_source(sdk: &vault_aws::SdkConfig, name: String) -> PasswordSource {
     let client = aws_sdk_ssm::Client::new(sdk);
     Box::new(move || Box::pin(read_parameter(client.clone(), name.clone())))
+}
+
+/// Creates the deletion of a parameter of AWS Systems Manager. Nothing is deleted until the deletion
+/// is called.
+fn parameter_deletion(sdk: &vault_aws::SdkConfig, name: String) -> SecretDeletion {
+    let client = aws_sdk_ssm::Client::new(sdk);
+    Box::new(move || Box::pin(delete_parameter(client.clone(), name.clone())))
+}
+
+async fn delete_parameter(
+    client: aws_sdk_ssm::Client,
+    name: String,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let deleted = client.delete_parameter().name(&name).send().await;
+    match deleted.map_err(aws_sdk_ssm::error::SdkError::into_service_error) {
+        Ok(_) => Ok(()),
+        // Another process was faster, or the operator.
+        Err(error) if error.is_parameter_not_found() => Ok(()),
+        Err(error) => Err(format!(
+            "the parameter {name} cannot be deleted: {}",
+            error_chain(&error)
+        )
+        .into()),
+    }
 }
 
 /// Reads and decrypts a parameter of AWS Systems Manager.

@@ -4,11 +4,13 @@ use std::fmt;
 use std::str::FromStr;
 
 use secrecy::SecretString;
-use vault_service::config::hosting::Hosting;
+use vault_service::config::hosting::{Hosting, PAYMENT_SECRETS};
 use vault_service::config::{CLIENT_SECRET, Config, SignIn, tool_names};
 use vault_service::model::account::Email;
 use vault_service::notices::smtp::{BadMailSettings, MailSettings};
 use vault_service::route::Group;
+
+use crate::edge::Edge;
 
 /// Minimum length of the first owner's password, in characters.
 const PASSWORD_CHARACTERS: usize = 24;
@@ -40,6 +42,11 @@ pub struct Settings {
     pub provider_secret: Option<Password>,
     /// Settings of outgoing mail. Set only for the group that sends notices.
     pub mail: Option<Mail>,
+    /// The secrets with which payment events are signed, separated by commas. Set only for the
+    /// group that receives them.
+    pub payment_secrets: Option<Password>,
+    /// The content delivery network through which all requests have to come.
+    pub edge: Option<Edge>,
 }
 
 /// Settings of outgoing mail. The server's address may still have to be read from its parameter.
@@ -62,8 +69,8 @@ impl Mail {
     }
 }
 
-/// The source of a secret: the first owner's password, the identity provider's secret, or the mail
-/// server's address.
+/// The source of a secret: the first owner's password, the identity provider's secret, the mail
+/// server's address, or the signing secrets of payment events.
 #[derive(Debug)]
 pub enum Password {
     /// The value of a variable, for emulators.
@@ -159,6 +166,10 @@ impl Settings {
         let mail = (group == Group::Admin)
             .then(|| read_mail(&mut reading))
             .flatten();
+        // The secrets authenticate payments, so no other function gets them. The name of their
+        // parameter tells all of them that plans can be bought.
+        let payment_secrets = payment_secrets(&reading).filter(|_| group == Group::Admin);
+        let edge = read_edge(&mut reading);
         let bad = reading.bad;
         match config {
             Some(config) if bad.missing.is_empty() && bad.wrong.is_empty() => Ok(Self {
@@ -167,6 +178,8 @@ impl Settings {
                 first_owner,
                 provider_secret,
                 mail,
+                payment_secrets,
+                edge,
             }),
             _ => Err(bad),
         }
@@ -245,7 +258,8 @@ fn read_config(reading: &mut Reading<'_>) -> Option<Config> {
         Ok(sign_in) => config.sign_in = sign_in,
         Err(bad) => reading.report_wrong(bad.name, bad.problem),
     }
-    match Hosting::from_variables(|name| reading.read_text(name)) {
+    let has_secrets = payment_secrets(reading).is_some();
+    match Hosting::from_variables_without_secrets(|name| reading.read_text(name), has_secrets) {
         Ok(hosting) => config.hosting = hosting,
         Err((name, why)) => reading.report_wrong(name, why),
     }
@@ -290,6 +304,28 @@ fn provider_secret(reading: &Reading<'_>) -> Option<Password> {
             .map(|text| Password::Given(text.into()))
     };
     name.map(Password::Parameter).or_else(given)
+}
+
+/// Returns the signing secrets of payment events: the name of a parameter, or else a value for
+/// emulators.
+fn payment_secrets(reading: &Reading<'_>) -> Option<Password> {
+    let name = reading.read_text("VAULT_PAYMENT_SECRETS_PARAMETER");
+    let given = || {
+        reading
+            .read_text(PAYMENT_SECRETS)
+            .map(|text| Password::Given(text.into()))
+    };
+    name.map(Password::Parameter).or_else(given)
+}
+
+/// Reads the digests of the secrets that the content delivery network sends.
+fn read_edge(reading: &mut Reading<'_>) -> Option<Edge> {
+    let text = reading.read_text("VAULT_ORIGIN_DIGESTS")?;
+    let edge = Edge::parse(&text);
+    if let Err(why) = &edge {
+        reading.report_wrong("VAULT_ORIGIN_DIGESTS", why);
+    }
+    edge.ok()
 }
 
 fn read_mail(reading: &mut Reading<'_>) -> Option<Mail> {
@@ -381,6 +417,8 @@ mod tests {
             ("VAULT_ADMIN_EMAIL", "ann"),
             ("VAULT_SIGN_IN", "ldap"),
             ("VAULT_OIDC_CLIENT_SECRET", "half a provider"),
+            ("VAULT_PAYMENT_SECRETS", "too-short"),
+            ("VAULT_ORIGIN_DIGESTS", "the secret itself"),
         ] {
             let told = read(Group::OAuth, &[(name, text)]).unwrap_err();
             assert!(told.contains(name) && !told.is_empty(), "{told}");
@@ -407,6 +445,31 @@ mod tests {
         }
         let told = read(Group::OAuth, &provider[..1]).unwrap_err();
         assert!(told.starts_with("VAULT_OIDC_CLIENT_ID: "), "{told}");
+    }
+
+    #[test]
+    fn payment_secrets_are_for_the_function_that_receives_payments() {
+        let plans = ("VAULT_PLANS", "team=https://buy.example plink_1");
+        let named = ("VAULT_PAYMENT_SECRETS_PARAMETER", "/vault/payment");
+        let given = ("VAULT_PAYMENT_SECRETS", "whsec_0123456789abcdef");
+        for source in [named, given] {
+            for group in [
+                Group::OAuth,
+                Group::Mcp,
+                Group::Admin,
+                Group::Devices,
+                Group::Catalog,
+            ] {
+                let settings = read(group, &[plans, source]).unwrap();
+                // All of them know that plans are sold.
+                assert!(settings.config.hosting.sign_up);
+                assert!(settings.config.hosting.payment_secrets.is_empty());
+                let has_secrets = settings.payment_secrets.is_some();
+                assert_eq!(has_secrets, group == Group::Admin, "{group:?}");
+            }
+        }
+        let told = read(Group::OAuth, &[plans]).unwrap_err();
+        assert!(told.starts_with("VAULT_PAYMENT_SECRETS: "), "{told}");
     }
 
     #[test]

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use vault_format::hash::Digest;
 use vault_format::keys::SecretKey;
 use vault_format::request::{DeviceHeaders, sign_request};
-use vault_functions::{Failed, FirstOwner, Function, Group, Outcome, Part};
+use vault_functions::{Edge, Failed, FirstOwner, Function, Group, Outcome, Part};
 use vault_service::model::device::{self, Device, DeviceStatus};
 use vault_service::model::namespace::Namespace;
 use vault_service::model::user::{NamespaceRef, Role, Scopes};
@@ -415,6 +415,7 @@ async fn the_schedule_does_background_work_in_admin_alone_and_twice_changes_noth
 async fn the_first_call_makes_the_owner() {
     let world = world();
     let asked = Arc::new(AtomicUsize::new(0));
+    let deleted = Arc::new(AtomicUsize::new(0));
     let function = |group| {
         let asked = Arc::clone(&asked);
         let password: vault_functions::PasswordSource = Box::new(move || {
@@ -426,9 +427,15 @@ async fn the_first_call_makes_the_owner() {
                 Ok(SecretString::from(common::OWNER_PASSWORD))
             })
         });
+        let deleted = Arc::clone(&deleted);
+        let deletion: vault_functions::SecretDeletion = Box::new(move || {
+            deleted.fetch_add(1, Ordering::SeqCst);
+            Box::pin(async { Err("the parameter cannot be deleted".into()) })
+        });
         let owner = FirstOwner {
             email: common::OWNER.into(),
             password,
+            deletion: Some(deletion),
         };
         Function::new(world.fresh(), Part::for_group(group), Some(owner))
     };
@@ -437,6 +444,9 @@ async fn the_first_call_makes_the_owner() {
     for _ in 0..3 {
         let outcome = first.handle_event(&health).await.unwrap();
         assert_eq!(serde_json::to_value(outcome).unwrap()["statusCode"], 200);
+        // Only after the second call there is an account.
+        let made = asked.load(Ordering::SeqCst) == 2;
+        assert_eq!(deleted.load(Ordering::SeqCst), usize::from(made));
     }
     function(Group::OAuth).handle_event(&health).await.unwrap();
     assert_eq!(
@@ -444,8 +454,61 @@ async fn the_first_call_makes_the_owner() {
         2,
         "once in vain, once for good"
     );
+    assert_eq!(deleted.load(Ordering::SeqCst), 1, "even if it fails");
     let (email, password) = (common::OWNER, common::OWNER_PASSWORD);
     common::sign_in(&world.app, email, password, Scopes::ALL).await;
+}
+
+/// Through a content delivery network, each function answers what came by it, and counts clients by
+/// the addresses that it names; the gateway's own address is the network's.
+#[tokio::test]
+async fn behind_an_edge_only_its_requests_are_answered() {
+    let world = world_with(|config| config.limits.enrol_per_source = 1);
+    world.acme().await;
+    let digests = ["new-secret", "old-secret"].map(|text| Digest::of(text.as_bytes()).to_string());
+    let edge = Edge::parse(&digests.join(",")).unwrap();
+    let call = async |group, event: &Value| {
+        let function = world.function(group).with_edge(Some(edge.clone()));
+        let outcome = function.handle_event(&event.to_string()).await.unwrap();
+        serde_json::to_value(outcome).unwrap()
+    };
+    let unsigned = event("GET", "/v/acme/catalog.json", &[], None);
+    for group in GROUPS {
+        for (secret, wanted) in [
+            (None, "403 host_forbidden"),
+            (Some("guess"), "403 host_forbidden"),
+            (Some("new-secret"), "401 signature_required"),
+            (Some("old-secret"), "401 signature_required"),
+        ] {
+            let mut event = unsigned.clone();
+            event["headers"]["cloudfront-viewer-address"] = "203.0.113.9:1".into();
+            if let Some(secret) = secret {
+                event["headers"]["x-vault-origin"] = secret.into();
+            }
+            let answer = call(group, &event).await;
+            assert_eq!(short(&answer), wanted, "{group:?} {secret:?}");
+            assert_eq!(
+                answer["headers"]["content-type"],
+                "application/problem+json"
+            );
+        }
+    }
+    // One enrolment a network: the same source of the gateway, different viewers.
+    for (seed, viewer, status) in [
+        (21, "203.0.113.9:1", 201),
+        (22, "203.0.113.9:2", 429),
+        (23, "[2001:db8::1]:3", 201),
+    ] {
+        let mut event = enrolment(&world, &SecretKey::from_seed([seed; 32]));
+        event["headers"]["x-vault-origin"] = "new-secret".into();
+        event["headers"]["cloudfront-viewer-address"] = viewer.into();
+        let answer = call(Group::Devices, &event).await;
+        assert_eq!(answer["statusCode"], status, "{viewer}: {answer}");
+    }
+    // An invocation is authorized by the right to invoke.
+    let schedule = include_str!("events/schedule.json");
+    let admin = world.function(Group::Admin).with_edge(Some(edge.clone()));
+    assert!(admin.handle_event(schedule).await.is_ok());
 }
 
 /// The way back when no operator can sign in: it needs the right to invoke the function, and does

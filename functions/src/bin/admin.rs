@@ -9,7 +9,7 @@ fn main() -> ExitCode {
             let senders = vault_service::notices::create_senders(&app.config.public_url, mail)?;
             Ok(app.with_senders(senders))
         },
-        parameters: Some(vault_functions::parameter_source),
+        parameters: Some(vault_functions::PARAMETERS),
         ..vault_functions::Program::for_part(vault_functions::Part::ADMIN)
     }
     .run_process()

@@ -9,7 +9,7 @@ fn main() -> ExitCode {
             let outbound = vault_service::outbound::Outbound::new();
             Ok(app.with_documents(std::sync::Arc::new(outbound)))
         },
-        parameters: Some(vault_functions::parameter_source),
+        parameters: Some(vault_functions::PARAMETERS),
         provider: Some(|issuer| {
             std::sync::Arc::new(vault_service::oidc::ProviderClient::new(issuer))
         }),

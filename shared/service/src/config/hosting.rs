@@ -172,6 +172,23 @@ impl Hosting {
     pub fn from_variables(
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, (&'static str, BadSetting)> {
+        let secrets = variable(PAYMENT_SECRETS).unwrap_or_default();
+        let has_secrets = split_list(&secrets).next().is_some();
+        let mut hosting = Self::from_variables_without_secrets(variable, has_secrets)?;
+        hosting
+            .set_payment_secrets(&secrets)
+            .map_err(|why| (PAYMENT_SECRETS, why))?;
+        Ok(hosting)
+    }
+
+    /// Reads the variables like [`Hosting::from_variables`], but checks the secrets of payment
+    /// events without keeping them: a process that receives no events must not hold them, and one
+    /// that reads them from another place calls [`Hosting::set_payment_secrets`]. `has_secrets` says
+    /// whether there are any.
+    pub fn from_variables_without_secrets(
+        variable: impl Fn(&str) -> Option<String>,
+        has_secrets: bool,
+    ) -> Result<Self, (&'static str, BadSetting)> {
         let text = |name| variable(name).unwrap_or_default();
         let mut plans: Vec<Plan> = Vec::new();
         for plan in split_list(&text(PLANS)) {
@@ -181,17 +198,9 @@ impl Hosting {
             }
             plans.push(plan);
         }
-        let payment_secrets: Vec<SecretString> = split_list(&text(PAYMENT_SECRETS))
-            .map(SecretString::from)
-            .collect();
-        if payment_secrets
-            .iter()
-            .any(|secret| secret.expose_secret().len() < MIN_SECRET_CHARS)
-        {
-            return Err((PAYMENT_SECRETS, BadSetting::PaymentSecret));
-        }
+        parse_secrets(&text(PAYMENT_SECRETS)).map_err(|why| (PAYMENT_SECRETS, why))?;
         // Without events no payment would ever be confirmed.
-        if !plans.is_empty() && payment_secrets.is_empty() {
+        if !plans.is_empty() && !has_secrets {
             return Err((PAYMENT_SECRETS, BadSetting::PaymentSecretsMissing));
         }
         let sign_up = match text(SIGN_UP_VAULTS).as_str() {
@@ -225,17 +234,37 @@ impl Hosting {
         Ok(Self {
             sign_up,
             plans,
-            payment_secrets,
+            payment_secrets: Vec::new(),
             live_payments,
             billing,
             grace_days,
         })
     }
 
+    /// Sets the secrets with which the payment provider signs events, separated by commas. Fails if
+    /// plans are for sale and there is none, or if one is too short.
+    pub fn set_payment_secrets(&mut self, text: &str) -> Result<(), BadSetting> {
+        let secrets = parse_secrets(text)?;
+        if !self.plans.is_empty() && secrets.is_empty() {
+            return Err(BadSetting::PaymentSecretsMissing);
+        }
+        self.payment_secrets = secrets;
+        Ok(())
+    }
+
     /// Finds the plan of this name.
     pub fn plan(&self, name: &str) -> Option<&Plan> {
         self.plans.iter().find(|plan| plan.name == name)
     }
+}
+
+fn parse_secrets(text: &str) -> Result<Vec<SecretString>, BadSetting> {
+    let secrets: Vec<SecretString> = split_list(text).map(SecretString::from).collect();
+    let is_short = |secret: &SecretString| secret.expose_secret().len() < MIN_SECRET_CHARS;
+    if secrets.iter().any(is_short) {
+        return Err(BadSetting::PaymentSecret);
+    }
+    Ok(secrets)
 }
 
 fn split_list(text: &str) -> impl Iterator<Item = &str> {
