@@ -10,6 +10,9 @@ locals {
 resource "aws_apigatewayv2_api" "service" {
   name          = var.name
   protocol_type = "HTTP"
+
+  # Behind CloudFront this address would be a way past it.
+  disable_execute_api_endpoint = var.edge == null ? null : true
 }
 
 # Only `$default`: a named stage would be a prefix of the path that devices sign.
@@ -58,6 +61,7 @@ resource "aws_apigatewayv2_stage" "default" {
 resource "aws_cloudwatch_log_group" "api" {
   name              = "/aws/apigateway/${var.name}"
   retention_in_days = var.log_days
+  kms_key_id        = local.key
 }
 
 resource "aws_apigatewayv2_integration" "function" {

@@ -4,6 +4,7 @@ state_home="${XDG_STATE_HOME:-$HOME/.local/state}/vault"
 tool_home="${XDG_CACHE_HOME:-$HOME/.cache}/vault-tools"
 functions="oauth mcp admin devices catalog"
 ministack_version=1.4.21 # the emulator of AWS, for localstack/up and tests/run
+checkov_version=3.3.30 # rules for Terraform files, for infra/check
 
 # Exit codes: 1 something failed, 2 wrong usage, 3 a tool or the provider is missing.
 fail() { printf '%s: %s\n' "${0##*/}" "$2" >&2; exit "$1"; }
@@ -105,9 +106,9 @@ prepare_terraform() {
     fi
 }
 
-# The options of a deployment are kept beside its state; the password never is.
+# The options of a deployment are kept beside its state; its secrets never are.
 given_variables() {
-    compgen -v TF_VAR_ | grep -vxE 'TF_VAR_(name|zips|admin_password)' || true
+    compgen -v TF_VAR_ | grep -vxE 'TF_VAR_(name|zips|admin_password|first_owner|origin_secrets)' || true
 }
 
 remember() {
@@ -115,6 +116,7 @@ remember() {
     for variable in $(given_variables); do
         printf 'export %s=%q\n' "$variable" "${!variable}"
     done >"$work/parameters"
+    chmod 600 "$work/parameters"
 }
 
 recall() {

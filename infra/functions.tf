@@ -22,6 +22,15 @@ locals {
     ]
   }
 
+  # Parameters that the operator makes, and the one function that may read each. Their values are in no variable, state or function's settings.
+  operator_secrets = {
+    ProviderSecret = { function = "oauth", name = var.oidc_client_secret_parameter }
+    MailServer     = { function = "admin", name = var.smtp_url_parameter }
+    PaymentSecrets = { function = "admin", name = var.payment_secrets_parameter }
+  }
+
+  parameters = "arn:${local.partition}:ssm:${local.region}:${local.account}:parameter"
+
   public_url = var.public_url != "" ? var.public_url : aws_apigatewayv2_api.service.api_endpoint
 }
 
@@ -48,13 +57,13 @@ data "aws_iam_policy_document" "function" {
   statement {
     sid       = "Logs"
     actions   = ["logs:CreateLogStream", "logs:PutLogEvents"]
-    resources = ["${aws_cloudwatch_log_group.function[each.key].arn}:*"]
+    resources = ["arn:${local.partition}:logs:${local.region}:${local.account}:log-group:/aws/lambda/${var.name}-${each.key}:*"]
   }
 
   statement {
     sid       = "Records"
     actions   = local.record_actions[each.value.records]
-    resources = [aws_dynamodb_table.records.arn]
+    resources = [local.table_arn]
   }
 
   dynamic "statement" {
@@ -62,7 +71,7 @@ data "aws_iam_policy_document" "function" {
     content {
       sid       = "Visits"
       actions   = ["dynamodb:PutItem", "dynamodb:UpdateItem"]
-      resources = [aws_dynamodb_table.records.arn]
+      resources = [local.table_arn]
 
       condition {
         test     = "ForAllValues:StringLike"
@@ -78,7 +87,7 @@ data "aws_iam_policy_document" "function" {
     content {
       sid       = "Absence"
       actions   = ["s3:ListBucket"]
-      resources = [aws_s3_bucket.objects.arn]
+      resources = [local.bucket_arn]
     }
   }
 
@@ -91,35 +100,51 @@ data "aws_iam_policy_document" "function" {
     content {
       sid       = statement.key
       actions   = ["s3:${statement.key}"]
-      resources = [for class in statement.value : "${aws_s3_bucket.objects.arn}/ns/*/${class}/*"]
+      resources = [for class in statement.value : "${local.bucket_arn}/ns/*/${class}/*"]
     }
   }
 
+  # Whichever of these functions makes the first owner's account deletes the password.
   dynamic "statement" {
     for_each = each.value.secret ? [1] : []
     content {
       sid       = "AdminPassword"
-      actions   = ["ssm:GetParameter"]
-      resources = [aws_ssm_parameter.admin_password.arn]
+      actions   = ["ssm:GetParameter", "ssm:DeleteParameter"]
+      resources = ["${local.parameters}${local.admin_password}"]
     }
   }
 
   dynamic "statement" {
-    for_each = each.key == "oauth" && var.oidc_client_secret_parameter != "" ? [1] : []
+    for_each = { for sid, secret in local.operator_secrets : sid => secret.name if secret.function == each.key && secret.name != "" }
     content {
-      sid     = "ProviderSecret"
-      actions = ["ssm:GetParameter"]
-      # The operator makes the parameter, so its ARN is that of the other one with another name.
-      resources = ["${trimsuffix(aws_ssm_parameter.admin_password.arn, aws_ssm_parameter.admin_password.name)}${var.oidc_client_secret_parameter}"]
+      sid       = statement.key
+      actions   = ["ssm:GetParameter"]
+      resources = ["${local.parameters}/${trimprefix(statement.value, "/")}"]
+    }
+  }
+
+  # Only through these services, so that a role cannot use the key by itself.
+  dynamic "statement" {
+    for_each = local.key[*]
+    content {
+      sid       = "Key"
+      actions   = ["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey*", "kms:ReEncrypt*"]
+      resources = [statement.value]
+
+      condition {
+        test     = "StringEquals"
+        variable = "kms:ViaService"
+        values   = [for service in ["dynamodb", "lambda", "s3", "ssm"] : "${service}.${local.region}.amazonaws.com"]
+      }
     }
   }
 
   dynamic "statement" {
-    for_each = each.key == "admin" && var.smtp_url_parameter != "" ? [1] : []
+    for_each = each.key == "admin" ? local.alarmed : []
     content {
-      sid       = "MailServer"
-      actions   = ["ssm:GetParameter"]
-      resources = ["arn:aws:ssm:*:*:parameter/${trimprefix(var.smtp_url_parameter, "/")}"]
+      sid       = "FailedWork"
+      actions   = ["sqs:SendMessage"]
+      resources = ["arn:${local.partition}:sqs:${local.region}:${local.account}:${var.name}-failed-work"]
     }
   }
 }
@@ -135,6 +160,7 @@ resource "aws_cloudwatch_log_group" "function" {
   for_each          = local.functions
   name              = "/aws/lambda/${var.name}-${each.key}"
   retention_in_days = var.log_days
+  kms_key_id        = local.key
 }
 
 resource "aws_lambda_function" "function" {
@@ -148,21 +174,30 @@ resource "aws_lambda_function" "function" {
   source_code_hash = filebase64sha256("${var.zips}/${each.key}/bootstrap.zip")
   memory_size      = var.memory[each.key]
   timeout          = var.timeout
+  kms_key_arn      = local.key
+
+  # A burst at one function then leaves the rest of the account's concurrency to the others.
+  reserved_concurrent_executions = lookup(var.concurrency, each.key, -1)
 
   environment {
     variables = merge(
       {
-        VAULT_BUCKET     = aws_s3_bucket.objects.id
+        VAULT_BUCKET     = local.bucket
         VAULT_PUBLIC_URL = local.public_url
-        VAULT_TABLE      = aws_dynamodb_table.records.name
+        VAULT_TABLE      = local.table
       },
       each.value.secret ? {
         VAULT_ADMIN_EMAIL              = var.admin_email
-        VAULT_ADMIN_PASSWORD_PARAMETER = aws_ssm_parameter.admin_password.name
+        VAULT_ADMIN_PASSWORD_PARAMETER = local.admin_password
       } : {},
       var.oidc_client_secret_parameter == "" ? {} : {
         VAULT_OIDC_CLIENT_SECRET_PARAMETER = var.oidc_client_secret_parameter
       },
+      # The name of the parameter: all functions know that plans are for sale, and one reads the secrets.
+      var.payment_secrets_parameter == "" ? {} : {
+        VAULT_PAYMENT_SECRETS_PARAMETER = var.payment_secrets_parameter
+      },
+      var.edge == null ? {} : { VAULT_ORIGIN_DIGESTS = local.origin_digests },
       each.key == "admin" && var.smtp_url_parameter != "" ? {
         VAULT_MAIL_FROM          = var.mail_from
         VAULT_SMTP_URL_PARAMETER = var.smtp_url_parameter
@@ -201,4 +236,16 @@ resource "aws_lambda_function_event_invoke_config" "work" {
   function_name                = aws_lambda_function.function["admin"].function_name
   maximum_event_age_in_seconds = 300
   maximum_retry_attempts       = 0
+
+  dynamic "destination_config" {
+    for_each = aws_sqs_queue.failed_work[*].arn
+    content {
+      on_failure {
+        destination = destination_config.value
+      }
+    }
+  }
+
+  # AWS checks that the role may send to the queue.
+  depends_on = [aws_iam_role_policy.function]
 }

@@ -49,12 +49,19 @@ provider "aws" {
 
 data "aws_caller_identity" "current" {}
 data "aws_region" "current" {}
+data "aws_partition" "current" {}
 
 locals {
-  account = data.aws_caller_identity.current.account_id
-  region  = data.aws_region.current.name
-  table   = var.table != "" ? var.table : "${var.name}-records"
-  bucket  = var.bucket != "" ? var.bucket : "${var.name}-objects-${local.account}-${local.region}"
+  account   = data.aws_caller_identity.current.account_id
+  region    = data.aws_region.current.name
+  partition = data.aws_partition.current.partition
+  key       = var.kms_key_arn == "" ? null : var.kms_key_arn
+  table     = var.table != "" ? var.table : "${var.name}-records"
+  bucket    = var.bucket != "" ? var.bucket : "${var.name}-objects-${local.account}-${local.region}"
+
+  # From the names, so that a plan shows what each role may do before anything exists.
+  table_arn  = "arn:${local.partition}:dynamodb:${local.region}:${local.account}:table/${local.table}"
+  bucket_arn = "arn:${local.partition}:s3:::${local.bucket}"
 }
 
 # --- records ------------------------------------------------------------------------------------
@@ -84,6 +91,22 @@ resource "aws_dynamodb_table" "records" {
 
   point_in_time_recovery {
     enabled = true
+  }
+
+  dynamic "on_demand_throughput" {
+    for_each = var.table_throughput == null ? [] : [var.table_throughput]
+    content {
+      max_read_request_units  = on_demand_throughput.value.read
+      max_write_request_units = on_demand_throughput.value.write
+    }
+  }
+
+  dynamic "server_side_encryption" {
+    for_each = local.key[*]
+    content {
+      enabled     = true
+      kms_key_arn = server_side_encryption.value
+    }
   }
 }
 
@@ -129,8 +152,12 @@ resource "aws_s3_bucket_server_side_encryption_configuration" "objects" {
 
   rule {
     apply_server_side_encryption_by_default {
-      sse_algorithm = "AES256"
+      sse_algorithm     = local.key == null ? "AES256" : "aws:kms"
+      kms_master_key_id = local.key
     }
+
+    # One call of the key for many objects.
+    bucket_key_enabled = local.key == null ? null : true
   }
 }
 
@@ -187,10 +214,17 @@ resource "aws_s3_bucket_policy" "objects" {
 
 # --- the first owner's password -----------------------------------------------------------------
 
+locals {
+  admin_password = "/${var.name}/admin-password"
+}
+
+# The function that makes the account deletes it. infra/deploy notices, and sets the variable to false.
 resource "aws_ssm_parameter" "admin_password" {
-  name             = "/${var.name}/admin-password"
+  count            = var.first_owner ? 1 : 0
+  name             = local.admin_password
   description      = "Password of the first owner; read once, by the function that makes the account."
   type             = "SecureString"
+  key_id           = local.key
   value_wo         = var.admin_password == null ? "not given" : var.admin_password # refused by the service; written only with the version
   value_wo_version = 1
 }

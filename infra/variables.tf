@@ -43,6 +43,39 @@ variable "public_url" {
   default     = ""
 }
 
+variable "edge" {
+  description = "CloudFront and WAF in front of the gateway; null means none. Both certificates are of the host of public_url: certificate in us-east-1, gateway_certificate in the region of the deployment. The limits are requests in five minutes of one address, and of one network (autonomous system)."
+  type = object({
+    certificate         = string
+    gateway_certificate = string
+    address_limit       = optional(number, 2000)
+    network_limit       = optional(number, 20000)
+  })
+  default = null
+
+  validation {
+    condition     = var.edge == null || (var.endpoint == "" && can(regex("^https://[a-z0-9-]+(\\.[a-z0-9-]+)+/?$", var.public_url)))
+    error_message = "With edge, public_url must be https with a host name alone, and endpoint must be empty: an emulator has no CloudFront."
+  }
+
+  validation {
+    condition     = var.edge == null || can(regex("^arn:[a-z-]+:acm:us-east-1:", var.edge.certificate)) && can(regex("^arn:[a-z-]+:acm:", var.edge.gateway_certificate))
+    error_message = "The variable edge needs the ARNs of two ACM certificates, that for CloudFront in us-east-1."
+  }
+
+  validation {
+    condition     = alltrue([for limit in try([var.edge.address_limit, var.edge.network_limit], []) : limit >= 10])
+    error_message = "WAF takes no limit below 10."
+  }
+}
+
+variable "origin_secrets" {
+  description = "The secrets that CloudFront's header may have, the one that it sends first; infra/deploy makes them."
+  type        = list(string)
+  default     = []
+  sensitive   = true
+}
+
 variable "bucket" {
   description = "Name of the bucket; empty means <name>-objects-<account>-<region>."
   type        = string
@@ -74,6 +107,12 @@ variable "admin_password" {
   ephemeral   = true
 }
 
+variable "first_owner" {
+  description = "Whether the parameter with the first owner's password exists; infra/deploy sets it."
+  type        = bool
+  default     = true
+}
+
 variable "oidc_client_secret_parameter" {
   description = "Name of a SecureString parameter with the client secret at the identity provider; empty means none. The other VAULT_OIDC_… variables belong in settings."
   type        = string
@@ -82,6 +121,17 @@ variable "oidc_client_secret_parameter" {
   validation {
     condition     = var.oidc_client_secret_parameter == "" || startswith(var.oidc_client_secret_parameter, "/")
     error_message = "The name of the parameter must begin with a slash, for instance /vault/oidc-client-secret."
+  }
+}
+
+variable "payment_secrets_parameter" {
+  description = "Name of a SecureString parameter that holds VAULT_PAYMENT_SECRETS, for vaults that are for sale; empty means none. The other variables of payment belong in settings."
+  type        = string
+  default     = ""
+
+  validation {
+    condition     = var.payment_secrets_parameter == "" || startswith(var.payment_secrets_parameter, "/")
+    error_message = "The name of the parameter must begin with a slash, for instance /vault/payment-secrets."
   }
 }
 
@@ -98,9 +148,51 @@ variable "mail_from" {
 }
 
 variable "settings" {
-  description = "Further environment variables of all functions, for instance VAULT_TOKEN_TTL or VAULT_LIMIT_ENROL_SLUG."
+  description = "Further environment variables of all functions, for instance VAULT_TOKEN_TTL or VAULT_LIMIT_ENROL_SLUG. No secrets: they have parameters."
   type        = map(string)
   default     = {}
+
+  validation {
+    condition = var.endpoint != "" || alltrue([
+      for name in keys(var.settings) : endswith(name, "_PARAMETER") || !can(regex("SECRET|PASSWORD|CREDENTIAL|PRIVATE|SMTP_URL", upper(name)))
+    ])
+    error_message = "The variable settings must not hold secrets, because all functions and the state would have them: use payment_secrets_parameter, oidc_client_secret_parameter or smtp_url_parameter."
+  }
+}
+
+variable "concurrency" {
+  description = "The most calls that each function answers at a time, by its name, for instance { oauth = 50 }; a function that is not named has no limit of its own. AWS keeps at least 100 of the account's calls unreserved."
+  type        = map(number)
+  default     = {}
+
+  validation {
+    condition     = alltrue([for function, calls in var.concurrency : contains(["oauth", "mcp", "admin", "devices", "catalog"], function) && calls >= 1])
+    error_message = "The variable concurrency has the names oauth, mcp, admin, devices and catalog, and numbers from 1."
+  }
+}
+
+variable "table_throughput" {
+  description = "The most read and write units of the table in a second; null means no limit of its own."
+  type        = object({ read = number, write = number })
+  default     = null
+}
+
+variable "kms_key_arn" {
+  description = "Your own KMS key for the table, the bucket, the logs, the parameter and the functions' variables; empty means keys of AWS. Its policy must admit CloudWatch Logs (docs/deploy.md)."
+  type        = string
+  default     = ""
+}
+
+variable "alarm_email" {
+  description = "Who is told of failed background work, errors and throttles; empty means no alarms."
+  type        = string
+  default     = ""
+}
+
+variable "budget" {
+  description = "US dollars a month that the account may cost, and who is told when it costs 80 % of them or will cost more; null means no budget."
+  type        = object({ usd = number, email = string })
+  default     = null
 }
 
 variable "memory" {
