@@ -20,7 +20,6 @@ use crate::model::namespace::NamespaceRef;
 use crate::model::permit::{
     ASKED_SECONDS, Act, LoadedPermits, MAX_PERMITS, Permit, PermitState, Permits, permits_partition,
 };
-use crate::ports::Ports;
 use crate::transaction::Transaction;
 use crate::web::browser::CONFIRM_PATH;
 
@@ -42,15 +41,8 @@ impl Asker<'_> {
         self.namespace.map(|namespace| &namespace.id)
     }
 
-    /// Fails with `ConfirmationNeeded` if no confirmed permit fits `act`: account, app, vault, act
-    /// and all its values. Uses nothing.
-    pub async fn require_permit(&self, ports: &Ports, act: &Act) -> Result<(), Refusal> {
-        let mut loaded = LoadedPermits::load(ports, self.account, self.client).await?;
-        self.take(&mut loaded, act).map(|_| ())
-    }
-
-    /// Uses the permit for `act` in the commit of the transaction. Fails like
-    /// [`Self::require_permit`].
+    /// Uses the permit for `act` in the commit of the transaction. Fails with `ConfirmationNeeded`
+    /// if no confirmed permit fits `act`: account, app, vault, act and all its values.
     pub async fn spend(&self, tx: &Transaction<'_>, act: &Act) -> Result<(), Refusal> {
         let mut loaded = LoadedPermits::load(tx, self.account, self.client).await?;
         let id = self.take(&mut loaded, act)?;

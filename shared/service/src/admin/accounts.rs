@@ -164,15 +164,10 @@ pub(super) async fn reset_account(call: OperatorCall) -> Answer {
 
 /// Disables an account: its tokens and sessions stop working, and it cannot sign in.
 pub(super) async fn disable_account(call: OperatorCall) -> Answer {
-    let stop = |account: &mut Account| {
-        account.disabled = true;
-        // Without a new epoch the account's tokens would work again as soon as it is enabled.
-        account.raise_epoch();
-    };
     let change = AccountChange {
         action: "account.disable",
         act: None,
-        set: stop,
+        set: Account::disable,
         describe: |account: &Account| json!({ "disabled": account.disabled }),
     };
     change_account(&call, change).await
@@ -180,11 +175,10 @@ pub(super) async fn disable_account(call: OperatorCall) -> Answer {
 
 /// Enables a disabled account.
 pub(super) async fn enable_account(call: OperatorCall) -> Answer {
-    let start = |account: &mut Account| account.disabled = false;
     let change = AccountChange {
         action: "account.enable",
         act: None,
-        set: start,
+        set: Account::enable,
         describe: |account: &Account| json!({ "disabled": account.disabled }),
     };
     change_account(&call, change).await
@@ -277,62 +271,85 @@ async fn change_account(
 }
 
 /// Deletes an account and its memberships, which the operator confirms; fails with 503 if it has
-/// more memberships than one request removes, and the next request continues. Its audit records are
-/// kept.
+/// more memberships than one request removes, and the next request continues without another
+/// confirmation. Its audit records are kept.
 pub(super) async fn delete_account(call: OperatorCall) -> Answer {
     let email = path_email(&call)?;
-    let stored_account = find_by_email(&call, &email).await?;
-    let id = stored_account.value.id.clone();
-    // The same check as in the commit below, made early: otherwise the memberships of the last
-    // operator would be gone before the deletion is refused.
-    if is_active_operator(&stored_account.value) {
-        check_another_operator(&call, &id).await?;
-    }
-    let act = Act::DeleteAccount {
-        email: email.clone(),
-    };
-    let permitted = call.as_asker().require_permit(&call.app, &act).await;
-    call.confirm_outcome(&act, permitted).await?;
+    let id = begin_deletion(&call, &email).await?;
     let mut without_owner = Vec::new();
     // The account is deleted last: a deletion that was interrupted is repeated, and must still find
     // the account.
     let mut steps = 0..MAX_REMOVAL_BATCHES;
     while remove_memberships(&call, &id, &mut without_owner).await? {
         if steps.next().is_none() {
-            return Err(ErrorCode::Unavailable.into());
+            return Err(Refusal::new(ErrorCode::Unavailable)
+                .detail("The account has more memberships than one request removes: repeat it."));
         }
     }
-    let delete = async |tx: Transaction<'_>| {
-        // Read again: the account may have changed while its memberships were removed.
-        let stored_account = find_by_email(&call, &email).await?;
-        let account = stored_account.value;
-        tx.write_all([
-            Write::delete(account_key(&account.id), When::At(stored_account.revision)),
-            Write::delete(listed_key(&email), When::Any),
-            Write::delete(sign_in_key(&account.id), When::Any),
-        ]);
-        let link = account.invite.as_ref();
-        tx.write_all(link.map(|link| Write::delete(invite_key(link), When::Any)));
-        tx.write_all(account.subjects().map(subject::removal_write));
-        tx.write_all(account.passkeys.removal_writes());
-        if is_active_operator(&account) {
-            tx.write(check_another_operator(&call, &account.id).await?);
-        }
-        // Only with the account itself: a deletion that was interrupted goes on under the same
-        // permit.
-        call.as_asker().spend(&tx, &act).await?;
-        let change = Change::about(&account.id)
-            .with_before(json!({ "email": email, "operator": account.operator }));
-        call.write_audits(&tx, "account.delete", &change, &[])
-    };
-    let deletion = call.app.change(delete).await;
-    call.confirm_outcome(&act, deletion).await?;
+    finish_deletion(&call, &email).await?;
     let deleted = DeletedAccount {
         id: id.into(),
         email,
         without_owner,
     };
     Ok(json_answer(StatusCode::OK, &deleted))
+}
+
+/// Disables the account and marks it as being deleted, with the permit for the deletion; returns
+/// its id. Does nothing if its deletion has begun: the permit ends before a long deletion does.
+async fn begin_deletion(call: &OperatorCall, email: &Email) -> Result<AccountId, Refusal> {
+    let act = Act::DeleteAccount {
+        email: email.clone(),
+    };
+    let begin = async |tx: Transaction<'_>| {
+        let stored_account = find_by_email(call, email).await?;
+        let mut account = stored_account.value;
+        if account.deletion_begun {
+            return Ok(account.id);
+        }
+        // A disabled operator is none, so only this commit needs another one.
+        if is_active_operator(&account) {
+            tx.write(check_another_operator(call, &account.id).await?);
+        }
+        call.as_asker().spend(&tx, &act).await?;
+        let change = Change::about(&account.id)
+            .with_before(json!({ "disabled": account.disabled }))
+            .with_after(json!({ "disabled": true, "deletion_begun": true }));
+        account.disable();
+        account.deletion_begun = true;
+        tx.write(account.update_write(stored_account.revision)?);
+        call.write_audits(&tx, "account.disable", &change, &[])?;
+        Ok(account.id)
+    };
+    let begun = call.app.change(begin).await;
+    call.confirm_outcome(&act, begun).await
+}
+
+/// Deletes the account, whose memberships are gone. Fails with 503 if it was enabled meanwhile,
+/// which cancels the deletion.
+async fn finish_deletion(call: &OperatorCall, email: &Email) -> Result<(), Refusal> {
+    call.app
+        .change(async |tx| {
+            // Read again: the account may have changed while its memberships were removed.
+            let stored_account = find_by_email(call, email).await?;
+            let account = stored_account.value;
+            if !account.deletion_begun {
+                return Err(ErrorCode::Unavailable.into());
+            }
+            tx.write_all([
+                Write::delete(account_key(&account.id), When::At(stored_account.revision)),
+                Write::delete(listed_key(email), When::Any),
+                Write::delete(sign_in_key(&account.id), When::Any),
+            ]);
+            let link = account.invite.as_ref();
+            tx.write_all(link.map(|link| Write::delete(invite_key(link), When::Any)));
+            tx.write_all(account.subjects().map(subject::removal_write));
+            tx.write_all(account.passkeys.removal_writes());
+            let change = Change::about(&account.id)
+                .with_before(json!({ "email": email, "operator": account.operator }));
+            call.write_audits(&tx, "account.delete", &change, &[])
+        })
+        .await
 }
 
 /// Removes one batch of memberships of an account; returns false if there was none.

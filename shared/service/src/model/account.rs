@@ -79,6 +79,10 @@ pub struct Account {
     pub epoch: u32,
     /// An operator stopped the account: no sign-in, no token.
     pub disabled: bool,
+    /// An operator confirmed the deletion, which may take several requests. The account is disabled
+    /// meanwhile, and enabling it cancels the deletion.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub deletion_begun: bool,
     /// Time at which the account was made.
     pub created_at: Timestamp,
     /// Hash of the only link that may set the password; earlier links no longer count.
@@ -118,6 +122,7 @@ impl Account {
             operator: false,
             epoch: 0,
             disabled: false,
+            deletion_begun: false,
             created_at: now,
             invite: None,
             invite_again: false,
@@ -218,6 +223,19 @@ impl Account {
     pub const fn raise_epoch(&mut self) {
         // Epochs are compared for equality alone, so wrapping does no harm.
         self.epoch = self.epoch.wrapping_add(1);
+    }
+
+    /// Stops the account: no sign-in, and everything that is signed in ends.
+    pub const fn disable(&mut self) {
+        self.disabled = true;
+        // Without a new epoch the account's tokens would work again as soon as it is enabled.
+        self.raise_epoch();
+    }
+
+    /// Lets the account sign in again. A deletion that has begun does not go on.
+    pub const fn enable(&mut self) {
+        self.disabled = false;
+        self.deletion_begun = false;
     }
 
     /// Returns the writes that make the account: its record and its entry in the operator's list.

@@ -1,6 +1,7 @@
 //! `/admin/operator/accounts`: the ways back for people and operators.
 
 use serde_json::json;
+use vault_service::model::permit::CONFIRMED_SECONDS;
 use vault_service::model::user::{Role, Scopes};
 
 use super::{about, account_page};
@@ -252,6 +253,46 @@ async fn a_deleted_account_leaves_every_vault() {
         "{}",
         page.body
     );
+}
+
+/// Makes an account a member of many vaults past all rules.
+async fn join_vaults(desk: &Desk, email: &str, count: usize) {
+    for number in 0..count {
+        let app = &desk.world.app;
+        let home = common::namespace(app, &format!("vault-{number}")).await;
+        common::member(app, email, &home, Role::Member, Scopes::READ).await;
+    }
+}
+
+/// The permit is used when the deletion begins: a deletion that takes longer than the permit lasts
+/// goes on, and nobody uses the account meanwhile.
+#[tokio::test]
+async fn a_deletion_that_outlasts_its_permit_asks_once() {
+    let desk = empty_desk().await;
+    let operator = desk.operator().await;
+    join_vaults(&desk, BOB, 230).await;
+    let path = format!("{ACCOUNTS}/{BOB}");
+    let begun = desk.ask(&operator, "DELETE", &path, None).await;
+    assert_eq!(begun.short(), "503 unavailable");
+    assert_eq!(sign_in(&desk, BOB).await, 422);
+    desk.world.clock.advance(CONFIRMED_SECONDS);
+    let done = desk.ask_once(&operator, "DELETE", &path, None).await;
+    assert_eq!(done.short(), "200", "{done:?}");
+}
+
+/// An operator who enables the account changes their mind: the deletion needs a new confirmation.
+#[tokio::test]
+async fn enabling_an_account_cancels_its_deletion() {
+    let desk = empty_desk().await;
+    let operator = desk.operator().await;
+    join_vaults(&desk, BOB, 230).await;
+    let path = format!("{ACCOUNTS}/{BOB}");
+    let begun = desk.ask(&operator, "DELETE", &path, None).await;
+    assert_eq!(begun.short(), "503 unavailable");
+    assert_eq!(about(&desk, &operator, BOB, "enable").await.status, 200);
+    assert_eq!(sign_in(&desk, BOB).await, 303);
+    let again = desk.ask_once(&operator, "DELETE", &path, None).await;
+    assert_eq!(again.short(), "403 confirmation_needed");
 }
 
 /// Nobody but operators: the owner of a namespace gets no link for anybody.
