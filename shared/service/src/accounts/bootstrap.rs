@@ -14,7 +14,7 @@ use crate::model::account::{
 use crate::model::audit::{Actor, Change};
 use crate::model::earlier::{self, ACCOUNTS};
 use crate::model::namespace::{self, Kind, Namespace};
-use crate::model::user::{NamespaceRef, Role, Scopes, User};
+use crate::model::user::{Role, Scopes, User};
 use crate::ports::Ports;
 use crate::transaction::Transaction;
 
@@ -157,11 +157,15 @@ async fn create_owner(
         tx.write_all(home.allocation_writes()?);
         home
     };
-    let home = NamespaceRef {
-        slug: home.slug,
-        id: home.id,
-    };
-    let user = User::new_active(&account, home, Role::Owner, Scopes::ALL, now, &tx.random);
+    let reference = home.to_ref();
+    let user = User::new_active(
+        &account,
+        reference,
+        Role::Owner,
+        Scopes::ALL,
+        now,
+        &tx.random,
+    );
     tx.write_all(user.creation_writes()?);
     Ok(())
 }

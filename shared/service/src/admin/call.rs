@@ -134,7 +134,7 @@ impl Call {
         outcome: Result<T, Refusal>,
     ) -> Result<T, Refusal> {
         let principal = self.to_principal();
-        let home = principal.namespace_ref();
+        let home = principal.namespace.to_ref();
         confirm_outcome(&self.app, &principal.as_asker(&home), act, outcome).await
     }
 

@@ -20,7 +20,7 @@ use crate::model::enrolment::{
     codes_partition, hash_prefix, id_of, used_key,
 };
 use crate::model::made::{LivingCode, living_codes};
-use crate::model::namespace::{self, Namespace, NamespaceRef};
+use crate::model::namespace::{self, Namespace};
 use crate::model::permit::Act;
 use crate::model::token::{Secret, SecretKind};
 use crate::transaction::Transaction;
@@ -103,10 +103,7 @@ pub(crate) async fn create_code(
         Some(name) => Some(clean_hostname(&name).ok_or(ErrorCode::HostnameInvalid)?),
     };
     let (app, namespace) = (acting.app, acting.namespace);
-    let home = NamespaceRef {
-        slug: namespace.slug.clone(),
-        id: namespace.id,
-    };
+    let home = namespace.to_ref();
     let now = app.clock.now();
     let code = EnrolmentCode {
         uses,

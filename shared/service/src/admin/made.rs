@@ -243,7 +243,7 @@ async fn end_app_in(
     if !ends_access && !ending.ends_things() {
         return Err(ErrorCode::ClientNotFound.into());
     }
-    let mut made = Made::read(tx, &by.namespace_ref(), id).await?;
+    let mut made = Made::read(tx, &by.namespace.to_ref(), id).await?;
     let ended = Ended::take(&mut made, ending);
     let ids = |items: &mut dyn Iterator<Item = String>| items.collect::<Vec<_>>();
     let mut answer = MadeByClient {

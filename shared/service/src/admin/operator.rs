@@ -19,7 +19,7 @@ use crate::model::namespace::{
 };
 use crate::model::permit::Act;
 use crate::model::provisioning::reservation_key;
-use crate::model::user::{NamespaceRef, Role, Scopes, User};
+use crate::model::user::{Role, Scopes, User};
 use crate::transaction::Transaction;
 
 /// Lists all namespaces, including deleted ones, whose slugs stay taken.
@@ -89,14 +89,10 @@ async fn allocate_namespace(
 ) -> Result<CreatedNamespace, Refusal> {
     let owner = &invited.account.email;
     let namespace = Namespace::new(slug.clone(), Kind::Hosted, owner.to_string(), tx);
-    let reference = NamespaceRef {
-        slug: slug.clone(),
-        id: namespace.id,
-    };
     let (account, now) = (&invited.account, tx.now());
     let user = User::new_active(
         account,
-        reference,
+        namespace.to_ref(),
         Role::Owner,
         Scopes::ALL,
         now,

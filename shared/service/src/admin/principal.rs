@@ -76,14 +76,6 @@ impl<'a> Principal<'a> {
         }
     }
 
-    /// The vault in the form that memberships and invitations refer to it.
-    pub(crate) fn namespace_ref(&self) -> NamespaceRef {
-        NamespaceRef {
-            slug: self.namespace.slug.clone(),
-            id: self.namespace.id,
-        }
-    }
-
     /// Returns the user as the party that asks for an act in `home`, which is the vault.
     pub(crate) fn as_asker<'b>(&'b self, home: &'b NamespaceRef) -> Asker<'b> {
         Asker {
@@ -101,7 +93,7 @@ impl<'a> Principal<'a> {
         tx: &Transaction<'_>,
         act: &Act,
     ) -> Result<(), Refusal> {
-        let home = self.namespace_ref();
+        let home = self.namespace.to_ref();
         self.as_asker(&home).spend(tx, act).await
     }
 

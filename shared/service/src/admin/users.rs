@@ -153,7 +153,7 @@ async fn invite_in(
         user
     } else {
         let email = newcomer.email.clone();
-        let user = User::new_invited(email, by.namespace_ref(), role, scopes, now, &tx.random);
+        let user = User::new_invited(email, by.namespace.to_ref(), role, scopes, now, &tx.random);
         let user = user.with_inviter(by.email, by.client());
         tx.write_all(user.creation_writes()?);
         user
@@ -200,7 +200,7 @@ async fn read_candidates(
     by: &Principal<'_>,
     email: &Email,
 ) -> Result<[Option<Versioned<User>>; 3], Refusal> {
-    let (home, app) = (by.namespace_ref(), by.app);
+    let (home, app) = (by.namespace.to_ref(), by.app);
     let directory_entry = app.get::<AddressEntry>(&listed_key(email)).await?;
     let account = directory_entry.map_or_else(
         || AccountId::of_earlier_version(email),

@@ -17,7 +17,6 @@ use crate::admin::principal::Principal;
 use crate::error::ErrorCode;
 use crate::model::Versioned;
 use crate::model::made::Made;
-use crate::model::namespace::NamespaceRef;
 use crate::model::user::User;
 use crate::web::error_page::ErrorPage;
 use crate::web::form::with_query;
@@ -89,10 +88,7 @@ impl EndedApp {
         found: FoundApp,
         ends_access: bool,
     ) -> Result<Self, StoreError> {
-        let home = NamespaceRef {
-            slug: page.namespace.slug.clone(),
-            id: page.namespace.id,
-        };
+        let home = page.namespace.to_ref();
         let made = Made::read(page.app(), &home, &found.id).await?;
         let ends_access = ends_access && found.is_connected;
         let codes = MadeRows::first(&made.codes, MAX_CODES, |code| {

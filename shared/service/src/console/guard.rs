@@ -201,7 +201,7 @@ impl ConsoleForm {
         match outcome {
             Err(refusal) if refusal.code() == ErrorCode::ConfirmationNeeded => {
                 let by = Principal::from_user(self.page.as_acting_user(), &self.page.user);
-                let home = by.namespace_ref();
+                let home = by.namespace.to_ref();
                 let permit = by.as_asker(&home).ask(self.page.app(), &[act]).await?;
                 let page = self.page.address(&format!("/confirm/{}", permit.id));
                 // 303: the data of the form is not sent again. The permit holds all of it.

@@ -23,9 +23,9 @@ use vault_store::StoreError;
 use vault_store::random::Random;
 use vault_store::records::{Document, RecordKey, When, Write};
 
-use super::fresh_id;
 use super::limits::Source;
 use super::redirect::RedirectUri;
+use super::{fresh_id, is_id};
 
 /// Lifetime of an unused registration, in seconds: a day. Apps that register send a person to
 /// consent at once.
@@ -69,13 +69,7 @@ impl FromStr for ClientId {
 
     fn from_str(text: &str) -> Result<Self, BadClientId> {
         // The id becomes part of record keys, so no other character may pass.
-        let good = text.strip_prefix("cli_").is_some_and(|rest| {
-            rest.len() == 26
-                && rest
-                    .bytes()
-                    .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
-        });
-        if good {
+        if is_id("cli_", text) {
             Ok(Self(text.to_owned()))
         } else {
             Err(BadClientId)

@@ -112,3 +112,14 @@ pub fn fresh_id(prefix: &str, now: Timestamp, random: &dyn Random) -> String {
             .to_ascii_lowercase()
     )
 }
+
+/// Whether a text has the form of an id that [`fresh_id`] makes with this prefix. Only such text
+/// may become part of a record key or an address.
+pub fn is_id(prefix: &str, text: &str) -> bool {
+    text.strip_prefix(prefix).is_some_and(|rest| {
+        rest.len() == 26
+            && rest
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+    })
+}

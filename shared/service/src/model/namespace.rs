@@ -325,6 +325,14 @@ impl Namespace {
         }
     }
 
+    /// Returns the namespace as records about people name it.
+    pub fn to_ref(&self) -> NamespaceRef {
+        NamespaceRef {
+            slug: self.slug.clone(),
+            id: self.id,
+        }
+    }
+
     /// Returns the writes that allocate it; the first one fails if the slug is or was in use.
     pub fn allocation_writes(&self) -> Result<Vec<Write>, StoreError> {
         let listed = NamespaceEntry {

@@ -14,6 +14,7 @@ use vault_store::records::RecordKey;
 
 use super::account::{AccountId, Email};
 use super::client::ClientId;
+use super::is_id;
 
 pub use super::namespace::NamespaceRef;
 pub use vault_api::{MembershipState as State, Role, Scope, Scopes};
@@ -90,12 +91,7 @@ impl User {
 /// Whether `text` has the form of a user's id: `usr_` and 26 lower-case letters or digits.
 pub fn is_user_id(text: &str) -> bool {
     // The id becomes part of record keys, so no other character may pass.
-    text.strip_prefix("usr_").is_some_and(|rest| {
-        rest.len() == 26
-            && rest
-                .bytes()
-                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
-    })
+    is_id("usr_", text)
 }
 
 /// Returns the key of a user.

@@ -77,10 +77,7 @@ async fn found(app: &App, email: &str) -> Option<(Account, u64)> {
 pub async fn namespace(app: &App, slug: &str) -> NamespaceRef {
     let made = Namespace::new(slug.parse().unwrap(), Kind::Hosted, OWNER.into(), app);
     commit(app, made.allocation_writes().unwrap()).await;
-    NamespaceRef {
-        slug: made.slug,
-        id: made.id,
-    }
+    made.to_ref()
 }
 
 /// Gives an account a part in a namespace, and the account the members' password when it has none.

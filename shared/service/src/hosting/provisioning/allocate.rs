@@ -10,7 +10,7 @@ use crate::app::App;
 use crate::model::Versioned;
 use crate::model::account::{Account, account_key};
 use crate::model::audit::{Actor, Change};
-use crate::model::namespace::{self, Kind, Namespace, NamespaceRef};
+use crate::model::namespace::{self, Kind, Namespace};
 use crate::model::provisioning::{
     Link, Provisioning, ProvisioningEvent, link_key, reservation_key,
 };
@@ -46,10 +46,7 @@ pub(super) async fn allocate_namespace(
     let email = account.value.email.to_string();
     let mut namespace = Namespace::new(slug, Kind::Hosted, email, tx);
     namespace.subscription = judged.access;
-    let reference = NamespaceRef {
-        slug: namespace.slug.clone(),
-        id: namespace.id,
-    };
+    let reference = namespace.to_ref();
     let after = sign_up.after_event(ProvisioningEvent::Allocated(reference.clone()));
     let Ok(Some(after)) = after else {
         return Err(tx.conflict());

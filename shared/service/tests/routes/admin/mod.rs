@@ -107,10 +107,7 @@ pub async fn desk_of(kind: Kind, change: impl FnOnce(&mut vault_service::config:
 }
 
 pub fn reference(namespace: &Namespace) -> NamespaceRef {
-    NamespaceRef {
-        slug: namespace.slug.clone(),
-        id: namespace.id,
-    }
+    namespace.to_ref()
 }
 
 /// A token by the whole walk through sign-in and consent.
