@@ -17,8 +17,8 @@ use vault_store::records::{Document, RecordKey, When, Write};
 use super::Versioned;
 use super::account::{AccountId, Email};
 use super::client::ClientId;
-use super::fresh_id;
 use super::user::{NamespaceRef, Role, Scopes};
+use super::{fresh_id, is_id};
 use crate::ports::Ports;
 
 pub use vault_api::ConfirmationState as PermitState;
@@ -253,9 +253,7 @@ const ID_PREFIX: &str = "cnf_";
 
 /// Whether a text has the form of an id of a permit.
 pub fn is_permit_id(text: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    text.strip_prefix(ID_PREFIX)
-        .is_some_and(|rest| rest.len() == 26 && rest.bytes().all(plain))
+    is_id(ID_PREFIX, text)
 }
 
 /// Returns the partition of the permits of an account.
@@ -267,4 +265,40 @@ pub fn permits_partition(account: &AccountId) -> String {
 fn permits_key(account: &AccountId, client: Option<&ClientId>) -> RecordKey {
     let client = client.map_or(CONSOLE, ClientId::as_str);
     RecordKey::new(permits_partition(account), client)
+}
+
+#[cfg(test)]
+mod tests {
+    use vault_format::name::NamespaceId;
+    use vault_testing::TestClock;
+
+    use super::*;
+
+    /// The id of the vault counts beside its name, which may be given out again, and an act of an
+    /// operator is none of a vault.
+    #[test]
+    fn a_permit_for_one_vault_is_none_for_another() {
+        let now = Timestamp::from_unix(0);
+        let ports = Ports::in_memory(std::sync::Arc::new(TestClock::new(now)));
+        let home = |slug: &str, id: u128| NamespaceRef {
+            slug: slug.parse().unwrap(),
+            id: NamespaceId::from_parts(1, id),
+        };
+        let (acme, other, acme_again) = (home("acme", 1), home("other", 2), home("acme", 3));
+        let act = Act::ResetPin {};
+        for (permitted, asking, found) in [
+            (Some(&acme), Some(&acme), true),
+            (Some(&acme), Some(&other), false),
+            (Some(&acme), Some(&acme_again), false),
+            (Some(&acme), None, false),
+            (None, Some(&acme), false),
+            (None, None, true),
+        ] {
+            let by = ("usr_1", "192.0.2.1".to_owned());
+            let acts = std::slice::from_ref(&act);
+            let mut permit = Permit::ask_for(acts, permitted.cloned(), by, now, &ports.random);
+            let act = permit.find_unused(asking, &act);
+            assert_eq!(act.is_some(), found, "{permitted:?} {asking:?}");
+        }
+    }
 }

@@ -2,10 +2,14 @@
 //! page said, once.
 
 use serde_json::{Value, json};
-use vault_service::model::permit::{ASKED_SECONDS, CONFIRMED_SECONDS, DECLINED_SECONDS};
+use vault_service::model::permit::{
+    ASKED_SECONDS, CONFIRMED_SECONDS, DECLINED_SECONDS, permits_partition,
+};
 use vault_service::model::user::{Role, Scopes};
+use vault_store::records::{When, Write};
 
 use super::{ADA, BOB, Desk, EVE, desk, empty_desk, reference, token};
+use crate::account::second_factor::{code, enter, requiring, turn_on};
 use crate::common::{self, OWNER, OWNER_PASSWORD, PASSWORD, Reply, Visitor};
 use crate::support::Answer;
 
@@ -281,6 +285,21 @@ async fn a_permit_waits_ten_minutes_and_is_good_for_five() {
     }
 }
 
+/// The record of an app's permits lives as long as the last of them: the ones that ended before it
+/// open nothing.
+#[tokio::test]
+async fn a_permit_ends_beside_one_that_has_not_ended() {
+    let desk = empty_desk().await;
+    let ask = async |uses: u32| {
+        let body = json!({ "uses": uses });
+        desk.ask_once(&desk.owner, "POST", CODES, Some(&body)).await
+    };
+    confirm(&desk, &ask(50).await, (ADA, PASSWORD)).await;
+    ask(60).await;
+    desk.world.clock.advance(CONFIRMED_SECONDS);
+    assert_eq!(ask(50).await.short(), NEEDED);
+}
+
 /// Whoever declines is not asked again at once, by the same app for the same act.
 #[tokio::test]
 async fn a_declined_act_is_not_done_and_not_asked_for_again_within_a_minute() {
@@ -509,6 +528,53 @@ async fn a_permit_that_two_requests_use_at_once_counts_for_one() {
     let mut both = [brief(&one), brief(&other)];
     both.sort();
     assert_eq!(both, ["201", NEEDED]);
+}
+
+/// A permit that another request has used is read again, and opens nothing.
+#[tokio::test]
+async fn a_permit_that_changed_since_it_was_read_is_not_used() {
+    let desk = empty_desk().await;
+    let body = json!({ "uses": 50 });
+    let ask = async || desk.ask_once(&desk.owner, "POST", CODES, Some(&body)).await;
+    confirm(&desk, &ask().await, (ADA, PASSWORD)).await;
+    let partition = permits_partition(&common::account(&desk.world.app, ADA).await.id);
+    let records = &desk.world.app.records;
+    let permits = records.list_page(&partition, "", None, 2).await.unwrap();
+    assert_eq!(permits.len(), 1);
+    let used = Write::delete(permits[0].key.clone(), When::Any);
+    desk.commits.write_before_next(vec![used]);
+    desk.commits.clear();
+    assert_eq!(ask().await.short(), NEEDED);
+    let codes = desk.commits.partitions().concat();
+    assert!(!codes.contains(&"enrol-code".to_owned()), "{codes:?}");
+}
+
+/// Where owners need a second factor, a password alone confirms nothing. To decline takes none.
+#[tokio::test]
+async fn a_confirmation_takes_the_second_factor_that_the_service_requires() {
+    let before = empty_desk().await;
+    let body = json!({ "uses": 50 });
+    let asked = before
+        .ask_once(&before.owner, "POST", CODES, Some(&body))
+        .await;
+    let path = page_of(&before, &asked);
+    let desk = requiring(&before);
+    let (mut visitor, page) = open(&desk, &path, (ADA, PASSWORD)).await;
+    let refused = decide(&mut visitor, &page, "confirm").await;
+    assert_eq!(refused, "200 Set up a second factor");
+    let (secret, _) = turn_on(&desk, ADA).await;
+    // Setting it up ended the first half of a minute, whose code counts once.
+    desk.world.clock.advance(30);
+    let mut visitor = Visitor::new(&desk.world.app);
+    let page = visitor.get(&path).await;
+    let half = visitor.log_in(&page, ADA, PASSWORD).await;
+    assert_eq!(half.heading(), "Enter a code", "{}", half.body);
+    assert_eq!(visitor.get(&path).await.heading(), "Sign in");
+    let fresh = code(&secret, desk.world.now().unix());
+    assert_eq!(enter(&mut visitor, &half, &fresh).await.status, 303);
+    let page = visitor.get(&path).await;
+    let done = decide(&mut visitor, &page, "confirm").await;
+    assert_eq!(done, "200 Confirmed");
 }
 
 /// The rights of an operator last a quarter of an hour; those over accounts and other operators
