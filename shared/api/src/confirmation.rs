@@ -5,6 +5,11 @@ use serde::{Deserialize, Serialize};
 use vault_format::time::Timestamp;
 use vault_format::words;
 
+use crate::{Email, Given, Role, Scope};
+
+/// Most acts that one confirmation is about.
+pub const MAX_ACTS: usize = 20;
+
 words! {
     /// The state of a confirmation.
     #[derive(JsonSchema)]
@@ -19,7 +24,7 @@ words! {
 }
 
 /// A confirmation that an app waits for.
-#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Confirmation {
     /// Its id, `cnf_…`.
     pub id: String,
@@ -30,4 +35,95 @@ pub struct Confirmation {
     /// Time at which it ends: ten minutes after it was asked for, or five minutes after the person
     /// confirmed.
     pub expires_at: Timestamp,
+}
+
+// Two types, each with a route: a request cannot mix acts of a vault with those of an operator, and
+// the guard of its route checks the rights over all of them.
+/// Acts of one command in a vault, which the person confirms together.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct VaultActs {
+    /// The acts, in the order in which the page lists them; each one once.
+    #[schemars(length(min = 1, max = 20))]
+    pub acts: Vec<VaultAct>,
+}
+
+// `Given`, so that a wrong word gets the error code that the request of the act gets.
+/// An act in a vault that a person confirms. The request that does it has the same values.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+#[serde(rename_all = "snake_case", tag = "act", deny_unknown_fields)]
+pub enum VaultAct {
+    /// Deletes the vault.
+    DeleteVault {},
+    /// Resets the pin of the vault.
+    ResetPin {},
+    /// Invites an address as an owner.
+    InviteOwner {
+        /// The address.
+        email: Given<Email>,
+        /// The scopes to grant; `read` if absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        scopes: Option<Vec<Given<Scope>>>,
+    },
+    /// Changes the role of a user.
+    ChangeRole {
+        /// The user's id.
+        user: String,
+        /// The new role.
+        role: Given<Role>,
+    },
+    /// Ends the membership of a user.
+    RemoveUser {
+        /// The user's id.
+        user: String,
+    },
+    /// Makes a code that admits machines.
+    CreateCode {
+        /// Number of machines that it admits.
+        #[schemars(range(min = 1, max = 10_000))]
+        uses: u32,
+        /// Seconds for which it is valid, from a minute to 90 days; a day if absent.
+        #[schemars(range(min = 60, max = 7_776_000))]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        expires_in: Option<i64>,
+        /// Required name of the machines; `*` stands for any characters.
+        #[schemars(length(min = 1, max = 64))]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
+    },
+}
+
+/// Acts of one command of an operator, who confirms them together.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct OperatorActs {
+    /// The acts, in the order in which the page lists them; each one once.
+    #[schemars(length(min = 1, max = 20))]
+    pub acts: Vec<OperatorAct>,
+}
+
+/// An act of an operator about the account with an address.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+#[serde(rename_all = "snake_case", tag = "act", deny_unknown_fields)]
+pub enum OperatorAct {
+    /// Deletes the account.
+    DeleteAccount {
+        /// The address.
+        email: Given<Email>,
+    },
+    /// Removes the credentials of the account and makes a link that sets new ones.
+    ResetAccount {
+        /// The address.
+        email: Given<Email>,
+    },
+    /// Makes the account an operator.
+    GrantOperator {
+        /// The address.
+        email: Given<Email>,
+    },
+    /// Takes the rights of an operator from the account.
+    RevokeOperator {
+        /// The address.
+        email: Given<Email>,
+    },
 }

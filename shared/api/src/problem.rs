@@ -4,6 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::Confirmation;
+
 /// An error as a problem document (RFC 9457).
 // Every member has a default: a gateway in front of the service reports its own errors in other
 // forms.
@@ -29,7 +31,7 @@ pub struct Problem {
     /// With `objects_missing`: what to upload.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<Value>,
-    /// With `confirmation_needed` and `confirmation_declined`: the confirmation of the person.
+    /// With `confirmation_needed`: the confirmation that the person has to give.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub confirmation: Option<Value>,
+    pub confirmation: Option<Confirmation>,
 }

@@ -3,13 +3,14 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use serde::de::DeserializeOwned;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::clock::Clock;
 use vault_store::objects::Objects;
 use vault_store::random::{Random, new_ulid};
-use vault_store::records::{Record, RecordKey, Records, Write};
+use vault_store::records::{Commit, Record, RecordKey, Records, Write};
 
 /// The ports of one process. Clones share them.
 #[derive(Clone)]
@@ -69,6 +70,16 @@ impl Ports {
         })
     }
 
+    /// Returns ports over the same stores that read, and discard every commit as if it were done:
+    /// a change that is made with them only shows whether it could be made.
+    #[must_use]
+    pub fn rehearsing(&self) -> Self {
+        Self {
+            records: Arc::new(Rehearsed(Arc::clone(&self.records))),
+            ..self.clone()
+        }
+    }
+
     /// Returns the time in whole seconds.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
@@ -89,6 +100,38 @@ impl Ports {
             Err(StoreError::Conflict) => Ok(false),
             Err(error) => Err(error),
         }
+    }
+}
+
+/// Records whose commits are discarded.
+struct Rehearsed(Arc<dyn Records>);
+
+#[async_trait]
+impl Records for Rehearsed {
+    async fn get_many(&self, keys: &[RecordKey]) -> Result<Vec<Option<Record>>, StoreError> {
+        self.0.get_many(keys).await
+    }
+
+    async fn list_page(
+        &self,
+        partition: &str,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Record>, StoreError> {
+        self.0.list_page(partition, prefix, after, limit).await
+    }
+
+    async fn commit_writes(&self, writes: Vec<Write>) -> Result<Commit, StoreError> {
+        Ok(Commit::Done(vec![None; writes.len()]))
+    }
+
+    async fn sweep_expired(&self, _limit: usize) -> Result<usize, StoreError> {
+        Ok(0)
+    }
+
+    async fn check_health(&self) -> Result<(), StoreError> {
+        self.0.check_health().await
     }
 }
 

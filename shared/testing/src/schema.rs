@@ -13,6 +13,16 @@ pub fn line(description: &str) -> String {
 /// The members of an object as a table, `?` behind those that may be absent; the type in words of
 /// anything else.
 pub fn table(schema: &Value) -> String {
+    // A value of one of several kinds, each with its own members: a table for each.
+    let variants = schema["oneOf"].as_array();
+    if let Some(variants) = variants.filter(|all| all.iter().all(|it| it["properties"].is_object()))
+    {
+        let part = |variant: &Value| {
+            let note = line(variant["description"].as_str().unwrap_or_default());
+            format!("{note}\n\n{}", table(variant))
+        };
+        return variants.iter().map(part).collect::<Vec<_>>().join("\n");
+    }
     let Some(members) = schema["properties"].as_object() else {
         return kind(schema);
     };

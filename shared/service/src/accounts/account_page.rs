@@ -16,12 +16,12 @@ use super::provider::connected::{ShownConnection, list_connections};
 use super::session::redirect_to;
 use crate::app::App;
 use crate::model;
-use crate::model::user::{Membership, Role, User, membership_key, user_key};
+use crate::model::user::{Membership, Role, User, membership_key, role_with_article, user_key};
 use crate::transaction::Transaction;
 use crate::web::browser::{ACCOUNT_PATH, ReturnTo};
 use crate::web::csrf::Purpose;
 use crate::web::error_page::ErrorPage;
-use crate::web::layout::{self, Frame, SignOut, format_day, role_with_article};
+use crate::web::layout::{self, Frame, SignOut, format_day};
 
 /// A vault that the account is a member of.
 struct Vault {

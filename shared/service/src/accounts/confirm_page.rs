@@ -14,12 +14,12 @@ use crate::app::App;
 use crate::model::Versioned;
 use crate::model::client::{Client, Connection, client_key, connection_key};
 use crate::model::permit::{Act, Permit, PermitState};
-use crate::model::user::{NamespaceRef, Role, User, user_key};
+use crate::model::user::{NamespaceRef, Role, User, role_with_article, user_key};
 use crate::web::browser::{Browser, CONFIRM_PATH, ReturnTo, SignedIn};
 use crate::web::csrf::Purpose;
 use crate::web::error_page::{ErrorPage, Explanation};
 use crate::web::form::Form;
-use crate::web::layout::{self, Frame, MessagePage, format_minute, role_with_article};
+use crate::web::layout::{self, Frame, MessagePage, SignOut, format_minute};
 
 /// An act in words.
 struct Sentence {
@@ -51,13 +51,46 @@ struct ConfirmPage {
     action: String,
     csrf: String,
     return_to: String,
-    /// Whether the person may confirm now; otherwise the page offers to decline, or to sign in.
-    fresh: bool,
-    /// Whether the identity provider signed the person in just now, and did not state that
-    /// credentials were entered.
-    unstated: bool,
+    readiness: Readiness,
+    sign_out: SignOut,
     /// Whether the person confirmed without ticking the box.
     unticked: bool,
+}
+
+/// Whether the person may confirm now, and what is missing otherwise.
+enum Readiness {
+    /// Nothing.
+    Ready,
+    /// Credentials of the last five minutes.
+    CredentialsOld,
+    /// A statement of the identity provider, which signed the person in just now, that credentials
+    /// were entered.
+    CredentialsUnstated,
+    /// A second factor: the account has none.
+    SecondFactorAbsent,
+    /// The second factor, which the sign-in did not take.
+    SecondFactorNotEntered,
+    /// A second factor that counts: that of the account does from this time on.
+    SecondFactorNew(String),
+}
+
+impl Readiness {
+    fn of_session(app: &App, signed_in: &SignedIn) -> Self {
+        match require_second_factor(app, signed_in) {
+            Requirement::NotSetUp => return Self::SecondFactorAbsent,
+            Requirement::NotEntered => return Self::SecondFactorNotEntered,
+            Requirement::Unconfirmed(from) => return Self::SecondFactorNew(format_minute(from)),
+            Requirement::Met => {}
+        }
+        let (session, now) = (&signed_in.session, app.now());
+        if session.has_fresh_credentials(now) {
+            Self::Ready
+        } else if session.is_recent_unstated(now) {
+            Self::CredentialsUnstated
+        } else {
+            Self::CredentialsOld
+        }
+    }
 }
 
 /// What the form of the page needs besides the permit.
@@ -68,6 +101,8 @@ pub struct ConfirmForm {
     pub csrf: String,
     /// Address of the page that the form is on.
     pub return_to: String,
+    /// Button for a person who is signed in with another account than they want.
+    pub sign_out: SignOut,
     /// Whether the person sent it without ticking the box.
     pub unticked: bool,
 }
@@ -92,9 +127,9 @@ pub async fn show_confirmation(
     let SignedInBrowser {
         browser, signed_in, ..
     } = &request;
-    let found = find_of_app(app, signed_in, id).await?;
     let path = format!("{CONFIRM_PATH}{id}");
     let onward = ReturnTo::parse_confirm_path(&path).ok_or(ErrorPage::NotFound)?;
+    let found = find_of_app(app, browser, signed_in, onward).await?;
     let form = create_form(app, browser, onward);
     render_confirmation(app, signed_in, &found, form).await
 }
@@ -104,15 +139,30 @@ fn create_form(app: &App, browser: &Browser, onward: ReturnTo<'_>) -> ConfirmFor
         action: format!("{}/account/confirm", app.config.public_url.prefix()),
         csrf: browser.form_token(app, Purpose::Confirm, onward.form_subject()),
         return_to: onward.address(app),
+        sign_out: sign_out_button(app, browser, onward),
         unticked: false,
     }
 }
 
-/// Finds a permit of an app that waits for this person. One of the console is decided in the
-/// console alone, which then does its act.
-async fn find_of_app(app: &App, signed_in: &SignedIn, id: &str) -> Result<FoundPermit, ErrorPage> {
+/// Returns the button that signs out and leads back to the page.
+pub fn sign_out_button(app: &App, browser: &Browser, onward: ReturnTo<'_>) -> SignOut {
+    let return_to = onward.address(app);
+    let csrf = browser.form_token(app, Purpose::Logout, &return_to);
+    SignOut { csrf, return_to }
+}
+
+/// Finds the permit of an app at the page `onward` that waits for this person. One of the console
+/// is decided in the console alone, which then does its act.
+async fn find_of_app(
+    app: &App,
+    browser: &Browser,
+    signed_in: &SignedIn,
+    onward: ReturnTo<'_>,
+) -> Result<FoundPermit, ErrorPage> {
+    let id = onward.form_subject().rsplit('/').next().unwrap_or_default();
     let found = find_permit(app, &signed_in.account.id, id).await?;
-    require_waiting(found.filter(|found| found.client.is_some()), signed_in)
+    let found = found.filter(|found| found.client.is_some());
+    require_waiting(found, signed_in, || sign_out_button(app, browser, onward))
 }
 
 /// The form of the page.
@@ -129,9 +179,8 @@ pub const CONFIRM: FormTask = FormTask {
 pub async fn decide_confirmation(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
     let decision = parse_decision(&request.form)?;
     let onward = (CONFIRM.onward)(app, &request.form)?;
-    let id = onward.form_subject().rsplit('/').next().unwrap_or_default();
     let signed_in = &request.signed_in;
-    let found = find_of_app(app, signed_in, id).await?;
+    let found = find_of_app(app, &request.browser, signed_in, onward).await?;
     let confirmed = decision != Decision::Decline;
     // Checked again: the page may have been open for longer than credentials are fresh. To decline
     // takes no credentials.
@@ -178,10 +227,12 @@ pub fn parse_decision(form: &Form) -> Result<Decision, ErrorPage> {
     }
 }
 
-/// Returns the permit if the person still has to decide about it.
+/// Returns the permit if the person still has to decide about it. The page that says otherwise
+/// offers to use another account.
 pub fn require_waiting(
     found: Option<FoundPermit>,
     signed_in: &SignedIn,
+    sign_out: impl FnOnce() -> SignOut,
 ) -> Result<FoundPermit, ErrorPage> {
     let found = found.filter(|found| found.permit.state == PermitState::Asked);
     found.ok_or_else(|| {
@@ -190,6 +241,7 @@ pub fn require_waiting(
                 "You are signed in as {}. A confirmation opens only for the account whose app asked.",
                 signed_in.account.email
             )),
+            sign_out: Some(sign_out()),
             ..ended_explanation()
         }
         .into()
@@ -210,6 +262,7 @@ const fn ended_explanation() -> Explanation {
             "If an app still waits, run its command again: it gives you a new address.",
         ],
         detail: None,
+        sign_out: None,
     }
 }
 
@@ -221,14 +274,12 @@ pub fn sign_in_if_stale(
     signed_in: &SignedIn,
     onward: ReturnTo<'_>,
 ) -> Option<Response> {
-    if may_confirm(app, signed_in) {
-        return None;
-    }
     match require_second_factor(app, signed_in) {
         Requirement::NotSetUp => return Some(second_factor::render_setup_due(app, false)),
         Requirement::Unconfirmed(from) => {
             return Some(second_factor::render_unconfirmed(app, from));
         }
+        Requirement::Met if signed_in.session.has_fresh_credentials(app.now()) => return None,
         Requirement::Met | Requirement::NotEntered => {}
     }
     let prompt = SignInPrompt {
@@ -242,12 +293,6 @@ pub fn sign_in_if_stale(
 /// Checks the second factor: every such act is one of an owner or an operator.
 fn require_second_factor(app: &App, signed_in: &SignedIn) -> Requirement {
     second_factor::check_role_requirement(app, signed_in, Role::Owner)
-}
-
-/// Whether the credentials of the session suffice to confirm.
-fn may_confirm(app: &App, signed_in: &SignedIn) -> bool {
-    require_second_factor(app, signed_in) == Requirement::Met
-        && signed_in.session.has_fresh_credentials(app.now())
 }
 
 /// Renders the page of a permit that waits for this person.
@@ -273,8 +318,8 @@ pub async fn render_confirmation(
         action: form.action,
         csrf: form.csrf,
         return_to: form.return_to,
-        fresh: may_confirm(app, signed_in),
-        unstated: signed_in.session.is_recent_unstated(app.now()),
+        readiness: Readiness::of_session(app, signed_in),
+        sign_out: form.sign_out,
         unticked: form.unticked,
     };
     let status = if form.unticked {
@@ -321,98 +366,70 @@ async fn find_user(
 async fn describe_act(app: &App, permit: &Permit, act: &Act) -> Result<Sentence, StoreError> {
     let home = permit.namespace.as_ref();
     let slug = home.map_or_else(String::new, |home| home.slug.to_string());
-    // The address of a user, and a sentence about the present role.
-    let person = async |id: &str| -> Result<(String, String), StoreError> {
-        let user = find_user(app, home, id).await?;
-        // The id stays visible for a user who was removed since.
-        Ok(user.map_or_else(
-            || (id.to_owned(), String::new()),
-            |user| {
-                let now = format!("They are {} now. ", role_with_article(user.role));
-                (user.email.to_string(), now)
-            },
-        ))
+    let user = match act.user_id() {
+        Some(id) => find_user(app, home, id).await?,
+        None => None,
     };
-    let (what, effect) = match act {
-        Act::DeleteVault {} => (
-            format!("Delete the vault {slug}."),
-            "All its machines and members lose access at once, its content is removed, and its name is never given out again. This cannot be undone.".to_owned(),
+    let person = match &user {
+        Some(user) => user.email.as_str(),
+        // The id stays visible for a user who was removed since.
+        None => act.user_id().unwrap_or_default(),
+    };
+    let now = user.as_ref().map_or_else(String::new, |user| {
+        format!("They are {} now. ", role_with_article(user.role))
+    });
+    Ok(Sentence {
+        what: act.describe(&slug, person),
+        effect: describe_effect(act, &now),
+    })
+}
+
+/// Describes what follows from an act; `now` is a sentence about the present role of the user.
+fn describe_effect(act: &Act, now: &str) -> String {
+    match act {
+        Act::DeleteVault {} => "All its machines and members lose access at once, its content is removed, and its name is never given out again. This cannot be undone.".to_owned(),
+        Act::ResetPin {} => "The next release may come from anybody who can publish here, with other keys. Machines refuse those until they link the vault again.".to_owned(),
+        Act::InviteOwner { scopes, .. } => format!(
+            "An owner can do everything in this vault{}, even remove you and delete it.",
+            if scopes.has(vault_api::Scope::Write) {
+                ""
+            } else {
+                " once they have the right to write"
+            }
         ),
-        Act::ResetPin {} => (
-            format!("Reset the pin of the vault {slug}."),
-            "The next release may come from anybody who can publish here, with other keys. Machines refuse those until they link the vault again.".to_owned(),
-        ),
-        Act::InviteOwner { email, scopes } => (
-            format!("Invite {email} as an owner of {slug}."),
-            format!(
-                "An owner can do everything in this vault{}, even remove you and delete it.",
-                if scopes.has(vault_api::Scope::Write) {
-                    ""
-                } else {
-                    " once they have the right to write"
-                }
-            ),
-        ),
-        Act::ChangeRole { user, role } => {
-            let (email, now) = person(user).await?;
-            (
-                format!("Make {email} {} of {slug}.", role_with_article(*role)),
-                format!("{now}{}", role_effect(*role)),
-            )
-        }
-        Act::RemoveUser { user } => {
-            let (email, now) = person(user).await?;
-            (
-                format!("Remove {email} from {slug}."),
-                format!("{now}They and their apps lose access at once. Machines that they linked stay."),
-            )
+        Act::ChangeRole { role, .. } => format!("{now}{}", role_effect(*role)),
+        Act::RemoveUser { .. } => {
+            format!("{now}They and their apps lose access at once. Machines that they linked stay.")
         }
         Act::CreateCode {
             uses,
             seconds,
             name,
-        } => describe_code(&slug, *uses, *seconds, name.as_deref()),
-        Act::DeleteAccount { email } => (
-            format!("Delete the account {email}."),
-            "The person is removed from every vault. This cannot be undone.".to_owned(),
-        ),
-        Act::ResetAccount { email } => (
-            format!("Reset the account {email}."),
-            "Its password, second factor, passkeys and connections to an identity provider are removed. Whoever opens the new link controls this account, in every vault.".to_owned(),
-        ),
-        Act::GrantOperator { email } => (
-            format!("Make {email} an operator."),
-            "An operator manages every vault and every account of this service.".to_owned(),
-        ),
-        Act::RevokeOperator { email } => (
-            format!("Take the rights of an operator from {email}."),
-            "The account stays, with its vaults.".to_owned(),
-        ),
-    };
-    Ok(Sentence { what, effect })
+        } => describe_code_effect(*uses, *seconds, name.as_deref()),
+        Act::DeleteAccount { .. } => {
+            "The person is removed from every vault. This cannot be undone.".to_owned()
+        }
+        Act::ResetAccount { .. } => "Its password, second factor, passkeys and connections to an identity provider are removed. Whoever opens the new link controls this account, in every vault.".to_owned(),
+        Act::GrantOperator { .. } => {
+            "An operator manages every vault and every account of this service.".to_owned()
+        }
+        Act::RevokeOperator { .. } => "The account stays, with its vaults.".to_owned(),
+    }
 }
 
-/// Describes the creation of a code, and its effect.
-fn describe_code(slug: &str, uses: u32, seconds: i64, name: Option<&str>) -> (String, String) {
+/// Describes what a code opens.
+fn describe_code_effect(uses: u32, seconds: i64, name: Option<&str>) -> String {
     let lifetime = format_duration(seconds);
     let names = name.map_or_else(String::new, |name| {
         format!(" Only machines with the name {name} can use it.")
     });
-    let (machines, admits) = if uses == 1 {
-        (
-            "one machine".to_owned(),
-            "a machine, which reads".to_owned(),
-        )
+    let admits = if uses == 1 {
+        "a machine, which reads".to_owned()
     } else {
-        let machines = format!("{uses} machines");
-        let admits = format!("up to {machines}, which read");
-        (machines, admits)
+        format!("up to {uses} machines, which read")
     };
-    (
-        format!("Make an enrolment code for {machines} of {slug}."),
-        format!(
-            "For {lifetime}, whoever has the code admits {admits} every skill that machines get, without asking you.{names}"
-        ),
+    format!(
+        "For {lifetime}, whoever has the code admits {admits} every skill that machines get, without asking you.{names}"
     )
 }
 

@@ -3,6 +3,7 @@
 //!
 //! Rule: no token and no session does such an act by itself, however fresh its credentials are.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use serde_json::json;
@@ -12,14 +13,17 @@ use vault_store::records::MAX_PAGE;
 
 use crate::app::App;
 use crate::error::{ErrorCode, Refusal};
+use crate::model::Versioned;
 use crate::model::account::AccountId;
 use crate::model::audit::{Actor, Change};
 use crate::model::client::ClientId;
 use crate::model::limits::Source;
 use crate::model::namespace::NamespaceRef;
 use crate::model::permit::{
-    ASKED_SECONDS, Act, LoadedPermits, MAX_PERMITS, Permit, PermitState, Permits, permits_partition,
+    ASKED_SECONDS, Act, LoadedPermits, MAX_PERMITS, Permit, PermitState, Permits, PermittedAct,
+    permits_partition,
 };
+use crate::model::user::{User, user_key};
 use crate::transaction::Transaction;
 use crate::web::browser::CONFIRM_PATH;
 
@@ -34,6 +38,9 @@ pub struct Asker<'a> {
     pub actor: &'a Actor,
     /// The vault; `None` for acts of an operator.
     pub namespace: Option<&'a NamespaceRef>,
+    /// Id of a permit that the person confirms by this very request: the commit of the act also
+    /// records the decision.
+    pub confirms: Option<&'a str>,
 }
 
 impl Asker<'_> {
@@ -45,17 +52,30 @@ impl Asker<'_> {
     /// if no confirmed permit fits `act`: account, app, vault, act and all its values.
     pub async fn spend(&self, tx: &Transaction<'_>, act: &Act) -> Result<(), Refusal> {
         let mut loaded = LoadedPermits::load(tx, self.account, self.client).await?;
-        let id = self.take(&mut loaded, act)?;
+        let (id, sentence) = self.take(tx, &mut loaded, act)?;
         // The write has the revision that was read as its condition, so of two requests that use
         // the permit at once one fails.
         tx.write(loaded.into_write()?);
-        let change = Change::about(&id).with_after(json!({ "act": act }));
+        let change = Change::about(&id).with_after(json!({ "act": sentence }));
         Ok(tx.audit(self.namespace_id(), self.actor, "confirmation.use", change)?)
     }
 
-    /// Marks the act of a confirmed permit as done, and returns the id of the permit.
-    fn take(&self, loaded: &mut LoadedPermits, act: &Act) -> Result<String, Refusal> {
+    /// Marks the act of a confirmed permit as done, and returns the id of the permit and the
+    /// sentence of the act.
+    fn take(
+        &self,
+        tx: &Transaction<'_>,
+        loaded: &mut LoadedPermits,
+        act: &Act,
+    ) -> Result<(String, String), Refusal> {
         let permits = &mut loaded.permits;
+        let is_confirmed_now = |permit: &Permit| {
+            permit.state == PermitState::Asked && self.confirms == Some(permit.id.as_str())
+        };
+        if let Some(permit) = permits.iter_mut().find(|permit| is_confirmed_now(permit)) {
+            *permit = permit.clone().decided(true, tx.now());
+            audit_decision(tx, permit, self.client, self.actor)?;
+        }
         let confirmed = permits
             .iter_mut()
             .filter(|permit| permit.state == PermitState::Confirmed);
@@ -64,9 +84,10 @@ impl Asker<'_> {
             .find_map(|(id, permitted)| Some((id, permitted?)));
         let (id, permitted) = found.ok_or(ErrorCode::ConfirmationNeeded)?;
         permitted.used = true;
+        let sentence = permitted.sentence.clone();
         // A permit without an act that is left only takes the place of another one.
         permits.retain(|permit| permit.acts.iter().any(|act| !act.used));
-        Ok(id)
+        Ok((id, sentence))
     }
 
     /// Asks the person to confirm these acts of one request, and returns the permit. While an equal
@@ -74,6 +95,7 @@ impl Asker<'_> {
     /// person declined one of the acts just now, and with `RateLimited` if there are too many
     /// permits.
     pub async fn ask(&self, app: &App, acts: &[Act]) -> Result<Permit, Refusal> {
+        let permitted = self.describe_acts(app, acts).await?;
         app.change(async |tx| {
             let mut loaded = LoadedPermits::load(&tx, self.account, self.client).await?;
             let mut with_acts = loaded
@@ -93,7 +115,7 @@ impl Asker<'_> {
             }
             self.require_room(&loaded.permits, acts, tx.now().unix())?;
             let permit = Permit::ask_for(
-                acts,
+                permitted.clone(),
                 self.namespace.cloned(),
                 (&self.actor.user, Source::of(self.actor.source).to_string()),
                 tx.now(),
@@ -101,11 +123,59 @@ impl Asker<'_> {
             );
             loaded.permits.push(permit.clone());
             tx.write(loaded.into_write()?);
-            let change = Change::about(&permit.id).with_after(json!({ "acts": acts }));
+            let sentences = json!({ "acts": permit.sentences() });
+            let change = Change::about(&permit.id).with_after(sentences);
             tx.audit(self.namespace_id(), self.actor, "confirmation.ask", change)?;
             Ok(permit)
         })
         .await
+    }
+
+    /// Describes the acts, with the addresses that their users have now.
+    async fn describe_acts(
+        &self,
+        app: &App,
+        acts: &[Act],
+    ) -> Result<Vec<PermittedAct>, StoreError> {
+        let mut permitted = Vec::new();
+        let slug = self
+            .namespace
+            .map_or("", |namespace| namespace.slug.as_str());
+        for (act, user) in acts.iter().zip(self.load_users(app, acts).await?) {
+            let person = match &user {
+                Some(user) => user.email.as_str(),
+                None => act.user_id().unwrap_or_default(),
+            };
+            permitted.push(PermittedAct {
+                act: act.clone(),
+                sentence: act.describe(slug, person),
+                used: false,
+            });
+        }
+        Ok(permitted)
+    }
+
+    /// Loads the users whom the acts are about, in one reading; `None` for an act about no user.
+    async fn load_users(&self, app: &App, acts: &[Act]) -> Result<Vec<Option<User>>, StoreError> {
+        let Some(home) = self.namespace else {
+            return Ok(vec![None; acts.len()]);
+        };
+        let key_of = |act: &Act| act.user_id().map(|id| user_key(&home.id, id));
+        // An act names each user once, but two acts may be about the same one.
+        let keys: BTreeSet<_> = acts.iter().filter_map(key_of).collect();
+        let keys: Vec<_> = keys.into_iter().collect();
+        let records = if keys.is_empty() {
+            Vec::new()
+        } else {
+            app.records.get_many(&keys).await?
+        };
+        let mut users = BTreeMap::new();
+        for (key, record) in keys.into_iter().zip(records) {
+            let user = Versioned::<User>::read(record)?;
+            users.insert(key, user.map(|found| found.value));
+        }
+        let of_act = |act| key_of(act).and_then(|key| users.get(&key).cloned().flatten());
+        Ok(acts.iter().map(of_act).collect())
     }
 
     /// Whether a permit is for exactly these acts, none of which was done.
@@ -138,7 +208,7 @@ impl Asker<'_> {
         Err(Refusal::new(ErrorCode::RateLimited)
             .retry_after(wait.unsigned_abs())
             .detail(
-                "This app has too many confirmations that have not ended: try again when the first of them ends.",
+                "This app has 20 confirmations that have not ended. Decline those on their pages that are not needed, or try again when the first of them ends.",
             ))
     }
 }
@@ -212,17 +282,25 @@ pub async fn decide(
         *permit = permit.clone().decided(confirmed, tx.now());
         let permit = permit.clone();
         tx.write(loaded.into_write()?);
-        let acts: Vec<_> = permit.acts.iter().map(|permitted| &permitted.act).collect();
-        let change =
-            Change::about(&permit.id).with_after(json!({ "acts": acts, "client": found.client }));
-        let action = if confirmed {
-            "confirmation.confirm"
-        } else {
-            "confirmation.decline"
-        };
-        let log = permit.namespace.as_ref().map(|namespace| &namespace.id);
-        tx.audit(log, &actor, action, change)?;
+        audit_decision(&tx, &permit, found.client.as_ref(), &actor)?;
         Ok(Some(permit))
     })
     .await
+}
+
+/// Adds the audit record of the person's decision to the commit that stores it.
+fn audit_decision(
+    tx: &Transaction<'_>,
+    permit: &Permit,
+    client: Option<&ClientId>,
+    actor: &Actor,
+) -> Result<(), StoreError> {
+    let acts = permit.sentences();
+    let change = Change::about(&permit.id).with_after(json!({ "acts": acts, "client": client }));
+    let action = match permit.state {
+        PermitState::Declined => "confirmation.decline",
+        PermitState::Asked | PermitState::Confirmed => "confirmation.confirm",
+    };
+    let log = permit.namespace.as_ref().map(|namespace| &namespace.id);
+    tx.audit(log, actor, action, change)
 }

@@ -133,19 +133,27 @@ pub(super) async fn spend_if_taken_over(
 /// link becomes the account, so the operator confirms the reset.
 pub(super) async fn reset_account(call: OperatorCall) -> Answer {
     let email = path_email(&call)?;
+    let reset = reset_by_email(&call, &email).await;
+    let account = call
+        .confirm_outcome(&Act::ResetAccount { email }, reset)
+        .await?;
+    Ok(json_answer(StatusCode::OK, &account))
+}
+
+async fn reset_by_email(call: &OperatorCall, email: &Email) -> Result<vault_api::Account, Refusal> {
     let act = Act::ResetAccount {
         email: email.clone(),
     };
     let reset = async |tx: Transaction<'_>| {
         let issuer = call.app.config.public_url.base();
-        let reset_result = account::prepare_reset(&tx, &email, issuer, tx.now()).await?;
+        let reset_result = account::prepare_reset(&tx, email, issuer, tx.now()).await?;
         let reset_result = reset_result.ok_or(ErrorCode::AccountNotFound)?;
         call.as_asker().spend(&tx, &act).await?;
         tx.write_all(reset_result.writes);
         let after = json!({ "email": email });
         write_audits(
             &tx,
-            &call,
+            call,
             &reset_result.account,
             "account.reset",
             None,
@@ -157,9 +165,7 @@ pub(super) async fn reset_account(call: OperatorCall) -> Answer {
             ..to_api_account(reset_result.account)
         })
     };
-    let outcome = call.app.change(reset).await;
-    let account = call.confirm_outcome(&act, outcome).await?;
-    Ok(json_answer(StatusCode::OK, &account))
+    call.app.change(reset).await
 }
 
 /// Disables an account: its tokens and sessions stop working, and it cannot sign in.
@@ -170,7 +176,8 @@ pub(super) async fn disable_account(call: OperatorCall) -> Answer {
         set: Account::disable,
         describe: |account: &Account| json!({ "disabled": account.disabled }),
     };
-    change_account(&call, change).await
+    let account = change_account(&call, &path_email(&call)?, change).await?;
+    Ok(json_answer(StatusCode::OK, &account))
 }
 
 /// Enables a disabled account.
@@ -181,7 +188,8 @@ pub(super) async fn enable_account(call: OperatorCall) -> Answer {
         set: Account::enable,
         describe: |account: &Account| json!({ "disabled": account.disabled }),
     };
-    change_account(&call, change).await
+    let account = change_account(&call, &path_email(&call)?, change).await?;
+    Ok(json_answer(StatusCode::OK, &account))
 }
 
 /// Ends all tokens and sessions of an account; its user has to sign in again.
@@ -192,33 +200,52 @@ pub(super) async fn sign_out_account(call: OperatorCall) -> Answer {
         set: Account::raise_epoch,
         describe: |account: &Account| json!({ "epoch": account.epoch }),
     };
-    change_account(&call, change).await
+    let account = change_account(&call, &path_email(&call)?, change).await?;
+    Ok(json_answer(StatusCode::OK, &account))
 }
 
 /// Makes an account an operator, which the operator confirms.
 pub(super) async fn grant_operator(call: OperatorCall) -> Answer {
-    let act = Act::GrantOperator {
-        email: path_email(&call)?,
-    };
-    set_operator(&call, &act, true).await
+    let email = path_email(&call)?;
+    confirm_operator(&call, &email, true).await
 }
 
 /// Takes the operator rights from an account, which the operator confirms.
 pub(super) async fn revoke_operator(call: OperatorCall) -> Answer {
-    let act = Act::RevokeOperator {
-        email: path_email(&call)?,
-    };
-    set_operator(&call, &act, false).await
+    let email = path_email(&call)?;
+    confirm_operator(&call, &email, false).await
 }
 
-async fn set_operator(call: &OperatorCall, act: &Act, operates: bool) -> Answer {
+async fn confirm_operator(call: &OperatorCall, email: &Email, operates: bool) -> Answer {
+    let done = set_operator(call, email, operates).await;
+    let act = operator_act(email, operates);
+    let account = call.confirm_outcome(&act, done).await?;
+    Ok(json_answer(StatusCode::OK, &account))
+}
+
+/// The act of making an account an operator, or of taking the rights of one.
+fn operator_act(email: &Email, operates: bool) -> Act {
+    let email = email.clone();
+    if operates {
+        Act::GrantOperator { email }
+    } else {
+        Act::RevokeOperator { email }
+    }
+}
+
+async fn set_operator(
+    call: &OperatorCall,
+    email: &Email,
+    operates: bool,
+) -> Result<vault_api::Account, Refusal> {
+    let act = operator_act(email, operates);
     let change = AccountChange {
         action: act.action(),
-        act: Some(act),
+        act: Some(&act),
         set: |account: &mut Account| account.operator = operates,
         describe: |account: &Account| json!({ "operator": account.operator }),
     };
-    change_account(call, change).await
+    change_account(call, email, change).await
 }
 
 /// A change of the account in the path.
@@ -233,12 +260,12 @@ struct AccountChange<'a, S, D> {
     describe: D,
 }
 
-/// Changes the account in the path. Fails with 409 if no operator who can sign in would be left.
+/// Changes the account of an address. Fails with 409 if no operator who can sign in would be left.
 async fn change_account(
     call: &OperatorCall,
+    email: &Email,
     change: AccountChange<'_, impl Fn(&mut Account), impl Fn(&Account) -> Value>,
-) -> Answer {
-    let email = path_email(call)?;
+) -> Result<vault_api::Account, Refusal> {
     let AccountChange {
         action,
         act,
@@ -246,7 +273,7 @@ async fn change_account(
         describe,
     } = &change;
     let change = async |tx: Transaction<'_>| {
-        let stored_account = find_by_email(call, &email).await?;
+        let stored_account = find_by_email(call, email).await?;
         let mut account = stored_account.value.clone();
         set(&mut account);
         tx.write(account.update_write(stored_account.revision)?);
@@ -263,11 +290,24 @@ async fn change_account(
         write_audits(&tx, call, &account, action, before, describe(&account)).await?;
         Ok::<_, Refusal>(account)
     };
-    let mut outcome = call.app.change(change).await;
-    if let Some(act) = act {
-        outcome = call.confirm_outcome(act, outcome).await;
+    Ok(to_api_account(call.app.change(change).await?))
+}
+
+/// Does the part of an act at whose commit its permit is used, as its route does: all of it, but
+/// for a deletion only the beginning. Fails with `ConfirmationNeeded` without the permit.
+pub(super) async fn begin_act(call: &OperatorCall, act: &Act) -> Result<(), Refusal> {
+    match act {
+        Act::DeleteAccount { email } => begin_deletion(call, email).await.map(|_| ()),
+        Act::ResetAccount { email } => reset_by_email(call, email).await.map(|_| ()),
+        Act::GrantOperator { email } => set_operator(call, email, true).await.map(|_| ()),
+        Act::RevokeOperator { email } => set_operator(call, email, false).await.map(|_| ()),
+        Act::DeleteVault {}
+        | Act::ResetPin {}
+        | Act::InviteOwner { .. }
+        | Act::ChangeRole { .. }
+        | Act::RemoveUser { .. }
+        | Act::CreateCode { .. } => Err(ErrorCode::OwnerRequired.into()),
     }
-    Ok(json_answer(StatusCode::OK, &to_api_account(outcome?)))
 }
 
 /// Deletes an account and its memberships, which the operator confirms; fails with 503 if it has
@@ -275,7 +315,11 @@ async fn change_account(
 /// confirmation. Its audit records are kept.
 pub(super) async fn delete_account(call: OperatorCall) -> Answer {
     let email = path_email(&call)?;
-    let id = begin_deletion(&call, &email).await?;
+    let act = Act::DeleteAccount {
+        email: email.clone(),
+    };
+    let begun = begin_deletion(&call, &email).await;
+    let id = call.confirm_outcome(&act, begun).await?;
     let mut without_owner = Vec::new();
     // The account is deleted last: a deletion that was interrupted is repeated, and must still find
     // the account.
@@ -321,8 +365,7 @@ async fn begin_deletion(call: &OperatorCall, email: &Email) -> Result<AccountId,
         call.write_audits(&tx, "account.disable", &change, &[])?;
         Ok(account.id)
     };
-    let begun = call.app.change(begin).await;
-    call.confirm_outcome(&act, begun).await
+    call.app.change(begin).await
 }
 
 /// Deletes the account, whose memberships are gone. Fails with 503 if it was enabled meanwhile,

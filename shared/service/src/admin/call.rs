@@ -123,6 +123,7 @@ impl Call {
             actor: &self.actor,
             account: &self.caller.account,
             consent: Some(&self.caller.consent),
+            confirms: None,
         }
     }
 
@@ -157,6 +158,7 @@ impl OperatorCall {
             client: Some(&self.caller.client_id),
             actor: &self.actor,
             namespace: None,
+            confirms: None,
         }
     }
 

@@ -1,12 +1,26 @@
-//! `/admin/confirmations`: what an app waits for after the answer `confirmation_needed`.
+//! `/admin/confirmations`: what an app waits for after the answer `confirmation_needed`, and requests
+//! for one confirmation of several acts.
+//!
+//! Rule: an app may ask only for what it may do. Each act is judged by the function of its route,
+//! over ports that discard what it would write, before a person is asked.
 
 use axum::http::StatusCode;
+use vault_api::{
+    Email, Given, MAX_ACTS, NewEnrolmentCode, OperatorAct, OperatorActs, VaultAct, VaultActs,
+};
 
-use super::call::{Answer, Call};
+use super::accounts::begin_act;
+use super::acts::do_act;
+use super::call::{Answer, Call, OperatorCall};
+use super::enrolment::code_act;
+use super::principal::Principal;
+use super::users::{removal_act, role_act, scopes_or_default};
 use crate::accounts::permits::{find_permit, to_api_confirmation};
+use crate::app::App;
 use crate::bearer::Bearer;
-use crate::error::ErrorCode;
+use crate::error::{ErrorCode, Refusal};
 use crate::http::json_answer;
+use crate::model::permit::Act;
 
 /// Shows a confirmation that this app asked for. An app that waits reads this instead of repeating
 /// its request, whose refusals are logged.
@@ -18,4 +32,130 @@ pub(super) async fn show_confirmation(call: Call<Bearer>) -> Answer {
     let permit = own.ok_or(ErrorCode::NotFound)?.permit;
     let confirmation = to_api_confirmation(&call.app, &permit);
     Ok(json_answer(StatusCode::OK, &confirmation))
+}
+
+/// Asks the person of an owner's app to confirm several acts in the vault at once.
+pub(super) async fn ask_owner(call: Call) -> Answer {
+    let asked: VaultActs = call.json_body().await?;
+    let acts = parse_acts(&asked.acts, parse_vault_act)?;
+    let rehearsal = rehearsing(&call.app);
+    let by = call.to_principal();
+    let rehearsed = Principal {
+        app: &rehearsal,
+        ..by
+    };
+    for (place, act) in acts.iter().enumerate() {
+        judge(place, do_act(&rehearsed, act).await)?;
+    }
+    let home = call.caller.namespace.to_ref();
+    let permit = by.as_asker(&home).ask(&call.app, &acts).await?;
+    let confirmation = to_api_confirmation(&call.app, &permit);
+    Ok(json_answer(StatusCode::CREATED, &confirmation))
+}
+
+/// Asks an operator to confirm several acts about accounts at once.
+pub(super) async fn ask_operator(mut call: OperatorCall) -> Answer {
+    let asked: OperatorActs = call.json_body().await?;
+    let acts = parse_acts(&asked.acts, parse_operator_act)?;
+    let rehearsal = rehearsing(&call.app);
+    let app = std::mem::replace(&mut call.app, rehearsal);
+    for (place, act) in acts.iter().enumerate() {
+        judge(place, begin_act(&call, act).await)?;
+    }
+    let permit = call.as_asker().ask(&app, &acts).await?;
+    let confirmation = to_api_confirmation(&app, &permit);
+    Ok(json_answer(StatusCode::CREATED, &confirmation))
+}
+
+/// The same service over ports that discard what is written.
+fn rehearsing(app: &App) -> App {
+    let mut rehearsal = app.clone();
+    rehearsal.ports = app.ports.rehearsing();
+    rehearsal
+}
+
+/// Judges the outcome of an act that was rehearsed: what lacks only the permit may be asked for.
+fn judge<T>(place: usize, outcome: Result<T, Refusal>) -> Result<(), Refusal> {
+    match outcome {
+        Ok(_) => Ok(()),
+        Err(refusal) if refusal.code() == ErrorCode::ConfirmationNeeded => Ok(()),
+        Err(refusal) => {
+            let detail = format!("Act {}: {refusal}", place + 1);
+            Err(refusal.detail(detail))
+        }
+    }
+}
+
+/// Parses the acts of a request. Fails unless there are 1 to [`MAX_ACTS`], and each one once: a
+/// permit for the same act twice would do it once more than the person expects.
+fn parse_acts<T>(
+    asked: &[T],
+    parse: impl Fn(&T) -> Result<Act, Refusal>,
+) -> Result<Vec<Act>, Refusal> {
+    if !(1..=MAX_ACTS).contains(&asked.len()) {
+        return Err(Refusal::new(ErrorCode::ParameterInvalid)
+            .detail("One confirmation is about 1 to 20 acts."));
+    }
+    let mut acts = Vec::new();
+    for act in asked {
+        let act = parse(act)?;
+        if acts.contains(&act) {
+            return Err(
+                Refusal::new(ErrorCode::ParameterInvalid).detail("The same act is listed twice.")
+            );
+        }
+        acts.push(act);
+    }
+    Ok(acts)
+}
+
+fn parse_vault_act(asked: &VaultAct) -> Result<Act, Refusal> {
+    Ok(match asked {
+        VaultAct::DeleteVault {} => Act::DeleteVault {},
+        VaultAct::ResetPin {} => Act::ResetPin {},
+        VaultAct::InviteOwner { email, scopes } => Act::InviteOwner {
+            email: email.parse_or(ErrorCode::EmailInvalid)?,
+            scopes: scopes_or_default(scopes.as_deref())?,
+        },
+        VaultAct::ChangeRole { user, role } => {
+            role_act(user, role.parse_or(ErrorCode::RoleUnknown)?)
+        }
+        VaultAct::RemoveUser { user } => removal_act(user),
+        VaultAct::CreateCode {
+            uses,
+            expires_in,
+            name,
+        } => {
+            let code = NewEnrolmentCode {
+                uses: Some(*uses),
+                expires_in: *expires_in,
+                name: name.clone(),
+            };
+            let act = code_act(&code);
+            // A name that no machine can have must not become a code for every machine.
+            if name.is_some() && matches!(act, Act::CreateCode { name: None, .. }) {
+                return Err(ErrorCode::HostnameInvalid.into());
+            }
+            act
+        }
+    })
+}
+
+fn parse_operator_act(asked: &OperatorAct) -> Result<Act, Refusal> {
+    // An address that cannot exist is refused like one without an account.
+    let parse = |email: &Given<Email>| email.parse_or(ErrorCode::AccountNotFound);
+    Ok(match asked {
+        OperatorAct::DeleteAccount { email } => Act::DeleteAccount {
+            email: parse(email)?,
+        },
+        OperatorAct::ResetAccount { email } => Act::ResetAccount {
+            email: parse(email)?,
+        },
+        OperatorAct::GrantOperator { email } => Act::GrantOperator {
+            email: parse(email)?,
+        },
+        OperatorAct::RevokeOperator { email } => Act::RevokeOperator {
+            email: parse(email)?,
+        },
+    })
 }

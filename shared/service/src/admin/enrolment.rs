@@ -9,7 +9,7 @@ use vault_store::StoreError;
 use vault_store::records::{Document, Record, When, Write};
 
 use super::call::{Answer, Call, Items, trim_page};
-use crate::accounts::permits::Asker;
+use super::principal::Principal;
 use crate::app::{ActingUser, App};
 use crate::error::{ErrorCode, Refusal};
 use crate::http::json_answer;
@@ -55,10 +55,10 @@ fn to_api_code(
 
 /// Creates a code. Only this answer contains its text.
 pub(super) async fn handle_create_code(call: Call) -> Answer {
-    let acting = call.to_acting()?;
+    call.path_namespace()?;
     let new_code: NewEnrolmentCode = call.json_body().await?;
     let act = code_act(&new_code);
-    let creation = create_code(acting, new_code, None).await;
+    let creation = create_code(&call.to_principal(), new_code, None).await;
     let created_code = call.confirm_outcome(&act, creation).await?;
     let created_code = created_code.ok_or(ErrorCode::Unavailable)?;
     Ok(json_answer(StatusCode::CREATED, &created_code))
@@ -89,7 +89,7 @@ pub(crate) fn code_act(asked: &NewEnrolmentCode) -> Act {
 /// `ParameterInvalid` if the number of machines or the lifetime is out of bounds, and with
 /// `HostnameInvalid` if no machine can have the name.
 pub(crate) async fn create_code(
-    acting: ActingUser<'_>,
+    by: &Principal<'_>,
     asked: NewEnrolmentCode,
     mark: Option<Write>,
 ) -> Result<Option<vault_api::EnrolmentCode>, Refusal> {
@@ -102,17 +102,16 @@ pub(crate) async fn create_code(
         None => None,
         Some(name) => Some(clean_hostname(&name).ok_or(ErrorCode::HostnameInvalid)?),
     };
-    let (app, namespace) = (acting.app, acting.namespace);
-    let home = namespace.to_ref();
+    let (app, namespace) = (by.app, by.namespace);
     let now = app.clock.now();
     let code = EnrolmentCode {
         uses,
         name,
-        created_by: acting.actor.user.clone(),
+        created_by: by.actor.user.clone(),
         created_at: now,
         expires_at: now.plus_seconds(seconds),
-        client: acting.client().cloned(),
-        consent: acting.consent.cloned(),
+        client: by.client().cloned(),
+        consent: by.consent.cloned(),
         confirmed: false,
     };
     let secret = Secret::fresh(SecretKind::Enrolment, &app.random);
@@ -127,19 +126,13 @@ pub(crate) async fn create_code(
         // any later write as a conflict.
         let bounds = usize::from(mark.is_some());
         tx.write_all(mark.clone());
-        let confirmed = match unconfirmed_write(&tx, acting, &hash, &code).await? {
+        let confirmed = match unconfirmed_write(&tx, by.as_acting_user(), &hash, &code).await? {
             Unconfirmed::Allowed(listing) => {
                 tx.write_all(listing);
                 false
             }
             Unconfirmed::TooMany => {
-                let asker = Asker {
-                    account: acting.account,
-                    client: acting.client(),
-                    actor: acting.actor,
-                    namespace: Some(&home),
-                };
-                asker.spend(&tx, &act).await?;
+                by.spend_permit(&tx, &act).await?;
                 true
             }
         };
@@ -154,7 +147,7 @@ pub(crate) async fn create_code(
             When::Absent,
             code.expires_at,
         ));
-        acting.write_audit(&tx, "enrolment.invite", change.clone())?;
+        by.write_audit(&tx, "enrolment.invite", change.clone())?;
         Ok::<_, Refusal>(tx.commit_within(bounds).await?.is_none())
     };
     let is_created = app.change(invite).await?;

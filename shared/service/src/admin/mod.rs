@@ -9,6 +9,7 @@
 //! take a [`principal::Principal`] or an `ActingUser`.
 
 mod accounts;
+pub(crate) mod acts;
 pub(crate) mod audit;
 pub(crate) mod call;
 mod catalog;
@@ -137,6 +138,7 @@ rows! { Admin:
     "user.remove" DELETE "/admin/users/{id}" OwnerWrite users::handle_remove;
     "client.list" GET "/admin/clients" Owner clients::list_clients;
     "client.revoke" DELETE "/admin/clients/{id}" Owner clients::revoke_client;
+    "confirmation.ask" POST "/admin/confirmations" OwnerWrite confirmations::ask_owner;
     "confirmation.show" GET "/admin/confirmations/{id}" Account confirmations::show_confirmation;
     "audit.list" GET "/admin/audit" Owner audit::list_namespace_log;
     "namespace.list" GET "/admin/operator/namespaces" Operator operator::list_namespaces;
@@ -151,6 +153,7 @@ rows! { Admin:
     "service.audit" GET "/admin/operator/audit" Operator audit::list_service;
     "payment.list" GET "/admin/operator/payments" Operator payments::list_payments;
     "payment.receive" POST "/hooks/payment" Public hook::receive_payment;
+    "confirmation.ask-operator" POST "/admin/operator/confirmations" OperatorWrite confirmations::ask_operator;
     "account.list" GET "/admin/operator/accounts" Operator accounts::list_accounts;
     "account.invite" POST "/admin/operator/accounts" OperatorWrite accounts::invite_account;
     "account.reset" POST "/admin/operator/accounts/{email}/reset" OperatorWrite accounts::reset_account;

@@ -34,6 +34,8 @@ pub(crate) struct Principal<'a> {
     pub(crate) account: &'a AccountId,
     /// The consent of the app that sent the request; `None` for the console.
     pub(crate) consent: Option<&'a Family>,
+    /// Id of the permit that the person confirms by this request.
+    pub(crate) confirms: Option<&'a str>,
 }
 
 impl<'a> Principal<'a> {
@@ -48,6 +50,7 @@ impl<'a> Principal<'a> {
             actor: acting.actor,
             account: acting.account,
             consent: acting.consent,
+            confirms: None,
         }
     }
 
@@ -83,6 +86,7 @@ impl<'a> Principal<'a> {
             client: self.client(),
             actor: self.actor,
             namespace: Some(home),
+            confirms: self.confirms,
         }
     }
 

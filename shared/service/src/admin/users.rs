@@ -109,10 +109,7 @@ pub(super) async fn create_user(call: Call) -> Answer {
         role: role.map_or(Ok(Role::Member), |role| {
             role.parse_or(ErrorCode::RoleUnknown)
         })?,
-        scopes: new_user
-            .scopes
-            .as_deref()
-            .map_or(Ok(Scopes::READ), parse_scopes)?,
+        scopes: scopes_or_default(new_user.scopes.as_deref())?,
     };
     let invitation = invite_user(&call.to_principal(), &newcomer).await;
     let invited = call
@@ -538,6 +535,11 @@ fn still_owns(caller: Option<Versioned<User>>) -> Result<Versioned<User>, Refusa
 /// The state of a user as the audit log records it.
 fn user_snapshot(user: &User) -> Value {
     json!({ "email": user.email, "state": user.state(), "role": user.role, "scopes": user.scopes, "profile": user.profile })
+}
+
+/// Parses the scopes of an invitation: `read` if the request names none.
+pub(super) fn scopes_or_default(words: Option<&[Given<Scope>]>) -> Result<Scopes, Refusal> {
+    words.map_or(Ok(Scopes::READ), parse_scopes)
 }
 
 fn parse_scopes(words: &[Given<Scope>]) -> Result<Scopes, Refusal> {

@@ -10,10 +10,10 @@ use super::page::{PageLayout, show_page};
 use crate::accounts::invitations;
 use crate::accounts::memberships::load_members;
 use crate::accounts::session::redirect_to;
+use crate::model::user::role_with_article;
 use crate::web::browser::CONSOLE_PATH;
 use crate::web::error_page::ErrorPage;
 use crate::web::form::Form;
-use crate::web::layout::role_with_article;
 
 /// A vault on the page.
 struct VaultChoice {

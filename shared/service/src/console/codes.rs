@@ -9,6 +9,7 @@ use super::names::Names;
 use super::outcome::{Outcome, Unchanged};
 use super::page::{PageLayout, ROWS_SHOWN, show_page};
 use crate::admin::enrolment::{self, MAX_USES, code_act, create_code, end_code, set_enrolment};
+use crate::admin::principal::Principal;
 use crate::error::ErrorCode;
 use crate::model::client::ClientId;
 use crate::model::enrolment::Enrolment;
@@ -150,7 +151,8 @@ pub(super) async fn change_codes(form: ConsoleForm) -> Result<Response, ErrorPag
             // Reloading the page with the code sends its form again. The mark keeps that from
             // making a second code.
             let act = code_act(&new_code);
-            let creation = create_code(acting, new_code, Some(form.single_use_write()?)).await;
+            let by = Principal::from_user(acting, &form.page.user);
+            let creation = create_code(&by, new_code, Some(form.single_use_write()?)).await;
             match form.confirm_outcome(act, creation).await? {
                 Ok(Some(made)) => show_new_code(&form.page, made).await,
                 Ok(None) => Ok(form.redirect_refused(Unchanged::CodeMade)),

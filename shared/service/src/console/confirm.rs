@@ -2,7 +2,6 @@
 //! and then does it.
 
 use axum::response::Response;
-use vault_api::{EnrolmentCode, NewEnrolmentCode};
 
 use super::codes::show_new_code;
 use super::guard::{ConsoleForm, ConsolePage};
@@ -10,19 +9,16 @@ use super::outcome::{Outcome, Unchanged};
 use super::people::show_removal;
 use crate::accounts::confirm_page::{
     ConfirmForm, Decision, ended_page, parse_decision, render_confirmation, require_waiting,
-    sign_in_if_stale,
+    sign_in_if_stale, sign_out_button,
 };
 use crate::accounts::permits::{FoundPermit, decide, find_permit};
-use crate::admin::delete::delete_vault;
-use crate::admin::enrolment::create_code;
-use crate::admin::pin::reset_pin;
+use crate::admin::acts::{ActDone, do_act};
 use crate::admin::principal::Principal;
-use crate::admin::users::{NewMember, change_role, invite_user, remove_user};
-use crate::error::{ErrorCode, Refusal};
+use crate::error::ErrorCode;
 use crate::model::permit::Act;
-use crate::model::user::Role;
 use crate::web::browser::ReturnTo;
 use crate::web::error_page::ErrorPage;
+use crate::web::layout::SignOut;
 
 /// Shows the page.
 pub(super) async fn show_confirmation(page: ConsolePage) -> Result<Response, ErrorPage> {
@@ -44,6 +40,7 @@ async fn render_page(
         action: here.clone(),
         csrf: page.form_token(),
         return_to: here,
+        sign_out: sign_out(page),
         unticked,
     };
     let visitor = &page.visitor;
@@ -59,7 +56,16 @@ async fn find_own(page: &ConsolePage) -> Result<FoundPermit, ErrorPage> {
         let home = found.permit.namespace.as_ref();
         found.client.is_none() && home.is_some_and(|home| home.id == page.namespace.id)
     };
-    require_waiting(found.filter(is_own), &visitor.signed_in)
+    require_waiting(found.filter(is_own), &visitor.signed_in, || sign_out(page))
+}
+
+fn sign_out(page: &ConsolePage) -> SignOut {
+    let visitor = &page.visitor;
+    sign_out_button(
+        &visitor.app,
+        &visitor.browser,
+        ReturnTo::Console(&page.path),
+    )
 }
 
 fn ask_for_credentials(page: &ConsolePage) -> Option<Response> {
@@ -80,87 +86,47 @@ pub(super) async fn decide_confirmation(form: ConsoleForm) -> Result<Response, E
     if decision == Decision::ConfirmUnticked {
         return render_page(page, &found, true).await;
     }
-    let acting = page.as_acting_user();
-    let source = acting.actor.source;
-    let decided = decide(page.app(), acting.account, &found, confirmed, source).await?;
-    let permit = decided.ok_or_else(ended_page)?;
     // A form of the console asks for one act.
-    let act = permit.acts.into_iter().next().ok_or_else(ended_page)?.act;
+    let act = found.permit.acts.first().ok_or_else(ended_page)?;
+    let act = act.act.clone();
     let below = page_of_act(&act);
     if !confirmed {
+        let acting = page.as_acting_user();
+        let source = acting.actor.source;
+        let declined = decide(page.app(), acting.account, &found, false, source).await?;
+        declined.ok_or_else(ended_page)?;
         return Ok(form.redirect_unchanged(&below, Unchanged::Declined));
     }
-    match carry_out(&form, &act).await {
-        Ok(ActDone::Shown(response)) => Ok(response),
-        Ok(ActDone::CodeMade(made)) => {
-            let mut page = form.page;
-            // The answer is the page of the codes, and its forms are sent there.
-            page.path = page.path_of(&below);
-            show_new_code(&page, *made).await
-        }
+    let page = &form.page;
+    let by = Principal {
+        // The decision and the act are one commit, so that no confirmed permit is left of a request
+        // that was interrupted.
+        confirms: Some(&found.permit.id),
+        ..Principal::from_user(page.as_acting_user(), &page.user)
+    };
+    match do_act(&by, &act).await {
+        Ok(done) => show_done(form, &below, done).await,
+        // Decided in another window meanwhile.
+        Err(refusal) if refusal.code() == ErrorCode::ConfirmationNeeded => Err(ended_page()),
         Err(refusal) => form.refuse_act(&below, &act, refusal).await,
     }
 }
 
-/// The answer after an act.
-enum ActDone {
-    /// A redirect.
-    Shown(Response),
-    /// A code, whose text is shown once.
-    CodeMade(Box<EnrolmentCode>),
-}
-
-/// Does an act whose permit was just confirmed.
-async fn carry_out(form: &ConsoleForm, act: &Act) -> Result<ActDone, Refusal> {
-    let acting = form.page.as_acting_user();
-    let by = Principal::from_user(acting, &form.page.user);
-    let below = page_of_act(act);
-    Ok(ActDone::Shown(match act {
-        Act::DeleteVault {} => {
-            delete_vault(&by).await?;
-            form.to_choice(Outcome::VaultDeleted)
+/// Shows what an act has done; `below` is its page.
+async fn show_done(form: ConsoleForm, below: &str, done: ActDone) -> Result<Response, ErrorPage> {
+    Ok(match done {
+        ActDone::VaultDeleted => form.to_choice(Outcome::VaultDeleted),
+        ActDone::PinReset => form.redirect_to(below, Outcome::PinReset),
+        ActDone::OwnerInvited => form.redirect_to(below, Outcome::PersonInvited),
+        ActDone::RoleChanged => form.redirect_to(below, Outcome::RoleChanged),
+        ActDone::UserRemoved(removed) => show_removal(&form, &removed),
+        ActDone::CodeMade(made) => {
+            let mut page = form.page;
+            // The answer is the page of the codes, and its forms are sent there.
+            page.path = page.path_of(below);
+            return show_new_code(&page, *made).await;
         }
-        Act::ResetPin {} => {
-            reset_pin(&by).await?;
-            form.redirect_to(&below, Outcome::PinReset)
-        }
-        Act::InviteOwner { email, scopes } => {
-            let newcomer = NewMember {
-                email: email.clone(),
-                role: Role::Owner,
-                scopes: *scopes,
-            };
-            invite_user(&by, &newcomer).await?;
-            form.redirect_to(&below, Outcome::PersonInvited)
-        }
-        Act::ChangeRole { user, role } => {
-            change_role(&by, user, *role).await?;
-            form.redirect_to(&below, Outcome::RoleChanged)
-        }
-        Act::RemoveUser { user } => {
-            let removed = remove_user(&by, user).await?;
-            show_removal(form, &removed)
-        }
-        Act::CreateCode {
-            uses,
-            seconds,
-            name,
-        } => {
-            let new_code = NewEnrolmentCode {
-                uses: Some(*uses),
-                expires_in: Some(*seconds),
-                name: name.clone(),
-            };
-            let made = create_code(acting, new_code, None).await?;
-            let made = made.ok_or(ErrorCode::Unavailable)?;
-            return Ok(ActDone::CodeMade(Box::new(made)));
-        }
-        // No form of the console asks for an act of an operator.
-        Act::DeleteAccount { .. }
-        | Act::ResetAccount { .. }
-        | Act::GrantOperator { .. }
-        | Act::RevokeOperator { .. } => return Err(ErrorCode::OperatorRequired.into()),
-    }))
+    })
 }
 
 /// Returns the page of an act, below that of the vault.

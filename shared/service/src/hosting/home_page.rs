@@ -15,11 +15,11 @@ use crate::model::Versioned;
 use crate::model::account::Account;
 use crate::model::namespace::{self, Kind, Namespace};
 use crate::model::provisioning::{NextAction, Provisioning, Step, StepName, StepState, next_step};
-use crate::model::user::Role;
+use crate::model::user::{Role, role_with_article};
 use crate::web::browser::{Browser, CONSOLE_PATH, NEW_VAULT_PATH, ReturnTo, SignedIn};
 use crate::web::csrf::Purpose;
 use crate::web::error_page::ErrorPage;
-use crate::web::layout::{self, Frame, SignOut, format_day, format_minute, role_with_article};
+use crate::web::layout::{self, Frame, SignOut, format_day, format_minute};
 use crate::web::welcome;
 
 /// Returns the text of a set-up step on a page.

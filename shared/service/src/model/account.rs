@@ -63,6 +63,10 @@ pub enum Proof {
 
 /// A person.
 #[derive(Clone, Deserialize, Eq, PartialEq, Serialize)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a member of the record"
+)]
 pub struct Account {
     /// The id.
     pub id: AccountId,

@@ -17,7 +17,7 @@ use vault_store::records::{Document, RecordKey, When, Write};
 use super::Versioned;
 use super::account::{AccountId, Email};
 use super::client::ClientId;
-use super::user::{NamespaceRef, Role, Scopes};
+use super::user::{NamespaceRef, Role, Scopes, role_with_article};
 use super::{fresh_id, is_id};
 use crate::ports::Ports;
 
@@ -107,6 +107,40 @@ impl Act {
             Self::RevokeOperator { .. } => "account.revoke",
         }
     }
+
+    /// Returns the id of the user whom the act is about.
+    pub fn user_id(&self) -> Option<&str> {
+        match self {
+            Self::ChangeRole { user, .. } | Self::RemoveUser { user } => Some(user),
+            _ => None,
+        }
+    }
+
+    /// Describes the act in a sentence, for its page and for the audit log. `slug` is the vault, and
+    /// `person` the user whom the act is about: the address, or the id where it is not at hand.
+    pub fn describe(&self, slug: &str, person: &str) -> String {
+        match self {
+            Self::DeleteVault {} => format!("Delete the vault {slug}."),
+            Self::ResetPin {} => format!("Reset the pin of the vault {slug}."),
+            Self::InviteOwner { email, .. } => format!("Invite {email} as an owner of {slug}."),
+            Self::ChangeRole { role, .. } => {
+                format!("Make {person} {} of {slug}.", role_with_article(*role))
+            }
+            Self::RemoveUser { .. } => format!("Remove {person} from {slug}."),
+            Self::CreateCode { uses: 1, .. } => {
+                format!("Make an enrolment code for one machine of {slug}.")
+            }
+            Self::CreateCode { uses, .. } => {
+                format!("Make an enrolment code for {uses} machines of {slug}.")
+            }
+            Self::DeleteAccount { email } => format!("Delete the account {email}."),
+            Self::ResetAccount { email } => format!("Reset the account {email}."),
+            Self::GrantOperator { email } => format!("Make {email} an operator."),
+            Self::RevokeOperator { email } => {
+                format!("Take the rights of an operator from {email}.")
+            }
+        }
+    }
 }
 
 /// An act of a permit.
@@ -114,6 +148,9 @@ impl Act {
 pub struct PermittedAct {
     /// The act.
     pub act: Act,
+    /// The sentence of the act in the audit log; empty in a record of an earlier version.
+    #[serde(default)]
+    pub sentence: String,
     /// Whether it was done: each act counts once.
     #[serde(default)]
     pub used: bool,
@@ -144,20 +181,16 @@ pub struct Permit {
 impl Permit {
     /// Returns a permit that waits for the person.
     pub fn ask_for(
-        acts: &[Act],
+        acts: Vec<PermittedAct>,
         namespace: Option<NamespaceRef>,
         asked_by: (&str, String),
         now: Timestamp,
         random: &dyn Random,
     ) -> Self {
-        let unused = |act: &Act| PermittedAct {
-            act: act.clone(),
-            used: false,
-        };
         Self {
             id: fresh_id(ID_PREFIX, now, random),
             namespace,
-            acts: acts.iter().map(unused).collect(),
+            acts,
             actor: asked_by.0.to_owned(),
             from: asked_by.1,
             state: PermitState::Asked,
@@ -179,6 +212,12 @@ impl Permit {
             ends_at: now.plus_seconds(seconds),
             ..self
         }
+    }
+
+    /// Returns the sentences of its acts.
+    pub fn sentences(&self) -> Vec<&str> {
+        let acts = self.acts.iter();
+        acts.map(|permitted| permitted.sentence.as_str()).collect()
     }
 
     /// Returns the act of the permit that is this one in this vault and was not done yet.
@@ -295,7 +334,11 @@ mod tests {
             (None, None, true),
         ] {
             let by = ("usr_1", "192.0.2.1".to_owned());
-            let acts = std::slice::from_ref(&act);
+            let acts = vec![PermittedAct {
+                act: act.clone(),
+                sentence: String::new(),
+                used: false,
+            }];
             let mut permit = Permit::ask_for(acts, permitted.cloned(), by, now, &ports.random);
             let act = permit.find_unused(asking, &act);
             assert_eq!(act.is_some(), found, "{permitted:?} {asking:?}");

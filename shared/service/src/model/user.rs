@@ -88,6 +88,15 @@ impl User {
     }
 }
 
+/// Returns a person with the role, in words: `an owner`.
+pub const fn role_with_article(role: Role) -> &'static str {
+    match role {
+        Role::Owner => "an owner",
+        Role::Publisher => "a publisher",
+        Role::Member => "a member",
+    }
+}
+
 /// Whether `text` has the form of a user's id: `usr_` and 26 lower-case letters or digits.
 pub fn is_user_id(text: &str) -> bool {
     // The id becomes part of record keys, so no other character may pass.

@@ -189,6 +189,7 @@ impl From<UnredirectableError> for ErrorPage {
             title,
             lines,
             detail: None,
+            sign_out: None,
         }
         .into()
     }

@@ -80,6 +80,8 @@ pub struct Explanation {
     pub lines: &'static [&'static str],
     /// Last paragraph, about this case alone.
     pub detail: Option<String>,
+    /// Button that signs out, where another account may see more.
+    pub sign_out: Option<SignOut>,
 }
 
 impl From<Explanation> for ErrorPage {
@@ -253,6 +255,7 @@ impl ErrorPage {
                 sign_out: (csrf, return_to),
                 ..
             } => (Some(SignOut { csrf, return_to }), None),
+            Self::Explained(page) => (page.sign_out, None),
             Self::Refused(refusal) | Self::ProviderDown { refusal, .. } => (None, Some(refusal)),
             _ => (None, None),
         };

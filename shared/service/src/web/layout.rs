@@ -77,15 +77,6 @@ pub const fn role_name(role: Role) -> &'static str {
     }
 }
 
-/// Returns a person with the role, in words: `an owner`.
-pub const fn role_with_article(role: Role) -> &'static str {
-    match role {
-        Role::Owner => "an owner",
-        Role::Publisher => "a publisher",
-        Role::Member => "a member",
-    }
-}
-
 const MONTHS: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
 ];
@@ -109,6 +100,7 @@ pub fn format_minute(at: Timestamp) -> String {
 }
 
 /// Form token and destination of a button that signs out.
+#[derive(Debug)]
 pub struct SignOut {
     /// The form token.
     pub csrf: String,

@@ -45,6 +45,7 @@ pub fn passkeys_off() -> ErrorPage {
             "Go back and sign in another way. Nothing was changed.",
         ],
         detail: None,
+        sign_out: None,
     })
 }
 

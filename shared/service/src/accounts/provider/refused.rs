@@ -122,6 +122,7 @@ impl From<RefusedSignIn> for ErrorPage {
             title,
             lines,
             detail,
+            sign_out: None,
         }
         .into()
     }

@@ -4,6 +4,7 @@
 mod audit;
 mod catalog;
 mod clients;
+mod confirmations;
 mod conflicts;
 mod devices;
 mod drafts;

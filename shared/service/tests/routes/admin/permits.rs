@@ -16,7 +16,7 @@ use crate::support::Answer;
 const NEW: &str = "new@example.org";
 const ACCOUNTS: &str = "/admin/operator/accounts";
 const CODES: &str = "/admin/vaults/acme/enrolment-codes";
-const NEEDED: &str = "403 confirmation_needed";
+pub const NEEDED: &str = "403 confirmation_needed";
 
 /// A request that needs a permit.
 struct Act<'a> {
@@ -64,7 +64,7 @@ fn page_of(desk: &Desk, answer: &Answer) -> String {
 }
 
 /// Opens a page in a new browser of this person, who signs in for it.
-async fn open<'d>(desk: &'d Desk, path: &str, who: (&str, &str)) -> (Visitor<'d>, Reply) {
+pub async fn open<'d>(desk: &'d Desk, path: &str, who: (&str, &str)) -> (Visitor<'d>, Reply) {
     let mut visitor = Visitor::new(&desk.world.app);
     let page = visitor.get(path).await;
     assert_eq!(page.page(), "200 Sign in", "{}", page.body);
@@ -75,14 +75,14 @@ async fn open<'d>(desk: &'d Desk, path: &str, who: (&str, &str)) -> (Visitor<'d>
 }
 
 /// Decides on a page, with its box ticked.
-async fn decide(visitor: &mut Visitor<'_>, page: &Reply, decision: &str) -> String {
+pub async fn decide(visitor: &mut Visitor<'_>, page: &Reply, decision: &str) -> String {
     let fields = [("decision", decision), ("sure", "yes")];
     let done = visitor.fill(page, "/account/confirm", &fields).await;
     done.page()
 }
 
 /// The person of an app confirms what it asked for.
-async fn confirm(desk: &Desk, answer: &Answer, who: (&str, &str)) {
+pub async fn confirm(desk: &Desk, answer: &Answer, who: (&str, &str)) {
     let (mut visitor, page) = open(desk, &page_of(desk, answer), who).await;
     assert_eq!(
         decide(&mut visitor, &page, "confirm").await,
@@ -338,9 +338,13 @@ async fn only_the_person_with_fresh_credentials_confirms() {
     let ask = async || desk.ask_once(&desk.owner, "POST", CODES, Some(&body)).await;
     let asked = ask().await;
     let page = page_of(&desk, &asked);
-    let (_, others) = open(&desk, &page, (EVE, PASSWORD)).await;
+    let (mut eve, others) = open(&desk, &page, (EVE, PASSWORD)).await;
     assert_eq!(others.page(), "404 There is nothing to confirm here");
     assert!(others.body.contains(EVE), "{}", others.body);
+    // The way on: sign out there, and in with the account that was asked.
+    let out = eve.log_out(&others).await;
+    assert_eq!((out.status, out.header("location")), (303, page.as_str()));
+    assert_eq!(eve.get(&page).await.page(), "200 Sign in");
     let (mut visitor, shown) = open(&desk, &page, (ADA, PASSWORD)).await;
     let forged = visitor
         .post(

@@ -253,6 +253,19 @@ pub(super) async fn ask(scene: &mut Scene, &(name, case, _): &Row) -> u16 {
         ("app.end" | "session.end" | "session.end-all" | "sign-in.end", _) => {
             ending(scene, name).await
         }
+        ("confirmation.ask", _) => {
+            let body = json!({ "acts": [
+                { "act": "create_code", "uses": 60 }, { "act": "reset_pin" },
+            ] });
+            scene.post(&owner, "/admin/confirmations", &body).await.0
+        }
+        ("confirmation.ask-operator", _) => {
+            let body = json!({ "acts": [
+                { "act": "grant_operator", "email": ADA }, { "act": "reset_account", "email": ADA },
+            ] });
+            let path = "/admin/operator/confirmations";
+            scene.post(&operator, path, &body).await.0
+        }
         ("confirmation.show" | "confirmation.page" | "confirmation.decide", _) => {
             confirmation(scene, name).await
         }

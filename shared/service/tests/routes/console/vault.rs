@@ -112,6 +112,29 @@ async fn deletion_needs_the_name_and_a_confirmation_and_then_ends_everything() {
     assert_eq!(answer.short(), "401 token_invalid");
 }
 
+/// A request that is interrupted leaves either nothing or all of it: no confirmed permit without
+/// its act.
+#[tokio::test]
+async fn a_confirmation_in_the_console_and_its_act_are_one_commit() {
+    let desk = desk().await;
+    let mut owner = signed_in(&desk, ADA).await;
+    let page = open(&mut owner, VAULT).await;
+    let fields = [("change", "reset-pin"), ("slug", "acme")];
+    let asked = submit(&mut owner, &page, VAULT, &fields).await;
+    let confirm = asked.header("location").to_owned();
+    let page = open(&mut owner, &confirm).await;
+    desk.commits.clear();
+    let fields = [("decision", "confirm"), ("sure", "yes")];
+    submit(&mut owner, &page, &confirm, &fields).await;
+    let mut commits = desk.commits.partitions();
+    commits.retain(|partitions| partitions.contains(&"permit".to_owned()));
+    assert_eq!(commits.len(), 1, "{commits:?}");
+    assert!(commits[0].contains(&"ns".to_owned()), "{commits:?}");
+    for action in ["confirmation.confirm", "confirmation.use", "pin.reset"] {
+        assert_eq!(desk.count(&format!("{action} done")).await, 1, "{action}");
+    }
+}
+
 #[tokio::test]
 async fn a_reset_of_the_pin_is_asked_for_as_a_deletion_is() {
     let desk = desk().await;
