@@ -88,6 +88,21 @@ try {
     await page.click('input[name="sure"]');
     await enter(page, 'button[value="confirm"]');
     await seen(page, 'confirmed', 200, ['Confirmed']);
+    const several = await fetch(`${vault}/admin/confirmations`, {
+        method: 'POST', headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+        body: JSON.stringify({ acts: [
+            { act: 'create_code', uses: 60, expires_in: 3600, name: 'ci-*' },
+            { act: 'invite_owner', email: 'new@example.com', scopes: ['read', 'write'] },
+            { act: 'reset_pin' },
+        ] }),
+    });
+    expect(several.status === 201, `a confirmation of several acts, not ${several.status}`);
+    await page.open((await several.json()).url);
+    await seen(page, 'confirmation-several', 200, [
+        'Confirm these 3 changes?', 'I want these 3 changes to happen', 'Make an enrolment code for 60 machines of default.', 'Invite new@example.com',
+    ]);
+    await enter(page, 'button[value="decline"]');
+    await seen(page, 'declined', 200, ['Declined']);
     await page.open(`${vault}/account/second-factor`);
     await seen(page, 'second-factor', 200, []);
     await page.open(`${vault}/oauth/password`);

@@ -5,10 +5,45 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::process::Process;
+use crate::{
+    context::Context,
+    output::{HINT, clean, paint},
+    process::Process,
+};
+
+/// A page that a person opens, in the words of the command that waits for them.
+pub struct Page<'a> {
+    /// The address.
+    pub address: &'a str,
+    /// What the person does on it: `Sign in with`.
+    pub opened: &'a str,
+    /// The same, for a person who opens it: `sign in`.
+    pub verb: &'a str,
+}
+
+/// Opens a page, unless `stay_here`, and prints its address. Returns whether a browser was opened.
+pub fn show_page(context: &Context, page: &Page<'_>, stay_here: bool) -> bool {
+    let ui = &context.ui;
+    let opened = !stay_here && open_page(&context.process, page.address);
+    let address_line = format!("\n\n  {}\n", paint(HINT, clean(page.address, 2000)));
+    // `note` prints nothing with `--json`. The person may still need the address if the browser did
+    // not open, so `must_see` prints it in that case.
+    if opened && !ui.is_json() {
+        ui.note(format!(
+            "{} your browser. If it does not open, use this address:{address_line}",
+            page.opened
+        ));
+    } else {
+        ui.must_see(format!(
+            "Open this address in a browser and {}:{address_line}",
+            page.verb
+        ));
+    }
+    opened
+}
 
 /// Asks the desktop to open an address. Returns false if there is no desktop.
-pub fn open_page(process: &Process, address: &str) -> bool {
+fn open_page(process: &Process, address: &str) -> bool {
     let Some(opener) = find_opener(process) else {
         return false;
     };

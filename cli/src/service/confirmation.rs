@@ -6,20 +6,23 @@
 use std::time::Duration;
 
 use reqwest::Method;
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use vault_api::{Confirmation, ConfirmationState};
 use vault_service::error::ErrorCode as ServiceCode;
+use vault_store::clock::{Clock as _, SystemClock};
 
-use super::{Body, OwnerClient, browser, ceiling};
+use super::{
+    Body, OwnerClient,
+    browser::{self, Page},
+    ceiling,
+};
 use crate::{
     context::Context,
     errors::{Exit, Failure, FailureCode},
-    output::{HINT, clean, paint},
+    output::{Report, clean},
 };
 
-/// Time for which a command waits for the person: as long as the service keeps the page.
-const PATIENCE: Duration = Duration::from_mins(10);
 /// Interval between two requests for the decision.
 const INTERVAL: Duration = Duration::from_secs(2);
 /// Interval after a request that failed: the service may be busy, or the network down.
@@ -62,48 +65,92 @@ async fn await_confirmation(
     if !context.ui.may_ask() {
         return Err(nobody_there(&confirmation.url));
     }
-    show_address(context, &confirmation.url);
-    let path = format!("/admin/confirmations/{}", clean(&confirmation.id, 64));
-    let decided = async {
-        let mut interval = INTERVAL;
-        loop {
-            tokio::time::sleep(interval).await;
-            interval = INTERVAL;
-            match client.get::<Confirmation>(&path).await {
-                Ok(found) if found.state == ConfirmationState::Asked => {}
-                Ok(found) => return Ok(found.state),
-                // A confirmation that has ended is not found any more.
-                Err(failure) if failure.code == ServiceCode::NotFound => return Err(too_late()),
-                // The person may still be reading the page. A failure that lasts ends with the
-                // patience.
-                Err(failure) if failure.exit() == Exit::Network => interval = LONG_INTERVAL,
-                Err(failure) => return Err(failure),
-            }
-        }
+    let page = Page {
+        address: &confirmation.url,
+        opened: "Confirm this in",
+        verb: "confirm",
     };
-    match tokio::time::timeout(PATIENCE, decided).await {
-        Ok(Ok(ConfirmationState::Confirmed)) => Ok(()),
-        Ok(Ok(_)) => Err(refusal(
+    browser::show_page(context, &page, false);
+    match await_decision(client, confirmation).await? {
+        ConfirmationState::Confirmed => Ok(()),
+        ConfirmationState::Asked | ConfirmationState::Declined => Err(refusal(
             ServiceCode::ConfirmationDeclined,
             "you declined this on the page, so the service did not do it".to_owned(),
         )),
-        Ok(Err(failure)) => Err(failure),
-        Err(_) => Err(too_late()),
     }
 }
 
-fn show_address(context: &Context, url: &str) {
-    let ui = &context.ui;
-    let opened = browser::open_page(&context.process, url);
-    let address_line = format!("\n\n  {}\n", paint(HINT, clean(url, 300)));
-    if opened && !ui.is_json() {
-        ui.note(
-            "Confirm this in your browser. If it does not open, use this address:".to_owned()
-                + &address_line,
-        );
-    } else {
-        ui.must_see("Open this address in a browser and confirm:".to_owned() + &address_line);
+/// Waits until the person has decided, or the confirmation has ended.
+async fn await_decision(
+    client: &OwnerClient,
+    confirmation: &Confirmation,
+) -> Result<ConfirmationState, Failure> {
+    let path = format!("/admin/confirmations/{}", clean(&confirmation.id, 64));
+    let (mut interval, mut ends_at) = (INTERVAL, confirmation.expires_at);
+    loop {
+        tokio::time::sleep(interval).await;
+        interval = INTERVAL;
+        match client.get::<Confirmation>(&path).await {
+            // A request for the same act renews the time, so the newest answer counts.
+            Ok(found) if found.state == ConfirmationState::Asked => ends_at = found.expires_at,
+            Ok(found) => return Ok(found.state),
+            // A confirmation that has ended is not found any more.
+            Err(failure) if failure.code == ServiceCode::NotFound => return Err(too_late()),
+            // The person may still be reading the page. The clock of this machine decides only
+            // while the service does not answer.
+            Err(failure) if failure.exit() == Exit::Network && SystemClock.now() < ends_at => {
+                interval = LONG_INTERVAL;
+            }
+            Err(failure) => return Err(failure),
+        }
     }
+}
+
+/// Has the person confirm the acts of one command together, before it sends their requests. `body`
+/// is what the service takes at `path`.
+pub async fn confirm_together(
+    context: &Context,
+    client: &OwnerClient,
+    path: &str,
+    body: Value,
+) -> Result<(), Failure> {
+    let confirmation: Confirmation = client.send(Method::POST, path, Some(body)).await?;
+    match confirmation.state {
+        // The command is run again after the person confirmed.
+        ConfirmationState::Confirmed => Ok(()),
+        ConfirmationState::Asked | ConfirmationState::Declined => {
+            await_confirmation(context, client, &confirmation).await
+        }
+    }
+}
+
+/// Makes a change for each target and reports all of them: in JSON one answer for one target, and a
+/// list for several. If one fails, the ones before it are printed.
+pub async fn change_each<T, R: Serialize>(
+    context: &Context,
+    targets: &[T],
+    change: impl AsyncFn(&T) -> Result<(R, String), Failure>,
+) -> Result<Report, Failure> {
+    let (mut answers, mut lines) = (Vec::new(), Vec::new());
+    for target in targets {
+        match change(target).await {
+            Ok((answer, line)) => {
+                answers.push(answer);
+                lines.push(line);
+            }
+            Err(failure) => {
+                if !lines.is_empty() {
+                    context.ui.must_see(lines.join("\n"));
+                }
+                return Err(failure);
+            }
+        }
+    }
+    let text = lines.join("\n");
+    Ok(match answers.as_slice() {
+        [answer] => Report::new(answer, text),
+        answers => Report::new(answers, text),
+    })
 }
 
 fn refusal(code: ServiceCode, message: String) -> Failure {

@@ -22,14 +22,16 @@ use vault_service::web::PAGE_STYLE;
 use vault_store::random::{Random, SystemRandom};
 
 use super::{
-    Answer, Base, Http, OwnerClient, browser, ceiling,
+    Answer, Base, Http, OwnerClient,
+    browser::{self, Page},
+    ceiling,
     connection::Connection,
     tokens::{TokenFile, Tokens},
 };
 use crate::{
     context::Context,
     errors::{ErrorCode, Failure},
-    output::{BOLD, HINT, Ui, clean, either, paint},
+    output::{BOLD, Ui, clean, either, paint},
 };
 
 /// Time limit for the user to sign in.
@@ -331,18 +333,12 @@ async fn await_callback(
 ) -> Result<CallbackParams, Failure> {
     let ui = &context.ui;
     let no_browser = wanted.no_browser;
-    let opened = !no_browser && browser::open_page(&context.process, address.as_str());
-    // `note` prints nothing with `--json`. The user may still need the address if the browser did
-    // not open, so `must_see` prints it in that case.
-    let address_line = format!("\n\n  {}\n", paint(HINT, address));
-    if opened && !ui.is_json() {
-        ui.note(
-            "Sign in with your browser. If it does not open, use this address:".to_owned()
-                + &address_line,
-        );
-    } else {
-        ui.must_see("Open this address in a browser and sign in:".to_owned() + &address_line);
-    }
+    let page = Page {
+        address: address.as_str(),
+        opened: "Sign in with",
+        verb: "sign in",
+    };
+    let opened = browser::show_page(context, &page, no_browser);
     // Without a browser on this machine the user has to paste the callback.
     let paste = no_browser || (!opened && context.process.stdin_is_terminal);
     let pasted = async {

@@ -13,6 +13,19 @@ pub async fn find_user(client: &OwnerClient, user: &str) -> Result<User, Failure
     pick_user(&client.list::<User>(USERS).await?, user)
 }
 
+/// Finds the users with these ids or e-mail addresses, each once.
+pub async fn find_users(client: &OwnerClient, asked: &[String]) -> Result<Vec<User>, Failure> {
+    let users = client.list::<User>(USERS).await?;
+    let mut found: Vec<User> = Vec::new();
+    for user in asked {
+        let user = pick_user(&users, user)?;
+        if found.iter().all(|other| other.id != user.id) {
+            found.push(user);
+        }
+    }
+    Ok(found)
+}
+
 fn pick_user(users: &[User], user: &str) -> Result<User, Failure> {
     // People type e-mail addresses in any case.
     let is = |found: &&User| found.id == user || found.email.as_str().eq_ignore_ascii_case(user);

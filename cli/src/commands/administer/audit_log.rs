@@ -233,7 +233,8 @@ fn shorten_value(value: &Value) -> String {
         Value::String(text) => clean(text.trim_start_matches("role:"), 40),
         Value::Array(items) => {
             let items: Vec<_> = items.iter().map(shorten_value).collect();
-            clean(&items.join(" "), 40)
+            // The line is cut anyway, and a list may hold sentences.
+            clean(&items.join(" "), 100)
         }
         other => clean(&other.to_string(), 40),
     }

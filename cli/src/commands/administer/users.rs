@@ -4,7 +4,9 @@
 use clap::{Args, Subcommand, ValueEnum};
 use reqwest::Method;
 use serde_json::{Value, json};
-use vault_api::{Given, NewUser, RoleChange, ScopeChange, User};
+use vault_api::{
+    Given, MAX_ACTS, MembershipState, NewUser, RoleChange, ScopeChange, User, VaultAct, VaultActs,
+};
 use vault_policy::Policy;
 
 use crate::{
@@ -15,10 +17,10 @@ use crate::{
     },
     service::{
         OwnerClient,
-        confirmation::send_confirmed,
+        confirmation::{change_each, confirm_together, send_confirmed},
         connection::Connection,
         sign_in::ready_client,
-        users::{USERS, find_user},
+        users::{USERS, find_user, find_users},
     },
     tasks::policy_file,
 };
@@ -36,7 +38,7 @@ Examples:
   vault users invite bob@example.com --role owner --scopes read,write
   vault users scopes ann@example.com --grant write
   vault users profile ann@example.com reviewers
-  vault users remove ann@example.com")]
+  vault users remove ann@example.com bob@example.com")]
 pub struct Arguments {
     #[command(subcommand)]
     action: Action,
@@ -46,10 +48,11 @@ pub struct Arguments {
 enum Action {
     /// List everyone in the vault
     List,
-    /// Invite a person
+    /// Invite people
     Invite {
-        /// The person's e-mail address
-        email: String,
+        /// The people's e-mail addresses
+        #[arg(required = true, num_args = 1..=MAX_ACTS, value_name = "EMAIL")]
+        emails: Vec<String>,
         /// The role
         #[arg(long, value_enum, default_value = "member")]
         role: Role,
@@ -63,10 +66,11 @@ enum Action {
         )]
         scopes: Vec<Scope>,
     },
-    /// Change a user's role
+    /// Change the role of users
     Role {
-        /// The user's e-mail address or id
-        user: String,
+        /// The users' e-mail addresses or ids
+        #[arg(required = true, num_args = 1..=MAX_ACTS, value_name = "USER")]
+        users: Vec<String>,
         /// The role
         #[arg(value_enum)]
         role: Role,
@@ -99,10 +103,11 @@ enum Action {
         #[arg(long, conflicts_with = "profile")]
         none: bool,
     },
-    /// Remove a user from the vault
+    /// Remove users from the vault
     Remove {
-        /// The user's e-mail address or id
-        user: String,
+        /// The users' e-mail addresses or ids
+        #[arg(required = true, num_args = 1..=MAX_ACTS, value_name = "USER")]
+        users: Vec<String>,
     },
 }
 
@@ -186,21 +191,11 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         match &arguments.action {
             Action::List => Ok(show_users(context, &client.list(USERS).await?)),
             Action::Invite {
-                email,
+                emails,
                 role,
                 scopes,
-            } => invite_user(context, &client, email, *role, scopes).await,
-            Action::Role { user, role } => {
-                let role = role.of_wire().into();
-                let body = json!(RoleChange { role });
-                let user = change_user(context, &client, user, ("role", body)).await?;
-                let text = format!(
-                    "{} is {} now",
-                    paint_email(&user),
-                    with_article(role_word(&user))
-                );
-                Ok(report_user(&user, &text))
-            }
+            } => invite_users(context, &client, emails, *role, scopes).await,
+            Action::Role { users, role } => change_roles(context, &client, users, *role).await,
             Action::Scopes {
                 user,
                 grant,
@@ -210,7 +205,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
                     grant: to_given_scopes(grant),
                     revoke: to_given_scopes(revoke),
                 });
-                let user = change_user(context, &client, user, ("scopes", body)).await?;
+                let user = change_user(&client, user, ("scopes", body)).await?;
                 let text = format!(
                     "{} has the scopes: {}",
                     paint_email(&user),
@@ -224,7 +219,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
                     // Only a warning, because the profile may be added to the policy later.
                     warn_of_unknown_profile(context, profile);
                 }
-                let user = change_user(context, &client, user, ("profile", body)).await?;
+                let user = change_user(&client, user, ("profile", body)).await?;
                 let text = match &user.profile {
                     Some(profile) => {
                         format!(
@@ -237,7 +232,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
                 };
                 Ok(report_user(&user, &text))
             }
-            Action::Remove { user } => remove_user(context, &client, user).await,
+            Action::Remove { users } => remove_users(context, &client, users).await,
         }
     })
 }
@@ -310,33 +305,83 @@ fn show_users(context: &Context, users: &[User]) -> Report {
     Report::new(users, context.ui.format_table(&table))
 }
 
-async fn invite_user(
+async fn invite_users(
     context: &Context,
     client: &OwnerClient,
-    email: &str,
+    emails: &[String],
     role: Role,
     scopes: &[Scope],
 ) -> Result<Report, Failure> {
-    let body = json!(NewUser {
-        // The service judges the address, so that its rules are in one place.
-        email: Given::unchecked(email),
-        role: Some(role.of_wire().into()),
-        scopes: Some(to_given_scopes(scopes)),
-    });
-    let user: User = send_confirmed(context, client, Method::POST, USERS, Some(body)).await?;
-    let page = paint(HINT, client.base().address_of("/account"));
-    let (address, base) = (&user.email, client.base());
-    let text = format!(
-        "invited {} as {}\nThey sign in and accept within 7 days at {page}\nWithout an account they \
-         need a link from an operator: vault operator account invite {address} --url {base}",
-        paint_email(&user),
-        with_article(role_word(&user))
-    );
-    Ok(report_user(&user, &text))
+    if matches!(role, Role::Owner) {
+        let act = |email: &String| VaultAct::InviteOwner {
+            email: Given::unchecked(email),
+            scopes: Some(to_given_scopes(scopes)),
+        };
+        confirm_acts(context, client, emails.iter().map(act).collect()).await?;
+    }
+    change_each(context, emails, async |email| {
+        let body = json!(NewUser {
+            // The service judges the address, so that its rules are in one place.
+            email: Given::unchecked(email),
+            role: Some(role.of_wire().into()),
+            scopes: Some(to_given_scopes(scopes)),
+        });
+        let user: User = send_confirmed(context, client, Method::POST, USERS, Some(body)).await?;
+        let page = paint(HINT, client.base().address_of("/account"));
+        let (address, base) = (&user.email, client.base());
+        let text = format!(
+            "{TICK} invited {} as {}\nThey sign in and accept within 7 days at {page}\nWithout an \
+             account they need a link from an operator: vault operator account invite {address} \
+             --url {base}",
+            paint_email(&user),
+            with_article(role_word(&user))
+        );
+        Ok((user, text))
+    })
+    .await
+}
+
+/// Has the person confirm several acts together. One act is confirmed when its request is sent.
+async fn confirm_acts(
+    context: &Context,
+    client: &OwnerClient,
+    acts: Vec<VaultAct>,
+) -> Result<(), Failure> {
+    if acts.len() < 2 {
+        return Ok(());
+    }
+    let body = json!(VaultActs { acts });
+    confirm_together(context, client, "/admin/confirmations", body).await
+}
+
+async fn change_roles(
+    context: &Context,
+    client: &OwnerClient,
+    users: &[String],
+    role: Role,
+) -> Result<Report, Failure> {
+    let users = find_users(client, users).await?;
+    let act = |user: &User| VaultAct::ChangeRole {
+        user: user.id.clone(),
+        role: role.of_wire().into(),
+    };
+    confirm_acts(context, client, users.iter().map(act).collect()).await?;
+    change_each(context, &users, async |user| {
+        let path = format!("{USERS}/{}/role", user.id);
+        let role = role.of_wire().into();
+        let body = Some(json!(RoleChange { role }));
+        let user: User = send_confirmed(context, client, Method::PUT, &path, body).await?;
+        let text = format!(
+            "{TICK} {} is {} now",
+            paint_email(&user),
+            with_article(role_word(&user))
+        );
+        Ok((user, text))
+    })
+    .await
 }
 
 async fn change_user(
-    context: &Context,
     client: &OwnerClient,
     user: &str,
     (what, body): (&str, Value),
@@ -349,24 +394,39 @@ async fn change_user(
     } else {
         Method::PUT
     };
-    send_confirmed(context, client, method, &path, Some(body)).await
+    client.send(method, &path, Some(body)).await
 }
 
-async fn remove_user(
+async fn remove_users(
     context: &Context,
     client: &OwnerClient,
-    user: &str,
+    users: &[String],
 ) -> Result<Report, Failure> {
-    let user = find_user(client, user).await?;
-    // The question shows the address even if an id was typed, so that a wrong id is noticed.
-    let question = format!("Remove {} from this vault?", &user.email);
-    context.ui.confirm_or_stop(&question)?;
-    let path = format!("{USERS}/{}", user.id);
-    let user: User = send_confirmed(context, client, Method::DELETE, &path, None).await?;
-    Ok(report_user(
-        &user,
-        &format!("removed {}", paint_email(&user)),
-    ))
+    let users = find_users(client, users).await?;
+    // The question shows the addresses even if ids were typed, so that a wrong id is noticed.
+    if let [user] = users.as_slice() {
+        let question = format!("Remove {} from this vault?", user.email);
+        context.ui.confirm_or_stop(&question)?;
+    } else {
+        let question = format!("Remove these {} users from this vault?", users.len());
+        let emails: Vec<_> = users.iter().map(|user| user.email.to_string()).collect();
+        context.ui.confirm_step(&question, &emails)?;
+    }
+    let act = |user: &User| VaultAct::RemoveUser {
+        user: user.id.clone(),
+    };
+    // An invitation is withdrawn without a confirmation.
+    let active = users
+        .iter()
+        .filter(|user| user.state == MembershipState::Active);
+    confirm_acts(context, client, active.map(act).collect()).await?;
+    change_each(context, &users, async |user| {
+        let path = format!("{USERS}/{}", user.id);
+        let user: User = send_confirmed(context, client, Method::DELETE, &path, None).await?;
+        let text = format!("{TICK} removed {}", paint_email(&user));
+        Ok((user, text))
+    })
+    .await
 }
 
 fn report_user(user: &User, text: &str) -> Report {

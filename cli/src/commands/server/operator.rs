@@ -7,7 +7,9 @@ mod payments;
 use clap::{Args, Subcommand};
 use reqwest::Method;
 use serde_json::{Value, json};
-use vault_api::{CreatedNamespace, Given, Namespace, NewNamespace, ServiceSignOut, Vault};
+use vault_api::{
+    CreatedNamespace, Given, MAX_ACTS, Namespace, NewNamespace, ServiceSignOut, Vault,
+};
 use vault_format::name::Slug;
 use vault_service::error::ErrorCode as ServiceCode;
 
@@ -64,15 +66,17 @@ enum Subject {
     Namespace(NamespaceArguments),
     /// Invite, reset, disable and delete accounts
     Account(AccountArguments),
-    /// Make an account an operator
+    /// Make accounts operators
     Grant {
-        /// The account's e-mail address
-        email: String,
+        /// The accounts' e-mail addresses
+        #[arg(required = true, num_args = 1..=MAX_ACTS, value_name = "EMAIL")]
+        emails: Vec<String>,
     },
-    /// Make an operator an account like any other
+    /// Make operators accounts like any other
     Revoke {
-        /// The account's e-mail address
-        email: String,
+        /// The accounts' e-mail addresses
+        #[arg(required = true, num_args = 1..=MAX_ACTS, value_name = "EMAIL")]
+        emails: Vec<String>,
     },
     /// End every token and session of the service
     SignOutAll,
@@ -158,10 +162,13 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     if let Some(database) = &arguments.database {
         // clap cannot tie a global option to one subcommand.
         let Subject::Account(AccountArguments {
-            action: accounts::Action::Reset { email },
+            action: accounts::Action::Reset { emails },
         }) = &arguments.subject
         else {
             return Err(fail!(Usage, "--database is only for `account reset`"));
+        };
+        let [email] = emails.as_slice() else {
+            return Err(fail!(Usage, "with --database, reset one account at a time"));
         };
         return context.block_on(accounts::reset_in(context, database, &base, email));
     }
@@ -201,11 +208,11 @@ async fn run_action(
         Subject::Account(AccountArguments { action }) => {
             return accounts::run(context, client, action).await;
         }
-        Subject::Grant { email } => {
-            return accounts::set_operator(context, client, email, true).await;
+        Subject::Grant { emails } => {
+            return accounts::set_operators(context, client, emails, true).await;
         }
-        Subject::Revoke { email } => {
-            return accounts::set_operator(context, client, email, false).await;
+        Subject::Revoke { emails } => {
+            return accounts::set_operators(context, client, emails, false).await;
         }
         Subject::SignOutAll => return sign_out_all(context, client).await,
         Subject::AuditLog(filters) => return accounts::audit_log(context, client, filters).await,

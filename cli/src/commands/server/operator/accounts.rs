@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::Subcommand;
 use reqwest::Method;
 use serde_json::json;
-use vault_api::{Account, DeletedAccount, Given, NewAccount};
+use vault_api::{Account, DeletedAccount, Given, MAX_ACTS, NewAccount, OperatorAct, OperatorActs};
 use vault_service::Ports;
 use vault_service::accounts::bootstrap::reset_account;
 use vault_sql::Sql;
@@ -18,7 +18,10 @@ use crate::{
     errors::Failure,
     output::{BOLD, Column, HINT, Report, TICK, Table, clean, paint},
     server::database_failure,
-    service::{Base, OwnerClient, confirmation::send_confirmed},
+    service::{
+        Base, OwnerClient,
+        confirmation::{change_each, confirm_together, send_confirmed},
+    },
 };
 
 /// The route of the accounts.
@@ -36,8 +39,9 @@ pub enum Action {
     },
     /// Remove the password, second factor and passkeys, sign out, and print a new link
     Reset {
-        /// The account's e-mail address
-        email: String,
+        /// The accounts' e-mail addresses
+        #[arg(required = true, num_args = 1..=MAX_ACTS, value_name = "EMAIL")]
+        emails: Vec<String>,
     },
     /// Stop an account: nothing that it signed in works, and it cannot sign in
     Disable {
@@ -56,8 +60,9 @@ pub enum Action {
     },
     /// Delete an account and its memberships
     Delete {
-        /// The account's e-mail address
-        email: String,
+        /// The accounts' e-mail addresses
+        #[arg(required = true, num_args = 1..=MAX_ACTS, value_name = "EMAIL")]
+        emails: Vec<String>,
     },
 }
 
@@ -95,16 +100,10 @@ pub async fn run(
                 // Confirmed where the link gives away an account that was reset, with its vaults.
                 send_confirmed(context, client, Method::POST, ACCOUNTS, body).await?
             };
-            Ok(with_link(&account, "can set a password with a link"))
+            let text = describe_link(&account, "can set a password with a link");
+            Ok(Report::new(&account, text))
         }
-        Action::Reset { email } => {
-            ask_to_reset(context, email)?;
-            let account = change_account(context, client, email, "reset").await?;
-            Ok(with_link(
-                &account,
-                "is signed out everywhere and needs a new password",
-            ))
-        }
+        Action::Reset { emails } => reset_accounts(context, client, emails).await,
         Action::Disable { email } => {
             let account = change_account(context, client, email, "disable").await?;
             Ok(report_account(
@@ -120,33 +119,91 @@ pub async fn run(
             let account = change_account(context, client, email, "sign-out").await?;
             Ok(report_account(&account, "is signed out everywhere"))
         }
-        Action::Delete { email } => delete_account(context, client, email).await,
+        Action::Delete { emails } => delete_accounts(context, client, emails).await,
     }
 }
 
-/// Grants or revokes the rights of an operator.
-pub async fn set_operator(
+/// Grants or revokes the rights of operators.
+pub async fn set_operators(
     context: &Context,
     client: &OwnerClient,
-    email: &str,
+    emails: &[String],
     operates: bool,
 ) -> Result<Report, Failure> {
     // Only the grant asks. It gives access to every vault, while a revocation can be undone.
     if operates {
-        let question = format!(
-            "Let {} manage every vault of this service?",
-            clean(email, 254)
-        );
-        confirm_change(context, &question)?;
+        ask_about(context, emails, |whom| {
+            format!("Let {whom} manage every vault of this service?")
+        })?;
     }
-    let verb = if operates { "grant" } else { "revoke" };
-    let account = change_account(context, client, email, verb).await?;
-    let text = if operates {
-        "is an operator now"
-    } else {
-        "is no longer an operator"
+    let act = |email: &String| {
+        let email = Given::unchecked(email);
+        if operates {
+            OperatorAct::GrantOperator { email }
+        } else {
+            OperatorAct::RevokeOperator { email }
+        }
     };
-    Ok(report_account(&account, text))
+    confirm_acts(context, client, emails.iter().map(act).collect()).await?;
+    let (verb, text) = if operates {
+        ("grant", "is an operator now")
+    } else {
+        ("revoke", "is no longer an operator")
+    };
+    change_each(context, emails, async |email| {
+        let account = change_account(context, client, email, verb).await?;
+        let text = format!("{TICK} {} {text}", paint_email(&account));
+        Ok((account, text))
+    })
+    .await
+}
+
+/// Has the operator confirm several acts together. One act is confirmed when its request is sent.
+async fn confirm_acts(
+    context: &Context,
+    client: &OwnerClient,
+    acts: Vec<OperatorAct>,
+) -> Result<(), Failure> {
+    if acts.len() < 2 {
+        return Ok(());
+    }
+    let body = json!(OperatorActs { acts });
+    confirm_together(context, client, "/admin/operator/confirmations", body).await
+}
+
+/// Asks a question about one account, or lists several and asks about them together.
+fn ask_about(
+    context: &Context,
+    emails: &[String],
+    question: impl Fn(&str) -> String,
+) -> Result<(), Failure> {
+    if let [email] = emails {
+        return context.ui.confirm_or_stop(&question(&clean(email, 254)));
+    }
+    let accounts: Vec<_> = emails.iter().map(|email| clean(email, 254)).collect();
+    let whom = format!("these {} accounts", emails.len());
+    context.ui.confirm_step(&question(&whom), &accounts)
+}
+
+async fn reset_accounts(
+    context: &Context,
+    client: &OwnerClient,
+    emails: &[String],
+) -> Result<Report, Failure> {
+    ask_to_reset(context, emails)?;
+    let act = |email: &String| OperatorAct::ResetAccount {
+        email: Given::unchecked(email),
+    };
+    confirm_acts(context, client, emails.iter().map(act).collect()).await?;
+    change_each(context, emails, async |email| {
+        let account = change_account(context, client, email, "reset").await?;
+        let text = describe_link(
+            &account,
+            "is signed out everywhere and needs a new password",
+        );
+        Ok((account, text))
+    })
+    .await
 }
 
 /// Resets an account in the database itself, on the server's own machine: the way back when no
@@ -161,7 +218,7 @@ pub async fn reset_in(
     let address = email
         .parse()
         .map_err(|_| fail!(Usage, "`{}` is not an e-mail address", clean(email, 254)))?;
-    ask_to_reset(context, email)?;
+    ask_to_reset(context, &[email.to_owned()])?;
     let clock = Arc::new(SystemClock);
     let sql = Sql::open_database(database, clock.clone()).await;
     let sql = sql.map_err(|error| database_failure(&error))?;
@@ -244,15 +301,31 @@ async fn list_accounts(context: &Context, client: &OwnerClient) -> Result<Report
     Ok(Report::new(&accounts, context.ui.format_table(&table)))
 }
 
+async fn delete_accounts(
+    context: &Context,
+    client: &OwnerClient,
+    emails: &[String],
+) -> Result<Report, Failure> {
+    let question = |whom: &str| match emails {
+        [_] => format!("Delete the account {whom}?"),
+        _ => format!("Delete {whom}?"),
+    };
+    ask_about(context, emails, question)?;
+    let act = |email: &String| OperatorAct::DeleteAccount {
+        email: Given::unchecked(email),
+    };
+    confirm_acts(context, client, emails.iter().map(act).collect()).await?;
+    change_each(context, emails, async |email| {
+        delete_account(context, client, email).await
+    })
+    .await
+}
+
 async fn delete_account(
     context: &Context,
     client: &OwnerClient,
     email: &str,
-) -> Result<Report, Failure> {
-    confirm_change(
-        context,
-        &format!("Delete the account {}?", clean(email, 254)),
-    )?;
+) -> Result<(DeletedAccount, String), Failure> {
     let path = format!("{ACCOUNTS}/{}", in_path(email));
     let deleted: DeletedAccount =
         send_confirmed(context, client, Method::DELETE, &path, None).await?;
@@ -265,7 +338,7 @@ async fn delete_account(
             "\n{slug} has no owner now who can sign in and write"
         ));
     }
-    Ok(Report::new(&deleted, text))
+    Ok((deleted, text))
 }
 
 async fn change_account(
@@ -287,34 +360,23 @@ fn in_path(email: &str) -> String {
         .replace('+', "%20")
 }
 
-fn confirm_change(context: &Context, question: &str) -> Result<(), Failure> {
-    context.ui.confirm_or_stop(question)
-}
-
-fn ask_to_reset(context: &Context, email: &str) -> Result<(), Failure> {
-    let email = clean(email, 254);
-    confirm_change(
-        context,
-        &format!("Remove the password, second factor and passkeys of {email}?"),
-    )
+fn ask_to_reset(context: &Context, emails: &[String]) -> Result<(), Failure> {
+    ask_about(context, emails, |whom| {
+        format!("Remove the password, second factor and passkeys of {whom}?")
+    })
 }
 
 fn report_account(account: &Account, text: &str) -> Report {
     Report::new(account, format!("{TICK} {} {text}", paint_email(account)))
 }
 
-fn with_link(account: &Account, text: &str) -> Report {
+/// Describes an account with its link.
+fn describe_link(account: &Account, text: &str) -> String {
+    let email = paint_email(account);
     match &account.invite_url {
-        Some(link) => {
-            let text = format!(
-                "{TICK} {} {text}{}",
-                paint_email(account),
-                format_link(link)
-            );
-            Report::new(account, text)
-        }
+        Some(link) => format!("{TICK} {email} {text}{}", format_link(link)),
         // The service makes a link only for an account that cannot sign in yet.
-        None => report_account(account, "has a password already; no link was made"),
+        None => format!("{TICK} {email} has a password already; no link was made"),
     }
 }
 
