@@ -164,7 +164,7 @@ async fn test_webhook(client: &OwnerClient, root: &str, id: &str) -> Result<Repo
     let text = match &tested.failure {
         None => format!("{TICK} the test notice arrived"),
         // Begins with "the notice did not arrive".
-        Some(why) => paint(WARN, clean(why, 400)).to_string(),
+        Some(why) => paint(WARN, clean(why, 400)),
     };
     let report = Report::new(&tested, text);
     // The test itself has worked, so its result is printed. The exit code tells scripts that the

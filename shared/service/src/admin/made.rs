@@ -18,7 +18,7 @@ use crate::model::Versioned;
 use crate::model::audit::Change;
 use crate::model::client::{ClientId, Connection, connection_key};
 use crate::model::device::Device;
-use crate::model::enrolment::{EnrolmentCode, code_key};
+use crate::model::enrolment::{EnrolmentCode, code_key, used_key};
 use crate::model::grant::{Grant, grants_partition};
 use crate::model::made::{LivingCode, Made};
 use crate::model::token::token_key;
@@ -125,6 +125,9 @@ impl Room {
 struct Ended {
     /// Codes that go on without the consent of the app.
     kept_codes: Vec<LivingCode>,
+    /// Codes that were kept when the access of the app ended before: they depend on its consent no
+    /// more.
+    codes: Vec<LivingCode>,
     machines: Vec<Versioned<Device>>,
     invitations: Vec<Versioned<User>>,
     webhooks: Vec<String>,
@@ -132,11 +135,18 @@ struct Ended {
 
 impl Ended {
     /// Takes what `ending` chooses out of `made`, as far as one commit has room for it.
-    fn take(made: &mut Made, ending: &Ending) -> Self {
+    fn take(made: &mut Made, id: &ClientId, ending: &Ending) -> Self {
         let mut room = Room { rows: MAX_ROWS };
         // Each code takes its own row and one of the log, and so does each machine.
         let kept_codes = take_chosen(&mut made.codes, |code| {
             ending.access && ending.kept_codes.takes(&code.id()) && room.take(2)
+        });
+        // Without its consent such a code would go on, so it is deleted.
+        let codes = take_chosen(&mut made.codes, |code| {
+            ending.access
+                && !code.depends_on(id)
+                && !ending.kept_codes.takes(&code.id())
+                && room.take(3)
         });
         // The webhooks are one row, with one of the log for each.
         let webhooks = take_chosen(&mut made.webhooks, |webhook| {
@@ -151,6 +161,7 @@ impl Ended {
         });
         Self {
             kept_codes,
+            codes,
             machines,
             invitations,
             webhooks: webhooks.into_iter().map(|webhook| webhook.id).collect(),
@@ -163,6 +174,15 @@ impl Ended {
             tx.write(keep_write(by, code.clone())?);
             let change = Change::about(&code.id());
             by.write_audit(tx, "enrolment.keep", change)?;
+        }
+        for code in self.codes {
+            let (key, revision) = (code_key(&by.namespace.id, &code.hash), code.code.revision);
+            tx.write(Write::delete(key, When::At(revision)));
+            tx.write(Write::delete(
+                used_key(&by.namespace.id, &code.hash),
+                When::Any,
+            ));
+            by.write_audit(tx, "enrolment.end", Change::about(&code.id()))?;
         }
         for device in self.machines {
             let found = FoundDevice {
@@ -244,7 +264,7 @@ async fn end_app_in(
         return Err(ErrorCode::ClientNotFound.into());
     }
     let mut made = Made::read(tx, &by.namespace.to_ref(), id).await?;
-    let ended = Ended::take(&mut made, ending);
+    let ended = Ended::take(&mut made, id, ending);
     let ids = |items: &mut dyn Iterator<Item = String>| items.collect::<Vec<_>>();
     let mut answer = MadeByClient {
         machines: ids(&mut ended.machines.iter().map(|it| it.value.device_id.clone())),
@@ -255,8 +275,10 @@ async fn end_app_in(
     let kept_codes = ids(&mut ended.kept_codes.iter().map(LivingCode::id));
     let mut revoked_tokens = 0;
     if ends_access {
-        // They depend on the consent, so no write is needed to end them.
-        answer.codes = ids(&mut std::mem::take(&mut made.codes).iter().map(LivingCode::id));
+        // Those that depend on the consent need no write to end them.
+        let dependent = take_chosen(&mut made.codes, |code| code.depends_on(id));
+        let codes = ended.codes.iter().chain(&dependent);
+        answer.codes = ids(&mut codes.map(LivingCode::id));
         // Only for the answer and the log. The tokens are not deleted: each check of a token reads
         // the connection, so this one write ends them all.
         revoked_tokens = count_live_tokens(by, id).await?;

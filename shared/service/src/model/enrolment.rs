@@ -17,7 +17,7 @@ use vault_format::hash::Digest;
 use vault_format::name::NamespaceId;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
-use vault_store::records::{Document, Record, RecordKey, When, Write};
+use vault_store::records::{Document, MAX_KEYS, Record, RecordKey, When, Write};
 
 use super::Versioned;
 use super::client::ClientId;
@@ -169,7 +169,10 @@ impl LoadedAppCodes {
         let codes = listed.iter().map(|code| code_key(namespace, &code.hash));
         let counts = listed.iter().map(|code| used_key(namespace, &code.hash));
         let keys: Vec<_> = codes.chain(counts).chain(hours).collect();
-        let mut found = ports.records.get_many(&keys).await?;
+        let mut found = Vec::with_capacity(keys.len());
+        for some in keys.chunks(MAX_KEYS) {
+            found.extend(ports.records.get_many(some).await?);
+        }
         // In the order of the keys: the codes, then their counts, then the hours.
         let mut counts = found.split_off(listed.len());
         let hours = counts.split_off(listed.len());
@@ -185,8 +188,13 @@ impl LoadedAppCodes {
         for ((code, record), count) in listed.into_iter().zip(found).zip(counts) {
             // Without its record the code has ended, and admits nobody any more.
             if record.is_some() && now < code.expires_at {
-                machines.open += code.uses.saturating_sub(used(count)?);
-                living.push(code);
+                let open = code.uses.saturating_sub(used(count)?);
+                machines.open = machines.open.saturating_add(open);
+                // A code that is used up never opens again, and would fill the list until it
+                // expires. Without those the list has at most as many codes as machines count.
+                if open > 0 {
+                    living.push(code);
+                }
             }
         }
         Ok(Self {

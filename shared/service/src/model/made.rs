@@ -39,6 +39,12 @@ impl LivingCode {
     pub fn id(&self) -> String {
         id_of(&self.hash)
     }
+
+    /// Whether the code works only while the consent to this app stands.
+    pub fn depends_on(&self, client: &ClientId) -> bool {
+        let consent = self.code.value.consent.as_ref();
+        consent.is_some_and(|consent| consent.client == *client)
+    }
 }
 
 /// What an app made in a vault, as far as it still works.

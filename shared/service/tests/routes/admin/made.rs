@@ -199,6 +199,32 @@ async fn a_kept_code_goes_on_with_the_app_that_keeps_it() {
     assert_eq!(enrol(8).await, "403 enrolment_code_invalid");
 }
 
+/// A code that was kept depends on the app that made it no more, so its next end deletes it.
+#[tokio::test]
+async fn a_kept_code_ends_when_its_app_is_ended_again() {
+    let desk = desk().await;
+    let (made, app) = (maker(&desk).await, &desk.world.app);
+    made.end(&desk, "?keep=codes").await;
+    desk.world.clock.advance(1);
+    let client = &made.app.client;
+    let fixed = [("scope", "read write"), ("vault_namespace", "acme")];
+    let address = common::authorize(client, common::CALLBACK, &fixed);
+    let back = common::Visitor::new(app)
+        .approve(&address, (BOB, PASSWORD), "acme", Scopes::ALL)
+        .await;
+    let code = back.returned("code").unwrap();
+    assert_eq!(common::exchange(app, client, &code).await.status, 200);
+    let ended = made.end(&desk, "").await.json();
+    assert_eq!(ended["ended"]["codes"], json!([made.code["id"]]), "{ended}");
+    let code = &made.code["code"];
+    let body = json!({ "public_key": key(7).public(), "hostname": "ci", "code": code });
+    let answer = desk
+        .world
+        .post_devices(&key(7), "acme", &body.to_string())
+        .await;
+    assert_eq!(answer.short(), "403 enrolment_code_invalid");
+}
+
 /// An app that ends itself keeps nothing.
 #[tokio::test]
 async fn an_app_keeps_no_code_beyond_its_own_end() {

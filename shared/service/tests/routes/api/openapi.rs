@@ -121,6 +121,10 @@ fn responses(operation: &Operation) -> Map<String, Value> {
         if OF_HTTP.contains(&error.status) {
             add(content, "application/problem+json", reference("Problem"));
         }
+        if error.code == Some("not_found") && !operation.route.path.contains('{') {
+            // Where the route is not served, it is like any other path where nothing is.
+            add(content, "application/problem+json", reference("Problem"));
+        }
         let has_page = operation.route.group == Group::Mcp || operation.route.auth == Auth::Device;
         if error.status == 401 && has_page {
             // Browsers are shown what this address is for.
