@@ -40,7 +40,7 @@ fn a_command_that_lacks_a_scope_asks_for_it() {
         let Some(mut terminal) = Terminal::start(reader.path(), &line) else {
             return;
         };
-        terminal.wait_for("final address");
+        terminal.wait_for("paste the address");
         let shown = terminal.shown();
         let page = shown
             .split_whitespace()
