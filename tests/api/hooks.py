@@ -45,6 +45,11 @@ def before_call(_context, case, _kwargs):
     case.headers["Authorization"] = f"Bearer {OPERATOR_TOKEN if operator else OWNER_TOKEN}"
     if "slug" in case.path_parameters:
         case.path_parameters["slug"] = ELSEWHERE["slug"] if operator else SLUG
+    # Each ends the token that asks. The word that a person has to write is left out.
+    if case.path.endswith("/sign-out") and case.path.startswith("/admin/") and case.method == "POST":
+        case.body = {"confirm": "nobody", "slug": "nobody"}
+    if "email" in (case.path_parameters or {}):
+        case.path_parameters["email"] = "member@example.com"
     if case.path == "/admin/clients/{id}":
         case.path_parameters["id"] = "cli_" + "0" * 26
     if case.path.startswith("/admin/users/{id}") and case.method != "DELETE":

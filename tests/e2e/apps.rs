@@ -84,7 +84,7 @@ fn an_app_ends_with_its_codes_and_what_it_admitted() {
     let lost = Home::new();
     let connect = format!("cloud connect {vault} --json");
     lost.sign_in(&connect, OWNER, Answer::Pasted).data();
-    let tokens = std::fs::read(lost.token_file(&server.url, SLUG)).unwrap();
+    let tokens = std::fs::read(lost.token_file(&server.url, &support::slug(&server))).unwrap();
     let tokens: serde_json::Value = serde_json::from_slice(&tokens).unwrap();
     let app = text(&tokens["client_id"]);
     let made = lost.json("devices invite --uses 2");

@@ -120,6 +120,8 @@ export async function endApp(page, held, id) {
     await held('app-end', ['End the access of', id]);
     await enter(page, 'main button.danger');
     await held('app-ended', ['The access of the app has ended']);
+    // What it made is listed where it still works.
+    await goTo(page, 'apps');
     expect(!(await page.ask('document.querySelector("main").innerText')).includes(id), `no app ${id} any more`);
 }
 

@@ -330,7 +330,7 @@ pub(super) async fn delete_account(call: OperatorCall) -> Answer {
                 .detail("The account has more memberships than one request removes: repeat it."));
         }
     }
-    finish_deletion(&call, &email).await?;
+    finish_deletion(&call, &email, &id).await?;
     let deleted = DeletedAccount {
         id: id.into(),
         email,
@@ -370,13 +370,18 @@ async fn begin_deletion(call: &OperatorCall, email: &Email) -> Result<AccountId,
 
 /// Deletes the account, whose memberships are gone. Fails with 503 if it was enabled meanwhile,
 /// which cancels the deletion.
-async fn finish_deletion(call: &OperatorCall, email: &Email) -> Result<(), Refusal> {
+async fn finish_deletion(
+    call: &OperatorCall,
+    email: &Email,
+    id: &AccountId,
+) -> Result<(), Refusal> {
     call.app
         .change(async |tx| {
             // Read again: the account may have changed while its memberships were removed.
             let stored_account = find_by_email(call, email).await?;
             let account = stored_account.value;
-            if !account.deletion_begun {
+            // The address may have got another account meanwhile, whose memberships stand.
+            if !account.deletion_begun || account.id != *id {
                 return Err(ErrorCode::Unavailable.into());
             }
             tx.write_all([
@@ -413,6 +418,11 @@ async fn remove_memberships(
         let entry: Membership = record.read()?;
         let home = &entry.namespace;
         let remove = async |tx: Transaction<'_>| {
+            // Enabling the account cancels its deletion, also while this runs.
+            let stored_account = tx.get::<Account>(&account_key(id)).await?;
+            let deleted = stored_account.filter(|stored| stored.value.deletion_begun);
+            let deleted = deleted.ok_or(ErrorCode::Unavailable)?;
+            tx.write(Write::check(account_key(id), When::At(deleted.revision)));
             let key = user_key(&home.id, &entry.user_id);
             let Some(user) = tx.get::<User>(&key).await? else {
                 // The user is gone already, so only the entry is removed.
@@ -424,7 +434,7 @@ async fn remove_memberships(
             let change = Change::about(&user.value.id)
                 .with_before(json!({ "email": user.value.email, "role": user.value.role }));
             tx.audit(Some(&home.id), &call.actor, "account.delete", change)?;
-            Ok::<_, StoreError>(user.value.can_administer() && other.is_none())
+            Ok::<_, Refusal>(user.value.can_administer() && other.is_none())
         };
         if call.app.change(remove).await? {
             without_owner.push(home.slug.to_string());

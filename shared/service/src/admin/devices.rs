@@ -11,6 +11,7 @@ use vault_store::StoreError;
 use vault_store::records::{Document, Record, When, Write};
 
 use super::call::{Answer, Call, Items, trim_page};
+use super::principal::require_consent;
 use crate::app::{ActingUser, App};
 use crate::error::{ErrorCode, Refusal};
 use crate::http::json_answer;
@@ -237,7 +238,12 @@ async fn decide_in(
     decision: Decision,
 ) -> Result<DecidedDevice, Refusal> {
     let found = find_device(acting.app, acting.namespace, id).await?;
-    decide_found(tx, acting, found.ok_or(ErrorCode::NotFound)?, decision)
+    let found = found.ok_or(ErrorCode::NotFound)?;
+    // A repeated admission writes nothing.
+    if decision == Decision::Admit && found.device.status == DeviceStatus::Pending {
+        require_consent(tx, acting.consent).await?;
+    }
+    decide_found(tx, acting, found, decision)
 }
 
 /// Adds the writes of a decision about this device to the commit.

@@ -245,7 +245,14 @@ pub(crate) async fn end_app(
 ) -> Result<RevokedClient, Refusal> {
     let id: ClientId = id.parse().map_err(|_| ErrorCode::ClientNotFound)?;
     let end = async |tx| end_app_in(&tx, by, &id, ending).await;
-    by.app.change(end).await
+    let mut revoked = by.app.change(end).await?;
+    if ending.access {
+        // Read again: a machine may have come in by a code of the app between the first reading and
+        // the commit. After it nothing comes any more.
+        let made = Made::read(by.app, &by.namespace.to_ref(), &id).await?;
+        revoked.left = to_api_made(&made);
+    }
+    Ok(revoked)
 }
 
 async fn end_app_in(

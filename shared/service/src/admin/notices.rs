@@ -5,7 +5,7 @@ use serde_json::json;
 use vault_api::{Given, NewWebhook, NoticeDestinations, NoticeMail, TestedWebhook, WebhookState};
 
 use super::call::{Answer, Call};
-use super::principal::Principal;
+use super::principal::{Principal, require_consent};
 use crate::app::App;
 use crate::error::{ErrorCode, Refusal};
 use crate::http::json_answer;
@@ -90,6 +90,7 @@ pub(super) async fn add_webhook(call: Call) -> Answer {
         off_since: None,
     };
     let add = async |tx: Transaction<'_>| {
+        require_consent(&tx, Some(&call.caller.consent)).await?;
         let (mut destinations, when) = Destinations::find(&tx, &namespace.id).await?;
         if destinations.webhooks.len() >= MAX_WEBHOOKS {
             return Err(Refusal::new(ErrorCode::WebhookLimit));

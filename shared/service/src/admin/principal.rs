@@ -15,6 +15,7 @@ use crate::model::client::ClientId;
 use crate::model::family::Family;
 use crate::model::namespace::Namespace;
 use crate::model::permit::Act;
+use crate::model::standing;
 use crate::model::user::{NamespaceRef, Role, User};
 use crate::transaction::Transaction;
 
@@ -110,4 +111,22 @@ impl<'a> Principal<'a> {
     ) -> Result<(), StoreError> {
         tx.audit(Some(&self.namespace.id), self.actor, action, change)
     }
+}
+
+/// Fails the commit if the consent of the app that sent the request is ended before it: what an app
+/// makes must not come in after the end of the app, which lists what there is. The token was
+/// checked before the body of the request was read. `None` stands for the console.
+pub(super) async fn require_consent(
+    tx: &Transaction<'_>,
+    consent: Option<&Family>,
+) -> Result<(), Refusal> {
+    let Some(consent) = consent else {
+        return Ok(());
+    };
+    let standing = standing::load_standing(tx, consent).await?;
+    if !standing.administers(consent, tx.now()) {
+        return Err(ErrorCode::TokenInvalid.into());
+    }
+    tx.write_all(standing.consent_checks(consent));
+    Ok(())
 }

@@ -14,7 +14,7 @@ use vault_store::StoreError;
 use vault_store::records::{Record, RecordKey, Write};
 
 use super::call::{Answer, Call, Items, Page, trim_page};
-use super::principal::Principal;
+use super::principal::{Principal, require_consent};
 use crate::app::App;
 use crate::error::{ErrorCode, Refusal};
 use crate::http::json_answer;
@@ -132,6 +132,7 @@ async fn invite_in(
     let now = tx.now();
     let [caller, active, invited] = read_candidates(by, &newcomer.email).await?;
     let caller = still_administers(caller)?;
+    require_consent(tx, by.consent).await?;
     if active.is_some() {
         return Err(ErrorCode::UserExists.into());
     }

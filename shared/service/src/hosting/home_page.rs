@@ -116,6 +116,10 @@ struct SignUpSummary {
 }
 
 /// A vault in which the person has a role.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a condition of the template"
+)]
 struct VaultOverview {
     slug: String,
     address: String,

@@ -171,7 +171,10 @@ async fn each_change_is_one_commit_with_its_audit_entry() {
     let desk = desk().await;
     let device = desk.device_in(1, "pending").await;
     for (decision, partitions) in [
-        ("admit", &["audit", "dev", "ns", "pend"][..]),
+        (
+            "admit",
+            &["audit", "conn", "dev", "grant", "ns", "pend"][..],
+        ),
         ("revoke", &["audit", "dev"]),
         ("forget", &["audit", "dev", "devid", "seen"]),
     ] {

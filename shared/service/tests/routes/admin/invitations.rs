@@ -47,7 +47,11 @@ async fn an_invited_person_is_a_user_once_the_invitation_is_accepted() {
     let wanted = json!([NEW, "role:member", ["read", "write"], "invited", null]);
     assert_eq!(json!(about(&shown)), wanted);
     let commits = desk.commits.partitions();
-    assert_eq!(commits, [["audit", "invited", "user"]], "one commit");
+    assert_eq!(
+        commits,
+        [["audit", "conn", "grant", "invited", "user"]],
+        "one commit"
+    );
     let entry = desk.last("user.create").await;
     assert_eq!(entry.target.as_deref(), shown["id"].as_str());
     assert_eq!((entry.before, entry.outcome.as_str()), (None, "done"));
