@@ -1,7 +1,9 @@
 //! What an app made, and what of it ends with `DELETE /admin/clients/{id}`.
 
 use serde_json::{Value, json};
+use vault_service::model::client::{Connection, connection_key};
 use vault_service::model::user::{Role, Scopes};
+use vault_store::records::{Document, When, Write};
 
 use super::{ADA, BOB, CY, Desk, desk, reference, token};
 use crate::common::{self, PASSWORD, Tokens};
@@ -197,6 +199,40 @@ async fn a_kept_code_goes_on_with_the_app_that_keeps_it() {
         200
     );
     assert_eq!(enrol(8).await, "403 enrolment_code_invalid");
+}
+
+/// A request of an app that is ended before its commit makes nothing.
+#[tokio::test]
+async fn an_app_that_is_ended_meanwhile_makes_nothing() {
+    let desk = desk().await;
+    let made = maker(&desk).await;
+    let client = made.app.client.parse().unwrap();
+    let waiting = desk.world.enrol(&key(9), "acme", "late").await.json();
+    let admit = format!(
+        "/admin/vaults/acme/devices/{}/admit",
+        id_in(&waiting, "device_id")
+    );
+    for (path, body) in [
+        (
+            "/admin/vaults/acme/notices",
+            json!({ "address": "https://late.example/" }),
+        ),
+        ("/admin/users", json!({ "email": "late@example.org" })),
+        (admit.as_str(), json!({})),
+    ] {
+        let key = connection_key(&desk.acme.id, &client);
+        let held: Connection = common::read(&desk.world.app, &key).await;
+        let ended = Connection {
+            revoked_at: Some(desk.world.now()),
+            ..held.clone()
+        };
+        let document = Document::from_value(&ended).unwrap();
+        let end = Write::put(key.clone(), document, When::Any);
+        desk.commits.write_before_next(vec![end]);
+        let answer = desk.ask(&made.app.access, "POST", path, Some(&body)).await;
+        assert_eq!(answer.short(), "401 token_invalid", "{path}");
+        common::put(&desk.world.app, key, &held).await;
+    }
 }
 
 /// A code that was kept depends on the app that made it no more, so its next end deletes it.
