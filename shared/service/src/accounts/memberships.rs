@@ -23,8 +23,8 @@ pub struct Member {
     pub home: Namespace,
 }
 
-/// Loads the 50 memberships of the account that were used last, or the one in `fixed`, as
-/// [`load_all_members`] does.
+/// Loads the 50 memberships of the account that were used last, or the one in `fixed`. A suspended
+/// namespace is left out unless it is the fixed one.
 pub async fn load_members(
     app: &App,
     account: &Account,
