@@ -246,6 +246,19 @@ pub(super) async fn handle_end_code(call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, &ended_code))
 }
 
+/// Adds the writes that delete the code of this hash and revision, with its entry in the log.
+pub(super) fn delete_code(
+    tx: &Transaction<'_>,
+    acting: ActingUser<'_>,
+    (hash, revision): (&Digest, u64),
+    change: Change,
+) -> Result<(), StoreError> {
+    let namespace = &acting.namespace.id;
+    tx.write(Write::delete(code_key(namespace, hash), When::At(revision)));
+    tx.write(Write::delete(used_key(namespace, hash), When::Any));
+    acting.write_audit(tx, "enrolment.end", change)
+}
+
 /// Ends the code of this id. Machines that it admitted stay admitted. Fails with `NotFound` if
 /// there is none.
 pub(crate) async fn end_code(
@@ -262,15 +275,12 @@ pub(crate) async fn end_code(
             .await?;
         let record = matching_codes.first().ok_or(ErrorCode::NotFound)?;
         let hash = parse_code_hash(record)?;
-        let used = used_key(&namespace.id, &hash);
         let count = tx
-            .get::<CodeUses>(&used)
+            .get::<CodeUses>(&used_key(&namespace.id, &hash))
             .await?
             .map_or(0, |it| it.value.used);
         let change = Change::about(&id_of(&hash)).with_before(json!({ "used": count }));
-        tx.write(Write::delete(record.key.clone(), When::At(record.revision)));
-        tx.write(Write::delete(used, When::Any));
-        acting.write_audit(&tx, "enrolment.end", change)?;
+        delete_code(&tx, acting, (&hash, record.revision), change)?;
         Ok(to_api_code(&hash, record.read()?, count, None))
     })
     .await

@@ -10,6 +10,7 @@ use vault_store::StoreError;
 use vault_store::records::{Document, MAX_KEYS, MAX_PAGE, When, Write};
 
 use super::devices::{Decision, FoundDevice, decide_found};
+use super::enrolment::delete_code;
 use super::notices::remove_webhooks;
 use super::principal::Principal;
 use super::users::withdraw_invitations;
@@ -18,7 +19,7 @@ use crate::model::Versioned;
 use crate::model::audit::Change;
 use crate::model::client::{ClientId, Connection, connection_key};
 use crate::model::device::Device;
-use crate::model::enrolment::{EnrolmentCode, code_key, used_key};
+use crate::model::enrolment::{EnrolmentCode, code_key};
 use crate::model::grant::{Grant, grants_partition};
 use crate::model::made::{LivingCode, Made};
 use crate::model::token::token_key;
@@ -176,13 +177,13 @@ impl Ended {
             by.write_audit(tx, "enrolment.keep", change)?;
         }
         for code in self.codes {
-            let (key, revision) = (code_key(&by.namespace.id, &code.hash), code.code.revision);
-            tx.write(Write::delete(key, When::At(revision)));
-            tx.write(Write::delete(
-                used_key(&by.namespace.id, &code.hash),
-                When::Any,
-            ));
-            by.write_audit(tx, "enrolment.end", Change::about(&code.id()))?;
+            let change = Change::about(&code.id());
+            delete_code(
+                tx,
+                by.as_acting_user(),
+                (&code.hash, code.code.revision),
+                change,
+            )?;
         }
         for device in self.machines {
             let found = FoundDevice {
@@ -245,22 +246,25 @@ pub(crate) async fn end_app(
 ) -> Result<RevokedClient, Refusal> {
     let id: ClientId = id.parse().map_err(|_| ErrorCode::ClientNotFound)?;
     let end = async |tx| end_app_in(&tx, by, &id, ending).await;
-    let mut revoked = by.app.change(end).await?;
-    if ending.access {
-        // Read again: a machine may have come in by a code of the app between the first reading and
-        // the commit. After it nothing comes any more.
-        let made = Made::read(by.app, &by.namespace.to_ref(), &id).await?;
-        revoked.left = to_api_made(&made);
-    }
-    Ok(revoked)
+    let (revoked_tokens, ended) = by.app.change(end).await?;
+    // Read after the commit: until the access ended, a machine could come in by a code of the app.
+    let left = Made::read(by.app, &by.namespace.to_ref(), &id).await?;
+    Ok(RevokedClient {
+        client_id: id.to_string(),
+        revoked_tokens,
+        ended,
+        left: to_api_made(&left),
+    })
 }
+
+/// Adds the writes of the end to the commit. Returns the number of tokens that end, and the things.
 
 async fn end_app_in(
     tx: &Transaction<'_>,
     by: &Principal<'_>,
     id: &ClientId,
     ending: &Ending,
-) -> Result<RevokedClient, Refusal> {
+) -> Result<(usize, MadeByClient), Refusal> {
     let namespace = &by.namespace.id;
     let key = connection_key(namespace, id);
     let found = tx.get::<Connection>(&key).await?;
@@ -274,18 +278,17 @@ async fn end_app_in(
     let ended = Ended::take(&mut made, id, ending);
     let ids = |items: &mut dyn Iterator<Item = String>| items.collect::<Vec<_>>();
     let mut answer = MadeByClient {
+        codes: ids(&mut ended.codes.iter().map(LivingCode::id)),
         machines: ids(&mut ended.machines.iter().map(|it| it.value.device_id.clone())),
         invitations: ids(&mut ended.invitations.iter().map(|it| it.value.id.clone())),
         webhooks: ended.webhooks.clone(),
         ..MadeByClient::default()
     };
-    let kept_codes = ids(&mut ended.kept_codes.iter().map(LivingCode::id));
     let mut revoked_tokens = 0;
     if ends_access {
         // Those that depend on the consent need no write to end them.
-        let dependent = take_chosen(&mut made.codes, |code| code.depends_on(id));
-        let codes = ended.codes.iter().chain(&dependent);
-        answer.codes = ids(&mut codes.map(LivingCode::id));
+        let dependent = made.codes.iter().filter(|code| code.depends_on(id));
+        answer.codes.extend(dependent.map(LivingCode::id));
         // Only for the answer and the log. The tokens are not deleted: each check of a token reads
         // the connection, so this one write ends them all.
         revoked_tokens = count_live_tokens(by, id).await?;
@@ -301,14 +304,7 @@ async fn end_app_in(
         by.write_audit(tx, "client.revoke", change)?;
     }
     ended.write_in(tx, by).await?;
-    let mut left = to_api_made(&made);
-    left.codes.extend(kept_codes);
-    Ok(RevokedClient {
-        client_id: id.to_string(),
-        revoked_tokens,
-        ended: answer,
-        left,
-    })
+    Ok((revoked_tokens, answer))
 }
 
 /// What the log says about the end of an app.

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use vault_service::model::client::{Connection, connection_key};
+use vault_service::model::device::{Device, DeviceStatus};
 use vault_service::model::user::{Role, Scopes};
 use vault_store::records::{Document, When, Write};
 
@@ -64,6 +65,15 @@ fn id_in(answer: &Value, member: &str) -> String {
 }
 
 impl Maker {
+    /// The short answer to a machine that enrols with the code.
+    async fn enrol(&self, desk: &Desk, n: u8) -> String {
+        let code = &self.code["code"];
+        let body = json!({ "public_key": key(n).public(), "hostname": "ci", "code": code });
+        let world = &desk.world;
+        let answer = world.post_devices(&key(n), "acme", &body.to_string()).await;
+        answer.short()
+    }
+
     async fn end(&self, desk: &Desk, query: &str) -> Answer {
         let path = format!("/admin/clients/{}{query}", self.app.client);
         desk.ask(&desk.owner, "DELETE", &path, None).await
@@ -178,18 +188,9 @@ async fn an_app_and_what_it_made_end_in_one_commit() {
 async fn a_kept_code_goes_on_with_the_app_that_keeps_it() {
     let desk = desk().await;
     let made = maker(&desk).await;
-    let enrol = async |n: u8| {
-        let code = &made.code["code"];
-        let body = json!({ "public_key": key(n).public(), "hostname": "ci", "code": code });
-        let answer = desk
-            .world
-            .post_devices(&key(n), "acme", &body.to_string())
-            .await;
-        answer.short()
-    };
     let ended = made.end(&desk, "?keep=codes").await.json();
     assert_eq!(ended["left"]["codes"], json!([made.code["id"]]), "{ended}");
-    assert_eq!(enrol(7).await, "201");
+    assert_eq!(made.enrol(&desk, 7).await, "201");
     assert_eq!(desk.count("enrolment.keep done").await, 1);
     let clients = desk.get("/admin/clients").await.json();
     let own = clients["items"][0]["id"].as_str().unwrap().to_owned();
@@ -198,7 +199,7 @@ async fn a_kept_code_goes_on_with_the_app_that_keeps_it() {
         desk.ask(&desk.owner, "DELETE", &path, None).await.status,
         200
     );
-    assert_eq!(enrol(8).await, "403 enrolment_code_invalid");
+    assert_eq!(made.enrol(&desk, 8).await, "403 enrolment_code_invalid");
 }
 
 /// A request of an app that is ended before its commit makes nothing.
@@ -235,6 +236,38 @@ async fn an_app_that_is_ended_meanwhile_makes_nothing() {
     }
 }
 
+/// A machine that comes in while its app is ended is not among what ended, and is told as left.
+#[tokio::test]
+async fn a_machine_that_came_in_meanwhile_is_left() {
+    let desk = desk().await;
+    let made = maker(&desk).await;
+    let (home, machine) = (&desk.acme, key(9).public());
+    let mut device = Device::new(
+        &home.slug,
+        home.id,
+        machine,
+        "late".into(),
+        desk.world.now(),
+    );
+    device.status = DeviceStatus::Active;
+    device.client = Some(made.app.client.parse().unwrap());
+    let enrolled = device.to_write(&home.slug, When::Absent).unwrap();
+    desk.commits.write_before_next(vec![enrolled]);
+    let ended = made.end(&desk, "?end=machines").await.json();
+    assert_eq!(ended["ended"]["machines"].as_array().unwrap().len(), 2);
+    assert_eq!(
+        ended["left"]["machines"],
+        json!([device.device_id]),
+        "{ended}"
+    );
+    let again = made.end(&desk, "?end=machines").await.json();
+    assert_eq!(
+        again["ended"]["machines"],
+        json!([device.device_id]),
+        "{again}"
+    );
+}
+
 /// A code that was kept depends on the app that made it no more, so its next end deletes it.
 #[tokio::test]
 async fn a_kept_code_ends_when_its_app_is_ended_again() {
@@ -252,13 +285,7 @@ async fn a_kept_code_ends_when_its_app_is_ended_again() {
     assert_eq!(common::exchange(app, client, &code).await.status, 200);
     let ended = made.end(&desk, "").await.json();
     assert_eq!(ended["ended"]["codes"], json!([made.code["id"]]), "{ended}");
-    let code = &made.code["code"];
-    let body = json!({ "public_key": key(7).public(), "hostname": "ci", "code": code });
-    let answer = desk
-        .world
-        .post_devices(&key(7), "acme", &body.to_string())
-        .await;
-    assert_eq!(answer.short(), "403 enrolment_code_invalid");
+    assert_eq!(made.enrol(&desk, 7).await, "403 enrolment_code_invalid");
 }
 
 /// An app that ends itself keeps nothing.
@@ -269,13 +296,7 @@ async fn an_app_keeps_no_code_beyond_its_own_end() {
     let path = format!("/admin/clients/{}?keep=codes", made.app.client);
     let ended = desk.ask(&made.app.access, "DELETE", &path, None).await;
     assert_eq!(ended.status, 200);
-    let code = &made.code["code"];
-    let body = json!({ "public_key": key(7).public(), "hostname": "ci", "code": code });
-    let answer = desk
-        .world
-        .post_devices(&key(7), "acme", &body.to_string())
-        .await;
-    assert_eq!(answer.short(), "403 enrolment_code_invalid");
+    assert_eq!(made.enrol(&desk, 7).await, "403 enrolment_code_invalid");
 }
 
 #[tokio::test]
