@@ -442,4 +442,20 @@ fn a_reset_pin_is_shown_to_every_owner() {
     }
     let connected = sign_in(&server, &anna);
     assert_eq!(connected["warnings"][0]["code"], "pin_reset", "{connected}");
+    // The remedy that the warning names.
+    let is_pinned = || {
+        support::block_on(async {
+            let token = anna.access_token(&server.url, &slug);
+            let url = format!("{}/admin/vaults/{slug}", server.listens_at());
+            let shown = vault_tests::browser::client().get(&url);
+            let shown = shown.bearer_auth(&token).send().await.unwrap();
+            let shown: serde_json::Value = shown.json().await.unwrap();
+            !shown["pin"].is_null()
+        })
+    };
+    assert!(!is_pinned());
+    let hint = text(&connected["warnings"][0]["hint"]);
+    assert!(hint.ends_with("vault sync --renew"), "{hint}");
+    anna.run("sync --renew").ok();
+    assert!(is_pinned());
 }

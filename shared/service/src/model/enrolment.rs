@@ -294,6 +294,43 @@ fn hour_key(namespace: &NamespaceId, client: &ClientId, hour: i64) -> RecordKey 
 mod tests {
     use super::*;
 
+    /// Each admits nobody any more, and its machine is counted by the hour.
+    #[tokio::test]
+    async fn codes_that_are_used_up_take_no_place_in_the_list_of_an_app() {
+        let now = Timestamp::from_unix(1_795_219_200);
+        let ports = Ports::in_memory(std::sync::Arc::new(vault_testing::TestClock::new(now)));
+        let namespace = NamespaceId::from_parts(1, 1);
+        let client: ClientId = "cli_00000000000000000000000000".parse().unwrap();
+        let expires_at = now.plus_seconds(3600);
+        let code = |n: u8| AppCode {
+            hash: Digest::of(&[n]),
+            uses: 1,
+            expires_at,
+        };
+        let put = async |key: RecordKey, document: serde_json::Value| {
+            let document = Document::from_value(&document).unwrap();
+            let write = Write::put(key, document, When::Any);
+            let written = ports.records.commit_writes(vec![write]).await.unwrap();
+            assert!(written.is_done());
+        };
+        let codes: Vec<_> = (0..60).map(code).collect();
+        for code in &codes {
+            put(code_key(&namespace, &code.hash), serde_json::json!({})).await;
+            put(
+                used_key(&namespace, &code.hash),
+                serde_json::json!({ "used": 1 }),
+            )
+            .await;
+        }
+        let listed = serde_json::json!(AppCodes { codes });
+        put(app_codes_key(&namespace, &client), listed).await;
+        let loaded = LoadedAppCodes::load(&ports, &namespace, &client)
+            .await
+            .unwrap();
+        assert_eq!(loaded.machines, AppMachines::default());
+        assert!(loaded.codes.is_empty());
+    }
+
     #[test]
     fn codes_of_an_app_admit_twenty_machines_a_day_without_a_confirmation() {
         for (open, admitted, uses, wanted) in [

@@ -1,8 +1,10 @@
 //! `/admin/operator/accounts`: the ways back for people and operators.
 
 use serde_json::json;
+use vault_service::model::account::{account_key, account_partition};
 use vault_service::model::permit::CONFIRMED_SECONDS;
-use vault_service::model::user::{Role, Scopes};
+use vault_service::model::user::{MEMBERSHIPS, Role, Scopes};
+use vault_store::records::{Document, When, Write};
 
 use super::{about, account_page};
 use crate::admin::{ADA, BOB, Desk, EVE, empty_desk, reference, token};
@@ -293,6 +295,33 @@ async fn enabling_an_account_cancels_its_deletion() {
     assert_eq!(sign_in(&desk, BOB).await, 303);
     let again = desk.ask_once(&operator, "DELETE", &path, None).await;
     assert_eq!(again.short(), "403 confirmation_needed");
+}
+
+/// Also while the memberships are removed: none is removed after it.
+#[tokio::test]
+async fn a_deletion_stops_when_the_account_is_enabled() {
+    let desk = empty_desk().await;
+    let operator = desk.operator().await;
+    join_vaults(&desk, BOB, 230).await;
+    let path = format!("{ACCOUNTS}/{BOB}");
+    let begun = desk.ask(&operator, "DELETE", &path, None).await;
+    assert_eq!(begun.short(), "503 unavailable");
+    let mut account = common::account(&desk.world.app, BOB).await;
+    account.enable();
+    let partition = account_partition(&account.id);
+    let memberships = async || {
+        let records = &desk.world.app.records;
+        let listed = records.list_page(&partition, MEMBERSHIPS, None, 1000).await;
+        listed.unwrap().len()
+    };
+    let before = memberships().await;
+    assert!(before > 0);
+    let document = Document::from_value(&account).unwrap();
+    let enabled = Write::put(account_key(&account.id), document, When::Any);
+    desk.commits.write_before_next(vec![enabled]);
+    let stopped = desk.ask(&operator, "DELETE", &path, None).await;
+    assert_eq!(stopped.short(), "503 unavailable");
+    assert_eq!(memberships().await, before);
 }
 
 /// Nobody but operators: the owner of a namespace gets no link for anybody.
