@@ -32,7 +32,7 @@ fn pick_user(users: &[User], user: &str) -> Result<User, Failure> {
     if let Some(found) = users.iter().find(is) {
         return Ok(found.clone());
     }
-    // No similar address is suggested: it is somebody else's.
+    // A similar address would be that of somebody else, so none is suggested.
     Err(fail!(
         UserNotFound,
         "no user has the id or address `{}`",

@@ -163,8 +163,8 @@ pub struct ListedDevice {
     pub network: Option<String>,
 }
 
-/// The pending machines to be denied: those that fit each member that is given, all without a
-/// member. Null is no value of a member.
+/// Names the waiting machines to deny: those that match every member given; without a member, all of
+/// them. No member may be null.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeniedMachines {

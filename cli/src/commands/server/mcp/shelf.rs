@@ -1,8 +1,8 @@
 //! The shelf of `vault mcp`: the library of this machine, whose vault need not exist yet.
 //!
-//! An agent starts the server in every session, also on a machine where nobody uses vault. So there
-//! is no vault, and there are no keys, before a tool submits the first change; until then the shelf
-//! is empty.
+//! An agent starts the server in every session, also on a machine where nobody uses vault. So the
+//! vault and its keys are made only when a tool submits the first change; until then the shelf is
+//! empty.
 
 use std::sync::{Arc, OnceLock};
 
