@@ -257,8 +257,8 @@ pub(crate) async fn end_app(
     })
 }
 
-/// Adds the writes of the end to the commit. Returns the number of tokens that end, and the things.
-
+/// Adds the writes of the end to the commit. Returns the number of tokens that end, and the ids of
+/// what ends with them.
 async fn end_app_in(
     tx: &Transaction<'_>,
     by: &Principal<'_>,
