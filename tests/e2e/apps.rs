@@ -102,6 +102,11 @@ fn an_app_ends_with_its_codes_and_what_it_admitted() {
     late.fails(&link, 4, "enrolment_code_invalid");
     ci.json("cloud pull");
     let shown = owner.run(&format!("clients revoke {app} --end machines --yes"));
-    assert!(shown.ok().stdout.contains("now ended: 1 machine"));
+    assert!(
+        shown
+            .ok()
+            .stdout
+            .contains("since the app made them: 1 machine")
+    );
     ci.fails("cloud pull", 4, "device_revoked");
 }

@@ -294,12 +294,15 @@ fn describe_made(revoked: &RevokedClient) -> String {
     let ended = kinds(&revoked.ended);
     if !ended.is_empty() {
         let ended = ended.iter().map(|(number, noun, _)| count(*number, noun));
-        text.push_str(&format!("\nIt had made, and now ended: {}", join(ended)));
+        text.push_str(&format!(
+            "\nAlso ended, since the app made them: {}",
+            join(ended)
+        ));
     }
     for (number, noun, command) in kinds(&revoked.left) {
         let number = count(number, noun);
         text.push_str(&format!(
-            "\nIt had made, and goes on: {number}. End it with: {command}"
+            "\nMade by the app and not ended: {number}. To end one: {command}"
         ));
     }
     if revoked.left.more {
@@ -374,8 +377,8 @@ mod tests {
         };
         let text = describe_made(&revoked(ended, left));
         for part in [
-            "now ended: 1 enrolment code, 2 machines",
-            "goes on: 3 machines. End it with: vault devices revoke <id>",
+            "Also ended, since the app made them: 1 enrolment code, 2 machines",
+            "not ended: 3 machines. To end one: vault devices revoke <id>",
             "run the command again",
         ] {
             assert!(text.contains(part), "{part}: {text}");
