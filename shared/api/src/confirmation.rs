@@ -65,6 +65,16 @@ pub enum VaultAct {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         scopes: Option<Vec<Given<Scope>>>,
     },
+    /// Invites an address anew, with another role than that of its invitation.
+    ChangeInvitation {
+        /// The address.
+        email: Given<Email>,
+        /// The new role.
+        role: Given<Role>,
+        /// The scopes to grant; `read` if absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        scopes: Option<Vec<Given<Scope>>>,
+    },
     /// Changes the role of a user.
     ChangeRole {
         /// The user's id.
@@ -90,6 +100,11 @@ pub enum VaultAct {
         #[schemars(length(min = 1, max = 64))]
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<String>,
+    },
+    /// Admits a machine that waits.
+    AdmitMachine {
+        /// The machine's id.
+        machine: String,
     },
 }
 

@@ -318,6 +318,23 @@ async fn invite_users(
             scopes: Some(to_given_scopes(scopes)),
         };
         confirm_acts(context, client, emails.iter().map(act).collect()).await?;
+    } else if emails.len() > 1 {
+        let users: Vec<User> = client.list(USERS).await?;
+        // An invitation with another role than an earlier one is a change of role.
+        let changes_role = |email: &&String| {
+            let invited = users
+                .iter()
+                .filter(|user| user.state == MembershipState::Invited);
+            let mut invited = invited.filter(|user| user.role != role.of_wire());
+            invited.any(|user| user.email.as_str().eq_ignore_ascii_case(email))
+        };
+        let act = |email: &String| VaultAct::ChangeInvitation {
+            email: Given::unchecked(email),
+            role: role.of_wire().into(),
+            scopes: Some(to_given_scopes(scopes)),
+        };
+        let changed = emails.iter().filter(changes_role);
+        confirm_acts(context, client, changed.map(act).collect()).await?;
     }
     change_each(context, emails, async |email| {
         let body = json!(NewUser {

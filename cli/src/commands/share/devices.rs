@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use clap::{Args, Subcommand};
+use reqwest::Method;
 use serde_json::{Value, json};
 use vault_api::{DeniedMachines, Device, DeviceStatus, Items, ListedDevice};
 use vault_format::root::KeyFingerprint;
@@ -15,7 +16,7 @@ use crate::{
     errors::{ErrorCode, Failure},
     lookup::{EntryWords, pick_entry},
     output::{Column, DIM, GOOD, HINT, Report, TICK, Table, WARN, clean, count, format_day, paint},
-    service::{OwnerClient, connection::Connection},
+    service::{OwnerClient, confirmation::send_confirmed, connection::Connection},
 };
 
 /// The arguments of `vault devices`.
@@ -143,7 +144,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             context.ui.confirm_or_stop(&question)?;
         }
         let path = format!("{root}/{}/{verb}", device.device_id);
-        let decided: Result<Value, Failure> = client.post(&path, json!({})).await;
+        // The service has the person confirm an admission after many others of this program.
+        let decided: Result<Value, Failure> =
+            send_confirmed(context, &client, Method::POST, &path, Some(json!({}))).await;
         decided.map_err(|failure| in_wrong_state(failure, device, verb))?;
         let mut data = json!(chosen);
         data["done"] = json!(done);

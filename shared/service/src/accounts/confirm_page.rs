@@ -7,7 +7,7 @@ use axum::response::Response;
 use vault_store::StoreError;
 
 use super::guard::{FormTask, SignedInBrowser, SignedInForm};
-use super::permits::{FoundPermit, decide, find_permit};
+use super::permits::{FoundPermit, decide, find_permit, name_machine};
 use super::second_factor::{self, Requirement};
 use super::sign_in_page::{SignInPrompt, render_sign_in_page};
 use crate::app::App;
@@ -200,7 +200,7 @@ pub async fn decide_confirmation(app: &App, request: SignedInForm) -> Result<Res
     let (title, line) = if confirmed {
         (
             "Confirmed",
-            "Return to the app or the terminal: it continues within a few seconds. You can close this page.",
+            "Return to the program that asked. If it waits, it continues within a few seconds. If it has ended, run the same command again within five minutes.",
         )
     } else {
         (
@@ -370,16 +370,17 @@ async fn describe_act(app: &App, permit: &Permit, act: &Act) -> Result<Sentence,
         Some(id) => find_user(app, home, id).await?,
         None => None,
     };
-    let person = match &user {
+    let machine = name_machine(app, home, act).await?;
+    let target = match &user {
         Some(user) => user.email.as_str(),
         // The id stays visible for a user who was removed since.
-        None => act.user_id().unwrap_or_default(),
+        None => machine.as_deref().or(act.user_id()).unwrap_or_default(),
     };
     let now = user.as_ref().map_or_else(String::new, |user| {
         format!("They are {} now. ", role_with_article(user.role))
     });
     Ok(Sentence {
-        what: act.describe(&slug, person),
+        what: act.describe(&slug, target),
         effect: describe_effect(act, &now),
     })
 }
@@ -397,6 +398,9 @@ fn describe_effect(act: &Act, now: &str) -> String {
                 " once they have the right to write"
             }
         ),
+        Act::ChangeInvitation { role, .. } => {
+            format!("They have not accepted yet. {}", role_effect(*role))
+        }
         Act::ChangeRole { role, .. } => format!("{now}{}", role_effect(*role)),
         Act::RemoveUser { .. } => {
             format!("{now}They and their apps lose access at once. Machines that they linked stay.")
@@ -406,6 +410,7 @@ fn describe_effect(act: &Act, now: &str) -> String {
             seconds,
             name,
         } => describe_code_effect(*uses, *seconds, name.as_deref()),
+        Act::AdmitMachine { .. } => "It reads every skill that machines get. Its name is its own choice: compare the fingerprint with the one that the machine shows.".to_owned(),
         Act::DeleteAccount { .. } => {
             "The person is removed from every vault. This cannot be undone.".to_owned()
         }

@@ -17,6 +17,7 @@ use crate::model::Versioned;
 use crate::model::account::AccountId;
 use crate::model::audit::{Actor, Change};
 use crate::model::client::ClientId;
+use crate::model::device::find_device;
 use crate::model::limits::Source;
 use crate::model::namespace::NamespaceRef;
 use crate::model::permit::{
@@ -131,7 +132,7 @@ impl Asker<'_> {
         .await
     }
 
-    /// Describes the acts, with the addresses that their users have now.
+    /// Describes the acts, with the addresses that their users have now, and the names of machines.
     async fn describe_acts(
         &self,
         app: &App,
@@ -142,13 +143,14 @@ impl Asker<'_> {
             .namespace
             .map_or("", |namespace| namespace.slug.as_str());
         for (act, user) in acts.iter().zip(self.load_users(app, acts).await?) {
-            let person = match &user {
+            let machine = name_machine(app, self.namespace, act).await?;
+            let target = match &user {
                 Some(user) => user.email.as_str(),
-                None => act.user_id().unwrap_or_default(),
+                None => machine.as_deref().or(act.user_id()).unwrap_or_default(),
             };
             permitted.push(PermittedAct {
                 act: act.clone(),
-                sentence: act.describe(slug, person),
+                sentence: act.describe(slug, target),
                 used: false,
             });
         }
@@ -211,6 +213,21 @@ impl Asker<'_> {
                 "This app has 20 confirmations that have not ended. Decline those on their pages that are not needed, or try again when the first of them ends.",
             ))
     }
+}
+
+/// Returns the name of the machine that an act is about, with its fingerprint; the id of one that is
+/// gone, and `None` for an act about no machine.
+pub async fn name_machine(
+    app: &App,
+    home: Option<&NamespaceRef>,
+    act: &Act,
+) -> Result<Option<String>, StoreError> {
+    let (Some(home), Some(id)) = (home, act.machine_id()) else {
+        return Ok(None);
+    };
+    let found = find_device(app, home, id).await?;
+    let name = found.map(|found| found.device.name_and_fingerprint());
+    Ok(Some(name.unwrap_or_else(|| id.to_owned())))
 }
 
 /// Converts a permit to its form in the API, with the address of the page that decides about it.

@@ -304,9 +304,11 @@ pub(super) async fn begin_act(call: &OperatorCall, act: &Act) -> Result<(), Refu
         Act::DeleteVault {}
         | Act::ResetPin {}
         | Act::InviteOwner { .. }
+        | Act::ChangeInvitation { .. }
         | Act::ChangeRole { .. }
         | Act::RemoveUser { .. }
-        | Act::CreateCode { .. } => Err(ErrorCode::OwnerRequired.into()),
+        | Act::CreateCode { .. }
+        | Act::AdmitMachine { .. } => Err(ErrorCode::OwnerRequired.into()),
     }
 }
 

@@ -4,6 +4,7 @@
 use vault_api::{EnrolmentCode, NewEnrolmentCode};
 
 use super::delete::delete_vault;
+use super::devices::{Decision, decide_device};
 use super::enrolment::create_code;
 use super::pin::reset_pin;
 use super::principal::Principal;
@@ -18,14 +19,16 @@ pub(crate) enum ActDone {
     VaultDeleted,
     /// The pin is reset.
     PinReset,
-    /// An owner is invited.
-    OwnerInvited,
+    /// Somebody is invited, or invited anew.
+    Invited,
     /// A user has another role.
     RoleChanged,
     /// A user is removed.
     UserRemoved(Box<User>),
     /// A code is made, whose text is in this value alone.
     CodeMade(Box<EnrolmentCode>),
+    /// A machine is admitted.
+    MachineAdmitted,
 }
 
 /// Does an act of the vault, with the permit for it. Fails with `ConfirmationNeeded` without one,
@@ -47,7 +50,20 @@ pub(crate) async fn do_act(by: &Principal<'_>, act: &Act) -> Result<ActDone, Ref
                 scopes: *scopes,
             };
             invite_user(by, &newcomer).await?;
-            ActDone::OwnerInvited
+            ActDone::Invited
+        }
+        Act::ChangeInvitation {
+            email,
+            role,
+            scopes,
+        } => {
+            let newcomer = NewMember {
+                email: email.clone(),
+                role: *role,
+                scopes: *scopes,
+            };
+            invite_user(by, &newcomer).await?;
+            ActDone::Invited
         }
         Act::ChangeRole { user, role } => {
             change_role(by, user, *role).await?;
@@ -66,6 +82,10 @@ pub(crate) async fn do_act(by: &Principal<'_>, act: &Act) -> Result<ActDone, Ref
             };
             let made = create_code(by, new_code, None).await?;
             ActDone::CodeMade(Box::new(made.ok_or(ErrorCode::Unavailable)?))
+        }
+        Act::AdmitMachine { machine } => {
+            decide_device(by.as_acting_user(), machine, Decision::Admit).await?;
+            ActDone::MachineAdmitted
         }
         Act::DeleteAccount { .. }
         | Act::ResetAccount { .. }

@@ -12,9 +12,10 @@ use vault_api::{
 use super::accounts::begin_act;
 use super::acts::do_act;
 use super::call::{Answer, Call, OperatorCall};
+use super::devices::admission_act;
 use super::enrolment::code_act;
 use super::principal::Principal;
-use super::users::{removal_act, role_act, scopes_or_default};
+use super::users::{NewMember, removal_act, role_act, scopes_or_default};
 use crate::accounts::permits::{find_permit, to_api_confirmation};
 use crate::app::App;
 use crate::bearer::Bearer;
@@ -117,6 +118,19 @@ fn parse_vault_act(asked: &VaultAct) -> Result<Act, Refusal> {
             email: email.parse_or(ErrorCode::EmailInvalid)?,
             scopes: scopes_or_default(scopes.as_deref())?,
         },
+        VaultAct::ChangeInvitation {
+            email,
+            role,
+            scopes,
+        } => {
+            let newcomer = NewMember {
+                email: email.parse_or(ErrorCode::EmailInvalid)?,
+                role: role.parse_or(ErrorCode::RoleUnknown)?,
+                scopes: scopes_or_default(scopes.as_deref())?,
+            };
+            newcomer.act()
+        }
+        VaultAct::AdmitMachine { machine } => admission_act(machine),
         VaultAct::ChangeRole { user, role } => {
             role_act(user, role.parse_or(ErrorCode::RoleUnknown)?)
         }

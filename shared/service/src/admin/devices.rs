@@ -12,14 +12,18 @@ use vault_store::records::{Document, Record, When, Write};
 
 use super::call::{Answer, Call, Items, trim_page};
 use super::principal::require_consent;
+use crate::accounts::permits::Asker;
 use crate::app::{ActingUser, App};
 use crate::error::{ErrorCode, Refusal};
 use crate::http::json_answer;
 use crate::model::audit::Change;
 use crate::model::device::{
-    self, Device, DeviceIdEntry, DeviceStatus, FORGOTTEN_SECONDS, LastSeen,
+    self, Device, DeviceIdEntry, DeviceStatus, FORGOTTEN_SECONDS, FoundDevice, LastSeen,
+    find_device,
 };
+use crate::model::enrolment::LoadedAppCodes;
 use crate::model::namespace::{self, Namespace};
+use crate::model::permit::Act;
 use crate::transaction::Transaction;
 
 /// Maximum number of pending machines that one request names or denies.
@@ -164,7 +168,9 @@ pub(super) async fn forget_device(call: Call) -> Answer {
 }
 
 async fn handle_decision(call: Call, decision: Decision) -> Answer {
-    let decided = decide_device(call.to_acting()?, call.param("id"), decision).await?;
+    let id = call.param("id");
+    let outcome = decide_device(call.to_acting()?, id, decision).await;
+    let decided = call.confirm_outcome(&admission_act(id), outcome).await?;
     let answered_device = vault_api::Device {
         forgotten: decided.forgotten,
         ..to_api_device(decided.device)
@@ -206,6 +212,13 @@ impl Decision {
     }
 }
 
+/// The act of admitting this machine. Whether it needs a permit depends on the machines that the app
+/// admitted before.
+pub(crate) fn admission_act(id: &str) -> Act {
+    let machine = id.to_owned();
+    Act::AdmitMachine { machine }
+}
+
 /// A device after a decision.
 pub(crate) struct DecidedDevice {
     pub(crate) device: Device,
@@ -215,8 +228,8 @@ pub(crate) struct DecidedDevice {
 
 /// Decides on the device of this id. A repeated decision changes nothing. Fails with `NotFound` if
 /// there is no such device, with `DeviceState` if the decision is not possible in the device's
-/// state, and with `SubscriptionLapsed` if a device is to be admitted while the subscription is
-/// lapsed.
+/// state, with `SubscriptionLapsed` if a device is to be admitted while the subscription is lapsed,
+/// and with `ConfirmationNeeded` if the app has admitted as many as it may and there is no permit.
 pub(crate) async fn decide_device(
     acting: ActingUser<'_>,
     id: &str,
@@ -237,13 +250,40 @@ async fn decide_in(
     id: &str,
     decision: Decision,
 ) -> Result<DecidedDevice, Refusal> {
-    let found = find_device(acting.app, acting.namespace, id).await?;
+    let found = find_device(acting.app, &acting.namespace.to_ref(), id).await?;
     let found = found.ok_or(ErrorCode::NotFound)?;
     // A repeated admission writes nothing.
     if decision == Decision::Admit && found.device.status == DeviceStatus::Pending {
         require_consent(tx, acting.consent).await?;
+        count_admission(tx, acting, id).await?;
     }
     decide_found(tx, acting, found, decision)
+}
+
+/// Counts the machine among those that the app admits without a confirmation, or uses the permit
+/// for it. An app could otherwise enrol and admit machines in a loop, without a person.
+async fn count_admission(
+    tx: &Transaction<'_>,
+    acting: ActingUser<'_>,
+    id: &str,
+) -> Result<(), Refusal> {
+    // In the console the person is there for each machine.
+    let Some(client) = acting.client() else {
+        return Ok(());
+    };
+    let admitted = LoadedAppCodes::load(tx, &acting.namespace.id, client).await?;
+    if admitted.machines.need_confirmation(1) {
+        let asker = Asker {
+            account: acting.account,
+            client: Some(client),
+            actor: acting.actor,
+            namespace: Some(&acting.namespace.to_ref()),
+            confirms: None,
+        };
+        return asker.spend(tx, &admission_act(id)).await;
+    }
+    tx.write_all(admitted.admission_writes(&acting.namespace.id, client, tx.now())?);
+    Ok(())
 }
 
 /// Adds the writes of a decision about this device to the commit.
@@ -348,42 +388,6 @@ fn forget_writes(
             now.plus_seconds(FORGOTTEN_SECONDS),
         ),
     ])
-}
-
-/// A device found by its id.
-pub(crate) struct FoundDevice {
-    pub(crate) device: Device,
-    /// Revision of the record; `None` if the device was forgotten.
-    pub(crate) revision: Option<u64>,
-}
-
-/// Finds the device of this id, also if it was forgotten.
-pub(crate) async fn find_device(
-    app: &App,
-    namespace: &Namespace,
-    id: &str,
-) -> Result<Option<FoundDevice>, StoreError> {
-    let slug = &namespace.slug;
-    if !device::is_device_id(id) {
-        return Ok(None);
-    }
-    let records = &app.records;
-    let Some(index) = records.get_one(&device::id_key(slug, id)).await? else {
-        return Ok(None);
-    };
-    let named: DeviceIdEntry = index.read()?;
-    let key = device::device_key(slug, &named.public_key.to_string());
-    let found_device = match records.get_one(&key).await? {
-        Some(record) => Some(FoundDevice {
-            device: record.read()?,
-            revision: Some(record.revision),
-        }),
-        None => named.forgotten.map(|device| FoundDevice {
-            device,
-            revision: None,
-        }),
-    };
-    Ok(found_device.filter(|found| found.device.namespace_id == namespace.id))
 }
 
 /// Denies pending devices in one commit: all of them, or those that the body names.

@@ -84,7 +84,7 @@ pub(crate) fn code_act(asked: &NewEnrolmentCode) -> Act {
 }
 
 /// Creates a code. One for more than [`UNCONFIRMED_MACHINES`](crate::model::enrolment::UNCONFIRMED_MACHINES) machines uses the permit for it, and so
-/// does one of an app whose codes are for more than that together. Only this answer contains the text of the code. `mark` is a write of the same commit that fails if the
+/// does one of an app that would admit more than that together with its codes. Only this answer contains the text of the code. `mark` is a write of the same commit that fails if the
 /// same request was made before; the result is then `None`. Fails with
 /// `ParameterInvalid` if the number of machines or the lifetime is out of bounds, and with
 /// `HostnameInvalid` if no machine can have the name.
@@ -182,11 +182,12 @@ async fn unconfirmed_write(
     if codes.machines.need_confirmation(uses) {
         return Ok(Unconfirmed::TooMany);
     }
-    let write = codes.adding_write(AppCode {
+    let listed = AppCode {
         hash: *hash,
         uses,
         expires_at: code.expires_at,
-    })?;
+    };
+    let write = codes.adding_write(listed, tx.now())?;
     Ok(Unconfirmed::Allowed(Some(write)))
 }
 

@@ -9,7 +9,7 @@ use vault_api::{EndedKind, MadeByClient, RevokedClient};
 use vault_store::StoreError;
 use vault_store::records::{Document, MAX_KEYS, MAX_PAGE, When, Write};
 
-use super::devices::{Decision, FoundDevice, decide_found};
+use super::devices::{Decision, decide_found};
 use super::enrolment::delete_code;
 use super::notices::remove_webhooks;
 use super::principal::Principal;
@@ -18,7 +18,7 @@ use crate::error::{ErrorCode, Refusal};
 use crate::model::Versioned;
 use crate::model::audit::Change;
 use crate::model::client::{ClientId, Connection, connection_key};
-use crate::model::device::Device;
+use crate::model::device::{Device, FoundDevice};
 use crate::model::enrolment::{EnrolmentCode, code_key};
 use crate::model::grant::{Grant, grants_partition};
 use crate::model::made::{LivingCode, Made};

@@ -88,11 +88,17 @@ pub(crate) struct NewMember {
 }
 
 impl NewMember {
-    /// The act of inviting the user as an owner, who can take over the vault.
-    pub(crate) fn owner_act(&self) -> Act {
-        Act::InviteOwner {
-            email: self.email.clone(),
-            scopes: self.scopes,
+    /// The act that the invitation is where it needs a permit: an owner can take over the vault, and
+    /// anybody else needs one only where the invitation changes the role of an earlier one.
+    pub(crate) fn act(&self) -> Act {
+        let (email, role, scopes) = (self.email.clone(), self.role, self.scopes);
+        match role {
+            Role::Owner => Act::InviteOwner { email, scopes },
+            Role::Publisher | Role::Member => Act::ChangeInvitation {
+                email,
+                role,
+                scopes,
+            },
         }
     }
 }
@@ -112,13 +118,12 @@ pub(super) async fn create_user(call: Call) -> Answer {
         scopes: scopes_or_default(new_user.scopes.as_deref())?,
     };
     let invitation = invite_user(&call.to_principal(), &newcomer).await;
-    let invited = call
-        .confirm_outcome(&newcomer.owner_act(), invitation)
-        .await?;
+    let invited = call.confirm_outcome(&newcomer.act(), invitation).await?;
     Ok(json_answer(StatusCode::CREATED, &to_api_user(invited)))
 }
 
-/// Invites an address, or renews its invitation; as an owner, with the permit for it.
+/// Invites an address, or renews its invitation; as an owner, or with another role than that of the
+/// invitation, with the permit for it.
 pub(crate) async fn invite_user(by: &Principal<'_>, newcomer: &NewMember) -> Result<User, Refusal> {
     let invite = async |tx| invite_in(&tx, by, newcomer).await;
     by.app.change(invite).await
@@ -136,9 +141,11 @@ async fn invite_in(
     if active.is_some() {
         return Err(ErrorCode::UserExists.into());
     }
-    // An owner can take over the vault, so no app makes one without the person.
-    if newcomer.role == Role::Owner {
-        by.spend_permit(tx, &newcomer.owner_act()).await?;
+    let changes_role = |invited: &Versioned<User>| invited.value.role != newcomer.role;
+    // An owner can take over the vault, so no app makes one without the person. An invitation with
+    // another role is a change of role, which must not need less here than at its own route.
+    if newcomer.role == Role::Owner || invited.as_ref().is_some_and(changes_role) {
+        by.spend_permit(tx, &newcomer.act()).await?;
     }
     let (role, scopes) = (newcomer.role, newcomer.scopes);
     let before = invited.as_ref().map(|there| user_snapshot(&there.value));

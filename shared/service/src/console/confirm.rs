@@ -117,7 +117,7 @@ async fn show_done(form: ConsoleForm, below: &str, done: ActDone) -> Result<Resp
     Ok(match done {
         ActDone::VaultDeleted => form.to_choice(Outcome::VaultDeleted),
         ActDone::PinReset => form.redirect_to(below, Outcome::PinReset),
-        ActDone::OwnerInvited => form.redirect_to(below, Outcome::PersonInvited),
+        ActDone::Invited => form.redirect_to(below, Outcome::PersonInvited),
         ActDone::RoleChanged => form.redirect_to(below, Outcome::RoleChanged),
         ActDone::UserRemoved(removed) => show_removal(&form, &removed),
         ActDone::CodeMade(made) => {
@@ -126,15 +126,17 @@ async fn show_done(form: ConsoleForm, below: &str, done: ActDone) -> Result<Resp
             page.path = page.path_of(below);
             return show_new_code(&page, *made).await;
         }
+        ActDone::MachineAdmitted => form.redirect_to(below, Outcome::MachineAdmitted),
     })
 }
 
 /// Returns the page of an act, below that of the vault.
 fn page_of_act(act: &Act) -> String {
     match act {
-        Act::InviteOwner { .. } => "/people".to_owned(),
+        Act::InviteOwner { .. } | Act::ChangeInvitation { .. } => "/people".to_owned(),
         Act::ChangeRole { user, .. } | Act::RemoveUser { user } => format!("/people/{user}"),
         Act::CreateCode { .. } => "/machines/codes".to_owned(),
+        Act::AdmitMachine { .. } => "/machines".to_owned(),
         Act::DeleteVault {}
         | Act::ResetPin {}
         | Act::DeleteAccount { .. }

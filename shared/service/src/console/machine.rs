@@ -9,8 +9,8 @@ use super::machines::{decided_by, held_text, last_seen};
 use super::names::Names;
 use super::outcome::Outcome;
 use super::page::{PageLayout, show_page};
-use crate::admin::devices::{Decision, decide_device, find_device};
-use crate::model::device::{DeviceStatus, LastSeen, seen_key};
+use crate::admin::devices::{Decision, decide_device};
+use crate::model::device::{DeviceStatus, LastSeen, find_device, seen_key};
 use crate::web::error_page::ErrorPage;
 use crate::web::form::with_query;
 use crate::web::layout::format_minute;
@@ -43,7 +43,7 @@ struct MachinePage {
 /// Shows the machine.
 pub(super) async fn show_machine(page: ConsolePage) -> Result<Response, ErrorPage> {
     let (app, namespace) = (page.app(), &page.namespace);
-    let found = find_device(app, namespace, page.param("id")).await?;
+    let found = find_device(app, &namespace.to_ref(), page.param("id")).await?;
     // A forgotten machine is found by its id for the log, but has no page.
     let found = found.filter(|found| found.revision.is_some());
     let device = found.ok_or(ErrorPage::NotFound)?.device;

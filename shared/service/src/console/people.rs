@@ -173,7 +173,7 @@ pub(super) async fn invite_person(form: ConsoleForm) -> Result<Response, ErrorPa
     };
     let by = Principal::from_user(form.page.as_acting_user(), &form.page.user);
     let invitation = invite_user(&by, &newcomer).await;
-    let outcome = form.confirm_outcome(newcomer.owner_act(), invitation);
+    let outcome = form.confirm_outcome(newcomer.act(), invitation);
     Ok(match outcome.await? {
         Ok(_) => form.redirect_back(Outcome::PersonInvited),
         Err(to_confirmation) => to_confirmation,

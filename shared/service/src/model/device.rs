@@ -14,12 +14,15 @@ use serde::{Deserialize, Serialize};
 use vault_format::keys::PublicKey;
 use vault_format::name::{NamespaceId, Slug};
 use vault_format::request::device_id;
+use vault_format::root::KeyFingerprint;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Document, RecordKey, When, Write};
 
 use super::client::ClientId;
 use super::limits::Source;
+use super::namespace::NamespaceRef;
+use crate::ports::Ports;
 
 pub use vault_api::DeviceStatus;
 
@@ -169,6 +172,16 @@ impl Device {
         vault_api::device_name(&self.hostname, &self.public_key)
     }
 
+    /// Returns the name with the fingerprint, which the machine cannot choose.
+    pub fn name_and_fingerprint(&self) -> String {
+        let fingerprint = KeyFingerprint::device(&self.public_key);
+        if self.hostname.is_empty() {
+            fingerprint.to_string()
+        } else {
+            format!("{} ({fingerprint})", self.hostname)
+        }
+    }
+
     /// Returns a device that waits for the owner.
     pub fn new(
         slug: &Slug,
@@ -236,6 +249,42 @@ impl Device {
             when,
         ))
     }
+}
+
+/// A device found by its id.
+pub struct FoundDevice {
+    /// The device.
+    pub device: Device,
+    /// Revision of the record; `None` if the device was forgotten.
+    pub revision: Option<u64>,
+}
+
+/// Finds the device of this id in a namespace, also if it was forgotten.
+pub async fn find_device(
+    ports: &Ports,
+    home: &NamespaceRef,
+    id: &str,
+) -> Result<Option<FoundDevice>, StoreError> {
+    if !is_device_id(id) {
+        return Ok(None);
+    }
+    let records = &ports.records;
+    let Some(index) = records.get_one(&id_key(&home.slug, id)).await? else {
+        return Ok(None);
+    };
+    let named: DeviceIdEntry = index.read()?;
+    let key = device_key(&home.slug, &named.public_key.to_string());
+    let found_device = match records.get_one(&key).await? {
+        Some(record) => Some(FoundDevice {
+            device: record.read()?,
+            revision: Some(record.revision),
+        }),
+        None => named.forgotten.map(|device| FoundDevice {
+            device,
+            revision: None,
+        }),
+    };
+    Ok(found_device.filter(|found| found.device.namespace_id == home.id))
 }
 
 /// Returns the key of the device with this key text.

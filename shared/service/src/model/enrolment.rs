@@ -4,8 +4,8 @@
 //! |---|---|---|
 //! | `enrol-code/<namespace_id>` | `<sha256 of the code>` | [`EnrolmentCode`], until it ends |
 //! | `enrol-used/<namespace_id>` | `<sha256 of the code>` | `{used}`, counted in the commit of each enrolment, as long as the code |
-//! | `enrol-app/<namespace_id>` | `<client_id>` | [`AppCodes`]: the codes that an app made without a confirmation, until the last of them ends |
-//! | `enrol-hour/<namespace_id>` | `<client_id>/<hour>` | `{used}`: the machines that those codes admitted in an hour, 26 hours |
+//! | `enrol-app/<namespace_id>` | `<client_id>` | [`AppCodes`]: the codes that an app made without a confirmation, until the last of them ends, at least an hour |
+//! | `enrol-hour/<namespace_id>` | `<client_id>/<hour>` | `{used}`: the machines that those codes, or the app itself without a confirmation, admitted in an hour, 26 hours |
 //!
 //! A code's id is the beginning of its hash, so it needs no index.
 //!
@@ -27,7 +27,7 @@ use crate::ports::Ports;
 
 pub use vault_api::EnrolmentMode as Enrolment;
 
-/// Most machines that the codes of one app admit to a vault within a day without a confirmation;
+/// Most machines that one app and its codes admit to a vault within a day without a confirmation;
 /// also most machines of a code that the console makes without one.
 pub const UNCONFIRMED_MACHINES: u32 = 20;
 /// Hours for which the machines that codes admitted are counted: a day, and the hour that runs.
@@ -58,7 +58,7 @@ pub struct EnrolmentCode {
     pub confirmed: bool,
 }
 
-/// Counter of the uses of a code, or of the codes of an app in an hour.
+/// Counter of the uses of a code, or of the machines of an app in an hour.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub struct CodeUses {
     /// Number of uses.
@@ -78,15 +78,7 @@ impl EnrolmentCode {
     /// confirmation; `None` for any other code.
     pub fn hour_write(&self, namespace: &NamespaceId, now: Timestamp) -> Option<Write> {
         let client = self.client.as_ref().filter(|_| !self.confirmed)?;
-        let hour = hour_of(now);
-        Some(Write::Count {
-            key: hour_key(namespace, client, hour),
-            field: "used".to_owned(),
-            by: 1,
-            min: 0,
-            max: i64::from(u32::MAX),
-            expires_at: Some(Timestamp::from_unix((hour + COUNTED_HOURS + 1) * 3600)),
-        })
+        Some(hour_write(namespace, client, now))
     }
 
     /// Returns the write that counts one use; it fails if the code is used up.
@@ -114,32 +106,33 @@ pub struct AppCode {
     pub expires_at: Timestamp,
 }
 
-/// The codes that an app made in a vault without a confirmation. Each new one writes the revision
-/// that was read, so two requests at once cannot both use what is left.
+/// The codes that an app made in a vault without a confirmation. Each new one, and each machine that
+/// the app itself admits, writes the revision that was read, so two requests at once cannot both use
+/// what is left.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct AppCodes {
     /// The codes, oldest first: at most [`UNCONFIRMED_MACHINES`], since each is for a machine.
     pub codes: Vec<AppCode>,
 }
 
-/// Machines that the codes of an app count for.
+/// Machines that count for an app.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct AppMachines {
     /// Machines that its codes may still admit.
     pub open: u32,
-    /// Machines that its codes have admitted within the last 24 hours.
+    /// Machines that its codes, or the app itself, have admitted within the last 24 hours.
     pub admitted: u32,
 }
 
 impl AppMachines {
-    /// Whether a code for `uses` more machines takes a confirmation.
+    /// Whether a code for so many more machines, or the admission of so many, takes a confirmation.
     ///
     /// Machines that were admitted count as well as those that may be, or an app could make code
-    /// after code. A use only turns an open machine into an admitted one. So the codes of an app
+    /// after code. A use only turns an open machine into an admitted one. So an app and its codes
     /// admit at most [`UNCONFIRMED_MACHINES`] machines within any 24 hours.
-    pub const fn need_confirmation(self, uses: u32) -> bool {
+    pub const fn need_confirmation(self, machines: u32) -> bool {
         let taken = self.open.saturating_add(self.admitted);
-        taken.saturating_add(uses) > UNCONFIRMED_MACHINES
+        taken.saturating_add(machines) > UNCONFIRMED_MACHINES
     }
 }
 
@@ -206,14 +199,43 @@ impl LoadedAppCodes {
     }
 
     /// Returns the write that adds a code; it fails if another one was added meanwhile.
-    pub fn adding_write(mut self, code: AppCode) -> Result<Write, StoreError> {
+    pub fn adding_write(mut self, code: AppCode, now: Timestamp) -> Result<Write, StoreError> {
         self.codes.push(code);
+        self.into_write(now)
+    }
+
+    /// Returns the writes that count a machine which the app itself admits; they fail if a code was
+    /// added or another machine counted meanwhile.
+    pub fn admission_writes(
+        self,
+        namespace: &NamespaceId,
+        client: &ClientId,
+        now: Timestamp,
+    ) -> Result<[Write; 2], StoreError> {
+        Ok([self.into_write(now)?, hour_write(namespace, client, now)])
+    }
+
+    /// The record stays for at least an hour: without codes only its revision counts, which orders
+    /// requests that come at once.
+    fn into_write(self, now: Timestamp) -> Result<Write, StoreError> {
         let last = self.codes.iter().map(|code| code.expires_at).max();
+        let soon = now.plus_seconds(3600);
+        let until = last.map_or(soon, |last| last.max(soon));
         let document = Document::from_value(&AppCodes { codes: self.codes })?;
-        Ok(match last {
-            Some(until) => Write::put_until(self.key, document, self.when, until),
-            None => Write::put(self.key, document, self.when),
-        })
+        Ok(Write::put_until(self.key, document, self.when, until))
+    }
+}
+
+/// Returns the write that counts a machine of an app in the hour of `now`.
+fn hour_write(namespace: &NamespaceId, client: &ClientId, now: Timestamp) -> Write {
+    let hour = hour_of(now);
+    Write::Count {
+        key: hour_key(namespace, client, hour),
+        field: "used".to_owned(),
+        by: 1,
+        min: 0,
+        max: i64::from(u32::MAX),
+        expires_at: Some(Timestamp::from_unix((hour + COUNTED_HOURS + 1) * 3600)),
     }
 }
 
@@ -282,7 +304,7 @@ fn app_codes_key(namespace: &NamespaceId, client: &ClientId) -> RecordKey {
     RecordKey::new(format!("enrol-app/{namespace}"), client.as_str())
 }
 
-/// Returns the key of the count of machines that those codes admitted in an hour.
+/// Returns the key of the count of machines of an app in an hour.
 fn hour_key(namespace: &NamespaceId, client: &ClientId, hour: i64) -> RecordKey {
     RecordKey::new(
         format!("enrol-hour/{namespace}"),

@@ -48,6 +48,15 @@ pub enum Act {
         /// The scopes of the new owner.
         scopes: Scopes,
     },
+    /// Invites an address anew, with another role than that of its invitation.
+    ChangeInvitation {
+        /// The address.
+        email: Email,
+        /// The new role.
+        role: Role,
+        /// The scopes that the person gets.
+        scopes: Scopes,
+    },
     /// Changes the role of a user.
     ChangeRole {
         /// The user's id.
@@ -68,6 +77,11 @@ pub enum Act {
         seconds: i64,
         /// Pattern for the names of machines.
         name: Option<String>,
+    },
+    /// Admits a machine that waits.
+    AdmitMachine {
+        /// The machine's id.
+        machine: String,
     },
     /// Deletes an account.
     DeleteAccount {
@@ -97,10 +111,11 @@ impl Act {
         match self {
             Self::DeleteVault {} => "vault.delete",
             Self::ResetPin {} => "pin.reset",
-            Self::InviteOwner { .. } => "user.create",
+            Self::InviteOwner { .. } | Self::ChangeInvitation { .. } => "user.create",
             Self::ChangeRole { .. } => "user.role",
             Self::RemoveUser { .. } => "user.remove",
             Self::CreateCode { .. } => "enrolment.invite",
+            Self::AdmitMachine { .. } => "device.admit",
             Self::DeleteAccount { .. } => "account.delete",
             Self::ResetAccount { .. } => "account.reset",
             Self::GrantOperator { .. } => "account.grant",
@@ -116,23 +131,37 @@ impl Act {
         }
     }
 
+    /// Returns the id of the machine that the act is about.
+    pub fn machine_id(&self) -> Option<&str> {
+        match self {
+            Self::AdmitMachine { machine } => Some(machine),
+            _ => None,
+        }
+    }
+
     /// Describes the act in a sentence, for its page and for the audit log. `slug` is the vault, and
-    /// `person` the user whom the act is about: the address, or the id where it is not at hand.
-    pub fn describe(&self, slug: &str, person: &str) -> String {
+    /// `target` the user or the machine that the act is about: the address or the name, or the id
+    /// where these are not at hand.
+    pub fn describe(&self, slug: &str, target: &str) -> String {
         match self {
             Self::DeleteVault {} => format!("Delete the vault {slug}."),
             Self::ResetPin {} => format!("Reset the pin of the vault {slug}."),
             Self::InviteOwner { email, .. } => format!("Invite {email} as an owner of {slug}."),
+            Self::ChangeInvitation { email, role, .. } => format!(
+                "Change the invitation of {email} to {} of {slug}.",
+                role_with_article(*role)
+            ),
             Self::ChangeRole { role, .. } => {
-                format!("Make {person} {} of {slug}.", role_with_article(*role))
+                format!("Make {target} {} of {slug}.", role_with_article(*role))
             }
-            Self::RemoveUser { .. } => format!("Remove {person} from {slug}."),
+            Self::RemoveUser { .. } => format!("Remove {target} from {slug}."),
             Self::CreateCode { uses: 1, .. } => {
                 format!("Make an enrolment code for one machine of {slug}.")
             }
             Self::CreateCode { uses, .. } => {
                 format!("Make an enrolment code for {uses} machines of {slug}.")
             }
+            Self::AdmitMachine { .. } => format!("Admit the machine {target} to {slug}."),
             Self::DeleteAccount { email } => format!("Delete the account {email}."),
             Self::ResetAccount { email } => format!("Reset the account {email}."),
             Self::GrantOperator { email } => format!("Make {email} an operator."),

@@ -173,7 +173,16 @@ async fn each_change_is_one_commit_with_its_audit_entry() {
     for (decision, partitions) in [
         (
             "admit",
-            &["audit", "conn", "dev", "grant", "ns", "pend"][..],
+            &[
+                "audit",
+                "conn",
+                "dev",
+                "enrol-app",
+                "enrol-hour",
+                "grant",
+                "ns",
+                "pend",
+            ][..],
         ),
         ("revoke", &["audit", "dev"]),
         ("forget", &["audit", "dev", "devid", "seen"]),

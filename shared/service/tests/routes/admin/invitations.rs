@@ -9,6 +9,7 @@ use super::{ADA, Desk, EVE, empty_desk, token};
 use crate::common::{self, OWNER, PASSWORD, Visitor};
 use crate::support::Answer;
 
+use super::permits::{NEEDED, confirm};
 use super::users::{NEW, USERS};
 
 /// The path of an invitation.
@@ -80,6 +81,47 @@ async fn an_invited_person_is_a_user_once_the_invitation_is_accepted() {
     let oneself = desk.post(USERS, &json!({"email": ADA})).await;
     assert_eq!(oneself.short(), "409 user_exists");
     assert_eq!(desk.count("user.create user_exists").await, 2);
+}
+
+/// Otherwise an app changes roles by inviting again, without the confirmation that a role takes.
+#[tokio::test]
+async fn an_invitation_with_another_role_than_an_earlier_one_is_confirmed() {
+    let desk = empty_desk().await;
+    let invite = async |role: &str, scopes: &[&str]| {
+        let body = json!({ "email": NEW, "role": role, "scopes": scopes });
+        desk.ask_once(&desk.owner, "POST", USERS, Some(&body)).await
+    };
+    assert_eq!(invite("role:member", &["read"]).await.status, 201);
+    // The same role needs nothing, whatever the scopes.
+    assert_eq!(invite("role:member", &["read", "write"]).await.status, 201);
+    for (role, before, says) in [
+        (
+            "role:publisher",
+            "role:member",
+            "Change the invitation of new@example.org to a publisher of acme.",
+        ),
+        (
+            "role:member",
+            "role:publisher",
+            "Change the invitation of new@example.org to a member of acme.",
+        ),
+    ] {
+        // So that the newest entry of the log is that of this request.
+        desk.world.clock.advance(1);
+        let asked = invite(role, &["read"]).await;
+        assert_eq!(asked.short(), NEEDED, "{role}");
+        let listed = desk.get(USERS).await.json();
+        let mut items = listed["items"].as_array().unwrap().iter();
+        let invited = items.find(|user| user["email"] == NEW).unwrap();
+        assert_eq!(invited["role"], before);
+        let entry = desk.last("confirmation.ask").await;
+        assert_eq!(entry.after, Some(json!({ "acts": [says] })));
+        confirm(&desk, &asked, (ADA, PASSWORD)).await;
+        let done = invite(role, &["read"]).await;
+        assert_eq!(done.json()["role"], role);
+    }
+    // Back again: the permit was used.
+    assert_eq!(invite("role:publisher", &["read"]).await.short(), NEEDED);
 }
 
 /// Neither the answer nor what is asked of the stores says whether there is an account.

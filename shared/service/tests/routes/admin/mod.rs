@@ -17,7 +17,7 @@ mod notices;
 mod objects;
 mod operator;
 mod owners;
-mod permits;
+pub mod permits;
 mod pin;
 mod publishers;
 mod releases;

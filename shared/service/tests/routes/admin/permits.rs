@@ -74,6 +74,15 @@ pub async fn open<'d>(desk: &'d Desk, path: &str, who: (&str, &str)) -> (Visitor
     (visitor, page)
 }
 
+/// Opens the page that an answer leads to, as [`open`] does.
+pub async fn open_asked<'d>(
+    desk: &'d Desk,
+    answer: &Answer,
+    who: (&str, &str),
+) -> (Visitor<'d>, Reply) {
+    open(desk, &page_of(desk, answer), who).await
+}
+
 /// Decides on a page, with its box ticked.
 pub async fn decide(visitor: &mut Visitor<'_>, page: &Reply, decision: &str) -> String {
     let fields = [("decision", decision), ("sure", "yes")];

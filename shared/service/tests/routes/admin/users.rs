@@ -50,7 +50,7 @@ impl Desk {
     }
 
     /// The last entry of this action.
-    pub(super) async fn last(&self, action: &str) -> Entry {
+    pub async fn last(&self, action: &str) -> Entry {
         let entries = self.entries(&self.acme).await;
         let mut of_it = entries.into_iter().filter(|entry| entry.action == action);
         of_it.next_back().unwrap()

@@ -139,6 +139,36 @@ async fn a_person_is_shown_with_the_browsers_in_which_they_are_signed_in() {
     assert!(!page.body.contains("end your sessions"), "{}", page.body);
 }
 
+/// As over the API: to invite again with another role is to change the role.
+#[tokio::test]
+async fn an_invitation_with_another_role_than_an_earlier_one_is_confirmed() {
+    let desk = desk().await;
+    let mut owner = signed_in(&desk, ADA).await;
+    let page = open(&mut owner, PEOPLE).await;
+    let with = |role| {
+        [
+            ("email", "new@example.org"),
+            ("role", role),
+            ("scope", "read"),
+        ]
+    };
+    let invited = format!("{PEOPLE}?done=person-invited");
+    let back = submit(&mut owner, &page, PEOPLE, &with("member")).await;
+    assert_eq!(back.header("location"), invited);
+    let asked = submit(&mut owner, &page, PEOPLE, &with("publisher")).await;
+    let confirm = asked.header("location").to_owned();
+    assert!(confirm.contains("/confirm/"), "{confirm}");
+    let asked = open(&mut owner, &confirm).await;
+    let says = "Change the invitation of new@example.org to a publisher of acme.";
+    assert!(asked.body.contains(says), "{}", asked.body);
+    assert_eq!(user(&desk, "new@example.org").await["role"], "role:member");
+    let fields = [("decision", "confirm"), ("sure", "yes")];
+    let back = submit(&mut owner, &asked, &confirm, &fields).await;
+    assert_eq!(back.header("location"), invited);
+    let changed = user(&desk, "new@example.org").await;
+    assert_eq!(changed["role"], "role:publisher");
+}
+
 #[tokio::test]
 async fn what_gives_power_or_takes_it_is_confirmed_with_fresh_credentials() {
     let desk = desk().await;

@@ -3,9 +3,11 @@
 
 use serde_json::{Value, json};
 use vault_format::keys::SecretKey;
+use vault_format::root::KeyFingerprint;
 use vault_service::model::user::{Role, Scopes};
 
 use crate::account::{about, account_page};
+use crate::admin::permits::{NEEDED, decide, open_asked};
 use crate::admin::{ADA, BOB, Desk, desk, reference};
 use crate::common::{self, PASSWORD, Tokens};
 use crate::support::{Answer, key};
@@ -175,7 +177,7 @@ async fn an_app_that_is_ended_during_an_enrolment_admits_nobody() {
 async fn codes_of_an_app_admit_twenty_machines_a_day_without_a_confirmation() {
     let desk = desk().await;
     let bobs = app_of_bob(&desk).await;
-    let needed = "403 confirmation_needed";
+    let needed = NEEDED;
     let make = async |uses| make_code(&desk, &bobs.access, uses).await;
     let first = make(15).await.json();
     assert_eq!(make(6).await.short(), needed);
@@ -204,6 +206,96 @@ async fn codes_of_an_app_admit_twenty_machines_a_day_without_a_confirmation() {
     let access = again.text("access_token");
     let last = make_code(&desk, &access, 20).await;
     assert_eq!(last.status, 201, "a day later");
+}
+
+/// Otherwise an app enrols keys and admits them in a loop, and nobody is asked.
+#[tokio::test]
+async fn an_app_and_its_codes_admit_twenty_machines_a_day_without_a_confirmation() {
+    let desk = desk().await;
+    let bobs = app_of_bob(&desk).await;
+    let admit = async |n: u8, token: &str| {
+        desk.world.enrol(&key(n), "acme", &format!("ci-{n}")).await;
+        let slug = "acme".parse().unwrap();
+        let id = vault_format::request::device_id(&slug, &key(n).public());
+        let path = format!("/admin/vaults/acme/devices/{id}/admit");
+        (desk.ask_once(token, "POST", &path, None).await, path)
+    };
+    let open = make_code(&desk, &bobs.access, 5).await;
+    assert_eq!(open.status, 201);
+    for n in 1..=15 {
+        let (admitted, _) = admit(n, &bobs.access).await;
+        assert_eq!(admitted.status, 200, "{n}");
+    }
+    let (refused, path) = admit(16, &bobs.access).await;
+    assert_eq!(refused.short(), NEEDED);
+    let more = make_code(&desk, &bobs.access, 1).await;
+    assert_eq!(more.short(), NEEDED, "both count together");
+    // The page names the machine; its admission counts once, and takes nothing from the others.
+    let asked = desk.ask_once(&bobs.access, "POST", &path, None).await;
+    let (mut bob, page) = open_asked(&desk, &asked, (BOB, PASSWORD)).await;
+    let fingerprint = KeyFingerprint::device(&key(16).public());
+    let says = format!("Admit the machine ci-16 ({fingerprint}) to acme.");
+    assert!(page.body.contains(&says), "{}", page.body);
+    let done = decide(&mut bob, &page, "confirm").await;
+    assert_eq!(done, "200 Confirmed");
+    let admitted = desk.ask_once(&bobs.access, "POST", &path, None).await;
+    assert_eq!(admitted.json()["status"], "active");
+    // A repetition whose answer was lost asks nobody.
+    let again = desk.ask_once(&bobs.access, "POST", &path, None).await;
+    assert_eq!(again.json()["status"], "active");
+    assert_eq!(admit(17, &bobs.access).await.0.short(), NEEDED);
+    // The code that is open may still be used: it was counted when it was made.
+    let code = open.json()["code"].clone();
+    assert_eq!(enrol(&desk, &key(18), &code).await, "201");
+    // Another app has its own count.
+    assert_eq!(admit(17, &desk.owner).await.0.status, 200);
+    desk.world.clock.advance(26 * 3600);
+    let again = common::refresh(&desk.world.app, &bobs.client, &bobs.refresh).await;
+    let (later, _) = admit(19, &again.text("access_token")).await;
+    assert_eq!(later.status, 200, "a day later");
+}
+
+/// Two requests at once must not both take the last place.
+#[tokio::test]
+async fn two_admissions_at_once_do_not_both_use_what_is_left() {
+    let desk = desk().await;
+    assert_eq!(make_code(&desk, &desk.owner, 19).await.status, 201);
+    let mut paths = Vec::new();
+    for n in [1, 2] {
+        desk.world.enrol(&key(n), "acme", "ci").await;
+        let slug = "acme".parse().unwrap();
+        let id = vault_format::request::device_id(&slug, &key(n).public());
+        paths.push(format!("/admin/vaults/acme/devices/{id}/admit"));
+    }
+    let admit = async |path: &str| desk.ask_once(&desk.owner, "POST", path, None).await;
+    let (one, other) = tokio::join!(admit(&paths[0]), admit(&paths[1]));
+    let mut statuses = [one, other].map(|answer| answer.status.as_u16());
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 403]);
+}
+
+/// One confirmation may list the machines of one command.
+#[tokio::test]
+async fn one_confirmation_admits_several_machines() {
+    let desk = desk().await;
+    assert_eq!(make_code(&desk, &desk.owner, 20).await.status, 201);
+    let slug = "acme".parse().unwrap();
+    let mut machines = Vec::new();
+    for n in [1, 2] {
+        desk.world.enrol(&key(n), "acme", "ci").await;
+        machines.push(vault_format::request::device_id(&slug, &key(n).public()));
+    }
+    let act = |machine| json!({ "act": "admit_machine", "machine": machine });
+    let acts = json!({ "acts": [act(&machines[0]), act(&machines[1])] });
+    let path = "/admin/confirmations";
+    let asked = desk.ask_once(&desk.owner, "POST", path, Some(&acts)).await;
+    assert_eq!(asked.status, 201);
+    common::confirm_asked(&desk.world.app, &desk.owner).await;
+    for machine in machines {
+        let path = format!("/admin/vaults/acme/devices/{machine}/admit");
+        let admitted = desk.ask_once(&desk.owner, "POST", &path, None).await;
+        assert_eq!(admitted.status, 200);
+    }
 }
 
 /// What the person confirms is not bound, and takes nothing from what is not confirmed.
