@@ -44,7 +44,7 @@
 //! | `payment-problem` | | payments that went wrong | `payment_problem` |
 //! | `notices/<namespace_id>` | `destinations`, marks | where notices go, and which were sent | `notice` |
 //! | `outbox/<namespace_id>` | ULID, `machines` | a notice that waits to be sent | `notice` |
-//! | `outbox-due` | `<namespace_id>` | when an outbox is visited next | `notice` |
+//! | `outbox-due/<shard>` | `<namespace_id>` | when an outbox is visited next | `notice` |
 //! | `removals` | `<slug>` | a deleted vault whose records and objects are being removed | `removal` |
 //! | `work` | `collection` | where the collection of objects stands | `maintenance::collect` |
 //!

@@ -8,7 +8,8 @@
 //! | `notices/<namespace_id>` | `ends/<sha256>` | the mark that the end of this release was announced |
 //! | `outbox/<namespace_id>` | `<ULID>` | [`Outgoing`], until every delivery of it has ended |
 //! | `outbox/<namespace_id>` | `machines` | the mark that machines wait and are not announced yet |
-//! | `outbox-due` | `<namespace_id>` | [`Due`]: when the outbox of a namespace is visited next |
+//! | `outbox-due/<shard>` | `<namespace_id>` | [`Due`]: when the outbox of a namespace is visited next |
+//! | `outbox-due` | `<namespace_id>` | the same, as earlier versions stored it |
 //!
 //! A notice is written in the commit of its event, so it is lost with that commit or not at all.
 
@@ -41,8 +42,11 @@ pub const ENDS_NOTICE_DAYS: i64 = 14;
 pub const OFF_AFTER_SECONDS: i64 = 7 * 24 * 3600;
 /// Lifetime of a notice, in seconds: 7 days.
 const KEPT_SECONDS: i64 = 7 * 24 * 3600;
-/// The partition of the outboxes that are not empty.
-pub const DUE: &str = "outbox-due";
+/// Number of partitions of the outboxes that are not empty. DynamoDB bounds the writes to one
+/// partition, and an event with a notice of any namespace writes there.
+const DUE_SHARDS: u8 = 16;
+/// The partition of the outboxes that are not empty, in earlier versions.
+const EARLIER_DUE: &str = "outbox-due";
 /// Waits before the next attempts of a delivery, in seconds: 1 min, 5 min, 30 min, 2 h, 8 h, 24 h.
 const RETRY_SECONDS: [i64; 6] = [60, 300, 1800, 7200, 28_800, 86_400];
 
@@ -319,6 +323,12 @@ pub struct Due {
 }
 
 impl Due {
+    /// Returns the partitions in which outboxes that are due are listed.
+    pub fn partitions() -> impl Iterator<Item = String> {
+        let earlier = std::iter::once(EARLIER_DUE.to_owned());
+        (0..DUE_SHARDS).map(shard_partition).chain(earlier)
+    }
+
     /// Returns the write that has the outbox visited at `due_at` or later.
     pub fn due_write(
         namespace: &Namespace,
@@ -340,7 +350,14 @@ impl Due {
 
 /// Returns the key of the record that says when the outbox of a namespace is visited next.
 pub fn due_key(namespace: &NamespaceId) -> RecordKey {
-    RecordKey::new(DUE, namespace.to_string())
+    let name = namespace.to_string();
+    // Ids begin with the time of their creation, so only a digest spreads them evenly.
+    let shard = Digest::of(name.as_bytes()).as_bytes()[0] % DUE_SHARDS;
+    RecordKey::new(shard_partition(shard), name)
+}
+
+fn shard_partition(shard: u8) -> String {
+    format!("{EARLIER_DUE}/{shard:x}")
 }
 
 /// Returns the partition of a namespace's waiting notices.
@@ -377,6 +394,8 @@ fn notices_partition(namespace: &NamespaceId) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -391,6 +410,18 @@ mod tests {
         }
         assert_eq!(waits, RETRY_SECONDS);
         assert_eq!(delivery.attempts, 6);
+    }
+
+    #[test]
+    fn outboxes_are_listed_in_all_partitions_but_the_earlier_one() {
+        let partitions: BTreeSet<String> = (0..400u128)
+            .map(|n| NamespaceId::from_parts(1_795_219_200_000, n))
+            .map(|id| due_key(&id).partition)
+            .collect();
+        let listed: BTreeSet<String> = Due::partitions().collect();
+        assert_eq!(partitions.len(), usize::from(DUE_SHARDS));
+        let others: Vec<_> = listed.difference(&partitions).collect();
+        assert_eq!(others, [EARLIER_DUE]);
     }
 
     #[test]

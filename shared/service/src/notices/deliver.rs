@@ -21,7 +21,7 @@ use crate::app::App;
 use crate::model::limits::Window;
 use crate::model::namespace::{self, Namespace, Status};
 use crate::model::notice::{
-    DUE, Delivery, Destinations, Due, MACHINES, Outgoing, Recipient, outbox_partition,
+    Delivery, Destinations, Due, MACHINES, Outgoing, Recipient, due_key, outbox_partition,
 };
 use crate::senders::Senders;
 
@@ -29,7 +29,7 @@ use crate::senders::Senders;
 const MAX_CONCURRENT: usize = 32;
 /// Time within which one visit starts attempts.
 const SLICE: Duration = Duration::from_secs(10);
-/// Maximum number of pages of due outboxes that one run reads.
+/// Maximum number of pages that one run reads of each partition of due outboxes.
 const MAX_PAGES: usize = 10;
 /// Maximum number of attempts per recipient and hour.
 const MAX_PER_HOUR: u32 = 60;
@@ -58,11 +58,11 @@ pub async fn deliver_due(app: &App, until: Instant) -> Result<Delivered, StoreEr
     let mut delivered = Delivered::default();
     loop {
         while running.len() < MAX_CONCURRENT && Instant::now() < until {
-            let Some((due, revision)) = waiting.next() else {
+            let Some(listed) = waiting.next() else {
                 break;
             };
             let (app, senders) = (app.clone(), senders.clone());
-            running.spawn(async move { visit_outbox(&app, &senders, due, revision, until).await });
+            running.spawn(async move { visit_outbox(&app, &senders, listed, until).await });
         }
         let Some(visited) = running.join_next().await else {
             return Ok(delivered);
@@ -81,28 +81,67 @@ pub async fn deliver_due(app: &App, until: Instant) -> Result<Delivered, StoreEr
     }
 }
 
+/// An outbox that is due, with the record that says so.
+struct ListedOutbox {
+    due: Due,
+    key: RecordKey,
+    revision: u64,
+}
+
+impl ListedOutbox {
+    /// Returns the writes that have the outbox visited again at `next`; `None` if it is empty.
+    fn next_writes(
+        &self,
+        namespace: &Namespace,
+        next: Option<Timestamp>,
+    ) -> Result<Vec<Write>, StoreError> {
+        let Some(next) = next else {
+            return Ok(vec![self.removal()]);
+        };
+        let held = When::At(self.revision);
+        if self.key == due_key(&namespace.id) {
+            return Ok(vec![Due::due_write(namespace, next, held)?]);
+        }
+        // A record of an earlier version moves to its shard.
+        Ok(vec![
+            self.removal(),
+            Due::due_write(namespace, next, When::Absent)?,
+        ])
+    }
+
+    fn removal(&self) -> Write {
+        Write::delete(self.key.clone(), When::At(self.revision))
+    }
+}
+
 /// Lists the outboxes that are due, the longest waiting first.
-async fn list_due(app: &App) -> Result<Vec<(Due, u64)>, StoreError> {
+async fn list_due(app: &App) -> Result<Vec<ListedOutbox>, StoreError> {
     let now = app.clock.now();
     let mut due_outboxes = Vec::new();
-    let mut after: Option<String> = None;
-    for _ in 0..MAX_PAGES {
-        let page = app
-            .records
-            .list_page(DUE, "", after.as_deref(), MAX_PAGE)
-            .await?;
-        for record in &page {
-            let due: Due = record.read()?;
-            if due.due_at <= now {
-                due_outboxes.push((due, record.revision));
+    for partition in Due::partitions() {
+        let mut after: Option<String> = None;
+        for _ in 0..MAX_PAGES {
+            let page = app
+                .records
+                .list_page(&partition, "", after.as_deref(), MAX_PAGE)
+                .await?;
+            for record in &page {
+                let due: Due = record.read()?;
+                if due.due_at <= now {
+                    due_outboxes.push(ListedOutbox {
+                        due,
+                        key: record.key.clone(),
+                        revision: record.revision,
+                    });
+                }
+            }
+            after = page.last().map(|record| record.key.key.clone());
+            if page.len() < MAX_PAGE {
+                break;
             }
         }
-        after = page.last().map(|record| record.key.key.clone());
-        if page.len() < MAX_PAGE {
-            break;
-        }
     }
-    due_outboxes.sort_by_key(|(due, _)| due.due_at);
+    due_outboxes.sort_by_key(|listed| listed.due.due_at);
     Ok(due_outboxes)
 }
 
@@ -110,18 +149,16 @@ async fn list_due(app: &App) -> Result<Vec<(Due, u64)>, StoreError> {
 async fn visit_outbox(
     app: &App,
     senders: &Senders,
-    due: Due,
-    revision: u64,
+    listed: ListedOutbox,
     until: Instant,
 ) -> Result<Delivered, StoreError> {
+    let due = &listed.due;
     let namespace_and_revision = namespace::find_namespace(app, &due.slug).await?;
     let namespace_and_revision =
         namespace_and_revision.filter(|(namespace, _)| namespace.id == due.namespace_id);
-    let key = RecordKey::new(DUE, due.namespace_id.to_string());
     let Some((namespace, _)) = namespace_and_revision else {
-        discard_outbox(app, &due).await?;
-        app.try_commit(vec![Write::delete(key, When::At(revision))])
-            .await?;
+        discard_outbox(app, due).await?;
+        app.try_commit(vec![listed.removal()]).await?;
         return Ok(Delivered::default());
     };
     let now = app.clock.now();
@@ -138,15 +175,15 @@ async fn visit_outbox(
     } else {
         visit.send_outbox().await?
     };
-    let write = match next {
-        // Not before this visit, so that outboxes which have waited longer come first in the next
-        // run.
-        Some(next) => Due::due_write(&namespace, next.max(now), When::At(revision))?,
-        None => Write::delete(key, When::At(revision)),
-    };
+    // Not before this visit, so that outboxes which have waited longer come first in the next run.
+    let next = next.map(|next| next.max(now));
+    let writes = listed.next_writes(&namespace, next)?;
+    let moves = writes.len() > 1;
     // The commit fails if a new event has made the outbox due again in the meantime, which is right
-    // too.
-    app.try_commit(vec![write]).await?;
+    // too. If that event is in the shard already, only the earlier record has to go.
+    if !app.try_commit(writes).await? && moves {
+        app.try_commit(vec![listed.removal()]).await?;
+    }
     Ok(visit.delivered)
 }
 

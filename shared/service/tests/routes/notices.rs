@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use vault_service::model::namespace::{Kind, Namespace, Status};
-use vault_service::model::notice::{DUE, Destinations, Event, outbox_partition};
+use vault_service::model::notice::{Destinations, Due, Event, due_key, outbox_partition};
 use vault_service::model::user::{Role, Scopes, User};
 use vault_service::notices::{self, Delivered, deliver_due};
 use vault_service::router;
 use vault_service::senders::{Mail, Mailer, SendError, Senders, WebhookMessage, Webhooks};
-use vault_store::records::{Record, Write};
+use vault_store::records::{Record, RecordKey, When, Write};
 
 use crate::admin::{ADA, BOB, Desk, EVE, desk, empty_desk, reference, token};
 use crate::common::{self, commit};
@@ -142,14 +142,20 @@ impl Desk {
     }
 
     async fn unsent(&self, namespace: &Namespace) -> Vec<Record> {
-        let records = &self.world.app.records;
-        let partition = outbox_partition(&namespace.id);
-        records.list_page(&partition, "", None, 1000).await.unwrap()
+        self.records_of(&outbox_partition(&namespace.id)).await
     }
 
     async fn due(&self) -> usize {
+        let mut due = 0;
+        for partition in Due::partitions() {
+            due += self.records_of(&partition).await.len();
+        }
+        due
+    }
+
+    async fn records_of(&self, partition: &str) -> Vec<Record> {
         let records = &self.world.app.records;
-        records.list_page(DUE, "", None, 1000).await.unwrap().len()
+        records.list_page(partition, "", None, 1000).await.unwrap()
     }
 
     async fn ask_in(&self, n: u8, name: &str) -> String {
@@ -313,6 +319,37 @@ async fn a_notice_is_retried_with_the_same_id_and_then_given_up() {
         json!({ "id": id, "arrived": true, "failure": null })
     );
     assert_eq!(desk.destinations().await["webhooks"][0]["state"], "on");
+}
+
+#[tokio::test]
+async fn an_outbox_that_an_earlier_version_listed_is_sent_and_listed_anew() {
+    let mut desk = empty_desk().await;
+    let endpoints = desk.sending(false);
+    desk.webhook("a.example", &[]).await;
+    for event_meanwhile in [false, true] {
+        desk.queue_notice(&desk.acme, payment()).await;
+        // As version 0.5 listed it.
+        let key = due_key(&desk.acme.id);
+        let listed = desk.world.app.records.get_one(&key).await.unwrap();
+        let earlier = RecordKey::new("outbox-due", desk.acme.id.to_string());
+        let document = listed.unwrap().document;
+        let mut writes = vec![Write::put(earlier, document, When::Absent)];
+        if !event_meanwhile {
+            writes.push(Write::delete(key.clone(), When::Any));
+        }
+        commit(&desk.world.app, writes).await;
+        endpoints.answer("a.example", 500);
+        assert_eq!(desk.send_due().await, (0, 1));
+        assert_eq!(desk.records_of("outbox-due").await.len(), 0);
+        assert_eq!(desk.records_of(&key.partition).await.len(), 1);
+        endpoints.answer("a.example", 200);
+        desk.world.clock.advance(60);
+        assert_eq!(desk.send_due().await, (1, 0));
+        assert_eq!(
+            (desk.unsent(&desk.acme).await.len(), desk.due().await),
+            (0, 0)
+        );
+    }
 }
 
 /// The operator may allow fewer ports than at the time when an owner added the webhook.
