@@ -294,3 +294,28 @@ fn resets(database: &Database) {
     ));
     assert!(!mine.as_array().unwrap().is_empty());
 }
+
+#[test]
+fn one_confirmation_serves_a_command_about_several_people() {
+    on_sqlite(|database| {
+        let (_server, desk) = team(database);
+        let people = "carl@example.com dora@example.com";
+        let invite = format!("users invite {people} --role owner --json");
+        let asked = desk.run_once(&invite);
+        assert!(desk.confirm_wanted(&asked), "{}", asked.stderr);
+        // Run again, it asks for nothing more.
+        let invited = desk.run_once(&invite).data();
+        let emails = |users: &Value| -> Vec<String> {
+            let users = users.as_array().expect("a list for several people");
+            users.iter().map(|user| text(&user["email"])).collect()
+        };
+        assert_eq!(emails(&invited).join(" "), people);
+        assert_eq!(user(&desk, "dora@example.com")["role"], "role:owner");
+        // Who has not accepted yet is withdrawn, which needs no confirmation.
+        let withdrawn = desk.run_once(&format!("users remove {people} --yes"));
+        assert_eq!(withdrawn.code, 0, "{}", withdrawn.stderr);
+        let told = format!("{}{}", withdrawn.stdout, withdrawn.stderr);
+        assert!(told.contains("withdrew the invitation of carl@"), "{told}");
+        assert_eq!(emails(&desk.json("users list")), [OWNER_EMAIL]);
+    });
+}

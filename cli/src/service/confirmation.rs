@@ -95,7 +95,9 @@ async fn await_decision(
             Ok(found) if found.state == ConfirmationState::Asked => ends_at = found.expires_at,
             Ok(found) => return Ok(found.state),
             // A confirmation that has ended is not found any more.
-            Err(failure) if failure.code == ServiceCode::NotFound => return Err(too_late()),
+            Err(failure) if failure.code == ServiceCode::NotFound => {
+                return Err(has_ended(SystemClock.now() < ends_at));
+            }
             // The person may still be reading the page. The clock of this machine decides only
             // while the service does not answer.
             Err(failure) if failure.exit() == Exit::Network && SystemClock.now() < ends_at => {
@@ -171,10 +173,19 @@ fn nobody_there(url: &str) -> Failure {
     )
 }
 
-fn too_late() -> Failure {
-    refusal(
-        ServiceCode::ConfirmationNeeded,
-        "this was not confirmed within ten minutes, so the service did not do it".to_owned(),
-    )
-    .hint("run the command again")
+/// The confirmation is not there any more. `early`: by the clock of this machine it had not ended by
+/// its time, so another run of the same command has used it.
+fn has_ended(early: bool) -> Failure {
+    let (message, hint) = if early {
+        (
+            "another run of this command took the confirmation, and the service did this for that one",
+            "see whether it is done; if not, run the command again",
+        )
+    } else {
+        (
+            "this was not confirmed within ten minutes, so the service did not do it",
+            "run the command again",
+        )
+    };
+    refusal(ServiceCode::ConfirmationNeeded, message.to_owned()).hint(hint)
 }

@@ -153,10 +153,11 @@ pub fn show_entries(context: &Context, entries: &[NamedAuditEntry], account: &st
     }
     let mut table = Table::new([
         Column::new("time"),
-        Column::new("who").shrinks_to(12),
-        Column::new("action").shrinks_to(14),
-        Column::new("target").shrinks_to(12).leaves(2),
-        Column::new("outcome").shrinks_to(7),
+        Column::new("who").shrinks_to(10),
+        // People search for these two words, so the other columns give way first.
+        Column::new("action").shrinks_last_to(14),
+        Column::new("target").shrinks_to(10).leaves(2),
+        Column::new("outcome").shrinks_last_to(12),
         Column::new("change").shrinks_to(20).leaves(1),
     ]);
     for entry in entries {

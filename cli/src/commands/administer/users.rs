@@ -422,7 +422,10 @@ async fn remove_users(
     let users = find_users(client, users).await?;
     // The question shows the addresses even if ids were typed, so that a wrong id is noticed.
     if let [user] = users.as_slice() {
-        let question = format!("Remove {} from this vault?", user.email);
+        let question = match user.state {
+            MembershipState::Invited => format!("Withdraw the invitation of {}?", user.email),
+            _ => format!("Remove {} from this vault?", user.email),
+        };
         context.ui.confirm_or_stop(&question)?;
     } else {
         let question = format!("Remove these {} users from this vault?", users.len());
@@ -439,9 +442,15 @@ async fn remove_users(
     confirm_acts(context, client, active.map(act).collect()).await?;
     change_each(context, &users, async |user| {
         let path = format!("{USERS}/{}", user.id);
-        let user: User = send_confirmed(context, client, Method::DELETE, &path, None).await?;
-        let text = format!("{TICK} removed {}", paint_email(&user));
-        Ok((user, text))
+        let removed: User = send_confirmed(context, client, Method::DELETE, &path, None).await?;
+        let text = match user.state {
+            MembershipState::Invited => format!(
+                "{TICK} withdrew the invitation of {}",
+                paint_email(&removed)
+            ),
+            _ => format!("{TICK} removed {}", paint_email(&removed)),
+        };
+        Ok((removed, text))
     })
     .await
 }
