@@ -86,8 +86,8 @@ impl Program {
 }
 
 fn run_program(program: &Program) -> ExitCode {
-    // `Settings` reports an unknown level below, together with the other wrong variables. Until
-    // then, log at `info`.
+    // If the level is unset or unknown, log at `info`. `Settings::from_variables` rejects an unknown
+    // one below, together with the other wrong variables.
     let level = environment::read_variable("VAULT_LOG_LEVEL")
         .filter(|level| settings::LOG_LEVELS.contains(&level.as_str()));
     init_logging(level.as_deref().unwrap_or("info"));

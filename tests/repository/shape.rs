@@ -11,16 +11,17 @@ use syn::{Attribute, FnArg, Item, ItemMod, Pat, PatType, Signature, Type, UseTre
 
 use crate::{packages, root, text};
 
-/// Most lines of a file, with its tests.
+/// Maximum number of lines of a file, with its tests.
 const MOST_LINES: usize = 600;
-/// Most lines of a function.
+/// Maximum number of lines of a function.
 const MOST_FUNCTION_LINES: usize = 80;
-/// Most parameters of a function besides `self`; a tuple counts as its members.
+/// Maximum number of parameters of a function besides `self`; a tuple counts as its members.
 const MOST_PARAMETERS: usize = 5;
-/// Most doc comments in a hundred that begin with a question word: they say which question they
-/// answer, and not what the thing is.
+/// Maximum number of doc comments in a hundred that begin with a question word: they say which
+/// question they answer, and not what the thing is.
 const MOST_QUESTIONS: usize = 4;
-/// Most function names in a hundred that are one word: such a name seldom reads alone at the call.
+/// Maximum number of function names in a hundred that are one word: such a name seldom reads alone
+/// at the call.
 const MOST_ONE_WORD: usize = 40;
 /// Fewest lines with `//` in a hundred lines of code: reasons stand beside the steps.
 const LEAST_REASONS: usize = 3;

@@ -11,7 +11,7 @@ use vault_tests::browser::no_answer;
 
 /// How long one request may take.
 const REQUEST: Duration = Duration::from_secs(30);
-/// Most characters of a body that are told.
+/// Maximum number of characters of a body that are told.
 const MOST_TOLD: usize = 300;
 
 /// What was expected at a step, and what came instead.

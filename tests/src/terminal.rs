@@ -30,7 +30,8 @@ pub const LEFT: &str = "\x1b[D";
 
 /// The columns of a terminal for which a test names no width.
 const COLUMNS: usize = 110;
-/// Most pieces of output that a test waits through for a text: a spinner alone writes ten a second.
+/// Maximum number of pieces of output that a test waits through for a text: a spinner alone writes
+/// ten a second.
 const MOST_PIECES: usize = 1000;
 
 /// A terminal whose lines never scroll away. A line that is wider than the terminal stays one line

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_between_others_is_replaced_and_taken_by_itself() {
+    fn replacing_or_removing_an_entry_keeps_its_neighbours() {
         let path = &["mcpServers"][..];
         let text = "{\n  \"mcpServers\": {\n    // first\n    \"a\": 1,\n    \"vault\": {\"old\": true}, // ours\n    // second\n    \"b\": 2\n  }\n}\n";
         let put = Format::Json

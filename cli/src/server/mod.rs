@@ -99,34 +99,9 @@ impl Options {
         let database = settings
             .text("VAULT_DATABASE_URL")
             .unwrap_or(DEFAULT_DATABASE);
-        // The first owner is created only once, and an existing database may already contain one.
-        let first = is_new_file(database);
-        let mut missing = vec!["VAULT_PUBLIC_URL"];
-        if first {
-            missing.extend(["VAULT_ADMIN_EMAIL", "VAULT_ADMIN_PASSWORD"]);
-        }
-        missing.retain(|name| settings.text(name).is_none());
-        if !missing.is_empty() {
-            let failure = missing_settings(&missing.join(", "));
-            // Started in another folder, it would begin a second and empty service.
-            return Err(match database_file(database) {
-                Some(file) if first && settings.text("VAULT_PUBLIC_URL").is_some() => failure.hint(format!(
-                    "there is no database at {}. For a first start, set them as vault serve --help shows; to open an existing service, start in its folder or name its database in VAULT_DATABASE_URL",
-                    clean(&file.display().to_string(), 300)
-                )),
-                _ => failure,
-            });
-        }
-        let password = settings.text("VAULT_ADMIN_PASSWORD");
-        // Reject a short password before anything is created. If the database exists, the check
-        // waits until it is known whether an owner is still needed.
-        if first && password.is_some_and(is_short) {
-            return Err(short_password());
-        }
+        check_first_start(settings, database)?;
         let email = settings.text("VAULT_ADMIN_EMAIL");
-        if first && let Some(Err(bad)) = email.map(str::parse::<Email>) {
-            return Err(invalid_setting("VAULT_ADMIN_EMAIL", &bad.to_string()));
-        }
+        let password = settings.text("VAULT_ADMIN_PASSWORD");
         let config = read_config(settings)?;
         let (server, from) = (
             settings.text("VAULT_SMTP_URL"),
@@ -170,6 +145,39 @@ impl Options {
             fetch: Some(fetch::for_remote_callers(context)?),
         })
     }
+}
+
+/// Checks the settings that a first start needs, before anything is created.
+fn check_first_start(settings: &Settings, database: &str) -> Result<(), Failure> {
+    // The first owner is created only once, and an existing database may already contain one.
+    let first = is_new_file(database);
+    let mut missing = vec!["VAULT_PUBLIC_URL"];
+    if first {
+        missing.extend(["VAULT_ADMIN_EMAIL", "VAULT_ADMIN_PASSWORD"]);
+    }
+    missing.retain(|name| settings.text(name).is_none());
+    if !missing.is_empty() {
+        let failure = missing_settings(&missing.join(", "));
+        // Started in another folder, it would begin a second and empty service.
+        return Err(match database_file(database) {
+            Some(file) if first && settings.text("VAULT_PUBLIC_URL").is_some() => failure.hint(format!(
+                "there is no database at {}. For a first start, set them as vault serve --help shows; to open an existing service, start in its folder or name its database in VAULT_DATABASE_URL",
+                clean(&file.display().to_string(), 300)
+            )),
+            _ => failure,
+        });
+    }
+    let password = settings.text("VAULT_ADMIN_PASSWORD");
+    // Reject a short password before anything is created. If the database exists, the check
+    // waits until it is known whether an owner is still needed.
+    if first && password.is_some_and(is_short) {
+        return Err(short_password());
+    }
+    let email = settings.text("VAULT_ADMIN_EMAIL");
+    if first && let Some(Err(bad)) = email.map(str::parse::<Email>) {
+        return Err(invalid_setting("VAULT_ADMIN_EMAIL", &bad.to_string()));
+    }
+    Ok(())
 }
 
 /// Returns the folder of the library, and the flag or setting that chose it. The user's own vault

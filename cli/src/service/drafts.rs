@@ -32,7 +32,7 @@ pub struct DraftClient<'a> {
 }
 
 impl<'a> DraftClient<'a> {
-    /// Creates the client of a namespace's drafts.
+    /// Takes the namespace from the connection.
     pub fn new(client: &'a OwnerClient, connection: &Connection) -> Self {
         Self {
             client,

@@ -115,7 +115,13 @@ pub async fn sign_in(context: &Context, wanted: SignIn<'_>) -> Result<Tokens, Fa
     // sign-in.
     let verifier = random_text();
     let state = random_text();
-    let address = authorize_address(&metadata, wanted, &client_id, &redirect, &verifier, &state)?;
+    let request = AuthorizationRequest {
+        client_id: &client_id,
+        redirect: &redirect,
+        verifier: &verifier,
+        state: &state,
+    };
+    let address = authorize_address(&metadata, wanted, request)?;
     let callback = await_callback(context, &listener, &address, wanted).await?;
     let code = check_callback(callback, &state, &metadata.issuer)?;
     let fields = [
@@ -285,22 +291,29 @@ async fn register_client(
     Ok(oauth_answer::<Registered>(answer)?.client_id)
 }
 
+/// The parameters that one authorization request has of its own (RFC 6749, RFC 7636).
+#[derive(Clone, Copy)]
+struct AuthorizationRequest<'a> {
+    client_id: &'a str,
+    redirect: &'a str,
+    /// The PKCE verifier; the address carries only its hash.
+    verifier: &'a str,
+    state: &'a str,
+}
+
 fn authorize_address(
     metadata: &Metadata,
     wanted: SignIn<'_>,
-    client_id: &str,
-    redirect: &str,
-    verifier: &str,
-    state: &str,
+    request: AuthorizationRequest<'_>,
 ) -> Result<Url, Failure> {
     let mut address = Url::parse(&metadata.authorization_endpoint)
         .map_err(|error| fail!(IssuerMismatch, "{error}"))?;
-    let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest(verifier.as_bytes()));
+    let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest(request.verifier.as_bytes()));
     let mut query = address.query_pairs_mut();
     query.extend_pairs([
         ("response_type", "code"),
-        ("client_id", client_id),
-        ("redirect_uri", redirect),
+        ("client_id", request.client_id),
+        ("redirect_uri", request.redirect),
         ("code_challenge", &challenge),
         ("code_challenge_method", "S256"),
         (
@@ -314,7 +327,7 @@ fn authorize_address(
         // The browser may still be signed in to another account. For more rights the person has
         // signed in before, and decides on the consent page alone.
         ("prompt", either(wanted.wider.is_some(), "consent", "login")),
-        ("state", state),
+        ("state", request.state),
     ]);
     if let Some(namespace) = wanted.namespace {
         query.append_pair("vault_namespace", namespace);

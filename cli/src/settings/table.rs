@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn no_setting_reaches_an_action() {
+    fn every_setting_is_a_reserved_variable() {
         assert!(variable_names().all(is_reserved_variable));
     }
 }

@@ -45,9 +45,9 @@ struct ListEntry {
 /// Entries of a list of accepted findings that accept nothing.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct Unmatched<'a> {
-    /// Those that matched no finding.
+    /// Entries that match no finding of this audit.
     unused: Vec<AcceptEntry<'a>>,
-    /// Those that have expired.
+    /// Entries whose date has passed.
     expired: Vec<AcceptEntry<'a>>,
 }
 

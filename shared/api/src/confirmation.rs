@@ -7,7 +7,7 @@ use vault_format::words;
 
 use crate::{Email, Given, Role, Scope};
 
-/// Most acts that one confirmation is about.
+/// Maximum number of acts that one confirmation is about.
 pub const MAX_ACTS: usize = 20;
 
 words! {

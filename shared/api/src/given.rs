@@ -32,7 +32,8 @@ impl<T> Given<T> {
         &self.text
     }
 
-    /// A text that may be wrong, as a person typed it: the service judges it.
+    /// Wraps a text without parsing it. A client uses this for what a person typed: the service
+    /// rejects it if it is wrong.
     pub fn unchecked(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),

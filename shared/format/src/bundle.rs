@@ -201,7 +201,7 @@ impl Bundle {
         let files = wire
             .files
             .into_iter()
-            .map(FileWire::open)
+            .map(BundledFileWire::open)
             .collect::<Result<Vec<_>, _>>()?;
         // Check the parts already here: callers fetch them before they verify the manifest.
         check_parts(&files)?;
@@ -439,11 +439,11 @@ struct BundleWire<'a> {
     #[serde(borrow)]
     manifest: &'a RawValue,
     #[serde(borrow)]
-    files: Vec<FileWire<'a>>,
+    files: Vec<BundledFileWire<'a>>,
 }
 
 #[derive(Deserialize)]
-struct FileWire<'a> {
+struct BundledFileWire<'a> {
     #[serde(borrow)]
     path: Cow<'a, str>,
     #[serde(borrow)]
@@ -462,7 +462,7 @@ struct PartWire<'a> {
     content: Cow<'a, str>,
 }
 
-impl FileWire<'_> {
+impl BundledFileWire<'_> {
     fn open(self) -> Result<StoredFile, BundleError> {
         let path = self.path.into_owned();
         let content = match (&*self.encoding, self.content, self.parts) {

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use crate::json::{self, JsonError};
 use crate::keys::{PublicKey, SecretKey, Signature, Signer, SignerError};
 
-/// The most signatures that one envelope may carry.
+/// Maximum number of signatures that one envelope may carry.
 pub const MAX_SIGNATURES: usize = 16;
 
 /// A signed payload; parsed, not verified.

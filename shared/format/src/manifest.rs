@@ -30,15 +30,15 @@ pub use signed::{ExportMembers, ManifestExpectation, ManifestTrust, SignedManife
 pub const PAYLOAD_TYPE: &str = "application/vnd.vault.skill-manifest.v2+json";
 /// The value of the member `schema`.
 pub const SCHEMA: &str = "vault.skill-manifest/2";
-/// The most files that a skill may have.
+/// Maximum number of files that a skill may have.
 pub const MAX_FILES: usize = 1_024;
-/// The most bytes that a file may have.
+/// Maximum number of bytes that a file may have.
 pub const MAX_FILE_BYTES: u64 = 4 << 20;
-/// The most bytes that SKILL.md may have.
+/// Maximum number of bytes that SKILL.md may have.
 pub const MAX_SKILL_MD_BYTES: u64 = 256 << 10;
-/// The most bytes that all files together may have.
+/// Maximum number of bytes that all files together may have.
 pub const MAX_SKILL_BYTES: u64 = 16 << 20;
-/// The most arguments of an action.
+/// Maximum number of arguments of an action.
 pub const MAX_ARGS: usize = 64;
 /// The file that makes a folder a skill.
 pub const SKILL_MD: &str = "SKILL.md";

@@ -9,8 +9,8 @@ use vault_format::text::quoted;
 
 /// Number of files above which some MCP hosts reject a skill: a warning.
 pub const MANY_FILES: usize = 512;
-/// Most findings of one kind that are listed; a folder of a million bad names must not fill the
-/// screen.
+/// Maximum number of findings of one kind that are listed; a folder of a million bad names must not
+/// fill the screen.
 const MOST_LISTED: usize = 20;
 
 const IGNORED: [&str; 8] = [

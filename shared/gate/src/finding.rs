@@ -224,7 +224,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Most characters of an excerpt, escapes counted.
+/// Maximum number of characters of an excerpt, escapes counted.
 pub const MAX_EXCERPT_CHARS: usize = 120;
 
 /// Returns the beginning of a text in printable form, at most [`MAX_EXCERPT_CHARS`] characters

@@ -11,11 +11,11 @@ use crate::finding::{Finding, Level, Rule, Severity};
 use crate::package::Package;
 use vault_format::text::{Position, quoted};
 
-/// Most lines that the standard advises for the text of a SKILL.md.
+/// Maximum number of lines that the standard advises for the text of a SKILL.md.
 pub const MAX_LINES: usize = 500;
 /// Longest `compatibility` that the standard allows, in characters.
 const MAX_COMPATIBILITY: usize = 500;
-/// Most links of a text that are followed.
+/// Maximum number of links of a text that are followed.
 const MAX_LINKS: usize = 1_000;
 /// Top-level keys of a frontmatter that the standard defines.
 const STANDARD_KEYS: [&str; 6] = [

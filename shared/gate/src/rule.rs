@@ -47,7 +47,7 @@ pub(crate) enum Scope {
 /// Effect of a hit.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum Act {
-    /// Blocks while the gate is strict.
+    /// Blocks if the gate is strict, and warns otherwise.
     Block,
     /// Warns, whatever else is found.
     Warn,

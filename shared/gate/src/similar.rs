@@ -18,7 +18,7 @@ pub const ALIKE: f64 = 0.75;
 const BINS: usize = 128;
 const ROWS: usize = 4;
 const SHINGLE: usize = 5;
-/// Most sketches that a band remembers for one value.
+/// Maximum number of sketches that a band remembers for one value.
 const KEPT: usize = 32;
 /// Fewest bins with a hash of their own in a text that can be compared: about fifty different runs
 /// of words.

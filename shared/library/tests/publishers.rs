@@ -741,7 +741,7 @@ impl Team {
     /// Publishes the newest root versions beside the current release.
     fn push_roots(&mut self) {
         let current = self.pair.host.current.clone().unwrap();
-        let longer = publish::with_roots(&self.pair.owner.vault, &current)
+        let longer = publish::append_missing_roots(&self.pair.owner.vault, &current)
             .unwrap()
             .unwrap();
         let now = self.pair.owner.now();

@@ -318,11 +318,11 @@ fn a_revocation_counts_before_the_next_release() {
     let stolen = pair.owner.vault.release_key().unwrap();
     recovery::revoke(&pair.owner, &stick, stolen).unwrap();
     let current = pair.host.current.clone().unwrap();
-    let longer = publish::with_roots(&pair.owner.vault, &current)
+    let longer = publish::append_missing_roots(&pair.owner.vault, &current)
         .unwrap()
         .unwrap();
     assert_eq!(
-        publish::with_roots(&pair.owner.vault, &longer).unwrap(),
+        publish::append_missing_roots(&pair.owner.vault, &longer).unwrap(),
         None
     );
     pair.host.put(&longer, pair.owner.now()).unwrap();
@@ -527,7 +527,7 @@ fn links_to_one_vault_share_its_keys() {
     let stolen = pair.owner.vault.release_key().unwrap();
     recovery::revoke(&pair.owner, &stick, stolen).unwrap();
     let current = pair.host.current.clone().unwrap();
-    let longer = publish::with_roots(&pair.owner.vault, &current).unwrap();
+    let longer = publish::append_missing_roots(&pair.owner.vault, &current).unwrap();
     let refused = pair.current_link().accept_catalog(
         &pair.device.vault,
         &longer.unwrap(),

@@ -131,7 +131,7 @@ objects! {
         ;
         /// Name of a profile.
         profile: String,
-        /// Exceptions by channel; an exact channel comes before `*`.
+        /// Exceptions by channel; an exact channel takes precedence over `*`.
         channels: Vec<Channel>,
     }
 

@@ -213,7 +213,8 @@ impl Refusal {
     /// Creates a refusal with the text of the table.
     pub fn new(code: ErrorCode) -> Self {
         let headers = match code.row().status {
-            // A client that gets no hint hammers; one second is what a failed-over store needs.
+            // Without this header, clients retry at once. A store that failed over is back after
+            // about a second.
             StatusCode::SERVICE_UNAVAILABLE => {
                 vec![(header::RETRY_AFTER, HeaderValue::from_static("1"))]
             }

@@ -53,7 +53,8 @@ enum Handler {
     ),
     /// The page of one confirmation, whose id stands in its path, for signed-in people.
     Confirmation(fn(App, String, SignedInBrowser) -> HandlerFuture<ErrorPage>),
-    /// A form that only a signed-in browser may send.
+    /// A form post. It reaches the handler only from a signed-in browser, with the form token of
+    /// this task.
     SignedInForm(FormTask, fn(App, SignedInForm) -> HandlerFuture<ErrorPage>),
 }
 

@@ -15,7 +15,7 @@ use vault_api::Email;
 /// The senders of notices.
 #[derive(Clone)]
 pub struct Senders {
-    /// Sends requests to webhooks.
+    /// The sender of notices to webhooks; always present, unlike mail.
     pub webhooks: Arc<dyn Webhooks>,
     /// Sends mail, if the operator configured it.
     pub mailer: Option<Arc<dyn Mailer>>,

@@ -108,7 +108,7 @@ impl Http {
         for _ in 0..=MAX_REDIRECTS {
             // Check every hop, because a redirect may lead anywhere.
             check_url(&url, scope, self.loopback)?;
-            policy.check_hop(asked, &url)?;
+            policy.check_redirect(asked, &url)?;
             let answer = self
                 .send_get(&url, scope)
                 .await

@@ -81,7 +81,7 @@ impl SourcePolicy {
 
     /// Fails if a redirect leaves the origin of `asked` for an address that no pattern covers.
     /// Another port of the same host may be another service, so it needs a pattern too.
-    pub fn check_hop(&self, asked: &Url, reached: &Url) -> Result<()> {
+    pub fn check_redirect(&self, asked: &Url, reached: &Url) -> Result<()> {
         if asked.origin() == reached.origin() || self.allow.is_none() {
             return Ok(());
         }
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hop_to_another_origin_needs_a_pattern_of_its_own() {
+    fn a_redirect_to_another_origin_needs_its_own_pattern() {
         let policy = policy(
             "[sources]\nallow = [\"wellknown:https://docs.example\", \"cdn.example/skills\"]\n",
         );
@@ -315,7 +315,11 @@ mod tests {
             ("https://cdn.example/other", false),
             ("https://evil.example/cdn.example/skills", false),
         ] {
-            assert_eq!(policy.check_hop(&asked, &at(to)).is_ok(), allowed, "{to}");
+            assert_eq!(
+                policy.check_redirect(&asked, &at(to)).is_ok(),
+                allowed,
+                "{to}"
+            );
         }
     }
 }

@@ -1,9 +1,9 @@
 //! A cache in memory with a size limit. It holds immutable values by their hash, so no entry
 //! becomes stale.
 //!
-//! The cache has two generations, `young` and `old`. When the younger one has taken half of the
-//! room, the older one is dropped and the younger one becomes the older one. A value that is read
-//! from the older one moves back into the younger.
+//! The cache has two generations, `young` and `old`. Before an insertion would fill the younger one
+//! beyond half of the capacity, the older one is dropped and the younger one takes its place. A
+//! value that is read from the older one moves back into the younger.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -11,9 +11,9 @@ use std::fmt;
 use std::hash::Hash;
 use std::sync::{Mutex, PoisonError};
 
-/// A cache of the most recently used values, about `room` bytes in total.
+/// A cache of the most recently used values, about `capacity` bytes in total.
 pub struct Recent<K, V> {
-    room: usize,
+    capacity: usize,
     held: Mutex<Generations<K, V>>,
 }
 
@@ -27,10 +27,10 @@ struct Generations<K, V> {
 const OVERHEAD: usize = 256;
 
 impl<K: Eq + Hash, V: Clone> Recent<K, V> {
-    /// Creates an empty cache of `room` bytes. With 0 it keeps nothing.
-    pub fn new(room: usize) -> Self {
+    /// Creates an empty cache of `capacity` bytes. With 0 it keeps nothing.
+    pub fn new(capacity: usize) -> Self {
         Self {
-            room,
+            capacity,
             held: Mutex::new(Generations {
                 young: HashMap::new(),
                 young_bytes: 0,
@@ -50,30 +50,30 @@ impl<K: Eq + Hash, V: Clone> Recent<K, V> {
         if let Some((value, _)) = held.young.get(key) {
             return Some(value.clone());
         }
-        // Moving the value keeps it when the old generation is dropped, which is what approximates
-        // "least recently used" without a list.
+        // Moving the value keeps it when the old generation is dropped. This approximates "least
+        // recently used" without a linked list.
         let (key, (value, size)) = held.old.remove_entry(key)?;
         self.insert_young(&mut held, key, value.clone(), size);
         Some(value)
     }
 
-    /// Stores a value of `size` bytes. A value larger than half of the room is not stored.
+    /// Stores a value of `size` bytes. A value larger than half of the capacity is not stored.
     pub fn insert_value(&self, key: K, value: V, size: usize) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         self.insert_young(&mut held, key, value, size);
     }
 
-    /// Removes the entries whose keys `passes` does not accept.
-    pub fn retain(&self, mut passes: impl FnMut(&K) -> bool) {
+    /// Keeps only the entries whose keys `keep` accepts.
+    pub fn retain(&self, mut keep: impl FnMut(&K) -> bool) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.old.retain(|key, _| passes(key));
-        held.young.retain(|key, _| passes(key));
+        held.old.retain(|key, _| keep(key));
+        held.young.retain(|key, _| keep(key));
         held.young_bytes = held.young.values().map(|(_, size)| size + OVERHEAD).sum();
     }
 
     fn insert_young(&self, held: &mut Generations<K, V>, key: K, value: V, size: usize) {
         let cost = size.saturating_add(OVERHEAD);
-        let half = self.room / 2;
+        let half = self.capacity / 2;
         // A value that fills a whole generation would evict everything else.
         if cost > half {
             return;
@@ -94,7 +94,7 @@ impl<K, V> fmt::Debug for Recent<K, V> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("Recent")
-            .field("room", &self.room)
+            .field("capacity", &self.capacity)
             .finish_non_exhaustive()
     }
 }
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn stays_in_its_room_and_keeps_what_is_read_often() {
+    fn stays_below_its_capacity_and_keeps_what_is_read_often() {
         let recent = Recent::new(40_000);
         for n in 0..50 {
             recent.insert_value(n, n * 2, 2_000);

@@ -424,7 +424,7 @@ async fn remove_users(
     if let [user] = users.as_slice() {
         let question = match user.state {
             MembershipState::Invited => format!("Withdraw the invitation of {}?", user.email),
-            _ => format!("Remove {} from this vault?", user.email),
+            MembershipState::Active => format!("Remove {} from this vault?", user.email),
         };
         context.ui.confirm_or_stop(&question)?;
     } else {
@@ -448,7 +448,7 @@ async fn remove_users(
                 "{TICK} withdrew the invitation of {}",
                 paint_email(&removed)
             ),
-            _ => format!("{TICK} removed {}", paint_email(&removed)),
+            MembershipState::Active => format!("{TICK} removed {}", paint_email(&removed)),
         };
         Ok((removed, text))
     })

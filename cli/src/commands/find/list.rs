@@ -87,7 +87,7 @@ pub struct ProjectSkill {
     /// Where it comes from.
     provenance: Option<ProvenanceId>,
     /// Its relation to the lock.
-    state: State,
+    state: LockState,
     /// What is wrong with its files.
     damage: Option<String>,
 }
@@ -162,7 +162,7 @@ fn skills_table() -> Table {
 /// Relation of a project's skill to the lock.
 #[derive(Clone, Copy, Debug, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum LockState {
     /// Installed as the lock names it.
     Installed,
     /// Installed with other content than the lock names.
@@ -175,7 +175,7 @@ pub enum State {
     Damaged,
 }
 
-impl State {
+impl LockState {
     fn compare_with_lock(read: Option<&Examined>, locked: Option<&LockEntry>) -> Self {
         match (read, locked) {
             (None, _) => Self::Missing,
@@ -230,12 +230,12 @@ fn of_project(
                 exit = Exit::Integrity;
                 ProjectSkill {
                     damage: Some(message_chain(&damage)),
-                    ..ProjectSkill::new(name, None, State::Damaged)
+                    ..ProjectSkill::new(name, None, LockState::Damaged)
                 }
             }
             read => {
                 let read = read.and_then(Result::ok);
-                let state = State::compare_with_lock(read.as_ref(), locked.get(*name));
+                let state = LockState::compare_with_lock(read.as_ref(), locked.get(*name));
                 ProjectSkill::new(name, read, state)
             }
         };
@@ -258,7 +258,7 @@ fn of_project(
 }
 
 impl ProjectSkill {
-    fn new(name: &SkillName, read: Option<Examined>, state: State) -> Self {
+    fn new(name: &SkillName, read: Option<Examined>, state: LockState) -> Self {
         let manifest = read.map(|read| read.manifest);
         Self {
             name: name.clone(),

@@ -238,7 +238,7 @@ impl<'a> Publisher<'a> {
         let Some(current) = self.current_catalog().await? else {
             return Ok(false);
         };
-        let Some(longer) = publish::with_roots(self.vault, &current)? else {
+        let Some(longer) = publish::append_missing_roots(self.vault, &current)? else {
             return Ok(false);
         };
         // Only keys are added, so the release must still be the one that was read.

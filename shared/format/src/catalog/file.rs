@@ -30,7 +30,7 @@ struct TypeOnly<'a> {
 }
 
 #[derive(Deserialize)]
-struct FileWire<'a> {
+struct CatalogFileWire<'a> {
     public_key: PublicKey,
     roots: RootList,
     #[serde(borrow, rename = "payloadType")]
@@ -91,7 +91,7 @@ impl SignedCatalog {
         if bytes.len() > MAX_OBJECT_BYTES {
             return Err(CatalogError::TooLarge);
         }
-        let wire: FileWire<'_> =
+        let wire: CatalogFileWire<'_> =
             // A file of the earlier format has other members and fails here first. Its owner gets
             // the command that helps instead of a parser's message.
             json::parse(bytes).map_err(|error| match json::parse::<TypeOnly<'_>>(bytes) {

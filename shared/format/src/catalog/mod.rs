@@ -45,9 +45,9 @@ pub use crate::bundle::MAX_OBJECT_BYTES;
 
 /// The payload type that is signed with every catalog.
 pub const PAYLOAD_TYPE: &str = "application/vnd.vault.catalog.v2+json";
-/// The most entries in `withdrawn`.
+/// Maximum number of entries in `withdrawn`.
 pub const MAX_WITHDRAWN: usize = 1_000;
-/// The most releases that one catalog may skip.
+/// Maximum number of releases that one catalog may skip.
 pub const MAX_RELEASE_JUMP: u64 = 1_000_000;
 /// The largest distance of `issued_at` ahead of a clock, in seconds.
 pub const MAX_AHEAD_SECONDS: i64 = 300;

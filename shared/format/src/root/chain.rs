@@ -17,8 +17,8 @@ use crate::keys::PublicKey;
 
 /// The payload type that is signed with every root document.
 pub const PAYLOAD_TYPE: &str = "application/vnd.vault.root.v1+json";
-/// The most bytes of all envelopes of a chain together. Each is measured as this program writes it:
-/// compact JSON without unknown members.
+/// Maximum number of bytes of all envelopes of a chain together. Each is measured as this program
+/// writes it: compact JSON without unknown members.
 pub const MAX_CHAIN_BYTES: usize = 512 << 10;
 
 /// Root versions as a host shows them, oldest first. Nothing of them is verified; the list only

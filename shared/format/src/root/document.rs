@@ -20,21 +20,21 @@ use crate::time::Timestamp;
 
 /// The value of the member `schema`.
 pub const SCHEMA: &str = "vault.root/1";
-/// The most bytes of a payload.
+/// Maximum number of bytes of a payload.
 pub const MAX_PAYLOAD_BYTES: usize = 16 << 10;
 /// The highest version number.
 pub const MAX_VERSION: u64 = 1_024;
-/// The most keys in all roles together.
+/// Maximum number of keys in all roles together.
 pub const MAX_KEYS: usize = 40;
-/// The most keys of the root role.
+/// Maximum number of keys of the root role.
 pub const MAX_ROOT_KEYS: usize = 8;
-/// The most keys of the release role.
+/// Maximum number of keys of the release role.
 pub const MAX_RELEASE_KEYS: usize = 32;
 /// The highest threshold.
 pub const MAX_THRESHOLD: usize = 4;
-/// The most revoked keys.
+/// Maximum number of revoked keys.
 pub const MAX_REVOKED: usize = 256;
-/// The most days from `issued_at` to `expires_at`.
+/// Maximum number of days from `issued_at` to `expires_at`.
 pub const MAX_LIFETIME_DAYS: i64 = 1_200;
 
 /// The keys and roles of a vault in one version.

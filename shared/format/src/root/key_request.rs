@@ -13,7 +13,7 @@ use crate::time::Timestamp;
 
 /// The payload type that is signed with every key request.
 pub const PAYLOAD_TYPE: &str = "application/vnd.vault.key-request.v1+json";
-/// The most bytes of a key request.
+/// Maximum number of bytes of a key request.
 pub const MAX_KEY_REQUEST_BYTES: usize = 4 << 10;
 
 constant!(

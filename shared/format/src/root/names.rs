@@ -9,7 +9,7 @@ use super::KeyFingerprint;
 use crate::keys::PublicKey;
 use crate::text::{is_unprintable, text_form};
 
-/// The most characters of a name.
+/// Maximum number of characters of a name.
 pub const MAX_NAME_CHARS: usize = 64;
 /// The name of a recovery key in messages.
 const RECOVERY_KEY_NAME: &str = "recovery key";

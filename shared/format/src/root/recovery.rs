@@ -22,7 +22,7 @@ constant!(
     "vault.recovery-key/1"
 );
 
-/// The most bytes of a recovery file.
+/// Maximum number of bytes of a recovery file.
 pub const MAX_RECOVERY_FILE_BYTES: usize = 64 << 10;
 
 /// A root key, and the newest version that it has signed.

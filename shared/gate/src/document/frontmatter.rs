@@ -19,8 +19,8 @@ mod values;
 pub use declared::{Action, Capabilities, Secret, is_reserved_variable};
 
 use values::{
-    TypeMismatch, agent_list, argument_list, comma_list, is_unseen, line_text, read_boolean,
-    read_capabilities, read_secrets, text, text_or_list, tool_list,
+    TypeMismatch, agent_list, argument_list, comma_list, is_unseen, read_boolean,
+    read_capabilities, read_secrets, read_visible_line, text, text_or_list, tool_list,
 };
 
 /// The fields that the vault reads, absent ones empty.
@@ -439,10 +439,10 @@ impl<'a> Reader<'a> {
         };
         // Read all parts before the first fault ends the function, so that one run reports all
         // faults.
-        let command = self.action_part(members, "command", &name, line_text);
+        let command = self.action_part(members, "command", &name, read_visible_line);
         let args = self.action_part(members, "args", &name, argument_list);
-        let cwd = self.action_part(members, "cwd", &name, line_text);
-        let description = self.action_part(members, "description", &name, line_text);
+        let cwd = self.action_part(members, "cwd", &name, read_visible_line);
+        let description = self.action_part(members, "description", &name, read_visible_line);
         let spelling = if member_of(members, "requires-tty").is_some() {
             "requires-tty"
         } else {

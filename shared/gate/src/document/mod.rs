@@ -335,7 +335,7 @@ pub(crate) const fn in_file(position: Position) -> Position {
     Position::new(position.line.saturating_add(1), position.column)
 }
 
-/// Most values of one frontmatter that the second reading quotes.
+/// Maximum number of values of one frontmatter that the second reading quotes.
 const MOST_MENDED: usize = 8;
 
 /// Reads the frontmatter. If a plain value of one line holds `: `, reads it again with that value

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use vault_format::text::is_invisible;
 
-/// Most characters of a line that are shown, before escaping.
+/// Maximum number of characters of a line that are shown, before escaping.
 const WIDTH: usize = 120;
 /// Characters shown before the place, in a line that is cut.
 const BEFORE: usize = 40;
@@ -16,16 +16,17 @@ const BEFORE: usize = 40;
 pub struct Excerpt {
     /// The line's number, from 1.
     pub number: u32,
-    /// At most 120 characters around the place, `…` where something was cut; tabs are one space,
-    /// controls are escaped.
+    /// At most 120 characters of the line around the place, with `…` where something was cut. Tabs
+    /// are one space; then control and invisible characters are escaped, which makes it longer.
     pub text: String,
-    /// Range of `text` that is the place; empty at the end of the line.
+    /// Byte range of the marked character in `text`; empty at the end of the line.
     pub mark: Range<usize>,
 }
 
 impl Excerpt {
-    /// Returns the line with this number, from 1, with the character in this column marked; `None`
-    /// if the text ends before it.
+    /// Returns the line with this number, and the character in this column marked. Both count from
+    /// 1, and columns count characters; without a column the first character is marked. Returns
+    /// `None` if the text has no such line.
     pub fn of(text: &str, number: u32, column: Option<u32>) -> Option<Self> {
         let line = text
             .split('\n')
@@ -73,7 +74,7 @@ impl Excerpt {
 /// Decodes the bytes of a file for people: UTF-16 if a byte order mark says so, else UTF-8 with
 /// U+FFFD for anything invalid.
 pub fn decode_text(bytes: &[u8]) -> Cow<'_, str> {
-    let wide = |rest: &[u8], read: fn([u8; 2]) -> u16| {
+    let decode_utf16 = |rest: &[u8], read: fn([u8; 2]) -> u16| {
         let units: Vec<u16> = rest
             .chunks_exact(2)
             .map(|pair| read([pair[0], pair[1]]))
@@ -81,8 +82,8 @@ pub fn decode_text(bytes: &[u8]) -> Cow<'_, str> {
         Cow::Owned(String::from_utf16_lossy(&units))
     };
     match bytes {
-        [0xFF, 0xFE, rest @ ..] => wide(rest, u16::from_le_bytes),
-        [0xFE, 0xFF, rest @ ..] => wide(rest, u16::from_be_bytes),
+        [0xFF, 0xFE, rest @ ..] => decode_utf16(rest, u16::from_le_bytes),
+        [0xFE, 0xFF, rest @ ..] => decode_utf16(rest, u16::from_be_bytes),
         _ => String::from_utf8_lossy(bytes),
     }
 }

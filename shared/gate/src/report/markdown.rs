@@ -8,8 +8,8 @@ use super::{Audit, Audited, Located, Verdict};
 use crate::finding::Level;
 use vault_format::text::printable;
 
-/// Most bytes of a comment, because code hosts reject longer ones. Rows that do not fit are counted
-/// in a last line.
+/// Maximum number of bytes of a comment, because code hosts reject longer ones. Rows that do not
+/// fit are counted in a last line.
 pub const MAX_BYTES: usize = 60_000;
 
 /// Renders the audit as a comment of at most [`MAX_BYTES`].
@@ -163,7 +163,7 @@ fn sentence_or_code(sentence: &str) -> String {
     }
 }
 
-/// Most characters of one code span.
+/// Maximum number of characters of one code span.
 const LONGEST: usize = 200;
 
 /// Returns text as a code span in a table: the fence is longer than any in the text, controls are

@@ -31,7 +31,7 @@ pub(crate) use crate::rules::files::is_stopped;
 use engine::RuleHit;
 use segment::{Kind, Segments, Span};
 use std::collections::{HashMap, HashSet};
-use text::{Lines, Reading, Source};
+use text::{Lines, NormalizedText, Source};
 use total::Hit;
 use vault_format::bundle::File;
 
@@ -39,20 +39,21 @@ use vault_format::bundle::File;
 const ADDRESS: &str = "VG-DE-006";
 /// Points of that rule for an address that nothing decodes.
 const ADDRESS_ALONE: u32 = 4;
-/// Most places with the name of an encoded text at which the scanner looks for a decoder.
+/// Maximum number of places with the name of an encoded text at which the scanner looks for a
+/// decoder.
 const MOST_NAMED: usize = 16;
-/// Most bytes that the containers and encoded texts of a skill may expand to; anything beyond is
-/// reported as unread.
+/// Maximum number of bytes that the containers and encoded texts of a skill may expand to; anything
+/// beyond is reported as unread.
 const MOST_UNPACKED: usize = 8 << 20;
-/// Most encoded texts of a skill that are read as texts of their own; anything beyond is reported
-/// as unread.
+/// Maximum number of encoded texts of a skill that are read as texts of their own; anything beyond
+/// is reported as unread.
 const MOST_DECODED: usize = 4096;
-/// Most places in a file with the name of another file at which the scanner looks for a command
-/// that reads it.
+/// Maximum number of places in a file with the name of another file at which the scanner looks for
+/// a command that reads it.
 const MOST_MENTIONED: usize = 64;
-/// Most bytes that are searched for commands that read a signature or decode a text.
+/// Maximum number of bytes that are searched for commands that read a signature or decode a text.
 const MOST_SEARCHED: usize = 64 << 20;
-/// Most characters of the matched words that a message quotes.
+/// Maximum number of characters of the matched words that a message quotes.
 const MOST_QUOTED: usize = 60;
 
 /// Paths, each with a number that distinguishes places in one file.
@@ -250,7 +251,7 @@ fn scan_text(
     let kind = Kind::of(part.unwrap_or(path), &source.raw);
     // Four passes: the table of lines, the reading, its segments and the search for decoders.
     scan.work += 4 * source.raw.len() as u64;
-    let mut reading = Reading::new(&source.raw);
+    let mut reading = NormalizedText::new(&source.raw);
     let segments = segment::split_text(&mut reading.bytes, kind);
     let text = files::Text {
         is_cut: source.cut,
@@ -419,7 +420,7 @@ fn first_line(text: &[u8]) -> &[u8] {
 /// Scans each statement of code again without its seams (`'cu' + 'rl'` becomes `curl`), and reports
 /// only the blocking findings that the seams hid from the first scan.
 fn scan_joined(
-    reading: &Reading,
+    reading: &NormalizedText,
     segments: &Segments,
     scan: &mut Scan,
     place: &FilePlace<'_>,
@@ -480,7 +481,7 @@ fn scan_decoded(raw: &str, is_signature: bool, scan: &mut Scan, place: &FilePlac
             scan.push_hit(files::beyond(place.path));
             return;
         }
-        let mut reading = Reading::new(&piece.text).bytes;
+        let mut reading = NormalizedText::new(&piece.text).bytes;
         let segments = segment::split_lines(&mut reading, place::DECODED | place::SHELL);
         // Compute this once for a piece and not for each address in it.
         let mut is_used = None;

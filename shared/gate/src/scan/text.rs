@@ -11,7 +11,7 @@ use crate::look_alike::look_alike;
 use unicode_normalization::UnicodeNormalization as _;
 use vault_format::text::Position;
 
-/// Most bytes of one file that are scanned; the rest is reported as unread.
+/// Maximum number of bytes of one file that are scanned; the rest is reported as unread.
 pub(super) const MAX_SCANNED: usize = 4 << 20;
 
 /// A file as text.
@@ -97,7 +97,7 @@ fn decode_utf16(bytes: &[u8]) -> Option<String> {
 }
 
 /// The text that rules read, with the way back to the file.
-pub(super) struct Reading {
+pub(super) struct NormalizedText {
     /// Lower-case bytes; line breaks stand where they stand in the raw text until the segmenter
     /// joins lines.
     pub bytes: Vec<u8>,
@@ -110,7 +110,7 @@ pub(super) struct Reading {
 /// stand in one line.
 const LONGEST_WORD: usize = 1 << 10;
 
-impl Reading {
+impl NormalizedText {
     pub(super) fn new(raw: &str) -> Self {
         let words = long_words(raw.as_bytes());
         if raw.is_ascii() && words.is_empty() {
@@ -292,7 +292,7 @@ mod tests {
             "0".repeat(70_000),
             "a".repeat(1_024)
         );
-        let reading = Reading::new(&raw);
+        let reading = NormalizedText::new(&raw);
         assert!(reading.bytes.len() < 3_000 && reading.bytes.ends_with(b" | sh\n"));
         assert_eq!(reading.raw_offset(reading.bytes.len() - 3), raw.len() - 3);
         for start in 0..2_100 {
@@ -307,7 +307,7 @@ mod tests {
     #[test]
     fn a_reading_leads_back_to_its_place() {
         let raw = "aé \u{200b}ｃurl Т\nx";
-        let reading = Reading::new(raw);
+        let reading = NormalizedText::new(raw);
         let text = String::from_utf8(reading.bytes.clone()).unwrap();
         assert_eq!(text, "aé curl t\nx");
         let at = text.find("curl").unwrap();
@@ -316,7 +316,7 @@ mod tests {
             reading.raw_offset(text.find('x').unwrap()),
             raw.find('x').unwrap()
         );
-        let plain = Reading::new("ABC");
+        let plain = NormalizedText::new("ABC");
         assert_eq!(
             (plain.bytes.as_slice(), plain.raw_offset(2)),
             (b"abc".as_slice(), 2)

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Sum of points at which hints become warnings.
 pub(super) const HINT_THRESHOLD: u32 = 6;
-/// Most points that one family of rules adds to the sum.
+/// Maximum number of points that one family of rules adds to the sum.
 const MOST_OF_A_FAMILY: u32 = 6;
-/// Most findings of one rule in one skill that are listed.
+/// Maximum number of findings of one rule in one skill that are listed.
 pub(super) const MOST_LISTED: usize = 5;
 
 /// A hit before the level of its finding is decided.

@@ -11,7 +11,7 @@ use vault_format::manifest::Manifest;
 use vault_format::name::SkillName;
 use vault_shelf::fetch::Upstream;
 
-use super::resign::to_earlier_source;
+use super::sign_again::to_earlier_source;
 use super::{AdmitError, AdmitReport, Options, Purpose, add::admit_source};
 use crate::installed::place::read_own_skill;
 use crate::installed::upstream;
@@ -70,8 +70,8 @@ pub enum RollbackError {
 /// Lists the stored versions of an own skill, newest first; empty if there are none. Verifies
 /// signatures, but does not read files.
 pub fn list_versions(vault: &Vault, name: &SkillName) -> Result<Vec<PastVersion>, VaultError> {
-    // Earlier versions are below the installed one, and a retired key may have signed them. Both
-    // are acceptable here, because a version passes the gate and is signed again before it is used.
+    // A key that was retired since may have signed an earlier version. That is acceptable here,
+    // because a version passes the gate and is signed again before it is used.
     let trusted = vault.ever_trusted()?;
     let current = read_own_skill(vault, name, &vault.trusted()?)?.map(|installed| installed.bundle);
     let store = vault.store_folder();
@@ -144,7 +144,7 @@ pub fn list_held(vault: &Vault) -> Result<BTreeSet<SkillName>, VaultError> {
     Ok(vault.own_skills()?.held_skills().cloned().collect())
 }
 
-/// Ends the hold of a skill, so that updates of all skills include it again.
+/// Ends the hold of a skill, so that `vault update` without a name includes it again.
 pub fn end_hold(vault: &Vault, name: &SkillName) -> Result<(), VaultError> {
     if !is_held(vault, name)? {
         return Ok(());
@@ -153,9 +153,9 @@ pub fn end_hold(vault: &Vault, name: &SkillName) -> Result<(), VaultError> {
     vault.change_own_skills(|own_skills| own_skills.set_held(name, false))
 }
 
-/// Admits the bytes of an earlier version as the next version, and holds the skill there until an
-/// update names it. `to` selects the version; `None` selects the newest version before the
-/// installed one that has other files.
+/// Admits the bytes of an earlier version as the next version. Updates then leave the skill alone
+/// until one names it. `to` selects the version; `None` selects the newest earlier version whose
+/// files differ from the installed ones.
 pub fn roll_back(
     vault: &Vault,
     name: &SkillName,
@@ -165,9 +165,9 @@ pub fn roll_back(
     let versions = list_versions(vault, name)?;
     let current = versions.iter().find(|past| past.installed);
     let current = current.ok_or_else(|| RollbackError::NotInstalled(name.clone()))?;
-    let (current, mut stored) = (&current.manifest, versions.iter());
+    let (current, mut candidates) = (&current.manifest, versions.iter());
     let chosen = match to {
-        Some(version) => stored
+        Some(version) => candidates
             .find(|past| past.manifest.version == version)
             .ok_or_else(|| RollbackError::NoSuchVersion {
                 name: name.clone(),
@@ -175,7 +175,7 @@ pub fn roll_back(
             })?,
         // Versions with the same files are skipped: rolling back to one of them would change
         // nothing.
-        None => stored
+        None => candidates
             .map(|past| (past, &past.manifest))
             .find(|(_, past)| past.version < current.version && past.files != current.files)
             .map(|(past, _)| past)
@@ -184,13 +184,15 @@ pub fn roll_back(
     let version = chosen.manifest.version;
     let examined = read_version(vault, name, version, &chosen.bundle, &vault.ever_trusted()?)?;
     let upstream = chosen.upstream.clone();
-    // Bundles of other publishers and accepted drafts of members both stay other people's work. If
-    // a rollback made them the owner's, their actions would get the owner's whole environment.
+    // The work stays that of its author, whether another publisher signed it or a member's draft was
+    // accepted. If a rollback made it the owner's, its actions would get the owner's whole
+    // environment.
     let is_published_by_others = vault.is_by_another_publisher(&examined.signer)?;
     let by_others =
         vault.own_skills()?.is_others_bundle(name, &chosen.bundle) || is_published_by_others;
     let purpose = Purpose::NextVersion { by_others };
-    // The new version is signed here, so exceptions that another publisher made must not count.
+    // The new version is signed here, so findings that another publisher accepted must not count as
+    // accepted.
     let keeps_exceptions = !is_published_by_others;
     let source = to_earlier_source(name.clone(), examined, upstream, purpose, keeps_exceptions);
     let options = Options {

@@ -13,7 +13,7 @@
 //! | [`check`] | the gate, with what the vault knows about a new skill |
 //! | `install` | deciding, storing, switching links |
 //! | `sign` | the only place that signs manifests |
-//! | `resign` | signing own skills again with the current key |
+//! | `sign_again` | signing own skills again with the current key |
 //! | `writer` | the writer lock, and cleaning up after a killed writer |
 //! | [`project`] | skills of a project, apart from the own ones |
 //! | [`variants`] | skills rendered for one agent |
@@ -29,8 +29,8 @@ mod install;
 pub mod project;
 pub mod propose;
 pub mod remove;
-mod resign;
 mod sign;
+mod sign_again;
 mod source;
 pub mod update;
 pub mod variants;
@@ -58,8 +58,8 @@ use crate::vault::keys::{KeyError, agent_refusal};
 pub use check::Neighbours;
 pub use install::{admit_all, admit_candidates, admit_one, preview_admission};
 pub(crate) use install::{admit_all_under, admit_under, linked_elsewhere};
-pub use resign::Resigned;
-pub(crate) use resign::{list_unsigned, sign_again, sign_waiting};
+pub use sign_again::Resigned;
+pub(crate) use sign_again::{list_unsigned, sign_again, sign_waiting};
 pub(crate) use source::Purpose;
 pub use source::{
     Candidate, Earlier, Options, Secrets, Source, examine_candidate, unknown_includes,

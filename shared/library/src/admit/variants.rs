@@ -16,8 +16,8 @@ use vault_format::manifest::{AppliedTransform, RenderedFrom, SKILL_MD};
 use vault_format::name::{AgentId, SkillName};
 use vault_gate::document::{Transform, TransformError, in_order, render_variant as render_text};
 
-use super::resign::to_earlier_source;
 use super::sign::{SignedSkill, sign_candidate};
+use super::sign_again::to_earlier_source;
 use super::{AdmitError, Candidate, Neighbours, Options, Purpose, examine_candidate};
 use crate::disk::{self, Batch};
 use crate::installed::place::{Place, list_places};
@@ -46,7 +46,7 @@ pub enum AddTransformError {
         /// The first finding of the gate.
         reason: String,
     },
-    /// The skill already has the maximum number of transforms.
+    /// The skill already has [`MAX_TRANSFORMS`].
     #[error("a skill has at most {MAX_TRANSFORMS} transforms")]
     TooMany,
     /// Another vault error.

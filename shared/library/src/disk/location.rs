@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_is_removed_and_what_links_in_it_lead_to_stays() {
+    fn removing_a_tree_keeps_the_targets_of_its_links() {
         let scene = Scene::new();
         let before = scene.outside();
         scene.lead_out("folder/inner");

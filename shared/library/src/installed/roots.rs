@@ -123,8 +123,7 @@ pub(crate) fn counted_catalogs(vault: &Vault) -> Result<Vec<Catalog>, VaultError
         let (Some(bytes), Some(published)) = (state.catalog_bytes(vault)?, &state.published) else {
             continue;
         };
-        // A killed writer may have left a file that does not match the record. Such a file lists
-        // nothing.
+        // Skip a file that does not match the record: a writer that was killed may have left it.
         let catalog = SignedCatalog::parse(&bytes)
             .and_then(|file| file.read_counted(&published.payload_sha256));
         catalogs.extend(catalog);

@@ -26,7 +26,7 @@ pub use self::driver::{
 };
 pub use self::error::{Conflicts, Difference, PlanError};
 pub use self::merge::{PolicyChange, TakeOver};
-pub use self::plan::{plan_release, take_roots, with_roots};
+pub use self::plan::{append_missing_roots, plan_release, take_roots};
 pub use self::proposal::{Proposal, ProposalError, SignedProposal};
 pub use self::release::{Plan, PlannedObject, ReleasePlan, record_published};
 pub use self::request::{DEFAULT_DAYS, OnDivergence, PlanRequest};

@@ -183,7 +183,7 @@ fn supersedes_shown(trust: &VaultTrust, shown: &RootList) -> bool {
 
 /// Adds this vault's root versions to the service's current catalog, to replace it when no release
 /// can be made yet. `None` if it has them already.
-pub fn with_roots(vault: &Vault, current: &[u8]) -> Result<Option<Vec<u8>>, PlanError> {
+pub fn append_missing_roots(vault: &Vault, current: &[u8]) -> Result<Option<Vec<u8>>, PlanError> {
     let trust = vault.require_trust()?;
     let file = SignedCatalog::parse(current)?;
     let longer = file.with_roots(trust.chain())?;

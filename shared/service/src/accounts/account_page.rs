@@ -7,7 +7,7 @@ use axum::response::Response;
 use vault_format::name::Slug;
 use vault_store::StoreError;
 
-use super::apps_and_sessions::{self, NewestItems, ShownGrant, ShownSession};
+use super::apps_and_sessions::{self, NewestItems, ShownApp, ShownSession};
 use super::guard::{FormTask, SignedInBrowser, SignedInForm, account_page_form};
 use super::invitations;
 use super::invitations::Invitation;
@@ -45,7 +45,7 @@ struct AccountPage {
     return_to: String,
     invitations: Vec<Invitation>,
     vaults: Vec<Vault>,
-    apps: NewestItems<ShownGrant>,
+    apps: NewestItems<ShownApp>,
     sessions: NewestItems<ShownSession>,
     second_factor: bool,
     /// Number of passkeys.

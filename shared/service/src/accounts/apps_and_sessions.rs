@@ -36,10 +36,10 @@ use crate::web::error_page::ErrorPage;
 use crate::web::form::with_query;
 use crate::web::layout::{format_day, format_minute};
 
-/// Most apps, and most browsers, that the page shows: the newest ones.
+/// Maximum number of apps, and of browsers, that the page shows: the newest ones.
 const MAX_SHOWN: usize = 50;
-/// Most entries read to find them. The entry of an app stays in the list when an owner ended the
-/// app or when everything was ended at once, so live ones may stand far behind.
+/// Maximum number of entries read to find them. The entry of an app stays in the list when an owner
+/// ended the app or when everything was ended at once, so live ones may stand far behind.
 const MAX_READ: usize = 2000;
 
 /// Newest items of a list on the page.
@@ -51,7 +51,7 @@ pub struct NewestItems<T> {
 }
 
 /// An app with access to the account.
-pub struct ShownGrant {
+pub struct ShownApp {
     /// Name of the grant in the account's list.
     pub grant: String,
     /// Name that the app gives itself.
@@ -80,10 +80,7 @@ pub struct ShownSession {
 
 /// Loads the apps with access to the account, newest first: those with a token that works now, or a
 /// refresh token that could get one.
-pub async fn load_apps(
-    app: &App,
-    account: &Account,
-) -> Result<NewestItems<ShownGrant>, StoreError> {
+pub async fn load_apps(app: &App, account: &Account) -> Result<NewestItems<ShownApp>, StoreError> {
     let partition = account_partition(&account.id);
     let (mut items, mut after) = (Vec::new(), None::<String>);
     for _ in 0..MAX_READ / MAX_KEYS {
@@ -125,9 +122,9 @@ pub async fn may_app_write(
 }
 
 /// Loads the grants of list entries and describes those that still give access.
-async fn filter_live_grants(app: &App, page: &[Record]) -> Result<Vec<ShownGrant>, StoreError> {
+async fn filter_live_grants(app: &App, page: &[Record]) -> Result<Vec<ShownApp>, StoreError> {
     let live_grants = load_live_grants(app, read_consents(page)?).await?;
-    let row = |(consent, held): (ConsentEntry, Grant)| ShownGrant {
+    let row = |(consent, held): (ConsentEntry, Grant)| ShownApp {
         grant: consent.name,
         name: consent.allowed.name,
         slug: held.family.namespace().map(|home| home.slug.to_string()),
@@ -140,7 +137,7 @@ async fn filter_live_grants(app: &App, page: &[Record]) -> Result<Vec<ShownGrant
 
 /// An entry of the list of an account's consents.
 struct ConsentEntry {
-    /// The name of the entry, below its prefix.
+    /// The record key, without the prefix `ALLOWED`.
     name: String,
     allowed: AllowedApp,
     /// The key of its grant.

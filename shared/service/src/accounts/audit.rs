@@ -16,7 +16,7 @@ use crate::model::audit::{Actor, Change, log_unwritten};
 use crate::model::user::{MEMBERSHIPS, Membership};
 use crate::web::browser::Browser;
 
-/// Most namespaces in whose logs a change of an account is recorded.
+/// Maximum number of namespaces in whose logs a change of an account is recorded.
 const MAX_LOGS: usize = 20;
 
 /// Action of a sign-in.

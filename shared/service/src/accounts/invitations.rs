@@ -34,11 +34,12 @@ pub struct Invitation {
     pub ends: String,
 }
 
-/// Most invitations that a page shows; answering one makes room for the next.
+/// Maximum number of invitations that a page shows; answering one makes room for the next.
 const MAX_SHOWN: usize = 20;
 /// Number of entries per read: each needs two keys, those of its user and its namespace.
 const ENTRIES_PER_READ: usize = MAX_KEYS / 2;
-/// Most entries read to find answerable ones: those of suspended vaults wait, and are skipped.
+/// Maximum number of entries read to find answerable ones: those of suspended vaults wait, and are
+/// skipped.
 const MAX_READ: usize = 1000;
 
 /// Loads the invitations of an account's address: all of them, or the one to the namespace `fixed`.

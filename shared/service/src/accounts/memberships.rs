@@ -9,9 +9,9 @@ use crate::model::account::{Account, account_partition};
 use crate::model::namespace::{self, Namespace, Status};
 use crate::model::user::{MEMBERSHIPS, Membership, Role, User, membership_key, user_key};
 
-/// Most memberships of an account that are read for a choice among them.
+/// Maximum number of memberships of an account that are read for a choice among them.
 const MAX_READ: usize = 1000;
-/// Most namespaces of an account that a page lists: those that were used last.
+/// Maximum number of namespaces of an account that a page lists: those that were used last.
 pub const MAX_CHOICES: usize = 50;
 
 /// A membership in a namespace that is in service.

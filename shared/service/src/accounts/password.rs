@@ -24,7 +24,8 @@ const ARGON2_COST: (u32, u32, u32) = (19 * 1024, 2, 1);
 /// Slots for hashes at the same time: as many as fit beside the rest, since each takes 19 MiB.
 static HASHING: Semaphore = Semaphore::const_new(4);
 
-/// Most passwords that wait for a slot: one behind more would come too late for its request.
+/// Maximum number of passwords that wait for a slot: one behind more would come too late for its
+/// request.
 const MAX_WAITING: usize = 64;
 /// Number of passwords that wait.
 static WAITING: AtomicUsize = AtomicUsize::new(0);

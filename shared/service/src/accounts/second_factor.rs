@@ -30,7 +30,7 @@ use crate::web::csrf::Purpose;
 use crate::web::error_page::ErrorPage;
 use crate::web::layout::{self, Frame, format_minute};
 
-/// Most codes tried for one account in a quarter of an hour, valid ones included.
+/// Maximum number of codes tried for one account in a quarter of an hour, valid ones included.
 const MAX_TRIES: u32 = 10;
 /// Length of that window, in seconds.
 const TRY_SECONDS: i64 = 15 * 60;

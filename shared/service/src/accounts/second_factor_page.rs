@@ -137,7 +137,7 @@ async fn make_page(
         csrf: browser.form_token(app, Purpose::Account, SECOND_FACTOR_PATH),
         on: factor.is_some(),
         left: factor.map_or(0, SecondFactor::recovery_left),
-        may_turn_off: !is_required(app, account).await?,
+        may_turn_off: !requires_second_factor(app, account).await?,
         has_password: account.password_hash().is_some(),
         fresh,
         problem: None,
@@ -150,7 +150,7 @@ async fn make_page(
 }
 
 /// Whether the service requires a second factor of this account.
-async fn is_required(app: &App, account: &Account) -> Result<bool, StoreError> {
+async fn requires_second_factor(app: &App, account: &Account) -> Result<bool, StoreError> {
     if app.config.second_factor == SecondFactorPolicy::Optional {
         return Ok(false);
     }
@@ -284,7 +284,7 @@ async fn apply_change(
         let problem = "The second factor was changed elsewhere. Look at its present state first.";
         return Ok(Err((StatusCode::CONFLICT, problem, None)));
     }
-    if factor_change == FactorChange::Off && is_required(app, account).await? {
+    if factor_change == FactorChange::Off && requires_second_factor(app, account).await? {
         let problem = "This service requires a second factor of owners and operators.";
         return Ok(Err((StatusCode::FORBIDDEN, problem, None)));
     }

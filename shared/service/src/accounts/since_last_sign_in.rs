@@ -21,11 +21,11 @@ use crate::model::session::{SessionEntry, sign_in_key};
 use crate::model::user::Role;
 use crate::web::layout::format_minute;
 
-/// Most vaults whose logs are searched: those used last.
+/// Maximum number of vaults whose logs are searched: those used last.
 const MOST_VAULTS: usize = 5;
-/// Most pages read of one log, of 1,000 entries each.
+/// Maximum number of pages read of one log, of 1,000 entries each.
 const MAX_PAGES: usize = 10;
-/// Most lines shown about events.
+/// Maximum number of lines shown about events.
 const MAX_LINES: usize = 12;
 /// Time for which the newest sign-in is remembered, in seconds: 400 days.
 const REMEMBERED_SECONDS: i64 = 400 * 24 * 3600;

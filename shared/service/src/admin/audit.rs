@@ -1,9 +1,9 @@
-//! `GET /admin/audit` and `GET /admin/operator/audit`: the audit log of the caller's namespace,
-//! with the actions and refusals of people and clients, and that of the service, with the actions
-//! of operators and of accounts without a namespace. Oldest entries first.
+//! `GET /admin/audit` lists the audit log of the caller's namespace: actions and refusals of people
+//! and clients. `GET /admin/operator/audit` lists that of the service: actions of operators and of
+//! accounts without a namespace.
 //!
-//! A request reads at most 1,000 entries, however many there are: with a filter, a page may be
-//! short or empty and still have a `next`.
+//! Both list the oldest entries first. A request reads at most 1,000 entries, so with a filter a
+//! page may be short or empty and still have a `next`.
 
 use axum::http::StatusCode;
 use vault_format::name::NamespaceId;

@@ -102,8 +102,8 @@ impl Call {
         })
     }
 
-    /// Returns the namespace in the path if releases can be pushed into it; fails with 409 if the
-    /// namespace signs its own.
+    /// Returns the namespace in the path, with its revision. Fails with 409 if the service itself
+    /// signs the releases of this namespace, so that nobody can push one.
     pub(super) fn hosted_namespace(&self) -> Result<(Namespace, u64), Refusal> {
         let namespace_and_revision = self.path_namespace()?;
         match namespace_and_revision.0.kind {

@@ -26,11 +26,12 @@ use crate::model::token::token_key;
 use crate::model::user::User;
 use crate::transaction::Transaction;
 
-/// Most rows that one request writes besides those of the connection; a commit has at most 100.
+/// Maximum number of rows that one request writes besides those of the connection; a commit has at
+/// most 100.
 const MAX_ROWS: usize = 90;
 /// Maximum number of pages of grants that are read to count the tokens of a revoked client.
 const MAX_COUNT_PAGES: usize = 10;
-/// Most ids of each kind in an answer.
+/// Maximum number of ids of each kind in an answer.
 const MAX_LISTED: usize = 100;
 
 /// Things of one kind that are chosen.

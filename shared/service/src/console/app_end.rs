@@ -22,13 +22,13 @@ use crate::web::error_page::ErrorPage;
 use crate::web::form::with_query;
 use crate::web::layout::{format_minute, role_name};
 
-/// Most codes with a box.
+/// Maximum number of codes with a box.
 const MAX_CODES: usize = 20;
-/// Most invitations with a box.
+/// Maximum number of invitations with a box.
 const MAX_INVITATIONS: usize = 10;
-/// Most machines with a box. A form has at most 64 fields.
+/// Maximum number of machines with a box. A form has at most 64 fields.
 const MAX_MACHINES: usize = 25;
-/// Most members that are listed.
+/// Maximum number of members that are listed.
 const MAX_MEMBERS: usize = 50;
 
 /// A thing that an app made.

@@ -39,25 +39,27 @@ use crate::ports::Ports;
 
 pub use vault_api::{DraftKind as Kind, DraftState as State};
 
-/// Most content drafts of one author that wait in a namespace whatever the others have: its own
-/// places.
+/// Maximum number of content drafts of one author that wait in a namespace whatever the others
+/// have: its own places.
 pub const MAX_OWN: i64 = 4;
-/// Most content drafts of one author that wait in places that all authors share.
+/// Maximum number of content drafts of one author that wait in places that all authors share.
 pub const MAX_SHARED_OF_AUTHOR: i64 = 16;
-/// Most content drafts that wait in the places that the authors of a namespace share.
+/// Maximum number of content drafts that wait in the places that the authors of a namespace share.
 pub const MAX_SHARED: i64 = 100;
-/// Most proposals that are open in a namespace: as many as keys may be in the release role.
+/// Maximum number of proposals that are open in a namespace: as many as keys may be in the release
+/// role.
 pub const MAX_PROPOSALS: i64 = 32;
-/// Most key requests that are open in a namespace: as many as keys may be in a root document.
+/// Maximum number of key requests that are open in a namespace: as many as keys may be in a root
+/// document.
 pub const MAX_KEY_REQUESTS: i64 = 40;
-/// Most key requests of one author that are open in a namespace.
+/// Maximum number of key requests of one author that are open in a namespace.
 pub const MAX_KEY_REQUESTS_OF_AUTHOR: i64 = 4;
-/// Most drafts that one author hands in on one day (UTC): ended ones free their places, but
-/// their bytes stay for a while.
+/// Maximum number of drafts that one author hands in on one day (UTC): ended ones free their
+/// places, but their bytes stay for a while.
 pub const MAX_A_DAY: u32 = 200;
 /// Lifetime of the record of an ended draft, in seconds: 90 days.
 pub const ENDED_SECONDS: i64 = 90 * 24 * 3600;
-/// Most characters of the reason for which a draft is declined.
+/// Maximum number of characters of the reason for which a draft is declined.
 pub const MAX_REASON_CHARS: usize = 500;
 
 /// Kind of place that a content draft takes in its author's queue.

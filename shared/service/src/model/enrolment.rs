@@ -27,8 +27,8 @@ use crate::ports::Ports;
 
 pub use vault_api::EnrolmentMode as Enrolment;
 
-/// Most machines that one app and its codes admit to a vault within a day without a confirmation;
-/// also most machines of a code that the console makes without one.
+/// Maximum number of machines that one app and its codes admit to a vault within a day without a
+/// confirmation; also the maximum of a code that the console makes without one.
 pub const UNCONFIRMED_MACHINES: u32 = 20;
 /// Hours for which the machines that codes admitted are counted: a day, and the hour that runs.
 const COUNTED_HOURS: i64 = 25;

@@ -33,7 +33,7 @@ pub const GRACE_SECONDS: i64 = 24 * 3600;
 /// Seconds after which an unfinished deletion counts as abandoned: no function and no step of
 /// background work runs that long.
 pub const DELETING_SECONDS: i64 = 120;
-/// Most names in one record; with 76 bytes each they stay below 256 KiB.
+/// Maximum number of names in one record; with 76 bytes each they stay below 256 KiB.
 const MAX_NAMES: usize = 3000;
 
 /// An object inside its namespace: class and hash; its text is `<class>/<sha256>`.

@@ -22,7 +22,7 @@ use super::user::{State, User, users_partition};
 
 use crate::ports::Ports;
 
-/// Most records of each kind that are read.
+/// Maximum number of records of each kind that are read.
 const MAX_READ: usize = 10 * MAX_PAGE;
 
 /// A code that works.

@@ -12,7 +12,8 @@ use super::user::{User, users_partition};
 
 use crate::ports::Ports;
 
-/// Most pages of users that are read in search of another owner, when an owner steps back.
+/// Maximum number of pages of users that are read in search of another owner, when an owner steps
+/// back.
 const MAX_SEARCH_PAGES: usize = 10;
 
 /// Returns an owner besides `id` who can sign in and write, if there is one among the first 10,000

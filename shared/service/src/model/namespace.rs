@@ -29,14 +29,14 @@ use crate::ports::Ports;
 
 pub use vault_api::{Kind, PinReset, Status};
 
-/// Most devices of a namespace that wait for the owner.
+/// Maximum number of devices of a namespace that wait for the owner.
 pub const MAX_PENDING: i64 = 20;
 /// Days for which owners are shown that the pin was reset.
 pub const RESET_SHOWN_DAYS: i64 = 30;
-/// Most keys that a pin keeps because a chain that was given up had revoked them. A root document
-/// revokes at most 256 keys, and each settled fork adds those of the chain that ends, so the format
-/// alone sets no bound that a record could hold (256 KiB). This bound is 16 full documents, 184
-/// KiB.
+/// Maximum number of keys that a pin keeps because a chain that was given up had revoked them. A
+/// root document revokes at most 256 keys, and each settled fork adds those of the chain that ends,
+/// so the format alone sets no bound that a record could hold (256 KiB). This bound is 16 full
+/// documents, 184 KiB.
 pub const MAX_REVOKED_ELSEWHERE: usize = 4096;
 /// The partition of the operator's list.
 pub const DIRECTORY: &str = "namespaces";

@@ -28,11 +28,12 @@ use crate::ports::Ports;
 
 pub use vault_api::NoticeTopic as Topic;
 
-/// Most webhooks of one namespace.
+/// Maximum number of webhooks of one namespace.
 pub const MAX_WEBHOOKS: usize = 3;
-/// Most notices of one namespace that wait to be sent.
+/// Maximum number of notices of one namespace that wait to be sent.
 pub const MAX_UNSENT: usize = 100;
-/// Most waiting notices about drafts: members cause these, and must not displace the others.
+/// Maximum number of waiting notices about drafts: members cause these, and must not displace the
+/// others.
 pub const MAX_UNSENT_DRAFTS: usize = 50;
 /// Pause between two announcements of machines, in seconds: 15 minutes.
 pub const MACHINES_PAUSE_SECONDS: i64 = 15 * 60;
@@ -260,7 +261,7 @@ impl Delivery {
 
     /// Returns the delivery after the beginning of an attempt at `now`, as if that had failed: a
     /// process that dies meanwhile loses nothing. Returns `None` for the last attempt.
-    pub fn begin_attempt(&self, now: Timestamp) -> Option<Self> {
+    pub fn next_retry(&self, now: Timestamp) -> Option<Self> {
         // The table also bounds the attempts: behind its end there is no next one.
         let wait = RETRY_SECONDS.get(self.attempts as usize)?;
         Some(Self {
@@ -403,7 +404,7 @@ mod tests {
         let mut now = Timestamp::from_unix(1_795_219_200);
         let mut delivery = Delivery::new(Recipient::Webhook("whk_1".to_owned()), now);
         let mut waits = Vec::new();
-        while let Some(next) = delivery.begin_attempt(now) {
+        while let Some(next) = delivery.next_retry(now) {
             waits.push(next.due_at.unix() - now.unix());
             now = next.due_at;
             delivery = next;

@@ -21,9 +21,9 @@ use webauthn_rs::prelude::{AuthenticationResult, Passkey as Credential, Uuid};
 
 use super::account_id::AccountId;
 
-/// Most passkeys of one account.
+/// Maximum number of passkeys of one account.
 pub const MAX_PASSKEYS: usize = 10;
-/// Most characters of a passkey's name.
+/// Maximum number of characters of a passkey's name.
 pub const MAX_NAME_CHARS: usize = 64;
 
 /// Name that a person gives to a passkey: 1 to 64 characters, none of them invisible.

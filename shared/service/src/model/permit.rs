@@ -29,7 +29,7 @@ pub const ASKED_SECONDS: i64 = 600;
 pub const CONFIRMED_SECONDS: i64 = 300;
 /// Time for which a declined act cannot be asked for again, in seconds: a minute.
 pub const DECLINED_SECONDS: i64 = 60;
-/// Most permits of one account and app at a time.
+/// Maximum number of permits of one account and app at a time.
 pub const MAX_PERMITS: usize = 20;
 
 /// An act that needs a permit, with everything that it does: a permit for one value is none for

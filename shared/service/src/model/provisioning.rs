@@ -31,9 +31,9 @@ pub const RESERVATION_SECONDS: i64 = 24 * 3600;
 /// Lifetime of an unpaid sign-up, in days. A checkout page may be open for a day, and the payment
 /// provider repeats its events for three.
 pub const UNPAID_DAYS: i64 = 7;
-/// Most unpaid sign-ups of one account, and most vaults of one where they are free.
+/// Maximum number of unpaid sign-ups of one account, and of its vaults where they are free.
 pub const MAX_UNPAID: usize = 3;
-/// Most subscriptions of one sign-up that stand by.
+/// Maximum number of subscriptions of one sign-up that stand by.
 pub const MAX_STANDBY: usize = 8;
 /// The partition of the sign-ups on which the service has something to do.
 pub const OPEN: &str = "provisioning-open";

@@ -185,7 +185,7 @@ impl Closure {
         self.object_names().filter(|name| !held(name)).collect()
     }
 
-    /// Returns the closure of the objects that `older` lacks.
+    /// Returns only the objects that `older` lacks, as a closure without former skills.
     #[must_use]
     pub fn difference_from(&self, older: &Self) -> Self {
         let nodes = self.nodes.iter();

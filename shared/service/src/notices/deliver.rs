@@ -297,7 +297,7 @@ impl Visit<'_> {
         let now = app.clock.now();
         // As if the attempt had failed: if the process dies in the middle, the retry is already
         // stored.
-        let retry = delivery.begin_attempt(now);
+        let retry = delivery.next_retry(now);
         let next = retry.as_ref().map(|retry| retry.due_at);
         let window = self.rate_window(&delivery.to);
         let begun = held.replace_delivery(delivery, retry);

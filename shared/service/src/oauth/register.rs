@@ -16,11 +16,12 @@ use crate::model::client::{Client, ClientId, UNUSED_SECONDS, client_key};
 use crate::model::redirect::{BadRedirect, RedirectUri};
 use crate::model::user::Scopes;
 
-/// Most redirect URIs of one client. Editors register six; the limit of bytes bounds the record.
+/// Maximum number of redirect URIs of one client. Editors register six; the limit of bytes bounds
+/// the record.
 pub const MOST_REDIRECTS: usize = 20;
 /// Longest redirect URI of a client, in bytes.
 pub const LONGEST_REDIRECT: usize = 512;
-/// Most characters of a name that are stored.
+/// Maximum number of characters of a name that are stored.
 const MAX_NAME_CHARS: usize = 80;
 
 /// Fault of a registration, with the codes of RFC 7591 section 3.2.2.

@@ -24,7 +24,7 @@ pub enum BadForm {
     Unreadable(String),
 }
 
-/// Most parameters that are parsed; a form with more is unreadable.
+/// Maximum number of parameters that are parsed; a form with more is unreadable.
 const MAX_PARAMETERS: usize = 64;
 
 impl Form {

@@ -1,6 +1,6 @@
-//! Welcome page for people who open an address of the service in a browser. It says what the
-//! service is and which command connects to it. It is the same for every address and names no
-//! vault.
+//! The welcome page and the 404 for people who open an address of the service in a browser, and
+//! whether a request wants a page or JSON. The page says what the service is and which command
+//! connects to it. It is the same for every address and names no vault.
 
 use askama::Template;
 use axum::extract::Request;
@@ -36,7 +36,7 @@ pub fn opens_page(method: &Method, headers: &HeaderMap) -> bool {
 }
 
 /// Returns the refusal for the root and for paths without a route. A client that posts to the root,
-/// or adds a slash, most likely looks for the MCP endpoint, and is told its address.
+/// or asks for `/mcp/`, most likely looks for the MCP endpoint, and is told its address.
 pub fn not_found(app: &App, request: &Request) -> Refusal {
     let refusal = Refusal::from(ErrorCode::NotFound);
     let public_url = &app.config.public_url;
@@ -55,12 +55,12 @@ pub fn not_found(app: &App, request: &Request) -> Refusal {
     ))
 }
 
-/// Whether a refusal of a request for `path` is shown as the welcome page: only at addresses that
-/// serve programs alone.
+/// Whether a refusal of a request for `path` is shown as the welcome page: only for paths that
+/// nobody but programs uses. The caller has checked that a browser asks.
 pub fn shows_welcome(status: StatusCode, path: &str) -> bool {
     match status {
         StatusCode::UNAUTHORIZED => path == "/mcp" || path.starts_with("/v/"),
-        // A browser sends GET, and an agent POST.
+        // `/mcp` takes only POST, so a browser that opens it gets this status.
         StatusCode::METHOD_NOT_ALLOWED => path == "/mcp",
         _ => false,
     }
@@ -80,7 +80,7 @@ pub fn prefers_html(headers: &HeaderMap) -> bool {
         let quality: f32 = quality.map_or(1.0, |text| text.parse().unwrap_or(0.0));
         // `*/*` counts for neither side: command-line tools send it, and get JSON.
         match media.as_str() {
-            "text/html" => html = quality,
+            "text/html" => html = quality.max(html),
             "application/json" | "application/problem+json" => json = quality.max(json),
             _ => {}
         }

@@ -256,7 +256,7 @@ async fn api_base(access: Access<'_>) -> Result<Url> {
         .map_err(|_| FetchError::content_error(&address, "its apiBase is not an address"))?;
     // The discovery document may name another host. The policy decides about that host as about the
     // target of a redirect.
-    access.policy.check_hop(base, &url)?;
+    access.policy.check_redirect(base, &url)?;
     Ok(url)
 }
 

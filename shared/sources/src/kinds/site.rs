@@ -134,7 +134,7 @@ impl Site {
             .policy
             .check_signer(&origin_text(&self.origin), &key)?;
         let at = join_url(&self.base, &signed.manifest)?;
-        access.policy.check_hop(&self.origin, &at)?;
+        access.policy.check_redirect(&self.origin, &at)?;
         let wrong = |reason: String| FetchError::Signer {
             place: escape_untrusted(at.as_str()),
             reason,
@@ -220,7 +220,7 @@ impl Site {
         let at = is_beside.then(|| manifest.join(name).ok()).flatten();
         let at =
             at.ok_or_else(|| wrong("the release that it names is not beside it".to_owned()))?;
-        access.policy.check_hop(&self.origin, &at)?;
+        access.policy.check_redirect(&self.origin, &at)?;
         let Some(got) = access.fetch_if_found(&at, MAX_OBJECT_BYTES as u64).await? else {
             return Ok(None);
         };
@@ -236,7 +236,7 @@ impl Site {
         digest: &Digest,
     ) -> Result<Vec<u8>> {
         let release_url = join_url(&self.base, url)?;
-        access.policy.check_hop(&self.origin, &release_url)?;
+        access.policy.check_redirect(&self.origin, &release_url)?;
         let got = access
             .fetch_required(&release_url, MAX_DOWNLOAD_BYTES)
             .await?;

@@ -443,7 +443,7 @@ pub fn is_loopback(url: &Url) -> bool {
     }
 }
 
-/// Returns the names of a site or of one of its skills for policy patterns.
+/// Returns the texts with which policy patterns are compared: those of a site, or of one skill of it.
 pub(crate) fn well_known_names(origin: &Url, skill: Option<&str>) -> Vec<String> {
     let (origin, authority) = (origin_text(origin), host_and_port(origin));
     match skill {

@@ -476,7 +476,14 @@ async fn fetch_bundles(
 }
 
 impl Pulled {
+    /// Warns of skills that no agent sees or that the gate refuses, and describes the pull in lines.
     fn warn_and_describe(&self, context: &Context, link: &Link) -> String {
+        let selection = self.selection.as_ref().map(selection_text);
+        self.warn(context, link, selection.as_deref());
+        self.describe(link, selection.as_deref())
+    }
+
+    fn warn(&self, context: &Context, link: &Link, selection: Option<&str>) {
         let report = &self.report;
         let vault = &link.pin().name;
         for TakenName { name, by } in &report.taken {
@@ -515,14 +522,17 @@ impl Pulled {
             let hint = "installed skills keep working; the owner must renew the subscription";
             context.ui.warn_with(lapsed_code(), lapsed_text(link), hint);
         }
-        let selection = self.selection.as_ref().map(selection_text);
         if self.selects_nothing {
-            let selection = selection.as_deref().unwrap_or_default();
+            let selection = selection.unwrap_or_default();
             let text = format!("no skill of {vault} fits the selection {selection}");
             let hint = format!("vault cloud pull --from {vault} --all");
             context.ui.warn_with("selection_empty", text, hint);
         }
-        // Everything above is a warning on standard error. The report itself begins here.
+    }
+
+    fn describe(&self, link: &Link, selection: Option<&str>) -> String {
+        let report = &self.report;
+        let vault = &link.pin().name;
         let (release, summary) = (report.release, summary_text(report));
         let address = link_address(link);
         let mut lines = vec![format!(

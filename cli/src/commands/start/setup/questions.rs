@@ -346,7 +346,8 @@ pub fn had_by(plan: &SetupPlan, skill: &NativeSkill) -> Vec<AgentId> {
     same.flat_map(|(other, ..)| other.agents.clone()).collect()
 }
 
-/// Shows a skill for review: its path, its contents, and its difference from the vault's version.
+/// Shows a skill for review: its path, the number and size of its files, its recorded source, and
+/// the difference of `SKILL.md` if the vault has another version.
 fn show_skill(context: &Context, vault: Option<&Vault>, skill: &NativeSkill) {
     let ui = &context.ui;
     let (name, path) = (&skill.name, context.process.short_path(&skill.path));

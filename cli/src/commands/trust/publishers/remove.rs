@@ -146,8 +146,8 @@ fn require_enough_left(vault: &Vault, key: &PublicKey) -> Result<(), Failure> {
 struct Account {
     client: OwnerClient,
     user: String,
-    /// Its address, or else its id.
-    email: String,
+    /// The account's e-mail address, or its id if the service does not show the address.
+    label: String,
 }
 
 /// The account that asked for this key, if there is one, with a sign-in that may change its role.
@@ -167,7 +167,7 @@ fn find_account_of_key(context: &Context, key: &PublicKey) -> Result<Option<Acco
     };
     let author = &request.submitted_by;
     let user = author.user_id.clone();
-    let email = author.display_name().to_owned();
+    let label = author.display_name().to_owned();
     let client = context.block_on(ready_client(context, &connection))?;
     let users: Vec<User> = context.block_on(client.list(USERS))?;
     // The account may have been removed since it asked.
@@ -177,7 +177,7 @@ fn find_account_of_key(context: &Context, key: &PublicKey) -> Result<Option<Acco
     Ok(Some(Account {
         client,
         user,
-        email,
+        label,
     }))
 }
 
@@ -194,8 +194,8 @@ fn sign_in_left(
     let address = connection.address();
     Ok(Some(match account {
         Ok(Some(account)) => {
-            let email = clean(&account.email, 80);
-            format!("{email} stays signed in to {address}; to end that: vault users remove {email}")
+            let label = clean(&account.label, 80);
+            format!("{label} stays signed in to {address}; to end that: vault users remove {label}")
         }
         _ => format!(
             "If {name} has an account, it stays signed in to {address}; to end that: \

@@ -34,7 +34,7 @@ pub(super) fn text(node: &Node) -> Result<String, TypeMismatch> {
 }
 
 /// Reads text that is shown or run: not empty, one line, nothing invisible.
-pub(super) fn line_text(node: &Node) -> Result<String, TypeMismatch> {
+pub(super) fn read_visible_line(node: &Node) -> Result<String, TypeMismatch> {
     let text = text(node)?;
     if text.is_empty() || text.chars().any(is_unseen) {
         return Err(TypeMismatch::new(

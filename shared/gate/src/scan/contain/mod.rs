@@ -12,7 +12,7 @@ use document::{add_notebook, strip_tags};
 use flate2::read::{DeflateDecoder, MultiGzDecoder};
 use std::io::Read;
 
-/// Most parts of one container that are read.
+/// Maximum number of parts of one container that are read.
 const MOST_PARTS: usize = 512;
 /// Size of a block of a tar archive, in bytes: a header is one, and the content of each part is
 /// padded to whole ones.

@@ -350,7 +350,8 @@ pub fn adopt_skill(
         skip_if_same_files: matches!(skill.state, NativeState::Same),
         ..Options::default()
     };
-    // `skill.root` may be a symbolic link, and the backup belongs beside the real folder.
+    // The backup belongs beside the skill's own folder, and `skill.root` may be a link to another
+    // one. So take the parent of the resolved path.
     let root = skill.path.parent().unwrap_or(&skill.root);
     if mode != AdoptionMode::Augment {
         // Check this before anything is signed, so that a failure changes nothing.

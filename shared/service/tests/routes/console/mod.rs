@@ -17,7 +17,7 @@ use vault_store::objects::Class;
 use crate::admin::{Desk, reference};
 use crate::common::{self, PASSWORD, Reply, Visitor};
 
-/// Most bytes of a page.
+/// Maximum number of bytes of a page.
 pub const MAX_PAGE_BYTES: usize = 100 * 1024;
 
 /// A browser in which this person is signed in, on a page of the console.
