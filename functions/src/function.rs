@@ -12,7 +12,6 @@ use vault_service::accounts::bootstrap::{self, FirstStart};
 use vault_service::error::{ErrorCode, Refusal};
 use vault_service::maintenance::Report;
 use vault_service::model::account::Email;
-use vault_service::model::namespace::Kind;
 use vault_service::oidc::SecretSource;
 use vault_service::route::Group;
 use vault_service::router::Part;
@@ -220,12 +219,10 @@ impl Function {
             return Ok(None);
         }
         let password = (owner.password)().await?;
-        let made = bootstrap::ensure_first_owner(
-            &self.app,
-            Kind::Hosted,
-            Some(&owner.email),
-            Some(&password),
-        );
+        // The operator creates every namespace here: none could be published by the service, whose
+        // functions hold no key.
+        let made =
+            bootstrap::ensure_first_owner(&self.app, None, Some(&owner.email), Some(&password));
         Ok(Some(made.await?))
     }
 }

@@ -58,7 +58,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     };
     let app = App::new(ports, config).with_documents(Arc::new(OneDocument));
     let password = OWNER_PASSWORD.into();
-    ensure_first_owner(&app, Kind::Hosted, Some(OWNER_EMAIL), Some(&password)).await?;
+    ensure_first_owner(&app, Some(Kind::Hosted), Some(OWNER_EMAIL), Some(&password)).await?;
     let listener = TcpListener::bind(("127.0.0.1", port.parse()?)).await?;
     writeln!(std::io::stdout(), "listening")?;
     let config = Arc::clone(&app.config);

@@ -532,7 +532,7 @@ async fn first_owner(
     email: Option<&str>,
     password: Option<&SecretString>,
 ) -> Result<(), Failure> {
-    match bootstrap::ensure_first_owner(app, Kind::SelfSigned, email, password).await {
+    match bootstrap::ensure_first_owner(app, Some(Kind::SelfSigned), email, password).await {
         Ok(FirstStart::Created(owner)) => {
             tracing::info!(%owner, "created the first account");
             Ok(())

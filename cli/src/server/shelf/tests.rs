@@ -30,7 +30,7 @@ impl Servers {
         let password = SecretString::from("a password of the first owner");
         let email = Some("owner@example.org");
         let app = servers.app(0);
-        let made = ensure_first_owner(&app, Kind::SelfSigned, email, Some(&password)).await;
+        let made = ensure_first_owner(&app, Some(Kind::SelfSigned), email, Some(&password)).await;
         made.unwrap();
         servers
     }

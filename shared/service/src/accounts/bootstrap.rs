@@ -18,7 +18,7 @@ use crate::model::user::{Role, Scopes, User};
 use crate::ports::Ports;
 use crate::transaction::Transaction;
 
-/// Name of the namespace that the first owner owns.
+/// Name of the namespace that the first owner owns where the service has one of its own.
 pub const FIRST_NAMESPACE: &str = "default";
 
 /// Outcome of a start with regard to the first owner.
@@ -50,12 +50,14 @@ pub enum BootstrapError {
     Store(#[from] StoreError),
 }
 
-/// Creates the first owner, its user in `default`, and that namespace (of `kind`) unless it exists,
-/// in one commit; or finds that there is an owner. Everything is checked before anything is
-/// written. If several processes start at once, one of them creates the owner.
+/// Creates the first owner in one commit, or finds that there is an owner. With a `kind` the owner
+/// gets the namespace `default`, which is created with that kind unless it exists; a service
+/// without a namespace of its own gives none, and the owner is its operator only. Everything is
+/// checked before anything is written. If several processes start at once, one of them creates the
+/// owner.
 pub async fn ensure_first_owner(
     app: &App,
-    kind: Kind,
+    kind: Option<Kind>,
     email: Option<&str>,
     password: Option<&SecretString>,
 ) -> Result<FirstStart, BootstrapError> {
@@ -118,10 +120,10 @@ pub async fn reset_account(
     ports.change(reset).await
 }
 
-/// Adds the writes that create the first owner and, if needed, its namespace.
+/// Adds the writes that create the first owner and, with a `kind`, what makes it own `default`.
 async fn create_owner(
     tx: &Transaction<'_>,
-    kind: Kind,
+    kind: Option<Kind>,
     email: &Email,
     hash: &str,
 ) -> Result<(), StoreError> {
@@ -138,6 +140,19 @@ async fn create_owner(
     // Condition of the whole commit: the mark is written once in the life of the store.
     tx.write(Write::put(first_owner_key(), document, When::Absent));
     tx.write_all(account.creation_writes()?);
+    match kind {
+        Some(kind) => give_first_namespace(tx, kind, &account).await,
+        None => Ok(()),
+    }
+}
+
+/// Adds the writes that make the account the owner of `default`, and create that namespace if
+/// needed.
+async fn give_first_namespace(
+    tx: &Transaction<'_>,
+    kind: Kind,
+    account: &Account,
+) -> Result<(), StoreError> {
     let slug: Slug = FIRST_NAMESPACE
         .parse()
         .map_err(|_| StoreError::Invalid("the first namespace's name".into()))?;
@@ -153,17 +168,16 @@ async fn create_owner(
         ));
         home.value
     } else {
-        let home = Namespace::new(slug, kind, email.to_string(), tx);
+        let home = Namespace::new(slug, kind, account.email.to_string(), tx);
         tx.write_all(home.allocation_writes()?);
         home
     };
-    let reference = home.to_ref();
     let user = User::new_active(
-        &account,
-        reference,
+        account,
+        home.to_ref(),
         Role::Owner,
         Scopes::ALL,
-        now,
+        tx.now(),
         &tx.random,
     );
     tx.write_all(user.creation_writes()?);

@@ -53,7 +53,7 @@ pub const VERIFIER: &str = "a-verifier-that-is-long-enough-for-the-rule-of-43";
 /// Makes the first owner with the namespace `default`.
 pub async fn bootstrap(app: &App) {
     let password = SecretString::from(OWNER_PASSWORD);
-    ensure_first_owner(app, Kind::Hosted, Some(OWNER), Some(&password))
+    ensure_first_owner(app, Some(Kind::Hosted), Some(OWNER), Some(&password))
         .await
         .unwrap();
     set_hash(app, OWNER, OWNER_HASH).await;

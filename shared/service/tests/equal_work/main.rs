@@ -23,7 +23,7 @@ use common::{CALLBACK, OWNER, OWNER_PASSWORD, PASSWORD, Visitor, authorize, regi
 async fn requirement_28_every_attempt_costs_the_same_work() {
     let app = common::world::world_with(|_| {}).app;
     let password = SecretString::from(OWNER_PASSWORD);
-    let owner = ensure_first_owner(&app, Kind::Hosted, Some(OWNER), Some(&password)).await;
+    let owner = ensure_first_owner(&app, Some(Kind::Hosted), Some(OWNER), Some(&password)).await;
     owner.unwrap();
     let path = common::invite(&app, "ada@example.org").await.unwrap();
     let done = Visitor::new(&app).accept(&path, PASSWORD).await;
