@@ -88,7 +88,7 @@ prepare_terraform() {
     need terraform "install Terraform 1.11 or newer"
     mkdir -p "$work"
     chmod 700 "$work"
-    cp "$root"/infra/*.tf "$root/infra/routes.json" "$work/"
+    cp "$root"/infra/*.tf "$root/infra/routes.json" "$root/infra/partitions.json" "$work/"
     # The operator's own configuration is left alone. Without one, a mirror on this machine comes before the registry.
     if [ ! -e "${TF_CLI_CONFIG_FILE:-$HOME/.terraformrc}" ]; then
         unset TF_CLI_CONFIG_FILE

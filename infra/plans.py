@@ -16,6 +16,11 @@ import subprocess
 import sys
 import threading
 
+# What the tests on the emulator judge calls with judges the plans too.
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "localstack"))
+sys.dont_write_bytecode = True
+from roles import Call, is_allowed, listed  # noqa: E402
+
 ACCOUNT = "123456789012"
 FUNCTIONS = {"oauth", "mcp", "admin", "devices", "catalog"}
 # Texts that must be nowhere but where a check below expects them.
@@ -41,6 +46,42 @@ EVERYTHING = EDGE | {
     "smtp_url_parameter": "/vault/smtp",
     "mail_from": "vault@example.com",
 }
+
+TABLE = f"arn:aws:dynamodb:eu-central-1:{ACCOUNT}:table/vault-records"
+OBJECTS = f"arn:aws:s3:::vault-objects-{ACCOUNT}-eu-central-1"
+
+# Calls that the roles allow or not: function, action, partitions or the resource, and whether it is allowed.
+CALLS = [
+    ("catalog", "dynamodb:UpdateItem", ["seen/a"], True),
+    ("catalog", "dynamodb:UpdateItem", ["seen/a", "seen/b"], True),
+    ("catalog", "dynamodb:UpdateItem", ["seen/a", "ns/a"], False),
+    ("catalog", "dynamodb:UpdateItem", ["seen"], False),
+    # A call that names no partition, such as one of PartiQL, reaches none.
+    ("catalog", "dynamodb:GetItem", None, False),
+    ("admin", "dynamodb:PutItem", None, False),
+    ("admin", "dynamodb:DeleteItem", ["draft/a"], False),
+    ("admin", "dynamodb:Scan", None, False),
+    ("admin", "dynamodb:PutItem", ["acct/a", "accounts"], True),
+    ("admin", "dynamodb:PutItem", ["unknown/a"], False),
+    # Strangers reach `devices`; it makes no account, session, token or member.
+    ("devices", "dynamodb:PutItem", ["dev/a"], True),
+    ("devices", "dynamodb:PutItem", ["acct/a"], False),
+    ("devices", "dynamodb:PutItem", ["service"], False),
+    ("devices", "dynamodb:PutItem", ["session/a"], False),
+    ("devices", "dynamodb:PutItem", ["tok/a"], False),
+    ("devices", "dynamodb:PutItem", ["user/a"], False),
+    ("devices", "s3:GetObject", f"{OBJECTS}/ns/a/bundles/b", False),
+    ("devices", "s3:ListBucket", OBJECTS, False),
+    ("catalog", "s3:GetObject", f"{OBJECTS}/ns/a/bundles/b", True),
+    ("catalog", "s3:GetObject", f"{OBJECTS}/ns/a/drafts/b", False),
+    ("catalog", "s3:PutObject", f"{OBJECTS}/ns/a/bundles/b", False),
+    ("mcp", "s3:PutObject", f"{OBJECTS}/ns/a/drafts/b", True),
+    ("mcp", "s3:PutObject", f"{OBJECTS}/ns/a/bundles/b", False),
+    ("mcp", "s3:DeleteObject", f"{OBJECTS}/ns/a/drafts/b", False),
+    ("mcp", "dynamodb:PutItem", ["service"], False),
+    ("oauth", "ssm:GetParameter", f"{PARAMETERS}/vault/admin-password", True),
+    ("mcp", "ssm:GetParameter", f"{PARAMETERS}/vault/admin-password", False),
+]
 
 # What the plan has only with the variable behind it.
 VARIANTS = {
@@ -236,6 +277,22 @@ def check_rights(made, with_parameters):
     check(found == readers, f"the readers of parameters are {found}")
 
 
+def check_calls(made):
+    """The roles allow the calls that they should, and no others."""
+    for function, action, reached, allowed in CALLS:
+        if isinstance(reached, str):
+            call = Call(action, reached)
+        else:
+            call = Call(action, TABLE, {} if reached is None else {"dynamodb:LeadingKeys": reached})
+        found = any(is_allowed(statement, call) for statement in made.statements(function).values())
+        check(found == allowed, f"{function} {'may not' if allowed else 'may'} {action} {reached}")
+    for function in FUNCTIONS:
+        for statement in made.statements(function).values():
+            keys = listed(statement.get("Condition", {}).get("ForAllValues:StringLike", {}).get("dynamodb:LeadingKeys", []))
+            check("dynamodb" not in json.dumps(statement["Action"]) or keys, f"{function} may reach all of the table")
+            check(not any(key.startswith("*") for key in keys), f"{function} may reach {keys}")
+
+
 def main(folder):
     for function in FUNCTIONS:
         zipped = pathlib.Path(folder, "zips", function, "bootstrap.zip")
@@ -250,6 +307,7 @@ def main(folder):
     check_plain(plain)
     check_secrets(plain)
     check_rights(plain, False)
+    check_calls(plain)
     everything = plan(folder, sts, EVERYTHING)
     check_edge(everything)
     check_rest(everything)
@@ -260,6 +318,7 @@ def main(folder):
         refused(folder, sts, {"settings": {name: "x"}}, "settings must not hold secrets")
     refused(folder, sts, EDGE | {"public_url": ""}, "public_url must be https")
     refused(folder, sts, EDGE | {"origin_secrets": ["short"]}, "origin_secrets must have one or two")
+    refused(folder, sts, {"roles_endpoints": {"admin": "http://127.0.0.1:1"}}, "roles_endpoints is for an emulator")
     refused(folder, sts, {"concurrency": {"ouath": 5}}, "concurrency has the names")
     for finding in findings:
         print(f"plans.py: {finding}", file=sys.stderr)

@@ -15,6 +15,17 @@ variable "endpoint" {
   default     = ""
 }
 
+variable "roles_endpoints" {
+  description = "The address at which each function calls an emulator, so that localstack/roles.py enforces its role; null means that all call it at endpoint."
+  type        = map(string)
+  default     = null
+
+  validation {
+    condition     = var.roles_endpoints == null || var.endpoint != ""
+    error_message = "The variable roles_endpoints is for an emulator: AWS enforces roles itself."
+  }
+}
+
 variable "region" {
   description = "The region; null means that of the environment."
   type        = string
@@ -74,6 +85,12 @@ variable "origin_secrets" {
   type        = list(string)
   default     = []
   sensitive   = true
+}
+
+variable "limit_partitions" {
+  description = "Whether each function reaches only its partitions of the table (partitions.json), and not all of it."
+  type        = bool
+  default     = true
 }
 
 variable "bucket" {

@@ -10,6 +10,9 @@ use axum::body::{Body, HttpBody as _, to_bytes};
 use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use bytes::Bytes;
 use tower::ServiceExt as _;
+use vault_testing::memory::touched::Touched;
+
+use super::partitions::check_reach;
 
 /// Host that requests name unless a test names another one.
 pub const HOST: &str = "vault.example";
@@ -58,7 +61,10 @@ pub async fn send(router: Router, request: Request<Body>) -> Exchange {
     let (method, target) = (parts.method.clone(), parts.uri.to_string());
     let request_headers = parts.headers.clone();
     let request = Request::from_parts(parts, body);
-    let (answer, body) = router.oneshot(request).await.unwrap().into_parts();
+    let path = request.uri().path().to_owned();
+    let (answer, touched) = Touched::observe(router.oneshot(request)).await;
+    check_reach(&method, &path, &touched);
+    let (answer, body) = answer.unwrap().into_parts();
     let exchange = Exchange {
         method,
         target,

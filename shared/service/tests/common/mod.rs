@@ -4,6 +4,7 @@
 mod browser;
 pub mod exchange;
 pub mod operation;
+pub mod partitions;
 pub mod samples;
 pub mod world;
 

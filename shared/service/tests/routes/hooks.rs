@@ -12,10 +12,11 @@ use sha2::Sha256;
 use vault_service::config::Config;
 use vault_service::config::hosting::Hosting;
 use vault_service::model::namespace::Subscription;
-use vault_service::{hosting::provisioning, maintenance, router};
+use vault_service::{hosting::provisioning, router};
 use vault_store::StoreError;
 use vault_testing::memory::hooked::{Call, Hook, Hooked};
 
+use crate::common::partitions::run_work;
 use crate::common::{self, PASSWORD, Reply, Visitor};
 use crate::support::{Answer, World, world_with};
 
@@ -497,10 +498,7 @@ async fn a_store_that_fails_leaves_nothing_half_done_and_the_next_event_goes_on(
         if commits % 2 == 0 {
             event(&world, "evt_1", 1, kind, checkout(&paid, "sub_1")).await;
         } else {
-            assert_eq!(
-                maintenance::run_once(&world.app).await.unwrap().provisioned,
-                1
-            );
+            assert_eq!(run_work(&world.app).await.provisioned, 1);
         }
         assert_eq!(
             steps(&world, "acme").await,
@@ -508,10 +506,7 @@ async fn a_store_that_fails_leaves_nothing_half_done_and_the_next_event_goes_on(
             "after {commits} commits"
         );
         assert_eq!(drafts(&world, "acme").await, 2, "after {commits} commits");
-        assert_eq!(
-            maintenance::run_once(&world.app).await.unwrap().provisioned,
-            0
-        );
+        assert_eq!(run_work(&world.app).await.provisioned, 0);
     }
 }
 

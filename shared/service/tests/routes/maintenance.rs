@@ -24,6 +24,7 @@ use vault_testing::memory::Memory;
 use vault_testing::memory::hooked::{Call, Hook, Hooked};
 
 use crate::admin::empty_desk;
+use crate::common::partitions::run_work;
 use crate::support::{World, resigned, world};
 
 const HOUR: i64 = 3600;
@@ -37,7 +38,7 @@ const CLASSES: [Class; 4] = [
 
 impl World {
     pub async fn work(&self) -> Report {
-        maintenance::run_once(&self.app).await.unwrap()
+        run_work(&self.app).await
     }
 
     async fn held(&self, namespace: &Namespace) -> BTreeSet<ObjectName> {
@@ -315,7 +316,7 @@ async fn a_push_and_a_collection_at_once_lose_nothing() {
                 named.difference(&held)
             );
             world.clock.advance(2 * DAY);
-            maintenance::run_once(&world.app).await.unwrap();
+            run_work(&world.app).await;
         }
     }
     assert!(

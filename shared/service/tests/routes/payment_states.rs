@@ -10,12 +10,13 @@ use vault_service::config::hosting::Hosting;
 use vault_service::model::namespace::{Subscription, find_namespace};
 use vault_service::model::payment::{SubscriptionId, subscription_key};
 use vault_service::model::provisioning::MAX_STANDBY;
-use vault_service::{maintenance, router};
+use vault_service::router;
 use vault_store::StoreError;
 use vault_store::records::Records;
 use vault_testing::memory::hooked::{Call, Hook, Hooked};
 
 use crate::common;
+use crate::common::partitions::run_work;
 use crate::hooks::{
     ADA, CREATED, Failing, checkout, choose, deliver_event, event, front, shop, signature,
     signed_in, subscription,
@@ -109,7 +110,7 @@ async fn a_subscription_that_ends_while_its_vault_is_allocated_lapses_it() {
     assert_eq!(done, "503 unavailable");
     assert!(!has_vault(&world, "acme").await);
     let allocation = async {
-        let done = maintenance::run_once(&world.app).await.unwrap();
+        let done = run_work(&world.app).await;
         assert_eq!(done.provisioned, 1);
     };
     let end = ("evt_2", 2, DELETED, subscription("sub_1", "canceled"));
@@ -160,7 +161,7 @@ async fn a_payment_for_a_deleted_vault_is_listed_before_and_after_its_removal() 
         assert!(!has_vault(&world, "acme").await);
         // The removal takes the sign-up with it.
         world.clock.advance(3600);
-        maintenance::run_once(&world.app).await.unwrap();
+        run_work(&world.app).await;
     }
     assert_eq!(kinds(&world).await, ["vault_deleted", "vault_deleted"]);
 }

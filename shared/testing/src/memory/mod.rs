@@ -2,6 +2,7 @@
 
 pub mod hooked;
 pub mod shelf;
+pub mod touched;
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -121,6 +122,7 @@ impl Objects for Memory {
 impl Records for Memory {
     async fn get_many(&self, keys: &[RecordKey]) -> Result<Vec<Option<Record>>, StoreError> {
         records::check_get_many(keys)?;
+        touched::note_reads(keys.iter().map(|key| key.partition.as_str()));
         let now = self.clock.now();
         let state = lock(&self.records);
         Ok(keys
@@ -137,6 +139,7 @@ impl Records for Memory {
         limit: usize,
     ) -> Result<Vec<Record>, StoreError> {
         records::check_list(partition, prefix, after, limit)?;
+        touched::note_reads([partition]);
         let now = self.clock.now();
         let state = lock(&self.records);
         let listed = state
@@ -154,6 +157,7 @@ impl Records for Memory {
 
     async fn commit_writes(&self, writes: Vec<Write>) -> Result<Commit, StoreError> {
         records::check_commit(&writes)?;
+        touched::note_writes(&writes);
         let now = self.clock.now();
         let mut state = lock(&self.records);
         let mut changes = Vec::with_capacity(writes.len());

@@ -6,7 +6,6 @@ use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 use vault_format::draft::Submitter;
 use vault_format::name::Slug;
-use vault_service::maintenance;
 use vault_service::model::draft::{
     self, DraftRecord, Ending, MAX_OWN, MAX_SHARED, MAX_SHARED_OF_AUTHOR, Queue, State,
 };
@@ -17,6 +16,7 @@ use vault_store::objects::{Class, Objects as _};
 use vault_testing::contract::shelf::Hand as _;
 
 use super::{DAY, Publisher, by, large, take, two_skills};
+use crate::common::partitions::run_work;
 
 #[tokio::test]
 async fn a_draft_of_over_a_mebibyte_is_refused_and_leaves_nothing() {
@@ -228,7 +228,7 @@ async fn the_bytes_of_a_draft_stay_while_it_waits_and_go_afterwards() {
     let collect = || async {
         for _ in 0..4 {
             world.clock.advance(8 * DAY);
-            maintenance::run_once(&world.app).await.unwrap();
+            run_work(&world.app).await;
         }
         world.memory.read_object(&object).await.unwrap().is_some()
     };

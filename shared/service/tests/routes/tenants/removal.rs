@@ -17,6 +17,7 @@ use vault_testing::memory::hooked::{Call, Hook, Hooked};
 
 use super::there::{FAY, Other, THERE, other, records_of};
 use crate::admin::{Desk, desk};
+use crate::common::partitions::run_work;
 use crate::common::{self, PASSWORD};
 
 /// Deletes the other tenant with its owner's token.
@@ -148,10 +149,10 @@ async fn nothing_of_a_deleted_vault_is_left_but_its_name() {
         .unwrap();
     assert_eq!(delete(&desk).await, 200);
     // Requests that began before the deletion end before the removal begins.
-    let early = maintenance::run_once(&desk.world.app).await.unwrap();
+    let early = run_work(&desk.world.app).await;
     assert_eq!((early.removed_records, early.removed_vaults), (0, 0));
     desk.world.clock.advance(WAIT_SECONDS);
-    let report = maintenance::run_once(&desk.world.app).await.unwrap();
+    let report = run_work(&desk.world.app).await;
     assert_eq!(report.removed_vaults, 1, "{report:?}");
     assert_eq!(left(&desk, &other).await, [format!("ns/{THERE} | ns")]);
     let tombstone = tombstone(&desk).await;
@@ -177,13 +178,7 @@ async fn nothing_of_a_deleted_vault_is_left_but_its_name() {
         .unwrap();
     assert_eq!(acme, still);
     assert_eq!(desk.get("/admin/vaults/acme").await.status, 200);
-    assert_eq!(
-        maintenance::run_once(&desk.world.app)
-            .await
-            .unwrap()
-            .removed_vaults,
-        0
-    );
+    assert_eq!(run_work(&desk.world.app).await.removed_vaults, 0);
 }
 
 /// Lets so many changes of the stores through, and fails all that follow.
@@ -226,7 +221,7 @@ async fn a_removal_that_is_cut_off_after_any_change_is_finished_by_the_next_run(
             .await;
         let whole = marks.unwrap().is_empty();
         if !whole {
-            let report = maintenance::run_once(&desk.world.app).await.unwrap();
+            let report = run_work(&desk.world.app).await;
             assert_eq!(report.removed_vaults, 1, "cut after {cut}: {report:?}");
         }
         assert_eq!(

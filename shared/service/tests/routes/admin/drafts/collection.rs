@@ -1,10 +1,10 @@
 //! Garbage collection: what a proposal names stays while it waits, and goes afterwards like
 //! everything else.
 
-use vault_service::maintenance;
 use vault_store::objects::{Class, Objects as _};
 
 use super::Place;
+use crate::common::partitions::run_work;
 use crate::team::id_of;
 
 const DAY: i64 = 24 * 3600;
@@ -14,7 +14,7 @@ impl Place {
     async fn days(&self, days: i64) {
         for _ in 0..days {
             self.desk.world.clock.advance(DAY);
-            maintenance::run_once(&self.desk.world.app).await.unwrap();
+            run_work(&self.desk.world.app).await;
         }
     }
 

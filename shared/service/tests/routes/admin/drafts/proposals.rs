@@ -3,13 +3,13 @@
 use serde_json::{Value, json};
 use vault_format::catalog::ReleaseRef;
 use vault_format::hash::Digest;
-use vault_service::maintenance;
 use vault_service::model::draft;
 use vault_service::model::namespace::{Pinned, Subscription};
 use vault_service::model::user::Role;
 use vault_store::records::RecordKey;
 
 use super::{FAY, Place};
+use crate::common::partitions::run_work;
 use crate::team::id_of;
 
 const DAY: i64 = 24 * 3600;
@@ -419,7 +419,7 @@ async fn ended_proposals_make_room() {
     assert_eq!(left["open"], 31, "two had ended, and one came in");
     assert_eq!(place.state(&first).await, "outdated");
     place.team.publish(world, &[]).await;
-    maintenance::run_once(&world.app).await.unwrap();
+    run_work(&world.app).await;
     let left: Value = crate::common::read(&world.app, &open).await;
     assert_eq!(left["open"], 30);
     let listed = world
