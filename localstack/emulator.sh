@@ -1,4 +1,4 @@
-# Starts, recognises and stops the emulator. Sourced by `up` and `down`, after infra/common.sh.
+# Starts, recognises and stops the emulator, and what enforces roles in front of it. Sourced by `up` and `down`, after infra/common.sh.
 
 state="$state_home/localstack"
 deployment=vault-local
@@ -23,7 +23,8 @@ start_emulator() {
         fail 1 "port $port is in use; choose another with --port"
     fi
     # The emulator keeps everything in memory, so an earlier deployment is gone.
-    rm -rf "$state/vault" "$state/home"
+    stop_process "$state/roles.pid"
+    rm -rf "$state/vault" "$state/home" "$state/roles.record"
     mkdir -p "$state/home"
     say "starting the emulator at http://127.0.0.1:$port"
     set -m
@@ -42,6 +43,27 @@ start_emulator() {
     fail 1 "the emulator did not answer within 30 seconds; the log is $state/emulator.log"
 }
 
+# start_roles PYTHON ENDPOINT: localstack/roles.py, unless it runs. The address of each function is in the file `roles`.
+start_roles() {
+    local tries
+    process_runs "$state/roles.pid" && return 0
+    rm -f "$state/roles"
+    say "enforcing the roles of the functions"
+    set -m
+    env -i PATH=/usr/local/bin:/usr/bin:/bin LANG=C.UTF-8 HOME="$state/home" \
+        "$1" "$root/localstack/roles.py" serve "$state/vault/infra/$deployment/terraform.tfstate" "$2" "$state/roles.record" \
+        </dev/null >"$state/roles" 2>"$state/roles.log" &
+    printf '%s\n%s\n' "$!" "$(began "$!")" >"$state/roles.pid"
+    set +m
+    for tries in $(seq 100); do
+        [ ! -s "$state/roles" ] || return 0
+        process_runs "$state/roles.pid" || break
+        sleep 0.1
+    done
+    stop_process "$state/roles.pid"
+    fail 1 "localstack/roles.py did not start; the log is $state/roles.log"
+}
+
 # stop_process FILE: ends the process group of the process in the file, and nothing else.
 stop_process() {
     local pid tries
@@ -58,3 +80,24 @@ stop_process() {
 
 # Stops the emulator and the functions that it runs.
 stop_emulator() { stop_process "$state/pid"; }
+
+# live_zips PYTHON BUILD FOLDER: zips whose program is a script that runs BUILD/<function>. The emulator starts a process for each call, so what
+# cargo builds there is deployed at once.
+live_zips() {
+    "$1" - "$2" "$3" $functions <<'END'
+import pathlib, shlex, sys, zipfile
+
+build, folder, *functions = sys.argv[1:]
+for function in functions:
+    program = shlex.quote(f"{build}/{function}")
+    # While cargo replaces the program, it is not there for a moment.
+    script = f"#!/bin/sh\nfor wait in 1 2 3 4 5 6 7 8 9 10; do\n    [ ! -x {program} ] || exec {program}\n    sleep 0.2\ndone\nexec {program}\n"
+    # A fixed time: the same script gives the same zip.
+    entry = zipfile.ZipInfo("bootstrap", (2020, 1, 1, 0, 0, 0))
+    entry.external_attr = 0o100755 << 16
+    path = pathlib.Path(folder, function, "bootstrap.zip")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w") as out:
+        out.writestr(entry, script)
+END
+}

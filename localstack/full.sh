@@ -3,6 +3,9 @@
 # An OpenID Connect provider: npm `oidc-provider`, run by localstack/provider.mjs on a free loopback port. It is kept as long as the emulator.
 # A payment provider: localstack/payment.mjs with npm `stripe`, on another. Its port is chosen before the deployment, which names it, and it
 # starts after the deployment, which gives the address for its events.
+# A mail server: localstack/mail.py, on another, which keeps mail as files.
+#
+# Their secrets are parameters of the emulator, as on AWS.
 
 oidc_provider_version=9.13.3
 stripe_version=23.1.0
@@ -35,6 +38,26 @@ start_provider() {
     done
     stop_full
     fail 1 "the OpenID Connect provider did not start; the log is $state/provider.log"
+}
+
+# start_mail: the mail server, unless it runs. Its address is in the file `mail`, and what it was sent in the folder `mails`.
+start_mail() {
+    local tries
+    process_runs "$state/mail.pid" && return 0
+    rm -rf "$state/mail" "$state/mails"
+    say "starting the mail server"
+    set -m
+    env -i PATH=/usr/local/bin:/usr/bin:/bin LANG=C.UTF-8 HOME="$state/home" \
+        "$python" "$root/localstack/mail.py" 0 "$state/mails" </dev/null >"$state/mail" 2>"$state/mail.log" &
+    printf '%s\n%s\n' "$!" "$(began "$!")" >"$state/mail.pid"
+    set +m
+    for tries in $(seq 100); do
+        [ ! -s "$state/mail" ] || return 0
+        process_runs "$state/mail.pid" || break
+        sleep 0.1
+    done
+    stop_full
+    fail 1 "the mail server did not start; the log is $state/mail.log"
 }
 
 # prepare_payment: the port of the payment provider, in the file `payment`, and its secret, in `payment.secret`.
@@ -71,11 +94,27 @@ start_payment() {
     fail 1 "the payment provider did not start at $at; the log is $state/payment.log; run the command again"
 }
 
+# put_secret NAME FILE: a SecureString parameter of the emulator with what is in the file.
+put_secret() {
+    "$python" -c 'import json, sys; print(json.dumps({"Name": sys.argv[1], "Value": open(sys.argv[2]).read().strip(), "Type": "SecureString", "Overwrite": True}))' \
+        "$1" "$2" | curl -sf -o /dev/null "$endpoint/" -H 'X-Amz-Target: AmazonSSM.PutParameter' -H 'Content-Type: application/x-amz-json-1.1' \
+        -H 'Authorization: AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/ssm/aws4_request, SignedHeaders=host, Signature=x' --data-binary @- ||
+        fail 1 "the emulator did not take the parameter $1"
+}
+
+# put_secrets: the parameters that the functions read; their names become variables of the deployment.
+put_secrets() {
+    put_secret "/$deployment/oidc-client-secret" "$state/provider.secret"
+    put_secret "/$deployment/payment-secrets" "$state/payment.secret"
+    put_secret "/$deployment/smtp-url" "$state/mail"
+    sets+=(--set "oidc_client_secret_parameter=/$deployment/oidc-client-secret" --set "payment_secrets_parameter=/$deployment/payment-secrets"
+        --set "smtp_url_parameter=/$deployment/smtp-url" --set mail_from=vault@vault.example)
+}
+
 # full_settings: the variables of the functions, as members of an HCL map.
 full_settings() {
-    printf 'VAULT_OIDC_ISSUER="%s",VAULT_OIDC_CLIENT_ID="vault",VAULT_OIDC_CLIENT_SECRET="%s",VAULT_OIDC_NAME="the test provider",VAULT_SIGN_UP="open"' \
-        "$(cat "$state/provider")" "$(cat "$state/provider.secret")"
-    printf ',VAULT_PLANS="team=%s/checkout/team plink_team price_team eur",VAULT_PAYMENT_MODE="test",VAULT_PAYMENT_SECRETS="%s"' "$(cat "$state/payment")" "$(cat "$state/payment.secret")"
+    printf 'VAULT_OIDC_ISSUER="%s",VAULT_OIDC_CLIENT_ID="vault",VAULT_OIDC_NAME="the test provider",VAULT_SIGN_UP="open"' "$(cat "$state/provider")"
+    printf ',VAULT_PLANS="team=%s/checkout/team plink_team price_team eur",VAULT_PAYMENT_MODE="test"' "$(cat "$state/payment")"
 }
 
 # with_full_settings MAP: an HCL map with these members too.
@@ -95,6 +134,8 @@ provider  $(cat "$state/provider")
 payment   $(cat "$state/payment")/subscriptions
           a payment provider for tests; people who sign in create a vault at
           $address/account/new-vault and pay there
+mail      $state/mails
+          each mail of the service is a file there; nothing is sent
 END
 }
 
@@ -102,5 +143,6 @@ END
 stop_full() {
     stop_process "$state/provider.pid"
     stop_process "$state/payment.pid"
-    rm -f "$state/provider" "$state/payment"
+    stop_process "$state/mail.pid"
+    rm -f "$state/provider" "$state/payment" "$state/mail"
 }

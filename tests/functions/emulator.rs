@@ -269,6 +269,21 @@ impl Emulator {
         self.dynamodb("DeleteItem", ask).await;
     }
 
+    /// Puts an item behind the service's back.
+    pub async fn put_item(&self, item: Value) {
+        self.dynamodb("PutItem", json!({"Item": item})).await;
+    }
+
+    /// What the mail server of `localstack/up --full` was handed, the envelope in front.
+    pub fn mails(&self) -> Vec<String> {
+        let folder = std::fs::read_dir(self.place.folder.join("mails")).unwrap();
+        folder
+            .map(|file| file.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|end| end == "eml"))
+            .map(|path| std::fs::read_to_string(path).unwrap())
+            .collect()
+    }
+
     /// The id of a namespace.
     pub async fn namespace_id(&self, slug: &str) -> String {
         let items = self.items(&format!("ns/{slug}")).await;

@@ -35,6 +35,11 @@ fn forget_last_seen(item: &mut Value) {
     }
 }
 
+/// The event of the schedule.
+fn schedule() -> Value {
+    serde_json::from_str(include_str!("../../functions/tests/events/schedule.json")).unwrap()
+}
+
 impl World {
     fn new() -> Self {
         let emulator = block_on(Emulator::new());
@@ -95,6 +100,17 @@ impl World {
             })
             .collect::<serde_json::Map<_, _>>()
             .into()
+    }
+
+    /// Calls as the schedule does until `done` finds something. A step has ten seconds, and other
+    /// tests make namespaces all the time, so a round takes some calls.
+    fn work_until<T>(&self, done: impl Fn() -> Option<T>) -> T {
+        wait_for(|| {
+            let report = block_on(self.emulator.invoke("admin", &schedule()));
+            assert!(!report.failed, "{report:?}");
+            assert!(report.payload["namespaces"].is_u64(), "{report:?}");
+            done()
+        })
     }
 
     /// A machine with a key of the test's own that the owner admitted.
@@ -328,32 +344,57 @@ fn the_first_call_of_the_schedule_does_its_work() {
     let hash = Digest::of(&orphan);
     let key = world.object("bundles", &hash);
     block_on(world.emulator.put_object(&key, orphan.into()));
-    let schedule: Value =
-        serde_json::from_str(include_str!("../../functions/tests/events/schedule.json")).unwrap();
     // As on a table that no call of the schedule has seen.
     block_on(world.emulator.delete_item("work", "collection"));
     let marks = format!("doomed/{}", world.id);
-    // A step has ten seconds, and other tests make namespaces all the time: a round takes some
-    // calls.
-    let marked = wait_for(|| {
-        let report = block_on(world.emulator.invoke("admin", &schedule));
-        assert!(!report.failed, "{report:?}");
-        assert!(report.payload["namespaces"].is_u64(), "{report:?}");
+    let marked = world.work_until(|| {
         let marked = block_on(world.emulator.items(&marks));
         (!marked.is_empty()).then_some(marked)
     });
+    let mut aged = marked.values().next().unwrap().clone();
     let marked: Vec<_> = marked.into_keys().map(|(_, key)| key).collect();
     assert_eq!(marked, [format!("bundles/{hash}")], "and nothing else");
     assert!(block_on(world.emulator.object(&key)).is_some(), "for a day");
     let kept = world.object("bundles", &bundle);
     assert!(block_on(world.emulator.object(&kept)).is_some());
 
+    // A day later, in a new round.
+    let document = aged["d"]["S"].as_str().unwrap();
+    let mut document: Value = serde_json::from_str(document).unwrap();
+    assert!(document["doomed_at"].is_string(), "{document}");
+    document["doomed_at"] = "2026-01-01T00:00:00Z".into();
+    aged["d"]["S"] = document.to_string().into();
+    block_on(world.emulator.put_item(aged));
+    block_on(world.emulator.delete_item("work", "collection"));
+    world.work_until(|| {
+        block_on(world.emulator.object(&key))
+            .is_none()
+            .then_some(())
+    });
+    assert!(block_on(world.emulator.object(&kept)).is_some());
+
     // Nobody but the schedule has work done, and only by `admin`.
     for (group, event) in [
-        ("devices", &schedule),
+        ("devices", &schedule()),
         ("admin", &json!({"source": "aws.s3"})),
     ] {
         let answer = block_on(world.emulator.invoke(group, event));
         assert!(answer.failed, "{group}: {answer:?}");
     }
+}
+
+#[test]
+#[ignore = "only ./tests/run --aws deploys the functions"]
+fn the_schedule_mails_the_owners() {
+    let world = World::new();
+    world.owner.run("notices mail on").ok();
+    let asked = world.enrolment(&SecretKey::from_seed([77; 32]));
+    assert_eq!(
+        block_on(world.emulator.invoke("devices", &asked)).short(),
+        "201"
+    );
+    let is_ours = |mail: &String| mail.contains(&world.slug);
+    let mail = world.work_until(|| world.emulator.mails().into_iter().find(is_ours));
+    let begins = "X-From: vault@vault.example\r\nX-To: ";
+    assert!(mail.starts_with(begins), "{mail}");
 }

@@ -1,7 +1,7 @@
 //! What the repository says of itself: its dependencies, its map and its notices are true.
 
 mod citations;
-mod debug_zips;
+mod live_functions;
 mod dependencies;
 mod map;
 mod notices;
