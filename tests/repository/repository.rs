@@ -1,8 +1,8 @@
 //! What the repository says of itself: its dependencies, its map and its notices are true.
 
 mod citations;
-mod live_functions;
 mod dependencies;
+mod live_functions;
 mod map;
 mod notices;
 mod programs;
