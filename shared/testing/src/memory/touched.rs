@@ -30,7 +30,7 @@ impl Touched {
     }
 }
 
-/// Notes that these partitions are read, if somebody observes the work.
+/// Notes that these partitions are read, if the work is observed.
 pub(super) fn note_reads<'a>(partitions: impl IntoIterator<Item = &'a str>) {
     let _ = TOUCHED.try_with(|touched| {
         let kinds = partitions.into_iter().map(kind_of_partition);
@@ -38,7 +38,7 @@ pub(super) fn note_reads<'a>(partitions: impl IntoIterator<Item = &'a str>) {
     });
 }
 
-/// Notes the partitions of a commit, if somebody observes the work.
+/// Notes the partitions of a commit, if the work is observed.
 pub(super) fn note_writes(writes: &[Write]) {
     let _ = TOUCHED.try_with(|touched| {
         let mut touched = touched.borrow_mut();
