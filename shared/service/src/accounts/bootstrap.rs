@@ -13,6 +13,7 @@ use crate::model::account::{
 };
 use crate::model::audit::{Actor, Change};
 use crate::model::earlier::{self, ACCOUNTS};
+use crate::model::limits::Networks;
 use crate::model::namespace::{self, Kind, Namespace};
 use crate::model::user::{Role, Scopes, User};
 use crate::ports::Ports;
@@ -74,6 +75,7 @@ pub async fn ensure_first_owner(
     let hash = password::hash_password(
         Zeroizing::new(password.expose_secret().to_owned()),
         &app.random,
+        &Networks::of(None),
     )
     .await?;
     let create = async |tx: Transaction<'_>| {

@@ -14,6 +14,7 @@ use super::password::{self, MIN_USER_CHARS};
 use crate::app::App;
 use crate::model::Versioned;
 use crate::model::account::{self, Account, Invite, invite_key};
+use crate::model::limits::Networks;
 use crate::model::token::{Secret, SecretKind};
 use crate::web::browser::{Browser, PostedForm, read_posted_form};
 use crate::web::csrf::Purpose;
@@ -138,7 +139,7 @@ pub async fn accept_invite(
             Some(format!("Nothing was changed: {bad}.")),
         ));
     }
-    let hash = password::hash_password(password, &app.random).await?;
+    let hash = password::hash_password(password, &app.random, &Networks::of(source)).await?;
     let mut account = pending.account.value;
     account.set_password(hash, app.clock.now());
     // One commit, so that the link is used up exactly when the password is set.

@@ -12,6 +12,7 @@ pub(crate) mod audit;
 pub mod bootstrap;
 pub(crate) mod confirm_page;
 pub(crate) mod guard;
+mod hash_queue;
 pub(crate) mod invitations;
 pub(crate) mod invite_link;
 pub(crate) mod memberships;

@@ -3,12 +3,14 @@
 
 use argon2::password_hash::phc::{Output, ParamsString, PasswordHash, Salt};
 use argon2::{Algorithm, Argon2, Block, Params, Version};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use tokio::sync::Semaphore;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use vault_store::random::{Random, random_bytes};
 use zeroize::Zeroizing;
 
+use super::hash_queue::{HashQueue, QueueFull};
 use crate::error::{ErrorCode, Refusal};
+use crate::model::limits::Networks;
 use crate::web::error_page::ErrorPage;
 
 /// Least number of characters of a user's password.
@@ -21,14 +23,13 @@ pub const MAX_PASSWORD_BYTES: usize = 1024;
 /// Cost of argon2id: memory in KiB, passes, lanes. OWASP's first choice.
 const ARGON2_COST: (u32, u32, u32) = (19 * 1024, 2, 1);
 
-/// Slots for hashes at the same time: as many as fit beside the rest, since each takes 19 MiB.
-static HASHING: Semaphore = Semaphore::const_new(4);
-
+/// Number of hashes at the same time: as many as fit beside the rest, since each takes 19 MiB.
+const SLOTS: usize = 4;
 /// Maximum number of passwords that wait for a slot: one behind more would come too late for its
 /// request.
 const MAX_WAITING: usize = 64;
-/// Number of passwords that wait.
-static WAITING: AtomicUsize = AtomicUsize::new(0);
+/// The queue of this process.
+static HASHING: LazyLock<HashQueue> = LazyLock::new(|| HashQueue::new(SLOTS, MAX_WAITING));
 /// Seconds to wait after a 503: by then the passwords in the queue are hashed.
 const BUSY_SECONDS: u64 = 5;
 
@@ -56,8 +57,8 @@ pub enum BadPassword {
 #[derive(Debug, thiserror::Error)]
 pub enum HashingFailed {
     /// The queue is full.
-    #[error("too many passwords wait to be hashed")]
-    Busy,
+    #[error(transparent)]
+    Busy(#[from] QueueFull),
     /// The computation failed.
     #[error("a password could not be hashed: {0}")]
     Failed(String),
@@ -66,7 +67,7 @@ pub enum HashingFailed {
 impl From<HashingFailed> for Refusal {
     fn from(failed: HashingFailed) -> Self {
         match failed {
-            HashingFailed::Busy => Self::new(ErrorCode::Unavailable).retry_after(BUSY_SECONDS),
+            HashingFailed::Busy(_) => Self::new(ErrorCode::Unavailable).retry_after(BUSY_SECONDS),
             HashingFailed::Failed(_) => Self::new(ErrorCode::Internal),
         }
         .cause(failed)
@@ -93,27 +94,29 @@ pub fn check_length(password: &str, least: usize) -> Result<(), BadPassword> {
     }
 }
 
-/// Hashes a password with argon2id under a fresh salt. Returns a PHC string.
+/// Hashes a password with argon2id under a fresh salt, in turn with the other networks. Returns a PHC
+/// string.
 pub async fn hash_password(
     password: Zeroizing<String>,
     random: &dyn Random,
+    networks: &Networks,
 ) -> Result<String, HashingFailed> {
     let salt = random_bytes::<16>(random);
-    run_hashing(
-        move || Ok(compute_hash(&argon2_params()?, password.as_bytes(), &salt)?.to_string()),
-    )
-    .await
+    let hash = move || Ok(compute_hash(&argon2_params()?, password.as_bytes(), &salt)?.to_string());
+    run_hashing(networks, hash).await
 }
 
-/// Verifies a password against a hash. Without a hash it does the same work and returns false.
+/// Verifies a password against a hash, in turn with the other networks. Without a hash it does the
+/// same work and returns false.
 pub async fn verify_password(
     password: Zeroizing<String>,
     hash: Option<String>,
+    networks: &Networks,
 ) -> Result<bool, HashingFailed> {
     // A password beyond the limit takes the same path: a shortcut would tell which addresses have
     // an account.
     let hash = hash.filter(|_| password.len() <= MAX_PASSWORD_BYTES);
-    run_hashing(move || {
+    run_hashing(networks, move || {
         let Some(hash) = hash else {
             // No account, or one that cannot sign in: hashing costs as much as verifying.
             // `black_box` keeps the compiler from leaving out work whose result is unused.
@@ -131,41 +134,19 @@ pub async fn verify_password(
 
 /// Runs `work` on a blocking thread as soon as a slot is free.
 async fn run_hashing<T: Send + 'static>(
+    networks: &Networks,
     work: impl FnOnce() -> Result<T, HashingFailed> + Send + 'static,
 ) -> Result<T, HashingFailed> {
-    let waiting = Waiting::enter_queue()?;
-    let permit = HASHING.acquire().await.map_err(hashing_failed)?;
-    drop(waiting);
+    let slot = HASHING.acquire(networks).await?;
     tokio::task::spawn_blocking(move || {
         let done = work();
         // Released by the thread, not by the request: a request that is given up leaves its thread
         // and 19 MiB at work.
-        drop(permit);
+        drop(slot);
         done
     })
     .await
     .map_err(hashing_failed)?
-}
-
-/// A password that waits for a slot. Dropping it ends the wait, also when its request was
-/// cancelled.
-struct Waiting(());
-
-impl Waiting {
-    fn enter_queue() -> Result<Self, HashingFailed> {
-        // Created before the check, so that its drop undoes the count when the queue is full.
-        let waiting = Self(());
-        if WAITING.fetch_add(1, Ordering::Relaxed) >= MAX_WAITING {
-            return Err(HashingFailed::Busy);
-        }
-        Ok(waiting)
-    }
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        WAITING.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 fn argon2_params() -> Result<Params, HashingFailed> {
@@ -232,6 +213,10 @@ mod tests {
     use super::*;
     use vault_testing::SeededRandom;
 
+    fn anywhere() -> Networks {
+        Networks::of(None)
+    }
+
     fn secret(text: &str) -> Zeroizing<String> {
         Zeroizing::new(text.to_owned())
     }
@@ -239,7 +224,7 @@ mod tests {
     #[tokio::test]
     async fn a_password_verifies_against_its_hash_alone() {
         let random = SeededRandom::new(1);
-        let hash = hash_password(secret("correct horse battery staple"), &random)
+        let hash = hash_password(secret("correct horse battery staple"), &random, &anywhere())
             .await
             .unwrap();
         assert!(
@@ -247,58 +232,67 @@ mod tests {
             "{hash}"
         );
         assert!(
-            verify_password(secret("correct horse battery staple"), Some(hash.clone()))
+            verify_password(
+                secret("correct horse battery staple"),
+                Some(hash.clone()),
+                &anywhere()
+            )
+            .await
+            .unwrap()
+        );
+        assert!(
+            !verify_password(
+                secret("correct horse battery stapl"),
+                Some(hash),
+                &anywhere()
+            )
+            .await
+            .unwrap()
+        );
+        assert!(
+            !verify_password(secret("correct horse battery staple"), None, &anywhere())
                 .await
                 .unwrap()
         );
         assert!(
-            !verify_password(secret("correct horse battery stapl"), Some(hash))
-                .await
-                .unwrap()
-        );
-        assert!(
-            !verify_password(secret("correct horse battery staple"), None)
-                .await
-                .unwrap()
-        );
-        assert!(
-            !verify_password(secret("x"), Some("not a hash".into()))
+            !verify_password(secret("x"), Some("not a hash".into()), &anywhere())
                 .await
                 .unwrap()
         );
     }
 
     #[tokio::test]
-    async fn the_sixty_fifth_that_waits_is_told_so_at_once() {
-        let all = HASHING.acquire_many(4).await.unwrap();
+    async fn a_request_without_a_place_is_told_so_at_once() {
+        let mut all = Vec::new();
+        for _ in 0..SLOTS {
+            all.push(HASHING.acquire(&anywhere()).await.unwrap());
+        }
         let mut waiting = tokio::task::JoinSet::new();
         for _ in 0..MAX_WAITING {
-            waiting.spawn(verify_password(secret("x"), Some("not a hash".into())));
+            waiting.spawn(async { verify_password(secret("x"), None, &anywhere()).await });
         }
-        while WAITING.load(Ordering::Relaxed) < MAX_WAITING {
+        while HASHING.waiting() < MAX_WAITING {
             tokio::task::yield_now().await;
         }
-        let busy = verify_password(secret("x"), None).await.unwrap_err();
-        assert!(matches!(busy, HashingFailed::Busy), "{busy}");
+        let busy = verify_password(secret("x"), None, &anywhere()).await;
+        let busy = busy.unwrap_err();
+        assert!(matches!(busy, HashingFailed::Busy(QueueFull)), "{busy}");
         let refusal = Refusal::from(busy);
         assert_eq!(refusal.code(), ErrorCode::Unavailable);
-        drop(all);
-        for done in waiting.join_all().await {
-            assert!(!done.unwrap());
+        drop(waiting);
+        while HASHING.waiting() > 0 {
+            tokio::task::yield_now().await;
         }
-        assert!(
-            !verify_password(secret("x"), Some("not a hash".into()))
-                .await
-                .unwrap()
-        );
-        assert_eq!(WAITING.load(Ordering::Relaxed), 0);
+        drop(all);
+        let done = verify_password(secret("x"), None, &anywhere()).await;
+        assert!(!done.unwrap());
     }
 
     #[tokio::test]
     async fn a_hash_is_that_of_the_crate_s_own_way() {
         use argon2::{PasswordHasher as _, PasswordVerifier as _};
         let random = SeededRandom::new(2);
-        let ours = hash_password(secret("correct horse battery staple"), &random)
+        let ours = hash_password(secret("correct horse battery staple"), &random, &anywhere())
             .await
             .unwrap();
         let crates = Argon2::new(
@@ -314,7 +308,8 @@ mod tests {
             .unwrap()
             .to_string();
         for (password, good) in [("correct horse battery staple", true), ("another", false)] {
-            let verified = verify_password(secret(password), Some(theirs.clone())).await;
+            let verified =
+                verify_password(secret(password), Some(theirs.clone()), &anywhere()).await;
             assert_eq!(verified.unwrap(), good, "{password}");
         }
         // Another kind, another version, parts that are missing: no hash of ours.
@@ -325,9 +320,9 @@ mod tests {
             theirs[..theirs.rfind('$').unwrap()].to_owned(),
             String::new(),
         ] {
-            let verified =
-                verify_password(secret("correct horse battery staple"), Some(other.clone()));
-            assert!(!verified.await.unwrap(), "{other}");
+            let password = secret("correct horse battery staple");
+            let verified = verify_password(password, Some(other.clone()), &anywhere()).await;
+            assert!(!verified.unwrap(), "{other}");
         }
     }
 

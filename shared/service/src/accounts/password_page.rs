@@ -14,6 +14,7 @@ use super::session::{SessionStart, new_session};
 use super::sign_in::{self, PasswordCheck, too_many_attempts};
 use crate::app::App;
 use crate::model::account::{Account, account_key};
+use crate::model::limits::Networks;
 use crate::web::browser::{Browser, PASSWORD_PATH, ReturnTo, SignedIn};
 use crate::web::csrf::Purpose;
 use crate::web::error_page::ErrorPage;
@@ -122,7 +123,7 @@ pub async fn change_password(app: &App, request: SignedInForm) -> Result<Respons
             return Ok(response);
         }
     };
-    let hash = password::hash_password(new, &app.random).await?;
+    let hash = password::hash_password(new, &app.random, &Networks::of(source)).await?;
     let key = account_key(&signed_in.account.id);
     let current_account = app.get::<Account>(&key).await?;
     // Another request may have set a password while this one was hashed. Then the person did not

@@ -20,7 +20,7 @@ use crate::app::App;
 use crate::config::SecondFactorPolicy;
 use crate::error::Refusal;
 use crate::model::account::{Account, account_key};
-use crate::model::limits::{self, Window, networks_of};
+use crate::model::limits::{self, NetworkLimit, Networks, Window};
 use crate::model::second_factor::{UsedCode, has_recovery_form};
 use crate::model::session::Session;
 use crate::model::user::Role;
@@ -213,24 +213,20 @@ pub async fn admit_code_attempt(
     source: Option<IpAddr>,
     known: impl AsyncFnOnce() -> Result<bool, StoreError>,
 ) -> Result<Option<CodeProblem>, Refusal> {
-    let window = |name, who, limit| Window {
-        name,
-        who,
-        limit,
-        seconds: TRY_SECONDS,
-    };
     let (id, now) = (account.id.to_string(), app.clock.now());
     let is_recovery = has_recovery_form(typed);
     let (windows, text) = if is_recovery {
-        let networks = networks_of(source).into_iter();
-        let windows = networks.map(|network| {
-            let who = format!("{id}/{}", network.name);
-            window("second-factor-recovery", who, MAX_TRIES * network.share)
-        });
-        (windows.collect(), TOO_MANY_RECOVERY_CODES)
+        let limit = NetworkLimit {
+            name: "second-factor-recovery",
+            about: Some(id.clone()),
+            limit: MAX_TRIES,
+            seconds: TRY_SECONDS,
+        };
+        let windows = limit.windows(&Networks::of(source));
+        (windows, TOO_MANY_RECOVERY_CODES)
     } else {
-        let windows = vec![window("second-factor", id.clone(), MAX_TRIES)];
-        (windows, TOO_MANY_CODES)
+        let window = Window::about_subject("second-factor", id.clone(), MAX_TRIES, TRY_SECONDS);
+        (vec![window], TOO_MANY_CODES)
     };
     let Some(full) = limits::try_count(app, &windows, now).await? else {
         return Ok(None);
@@ -240,7 +236,7 @@ pub async fn admit_code_attempt(
     if is_recovery || !known().await? {
         return Ok(too_many);
     }
-    let window = window("second-factor-known", id, MAX_TRIES);
+    let window = Window::about_subject("second-factor-known", id, MAX_TRIES, TRY_SECONDS);
     let full = limits::try_count(app, &[window], now).await?;
     Ok(too_many.filter(|_| full.is_some()))
 }

@@ -12,6 +12,7 @@ use super::throttle::SignInAttempt;
 use crate::app::App;
 use crate::error::Refusal;
 use crate::model::account::{self, Account, Email};
+use crate::model::limits::Networks;
 use crate::web::error_page::ErrorPage;
 use crate::web::remembered_browser::RememberedBrowser;
 
@@ -102,7 +103,7 @@ pub async fn check_password(
     let hash = account
         .as_ref()
         .and_then(|account| account.value.password_hash().map(str::to_owned));
-    let good = match password::verify_password(password, hash).await {
+    let good = match password::verify_password(password, hash, &Networks::of(source)).await {
         Ok(good) => good,
         Err(error) => {
             // Nothing was learned from this attempt: an overloaded service must not use up

@@ -1,12 +1,12 @@
-//! Limits on guesses of passwords: by source, and by account.
+//! Limits on guesses of passwords: by network, and by account.
 //!
 //! | partition | key | document |
 //! |---|---|---|
-//! | `limit/sign-in/<source>` | first second of the window | `{n}`, failures of 15 minutes from one source, whatever the account |
+//! | `limit/sign-in/<network>` | first second of the window | `{n}`, failures of 15 minutes from one network, whatever the account |
 //! | `limit/sign-in-account/<sha256 of the account>` | first second of the window | `{n}`, failures of an hour at one account, from anywhere |
 //! | `limit/sign-in-network/<sha256 of the account>/<network>` | first second of the window | `{n}`, failures of an hour at one account from one network, beyond those |
 //!
-//! Beyond the first limit every attempt from the source is refused. Beyond the second one, a
+//! Beyond the first limit every attempt from the network is refused. Beyond the second one, a
 //! browser that signed in to the account before goes on, and any other has a few tries an hour that
 //! it shares with its network alone. So guesses from many sources are bounded, and failures in
 //! other networks keep no person out. An account is counted by the typed text, whether or not it
@@ -24,7 +24,7 @@ use vault_store::StoreError;
 use vault_store::records::Write;
 
 use crate::config::Limits;
-use crate::model::limits::{Source, Window, give_back, networks_of, try_count};
+use crate::model::limits::{NetworkLimit, Networks, Window, give_back, try_count};
 use crate::ports::Ports;
 use crate::web::remembered_browser::{RememberedBrowser, account_digest};
 
@@ -40,7 +40,8 @@ pub const NETWORK_TRIES: u32 = 3;
 #[derive(Clone, Debug)]
 pub struct SignInAttempt {
     account: Digest,
-    by_source: Window<'static>,
+    /// Limits on failures at any account, the narrowest network first.
+    by_source: Vec<Window<'static>>,
     by_account: Window<'static>,
     /// Limits beyond that of the account, the narrowest network first.
     by_network: Vec<Window<'static>>,
@@ -53,28 +54,29 @@ impl SignInAttempt {
     /// Creates an attempt at `now`. `typed` is the text typed as e-mail address.
     pub fn new(typed: &str, source: Option<IpAddr>, limits: &Limits, now: Timestamp) -> Self {
         let account = account_digest(typed);
-        let by_source = Window {
+        let networks = Networks::of(source);
+        let by_source = NetworkLimit {
             name: "sign-in",
-            who: Source::of(source).to_string(),
+            about: None,
             limit: limits.sign_in_failures,
             seconds: SOURCE_SECONDS,
         };
-        let by_account = Window {
-            name: "sign-in-account",
-            who: account.to_string(),
-            limit: limits.sign_in_per_account,
+        let by_network = NetworkLimit {
+            name: "sign-in-network",
+            about: Some(account.to_string()),
+            limit: NETWORK_TRIES,
             seconds: ACCOUNT_SECONDS,
         };
-        let by_network = networks_of(source).into_iter().map(|network| Window {
-            name: "sign-in-network",
-            who: format!("{account}/{}", network.name),
-            limit: NETWORK_TRIES * network.share,
-            seconds: ACCOUNT_SECONDS,
-        });
+        let by_account = Window::about_subject(
+            "sign-in-account",
+            account.to_string(),
+            limits.sign_in_per_account,
+            ACCOUNT_SECONDS,
+        );
         Self {
             account,
-            by_network: by_network.collect(),
-            by_source,
+            by_network: by_network.windows(&networks),
+            by_source: by_source.windows(&networks),
             by_account,
             counted: Vec::new(),
             at: now,
@@ -87,14 +89,15 @@ impl SignInAttempt {
         ports: &Ports,
         browser: &RememberedBrowser,
     ) -> Result<Option<u64>, StoreError> {
-        let first = vec![self.by_source.clone(), self.by_account.clone()];
+        let mut first = self.by_source.clone();
+        first.push(self.by_account.clone());
         let full = self.count_in(ports, first).await?;
-        // 1 is the limit by account. A full limit by source holds for every browser.
-        if full != Some(1) {
-            return Ok(full.map(|_| self.by_source.seconds_left(self.at)));
+        // The last one is the limit by account. Any other holds for every browser.
+        if full != Some(self.by_source.len()) {
+            return Ok(full.map(|at| self.by_source[at].seconds_left(self.at)));
         }
         // The source counts in any case, so a stolen cookie gives few guesses.
-        let mut windows = vec![self.by_source.clone()];
+        let mut windows = self.by_source.clone();
         if !browser.signed_in_before(ports, &self.account).await? {
             windows.extend(self.by_network.iter().cloned());
         }

@@ -204,12 +204,8 @@ pub(super) async fn test_webhook(call: Call) -> Answer {
     }
     let senders = require_senders(&call)?;
     let (app, now) = (&call.app, call.app.clock.now());
-    let window = Window {
-        name: "notice-tests",
-        who: namespace.id.to_string(),
-        limit: MAX_TESTS,
-        seconds: 3600,
-    };
+    let vault = namespace.id.to_string();
+    let window = Window::about_subject("notice-tests", vault, MAX_TESTS, 3600);
     // Counted before the request is sent: an owner could otherwise have the service flood a host of
     // their choice.
     limits::count_or_refuse(app, &[window], now).await?;

@@ -12,6 +12,18 @@ use crate::error::{ErrorCode, Refusal};
 use crate::model::device::{self, DeviceStanding, DeviceStatus, LastSeen};
 use crate::model::namespace::{self, ServedNamespace, Status};
 
+/// Whether the vault has admitted the device, as its record says now.
+pub(super) async fn is_admitted(
+    app: &App,
+    slug: &Slug,
+    signer: &Signer<'_>,
+) -> Result<bool, StoreError> {
+    let key = device::device_key(slug, signer.key_text());
+    let device = app.get::<DeviceStanding>(&key).await?;
+    let is_active = |device: &DeviceStanding| device.status == DeviceStatus::Active;
+    Ok(device.is_some_and(|device| is_active(&device.value)))
+}
+
 /// A device and its namespace, read at the same moment.
 pub(super) struct DeviceAccess {
     pub(super) device: DeviceStanding,
@@ -52,7 +64,7 @@ impl DeviceAccess {
             return Err(ErrorCode::VaultSuspended.into());
         }
         if device.status == DeviceStatus::Active {
-            signer.cache_key();
+            signer.cache_key(slug);
         }
         Ok(Self {
             device,

@@ -1,4 +1,4 @@
-//! Rate limits: enrolment per namespace and source, reads per device.
+//! Rate limits: enrolment per namespace and network, reads per device.
 //!
 //! Enrolments are counted in the store, for all processes together, since unauthenticated callers
 //! can make them. Reads are counted in this process's memory: a count in the store would cost more
@@ -15,18 +15,19 @@ use vault_format::request::route::Route;
 use vault_format::time::Timestamp;
 
 use super::VerifiedRequest;
+use super::enrolled;
 use super::signed::Signer;
 use crate::app::App;
 use crate::error::{ErrorCode, Refusal};
 use crate::model::device;
-use crate::model::limits::{Network, Source, Window, count_or_refuse, networks_of};
+use crate::model::limits::{Network, NetworkLimit, Networks, Window, count_or_refuse};
 
 /// The length of every window of this module, in seconds.
 const MINUTE: i64 = 60;
 /// Number of classes of routes, each with its own count: catalogs, and bundles.
 const CLASSES: u32 = 2;
 
-/// Counts an enrolment of a key that is not enrolled yet, per slug and source and per source.
+/// Counts an enrolment of a key that is not enrolled yet, per slug and network and per network.
 /// Returns the counted windows; fails with 429 and `Retry-After`.
 pub(super) async fn count_enrolment(
     app: &App,
@@ -43,29 +44,30 @@ pub(super) async fn count_enrolment(
     if app.records.get_one(&device_key).await?.is_some() {
         return Ok(Vec::new());
     }
-    let source = Source::of(source);
-    // The first window bounds a flood at one vault. The second also bounds a source that probes one
+    let networks = Networks::of(source);
+    let windows = |name, about, limit| {
+        let limit = NetworkLimit {
+            name,
+            about,
+            limit,
+            seconds: MINUTE,
+        };
+        limit.windows(&networks)
+    };
+    // The first limit bounds a flood at one vault. The second also bounds a network that probes one
     // name after another.
-    let windows = vec![
-        Window {
-            name: "enrol-slug",
-            who: format!("{slug}/{source}"),
-            limit: limits.enrol_per_slug,
-            seconds: MINUTE,
-        },
-        Window {
-            name: "enrol-source",
-            who: source.to_string(),
-            limit: limits.enrol_per_source,
-            seconds: MINUTE,
-        },
-    ];
+    let at_vault = windows("enrol-slug", Some(slug.to_string()), limits.enrol_per_slug);
+    let windows = [
+        at_vault,
+        windows("enrol-source", None, limits.enrol_per_source),
+    ]
+    .concat();
     count_or_refuse(app, &windows, app.clock.now()).await?;
     Ok(windows)
 }
 
 /// Counts a read of a device; fails with 429 and `Retry-After`.
-pub(super) fn count_read(
+pub(super) async fn count_read(
     app: &App,
     reads: &ReadLimits,
     request: &VerifiedRequest<'_>,
@@ -75,8 +77,79 @@ pub(super) fn count_read(
         Route::Bundle { .. } => (1, limits.bundles_per_device),
         _ => (0, limits.catalog_per_device),
     };
-    let now = app.clock.now();
-    reads.count_request(request.signer, request.source, (class, limit), now)
+    if limit == 0 {
+        return Ok(());
+    }
+    let (slug, signer, now) = (request.path.slug(), request.signer, app.clock.now());
+    let is_admitted = signer.is_admitted_by(slug);
+    let read = DeviceRead {
+        slug,
+        key: *signer.key().as_bytes(),
+        signature: signer.signature_hash(),
+        networks: Networks::of(request.source),
+        class,
+        limit,
+    };
+    let refused = match reads.count_read(&read, is_admitted, now) {
+        ReadCount::Below => return Ok(()),
+        refused => refused,
+    };
+    // After a restart no key is known to be admitted. The look-up before a refusal keeps a flood of
+    // other keys in its network from slowing down an admitted machine.
+    if refused == ReadCount::SharedFull
+        && !is_admitted
+        && enrolled::is_admitted(app, slug, signer).await?
+    {
+        signer.cache_key(slug);
+        if reads.count_read(&read, true, now) == ReadCount::Below {
+            return Ok(());
+        }
+    }
+    let left = u64::try_from(MINUTE - now.unix().rem_euclid(MINUTE)).unwrap_or(1);
+    Err(Refusal::new(ErrorCode::RateLimited).retry_after(left))
+}
+
+/// A read, as it is counted.
+struct DeviceRead<'a> {
+    slug: &'a Slug,
+    key: KeyBytes,
+    /// Hash of its signature.
+    signature: Digest,
+    networks: Networks,
+    class: u32,
+    /// Most reads of the class in a minute.
+    limit: u32,
+}
+
+/// Result of counting a read.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum ReadCount {
+    Below,
+    /// The device has used up its own count.
+    Full,
+    /// The count that the key shares with the rest of its network is used up.
+    SharedFull,
+}
+
+/// Room for entries of many vaults. A vault may take as much as it leaves free: so one vault takes
+/// half of the room at most, and every other one always finds some.
+#[derive(Debug, Default)]
+struct SharedRoom {
+    taken: usize,
+    by_vault: HashMap<Slug, usize>,
+}
+
+impl SharedRoom {
+    /// Takes a place of `most`; false if the vault has none left.
+    fn take_place(&mut self, slug: &Slug, most: usize) -> bool {
+        let held = self.by_vault.get(slug).copied().unwrap_or_default();
+        if held >= most.saturating_sub(self.taken) {
+            return false;
+        }
+        self.taken += 1;
+        *self.by_vault.entry(slug.clone()).or_default() += 1;
+        true
+    }
 }
 
 /// Reads in the running minute, by key and class of route, and the signatures that were counted.
@@ -126,7 +199,7 @@ const MAX_NETWORKS: usize = 65_536;
 struct MinuteCounts {
     start: i64,
     counts: HashMap<(Subject, u32), u32>,
-    admitted: usize,
+    admitted: SharedRoom,
     others: usize,
     /// Number of other keys that are counted on their own, by network.
     by_network: HashMap<String, u32>,
@@ -147,55 +220,50 @@ impl MinuteCounts {
         }
     }
 
-    /// Counts a request of `subject`. Returns whether its count, or the one that it shares, was
-    /// below the limit.
-    fn count(
-        &mut self,
-        subject: Subject,
-        is_admitted: bool,
-        source: Option<IpAddr>,
-        (class, limit): (u32, u32),
-    ) -> bool {
-        let mut entry = (subject, class);
+    /// Counts a read of `subject`, in its own count or in the one that it shares.
+    fn count(&mut self, subject: Subject, is_admitted: bool, read: &DeviceRead<'_>) -> ReadCount {
+        let mut entry = (subject, read.class);
+        let mut full = ReadCount::Full;
         // A count that exists is used on, also by a device that was admitted in the meantime.
         // Otherwise it could be left for an empty one.
         if !self.counts.contains_key(&entry)
-            && let Some(shared) = self.find_shared(is_admitted, source)
+            && let Some(shared) = self.find_shared(is_admitted, read)
         {
             entry.0 = shared;
+            full = ReadCount::SharedFull;
         }
         let count = self.counts.entry(entry).or_default();
-        let is_below = *count < limit;
-        *count += u32::from(is_below);
-        is_below
+        if *count >= read.limit {
+            return full;
+        }
+        *count += 1;
+        ReadCount::Below
     }
 
     /// Takes room for a further count. If there is none, returns the subject that is counted
     /// instead.
-    fn find_shared(&mut self, is_admitted: bool, source: Option<IpAddr>) -> Option<Subject> {
-        if is_admitted && self.admitted < MAX_ADMITTED {
-            self.admitted += 1;
+    fn find_shared(&mut self, is_admitted: bool, read: &DeviceRead<'_>) -> Option<Subject> {
+        if is_admitted && self.admitted.take_place(read.slug, MAX_ADMITTED) {
             return None;
         }
-        let networks = networks_of(source);
-        let is_full = |network: &&Network| {
-            let counted = self.by_network.get(&network.name);
+        let is_full = |network: &Network<'_>| {
+            let counted = self.by_network.get(network.name);
             counted.is_some_and(|counted| *counted >= MAX_OTHERS_PER_SOURCE * network.share)
         };
-        let full = match networks.iter().find(is_full) {
-            Some(network) => Some(network),
+        let full = match read.networks.narrowest_first().find(is_full) {
+            Some(network) => Some(network.name),
             // The widest one: its narrower ones may be without number.
-            None if self.others >= MAX_OTHERS => networks.last(),
+            None if self.others >= MAX_OTHERS => Some(read.networks.widest()),
             None => None,
         };
         let Some(full) = full else {
             self.others += 1;
-            for network in networks {
-                *self.by_network.entry(network.name).or_default() += 1;
+            for network in read.networks.narrowest_first() {
+                *self.by_network.entry(network.name.to_owned()).or_default() += 1;
             }
             return None;
         };
-        let shared = Subject::RestOf(full.name.clone());
+        let shared = Subject::RestOf(full.to_owned());
         let is_known = (0..CLASSES).any(|class| {
             let entry = (shared.clone(), class);
             self.counts.contains_key(&entry)
@@ -212,8 +280,9 @@ impl MinuteCounts {
 /// is above what the default limit of catalogs lets through. Copies of requests beyond it are
 /// counted for the device itself, like all requests of keys that are not admitted.
 const MAX_SIGNATURES_PER_KEY: usize = 2048;
-/// Maximum number of signatures that are remembered in one period. Beyond it no further ones are,
-/// and none is forgotten early: no key makes room at the cost of another.
+/// Maximum number of signatures that are remembered in one period. Beyond it, or beyond the part of
+/// a vault, no further ones are, and none is forgotten early: no key makes room at the cost of
+/// another.
 const MAX_SIGNATURES: usize = 131_072;
 /// Length of a period, in seconds: a signature is valid for no longer.
 const SIGNATURE_SECONDS: i64 = 2 * MAX_SKEW_SECONDS.cast_signed();
@@ -228,8 +297,8 @@ struct CountedSignatures {
     start: i64,
     present: SignaturesByKey,
     before: SignaturesByKey,
-    /// Number of signatures in `present`.
-    remembered: usize,
+    /// The room that those of `present` take.
+    remembered: SharedRoom,
 }
 
 impl CountedSignatures {
@@ -239,68 +308,51 @@ impl CountedSignatures {
         if self.start != start {
             self.start = start;
             self.before = std::mem::take(&mut self.present);
-            self.remembered = 0;
+            self.remembered = SharedRoom::default();
         }
     }
 
-    fn has_signature(&self, key: KeyBytes, class: u32, signature: &Digest) -> bool {
+    fn has_signature(&self, read: &DeviceRead<'_>) -> bool {
         [&self.present, &self.before]
             .into_iter()
-            .filter_map(|period| period.get(&(key, class)))
-            .any(|signatures| signatures.contains(signature))
+            .filter_map(|period| period.get(&(read.key, read.class)))
+            .any(|signatures| signatures.contains(&read.signature))
     }
 
-    /// Remembers a signature, unless there are too many of its key, or in all.
-    fn insert_signature(&mut self, key: KeyBytes, class: u32, signature: Digest) {
-        if self.remembered >= MAX_SIGNATURES {
+    /// Remembers a signature, unless there are too many of its key or its vault, or in all.
+    fn insert_signature(&mut self, read: &DeviceRead<'_>) {
+        let entry = (read.key, read.class);
+        let held = self.present.get(&entry).map_or(0, HashSet::len);
+        if held >= MAX_SIGNATURES_PER_KEY || self.has_signature(read) {
             return;
         }
-        let of_key = self.present.entry((key, class)).or_default();
-        if of_key.len() < MAX_SIGNATURES_PER_KEY && of_key.insert(signature) {
-            self.remembered += 1;
+        if self.remembered.take_place(read.slug, MAX_SIGNATURES) {
+            let of_key = self.present.entry(entry).or_default();
+            of_key.insert(read.signature);
         }
     }
 }
 
 impl ReadLimits {
-    fn count_request(
-        &self,
-        signer: &Signer<'_>,
-        source: Option<IpAddr>,
-        (class, limit): (u32, u32),
-        now: Timestamp,
-    ) -> Result<(), Refusal> {
-        if limit == 0 {
-            return Ok(());
-        }
+    fn count_read(&self, read: &DeviceRead<'_>, is_admitted: bool, now: Timestamp) -> ReadCount {
         // A panic cannot leave counts that are unusable, so a poisoned lock is used on.
         let mut reads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         reads.minute.move_on(now);
         reads.signatures.move_on(now);
-        let key = *signer.key().as_bytes();
         // Remember only signatures of admitted keys, so that other keys take up no room.
-        let signature = signer.admitted_signature();
-        let is_repeated =
-            signature.is_some_and(|it| reads.signatures.has_signature(key, class, &it));
+        let is_repeated = is_admitted && reads.signatures.has_signature(read);
         // Count all repetitions together: with a count for each signature, a device could read as
         // often as it likes with a few of them.
         let subject = if is_repeated {
-            Subject::RepeatsOf(key)
+            Subject::RepeatsOf(read.key)
         } else {
-            Subject::Key(key)
+            Subject::Key(read.key)
         };
-        let is_admitted = signature.is_some();
-        if !reads
-            .minute
-            .count(subject, is_admitted, source, (class, limit))
-        {
-            let left = u64::try_from(reads.minute.start + MINUTE - now.unix()).unwrap_or(1);
-            return Err(Refusal::new(ErrorCode::RateLimited).retry_after(left));
+        let counted = reads.minute.count(subject, is_admitted, read);
+        if counted == ReadCount::Below && is_admitted && !is_repeated {
+            reads.signatures.insert_signature(read);
         }
-        if let Some(signature) = signature.filter(|_| !is_repeated) {
-            reads.signatures.insert_signature(key, class, signature);
-        }
-        Ok(())
+        counted
     }
 }
 
@@ -308,84 +360,112 @@ impl ReadLimits {
 mod tests {
     use super::*;
 
+    fn vault(name: &str) -> Slug {
+        name.parse().unwrap()
+    }
+
+    fn key_bytes(n: u64) -> KeyBytes {
+        let mut key = [0; 32];
+        key[..8].copy_from_slice(&n.to_be_bytes());
+        key
+    }
+
+    /// A read with the signature of this number.
+    fn read(slug: &Slug, key: u64, signature: usize) -> DeviceRead<'_> {
+        DeviceRead {
+            slug,
+            key: key_bytes(key),
+            signature: Digest::of(&signature.to_be_bytes()),
+            networks: Networks::of("192.0.2.1".parse().ok()),
+            class: 0,
+            limit: 3,
+        }
+    }
+
     /// A device that sends without end takes up its own room and nobody else's.
     #[test]
     fn one_key_makes_no_other_signature_forgotten() {
         let at = Timestamp::from_unix;
-        let signature = |n: usize| Digest::of(&n.to_be_bytes());
-        let (quiet, busy) = ([1; 32], [2; 32]);
+        let acme = vault("acme");
+        let quiet = read(&acme, 1, 0);
+        let busy = |n| read(&acme, 2, n);
         let mut counted = CountedSignatures::default();
         counted.move_on(at(0));
-        counted.insert_signature(quiet, 0, signature(0));
+        counted.insert_signature(&quiet);
         for n in 1..=2 * MAX_SIGNATURES {
-            counted.insert_signature(busy, 0, signature(n));
+            counted.insert_signature(&busy(n));
             counted.move_on(at(1));
         }
-        assert!(counted.has_signature(quiet, 0, &signature(0)));
-        assert!(counted.has_signature(busy, 0, &signature(MAX_SIGNATURES_PER_KEY)));
-        assert!(!counted.has_signature(busy, 0, &signature(MAX_SIGNATURES_PER_KEY + 1)));
-        assert_eq!(counted.remembered, 1 + MAX_SIGNATURES_PER_KEY);
+        assert!(counted.has_signature(&quiet));
+        assert!(counted.has_signature(&busy(MAX_SIGNATURES_PER_KEY)));
+        assert!(!counted.has_signature(&busy(MAX_SIGNATURES_PER_KEY + 1)));
+        assert_eq!(counted.remembered.taken, 1 + MAX_SIGNATURES_PER_KEY);
         // Remembered for as long as it can be valid, and not forever.
         counted.move_on(at(SIGNATURE_SECONDS));
-        assert!(counted.has_signature(quiet, 0, &signature(0)));
+        assert!(counted.has_signature(&quiet));
         counted.move_on(at(2 * SIGNATURE_SECONDS));
-        assert!(!counted.has_signature(quiet, 0, &signature(0)));
+        assert!(!counted.has_signature(&quiet));
     }
 
-    /// Many keys fill the room. Nothing is forgotten for a new one, which is counted as before.
+    /// Nothing is forgotten for a new signature, which is counted as before. A vault with many
+    /// machines leaves the others their part.
     #[test]
-    fn what_is_remembered_is_bounded_in_all() {
+    fn what_is_remembered_is_bounded_for_each_vault_and_in_all() {
         let mut counted = CountedSignatures::default();
-        for n in 0..=MAX_SIGNATURES {
-            let mut key = [0; 32];
-            key[..8].copy_from_slice(&(n as u64 / 64).to_be_bytes());
-            counted.insert_signature(key, 1, Digest::of(&n.to_be_bytes()));
+        let (acme, bolt) = (vault("acme"), vault("bolt"));
+        let mut most = MAX_SIGNATURES;
+        for slug in [&acme, &bolt] {
+            for n in 0..=MAX_SIGNATURES {
+                let key = n as u64 / 64 + u64::from(slug == &bolt) * 1_000_000;
+                counted.insert_signature(&read(slug, key, n));
+            }
+            assert!(counted.has_signature(&read(&acme, 0, 0)));
+            most /= 2;
+            assert_eq!(counted.remembered.by_vault[slug], most);
         }
-        assert_eq!(counted.remembered, MAX_SIGNATURES);
-        assert!(counted.has_signature([0; 32], 1, &Digest::of(&0_usize.to_be_bytes())));
+        assert!(counted.has_signature(&read(&bolt, 1_000_000, 0)));
+        let last = vault("later");
+        counted.insert_signature(&read(&last, 9_000_000, 1));
+        assert!(counted.has_signature(&read(&last, 9_000_000, 1)));
     }
 
-    const LIMIT: (u32, u32) = (0, 3);
-
-    fn key_number(n: u64) -> Subject {
-        let mut key = [0; 32];
-        key[..8].copy_from_slice(&n.to_be_bytes());
-        Subject::Key(key)
+    /// Counts a read of a key from an address. Returns whether it is answered.
+    fn answers(counts: &mut MinuteCounts, key: u64, is_admitted: bool, source: &str) -> bool {
+        let acme = vault("acme");
+        let read = DeviceRead {
+            networks: Networks::of(source.parse().ok()),
+            ..read(&acme, key, 0)
+        };
+        counts.count(Subject::Key(read.key), is_admitted, &read) == ReadCount::Below
     }
 
-    fn address(text: &str) -> Option<IpAddr> {
-        text.parse().ok()
-    }
+    const HOME: &str = "192.0.2.1";
 
     /// The networks of one /48 have all the keys that they like.
     #[test]
     fn a_caller_with_many_keys_resets_no_count_and_slows_down_its_own_network() {
         let mut counts = MinuteCounts::default();
         counts.move_on(Timestamp::from_unix(0));
-        let (device, newcomer) = (key_number(1), key_number(2));
-        let home = address("192.0.2.1");
+        let (device, newcomer) = (1, 2);
         for _ in 0..3 {
-            assert!(counts.count(device.clone(), true, home, LIMIT));
-            assert!(counts.count(newcomer.clone(), false, home, LIMIT));
+            assert!(answers(&mut counts, device, true, HOME));
+            assert!(answers(&mut counts, newcomer, false, HOME));
         }
         let mut answered = 0;
         for n in 0..200_000_u64 {
-            let source = address(&format!("2001:db8:1:{:x}::1", n % 65_536));
-            answered += usize::from(counts.count(key_number(100 + n), false, source, LIMIT));
+            let source = format!("2001:db8:1:{:x}::1", n % 65_536);
+            answered += usize::from(answers(&mut counts, 100 + n, false, &source));
         }
         // A /48 has 16 times the keys of one source, and then one count for all others.
         assert_eq!(answered, 16 * 1024 + 3);
-        assert!(!counts.count(device, true, home, LIMIT), "still full");
-        assert!(!counts.count(newcomer, false, home, LIMIT), "still full");
-        for source in [home, address("2001:db8:2::1")] {
-            assert!(counts.count(key_number(9_000_000), false, source, LIMIT));
+        assert!(!answers(&mut counts, device, true, HOME), "still full");
+        assert!(!answers(&mut counts, newcomer, false, HOME), "still full");
+        for source in [HOME, "2001:db8:2::1"] {
+            assert!(answers(&mut counts, 9_000_000, false, source));
         }
-        assert!(counts.count(key_number(9_000_001), true, address("2001:db8:1::1"), LIMIT));
+        assert!(answers(&mut counts, 9_000_001, true, "2001:db8:1::1"));
         counts.move_on(Timestamp::from_unix(MINUTE));
-        assert!(
-            counts.count(key_number(1), true, home, LIMIT),
-            "a new minute"
-        );
+        assert!(answers(&mut counts, device, true, HOME), "a new minute");
         assert_eq!(counts.counts.len(), 1);
     }
 
@@ -394,16 +474,15 @@ mod tests {
     fn a_caller_with_many_networks_leaves_each_other_network_its_count() {
         let mut counts = MinuteCounts::default();
         for n in 0..100_000_u64 {
-            let source = address(&format!("2001:db8:{:x}:{:x}::1", n / 16_384, n % 16_384));
-            counts.count(key_number(n), false, source, LIMIT);
+            let source = format!("2001:db8:{:x}:{:x}::1", n / 16_384, n % 16_384);
+            answers(&mut counts, n, false, &source);
         }
         assert_eq!(counts.others, MAX_OTHERS);
         for (n, answered) in [true, true, true, false].into_iter().enumerate() {
-            let key = key_number(9_000_000 + n as u64);
-            let found = counts.count(key, false, address("192.0.2.1"), LIMIT);
+            let found = answers(&mut counts, 9_000_000 + n as u64, false, HOME);
             assert_eq!(found, answered, "{n}");
         }
-        assert!(counts.count(key_number(9_100_000), true, address("192.0.2.1"), LIMIT));
+        assert!(answers(&mut counts, 9_100_000, true, HOME));
         assert!(counts.counts.len() <= MAX_OTHERS + MAX_ADMITTED + counts.shared);
     }
 
@@ -411,9 +490,8 @@ mod tests {
     #[test]
     fn an_admission_gives_no_second_count() {
         let mut counts = MinuteCounts::default();
-        let home = address("192.0.2.1");
         for n in 0..4 {
-            let is_below = counts.count(key_number(1), n > 0, home, LIMIT);
+            let is_below = answers(&mut counts, 1, n > 0, HOME);
             assert_eq!(is_below, n < 3, "{n}");
         }
     }

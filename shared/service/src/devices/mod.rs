@@ -126,7 +126,7 @@ impl DeviceRoutes {
         };
         match &path {
             Path::Devices { slug } => {
-                self.check_request(&ENROL, &verified, fields)?;
+                self.check_request(&ENROL, &verified, fields).await?;
                 let source = verified.source;
                 let counted = limits::count_enrolment(app, slug, &signer, source).await?;
                 let enrolled =
@@ -140,15 +140,15 @@ impl DeviceRoutes {
                 Ok(enrolled.answer)
             }
             Path::DeviceCurrent { slug } => {
-                self.check_request(&CURRENT, &verified, fields)?;
+                self.check_request(&CURRENT, &verified, fields).await?;
                 enrolment::show_device(app, slug, &signer).await
             }
             Path::Catalog { slug } => {
-                self.check_request(&CATALOG, &verified, fields)?;
+                self.check_request(&CATALOG, &verified, fields).await?;
                 content::read_catalog(app, slug, &signer).await
             }
             Path::Bundle { slug, hash } => {
-                self.check_request(&BUNDLE, &verified, fields)?;
+                self.check_request(&BUNDLE, &verified, fields).await?;
                 content::read_bundle(app, &self.sets, slug, hash, &signer).await
             }
         }
@@ -156,7 +156,7 @@ impl DeviceRoutes {
 
     /// Passes a request that this process serves. Fails with 404 for a route of another group, with
     /// 429 over the rate of the device, and with 405 for a wrong method.
-    fn check_request(
+    async fn check_request(
         &self,
         row: &Route,
         asked: &VerifiedRequest<'_>,
@@ -173,7 +173,7 @@ impl DeviceRoutes {
                 _ => Err(method_not_allowed("POST")),
             };
         }
-        limits::count_read(&self.app, &self.reads, asked)?;
+        limits::count_read(&self.app, &self.reads, asked).await?;
         match *asked.method {
             Method::GET | Method::HEAD => Ok(()),
             _ => Err(method_not_allowed("GET, HEAD")),

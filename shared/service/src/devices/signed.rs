@@ -6,6 +6,7 @@ use axum::http::Method;
 use axum::http::header::{self, HeaderMap, HeaderValue};
 use vault_format::hash::Digest;
 use vault_format::keys::PublicKey;
+use vault_format::name::Slug;
 use vault_format::request::{
     DEVICE_HEADER, RequestError, SIGNATURE_HEADER, SignedRequest, TIMESTAMP_HEADER,
 };
@@ -20,7 +21,8 @@ pub(super) struct Signer<'h> {
     text: &'h str,
     signature: &'h str,
     keys: &'h KeyCache,
-    is_admitted: bool,
+    /// Vault that had admitted the key when it was last looked up.
+    admitted_by: Option<Slug>,
 }
 
 impl<'h> Signer<'h> {
@@ -34,12 +36,15 @@ impl<'h> Signer<'h> {
         self.text
     }
 
-    /// Returns the hash of the signature, if the key was admitted when it was last looked up. A
-    /// signature has exactly one text, and a device that signs the same request at another second
-    /// makes another one.
-    pub(super) fn admitted_signature(&self) -> Option<Digest> {
-        self.is_admitted
-            .then(|| Digest::of(self.signature.as_bytes()))
+    /// Whether this vault had admitted the key when it was last looked up.
+    pub(super) fn is_admitted_by(&self, slug: &Slug) -> bool {
+        self.admitted_by.as_ref() == Some(slug)
+    }
+
+    /// Returns the hash of the signature. A signature has exactly one text, and a device that signs
+    /// the same request at another second makes another one.
+    pub(super) fn signature_hash(&self) -> Digest {
+        Digest::of(self.signature.as_bytes())
     }
 
     /// Returns the name of this device in the log: the first 12 characters of its key's hash.
@@ -49,13 +54,14 @@ impl<'h> Signer<'h> {
         id
     }
 
-    /// Caches the parsed key for the next request. Called once the key is known to be admitted, so
-    /// that other keys cannot displace admitted ones.
-    pub(super) fn cache_key(&self) {
-        if !self.is_admitted {
+    /// Caches the parsed key for the next request. Called once the key is known to be admitted by
+    /// this vault, so that other keys cannot displace admitted ones.
+    pub(super) fn cache_key(&self, slug: &Slug) {
+        if !self.is_admitted_by(slug) {
+            let cached = (self.key, slug.clone());
             self.keys
                 .0
-                .insert_value(self.text.into(), self.key, KEY_BYTES);
+                .insert_value(self.text.into(), cached, KEY_BYTES);
         }
     }
 }
@@ -91,7 +97,11 @@ pub(super) fn verify_request<'h>(
     // The cached key was parsed from exactly this text. It saves the parsing; the signature is
     // verified in either case.
     let cached = device.and_then(|device| keys.0.find(device));
-    let key_of = |text: &str| cached.map_or_else(|| text.parse(), Ok);
+    let key_of = |text: &str| {
+        cached
+            .as_ref()
+            .map_or_else(|| text.parse(), |(key, _)| Ok(*key))
+    };
     let key = SignedRequest::parse_with(device, timestamp, signature, key_of)
         .and_then(|signed| signed.verify(method.as_str(), path, now))
         .map_err(|error| to_refusal(error, now))?;
@@ -100,7 +110,7 @@ pub(super) fn verify_request<'h>(
         text: device.unwrap_or_default(),
         signature: signature.unwrap_or_default(),
         keys,
-        is_admitted: cached.is_some(),
+        admitted_by: cached.map(|(_, slug)| slug),
     })
 }
 
@@ -141,9 +151,10 @@ fn single_header<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h HeaderVal
     }
 }
 
-/// Cache of parsed keys of admitted devices, by their text: parsing a key costs several times as
-/// much as verifying a signature. No decision depends on it.
-pub(super) struct KeyCache(Recent<Box<str>, PublicKey>);
+/// Cache of parsed keys of admitted devices and the vaults that admitted them, by the text of the
+/// key: parsing a key costs several times as much as verifying a signature. No decision depends on
+/// it.
+pub(super) struct KeyCache(Recent<Box<str>, (PublicKey, Slug)>);
 
 /// Maximum number of cached keys, roughly.
 const MAX_KEYS: usize = 8192;

@@ -4,7 +4,6 @@
 //! | partition | key | document |
 //! |---|---|---|
 //! | `client/<client_id>` | `client` | [`Client`], a day until first used, 400 days from its last use |
-//! | `unused/<source>` | `00` to `49` | [`Client::unused`]: the place that a registration takes until it is first used |
 //! | `conn/<namespace_id>` | `<client_id>` | [`Connection`]: a bearer check reads it, so ending it ends all its tokens there |
 //!
 //! A client that is known by the address of a document has a record of the same kind, a day at
@@ -23,7 +22,7 @@ use vault_store::StoreError;
 use vault_store::random::Random;
 use vault_store::records::{Document, RecordKey, When, Write};
 
-use super::limits::Source;
+use super::limits::{NetworkLimit, Networks};
 use super::redirect::RedirectUri;
 use super::{fresh_id, is_id};
 
@@ -113,30 +112,22 @@ pub struct Client {
     /// Source of these values for a client that did not register: its document.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub document: Option<ClientDocument>,
-    /// The place among the unused registrations of its source, until it is first used.
+    /// Networks among whose unused registrations it counts, until it is first used; `None` also for
+    /// one of an earlier version, which counted another way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unused: Option<UnusedPlace>,
+    pub unused_of: Option<Networks>,
 }
 
-/// A place among the unused registrations of a source: there are as many as one source may have.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub struct UnusedPlace {
-    /// Source of the registration.
-    pub source: Source,
-    /// Number of the place.
-    pub place: u32,
-}
-
-impl UnusedPlace {
-    /// Returns its key.
-    pub fn key(&self) -> RecordKey {
-        RecordKey::new(unused_partition(&self.source), format!("{:02}", self.place))
+/// Returns the limit on registrations of a source that no app has used yet. A registration counts
+/// at the time of its creation. Its first use takes the count back, and its end comes with that of
+/// the window at the latest.
+pub fn unused_limit(limit: u32) -> NetworkLimit<'static> {
+    NetworkLimit {
+        name: "register-unused",
+        about: None,
+        limit,
+        seconds: UNUSED_SECONDS,
     }
-}
-
-/// Returns the partition of the unused registrations of a source.
-pub fn unused_partition(source: &Source) -> String {
-    format!("unused/{source}")
 }
 
 /// Address of a client's document, and the time until which its content counts.
@@ -154,6 +145,16 @@ pub struct ClientDocument {
 }
 
 impl Client {
+    /// Returns the writes that take it from the count of unused registrations.
+    pub fn used_writes(&self) -> Vec<Write> {
+        let networks = self.unused_of.iter();
+        // Any limit but 0: it was counted, whatever the limit is now.
+        let windows = networks.flat_map(|networks| unused_limit(1).windows(networks));
+        windows
+            .filter_map(|window| window.given_back(self.created_at))
+            .collect()
+    }
+
     /// Whether a registered redirect URI covers `asked`.
     pub fn allows_redirect(&self, asked: &RedirectUri) -> bool {
         self.redirect_uris

@@ -284,12 +284,8 @@ impl DraftRecord {
 
     /// Returns the count of what its author has handed in on this day.
     pub fn daily_window(&self, namespace: &NamespaceId) -> Window<'static> {
-        Window {
-            name: "draft",
-            who: format!("{namespace}/{}", self.submitted_by.user_id),
-            limit: MAX_A_DAY,
-            seconds: 24 * 3600,
-        }
+        let author = format!("{namespace}/{}", self.submitted_by.user_id);
+        Window::about_subject("draft", author, MAX_A_DAY, 24 * 3600)
     }
 
     /// Returns the counters that it is in, each with its key, its field and its bound.

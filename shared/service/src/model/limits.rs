@@ -7,32 +7,71 @@
 //! A window is fixed, not sliding: at its edge twice the limit may pass, which is all right for
 //! what these limits keep out.
 
-use std::fmt;
-use std::net::{IpAddr, Ipv4Addr};
-
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use vault_format::text::error_chain;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
-use vault_store::records::{RecordKey, Write};
+use vault_store::records::{MAX_COUNT, RecordKey, Write};
 
 use crate::error::{ErrorCode, Refusal};
 use crate::ports::Ports;
 
+pub use super::networks::{Network, Networks, Source};
+
 /// One limit that a request counts against.
 #[derive(Clone, Debug)]
 pub struct Window<'a> {
+    name: &'a str,
+    who: String,
+    limit: u32,
+    seconds: i64,
+}
+
+/// A limit on callers: how much one source may ask for. Every network around it has an allowance of
+/// its own.
+#[derive(Clone, Debug)]
+pub struct NetworkLimit<'a> {
     /// Name of the counter.
     pub name: &'a str,
-    /// Subject of the count, for example a source.
-    pub who: String,
-    /// Most requests in one window; 0: not counted.
+    /// Subject that each network is counted for, for example an account; `None` counts whatever a
+    /// network asks for.
+    pub about: Option<String>,
+    /// Most requests of one source in one window; 0: not counted.
     pub limit: u32,
-    /// The length of the window.
+    /// The length of a window, in seconds.
     pub seconds: i64,
 }
 
-impl Window<'_> {
+impl<'a> NetworkLimit<'a> {
+    /// Returns a window for each of the networks, the narrowest first. A request counts in all of
+    /// them.
+    pub fn windows(&self, networks: &Networks) -> Vec<Window<'a>> {
+        let window = |network: Network<'_>| Window {
+            name: self.name,
+            who: match &self.about {
+                Some(about) => format!("{about}/{}", network.name),
+                None => network.name.to_owned(),
+            },
+            limit: self.limit.saturating_mul(network.share),
+            seconds: self.seconds,
+        };
+        networks.narrowest_first().map(window).collect()
+    }
+}
+
+impl<'a> Window<'a> {
+    /// Creates the window in which `limit` requests about one subject of this service are counted,
+    /// for example about an account or a grant. 0: not counted. Requests of one source are counted
+    /// by a [`NetworkLimit`].
+    pub fn about_subject(name: &'a str, who: String, limit: u32, seconds: i64) -> Self {
+        Self {
+            name,
+            who,
+            limit,
+            seconds,
+        }
+    }
+
     fn window_start(&self, now: Timestamp) -> i64 {
         // `rem_euclid` rounds down for a clock before 1970 as well.
         now.unix() - now.unix().rem_euclid(self.seconds)
@@ -50,12 +89,18 @@ impl Window<'_> {
 
     fn count_write(&self, now: Timestamp, by: i64) -> Write {
         let start = self.window_start(now);
+        // A count is taken back also if the limit was lowered after it was made.
+        let max = if by > 0 {
+            i64::from(self.limit)
+        } else {
+            MAX_COUNT
+        };
         Write::Count {
             key: self.key(now),
             field: "n".to_owned(),
             by,
             min: 0,
-            max: i64::from(self.limit),
+            max,
             expires_at: Some(Timestamp::from_unix(start + 2 * self.seconds)),
         }
     }
@@ -157,89 +202,6 @@ fn limited_windows<'w, 'n>(
     windows.filter(|(_, window)| window.limit > 0)
 }
 
-/// Source of requests, as limits count it: an IPv4 address, or the /64 network of an IPv6 address,
-/// since one subscriber has all of its 2^64 addresses. Every limit by source uses this type.
-#[derive(Clone, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
-#[serde(transparent)]
-pub struct Source(String);
-
-impl Source {
-    /// Returns the source of requests from `address`. An IPv4 address that is written as an IPv6
-    /// one is still the IPv4 address.
-    pub fn of(address: Option<IpAddr>) -> Self {
-        Self(match address.map(|address| address.to_canonical()) {
-            // Requests without an address share one source, so hiding the address avoids no limit.
-            None => "unknown".to_owned(),
-            Some(IpAddr::V4(address)) => address.to_string(),
-            Some(IpAddr::V6(address)) => {
-                let [a, b, c, d, ..] = address.segments();
-                format!("{a:x}:{b:x}:{c:x}:{d:x}::/64")
-            }
-        })
-    }
-
-    /// Returns the network by which owners see the source: the /24 of an IPv4 address, the /48 of
-    /// an IPv6 one.
-    pub fn network(&self) -> String {
-        // The text is that of `of`, also where it was stored by an earlier version.
-        if let Ok(address) = self.0.parse::<Ipv4Addr>() {
-            return network_24(address);
-        }
-        match self
-            .0
-            .strip_suffix("::/64")
-            .and_then(|groups| groups.rsplit_once(':'))
-        {
-            Some((site, _)) => format!("{site}::/48"),
-            None => self.0.clone(),
-        }
-    }
-}
-
-/// A network that contains a source, and its share of a limit.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Network {
-    /// The network as text, for example `192.0.2.0/24`.
-    pub name: String,
-    /// Number by which the allowance of a single source is multiplied here.
-    pub share: u32,
-}
-
-/// Returns the networks that contain `address`, the narrowest first: an IPv4 address and its /24,
-/// or the /64, /56 and /48 of an IPv6 address. Each has four times the share of the one before, so
-/// that a subscriber with many networks gets little more than a subscriber with one.
-pub fn networks_of(address: Option<IpAddr>) -> Vec<Network> {
-    let source = Source::of(address).to_string();
-    let wider = match address.map(|address| address.to_canonical()) {
-        None => Vec::new(),
-        Some(IpAddr::V4(address)) => vec![network_24(address)],
-        Some(IpAddr::V6(address)) => {
-            let [a, b, c, d, ..] = address.segments();
-            vec![
-                format!("{a:x}:{b:x}:{c:x}:{:x}::/56", d & 0xff00),
-                format!("{a:x}:{b:x}:{c:x}::/48"),
-            ]
-        }
-    };
-    let names = std::iter::once(source).chain(wider);
-    let shares = std::iter::successors(Some(1), |share| Some(share * 4));
-    names
-        .zip(shares)
-        .map(|(name, share)| Network { name, share })
-        .collect()
-}
-
-fn network_24(address: Ipv4Addr) -> String {
-    let [a, b, c, _] = address.octets();
-    format!("{a}.{b}.{c}.0/24")
-}
-
-impl fmt::Display for Source {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.0)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -254,12 +216,7 @@ mod tests {
         let clock = Arc::new(TestClock::default());
         let ports = Ports::in_memory(clock.clone());
         clock.advance(10);
-        let window = |limit| Window {
-            name: "test",
-            who: "192.0.2.1".into(),
-            limit,
-            seconds: 60,
-        };
+        let window = |limit| Window::about_subject("test", "192.0.2.1".into(), limit, 60);
         for _ in 0..3 {
             assert!(
                 count_or_refuse(&ports, &[window(3)], clock.now())
@@ -295,12 +252,8 @@ mod tests {
         let clock = Arc::new(TestClock::default());
         let ports = Ports::in_memory(clock.clone());
         let now = clock.now();
-        let windows = [("a", 0), ("b", 2), ("c", 1)].map(|(name, limit)| Window {
-            name,
-            who: "x".into(),
-            limit,
-            seconds: 60,
-        });
+        let windows = [("a", 0), ("b", 2), ("c", 1)]
+            .map(|(name, limit)| Window::about_subject(name, "x".into(), limit, 60));
         let admit = || try_count(&ports, &windows, now);
         assert_eq!(admit().await.unwrap(), None);
         assert_eq!(admit().await.unwrap(), Some(2), "the position among all");
@@ -316,56 +269,46 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_source_is_an_ipv4_address_or_an_ipv6_network() {
-        for (address, name) in [
-            ("192.0.2.1", "192.0.2.1"),
-            ("::ffff:192.0.2.1", "192.0.2.1"),
-            ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
-            ("2001:db8:1:2:ffff::1", "2001:db8:1:2::/64"),
-            ("2001:db8:1:3::1", "2001:db8:1:3::/64"),
-        ] {
-            assert_eq!(Source::of(address.parse().ok()).to_string(), name);
+    /// Answers how many of the requests, one from each of these addresses, were counted.
+    async fn counted(ports: &Ports, limit: u32, addresses: &[String]) -> usize {
+        let limit = NetworkLimit {
+            name: "test",
+            about: None,
+            limit,
+            seconds: 60,
+        };
+        let mut counted = 0;
+        for address in addresses {
+            let windows = limit.windows(&Networks::of(address.parse().ok()));
+            let full = try_count(ports, &windows, ports.now()).await.unwrap();
+            counted += usize::from(full.is_none());
         }
-        assert_eq!(Source::of(None).to_string(), "unknown");
+        counted
     }
 
-    #[test]
-    fn owners_see_the_network_of_a_site() {
-        for (address, network) in [
-            ("192.0.2.77", "192.0.2.0/24"),
-            ("2001:db8:1:abcd::1", "2001:db8:1::/48"),
-            ("2001:db8::1", "2001:db8:0::/48"),
-            ("none", "unknown"),
-        ] {
-            let found = Source::of(address.parse().ok()).network();
-            assert_eq!(found, network);
-            if let Some(widest) = networks_of(address.parse().ok()).pop() {
-                assert_eq!(widest.name, network);
-            }
-        }
-    }
-
-    #[test]
-    fn wider_networks_have_four_times_the_share() {
-        for (address, names) in [
-            ("192.0.2.1", &["192.0.2.1", "192.0.2.0/24"][..]),
-            ("::ffff:192.0.2.1", &["192.0.2.1", "192.0.2.0/24"]),
+    #[tokio::test]
+    async fn many_sources_of_one_network_share_its_allowance() {
+        let ports = Ports::in_memory(Arc::new(TestClock::default()));
+        for (addresses, allowed) in [
+            ((0..200).map(|_| "192.0.2.7".to_owned()).collect(), 2),
+            ((0..200).map(|n| format!("198.51.100.{n}")).collect(), 8),
             (
-                "2001:db8:1:abcd::1",
-                &[
-                    "2001:db8:1:abcd::/64",
-                    "2001:db8:1:ab00::/56",
-                    "2001:db8:1::/48",
-                ],
+                (0..200).map(|n| format!("2001:db8:1:2:{n:x}::1")).collect(),
+                2,
             ),
-            ("none", &["unknown"]),
+            (
+                (0..200).map(|n| format!("2001:db8:2:{n:x}::1")).collect(),
+                8,
+            ),
+            (
+                (0..200).map(|n| format!("2001:db8:3:{n:x}00::1")).collect(),
+                32,
+            ),
         ] {
-            let networks = networks_of(address.parse().ok());
-            let found: Vec<_> = networks.iter().map(|network| &*network.name).collect();
-            assert_eq!(found, names);
-            let shares: Vec<_> = networks.iter().map(|network| network.share).collect();
-            assert_eq!(shares, [1, 4, 16][..names.len()], "{address}");
+            let addresses: Vec<String> = addresses;
+            let found = counted(&ports, 2, &addresses).await;
+            assert_eq!(found, allowed, "{}", addresses[0]);
         }
+        assert_eq!(counted(&ports, 2, &["203.0.113.1".to_owned()]).await, 1);
     }
 }

@@ -25,9 +25,8 @@
 //! | `session/<sha256>` | `session`, `approval/…`, `spent/…` | a signed-in browser and its decisions | `session` |
 //! | `session/<sha256>` | `provider/…`, `connect` | a browser on its way to the identity provider, or back from it | `provider_request` |
 //! | `session/<sha256>` | `passkey/…` | a challenge that waits for the answer of a passkey | `passkey_challenge` |
-//! | `limit/…` | a window | a counter of requests or of failed sign-ins | `accounts::throttle` |
+//! | `limit/…` | a window | a counter of requests, of failed sign-ins, or of registrations that no app has used | `limits` |
 //! | `browser/<sha256>` | `<sha256 of the account>` | the mark of a browser that signed in before | `web::remembered_browser` |
-//! | `unused/<source>` | a place | a registration that no app has used yet | `client` |
 //! | `enrol-code/<namespace_id>` | `<sha256>` | a code with which machines enrol | `enrolment` |
 //! | `enrol-used/<namespace_id>` | `<sha256>` | how often a code was used | `enrolment` |
 //! | `enrol-app/<namespace_id>`, `enrol-hour/…` | `<client_id>`, … | the codes that an app made, and what they admitted | `enrolment` |
@@ -69,6 +68,7 @@ pub mod made;
 pub mod members;
 pub mod membership;
 pub mod namespace;
+pub mod networks;
 pub mod notice;
 pub mod outcome;
 pub mod passkey;

@@ -14,7 +14,7 @@ use vault_store::records::{Document, RecordKey, When, Write};
 use webauthn_rs::prelude::{DiscoverableAuthentication, PasskeyRegistration, Uuid};
 
 use super::account_id::AccountId;
-use super::limits::Source;
+use super::limits::Networks;
 use super::passkey::PasskeyName;
 use super::session::session_partition;
 
@@ -55,8 +55,9 @@ pub struct Challenge<T> {
 /// State of a challenge that signs in, or completes a sign-in.
 #[derive(Deserialize, Serialize)]
 pub struct AssertionState {
-    /// Source against whose limit the challenge counts until somebody signs in with it.
-    pub source: Source,
+    /// Networks against whose limits the challenge counts until somebody signs in with it.
+    #[serde(alias = "source")]
+    pub networks: Networks,
     /// What the answer is checked against.
     pub authentication: DiscoverableAuthentication,
 }

@@ -14,7 +14,7 @@ use vault_store::StoreError;
 use vault_store::records::{Document, RecordKey, When, Write};
 
 use super::account_id::AccountId;
-use super::limits::{Source, Window};
+use super::limits::{NetworkLimit, Networks, Window};
 use super::session::session_partition;
 
 /// Time that a person may take at the provider, and then again to prove the account, in seconds: 10
@@ -32,8 +32,9 @@ pub struct ProviderRequest {
     pub fresh: bool,
     /// Time of the request.
     pub at: Timestamp,
-    /// Source against whose limit the request counts.
-    pub source: Source,
+    /// Networks against whose limits the request counts.
+    #[serde(alias = "source")]
+    pub networks: Networks,
 }
 
 /// A person who came back, whose address belongs to an account with other proofs: the person must
@@ -49,15 +50,16 @@ pub struct PendingConnection {
 }
 
 impl ProviderRequest {
-    /// Returns the limit against which the request counts until the sign-in is done: `limit`
-    /// requests of a source.
-    pub fn sign_in_window(&self, limit: u32) -> Window<'static> {
-        Window {
+    /// Returns the windows in which the request counts until the sign-in is done: `limit` requests
+    /// of a source, and more of a wider network.
+    pub fn sign_in_windows(&self, limit: u32) -> Vec<Window<'static>> {
+        let limit = NetworkLimit {
             name: "sign-in-provider",
-            who: self.source.to_string(),
+            about: None,
             limit,
             seconds: WINDOW_SECONDS,
-        }
+        };
+        limit.windows(&self.networks)
     }
 
     /// Returns the write that stores the request of a browser.

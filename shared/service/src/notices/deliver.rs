@@ -359,12 +359,8 @@ impl Visit<'_> {
 
     fn rate_window(&self, to: &Recipient) -> Window<'static> {
         let (Recipient::Webhook(id) | Recipient::Owner(id)) = to;
-        Window {
-            name: "notices",
-            who: format!("{}/{id}", self.namespace.id),
-            limit: MAX_PER_HOUR,
-            seconds: 3600,
-        }
+        let recipient = format!("{}/{id}", self.namespace.id);
+        Window::about_subject("notices", recipient, MAX_PER_HOUR, 3600)
     }
 
     /// Replaces the deliveries of a notice, or deletes the notice if none are left.

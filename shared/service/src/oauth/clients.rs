@@ -13,9 +13,9 @@ use crate::documents::{ClientName, ClientUrl, FetchError};
 use crate::error::Refusal;
 use crate::model::Versioned;
 use crate::model::client::{Client, ClientDocument, DOCUMENT_SECONDS, client_key};
-use crate::model::limits::{Source, Window, count_or_refuse, give_back};
+use crate::model::limits::{NetworkLimit, Networks, count_or_refuse, give_back};
 
-/// Failed fetches per host and source, per hour.
+/// Failed fetches per host and source, per hour; a wider network has more.
 const MAX_FAILURES_PER_HOST: u32 = 20;
 
 /// Finds the client that a request names; `None` when there is none, or when its document is
@@ -23,7 +23,7 @@ const MAX_FAILURES_PER_HOST: u32 = 20;
 ///
 /// Documents are fetched here only, and cached as long as their headers say, within bounds. While
 /// the host of a valid document fails, the copy is used for another day. Failures are not cached.
-/// They are counted by host and source (429), so that one source cannot block a host for others,
+/// They are counted by host and network (429), so that one source cannot block a host for others,
 /// and no host is asked endlessly for what it does not have.
 pub async fn find_client(
     app: &App,
@@ -68,19 +68,20 @@ async fn fetch_new(
     if app.documents.is_none() {
         return Ok(None);
     }
-    let (now, source) = (app.clock.now(), Source::of(source));
+    let (now, networks) = (app.clock.now(), Networks::of(source));
     let limit = app.config.limits.register_per_source;
-    let window = |name, who, limit| Window {
-        name,
-        who,
-        limit,
-        seconds: 3600,
+    let windows = |name, about, limit| {
+        let limit = NetworkLimit {
+            name,
+            about,
+            limit,
+            seconds: 3600,
+        };
+        limit.windows(&networks)
     };
-    let host = format!("{}/{source}", url.host());
-    let windows = [
-        window("document", source.to_string(), limit),
-        window("document-host", host, limit.min(MAX_FAILURES_PER_HOST)),
-    ];
+    let host = Some(url.host().to_owned());
+    let of_host = windows("document-host", host, limit.min(MAX_FAILURES_PER_HOST));
+    let windows = [windows("document", None, limit), of_host].concat();
     // Counted before the fetch and taken back after a success, so that parallel requests cannot
     // pass the limit together.
     count_or_refuse(app, &windows, now).await?;

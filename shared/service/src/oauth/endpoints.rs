@@ -7,8 +7,6 @@ use axum::extract::Request;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use serde_json::Value;
-use vault_store::random::random_bytes;
-use vault_store::records::MAX_PAGE;
 
 use super::error_response::{EndpointError, forbid_caching};
 use super::guard::{Revocation, read_form};
@@ -20,12 +18,10 @@ use crate::app::App;
 use crate::documents::MAX_DOCUMENT_BYTES;
 use crate::error::{ErrorCode, Refusal};
 use crate::http::{client_address, json_answer, read_json};
-use crate::model::client::{Client, UNUSED_SECONDS, UnusedPlace, unused_partition};
-use crate::model::limits::{Source, Window, count_or_refuse};
+use crate::model::client::{Client, unused_limit};
+use crate::model::limits::{NetworkLimit, Networks, Window, count_or_refuse};
 use crate::transaction::Transaction;
 
-/// Largest limit of unused registrations: one page of a list.
-const MAX_PLACES: u32 = 1000;
 /// Largest registration, in bytes.
 const MAX_REGISTER_BYTES: usize = MAX_DOCUMENT_BYTES;
 
@@ -49,16 +45,16 @@ pub fn protected_mcp(app: &App) -> Value {
 pub async fn register_client(app: &App, request: Request) -> Result<Response, EndpointError> {
     let (parts, body) = request.into_parts();
     let source = client_address(&app.config, &parts.headers, &parts.extensions);
-    let source = Source::of(source);
-    let window = Window {
+    let networks = Networks::of(source);
+    let limit = NetworkLimit {
         name: "register",
-        who: source.to_string(),
+        about: None,
         limit: app.config.limits.register_per_source,
         seconds: 3600,
     };
     let now = app.clock.now();
     // Before the body is read, since anyone may register.
-    count_or_refuse(app, &[window], now).await?;
+    count_or_refuse(app, &limit.windows(&networks), now).await?;
     let metadata: ClientMetadata = read_json(&parts.headers, body, MAX_REGISTER_BYTES)
         .await
         .map_err(|refusal| {
@@ -70,48 +66,34 @@ pub async fn register_client(app: &App, request: Request) -> Result<Response, En
             }
         })?;
     let (answer, client) = register::decide_registration(&metadata, now, &app.random)?;
-    let store = async |tx| register_in(&tx, app, &client, &source).await;
+    let store = async |tx| register_in(&tx, app, &client, &networks).await;
     app.change(store).await?;
     Ok(forbid_caching(json_answer(StatusCode::CREATED, &answer)))
 }
 
-/// Stores a registration in a free place of its source. Fails with 429 when the source has as many
-/// unused registrations as it may.
+/// Stores a registration. Fails with 429 when its source, or a network around it, has as many unused
+/// registrations as it may.
 async fn register_in(
     tx: &Transaction<'_>,
     app: &App,
     client: &Client,
-    source: &Source,
+    networks: &Networks,
 ) -> Result<(), EndpointError> {
-    let now = tx.now();
-    let limit = app.config.limits.unused_per_source.min(MAX_PLACES);
+    let limit = app.config.limits.unused_per_source;
+    let windows = unused_limit(limit).windows(networks);
+    let counted = windows
+        .iter()
+        .filter_map(|window| window.counting_write(client.created_at));
+    let counted: Vec<_> = counted.collect();
     let mut client = client.clone();
-    if limit > 0 {
-        let partition = unused_partition(source);
-        let taken = tx.records.list_page(&partition, "", None, MAX_PAGE).await?;
-        let place = |place: &u32| UnusedPlace {
-            source: source.clone(),
-            place: *place,
-        };
-        // Starts at a random place, so that registrations at the same time seldom take the same
-        // one.
-        let start = u32::from_be_bytes(random_bytes::<4>(&tx.random)) % limit;
-        let places = (0..limit).map(|n| (start + n) % limit);
-        let mut free = places.filter(|at| {
-            let key = place(at).key();
-            taken.iter().all(|record| record.key != key)
-        });
-        let Some(place) = free.next().as_ref().map(place) else {
-            // The place that expires first tells how long to wait.
-            let ends = taken.iter().filter_map(|record| record.expires_at).min();
-            let wait = ends.map_or(UNUSED_SECONDS, |ends| ends.unix() - now.unix());
-            let refusal = Refusal::new(ErrorCode::RateLimited);
-            return Err(refusal.retry_after(u64::try_from(wait).unwrap_or(1)).into());
-        };
-        client.unused = Some(place);
+    client.unused_of = (limit > 0).then(|| networks.clone());
+    let bounds = counted.len();
+    tx.write_all(counted);
+    tx.write(register::registration_write(&client)?);
+    match tx.commit_within(bounds).await? {
+        None => Ok(()),
+        Some(full) => Err(windows[full].refusal(client.created_at).into()),
     }
-    tx.write_all(register::registration_writes(&client, now)?);
-    Ok(())
 }
 
 /// `POST /oauth/token`: exchanges a code or a refresh token for tokens.
@@ -143,19 +125,14 @@ async fn count_failure(
     known: bool,
     source: Option<IpAddr>,
 ) -> Result<(), Refusal> {
-    let source = Source::of(source);
-    let who = if known {
-        format!("{}/{source}", request.client.id())
-    } else {
-        source.to_string()
-    };
-    let window = Window {
+    let limit = NetworkLimit {
         name: "token",
-        who,
+        about: known.then(|| request.client.id().to_string()),
         limit: app.config.limits.token_failures,
         seconds: 60,
     };
-    count_or_refuse(app, &[window], app.clock.now()).await
+    let windows = limit.windows(&Networks::of(source));
+    count_or_refuse(app, &windows, app.clock.now()).await
 }
 
 async fn exchange_token(
@@ -172,12 +149,9 @@ async fn exchange_token(
         count_failure(app, request, known.client_is_known(request), source).await?;
     }
     let now = tx.now();
-    let window = decision.grant.take().map(|grant| Window {
-        name: "token-grant",
-        who: grant,
-        limit: app.config.limits.tokens_per_grant,
-        seconds: 60,
-    });
+    let most = app.config.limits.tokens_per_grant;
+    let window = decision.grant.take();
+    let window = window.map(|grant| Window::about_subject("token-grant", grant, most, 60));
     let counted = window
         .as_ref()
         .and_then(|window| window.counting_write(now));

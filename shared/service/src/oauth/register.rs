@@ -150,24 +150,18 @@ pub fn build_client(
         },
         created_at: now,
         document: None,
-        unused: None,
+        unused_of: None,
     })
 }
 
-/// Returns the writes of a registration that is not used yet, with the place that it takes among
-/// those of its source, if places are counted.
-pub fn registration_writes(client: &Client, now: Timestamp) -> Result<Vec<Write>, StoreError> {
-    let until = now.plus_seconds(UNUSED_SECONDS);
-    let empty = Document::from_value(&serde_json::Map::new())?;
-    let place = client.unused.as_ref();
-    let place = place.map(|place| Write::put_until(place.key(), empty, When::Absent, until));
-    let client = Write::put_until(
+/// Returns the write that stores a registration, which is not used yet.
+pub fn registration_write(client: &Client) -> Result<Write, StoreError> {
+    Ok(Write::put_until(
         client_key(&client.id),
         Document::from_value(client)?,
         When::Absent,
-        until,
-    );
-    Ok([client].into_iter().chain(place).collect())
+        client.created_at.plus_seconds(UNUSED_SECONDS),
+    ))
 }
 
 fn redirect_uris(value: Option<&Value>) -> Result<Vec<RedirectUri>, RegisterError> {

@@ -26,7 +26,7 @@ use crate::accounts::session::CompletedSignIn;
 use crate::accounts::sign_in_page::{SignInPrompt, render_sign_in_page};
 use crate::app::App;
 use crate::model::account::{Account, AccountId, account_key};
-use crate::model::limits::{Source, Window, count_or_refuse};
+use crate::model::limits::{NetworkLimit, Networks, Window, count_or_refuse};
 use crate::model::passkey::{PasskeyEntry, passkey_id, passkey_key};
 use crate::model::passkey_challenge::{AssertionState, Challenge, ChallengePurpose};
 use crate::model::redirect::RedirectUri;
@@ -144,15 +144,16 @@ impl<'a> Ceremony<'a> {
         }))
     }
 
-    /// Counts the challenges of a source; each sign-in takes its own back. A passkey cannot be
+    /// Counts the challenges of a caller's networks; each sign-in takes its own back. A passkey cannot be
     /// guessed, so nothing is counted against an account.
-    fn window(&self, source: &Source) -> Window<'static> {
-        Window {
+    fn windows(&self, networks: &Networks) -> Vec<Window<'static>> {
+        let limit = NetworkLimit {
             name: "sign-in-passkey",
-            who: source.to_string(),
+            about: None,
             limit: self.app.config.limits.sign_in_failures,
             seconds: WINDOW_SECONDS,
-        }
+        };
+        limit.windows(networks)
     }
 
     /// Stores a fresh challenge and renders the page that asks for its answer.
@@ -161,8 +162,8 @@ impl<'a> Ceremony<'a> {
         problem: Option<(StatusCode, &'static str)>,
     ) -> Result<Response, ErrorPage> {
         let (app, browser) = (self.app, &self.posted.browser);
-        let source = Source::of(self.posted.source);
-        count_or_refuse(app, &[self.window(&source)], app.clock.now()).await?;
+        let networks = Networks::of(self.posted.source);
+        count_or_refuse(app, &self.windows(&networks), app.clock.now()).await?;
         let begun = self.party.start_discoverable_authentication();
         let (mut request, authentication) = begun.map_err(internal_error)?;
         // What webauthn-rs adds for a sign-in by autofill: no extension is needed here, and a
@@ -177,7 +178,7 @@ impl<'a> Ceremony<'a> {
             request.public_key.allow_credentials = asked.public_key.allow_credentials;
         }
         let state = AssertionState {
-            source,
+            networks,
             authentication,
         };
         store_challenge(app, browser, self.step.challenge(), state).await?;
@@ -277,8 +278,10 @@ impl Ceremony<'_> {
         };
         passkey.record_use(&result, now);
         tx.write(account.update_write(stored.revision)?);
-        let window = self.window(&challenge.state.source);
-        tx.write_all(window.given_back(challenge.begun_at()));
+        let windows = self.windows(&challenge.state.networks);
+        let begun_at = challenge.begun_at();
+        let given_back = windows.iter();
+        tx.write_all(given_back.filter_map(|window| window.given_back(begun_at)));
         let completed = CompletedSignIn {
             browser: &self.posted.browser,
             returning: &self.posted.returning,

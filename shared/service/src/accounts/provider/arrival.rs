@@ -127,7 +127,7 @@ impl ReturnedPerson<'_> {
     ) -> Result<Response, ErrorPage> {
         let app = self.app;
         self.refuse_disabled(&account).await?;
-        tx.write_all(self.give_back_write());
+        tx.write_all(self.give_back_writes());
         // Unless the provider was told to ask for credentials and states that it did, the session
         // must not count as a fresh sign-in.
         let entered_at = self.person.entered_at.filter(|_| self.request.fresh);
@@ -186,7 +186,7 @@ impl ReturnedPerson<'_> {
             subject,
         };
         tx.write(pending.creation_write(&self.browser.hash(), tx.now())?);
-        tx.write_all(self.give_back_write());
+        tx.write_all(self.give_back_writes());
         Ok(connect::render_page(
             app,
             self.browser,
@@ -205,12 +205,14 @@ impl ReturnedPerson<'_> {
         Err(RefusedSignIn::Disabled.into())
     }
 
-    /// Returns the write that takes back the count of the request, which was no failure.
-    fn give_back_write(&self) -> Option<Write> {
+    /// Returns the writes that take back the count of the request, which was no failure.
+    fn give_back_writes(&self) -> Vec<Write> {
         let limit = self.app.config.limits.sign_in_failures;
-        self.request
-            .sign_in_window(limit)
-            .given_back(self.request.at)
+        let windows = self.request.sign_in_windows(limit);
+        let windows = windows.iter();
+        windows
+            .filter_map(|window| window.given_back(self.request.at))
+            .collect()
     }
 
     /// Returns the notice to a person whose address at the provider is no longer that of the

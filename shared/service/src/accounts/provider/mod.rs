@@ -31,7 +31,7 @@ use crate::error::{ErrorCode, Refusal};
 use crate::http::client_address;
 use crate::model::Versioned;
 use crate::model::account::{Account, account_key};
-use crate::model::limits::{Source, count_or_refuse};
+use crate::model::limits::{Networks, count_or_refuse};
 use crate::model::pkce::Challenge;
 use crate::model::provider_request::{ProviderRequest, request_key};
 use crate::model::secret::{Secret, SecretKind};
@@ -121,7 +121,7 @@ pub async fn start_sign_in(
         return_to: onward.address(app),
         fresh,
         at: now,
-        source: Source::of(source),
+        networks: Networks::of(source),
     };
     let state = Secret::fresh(SecretKind::ProviderState, &app.random);
     let secrets = RequestSecrets::derive_for(app, &browser, &state);
@@ -131,8 +131,8 @@ pub async fn start_sign_in(
     let address = address.await.map_err(|error| failure_page(app, error))?;
     // Counted against the source until the person comes back signed in, so that sign-ins that are
     // never finished are bounded.
-    let window = provider_request.sign_in_window(app.config.limits.sign_in_failures);
-    count_or_refuse(app, &[window], now).await?;
+    let windows = provider_request.sign_in_windows(app.config.limits.sign_in_failures);
+    count_or_refuse(app, &windows, now).await?;
     let creation = provider_request.creation_write(&browser.hash(), &state.hash())?;
     if !app.try_commit(vec![creation]).await? {
         return Err(StoreError::Conflict.into());

@@ -21,7 +21,7 @@ use super::signature::{BadSignature, verify_signature};
 use crate::app::App;
 use crate::error::{ErrorCode, Refusal};
 use crate::http::{client_address, json_answer, read_body};
-use crate::model::limits::{Window, networks_of, try_count};
+use crate::model::limits::{NetworkLimit, Networks, Window, try_count};
 
 /// Maximum size of an event, in bytes.
 const MAX_EVENT_BYTES: usize = 256 * 1024;
@@ -75,21 +75,20 @@ async fn refuse_unsigned(
     refusal: Refusal,
 ) -> Result<Refusal, StoreError> {
     let now = app.clock.now();
-    let networks = networks_of(address);
-    let window = |(name, who, limit)| Window {
-        name,
-        who,
-        limit,
-        seconds: WINDOW_SECONDS,
-    };
+    let networks = Networks::of(address);
     // An event that is only old was signed by the provider: it is never refused for its number.
     let is_forged = refusal.code() != ErrorCode::PaymentEventOld;
-    let limit = app.config.limits.payment_failures;
-    let counted = networks.iter().filter(|_| is_forged).map(|network| {
-        let limit = limit.saturating_mul(network.share);
-        window(("payment-unsigned", network.name.clone(), limit))
-    });
-    let counted: Vec<_> = counted.collect();
+    let limit = NetworkLimit {
+        name: "payment-unsigned",
+        about: None,
+        limit: app.config.limits.payment_failures,
+        seconds: WINDOW_SECONDS,
+    };
+    let counted = if is_forged {
+        limit.windows(&networks)
+    } else {
+        Vec::new()
+    };
     // Read first, so that a flood costs no writes once a window is full.
     for full in &counted {
         if full.is_full(app, now).await? {
@@ -106,8 +105,8 @@ async fn refuse_unsigned(
     } else {
         "payment-old-log"
     };
-    let widest = networks.last().map(|widest| widest.name.clone());
-    let logged = window((name, widest.unwrap_or_default(), 1));
+    let widest = networks.widest().to_owned();
+    let logged = Window::about_subject(name, widest, 1, WINDOW_SECONDS);
     if !logged.is_full(app, now).await? && try_count(app, &[logged], now).await?.is_none() {
         tracing::warn!(
             error = refusal.code().row().code,

@@ -14,7 +14,7 @@ fn client() -> Client {
         scopes: Scopes::ALL,
         created_at: Timestamp::from_unix(0),
         document: None,
-        unused: None,
+        unused_of: None,
     }
 }
 

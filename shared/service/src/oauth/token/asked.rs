@@ -409,11 +409,10 @@ impl LoadedRequest<'_> {
         if expires_at.is_none_or(|expires_at| expires_at > half) {
             return Ok(Vec::new());
         }
-        // Its first use frees its place among the unused registrations of its source.
-        let place = self.client.value.unused.as_ref();
-        let place = place.map(|place| Write::delete(place.key(), When::Any));
+        // Its first use makes room among the unused registrations of its source.
+        let used = self.client.value.used_writes();
         let client = Client {
-            unused: None,
+            unused_of: None,
             ..self.client.value.clone()
         };
         let kept = Write::put_until(
@@ -422,7 +421,7 @@ impl LoadedRequest<'_> {
             When::At(self.client.revision),
             self.now.plus_seconds(USED_SECONDS),
         );
-        Ok([kept].into_iter().chain(place).collect())
+        Ok([kept].into_iter().chain(used).collect())
     }
 }
 

@@ -109,7 +109,7 @@ impl Scene {
             scopes: Scopes::ALL,
             created_at: at,
             document: None,
-            unused: None,
+            unused_of: None,
         };
         let document = Document::from_value(&client).unwrap();
         writes.push(Write::put(client_key(&client.id), document, When::Absent));

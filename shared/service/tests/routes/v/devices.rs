@@ -300,6 +300,17 @@ async fn enrolments_are_limited_per_source() {
         (7, "acme", "2001:db8:1:1::2", "201"),
         (8, "acme", "2001:db8:1:1::3", "429 rate_limited"),
         (8, "acme", "2001:db8:1:2::3", "201"),
+        // A network of many sources has four times as much.
+        (9, "acme", "2001:db8:2:100::1", "201"),
+        (10, "acme", "2001:db8:2:101::1", "201"),
+        (11, "acme", "2001:db8:2:102::1", "201"),
+        (12, "acme", "2001:db8:2:103::1", "201"),
+        (13, "acme", "2001:db8:2:104::1", "201"),
+        (14, "acme", "2001:db8:2:105::1", "201"),
+        (15, "acme", "2001:db8:2:106::1", "201"),
+        (16, "acme", "2001:db8:2:107::1", "201"),
+        (17, "acme", "2001:db8:2:108::1", "429 rate_limited"),
+        (17, "acme", "2001:db8:2:200::1", "201"),
     ] {
         assert_eq!(enrol(n, slug, source).await, wanted, "{n} {slug} {source}");
     }

@@ -3,6 +3,7 @@
 
 use axum::body::Body;
 use axum::http::{HeaderName, Request};
+use vault_format::keys::SecretKey;
 use vault_format::time::Timestamp;
 use vault_service::config::Limits;
 use vault_service::model::device::DeviceStatus;
@@ -473,4 +474,37 @@ async fn copies_of_many_requests_share_one_limit() {
         }
         assert_eq!(taken, most, "{status:?}");
     }
+}
+
+/// After a restart no key is known to be admitted. A flood of other keys from the same network must
+/// not get an admitted machine refused.
+#[tokio::test]
+async fn a_flood_of_keys_refuses_no_admitted_machine_of_the_network() {
+    let world = world_with(|config| {
+        config.limits = Limits {
+            catalog_per_device: 1,
+            ..Limits::disabled()
+        };
+    });
+    world.acme().await;
+    let device = world.device("acme", 1, DeviceStatus::Active).await;
+    let waiting = world.device("acme", 2, DeviceStatus::Pending).await;
+    let world = world.restarted();
+    let path = "/v/acme/devices/current";
+    let mut refused = 0;
+    // A key more than have a count of their own, and one more than the rest may ask for.
+    for n in 0..=1025_u32 {
+        let mut seed = [0xff; 32];
+        seed[..4].copy_from_slice(&n.to_be_bytes());
+        let stranger = SecretKey::from_seed(seed);
+        refused += usize::from(world.ask(&stranger, "GET", path).await.status == 429);
+    }
+    assert_eq!(refused, 1);
+    assert_eq!(world.ask(&device, "GET", path).await.status, 200);
+    let answer = world.ask(&waiting, "GET", path).await;
+    assert_eq!(answer.short(), "429 rate_limited");
+    // It has its own limit all the same.
+    world.clock.advance(1);
+    let answer = world.ask(&device, "GET", path).await;
+    assert_eq!(answer.short(), "429 rate_limited");
 }
