@@ -1,5 +1,5 @@
-//! The server loop: accepts connections, bounds their number per source and the time for which each
-//! may stay idle, and shuts down gracefully.
+//! The server loop: accepts connections, bounds their number per network and the time for which each
+//! may stay idle or accept nothing, and shuts down gracefully.
 //!
 //! Requests whose head cannot be parsed are answered by the HTTP library, which has no hook for
 //! them; all others reach the router.
@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::{Version, header};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -30,7 +29,8 @@ use crate::app::App;
 use crate::config::Config;
 use crate::error::{ErrorCode, Refusal};
 use crate::http::Peer;
-use crate::model::limits::Source;
+use crate::model::limits::Networks;
+use crate::web::host::check_host_header;
 
 use bounded::{Bounded, InProgress};
 
@@ -42,7 +42,7 @@ struct TimeLimits {
     idle: Duration,
     /// From the first byte of a head to its last.
     head: Duration,
-    /// While the client accepts no byte of an answer.
+    /// While the client accepts less than [`MIN_PROGRESS`] of an answer.
     write: Duration,
 }
 
@@ -52,7 +52,12 @@ const TIME_LIMITS: TimeLimits = TimeLimits {
     head: Duration::from_secs(10),
     write: Duration::from_secs(30),
 };
-/// Maximum number of connections per source: an IPv4 address or an IPv6 /64 network.
+/// Number of bytes of an answer that count as progress: at least so many are accepted in the time of
+/// [`TimeLimits::write`], or the rest. A client that takes a byte now and then would otherwise hold
+/// the answer in memory for as long as it likes.
+const MIN_PROGRESS: usize = 32 * 1024;
+/// Maximum number of connections per source, an IPv4 address or an IPv6 /64 network. Each wider
+/// network has four times as many.
 pub const MAX_PER_SOURCE: usize = 64;
 /// Time for which running requests may continue after the service was told to stop.
 pub const STOP_TIME: Duration = Duration::from_secs(10);
@@ -76,7 +81,7 @@ pub async fn serve_router(
     router: axum::Router,
     shutdown: impl Future<Output = ()>,
 ) {
-    let sources = SourceCounts::new(config);
+    let networks = ConnectionCounts::new(config);
     let mut shutdown = pin!(shutdown);
     let (stop, stopping) = watch::channel(false);
     let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
@@ -96,8 +101,8 @@ pub async fn serve_router(
             }
         };
         // Closed without an answer: an answer would need the resources that the limit protects.
-        let Some(counted) = sources.count_connection(peer) else {
-            tracing::debug!("closed a new connection: its source has too many");
+        let Some(counted) = networks.count_connection(peer) else {
+            tracing::debug!("closed a new connection: its network has too many");
             continue;
         };
         // Small answers are sent immediately instead of waiting for more data. If that cannot be
@@ -132,21 +137,21 @@ async fn accept_connection(
     Ok((stream, Peer(peer), slot))
 }
 
-/// Counts the open connections of each source.
+/// Counts the open connections of each network.
 #[derive(Clone)]
-struct SourceCounts {
+struct ConnectionCounts {
     config: Arc<Config>,
-    held: Arc<Mutex<HashMap<Source, usize>>>,
+    held: Arc<Mutex<HashMap<String, usize>>>,
 }
 
 /// A counted connection; dropping it releases its place.
 struct CountedConnection {
     /// `None` for a source that is not counted.
-    source: Option<Source>,
-    held: Arc<Mutex<HashMap<Source, usize>>>,
+    networks: Option<Networks>,
+    held: Arc<Mutex<HashMap<String, usize>>>,
 }
 
-impl SourceCounts {
+impl ConnectionCounts {
     fn new(config: &Arc<Config>) -> Self {
         Self {
             config: Arc::clone(config),
@@ -154,47 +159,47 @@ impl SourceCounts {
         }
     }
 
-    /// Takes a place for a connection; `None` if its source has none left. This machine and trusted
-    /// proxies, which connect for many people, are not counted.
+    /// Takes a place for a connection; `None` if one of its networks has none left. This machine
+    /// and trusted proxies, which connect for many people, are not counted.
     fn count_connection(&self, peer: Peer) -> Option<CountedConnection> {
         let address = peer.0.ip().to_canonical();
         let held = Arc::clone(&self.held);
         if address.is_loopback() || self.config.is_trusted_proxy(address) {
-            return Some(CountedConnection { source: None, held });
+            let networks = None;
+            return Some(CountedConnection { networks, held });
         }
-        let source = Source::of(Some(address));
+        let networks = Networks::of(Some(address));
         let mut counts = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = counts.entry(source.clone()).or_default();
-        if *count >= MAX_PER_SOURCE {
-            return None;
+        for network in networks.narrowest_first() {
+            let most = MAX_PER_SOURCE.saturating_mul(network.share as usize);
+            if counts.get(network.name).is_some_and(|held| *held >= most) {
+                return None;
+            }
         }
-        *count += 1;
+        for network in networks.narrowest_first() {
+            *counts.entry(network.name.to_owned()).or_default() += 1;
+        }
         drop(counts);
-        let source = Some(source);
-        Some(CountedConnection { source, held })
+        let networks = Some(networks);
+        Some(CountedConnection { networks, held })
     }
 }
 
 impl Drop for CountedConnection {
     fn drop(&mut self) {
-        let Some(source) = &self.source else { return };
+        let Some(networks) = &self.networks else {
+            return;
+        };
         let mut counts = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = counts.get_mut(source) {
-            *count -= 1;
-            // Removed at zero, or the map would grow with every address that ever connected.
-            if *count == 0 {
-                counts.remove(source);
+        for network in networks.narrowest_first() {
+            if let Some(count) = counts.get_mut(network.name) {
+                *count -= 1;
+                // Removed at zero, or the map would grow with every address that ever connected.
+                if *count == 0 {
+                    counts.remove(network.name);
+                }
             }
         }
-    }
-}
-
-/// Whether a request names its host exactly once, as RFC 9112 section 3.2 demands; HTTP/1.0 did not
-/// have `Host`. Lines of a head that end with LF alone are accepted, as section 2.2 allows.
-fn names_one_host<B>(request: &Request<B>) -> bool {
-    match request.headers().get_all(header::HOST).iter().count() {
-        0 => request.version() < Version::HTTP_11,
-        hosts => hosts == 1,
     }
 }
 
@@ -205,15 +210,15 @@ async fn run_connection(
     mut stopping: watch::Receiver<bool>,
 ) {
     let phase = stream.phase();
+    let of_requests = phase.clone();
     let service = service_fn(move |request: Request<Incoming>| {
-        let in_progress = InProgress::begin(&phase);
+        let in_progress = InProgress::begin(&of_requests);
         let router = router.clone();
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(peer);
-        // Two `Host` headers are a way to make a proxy and this service see different hosts.
-        if !names_one_host(&request) {
+        if let Err(fault) = check_host_header(request.version(), request.headers()) {
             let refusal = Refusal::new(ErrorCode::RequestInvalid);
-            let refusal = refusal.detail("A request must have exactly one Host header.");
+            let refusal = refusal.detail(fault.to_string());
             // Not answered here: the edge answers, so that this refusal is logged like any other.
             request.extensions_mut().insert(refusal);
         }
@@ -233,6 +238,11 @@ async fn run_connection(
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
         () = async { drop(stopping.wait_for(|stop| *stop).await) } => {
+            // Nobody waits for an answer. A client that has sent a part of a request, or none,
+            // would otherwise delay the end.
+            if phase.is_quiet() {
+                return;
+            }
             connection.as_mut().graceful_shutdown();
             connection.await
         }
@@ -344,11 +354,46 @@ mod tests {
         assert_eq!(rest(&mut client).await, 1024);
     }
 
+    /// Tells a server to stop while a client has sent this much. Returns whether it waits for more.
+    async fn waits_at_the_stop(sent: &[u8]) -> bool {
+        let (mut client, server) = duplex(4096);
+        let router = axum::Router::new().route("/", get(async || "hello"));
+        let (stop, stopping) = watch::channel(false);
+        let served = tokio::spawn(async move {
+            let server = Bounded::new(server, PATIENT);
+            run_connection(server, peer("127.0.0.1"), router, stopping).await;
+        });
+        client.write_all(sent).await.unwrap();
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        stop.send_replace(true);
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        !served.is_finished()
+    }
+
+    #[tokio::test]
+    async fn a_stop_waits_for_no_client_that_has_not_asked() {
+        for sent in [
+            &b""[..],
+            b"GET / HT",
+            &REQUEST[..REQUEST.len() - 1],
+            REQUEST,
+        ] {
+            let text = String::from_utf8_lossy(sent);
+            assert!(!waits_at_the_stop(sent).await, "{text:?}");
+        }
+        let unfinished = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nabc";
+        assert!(!waits_at_the_stop(unfinished).await, "answered with 405");
+    }
+
     #[test]
-    fn a_source_has_so_many_connections() {
+    fn a_network_has_so_many_connections() {
         let mut config = Config::new("https://vault.example".parse().unwrap());
         config.trusted_proxies = vec!["10.0.0.0/8".parse().unwrap()];
-        let sources = SourceCounts::new(&Arc::new(config));
+        let sources = ConnectionCounts::new(&Arc::new(config));
         for (held, same, other) in [
             ("192.0.2.1", "::ffff:192.0.2.1", "192.0.2.2"),
             ("2001:db8:1:2::1", "2001:db8:1:2::ffff", "2001:db8:1:3::1"),
@@ -360,6 +405,18 @@ mod tests {
             assert!(sources.count_connection(peer(other)).is_some(), "{other}");
             places.pop();
             assert!(sources.count_connection(peer(same)).is_some(), "{same}");
+        }
+        assert!(sources.held.lock().unwrap().is_empty());
+        for (share, network) in [
+            (4, (|n| format!("192.0.2.{n}")) as fn(usize) -> String),
+            (4, |n| format!("2001:db8:1:1{n:02x}::1")),
+            (16, |n| format!("2001:db8:1:{n:x}00::1")),
+        ] {
+            let connections = (0..200).cycle().take(2000);
+            let taken = connections.filter_map(|n| sources.count_connection(peer(&network(n))));
+            let taken: Vec<_> = taken.collect();
+            assert_eq!(taken.len(), share * MAX_PER_SOURCE, "{}", network(0));
+            assert!(sources.count_connection(peer("198.51.100.1")).is_some());
         }
         assert!(sources.held.lock().unwrap().is_empty());
         let uncounted: Vec<_> = ["127.0.0.1", "10.1.2.3"]

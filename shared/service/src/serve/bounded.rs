@@ -7,7 +7,7 @@
 use std::future::Future as _;
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use hyper::body::{Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::TimeLimits;
+use super::{MIN_PROGRESS, TimeLimits};
 
 const IDLE: u8 = 0;
 const HEAD: u8 = 1;
@@ -30,6 +30,8 @@ pub(super) struct Phase(Arc<Shared>);
 #[derive(Debug, Default)]
 struct Shared {
     phase: AtomicU8,
+    /// Whether the client has not accepted all that was written.
+    unsent: AtomicBool,
     /// Waker of the task that reads while a request is in progress; it has to start the timer when
     /// the request ends.
     reader: Mutex<Option<Waker>>,
@@ -38,6 +40,15 @@ struct Shared {
 impl Phase {
     fn get(&self) -> u8 {
         self.0.phase.load(Ordering::Relaxed)
+    }
+
+    /// Whether no request is in progress and no answer is on its way.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.get() != REQUEST && !self.0.unsent.load(Ordering::Relaxed)
+    }
+
+    fn set_unsent(&self, unsent: bool) {
+        self.0.unsent.store(unsent, Ordering::Relaxed);
     }
 
     fn set(&self, phase: u8) {
@@ -153,6 +164,8 @@ pub(super) struct Bounded<S> {
     phase: Phase,
     reading: Deadline,
     writing: Deadline,
+    /// Number of bytes that the client accepted since `writing` started.
+    accepted: usize,
 }
 
 impl<S> Bounded<S> {
@@ -163,6 +176,7 @@ impl<S> Bounded<S> {
             phase: Phase::default(),
             reading: Deadline::new(),
             writing: Deadline::new(),
+            accepted: 0,
         }
     }
 
@@ -176,10 +190,16 @@ impl<S> Bounded<S> {
         written: Poll<io::Result<usize>>,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<usize>> {
-        // Any progress clears the timer: a slow client is served, only one that takes nothing is
-        // cut off.
+        self.phase.set_unsent(written.is_pending());
+        // Enough progress clears the timer: a slow client is served, only one that takes next to
+        // nothing is cut off.
+        if let Poll::Ready(written) = &written {
+            self.accepted += written.as_ref().map_or(0, |written| *written);
+            if self.accepted >= MIN_PROGRESS {
+                self.clear_writing();
+            }
+        }
         if written.is_ready() {
-            self.writing.clear();
             return written;
         }
         let late = ready!(
@@ -187,6 +207,13 @@ impl<S> Bounded<S> {
                 .poll_timeout(REQUEST, self.times.write, context)
         );
         Poll::Ready(Err(late))
+    }
+}
+
+impl<S> Bounded<S> {
+    const fn clear_writing(&mut self) {
+        self.writing.clear();
+        self.accepted = 0;
     }
 }
 
@@ -250,10 +277,102 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Bounded<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // The client has accepted all that was written, however little that is.
+        self.clear_writing();
         Pin::new(&mut self.stream).poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client that accepts some bytes, and then none until it is asked again.
+    struct SlowClient {
+        accepts: usize,
+        is_waiting: bool,
+    }
+
+    impl AsyncWrite for SlowClient {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            self.is_waiting = !self.is_waiting;
+            if self.is_waiting {
+                return Poll::Pending;
+            }
+            Poll::Ready(Ok(self.accepts.min(bytes.len())))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    /// Writes once, until the client has accepted something. Returns whether the time of a client
+    /// without progress runs on.
+    fn is_timed_after_write(stream: &mut Bounded<SlowClient>) -> bool {
+        let mut context = Context::from_waker(Waker::noop());
+        let bytes = [0; MIN_PROGRESS];
+        loop {
+            let written = Pin::new(&mut *stream).poll_write(&mut context, &bytes);
+            assert_eq!(stream.phase.is_quiet(), written.is_ready());
+            if written.is_ready() {
+                return stream.writing.timed.is_some();
+            }
+        }
+    }
+
+    fn bounded(accepts: usize) -> Bounded<SlowClient> {
+        let hour = Duration::from_hours(1);
+        let times = TimeLimits {
+            idle: hour,
+            head: hour,
+            write: hour,
+        };
+        let is_waiting = false;
+        Bounded::new(
+            SlowClient {
+                accepts,
+                is_waiting,
+            },
+            times,
+        )
+    }
+
+    /// A client that accepts a byte now and then has the same time as one that accepts nothing.
+    #[tokio::test]
+    async fn a_byte_is_no_progress() {
+        let mut dripping = bounded(1);
+        for _ in 0..1000 {
+            assert!(is_timed_after_write(&mut dripping));
+        }
+        let mut slow = bounded(MIN_PROGRESS / 4);
+        for _ in 0..5 {
+            for is_timed in [true, true, true, false] {
+                assert_eq!(is_timed_after_write(&mut slow), is_timed);
+            }
+        }
+    }
+
+    /// The end of an answer is shorter than what counts as progress.
+    #[tokio::test]
+    async fn an_answer_that_is_sent_is_timed_no_more() {
+        let mut stream = bounded(1);
+        assert!(is_timed_after_write(&mut stream));
+        let mut context = Context::from_waker(Waker::noop());
+        let flushed = Pin::new(&mut stream).poll_flush(&mut context);
+        assert!(flushed.is_ready() && stream.writing.timed.is_none());
+        assert_eq!(stream.accepted, 0);
     }
 }

@@ -1,7 +1,10 @@
-//! Check of the host that a request names. A page of an attacker can reach a service on this
+//! Check of the host that a request names (RFC 9112, section 3.2). A page of an attacker can reach a service on this
 //! machine or in a private network by a name of its own that leads there (DNS rebinding), but it
 //! cannot name the service's host.
 
+use std::net::Ipv6Addr;
+
+use axum::http::Version;
 use axum::http::header::{self, HeaderMap};
 use axum::http::uri::{Authority, Uri};
 
@@ -10,15 +13,62 @@ use crate::config::{Config, PublicUrl};
 /// Names of this machine, as browsers write them.
 const LOOPBACK_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
+/// Fault of the `Host` header of a request, which is answered with 400.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum HostFault {
+    /// It is missing, or there are several: a way to make a proxy and this service see different
+    /// hosts.
+    #[error("A request must have exactly one Host header.")]
+    NotOne,
+    /// Its value is not a host with an optional port.
+    #[error("The Host header must be a name or an address, with an optional port.")]
+    NotAHost,
+}
+
+/// Checks the `Host` header of a request. HTTP/1.0 did not have it.
+pub fn check_host_header(version: Version, headers: &HeaderMap) -> Result<(), HostFault> {
+    let mut values = headers.get_all(header::HOST).iter();
+    match (values.next(), values.next()) {
+        (None, _) if version < Version::HTTP_11 => Ok(()),
+        (Some(host), None) => match host.to_str() {
+            Ok(host) if is_host(host) => Ok(()),
+            _ => Err(HostFault::NotAHost),
+        },
+        _ => Err(HostFault::NotOne),
+    }
+}
+
+/// Whether a text is a host with an optional port (RFC 3986, section 3.2.2). An empty host names
+/// nothing that http could reach.
+fn is_host(text: &str) -> bool {
+    let (host, port) = match text.rsplit_once(':') {
+        // The colons of an IPv6 address stand within brackets.
+        Some((host, port)) if !port.ends_with(']') => (host, port),
+        _ => (text, ""),
+    };
+    let is_name_byte =
+        |byte: u8| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=".contains(&byte);
+    let is_known = match host.strip_prefix('[') {
+        Some(address) => address
+            .strip_suffix(']')
+            .is_some_and(|address| address.parse::<Ipv6Addr>().is_ok()),
+        None => !host.is_empty() && host.bytes().all(is_name_byte),
+    };
+    is_known && port.len() <= 5 && port.bytes().all(|byte| byte.is_ascii_digit())
+}
+
 /// Whether a request names a host of this service: that of the public URL, another name of this
 /// machine if the public URL is on it, or one that the operator allows. A request that names no
 /// host, or two, is for no service.
+///
+/// The host in the target of a request wins over the header (RFC 9112, section 3.2.2).
 pub fn names_our_host(config: &Config, headers: &HeaderMap, uri: &Uri) -> bool {
     let mut host_values = headers.get_all(header::HOST).iter();
-    let host = match (host_values.next(), host_values.next()) {
-        (Some(one), None) => one.to_str().ok(),
-        (None, _) => uri.authority().map(Authority::as_str),
-        (Some(_), Some(_)) => None,
+    let host = match (uri.authority(), host_values.next(), host_values.next()) {
+        (_, Some(_), Some(_)) => None,
+        (Some(target), ..) => Some(Authority::as_str(target)),
+        (None, Some(one), None) => one.to_str().ok(),
+        (None, None, _) => None,
     };
     host.is_some_and(|host| is_our_host(config, host))
 }
@@ -133,5 +183,70 @@ mod tests {
         assert!(!names_ours("/mcp", &[]));
         assert!(!names_ours("/mcp", &["vault.example"; 2]));
         assert!(names_ours("https://vault.example/mcp", &[]));
+    }
+
+    /// RFC 9112, section 3.2.2: whatever the header says, the target names the host.
+    #[test]
+    fn the_host_of_the_target_wins() {
+        for (uri, host, good) in [
+            ("https://vault.example/mcp", "evil.example", true),
+            ("https://evil.example/mcp", "vault.example", false),
+            ("http://evil@vault.example/mcp", "vault.example", false),
+        ] {
+            let request = Request::post(uri).header("host", host);
+            let request = request.body(()).unwrap();
+            let config = config("https://vault.example");
+            let found = names_our_host(&config, request.headers(), request.uri());
+            assert_eq!(found, good, "{uri} {host}");
+        }
+    }
+
+    #[test]
+    fn a_host_header_is_one_host_with_an_optional_port() {
+        let check = |version, hosts: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for host in hosts {
+                headers.append("host", host.parse().unwrap());
+            }
+            check_host_header(version, &headers)
+        };
+        for good in [
+            "vault.example",
+            "vault.example:8080",
+            "vault.example:",
+            "127.0.0.1:80",
+            "[::1]",
+            "[2001:db8::1]:8443",
+            "a_b.example",
+        ] {
+            assert_eq!(check(Version::HTTP_11, &[good]), Ok(()), "{good}");
+        }
+        for bad in [
+            "",
+            ":80",
+            "vault.example:port",
+            "vault.example:123456",
+            "http://vault.example",
+            "user@vault.example",
+            "vault.example/",
+            "vault.example evil.example",
+            "vault.example, evil.example",
+            "a:b:80",
+            "::1",
+            "[::1",
+            "[vault]",
+            "[]",
+        ] {
+            let found = check(Version::HTTP_11, &[bad]);
+            assert_eq!(found, Err(HostFault::NotAHost), "{bad}");
+        }
+        for (version, hosts, fault) in [
+            (Version::HTTP_10, &[][..], Ok(())),
+            (Version::HTTP_11, &[], Err(HostFault::NotOne)),
+            (Version::HTTP_10, &["a", "a"], Err(HostFault::NotOne)),
+            (Version::HTTP_11, &["a", "a"], Err(HostFault::NotOne)),
+        ] {
+            assert_eq!(check(version, hosts), fault, "{hosts:?}");
+        }
     }
 }
