@@ -11,8 +11,8 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, HttpBody};
 use axum::extract::Request;
-use axum::http::Method;
 use axum::http::header::{self, HeaderValue};
+use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use tokio::time::{Instant, timeout};
 use tower::ServiceExt;
@@ -23,6 +23,7 @@ use crate::devices::DeviceRoutes;
 use crate::error::{ErrorCode, Fault, Refusal};
 use crate::http::{LogFields, Logged, drop_body, raw_path};
 use crate::route::LogGroups;
+use crate::web::error_page::ErrorPage;
 use crate::web::host::names_our_host;
 use crate::web::welcome;
 
@@ -86,8 +87,17 @@ impl Edge {
                 HeaderValue::from_static("application/problem+json"),
             );
         }
-        if page_path.is_some_and(|path| welcome::shows_welcome(response.status(), &path)) {
-            let page = welcome::welcome_page(public_url, response.status());
+        let page = page_path.and_then(|path| {
+            // A path that the service does not have. Anything else that is not found is answered
+            // by the room that looked for it.
+            let is_get = matches!(method, Method::GET | Method::HEAD);
+            if is_get && group == "none" && response.status() == StatusCode::NOT_FOUND {
+                return Some(ErrorPage::NotFound.render_error_page(&self.app));
+            }
+            welcome::shows_welcome(response.status(), &path)
+                .then(|| welcome::welcome_page(public_url, response.status()))
+        });
+        if let Some(page) = page {
             let (parts, body) = page.into_parts();
             *response.body_mut() = body;
             response.headers_mut().remove(header::CONTENT_LENGTH);

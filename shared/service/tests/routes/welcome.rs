@@ -50,10 +50,19 @@ async fn the_front_page_says_which_command_connects() {
     let mut posted = opened("/");
     *posted.method_mut() = "POST".parse().unwrap();
     assert_eq!(world.send(posted).await.short(), "404 not_found");
-    assert_eq!(
-        world.send(opened("/nowhere")).await.short(),
-        "404 not_found"
-    );
+    let mut posted = opened("/nowhere");
+    *posted.method_mut() = "POST".parse().unwrap();
+    for request in [get("/nowhere"), posted] {
+        assert_eq!(world.send(request).await.short(), "404 not_found");
+    }
+}
+
+#[tokio::test]
+async fn a_browser_gets_a_page_for_a_path_that_does_not_exist() {
+    let page = world().send(opened("/nowhere")).await;
+    assert_eq!(page.status, 404);
+    assert_eq!(page.header("content-type"), "text/html; charset=utf-8");
+    assert!(text(&page).contains("This page does not exist"));
 }
 
 #[tokio::test]
