@@ -31,4 +31,19 @@ pub struct AuditEntry {
     pub after: Option<Value>,
     /// `done`, or the code of the refusal.
     pub outcome: String,
+    /// Number of equal refusals of this actor within the minute; absent for a single one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<u64>,
+    /// Time of the last of these refusals; absent for a single one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_at: Option<Timestamp>,
+}
+
+/// The answer to a deletion of old entries.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct DeletedEntries {
+    /// Number of entries that were deleted.
+    pub deleted: usize,
+    /// Whether the log may have more entries from before the time; then the request is sent again.
+    pub more: bool,
 }

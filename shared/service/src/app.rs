@@ -23,6 +23,7 @@ use crate::model::audit::{self, Actor, Change};
 use crate::model::client::ClientId;
 use crate::model::family::Family;
 use crate::model::namespace::Namespace;
+use crate::model::refusals::RefusalCounts;
 use crate::oidc::{Provider, ProviderHttp, SecretSource};
 use crate::ports::Ports;
 use crate::senders::Senders;
@@ -34,6 +35,8 @@ pub struct App {
     /// The stores, the clock and randomness.
     pub ports: Ports,
     cache: Arc<ObjectCache>,
+    /// Counts of equal refusals that are not in the audit log yet.
+    pub refusals: Arc<RefusalCounts>,
     /// Settings.
     pub config: Arc<Config>,
     /// Time at which this process started.
@@ -136,6 +139,7 @@ impl App {
         Self {
             boot_time: ports.now(),
             cache: Arc::new(ObjectCache::new(config.cache_bytes)),
+            refusals: Arc::default(),
             shelves: None,
             documents: None,
             provider: None,

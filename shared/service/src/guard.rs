@@ -21,6 +21,7 @@ use crate::config::Config;
 use crate::error::{ErrorCode, Refusal, is_safe};
 use crate::http::{LogFields, client_address, drop_body};
 use crate::model::audit::{Actor, Change, log_unwritten};
+use crate::model::refusals::RefusedRequest;
 use crate::model::user::{Role, Scope};
 use crate::path_params::PathParams;
 use crate::route::{Auth, Route};
@@ -221,7 +222,8 @@ pub(crate) struct RefusedAct<'a> {
     pub(crate) code: ErrorCode,
 }
 
-/// Records in the audit log that an authenticated caller was refused. If the log cannot be written,
+/// Records in the audit log that an authenticated caller was refused; equal refusals of a minute are
+/// one entry. If the log cannot be written,
 /// the failure is only logged and the refusal stands.
 pub(crate) async fn audit_refusal(
     app: &App,
@@ -229,14 +231,15 @@ pub(crate) async fn audit_refusal(
     actor: &Actor,
     refused: RefusedAct<'_>,
 ) {
-    let change = Change {
-        target: refused.target.map(str::to_owned),
-        ..Change::default()
+    let refused = RefusedRequest {
+        namespace: namespace.copied(),
+        actor: actor.clone(),
+        action: refused.action.to_owned(),
+        change: Change {
+            target: refused.target.map(str::to_owned),
+            ..Change::default()
+        },
+        outcome: refused.code.row().code.to_owned(),
     };
-    let code = refused.code.row().code;
-    let written = match app.audit(namespace, actor, refused.action, change, code) {
-        Ok(entry) => app.records.commit_writes(vec![entry]).await.map(|_| ()),
-        Err(error) => Err(error),
-    };
-    log_unwritten(written);
+    log_unwritten(app.refusals.record(app, &refused).await);
 }

@@ -195,6 +195,12 @@ pub fn json_answer(status: axum::http::StatusCode, value: &impl serde::Serialize
     }
 }
 
+/// Creates an answer of JSON lines.
+pub fn lines_answer(lines: String) -> Response {
+    let lines_type = HeaderValue::from_static("application/jsonl");
+    ([(header::CONTENT_TYPE, lines_type)], lines).into_response()
+}
+
 /// Returns the address of the caller: the peer, or, if the peer is a trusted proxy, the right-most
 /// address in `X-Forwarded-For` that is not a trusted proxy.
 ///

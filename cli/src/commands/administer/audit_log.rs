@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use vault_api::{AuditEntry, ListedDevice, User};
 use vault_format::time::Timestamp;
+use vault_gate::report::json::escape_invisible;
 use vault_store::clock::{Clock as _, SystemClock};
 
 use crate::{
@@ -28,7 +29,8 @@ outcome is `done` or the error code of the refusal. Removed people and machines 
 Examples:
   vault audit-log --since 7d
   vault audit-log --action user --since 2026-11-01T00:00:00Z
-  vault audit-log --actor ann@example.com --json")]
+  vault audit-log --actor ann@example.com --json
+  vault audit-log --since 24h --json-lines >> audit.jsonl")]
 pub struct Arguments {
     #[command(flatten)]
     filters: Filters,
@@ -46,6 +48,9 @@ pub struct Filters {
     /// Show only events since this time: a time in UTC, or an age such as 30m, 24h or 7d
     #[arg(long, value_name = "TIME", value_parser = parse_since)]
     since: Option<EventStart>,
+    /// Print each event as a line of JSON
+    #[arg(long)]
+    json_lines: bool,
 }
 
 /// A point in time, or an age in seconds.
@@ -84,7 +89,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         if !entries.is_empty() {
             add_names(&mut entries, &load_names(&client, &connection).await?);
         }
-        Ok(show_entries(context, &entries, "an operator"))
+        Ok(show_entries(context, filters, &entries, "an operator"))
     })
 }
 
@@ -146,8 +151,19 @@ async fn load_names(
     Ok(people.chain(machines).collect())
 }
 
-/// Shows entries as a table. `account` stands for an actor that is an account without a name.
-pub fn show_entries(context: &Context, entries: &[NamedAuditEntry], account: &str) -> Report {
+/// Shows entries as a table, or as lines of JSON if the filters ask for them. `account` stands for an
+/// actor that is an account without a name.
+pub fn show_entries(
+    context: &Context,
+    filters: &Filters,
+    entries: &[NamedAuditEntry],
+    account: &str,
+) -> Report {
+    if filters.json_lines {
+        // The text of an entry is chosen by others, so invisible characters are escaped.
+        let line = |entry| escape_invisible(&serde_json::json!(entry).to_string()) + "\n";
+        return Report::raw_text(entries.iter().map(line).collect::<String>());
+    }
     if entries.is_empty() {
         return Report::new(entries, "No entries.");
     }
@@ -200,7 +216,8 @@ fn format_target(entry: &NamedAuditEntry) -> String {
     }
 }
 
-/// Formats what the action changed in one line: `status: pending → active`.
+/// Formats what the action changed in one line: `status: pending → active`. For equal refusals it is
+/// their number.
 fn format_changes(entry: &NamedAuditEntry) -> String {
     let members = |value: &Option<Value>| match value {
         None => Map::new(),
@@ -224,7 +241,10 @@ fn format_changes(entry: &NamedAuditEntry) -> String {
             }
         }
     });
-    clean(&changes.collect::<Vec<_>>().join(", "), 100)
+    let count = entry.record.count.into_iter();
+    let count = count.map(|count| format!("{count} times within a minute"));
+    let changes: Vec<_> = count.chain(changes).collect();
+    clean(&changes.join(", "), 100)
 }
 
 fn shorten_value(value: &Value) -> String {

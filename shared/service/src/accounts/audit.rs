@@ -1,18 +1,20 @@
 //! Audit entries about people and their apps, besides those of the admin routes.
 //!
 //! Anyone can cause refused sign-ins, so equal ones at an account are recorded once in 15 minutes:
-//! guesses must not fill the log of a vault.
+//! guesses must not fill the log of a vault. Equal refusals of a signed-in person are one entry a
+//! minute.
 
 use std::net::IpAddr;
 
 use vault_format::hash::Digest;
 use vault_format::name::NamespaceId;
 use vault_store::StoreError;
-use vault_store::records::{Document, RecordKey, When, Write};
+use vault_store::records::{Document, Record, RecordKey, When, Write};
 
 use crate::app::App;
 use crate::model::account::{self, Account, AccountId, account_partition};
 use crate::model::audit::{Actor, Change, log_unwritten};
+use crate::model::refusals::RefusedRequest;
 use crate::model::user::{MEMBERSHIPS, Membership};
 use crate::web::browser::Browser;
 
@@ -46,11 +48,13 @@ pub async fn record_refused_sign_in(app: &App, typed: &str, source: Option<IpAdd
         let absent_account = AccountId::from(who.to_string());
         let has_account = account.is_some();
         let id = account.map_or(absent_account, |account| account.value.id);
-        let entries = namespace_entries(app, &id, typed, source, SIGN_IN, outcome).await?;
-        if has_account && entries.is_empty() {
-            writes.push(service_entry(app, &id, typed, source, SIGN_IN, outcome)?);
+        let mut subjects = namespace_subjects(app, &id, typed, source).await?;
+        if has_account && subjects.is_empty() {
+            subjects.push(EntrySubject::of_service(&id, typed, source));
         }
-        writes.extend(entries);
+        for subject in subjects {
+            writes.push(subject.audit_entry(app, SIGN_IN, outcome)?);
+        }
         app.records.commit_writes(writes).await.map(|_| ())
     };
     log_unwritten(written.await);
@@ -65,82 +69,82 @@ pub async fn account_entries(
     action: &str,
     outcome: &str,
 ) -> Result<Vec<Write>, StoreError> {
+    let subjects = account_subjects(app, account, source).await?;
+    let subjects = subjects.into_iter();
+    subjects
+        .map(|subject| subject.audit_entry(app, action, outcome))
+        .collect()
+}
+
+/// Returns the account as the logs name it: in each of its namespaces, or in the service's own log
+/// if it has none.
+async fn account_subjects<'a>(
+    app: &App,
+    account: &'a Account,
+    source: Option<IpAddr>,
+) -> Result<Vec<EntrySubject<'a>>, StoreError> {
     let email = account.email.as_str();
-    let mut entries = namespace_entries(app, &account.id, email, source, action, outcome).await?;
-    if entries.is_empty() {
-        let entry = service_entry(app, &account.id, email, source, action, outcome)?;
-        entries.push(entry);
+    let mut subjects = namespace_subjects(app, &account.id, email, source).await?;
+    if subjects.is_empty() {
+        subjects.push(EntrySubject::of_service(&account.id, email, source));
     }
-    Ok(entries)
+    Ok(subjects)
 }
 
-/// Returns the entry about an account without a namespace, for the log of the service.
-fn service_entry(
+/// Returns the account as the log of each namespace names it that it is a member of.
+async fn namespace_subjects<'a>(
     app: &App,
     id: &AccountId,
-    email: &str,
+    email: &'a str,
     source: Option<IpAddr>,
-    action: &str,
-    outcome: &str,
-) -> Result<Write, StoreError> {
-    let user = id.to_string();
-    let about = EntrySubject {
-        user,
-        email,
-        source,
-    };
-    about.audit_entry(app, None, action, outcome)
-}
-
-/// Returns one entry for the log of each namespace that an account is a member of.
-async fn namespace_entries(
-    app: &App,
-    id: &AccountId,
-    email: &str,
-    source: Option<IpAddr>,
-    action: &str,
-    outcome: &str,
-) -> Result<Vec<Write>, StoreError> {
+) -> Result<Vec<EntrySubject<'a>>, StoreError> {
     let listed = app
         .records
         .list_page(&account_partition(id), MEMBERSHIPS, None, MAX_LOGS)
         .await?;
-    let mut entries = Vec::new();
-    for record in &listed {
+    let subject = |record: &Record| {
         let part: Membership = record.read()?;
-        let namespace = Some(&part.namespace.id);
-        let about = EntrySubject {
+        Ok(EntrySubject {
+            log: Some(part.namespace.id),
             user: part.user_id,
             email,
             source,
-        };
-        entries.push(about.audit_entry(app, namespace, action, outcome)?);
-    }
-    Ok(entries)
+        })
+    };
+    listed.iter().map(subject).collect()
 }
 
 /// Account that an entry is about.
 struct EntrySubject<'a> {
+    /// Namespace in whose log the entry is; `None` for the log of the service.
+    log: Option<NamespaceId>,
     user: String,
     email: &'a str,
     source: Option<IpAddr>,
 }
 
-impl EntrySubject<'_> {
-    fn audit_entry(
-        self,
-        app: &App,
-        namespace: Option<&NamespaceId>,
-        action: &str,
-        outcome: &str,
-    ) -> Result<Write, StoreError> {
-        let actor = Actor {
-            user: self.user,
+impl<'a> EntrySubject<'a> {
+    /// Returns an account without a namespace, for the log of the service.
+    fn of_service(id: &AccountId, email: &'a str, source: Option<IpAddr>) -> Self {
+        Self {
+            log: None,
+            user: id.to_string(),
+            email,
+            source,
+        }
+    }
+
+    fn to_actor(&self) -> Actor {
+        Actor {
+            user: self.user.clone(),
             client: None,
             source: self.source,
-        };
-        let change = Change::about(&self.email);
-        app.audit(namespace, &actor, action, change, outcome)
+        }
+    }
+
+    fn audit_entry(&self, app: &App, action: &str, outcome: &str) -> Result<Write, StoreError> {
+        let change = Change::about(self.email);
+        app.audit(self.log.as_ref(), &self.to_actor(), action, change, outcome)
     }
 }
 
@@ -158,8 +162,17 @@ pub async fn record_refusal(
         let Some(signed_in) = browser.load_signed_in(app).await? else {
             return Ok(());
         };
-        let writes = account_entries(app, &signed_in.account, source, action, outcome).await?;
-        app.records.commit_writes(writes).await.map(|_| ())
+        for subject in account_subjects(app, &signed_in.account, source).await? {
+            let refused = RefusedRequest {
+                namespace: subject.log,
+                actor: subject.to_actor(),
+                action: action.to_owned(),
+                change: Change::about(subject.email),
+                outcome: outcome.to_owned(),
+            };
+            app.refusals.record(app, &refused).await?;
+        }
+        Ok(())
     };
     log_unwritten(written.await);
 }

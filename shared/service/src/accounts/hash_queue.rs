@@ -249,9 +249,9 @@ mod tests {
         Networks::of(address.parse().ok())
     }
 
-    fn enter(turns: &mut Turns<String>, address: &str) -> Option<Option<String>> {
+    fn enter(turns: &mut Turns<String>, address: &str) -> Result<Option<String>, QueueFull> {
         let entered = turns.enter(&networks(address), address.to_owned());
-        entered.map(|(_, displaced)| displaced)
+        entered.map(|(_, displaced)| displaced).ok_or(QueueFull)
     }
 
     fn take_all(turns: &mut Turns<String>) -> Vec<String> {
@@ -272,7 +272,7 @@ mod tests {
             "192.0.2.2",
             "198.51.100.1",
         ] {
-            assert_eq!(enter(&mut turns, address), Some(None));
+            assert_eq!(enter(&mut turns, address), Ok(None));
         }
         assert_eq!(
             take_all(&mut turns),
@@ -295,12 +295,12 @@ mod tests {
     #[test]
     fn a_network_that_comes_again_waits_behind_the_others() {
         let mut turns = Turns::new(64);
-        enter(&mut turns, "192.0.2.1");
+        enter(&mut turns, "192.0.2.1").unwrap();
         for n in 0..3 {
-            enter(&mut turns, &format!("198.51.100.{n}"));
+            enter(&mut turns, &format!("198.51.100.{n}")).unwrap();
         }
         assert_eq!(turns.take_next().as_deref(), Some("192.0.2.1"));
-        enter(&mut turns, "192.0.2.1");
+        enter(&mut turns, "192.0.2.1").unwrap();
         assert_eq!(turns.take_next().as_deref(), Some("198.51.100.0"));
         assert_eq!(turns.take_next().as_deref(), Some("192.0.2.1"));
         assert_eq!(turns.take_next().as_deref(), Some("198.51.100.1"));
@@ -317,7 +317,7 @@ mod tests {
         ] {
             let mut turns = Turns::new(64);
             for n in 0..64 {
-                assert_eq!(enter(&mut turns, &flood(n)), Some(None));
+                assert_eq!(enter(&mut turns, &flood(n)), Ok(None));
             }
             let last = turns.enter(&networks(&flood(64)), flood(64));
             let displaced = last.and_then(|(_, displaced)| displaced);
@@ -325,8 +325,9 @@ mod tests {
             let mut displaced = 0;
             for _ in 0..40 {
                 let entered = enter(&mut turns, "192.0.2.1");
-                displaced += usize::from(entered.is_some());
-                assert!(entered.is_none_or(|lost| lost.is_some_and(|lost| lost != "192.0.2.1")));
+                displaced += usize::from(entered.is_ok());
+                assert_ne!(entered, Ok(Some("192.0.2.1".to_owned())));
+                assert_ne!(entered, Ok(None));
             }
             assert_eq!(displaced, 32, "each has half of the places");
             let order = take_all(&mut turns);
@@ -340,10 +341,10 @@ mod tests {
     fn a_neighbour_in_the_same_network_has_room_too() {
         let mut turns = Turns::new(64);
         for _ in 0..64 {
-            enter(&mut turns, "203.0.113.7");
+            enter(&mut turns, "203.0.113.7").unwrap();
         }
         let entered = enter(&mut turns, "203.0.113.8");
-        assert_eq!(entered, Some(Some("203.0.113.7".to_owned())));
+        assert_eq!(entered, Ok(Some("203.0.113.7".to_owned())));
         turns.take_next();
         assert_eq!(turns.take_next().as_deref(), Some("203.0.113.8"));
     }
@@ -352,11 +353,11 @@ mod tests {
     fn a_queue_of_equal_networks_is_full() {
         let mut turns = Turns::new(3);
         for n in 0..3 {
-            enter(&mut turns, &format!("192.0.{n}.1"));
+            enter(&mut turns, &format!("192.0.{n}.1")).unwrap();
         }
-        assert_eq!(enter(&mut turns, "198.51.100.1"), None);
+        assert_eq!(enter(&mut turns, "198.51.100.1"), Err(QueueFull));
         turns.take_next();
-        assert_eq!(enter(&mut turns, "198.51.100.1"), Some(None));
+        assert_eq!(enter(&mut turns, "198.51.100.1"), Ok(None));
     }
 
     #[tokio::test]

@@ -1,24 +1,39 @@
 //! `GET /admin/audit` lists the audit log of the caller's namespace: actions and refusals of people
 //! and clients. `GET /admin/operator/audit` lists that of the service: actions of operators and of
-//! accounts without a namespace.
+//! accounts without a namespace. `DELETE /admin/audit` deletes old entries of the namespace's log.
 //!
 //! Both list the oldest entries first. A request reads at most 1,000 entries, so with a filter a
 //! page may be short or empty and still have a `next`.
 
 use axum::http::StatusCode;
+use serde_json::{Value, json};
+use vault_api::DeletedEntries;
 use vault_format::name::NamespaceId;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
-use vault_store::records::Record;
+use vault_store::records::{MAX_PAGE, MAX_WRITES, Record, RecordKey, When, Write};
 
 use super::call::{Answer, Call, Items, OperatorCall, Page};
 use crate::app::App;
 use crate::error::{ErrorCode, Refusal};
-use crate::http::json_answer;
-use crate::model::audit::{Entry, audit_partition, key_before_second};
+use crate::http::{json_answer, lines_answer};
+use crate::model::audit::{Change, Entry, audit_partition, key_before_second};
+use crate::transaction::Transaction;
 
 /// Maximum number of entries that one request with a filter reads.
 const MAX_SCAN: usize = 1000;
+/// Maximum number of entries that one answer or file exports.
+pub(crate) const MAX_EXPORTED: usize = 5_000;
+/// Maximum size of an export, in bytes: a function on AWS answers with at most 6 MB.
+const MAX_EXPORT_BYTES: usize = 4 * 1024 * 1024;
+/// Maximum number of entries that one reading for an export asks for. The reading adds one to see
+/// whether more follow, and a list has at most [`MAX_PAGE`].
+const PART_ENTRIES: usize = MAX_PAGE - 1;
+/// Maximum number of lists that are read for one export. With a filter that few entries pass, an
+/// export ends before it is full.
+const MAX_LISTS: usize = 50;
+/// Age from which on an owner may delete entries, in seconds: 90 days.
+const DELETABLE_SECONDS: i64 = 90 * 24 * 3600;
 
 /// Filter for the entries of a log.
 #[derive(Default)]
@@ -77,9 +92,59 @@ async fn list_log<C>(call: &Call<C>, log: Option<&NamespaceId>) -> Answer {
         Some(text) => Some(text.parse().map_err(|_| ErrorCode::ParameterInvalid)?),
         None => None,
     };
-    let log_entries =
-        read_entries(&call.app, log, &filter, Period { since, until: None }, page).await?;
-    Ok(json_answer(StatusCode::OK, &log_entries))
+    let period = Period { since, until: None };
+    let app = &call.app;
+    match call.query_param("format").as_deref() {
+        None | Some("json") => {
+            let log_entries = read_entries(app, log, &filter, period, page).await?;
+            Ok(json_answer(StatusCode::OK, &log_entries))
+        }
+        Some("jsonl") => {
+            let exported = read_export(app, log, &filter, period, page.after).await?;
+            let next = exported.next.map(|next| json!({ "next": next }));
+            let lines = write_lines(&exported.items, next)?;
+            Ok(lines_answer(lines))
+        }
+        Some(_) => Err(ErrorCode::ParameterInvalid.into()),
+    }
+}
+
+/// Deletes the oldest entries of the namespace's log that are from before a time, up to 1,000 in a
+/// request. The deletion is an entry itself. Fails with 422 if the time is less than 90 days ago.
+pub(super) async fn handle_delete_entries(call: Call) -> Answer {
+    let before = call.query_param("before");
+    let before = before.and_then(|text| text.parse::<Timestamp>().ok());
+    let now = call.app.clock.now();
+    let before = before.filter(|before| *before <= now.plus_seconds(-DELETABLE_SECONDS));
+    let before = before.ok_or(ErrorCode::ParameterInvalid)?;
+    let log = audit_partition(Some(&call.caller.namespace.id));
+    let oldest = call.app.records.list_page(&log, "", None, MAX_PAGE).await?;
+    let end = key_before_second(before);
+    let old = oldest.iter().take_while(|record| record.key.key < end);
+    let old: Vec<_> = old.map(|record| record.key.clone()).collect();
+    // One write of the first commit is the entry about the deletion. If a later commit fails, the
+    // request can be sent again.
+    let (first, rest) = old.split_at(old.len().min(MAX_WRITES - 1));
+    let delete = |key: &RecordKey| Write::delete(key.clone(), When::Any);
+    if !first.is_empty() {
+        let after = json!({ "before": before, "entries": old.len() });
+        let change = Change::default().with_after(after);
+        let begin = async |tx: Transaction<'_>| {
+            call.write_audit(&tx, "audit.delete", change.clone())?;
+            tx.write_all(first.iter().map(delete));
+            Ok::<_, Refusal>(())
+        };
+        call.app.change(begin).await?;
+    }
+    for part in rest.chunks(MAX_WRITES) {
+        let writes = part.iter().map(delete).collect();
+        let _ = call.app.records.commit_writes(writes).await?;
+    }
+    let deleted = DeletedEntries {
+        deleted: old.len(),
+        more: old.len() == MAX_PAGE,
+    };
+    Ok(json_answer(StatusCode::OK, &deleted))
 }
 
 /// Reads a word of a filter; `None` if it is empty. Fails with 422 for a word that no entry can
@@ -132,6 +197,59 @@ pub(crate) async fn read_entries(
     let within = page_records.iter().take_while(is_earlier).count();
     let (items, next) = filter_entries(&page_records[..within], filter, page.limit, window)?;
     Ok(Items { items, next })
+}
+
+/// Reads entries of a period for an export, oldest first, behind the key `after`. `next` is the key
+/// behind which the export continues.
+pub(crate) async fn read_export(
+    app: &App,
+    log: Option<&NamespaceId>,
+    filter: &Filter,
+    period: Period,
+    mut after: Option<String>,
+) -> Result<Items<Entry>, StoreError> {
+    let (mut exported, mut bytes) = (Vec::new(), 0);
+    for _ in 0..MAX_LISTS {
+        let part = Page {
+            limit: PART_ENTRIES.min(MAX_EXPORTED - exported.len()),
+            after: after.clone(),
+        };
+        let listed = read_entries(app, log, filter, period, part).await?;
+        bytes += listed.items.iter().map(estimate_size).sum::<usize>();
+        exported.extend(listed.items);
+        after = listed.next;
+        // Half of the limit, because sizes are estimates and the last list was added as a whole.
+        if after.is_none() || exported.len() >= MAX_EXPORTED || bytes >= MAX_EXPORT_BYTES / 2 {
+            break;
+        }
+    }
+    Ok(Items {
+        items: exported,
+        next: after,
+    })
+}
+
+/// Estimates the bytes of an entry in an export.
+fn estimate_size(entry: &Entry) -> usize {
+    let text = |value: &Option<Value>| value.as_ref().map_or(0, |value| value.to_string().len());
+    200 + text(&entry.before) + text(&entry.after)
+}
+
+/// Writes entries as JSON lines, and a last line where another part follows.
+pub(crate) fn write_lines(entries: &[Entry], next: Option<Value>) -> Result<String, StoreError> {
+    let mut text = String::new();
+    for entry in entries {
+        let line = serde_json::to_string(entry).map_err(|error| {
+            StoreError::Corrupt(format!("an entry of the log cannot be written: {error}"))
+        })?;
+        text.push_str(&line);
+        text.push('\n');
+    }
+    if let Some(next) = next {
+        text.push_str(&next.to_string());
+        text.push('\n');
+    }
+    Ok(text)
 }
 
 /// Entries of a log since a second, and before a key.

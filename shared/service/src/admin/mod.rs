@@ -141,6 +141,7 @@ rows! { Admin:
     "confirmation.ask" POST "/admin/confirmations" OwnerWrite confirmations::ask_owner;
     "confirmation.show" GET "/admin/confirmations/{id}" Account confirmations::show_confirmation;
     "audit.list" GET "/admin/audit" Owner audit::list_namespace_log;
+    "audit.delete" DELETE "/admin/audit" OwnerWrite audit::handle_delete_entries;
     "namespace.list" GET "/admin/operator/namespaces" Operator operator::list_namespaces;
     "namespace.create" POST "/admin/operator/namespaces" OperatorWrite operator::create_namespace;
     "namespace.show" GET "/admin/operator/namespaces/{slug}" Operator operator::show_namespace;

@@ -5,7 +5,6 @@ use axum::http::header::{self, HeaderValue};
 use axum::response::{IntoResponse as _, Response};
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
-use vault_store::records::MAX_PAGE;
 
 use super::audit_change::change_lines;
 use super::csv;
@@ -14,9 +13,10 @@ use super::guard::ConsolePage;
 use super::names::Names;
 use super::page::{PageLayout, ROWS_SHOWN, show_page};
 use crate::admin::audit::{
-    Filter, LogRange, Period, PeriodEnd, filter_word, read_entries, read_newest,
+    Filter, LogRange, MAX_EXPORTED, Period, PeriodEnd, filter_word, read_export, read_newest,
+    write_lines,
 };
-use crate::admin::call::{Items, Page};
+use crate::admin::call::Items;
 use crate::admin::users::find_id_by_email;
 use crate::model::account::Email;
 use crate::model::audit::{Entry, SERVER};
@@ -24,24 +24,12 @@ use crate::web::error_page::ErrorPage;
 use crate::web::form::with_query;
 use crate::web::layout::format_minute;
 
-/// Maximum number of entries of one file.
-const MAX_EXPORTED: usize = 5_000;
-/// Maximum size of one file, in bytes: a function on AWS answers with at most 6 MB.
-const MAX_EXPORT_BYTES: usize = 4 * 1024 * 1024;
-/// Maximum number of entries that one reading for a file asks for. The reading adds one to see
-/// whether more follow, and a list has at most [`MAX_PAGE`].
-const PART_ENTRIES: usize = MAX_PAGE - 1;
-
 const ACTOR_INVALID: &str =
     "“Done by” takes the e-mail address or the id of a person, or the words: the service.";
 const NO_SUCH_PERSON: &str = "No person of this vault has the e-mail address in “Done by”. \
     To find what somebody did who has left, use the id.";
 const ACTION_INVALID: &str = "An action is one word, for example device.admit.";
 const DAY_INVALID: &str = "“From” and “Until” take a day, written like 2026-11-21.";
-
-/// Maximum number of lists that are read for one file. With a filter that few entries pass, a file
-/// ends before it is full.
-const MAX_LISTS: usize = 50;
 
 /// Filters that a person entered.
 #[derive(Default)]
@@ -268,78 +256,58 @@ fn to_row(page: &ConsolePage, names: &Names, entry: &Entry) -> AuditRow {
         action: printable_line(&entry.action),
         target: entry.target.as_deref().map(target),
         refused: entry.outcome != "done",
-        outcome: printable_line(&entry.outcome),
+        outcome: printable_line(&describe_outcome(entry)),
         changes: change_lines(entry.before.as_ref(), entry.after.as_ref()),
     }
 }
 
+/// Describes the outcome of an entry, with the number of equal refusals that it stands for.
+fn describe_outcome(entry: &Entry) -> String {
+    match (entry.count, entry.last_at) {
+        (Some(count), Some(last)) => {
+            let last = last.to_string();
+            let clock = last.get(11..19).unwrap_or(&last);
+            format!("{} ({count} times until {clock})", entry.outcome)
+        }
+        _ => entry.outcome.clone(),
+    }
+}
+
 /// Returns entries for a file, oldest first, and the address of the next part.
-async fn read_export(page: &ConsolePage) -> Result<(Vec<Entry>, Option<String>), ErrorPage> {
+async fn read_file(page: &ConsolePage) -> Result<(Vec<Entry>, Option<String>), ErrorPage> {
     let query = LogQuery::from_query(page).await?;
     // A file has no place for a message, so wrong filters are an error here.
     if query.problem.is_some() {
         return Err(ErrorPage::FormMalformed);
     }
-    let mut after = page.query.value("after").map(str::to_owned);
+    let after = page.query.value("after").map(str::to_owned);
     if after
         .as_deref()
         .is_some_and(|after| PeriodEnd::before_key(after).is_none())
     {
         return Err(ErrorPage::FormMalformed);
     }
-    let (mut exported, mut bytes) = (Vec::new(), 0);
-    for _ in 0..MAX_LISTS {
-        let part = Page {
-            limit: PART_ENTRIES.min(MAX_EXPORTED - exported.len()),
-            after: after.clone(),
-        };
-        let period = Period {
-            since: query.since,
-            until: query.until,
-        };
-        let log = Some(&page.namespace.id);
-        let listed = read_entries(page.app(), log, &query.filter, period, part).await?;
-        bytes += listed.items.iter().map(estimate_size).sum::<usize>();
-        exported.extend(listed.items);
-        after = listed.next;
-        // Half of the limit, because sizes are estimates and the last list was added as a whole.
-        if after.is_none() || exported.len() >= MAX_EXPORTED || bytes >= MAX_EXPORT_BYTES / 2 {
-            break;
-        }
-    }
-    let next = after.map(|after| {
+    let period = Period {
+        since: query.since,
+        until: query.until,
+    };
+    let log = Some(&page.namespace.id);
+    let exported = read_export(page.app(), log, &query.filter, period, after).await?;
+    let next = exported.next.map(|after| {
         // A whole URL, which a person can paste from the file into the browser.
         let file = page.path.rsplit('/').next().unwrap_or_default();
         let here = page.url(&format!("/{file}"));
         query.filtered_address(&here, &[("after", &after)])
     });
-    Ok((exported, next))
-}
-
-/// Estimates the bytes of an entry in a file.
-fn estimate_size(entry: &Entry) -> usize {
-    let text = |value: &Option<serde_json::Value>| {
-        value.as_ref().map_or(0, |value| value.to_string().len())
-    };
-    200 + text(&entry.before) + text(&entry.after)
+    Ok((exported.items, next))
 }
 
 /// Downloads the log as JSON lines, oldest first. Where another part follows, a last line with
 /// `next` names it.
 pub(super) async fn json_lines(page: ConsolePage) -> Result<Response, ErrorPage> {
-    let (entries, next) = read_export(&page).await?;
-    let mut text = String::new();
-    for entry in &entries {
-        let line = serde_json::to_string(entry).map_err(|error| {
-            StoreError::Corrupt(format!("an entry of the log cannot be written: {error}"))
-        })?;
-        text.push_str(&line);
-        text.push('\n');
-    }
-    if let Some(next) = next {
-        text.push_str(&serde_json::json!({ "next": next }).to_string());
-        text.push('\n');
-    }
+    let (entries, next) = read_file(&page).await?;
+    let next = next.map(|next| serde_json::json!({ "next": next }));
+    let text = write_lines(&entries, next)?;
     Ok(file_download(
         &page,
         "audit.jsonl",
@@ -351,13 +319,13 @@ pub(super) async fn json_lines(page: ConsolePage) -> Result<Response, ErrorPage>
 /// Downloads the log as comma-separated values, oldest first. Where another part follows, a last
 /// row that begins with `next` names it.
 pub(super) async fn comma_separated(page: ConsolePage) -> Result<Response, ErrorPage> {
-    let (entries, next) = read_export(&page).await?;
+    let (entries, next) = read_file(&page).await?;
     let mut text = String::new();
     csv::append_row(
         &mut text,
         &[
             "at", "actor", "client", "source", "action", "target", "outcome", "before", "after",
-            "id",
+            "id", "count", "last_at",
         ],
     );
     let value = |value: &Option<serde_json::Value>| {
@@ -380,6 +348,12 @@ pub(super) async fn comma_separated(page: ConsolePage) -> Result<Response, Error
                 &value(&entry.before),
                 &value(&entry.after),
                 &entry.id,
+                &entry
+                    .count
+                    .map_or_else(String::new, |count| count.to_string()),
+                &entry
+                    .last_at
+                    .map_or_else(String::new, |last| last.to_string()),
             ],
         );
     }

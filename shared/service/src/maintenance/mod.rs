@@ -116,6 +116,13 @@ pub async fn run_periodically(app: App, stop: impl Future<Output = ()>) {
             tokio::time::sleep(RUN_INTERVAL).await;
         }
     };
+    // The counts of refusals reach the log when their minute is over.
+    let counting = async {
+        loop {
+            tokio::time::sleep(NOTICES_INTERVAL).await;
+            write_refusals(&app, false).await;
+        }
+    };
     // A loop of its own, so that a run that takes long does not delay notices.
     let sending = async {
         loop {
@@ -129,6 +136,20 @@ pub async fn run_periodically(app: App, stop: impl Future<Output = ()>) {
         () = stop => {}
         () = working => {}
         () = sending => {}
+        () = counting => {}
+    }
+    write_refusals(&app, true).await;
+}
+
+/// Writes the counts of refusals into the log. What cannot be written is lost, but for the entry
+/// itself.
+async fn write_refusals(app: &App, is_ending: bool) {
+    let written = app.refusals.write_counts(app, is_ending);
+    if let Ok(Err(error)) = timeout(STEP_LIMIT, written).await {
+        tracing::warn!(
+            error = error_chain(&error),
+            "counts of refusals were not written to the log"
+        );
     }
 }
 

@@ -1,5 +1,6 @@
 //! The audit log of people's and clients' actions. An entry is written in the commit of its action
-//! and never changed.
+//! and never changed, but for the count of equal refusals ([`super::refusals`]). It ends after 400
+//! days.
 //!
 //! | partition | key | document |
 //! |---|---|---|
@@ -7,6 +8,7 @@
 //! | `audit/service` | ULID | [`Entry`], what operators do, and what accounts without a namespace do |
 
 use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
 use ulid::Ulid;
@@ -14,7 +16,8 @@ use vault_format::name::NamespaceId;
 use vault_format::text::error_chain;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
-use vault_store::random::new_ulid;
+use vault_store::clock::Clock;
+use vault_store::random::{Random, ulid_parts};
 use vault_store::records::{Document, RecordKey, When, Write};
 
 use crate::ports::Ports;
@@ -22,6 +25,8 @@ use crate::transaction::Transaction;
 
 pub use vault_api::AuditEntry as Entry;
 
+/// Time for which an entry is kept, in seconds: 400 days.
+pub const RETENTION_SECONDS: i64 = 400 * 24 * 3600;
 /// Name of the service itself in place of an actor's id.
 pub const SERVER: &str = "server";
 
@@ -96,9 +101,10 @@ pub fn entry_write(
     change: Change,
     outcome: &str,
 ) -> Result<Write, StoreError> {
+    let at = ports.now();
     let entry = Entry {
-        id: new_ulid(&ports.clock, &ports.random),
-        at: ports.now(),
+        id: next_id(&LAST_ID, &ports.clock, &ports.random),
+        at,
         actor: actor.user.clone(),
         client: actor.client.clone(),
         source: actor.source,
@@ -107,10 +113,38 @@ pub fn entry_write(
         before: change.before,
         after: change.after,
         outcome: outcome.to_owned(),
+        count: None,
+        last_at: None,
     };
     let key = RecordKey::new(audit_partition(namespace), entry.id.clone());
     // `Absent`, because an entry is never written over.
-    Ok(Write::put(key, Document::from_value(&entry)?, When::Absent))
+    Ok(Write::put_until(
+        key,
+        Document::from_value(&entry)?,
+        When::Absent,
+        at.plus_seconds(RETENTION_SECONDS),
+    ))
+}
+
+/// Id of the last entry of this process.
+static LAST_ID: Mutex<Option<Ulid>> = Mutex::new(None);
+
+/// Creates the id of an entry: a ULID, above the last one of the same millisecond, so that a process
+/// lists its entries in the order in which it made them.
+fn next_id(last: &Mutex<Option<Ulid>>, clock: &dyn Clock, random: &dyn Random) -> String {
+    let (millis, bits) = ulid_parts(clock, random);
+    let fresh = Ulid::from_parts(millis, bits);
+    let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+    let id = match *last {
+        // Another millisecond, also of a clock that was set back, begins anew. The random part has
+        // room for all entries of a millisecond, but for a chance of 2^-60.
+        Some(last) if last.timestamp_ms() == millis && last >= fresh => {
+            last.increment().unwrap_or(fresh)
+        }
+        _ => fresh,
+    };
+    *last = Some(id);
+    id.to_string()
 }
 
 impl Transaction<'_> {
@@ -176,5 +210,20 @@ mod tests {
             );
         }
         assert!(key_before_second(Timestamp::MIN) < new_ulid(&TestClock::new(at), &random));
+    }
+
+    #[test]
+    fn entries_of_one_millisecond_are_in_the_order_of_their_creation() {
+        let at: Timestamp = "2026-11-21T02:00:10Z".parse().unwrap();
+        let (clock, random) = (TestClock::new(at), SeededRandom::new(1));
+        let last = Mutex::new(None);
+        let mut before = String::new();
+        for n in 0..100 {
+            let id = next_id(&last, &clock, &random);
+            assert!(id > before, "{n}: {id} {before}");
+            before = id;
+        }
+        clock.advance(1);
+        assert!(next_id(&last, &clock, &random) > before);
     }
 }

@@ -27,6 +27,7 @@
 //! | `session/<sha256>` | `passkey/…` | a challenge that waits for the answer of a passkey | `passkey_challenge` |
 //! | `limit/…` | a window | a counter of requests, of failed sign-ins, or of registrations that no app has used | `limits` |
 //! | `browser/<sha256>` | `<sha256 of the account>` | the mark of a browser that signed in before | `web::remembered_browser` |
+//! | `limit/refused/<sha256>` | a minute | the log's entry in which equal refusals are counted | `refusals` |
 //! | `enrol-code/<namespace_id>` | `<sha256>` | a code with which machines enrol | `enrolment` |
 //! | `enrol-used/<namespace_id>` | `<sha256>` | how often a code was used | `enrolment` |
 //! | `enrol-app/<namespace_id>`, `enrol-hour/…` | `<client_id>`, … | the codes that an app made, and what they admitted | `enrolment` |
@@ -82,6 +83,7 @@ pub mod provider_request;
 pub mod provisioning;
 pub mod redirect;
 pub mod reference;
+pub mod refusals;
 pub mod release;
 pub mod removal;
 pub mod second_factor;

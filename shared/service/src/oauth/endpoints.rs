@@ -18,6 +18,7 @@ use crate::app::App;
 use crate::documents::MAX_DOCUMENT_BYTES;
 use crate::error::{ErrorCode, Refusal};
 use crate::http::{client_address, json_answer, read_json};
+use crate::model::audit::log_unwritten;
 use crate::model::client::{Client, unused_limit};
 use crate::model::limits::{NetworkLimit, Networks, Window, count_or_refuse};
 use crate::transaction::Transaction;
@@ -147,6 +148,9 @@ async fn exchange_token(
     if decision.answer.is_err() && !decision.ended_family {
         // Before the audit entry, so that requests over the limit cannot fill the log.
         count_failure(app, request, known.client_is_known(request), source).await?;
+    }
+    if let Some(refused) = decision.refused.take() {
+        log_unwritten(app.refusals.record(app, &refused).await);
     }
     let now = tx.now();
     let most = app.config.limits.tokens_per_grant;

@@ -17,6 +17,7 @@ use vault_store::records::{Record, RecordKey, Write};
 use crate::documents::ClientName;
 use crate::model::Versioned;
 use crate::model::client::{Client, client_key};
+use crate::model::refusals::RefusedRequest;
 use crate::model::standing::{self, Standing};
 use crate::model::token::{AuthorizationCode, Secret, SecretKind, Token, code_key, token_key};
 use crate::ports::Ports;
@@ -117,6 +118,8 @@ pub struct Decision {
     pub answer: Result<TokenAnswer, TokenError>,
     /// Conditional writes; a refusal has some too when something has to be ended.
     pub writes: Vec<Write>,
+    /// Refusal for the audit log.
+    pub refused: Option<RefusedRequest>,
     /// Grant that tokens are issued for, which may issue so many a minute.
     pub grant: Option<String>,
     /// Whether the writes end a family because a used code or refresh token was presented again.
@@ -254,6 +257,7 @@ impl Decision {
         Self {
             answer: Err(error),
             writes: Vec::new(),
+            refused: None,
             grant: None,
             ended_family: false,
         }

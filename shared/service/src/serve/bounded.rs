@@ -323,7 +323,7 @@ mod tests {
     /// without progress runs on.
     fn is_timed_after_write(stream: &mut Bounded<SlowClient>) -> bool {
         let mut context = Context::from_waker(Waker::noop());
-        let bytes = [0; MIN_PROGRESS];
+        let bytes = vec![0; MIN_PROGRESS];
         loop {
             let written = Pin::new(&mut *stream).poll_write(&mut context, &bytes);
             assert_eq!(stream.phase.is_quiet(), written.is_ready());

@@ -65,10 +65,9 @@ fn is_host(text: &str) -> bool {
 pub fn names_our_host(config: &Config, headers: &HeaderMap, uri: &Uri) -> bool {
     let mut host_values = headers.get_all(header::HOST).iter();
     let host = match (uri.authority(), host_values.next(), host_values.next()) {
-        (_, Some(_), Some(_)) => None,
+        (_, Some(_), Some(_)) | (None, None, _) => None,
         (Some(target), ..) => Some(Authority::as_str(target)),
         (None, Some(one), None) => one.to_str().ok(),
-        (None, None, _) => None,
     };
     host.is_some_and(|host| is_our_host(config, host))
 }

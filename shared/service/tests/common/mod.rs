@@ -185,18 +185,23 @@ pub async fn audited(app: &App, slug: &str) -> Vec<Entry> {
     entries_of(app, Some(&home(app, slug).await.id)).await
 }
 
-/// What the audit log of a namespace, or of the service, holds, oldest first.
+/// What the audit log of a namespace, or of the service, holds, oldest first. An entry that stands
+/// for several refusals is there so many times.
 pub async fn entries_of(app: &App, namespace: Option<&NamespaceId>) -> Vec<Entry> {
+    app.refusals.write_counts(app, true).await.unwrap();
     let partition = audit::audit_partition(namespace);
     let listed = app
         .records
         .list_page(&partition, "", None, 1000)
         .await
         .unwrap();
-    let mut entries: Vec<Entry> = listed.iter().map(|record| record.read().unwrap()).collect();
-    // Within one moment the ids of the seeded source are in no order.
-    entries.sort_by_key(|entry| entry.at);
+    let entries = listed.iter().map(|record| record.read::<Entry>().unwrap());
     entries
+        .flat_map(|entry| {
+            let count = usize::try_from(entry.count.unwrap_or(1)).unwrap();
+            vec![entry; count]
+        })
+        .collect()
 }
 
 /// Sends metadata to the registration endpoint.

@@ -150,6 +150,7 @@ const ROWS: &[Row] = &[
     ("vault.sign-out", "", 200),
     ("namespace.sign-out", "", 200),
     ("service.sign-out", "", 200),
+    ("audit.delete", "", 200),
     ("enrolment.invite", "", 201),
     ("enrolment.list", "", 200),
     ("enrolment.end", "", 200),

@@ -276,6 +276,7 @@ pub async fn audit_log(
     // All accounts are in the list, so an id without a name belonged to one that was deleted.
     Ok(audit_log::show_entries(
         context,
+        filters,
         &entries,
         "a deleted account",
     ))

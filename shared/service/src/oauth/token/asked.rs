@@ -14,9 +14,10 @@ use vault_store::records::{Document, When, Write};
 
 use super::pair::{PairSecrets, issue_pair};
 use super::{Decision, RequestRecords, TokenError, TokenRequest, TokenTerms};
-use crate::model::audit::{self, Actor, Change};
+use crate::model::audit::{Actor, Change};
 use crate::model::client::{Client, Connection, USED_SECONDS, client_key, connection_key};
 use crate::model::grant::{GRANT_SECONDS, Grant, OPERATOR_SECONDS, Previous, RevocationReason};
+use crate::model::refusals::RefusedRequest;
 use crate::model::token::{
     AuthorizationCode, CODE_SECONDS, Family, Reach, Secret, TokenKind, USED_CODE_SECONDS, code_key,
 };
@@ -52,23 +53,27 @@ impl LoadedRequest<'_> {
         };
         let family = &code.value.family;
         if family.client != self.client.value.id {
-            return self.refuse_known(TokenError::InvalidGrant, family, "code_of_another_client");
+            return Ok(self.refuse_known(
+                TokenError::InvalidGrant,
+                family,
+                "code_of_another_client",
+            ));
         }
         // Another exchange may come between the two reads: then only the grant shows the use.
         if code.value.used || self.known.standing.grant.is_some() {
             return self.end_family(family, RevocationReason::CodeReused);
         }
         if let Some(problem) = self.code_problem(&code.value, verifier, redirect_uri) {
-            return self.refuse_known(TokenError::InvalidGrant, family, problem);
+            return Ok(self.refuse_known(TokenError::InvalidGrant, family, problem));
         }
         let family = &self.narrow_family(family);
         let scopes = match self.check_scopes(family, code.value.scopes) {
             Ok(scopes) => scopes,
-            Err(error) => return self.refuse_known(error, family, "no_standing"),
+            Err(error) => return Ok(self.refuse_known(error, family, "no_standing")),
         };
         let consented_at = code.value.expires_at.plus_seconds(-CODE_SECONDS);
         let Some((family, connected)) = self.connect_client(family, consented_at)? else {
-            return self.refuse_known(TokenError::InvalidClient, family, "connection_ended");
+            return Ok(self.refuse_known(TokenError::InvalidClient, family, "connection_ended"));
         };
         let family = &family;
         let lifetime = if family.is_operator() {
@@ -121,6 +126,7 @@ impl LoadedRequest<'_> {
         Ok(Decision {
             answer: Ok(pair.answer),
             writes,
+            refused: None,
             grant: Some(family.grant.clone()),
             ended_family: false,
         })
@@ -156,7 +162,11 @@ impl LoadedRequest<'_> {
         };
         let family = &grant.value.family;
         if family.client != self.client.value.id {
-            return self.refuse_known(TokenError::InvalidGrant, family, "token_of_another_client");
+            return Ok(self.refuse_known(
+                TokenError::InvalidGrant,
+                family,
+                "token_of_another_client",
+            ));
         }
         let is_valid = token.value.kind == TokenKind::Refresh
             && self.now < token.value.expires_at
@@ -221,6 +231,7 @@ impl LoadedRequest<'_> {
         Ok(Decision {
             answer: Ok(pair.answer),
             writes,
+            refused: None,
             grant: Some(family.grant.clone()),
             ended_family: false,
         })
@@ -263,6 +274,7 @@ impl LoadedRequest<'_> {
                 Write::check(grant.value.key(), When::At(grant.revision)),
                 connected,
             ],
+            refused: None,
             grant: Some(grant.value.family.grant.clone()),
             ended_family: false,
         }
@@ -301,23 +313,27 @@ impl LoadedRequest<'_> {
 
     /// Refuses a known code or token, and records it in the log of the namespace that it would have
     /// opened.
-    fn refuse_known(
-        &self,
-        error: TokenError,
-        family: &Family,
-        reason: &str,
-    ) -> Result<Decision, StoreError> {
+    fn refuse_known(&self, error: TokenError, family: &Family, reason: &str) -> Decision {
+        Decision {
+            refused: Some(self.to_refused(&error, family, reason)),
+            ..Decision::refused(error)
+        }
+    }
+
+    fn to_refused(&self, error: &TokenError, family: &Family, reason: &str) -> RefusedRequest {
         let actor = Actor {
             user: family.actor().to_owned(),
             client: Some(self.client.value.id.to_string()),
             source: self.source,
         };
         let change = Change::about(&family.grant).with_after(json!({ "reason": reason }));
-        let (namespace, code) = (family.namespace_id(), error.error_code());
-        let entry = audit::entry_write(self.ports, namespace, &actor, GRANT_ACTION, change, code)?;
-        let mut decision = Decision::refused(error);
-        decision.writes.push(entry);
-        Ok(decision)
+        RefusedRequest {
+            namespace: family.namespace_id().copied(),
+            actor,
+            action: GRANT_ACTION.to_owned(),
+            change,
+            outcome: error.error_code().to_owned(),
+        }
     }
 
     fn end_family(&self, family: &Family, why: RevocationReason) -> Result<Decision, StoreError> {
@@ -333,7 +349,12 @@ impl LoadedRequest<'_> {
             RevocationReason::RefreshReused => "refresh_reused",
             RevocationReason::Asked => "asked",
         };
-        let mut decision = self.refuse_known(TokenError::InvalidGrant, family, reason)?;
+        let error = TokenError::InvalidGrant;
+        // The entry is in the commit that ends the family.
+        let entry = self.to_refused(&error, family, reason);
+        let entry = entry.entry_write(self.ports)?;
+        let mut decision = Decision::refused(error);
+        decision.writes.push(entry);
         let end = grant
             .value
             .revocation_writes(grant.revision, why, self.now)?;

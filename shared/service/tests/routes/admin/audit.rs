@@ -6,7 +6,7 @@ use vault_service::model::user::{Role, Scopes};
 
 use super::{ADA, BOB, Desk, empty_desk, reference, token};
 use crate::common;
-use crate::support::SOURCE;
+use crate::support::{Answer, SOURCE};
 
 impl Desk {
     /// Writes entries past all routes, one a second.
@@ -30,6 +30,18 @@ impl Desk {
             }
             assert!(app.records.commit_writes(writes).await.unwrap().is_done());
         }
+    }
+
+    /// Makes a member without rights of an owner, and returns a token of theirs.
+    async fn member_token(&self) -> String {
+        let (app, acme) = (&self.world.app, reference(&self.acme));
+        common::member(app, BOB, &acme, Role::Member, Scopes::ALL).await;
+        token(&self.world, BOB, "acme", Scopes::ALL).await
+    }
+
+    async fn delete_before(&self, before: &str) -> Answer {
+        let path = format!("/admin/audit?before={before}");
+        self.ask(&self.owner, "DELETE", &path, None).await
     }
 
     async fn page(&self, query: &str) -> (Vec<Value>, Option<String>) {
@@ -215,4 +227,142 @@ async fn the_log_of_another_vault_is_not_shown() {
         3,
         "reading needs no write"
     );
+}
+
+/// A member who is refused without end causes one entry a minute, but changes of scopes have an
+/// entry each.
+#[tokio::test]
+async fn equal_refusals_are_one_entry_a_minute() {
+    let desk = empty_desk().await;
+    let bobs = desk.member_token().await;
+    let since = desk.world.now().plus_seconds(60);
+    desk.world.clock.advance(60);
+    for n in 0..40 {
+        let asked = desk.ask(&bobs, "GET", "/admin/audit", None).await;
+        assert_eq!(asked.short(), "403 owner_required");
+        desk.world.clock.advance(i64::from(n % 10 == 0));
+    }
+    let scopes = json!({"revoke": ["write"]});
+    for _ in 0..3 {
+        let asked = desk.ask(&bobs, "POST", "/admin/users/usr_x/scopes", Some(&scopes));
+        assert_eq!(asked.await.status, 403);
+    }
+    let (entries, _) = desk.page(&format!("since={since}")).await;
+    let of = |action| {
+        entries
+            .iter()
+            .filter(move |entry| entry["action"] == action)
+    };
+    assert_eq!(of("user.scopes").count(), 3);
+    let refused: Vec<_> = of("audit.list").collect();
+    assert_eq!(refused.len(), 1, "{refused:?}");
+    assert_eq!(refused[0]["count"], 32, "it has doubled five times");
+    // The rest is written when the minute is over.
+    desk.world.clock.advance(60);
+    let app = &desk.world.app;
+    app.refusals.write_counts(app, false).await.unwrap();
+    let (entries, _) = desk.page(&format!("since={since}&action=audit.list")).await;
+    assert_eq!(entries[0]["count"], 40);
+    assert_eq!(entries[0]["at"], "2026-11-21T02:01:10Z");
+    assert_eq!(entries[0]["last_at"], "2026-11-21T02:01:14Z");
+}
+
+/// Entries of one second are listed in the order in which they were written.
+#[tokio::test]
+async fn entries_of_one_moment_keep_their_order() {
+    let desk = empty_desk().await;
+    let app = &desk.world.app;
+    let actor = Actor {
+        user: "usr_a".to_owned(),
+        ..Actor::default()
+    };
+    for n in 0..30 {
+        let log = Some(&desk.acme.id);
+        let change = Change::about(&format!("{n:02}"));
+        let entry = audit::entry_write(app, log, &actor, "device.admit", change, "done");
+        let written = app.records.commit_writes(vec![entry.unwrap()]).await;
+        assert!(written.unwrap().is_done());
+    }
+    let (entries, _) = desk.page("action=device.admit").await;
+    let targets: Vec<_> = entries
+        .iter()
+        .map(|entry| entry["target"].clone())
+        .collect();
+    let written: Vec<_> = (0..30).map(|n| json!(format!("{n:02}"))).collect();
+    assert_eq!(targets, written);
+}
+
+#[tokio::test]
+async fn entries_end_after_400_days() {
+    let desk = empty_desk().await;
+    desk.happen("usr_a", "device.admit", 1).await;
+    let log = audit::audit_partition(Some(&desk.acme.id));
+    let listed = async || {
+        let records = &desk.world.app.records;
+        records.list_page(&log, "", None, 1000).await.unwrap().len()
+    };
+    desk.world.clock.advance(400 * 24 * 3600 - 1);
+    assert_ne!(listed().await, 0);
+    desk.world.clock.advance(1);
+    assert_eq!(listed().await, 0);
+}
+
+#[tokio::test]
+async fn the_log_is_exported_as_json_lines() {
+    let desk = empty_desk().await;
+    desk.happen("usr_a", "device.admit", 5_100).await;
+    let query = "/admin/audit?format=jsonl&action=device&limit=1";
+    let answer = desk.get(query).await;
+    assert_eq!(answer.header("content-type"), "application/jsonl");
+    let lines = |body: &[u8]| -> Vec<Value> {
+        let text = String::from_utf8(body.to_vec()).unwrap();
+        let lines = text.lines();
+        lines
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    };
+    let mut first = lines(&answer.body);
+    let next = first.pop().unwrap();
+    assert!(first.iter().all(|entry| entry["action"] == "device.admit"));
+    let next = next["next"].as_str().expect("more follows");
+    let rest = desk.get(&format!("{query}&after={next}")).await;
+    let rest = lines(&rest.body);
+    assert_eq!(first.len() + rest.len(), 5_100);
+    assert_ne!(first.last().unwrap()["id"], rest[0]["id"]);
+    let other = desk.get("/admin/audit?format=csv").await;
+    assert_eq!(other.short(), "422 parameter_invalid");
+}
+
+/// Entries older than 90 days may be deleted, and the deletion is an entry.
+#[tokio::test]
+async fn an_owner_deletes_old_entries() {
+    let mut desk = empty_desk().await;
+    desk.happen("usr_a", "device.admit", 1_100).await;
+    let end = desk.world.now().plus_seconds(1);
+    desk.world.clock.advance(24 * 3600);
+    desk.happen("usr_a", "device.deny", 10).await;
+    let age = 90 * 24 * 3600;
+    desk.world.clock.set(end.plus_seconds(age - 1));
+    desk.owner = token(&desk.world, ADA, "acme", Scopes::ALL).await;
+    for before in [end.to_string(), String::new(), "yesterday".to_owned()] {
+        let answer = desk.delete_before(&before).await;
+        assert_eq!(answer.short(), "422 parameter_invalid", "{before}");
+    }
+    desk.world.clock.advance(1);
+    let answer = desk.delete_before(&end.to_string()).await;
+    assert_eq!(answer.json(), json!({ "deleted": 1000, "more": true }));
+    let answer = desk.delete_before(&end.to_string()).await;
+    assert_eq!(answer.json()["more"], false);
+    let answer = desk.delete_before(&end.to_string()).await;
+    assert_eq!(answer.json(), json!({ "deleted": 0, "more": false }));
+    let (left, _) = desk.all("action=device").await;
+    assert_eq!(left.len(), 10, "later ones stay");
+    let (deletions, _) = desk.all("action=audit.delete").await;
+    let done: Vec<_> = deletions
+        .iter()
+        .filter(|entry| entry["outcome"] == "done")
+        .collect();
+    assert_eq!(done.len(), 2, "{deletions:?}");
+    let wanted = json!({ "before": end.to_string(), "entries": 1000 });
+    assert_eq!(done[0]["after"], wanted);
 }

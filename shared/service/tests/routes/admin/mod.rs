@@ -30,7 +30,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use serde_json::Value;
-use vault_service::model::audit::{self as log, Entry};
+use vault_service::model::audit::Entry;
 use vault_service::model::namespace::{Kind, Namespace};
 use vault_service::model::user::{NamespaceRef, Role, Scopes, User};
 use vault_store::StoreError;
@@ -183,13 +183,7 @@ impl Desk {
 
     /// The audit entries of a namespace, oldest first.
     pub async fn entries(&self, namespace: &Namespace) -> Vec<Entry> {
-        let partition = log::audit_partition(Some(&namespace.id));
-        let records = &self.world.app.records;
-        let listed = records.list_page(&partition, "", None, 1000).await.unwrap();
-        let mut entries: Vec<Entry> = listed.iter().map(|entry| entry.read().unwrap()).collect();
-        // Ids of one millisecond sort by chance, and the clock of these tests stands still.
-        entries.sort_by_key(|entry| entry.at);
-        entries
+        common::entries_of(&self.world.app, Some(&namespace.id)).await
     }
 
     /// Action and outcome of all entries of `acme`, sorted.

@@ -40,7 +40,7 @@ static REQUESTS: LazyLock<BTreeMap<String, Type>> = LazyLock::new(|| {
 /// What answers are, by name.
 static ANSWERS: LazyLock<BTreeMap<String, Type>> = LazyLock::new(|| {
     types! {
-        Account AuthorizationServer Confirmation CreatedNamespace CurrentDevice DeletedAccount DeletedVault
+        Account AuthorizationServer Confirmation CreatedNamespace CurrentDevice DeletedAccount DeletedEntries DeletedVault
         Device Draft DraftKind DraftState EnrolledDevice EnrolmentCode EnrolmentSetting Health
         JsonRpcAnswer JsonRpcError MissingObjects NoticeDestinations NoticeMail OAuthError
         ObjectReference PaymentOutcome PinResetDone Problem ProtectedResource Registered Release

@@ -111,6 +111,11 @@ pub(super) async fn ask(scene: &mut Scene, &(name, case, _): &Row) -> u16 {
             scene.restart();
             scene.ask(&owner, "GET", &of("/releases/1/catalog")).await
         }
+        ("audit.delete", _) => {
+            let before = scene.world.now().plus_days(-91);
+            let path = format!("/admin/audit?before={before}");
+            scene.ask(&owner, "DELETE", &path).await
+        }
         ("enrolment.invite", _) => {
             let body = json!({ "uses": 3 });
             scene.post(&owner, &of("/enrolment-codes"), &body).await.0
