@@ -360,7 +360,9 @@ impl From<StoreError> for Refusal {
     fn from(error: StoreError) -> Self {
         let code = match &error {
             // A conflict that outlived all retries is load, not a mistake of the caller.
-            StoreError::Unavailable(_) | StoreError::Conflict => ErrorCode::Unavailable,
+            StoreError::Unavailable(_) | StoreError::Conflict | StoreError::Busy => {
+                ErrorCode::Unavailable
+            }
             _ => ErrorCode::Internal,
         };
         Self::new(code).cause(error)

@@ -9,6 +9,10 @@ pub enum StoreError {
     /// may help.
     #[error("the store does not answer")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// Too many requests of this namespace wait already. Nothing was changed, and requests of other
+    /// namespaces are served. Repeating helps, after a pause.
+    #[error("too many requests of this namespace are waiting")]
+    Busy,
     /// Other writers interfered until the store gave up. Nothing was changed. Repeating may help.
     #[error("the write conflicted with other writers too often")]
     Conflict,

@@ -1,0 +1,286 @@
+//! A gate that lets a number of requests through at once, and serves namespaces in turn
+//! ([`crate::fair`]): commits to the connections of PostgreSQL, uploads to memory.
+//!
+//! Without it, a tenant with many requests would take all places, in the order of arrival. One lane
+//! never has all places, so that slow requests of one namespace do not stop the others.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use crate::StoreError;
+use crate::fair::{FairQueue, Lane, LaneBound, Waiting, Work};
+
+/// The size of a gate.
+#[derive(Clone, Copy, Debug)]
+pub struct GateSize {
+    /// Requests that it lets through at once.
+    pub places: usize,
+    /// Requests of one lane that it lets through at once.
+    pub places_of_lane: usize,
+    /// Requests of one lane that may wait.
+    pub waiting: usize,
+    /// Time for which a request waits.
+    pub patience: Duration,
+}
+
+/// A gate; see the module.
+pub struct FairGate {
+    state: Mutex<State>,
+    size: GateSize,
+}
+
+struct State {
+    queue: FairQueue<Waiter>,
+    free: usize,
+    /// The places that each lane has; no entry is 0.
+    taken: HashMap<Lane, usize>,
+}
+
+struct Waiter(oneshot::Sender<Pass>);
+
+impl Waiting for Waiter {
+    fn work(&self) -> Work {
+        Work::default()
+    }
+
+    fn is_abandoned(&self) -> bool {
+        self.0.is_closed()
+    }
+}
+
+/// A place behind the gate; dropping it lets the next request through.
+pub struct Pass {
+    lane: Lane,
+    /// `None` once the place was given back.
+    gate: Option<Arc<FairGate>>,
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        if let Some(gate) = self.gate.take() {
+            gate.hand_on(&self.lane);
+        }
+    }
+}
+
+impl State {
+    fn may_pass(&self, lane: &Lane, size: GateSize) -> bool {
+        self.free > 0 && self.taken.get(lane).copied().unwrap_or(0) < size.places_of_lane
+    }
+
+    fn take_place(&mut self, lane: &Lane) {
+        self.free -= 1;
+        *self.taken.entry(lane.clone()).or_default() += 1;
+    }
+
+    fn give_back(&mut self, lane: &Lane) {
+        self.free += 1;
+        if let Some(taken) = self.taken.get_mut(lane) {
+            *taken -= 1;
+            // Removed at zero, or the map would grow with every namespace.
+            if *taken == 0 {
+                self.taken.remove(lane);
+            }
+        }
+    }
+}
+
+impl FairGate {
+    /// Creates a gate with all places free.
+    pub fn new(size: GateSize) -> Arc<Self> {
+        let waiting = LaneBound {
+            requests: size.waiting,
+            bytes: usize::MAX,
+        };
+        Arc::new(Self {
+            state: Mutex::new(State {
+                queue: FairQueue::new(waiting),
+                free: size.places,
+                taken: HashMap::new(),
+            }),
+            size,
+        })
+    }
+
+    /// Waits for the turn of `lane`. Fails with `Busy` if too many requests of this lane wait, and
+    /// with `Unavailable` if the turn does not come in time.
+    pub async fn enter(self: &Arc<Self>, lane: Lane) -> Result<Pass, StoreError> {
+        let turn = {
+            let mut state = self.lock_state();
+            // Nobody who waits could take the place: it is handed on when it becomes free.
+            if state.may_pass(&lane, self.size) {
+                state.take_place(&lane);
+                return Ok(self.create_pass(lane));
+            }
+            let (sender, turn) = oneshot::channel();
+            state.queue.push(lane, Waiter(sender))?;
+            turn
+        };
+        match timeout(self.size.patience, turn).await {
+            Ok(Ok(pass)) => Ok(pass),
+            _ => Err(StoreError::unavailable("no place became free in time")),
+        }
+    }
+
+    fn create_pass(self: &Arc<Self>, lane: Lane) -> Pass {
+        Pass {
+            lane,
+            gate: Some(Arc::clone(self)),
+        }
+    }
+
+    /// Gives the place of a lane to the next request that may have it.
+    fn hand_on(self: &Arc<Self>, lane: &Lane) {
+        let mut given_back = lane.clone();
+        while let Some((next, Waiter(sender))) = self.replace(&given_back) {
+            match sender.send(self.create_pass(next)) {
+                Ok(()) => return,
+                // Its caller left in this moment. Dropped as it is, the pass would be handed on one
+                // call deeper for each caller who left.
+                Err(mut pass) => {
+                    drop(pass.gate.take());
+                    given_back = pass.lane.clone();
+                }
+            }
+        }
+    }
+
+    /// Frees a place, and takes one for the next request.
+    fn replace(&self, lane: &Lane) -> Option<(Lane, Waiter)> {
+        let mut state = self.lock_state();
+        state.give_back(lane);
+        let State { queue, taken, .. } = &mut *state;
+        let most = self.size.places_of_lane;
+        let next = queue.take_next(|lane| taken.get(lane).copied().unwrap_or(0) < most)?;
+        state.take_place(&next.0);
+        Some(next)
+    }
+
+    fn lock_state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::pin::Pin;
+    use std::task::Poll;
+
+    use vault_format::name::NamespaceId;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_hours(1);
+
+    fn lane(n: u64) -> Lane {
+        Lane::Namespace(NamespaceId::from_parts(n, 0))
+    }
+
+    fn gate(places: usize, places_of_lane: usize, patience: Duration) -> Arc<FairGate> {
+        FairGate::new(GateSize {
+            places,
+            places_of_lane,
+            waiting: 9,
+            patience,
+        })
+    }
+
+    fn free(gate: &FairGate) -> usize {
+        let state = gate.lock_state();
+        assert_eq!(state.free == gate.size.places, state.taken.is_empty());
+        state.free
+    }
+
+    /// Polls once; returns whether it waits.
+    async fn is_waiting<F: Future + Unpin>(future: &mut F) -> bool {
+        poll_fn(|context| Poll::Ready(Pin::new(&mut *future).poll(context).is_pending())).await
+    }
+
+    #[tokio::test]
+    async fn namespaces_come_in_turn() {
+        let gate = gate(1, 1, LONG);
+        let held = gate.enter(lane(1)).await.unwrap();
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let mut requests = tokio::task::JoinSet::new();
+        for number in [1, 1, 1, 1, 2, 3, 2] {
+            let (gate, order) = (Arc::clone(&gate), Arc::clone(&order));
+            requests.spawn(async move {
+                let pass = gate.enter(lane(number)).await.unwrap();
+                order.lock().unwrap().push(number);
+                drop(pass);
+            });
+            // One thread: it runs until it waits.
+            tokio::task::yield_now().await;
+        }
+        drop(held);
+        while requests.join_next().await.is_some() {}
+        assert_eq!(*order.lock().unwrap(), [1, 2, 3, 1, 2, 1, 1]);
+        assert_eq!(free(&gate), 1);
+    }
+
+    #[tokio::test]
+    async fn one_lane_never_has_all_places() {
+        let gate = gate(3, 2, LONG);
+        let mut passes = vec![
+            gate.enter(lane(1)).await.unwrap(),
+            gate.enter(lane(1)).await.unwrap(),
+        ];
+        let mut third = Box::pin(gate.enter(lane(1)));
+        assert!(is_waiting(&mut third).await, "although a place is free");
+        passes.push(gate.enter(lane(2)).await.unwrap());
+        passes.pop();
+        assert!(is_waiting(&mut third).await);
+        passes.pop();
+        passes.push(third.await.unwrap());
+        passes.clear();
+        assert_eq!(free(&gate), 3);
+    }
+
+    #[tokio::test]
+    async fn a_request_waits_for_a_bounded_time_in_a_bounded_lane() {
+        let short = gate(1, 1, Duration::ZERO);
+        let held = short.enter(lane(1)).await.unwrap();
+        let late = short.enter(lane(2)).await;
+        assert!(matches!(late, Err(StoreError::Unavailable(_))));
+        drop(held);
+        drop(short.enter(lane(2)).await.unwrap());
+        assert_eq!(free(&short), 1);
+
+        let gate = gate(1, 1, LONG);
+        let held = gate.enter(lane(1)).await.unwrap();
+        let mut waiting: Vec<_> = (0..9).map(|_| Box::pin(gate.enter(lane(1)))).collect();
+        for request in &mut waiting {
+            assert!(is_waiting(request).await);
+        }
+        assert!(matches!(gate.enter(lane(1)).await, Err(StoreError::Busy)));
+        let mut other = Box::pin(gate.enter(lane(2)));
+        assert!(is_waiting(&mut other).await);
+        drop(held);
+        drop(waiting);
+        drop(other.await.unwrap());
+        assert_eq!(free(&gate), 1);
+    }
+
+    #[tokio::test]
+    async fn a_caller_who_leaves_loses_no_place() {
+        let gate = gate(1, 1, LONG);
+        let held = gate.enter(lane(1)).await.unwrap();
+        let mut leaving = Box::pin(gate.enter(lane(2)));
+        assert!(is_waiting(&mut leaving).await);
+        drop(leaving);
+        drop(held);
+        assert_eq!(free(&gate), 1);
+        // Also one who leaves after the place was handed over.
+        let held = gate.enter(lane(1)).await.unwrap();
+        let mut leaving = Box::pin(gate.enter(lane(2)));
+        assert!(is_waiting(&mut leaving).await);
+        drop(held);
+        drop(leaving);
+        assert_eq!(free(&gate), 1);
+    }
+}
