@@ -380,6 +380,14 @@ impl Objects for Bucket {
         };
         self.limits.run_within(delete).await
     }
+
+    async fn delete_many(&self, keys: &[ObjectKey]) -> Result<(), StoreError> {
+        let deleted = at_once(keys.to_vec(), |key| {
+            let bucket = self.clone();
+            async move { bucket.delete_object(&key).await }
+        });
+        deleted.await.map(drop)
+    }
 }
 
 /// Reads the whole body. Fails if it exceeds 4 MiB.

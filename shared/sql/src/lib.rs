@@ -16,10 +16,39 @@ use std::time::Duration;
 
 use vault_store::StoreError;
 use vault_store::clock::Clock;
+use vault_store::fair::Work;
 use vault_store::objects::Objects;
 use vault_store::records::Records;
 
 pub use error::SqlError;
+
+/// The most of a request that is written at once, so that requests of other namespaces come in
+/// between: some milliseconds of work. An object alone may be larger.
+const CHUNK: Work = Work {
+    rows: 100,
+    bytes: 1024 * 1024,
+};
+
+/// Splits items, in their order, into chunks of at most [`CHUNK`]. `size` returns the size of an
+/// item in bytes; a larger item is a chunk of its own.
+fn split_by_work<T>(items: Vec<T>, size: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
+    let mut chunks: Vec<Vec<T>> = Vec::new();
+    let mut bytes = 0;
+    for item in items {
+        let more = size(&item);
+        match chunks.last_mut() {
+            Some(chunk) if chunk.len() < CHUNK.rows && bytes + more <= CHUNK.bytes => {
+                bytes += more;
+                chunk.push(item);
+            }
+            _ => {
+                bytes = more;
+                chunks.push(vec![item]);
+            }
+        }
+    }
+    chunks
+}
 
 /// An open database.
 #[derive(Clone)]
@@ -134,6 +163,19 @@ impl Address {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn chunks_are_small_and_keep_the_order() {
+        let sizes = |items: Vec<usize>| {
+            let chunks = split_by_work(items.clone(), |size| *size);
+            assert_eq!(chunks.concat(), items);
+            chunks.iter().map(Vec::len).collect::<Vec<_>>()
+        };
+        assert_eq!(sizes(Vec::new()), [0; 0]);
+        assert_eq!(sizes(vec![1; 250]), [100, 100, 50]);
+        assert_eq!(sizes(vec![CHUNK.bytes / 2; 5]), [2, 2, 1]);
+        assert_eq!(sizes(vec![1, CHUNK.bytes + 1, 1, 1]), [1, 1, 2]);
+    }
 
     #[test]
     fn an_address_names_a_file_or_a_server() {

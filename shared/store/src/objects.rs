@@ -111,9 +111,9 @@ pub trait Objects: Send + Sync {
     /// the key. Fails with `Invalid` if the bytes exceed 4 MiB or do not hash to the key.
     async fn put_object(&self, key: &ObjectKey, bytes: Bytes) -> Result<Stored, StoreError>;
 
-    /// Stores objects in order, like [`Objects::put_object`]. A store with transactions uses one,
-    /// so that the call costs one flush of the disk. If one object is invalid, none is stored.
-    /// After any other error some may be stored; repeating is safe.
+    /// Stores objects in order, like [`Objects::put_object`]. A store with transactions stores up to
+    /// 100 in each, so that requests of other namespaces come in between. If one object is invalid,
+    /// none is stored. After any other error some may be stored; repeating is safe.
     async fn put_many(&self, objects: Vec<(ObjectKey, Bytes)>) -> Result<Vec<Stored>, StoreError> {
         // Check all objects before the first is written, so that an invalid one leaves nothing
         // behind.
@@ -143,6 +143,15 @@ pub trait Objects: Send + Sync {
 
     /// Removes the object. Removing an absent object succeeds.
     async fn delete_object(&self, key: &ObjectKey) -> Result<(), StoreError>;
+
+    /// Removes objects, like [`Objects::delete_object`]. After an error some may be removed;
+    /// repeating is safe.
+    async fn delete_many(&self, keys: &[ObjectKey]) -> Result<(), StoreError> {
+        for key in keys {
+            self.delete_object(key).await?;
+        }
+        Ok(())
+    }
 }
 
 /// Checks objects for [`Objects::put_many`], for adapters. Fails with `Invalid` if one of them

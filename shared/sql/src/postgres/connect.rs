@@ -22,7 +22,7 @@ use crate::SqlError;
 
 /// Maximum number of connections that one service opens. PostgreSQL allows 100 for all clients
 /// together by default.
-const CONNECTIONS: usize = 16;
+pub const CONNECTIONS: usize = 16;
 
 /// Begins the transaction of a commit. With "read committed", each statement sees everything that
 /// was committed before that statement, not only before the first one. A statement that waits for a

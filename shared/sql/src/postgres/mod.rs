@@ -4,7 +4,8 @@
 //! the same keys queue and never deadlock. This covers absent keys too, for which there is no row
 //! to lock. Under the locks, the commit reads what the keys hold, decides like every other adapter,
 //! writes, and ends its transaction: two round trips in total. Reads take no lock. Each read is one
-//! statement, which sees one snapshot, so a commit becomes visible as a whole.
+//! statement, which sees one snapshot, so a commit becomes visible as a whole. Commits and uploads
+//! of different namespaces take turns ([`vault_store::gate`]).
 
 mod connect;
 mod lease;
@@ -24,18 +25,23 @@ use vault_format::name::NamespaceId;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::clock::Clock;
+use vault_store::fair::Lane;
+use vault_store::gate::{FairGate, GateSize};
 use vault_store::objects::{self, Class, ObjectKey, Objects, Stored};
 use vault_store::random::{SystemRandom, random_bytes};
 use vault_store::records::{self, After, Commit, Document, Record, RecordKey, Records, Write};
 
 use self::lease::{Connections, Failure, Lease};
 use crate::bounds::KeyRange;
-use crate::{Options, SqlError};
+use crate::{CHUNK, Options, SqlError, split_by_work};
 
 /// Time for which a commit is repeated when other writers interfere.
 const CONFLICT: Duration = Duration::from_secs(2);
-/// Total size at which objects are split over several statements, in bytes.
-const PUT_BYTES: usize = 8 * 1024 * 1024;
+/// Number of commits and uploads that one service makes at once; the other connections of its pool
+/// are free for reads.
+const WRITES: usize = connect::CONNECTIONS / 2;
+/// Number of commits and uploads of one namespace that may wait.
+const WAITING: usize = 2048;
 
 const RECORDS: &str = "select asked.place, held.revision, held.expires_at, held.document
     from unnest($1::text[], $2::text[]) with ordinality as asked (partition, key, place)
@@ -75,12 +81,16 @@ const HELD: &str = "select asked.place
       and held.digest = asked.digest and held.size = asked.size";
 const OBJECTS: &str = "select digest, size from objects
     where namespace = $1 and class = $2 and digest > $3 order by digest limit $4";
-const FORGET: &str = "delete from objects where namespace = $1 and class = $2 and digest = $3";
+const FORGET: &str = "delete from objects
+    using unnest($1::text[], $2::text[], $3::bytea[]) as gone (namespace, class, digest)
+    where objects.namespace = gone.namespace and objects.class = gone.class
+      and objects.digest = gone.digest";
 
 /// Both data ports on one PostgreSQL database.
 pub struct Postgres {
     clock: Arc<dyn Clock>,
     connections: Connections,
+    writes: Arc<FairGate>,
 }
 
 impl Postgres {
@@ -92,7 +102,16 @@ impl Postgres {
     ) -> Result<Self, SqlError> {
         let connections = connect::create_pool(url, options.patience)?;
         migrations::run_migrations(&connections).await?;
-        Ok(Self { clock, connections })
+        Ok(Self {
+            clock,
+            connections,
+            writes: FairGate::new(GateSize {
+                places: WRITES,
+                places_of_lane: WRITES / 2,
+                waiting: WAITING,
+                patience: options.patience,
+            }),
+        })
     }
 
     /// Makes one attempt at a commit: under locks, in a transaction of its own.
@@ -219,18 +238,14 @@ impl Objects for Postgres {
         sorted.sort_by_key(|(key, _)| *key);
         sorted.dedup_by_key(|(key, _)| *key);
         let mut new = HashSet::new();
-        while !sorted.is_empty() {
-            let mut size = 0;
-            // Always take at least one object, so that the loop makes progress whatever the bound
-            // is.
-            let fits = sorted.iter().take_while(|(_, bytes)| {
-                let first = size == 0;
-                size += bytes.len() + 1;
-                first || size <= PUT_BYTES
-            });
-            let rest = sorted.split_off(fits.count());
-            new.extend(self.put_some(&sorted).await?);
-            sorted = rest;
+        for chunk in split_by_work(sorted, |(_, bytes)| bytes.len()) {
+            let Some((key, _)) = chunk.first() else {
+                continue;
+            };
+            let pass = self.writes.enter(Lane::Namespace(key.namespace)).await?;
+            new.extend(self.put_some(&chunk).await?);
+            // Held for one chunk, so that others come in between.
+            drop(pass);
         }
         // An object that occurs twice is new only once.
         let stored = |key| {
@@ -306,11 +321,28 @@ impl Objects for Postgres {
     }
 
     async fn delete_object(&self, key: &ObjectKey) -> Result<(), StoreError> {
-        let (namespace, class, digest) = key_columns(key);
-        self.connections
-            .query_once(FORGET, &[&namespace, &class, &digest])
-            .await
-            .map(drop)
+        self.delete_many(&[*key]).await
+    }
+
+    async fn delete_many(&self, keys: &[ObjectKey]) -> Result<(), StoreError> {
+        // In the order of the keys, as uploads insert them.
+        let mut sorted = keys.to_vec();
+        sorted.sort_unstable();
+        for keys in sorted.chunks(CHUNK.rows) {
+            let arrays = ObjectKeyArrays::from_keys(keys.iter());
+            let pass = self
+                .writes
+                .enter(Lane::Namespace(keys[0].namespace))
+                .await?;
+            self.connections
+                .query_once(
+                    FORGET,
+                    &[&arrays.namespaces, &arrays.classes, &arrays.digests],
+                )
+                .await?;
+            drop(pass);
+        }
+        Ok(())
     }
 }
 
@@ -372,7 +404,9 @@ impl Records for Postgres {
         let until = Instant::now() + CONFLICT;
         let mut max_wait_ms = 10;
         let mut fresh = false;
+        let lane = Lane::for_writes(&writes);
         loop {
+            let pass = self.writes.enter(lane.clone()).await?;
             let lease = self.connections.lease_connection(fresh).await?;
             let failure = match lease
                 .run_bounded(self.attempt_commit(&lease, &writes, self.clock.now()))
@@ -385,8 +419,8 @@ impl Records for Postgres {
                 Err(failure) => failure,
             };
             // The state of the transaction is unknown. Closing the connection makes the server roll
-            // it back.
-            drop(lease);
+            // it back. Others write during the wait.
+            drop((lease, pass));
             // A retry on another connection needs no wait. A conflict needs a random one, or the
             // same writers collide again.
             if failure.is_dead() && !fresh {
@@ -408,11 +442,21 @@ impl Records for Postgres {
 
     async fn sweep_expired(&self, limit: usize) -> Result<usize, StoreError> {
         let now = self.clock.now().unix();
-        let gone = self
-            .connections
-            .query_once(SWEEP, &[&now, &to_bigint(limit)])
-            .await?;
-        Ok(gone.len())
+        let mut swept = 0;
+        while swept < limit {
+            let rows = (limit - swept).min(CHUNK.rows);
+            let pass = self.writes.enter(Lane::Service).await?;
+            let gone = self
+                .connections
+                .query_once(SWEEP, &[&now, &to_bigint(rows)])
+                .await?;
+            drop(pass);
+            swept += gone.len();
+            if gone.len() < rows {
+                break;
+            }
+        }
+        Ok(swept)
     }
 
     async fn check_health(&self) -> Result<(), StoreError> {

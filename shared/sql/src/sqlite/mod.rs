@@ -1,12 +1,15 @@
 //! SQLite: one file, one writer, many readers.
 //!
-//! Writes of this process queue for one thread, which commits them in groups ([`writer`]). Reads
+//! Writes of this process queue for one thread, which commits them in groups and serves namespaces
+//! in turn ([`writer`]). Reads
 //! use connections of their own and never wait for a write, because the file uses a write-ahead
 //! log. Another process may use the same file: a request waits for that process's lock up to
 //! [`Options::patience`].
 
 mod readers;
 mod rows;
+#[cfg(test)]
+mod turns_tests;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -21,6 +24,7 @@ use vault_format::hash::Digest;
 use vault_format::name::NamespaceId;
 use vault_store::StoreError;
 use vault_store::clock::Clock;
+use vault_store::fair::{Lane, Work};
 use vault_store::objects::{self, Class, ObjectKey, Objects, Stored};
 use vault_store::records::{self, Commit, Record, RecordKey, Records, Write};
 
@@ -28,7 +32,7 @@ use self::readers::Readers;
 use self::writer::Writer;
 use crate::bounds::KeyRange;
 use crate::error::{next_migration, worker_gone};
-use crate::{Options, SqlError};
+use crate::{CHUNK, Options, SqlError, split_by_work};
 
 /// The schema: one script for each version, forward only. A released script is never edited.
 const MIGRATIONS: [&str; 1] = [include_str!("../schema/sqlite_1.sql")];
@@ -91,10 +95,20 @@ impl Objects for Sqlite {
 
     async fn put_many(&self, objects: Vec<(ObjectKey, Bytes)>) -> Result<Vec<Stored>, StoreError> {
         let objects = check_objects(objects).await?;
-        let bytes = objects.iter().map(|(_, bytes)| bytes.len()).sum();
-        self.writer
-            .enqueue(bytes, move |batch| batch.put_objects(&objects))
-            .await
+        let mut stored = Vec::with_capacity(objects.len());
+        for chunk in split_by_work(objects, |(_, bytes)| bytes.len()) {
+            let Some((key, _)) = chunk.first() else {
+                continue;
+            };
+            let (lane, work) = (Lane::Namespace(key.namespace), object_work(&chunk));
+            // One after another: a caller never has more than one chunk in the queue.
+            stored.extend(
+                self.writer
+                    .enqueue(lane, work, move |batch| batch.put_objects(&chunk))
+                    .await?,
+            );
+        }
+        Ok(stored)
     }
 
     async fn find_missing(
@@ -125,10 +139,18 @@ impl Objects for Sqlite {
     }
 
     async fn delete_object(&self, key: &ObjectKey) -> Result<(), StoreError> {
-        let key = *key;
-        self.writer
-            .enqueue(0, move |batch| batch.delete_object(&key))
-            .await
+        self.delete_many(&[*key]).await
+    }
+
+    async fn delete_many(&self, keys: &[ObjectKey]) -> Result<(), StoreError> {
+        for keys in keys.chunks(CHUNK.rows) {
+            let (keys, work) = (keys.to_vec(), row_work(keys.len()));
+            let lane = Lane::Namespace(keys[0].namespace);
+            self.writer
+                .enqueue(lane, work, move |batch| batch.delete_objects(&keys))
+                .await?;
+        }
+        Ok(())
     }
 }
 
@@ -172,16 +194,33 @@ impl Records for Sqlite {
 
     async fn commit_writes(&self, writes: Vec<Write>) -> Result<Commit, StoreError> {
         records::check_commit(&writes)?;
-        let bytes = writes.iter().map(document_bytes).sum();
+        let work = Work {
+            rows: writes.len(),
+            bytes: writes.iter().map(document_bytes).sum(),
+        };
         self.writer
-            .enqueue(bytes, move |batch| batch.apply_writes(&writes))
+            .enqueue(Lane::for_writes(&writes), work, move |batch| {
+                batch.apply_writes(&writes)
+            })
             .await
     }
 
     async fn sweep_expired(&self, limit: usize) -> Result<usize, StoreError> {
-        self.writer
-            .enqueue(0, move |batch| batch.sweep_expired(limit))
-            .await
+        let mut swept = 0;
+        while swept < limit {
+            let rows = (limit - swept).min(CHUNK.rows);
+            let removed = self
+                .writer
+                .enqueue(Lane::Service, row_work(rows), move |batch| {
+                    batch.sweep_expired(rows)
+                })
+                .await?;
+            swept += removed;
+            if removed < rows {
+                break;
+            }
+        }
+        Ok(swept)
     }
 
     async fn check_health(&self) -> Result<(), StoreError> {
@@ -206,6 +245,17 @@ async fn check_objects(
     tokio::task::spawn_blocking(check)
         .await
         .map_err(|_| worker_gone())?
+}
+
+fn row_work(rows: usize) -> Work {
+    Work { rows, bytes: 0 }
+}
+
+fn object_work(objects: &[(ObjectKey, Bytes)]) -> Work {
+    Work {
+        rows: objects.len(),
+        bytes: objects.iter().map(|(_, bytes)| bytes.len()).sum(),
+    }
 }
 
 fn document_bytes(write: &Write) -> usize {

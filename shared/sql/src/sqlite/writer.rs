@@ -4,47 +4,91 @@
 //! meantime are committed together, with one flush for all. Each request runs under a savepoint of
 //! its own, so a failed one does not affect the others. Answers are sent only after the flush:
 //! acknowledged means durable.
+//!
+//! The queue serves namespaces in turn ([`vault_store::fair`]), and a group has at most 100 rows. So
+//! a request waits for one group of some milliseconds for each other namespace that writes, however
+//! much those have queued.
 
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::Bytes;
 use rusqlite::{Connection, ErrorCode, params};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::clock::Clock;
+use vault_store::fair::{FairQueue, Lane, LaneBound, Waiting, Work};
 use vault_store::objects::{ObjectKey, Stored};
 use vault_store::records::{After, Commit, Record, RecordKey, Write};
 
 use super::{rows, store_error};
 use crate::error::worker_gone;
 
-/// Maximum number of requests in one group.
-const MAX_REQUESTS: usize = 512;
-/// Total content from which a group takes no further request, in bytes. A group is held in memory
-/// and written at once.
-const MAX_BYTES: usize = 16 * 1024 * 1024;
+/// Work from which a group takes no further request. A single request may have more: a commit has up
+/// to 3 MiB and an object 4 MiB.
+const GROUP: Work = Work {
+    rows: crate::CHUNK.rows,
+    bytes: 4 * 1024 * 1024,
+};
+
+/// Requests of one lane that may wait. Small ones of a full lane take about a second.
+const LANE: LaneBound = LaneBound {
+    requests: 2048,
+    bytes: 16 * 1024 * 1024,
+};
 
 /// The handle of the writing thread. Dropping it waits until the thread has finished all requests
 /// and closed its connection.
 pub struct Writer {
-    // Only `drop` takes the sender, so it is there in all other methods.
-    queue: Option<UnboundedSender<Box<dyn Request>>>,
+    queue: Arc<Queue>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // The thread ends when no sender is left. The last connection that closes moves the
-        // write-ahead log into the file. If the process ended before that, a copy of the file
-        // without its log would not be a complete backup.
-        self.queue = None;
+        // The last connection that closes moves the write-ahead log into the file. If the process
+        // ended before that, a copy of the file without its log would not be a complete backup.
+        self.queue.lock_state().is_closed = true;
+        self.queue.changed.notify_one();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
+        }
+    }
+}
+
+/// The requests that wait for the thread.
+struct Queue {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    requests: FairQueue<Box<dyn Request>>,
+    /// The handle was dropped, or the thread has ended.
+    is_closed: bool,
+}
+
+impl Queue {
+    fn lock_state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for requests and takes the next group. Empty once the handle was dropped and nothing
+    /// is left to do.
+    fn wait_for_group(&self) -> Vec<Box<dyn Request>> {
+        let mut state = self.lock_state();
+        loop {
+            let group = state.requests.take_group(GROUP);
+            if !group.is_empty() || state.is_closed {
+                return group;
+            }
+            state = self
+                .changed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
         }
     }
 }
@@ -56,26 +100,33 @@ impl Writer {
         clock: Arc<dyn Clock>,
         patience: Duration,
     ) -> std::io::Result<Self> {
-        let (queue, requests) = unbounded_channel();
+        let queue = Arc::new(Queue {
+            state: Mutex::new(State {
+                requests: FairQueue::new(LANE),
+                is_closed: false,
+            }),
+            changed: Condvar::new(),
+        });
         let writing = WriterThread {
             connection,
             clock,
             patience,
-            requests,
+            queue: Arc::clone(&queue),
             waiting: Vec::new(),
         };
         let thread = std::thread::Builder::new()
             .name("sqlite-writer".to_owned())
             .spawn(move || writing.run_loop())?;
         Ok(Self {
-            queue: Some(queue),
+            queue,
             thread: Some(thread),
         })
     }
 
-    /// Runs `work` in the next group and answers when it is durable. `bytes` is the amount of data
-    /// that it writes. The work runs at most once. Cancelling the caller does not stop it.
-    pub async fn enqueue<T, W>(&self, bytes: usize, work: W) -> Result<T, StoreError>
+    /// Runs `run` when it is the turn of `lane`, and answers when its changes are durable. `work` is
+    /// what it writes. It runs at most once, and not at all if the caller is cancelled before its
+    /// turn. Fails with `Busy` if too many requests of the lane wait.
+    pub async fn enqueue<T, W>(&self, lane: Lane, work: Work, run: W) -> Result<T, StoreError>
     where
         T: Send + 'static,
         W: FnOnce(&mut Batch<'_>) -> rusqlite::Result<T> + Send + 'static,
@@ -83,36 +134,53 @@ impl Writer {
         let (reply, answer) = oneshot::channel();
         let job = Job {
             since: Instant::now(),
-            bytes,
-            work: Some(work),
+            work,
+            run: Some(run),
             outcome: None,
             reply,
         };
-        let queue = self.queue.as_ref().ok_or_else(worker_gone)?;
-        queue.send(Box::new(job)).map_err(|_| worker_gone())?;
+        {
+            let mut state = self.queue.lock_state();
+            if state.is_closed {
+                return Err(worker_gone());
+            }
+            state.requests.push(lane, Box::new(job))?;
+        }
+        self.queue.changed.notify_one();
         answer.await.map_err(|_| worker_gone())?
     }
 
     /// Returns whether the thread is alive.
     pub fn is_alive(&self) -> bool {
-        self.queue.as_ref().is_some_and(|queue| !queue.is_closed())
+        !self.queue.lock_state().is_closed
     }
 }
 
 /// A request of any result type, as the thread sees it.
 trait Request: Send {
     fn queued_at(&self) -> Instant;
-    fn size(&self) -> usize;
+    fn work(&self) -> Work;
+    fn is_abandoned(&self) -> bool;
     /// Does the work. An error means that nothing of it was written.
     fn run_work(&mut self, batch: &mut Batch<'_>) -> rusqlite::Result<()>;
     /// Sends the result of the work, or the error for which the whole group was undone.
     fn send_answer(self: Box<Self>, in_vain: Option<StoreError>);
 }
 
+impl Waiting for Box<dyn Request> {
+    fn work(&self) -> Work {
+        Request::work(&**self)
+    }
+
+    fn is_abandoned(&self) -> bool {
+        Request::is_abandoned(&**self)
+    }
+}
+
 struct Job<T, W> {
     since: Instant,
-    bytes: usize,
-    work: Option<W>,
+    work: Work,
+    run: Option<W>,
     outcome: Option<T>,
     reply: oneshot::Sender<Result<T, StoreError>>,
 }
@@ -126,13 +194,17 @@ where
         self.since
     }
 
-    fn size(&self) -> usize {
-        self.bytes
+    fn work(&self) -> Work {
+        self.work
+    }
+
+    fn is_abandoned(&self) -> bool {
+        self.reply.is_closed()
     }
 
     fn run_work(&mut self, batch: &mut Batch<'_>) -> rusqlite::Result<()> {
-        if let Some(work) = self.work.take() {
-            self.outcome = Some(work(batch)?);
+        if let Some(run) = self.run.take() {
+            self.outcome = Some(run(batch)?);
         }
         Ok(())
     }
@@ -151,8 +223,17 @@ struct WriterThread {
     connection: Connection,
     clock: Arc<dyn Clock>,
     patience: Duration,
-    requests: UnboundedReceiver<Box<dyn Request>>,
+    queue: Arc<Queue>,
     waiting: Vec<Box<dyn Request>>,
+}
+
+impl Drop for WriterThread {
+    fn drop(&mut self) {
+        // After a panic too: requests that nobody will serve must fail, not wait for ever.
+        let mut state = self.queue.lock_state();
+        state.is_closed = true;
+        state.requests.clear();
+    }
 }
 
 impl WriterThread {
@@ -160,7 +241,12 @@ impl WriterThread {
         while self.collect_group() {
             // Count the wait of the oldest request, so that no request waits for another process's
             // lock longer than the patience.
-            let waited = self.waiting[0].queued_at().elapsed();
+            let waited = self
+                .waiting
+                .iter()
+                .map(|request| request.queued_at().elapsed())
+                .max()
+                .unwrap_or_default();
             let begun = self
                 .connection
                 .busy_timeout(self.patience.saturating_sub(waited))
@@ -174,26 +260,13 @@ impl WriterThread {
         }
     }
 
-    /// Fills the group from the queue and waits for a first request. Returns `false` if no sender
-    /// is left.
+    /// Waits for the requests of the next group. Returns `false` if there will be none.
     fn collect_group(&mut self) -> bool {
-        // After a failed attempt to take the lock, `waiting` still holds requests. They must not
-        // wait for another one to arrive.
+        // After a failed attempt to take the lock, `waiting` still holds requests, whose turn it is.
         if self.waiting.is_empty() {
-            match self.requests.blocking_recv() {
-                Some(request) => self.waiting.push(request),
-                None => return false,
-            }
+            self.waiting = self.queue.wait_for_group();
         }
-        let mut bytes: usize = self.waiting.iter().map(|request| request.size()).sum();
-        while self.waiting.len() < MAX_REQUESTS && bytes < MAX_BYTES {
-            let Ok(request) = self.requests.try_recv() else {
-                break;
-            };
-            bytes += request.size();
-            self.waiting.push(request);
-        }
-        true
+        !self.waiting.is_empty()
     }
 
     /// Runs the group in the open transaction, ends the transaction, and answers.
@@ -350,17 +423,18 @@ impl<'a> Batch<'a> {
         put.collect()
     }
 
-    /// Deletes an object.
-    pub fn delete_object(&mut self, key: &ObjectKey) -> rusqlite::Result<()> {
-        self.execute_with(
-            "delete from objects where namespace = ?1 and class = ?2 and digest = ?3",
-            params![
+    /// Deletes objects.
+    pub fn delete_objects(&mut self, keys: &[ObjectKey]) -> rusqlite::Result<()> {
+        keys.iter().try_for_each(|key| {
+            let key = params![
                 key.namespace.as_str(),
                 key.class.as_str(),
                 key.digest.as_bytes()
-            ],
-        )?;
-        Ok(())
+            ];
+            let statement =
+                "delete from objects where namespace = ?1 and class = ?2 and digest = ?3";
+            self.execute_with(statement, key).map(drop)
+        })
     }
 
     /// Applies the writes if every condition holds.
@@ -396,6 +470,18 @@ impl<'a> Batch<'a> {
             "delete from records where (partition, key) in
              (select partition, key from records where expires_at is not null and expires_at <= ?1 limit ?2)",
             params![self.now.unix(), rows::to_integer(limit)],
+        )
+    }
+
+    #[cfg(test)]
+    pub fn count_objects(
+        &self,
+        namespace: &vault_format::name::NamespaceId,
+    ) -> rusqlite::Result<i64> {
+        self.connection.query_row(
+            "select count(*) from objects where namespace = ?1",
+            [namespace.as_str()],
+            |row| row.get(0),
         )
     }
 

@@ -166,6 +166,7 @@ macro_rules! objects_contract {
             namespaces_and_classes_do_not_mix
             a_page_has_limits
             deleting_is_idempotent
+            many_are_deleted_at_once
             a_deleted_object_can_come_back
             twenty_writers_of_one_object_agree
             readers_see_whole_objects_only

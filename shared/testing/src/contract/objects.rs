@@ -361,6 +361,30 @@ pub async fn deleting_is_idempotent(store: &ObjectsFixture) {
     }
 }
 
+/// Many deletions at once remove those objects and no others, absent ones among them.
+pub async fn many_are_deleted_at_once(store: &ObjectsFixture) {
+    let digests = store.fill(&namespace(1), Class::Bundles, 230).await;
+    let other = store.fill(&namespace(2), Class::Bundles, 3).await;
+    let key = |digest: &Digest| ObjectKey::new(namespace(1), Class::Bundles, *digest);
+    let mut gone: Vec<_> = digests.iter().take(220).map(key).collect();
+    gone.push(object("never there").0);
+    for _ in 0..2 {
+        let deleted = store.objects.delete_many(&gone).await;
+        deleted.expect("the store answers");
+        for (place, rest) in [(1, &digests[220..]), (2, &other[..])] {
+            let page = store
+                .objects
+                .list_objects(&namespace(place), Class::Bundles, None, MAX_PAGE)
+                .await
+                .expect("the store answers");
+            let held: Vec<_> = page.into_iter().map(|(digest, _)| digest).collect();
+            assert_eq!(held, rest);
+        }
+    }
+    let deleted = store.objects.delete_many(&[]).await;
+    deleted.expect("the store answers");
+}
+
 /// What was deleted can be put again, and is new then.
 pub async fn a_deleted_object_can_come_back(store: &ObjectsFixture) {
     let (key, bytes) = object("phoenix");

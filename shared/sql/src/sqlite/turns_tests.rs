@@ -1,0 +1,146 @@
+//! The turns of namespaces at the writer, without any measure of time: a request holds the writer
+//! until all others have queued.
+
+use std::sync::mpsc;
+
+use tempfile::TempDir;
+use tokio::sync::oneshot;
+use tokio::task::yield_now;
+use vault_store::records::{Document, When};
+use vault_testing::TestClock;
+
+use super::*;
+
+async fn open() -> (Arc<Sqlite>, TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("vault.db");
+    let clock = Arc::new(TestClock::default());
+    let store = Sqlite::open_file(path, clock, Options::default()).await;
+    (Arc::new(store.unwrap()), folder)
+}
+
+fn namespace(n: u128) -> NamespaceId {
+    NamespaceId::from_parts(1_795_219_200_000, n)
+}
+
+/// Objects of a pack that no other pack has.
+fn pack(place: NamespaceId, number: usize, count: usize) -> Vec<(ObjectKey, Bytes)> {
+    let objects = (0..count).map(|n| {
+        let bytes = Bytes::from(format!("{number} {n}"));
+        (ObjectKey::for_bytes(place, Class::Bundles, &bytes), bytes)
+    });
+    objects.collect()
+}
+
+/// Lets the writer serve a request of `place` that ends when the answer is dropped.
+async fn hold_writer(store: &Arc<Sqlite>, place: NamespaceId) -> mpsc::Sender<()> {
+    let (release, held) = mpsc::channel();
+    let (begin, begun) = oneshot::channel();
+    let store = Arc::clone(store);
+    tokio::spawn(async move {
+        let hold = move |_: &mut writer::Batch<'_>| {
+            let _ = begin.send(());
+            let _ = held.recv();
+            Ok(())
+        };
+        let lane = Lane::Namespace(place);
+        store.writer.enqueue(lane, row_work(1), hold).await.unwrap();
+    });
+    begun.await.unwrap();
+    release
+}
+
+/// Counts the objects of a namespace as a write of `place` sees them at its turn.
+async fn count_at_turn(store: &Sqlite, place: NamespaceId, of: NamespaceId) -> i64 {
+    let count = move |batch: &mut writer::Batch<'_>| batch.count_objects(&of);
+    let lane = Lane::Namespace(place);
+    store
+        .writer
+        .enqueue(lane, row_work(2), count)
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn a_write_waits_for_at_most_one_commit_of_another_namespace() {
+    let (store, _folder) = open().await;
+    let (busy, quiet) = (namespace(1), namespace(2));
+    let release = hold_writer(&store, busy).await;
+    let mut packs = tokio::task::JoinSet::new();
+    for number in 0..20 {
+        let store = Arc::clone(&store);
+        packs.spawn(async move { store.put_many(pack(busy, number, 1000)).await });
+    }
+    // One thread: each pack runs until its first chunk waits for the writer.
+    for _ in 0..5000 {
+        yield_now().await;
+    }
+    let mut counted = Box::pin(count_at_turn(&store, quiet, busy));
+    let is_waiting = |context: &mut std::task::Context<'_>| {
+        std::task::Poll::Ready(counted.as_mut().poll(context).is_pending())
+    };
+    assert!(std::future::poll_fn(is_waiting).await);
+    drop(release);
+    let before = counted.await;
+    assert!(before <= 100, "{before} rows were written before");
+    while let Some(stored) = packs.join_next().await {
+        let stored = stored.unwrap().unwrap();
+        assert!(stored.iter().all(|stored| *stored == Stored::New));
+    }
+    assert_eq!(count_at_turn(&store, quiet, busy).await, 20_000);
+}
+
+#[tokio::test]
+async fn a_pack_whose_caller_leaves_is_stored_in_part_and_can_be_repeated() {
+    let (store, _folder) = open().await;
+    let place = namespace(1);
+    let release = hold_writer(&store, namespace(2)).await;
+    let pack = pack(place, 1, 1000);
+    let mut putting = Box::pin(store.put_many(pack.clone()));
+    let is_waiting = |context: &mut std::task::Context<'_>| {
+        std::task::Poll::Ready(putting.as_mut().poll(context).is_pending())
+    };
+    assert!(std::future::poll_fn(is_waiting).await);
+    drop(putting);
+    drop(release);
+    // Its chunk waited for its turn, and is not written for nobody.
+    assert_eq!(count_at_turn(&store, place, place).await, 0);
+    store.put_many(pack[..150].to_vec()).await.unwrap();
+    let stored = store.put_many(pack.clone()).await.unwrap();
+    let new = stored.iter().filter(|stored| **stored == Stored::New);
+    assert_eq!((stored.len(), new.count()), (1000, 850));
+}
+
+#[tokio::test]
+async fn a_full_lane_rejects_its_own_namespace_alone() {
+    let (store, _folder) = open().await;
+    let place = namespace(1);
+    let release = hold_writer(&store, place).await;
+    let record = |place: NamespaceId, name: usize| {
+        let document = Document::from_value(&serde_json::json!({ "n": name })).unwrap();
+        let key = RecordKey::new(format!("test/{place}"), name.to_string());
+        vec![Write::put(key, document, When::Any)]
+    };
+    let mut writes = tokio::task::JoinSet::new();
+    for name in 0..2050 {
+        let store = Arc::clone(&store);
+        writes.spawn(async move { store.commit_writes(record(place, name)).await });
+    }
+    for _ in 0..5000 {
+        yield_now().await;
+    }
+    let other = Arc::clone(&store);
+    let other = tokio::spawn(async move { other.commit_writes(record(namespace(2), 1)).await });
+    yield_now().await;
+    drop(release);
+    assert!(other.await.unwrap().unwrap().is_done());
+    let mut rejected = 0;
+    while let Some(answer) = writes.join_next().await {
+        match answer.unwrap() {
+            Ok(commit) => assert!(commit.is_done()),
+            Err(StoreError::Busy) => rejected += 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert_eq!(rejected, 2);
+}
