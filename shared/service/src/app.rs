@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use vault_format::draft::Submitter;
@@ -12,6 +13,7 @@ use vault_format::name::NamespaceId;
 use vault_format::time::Timestamp;
 use vault_shelf::{Change as ShelfChange, Shelf, ShelfError, Submitted};
 use vault_store::StoreError;
+use vault_store::gate::{FairGate, GateSize};
 use vault_store::objects::ObjectKey;
 use vault_store::records::Write;
 
@@ -28,6 +30,15 @@ use crate::oidc::{Provider, ProviderHttp, SecretSource};
 use crate::ports::Ports;
 use crate::senders::Senders;
 use crate::transaction::Transaction;
+
+/// Uploads that a process handles at once. Each has up to 4 MiB in memory, and more while it is
+/// checked and stored.
+const UPLOADS: GateSize = GateSize {
+    places: 12,
+    places_of_lane: 4,
+    waiting: 64,
+    patience: Duration::from_secs(10),
+};
 
 /// The ports and the settings of one process. Clones share them.
 #[derive(Clone)]
@@ -47,6 +58,8 @@ pub struct App {
     pub provider: Option<Arc<Provider>>,
     /// The shelves from which tools read namespaces; `None` uses the current releases.
     pub shelves: Option<Arc<dyn Shelves>>,
+    /// The memory for uploads: each that is being received or stored has a place.
+    pub upload_places: Arc<FairGate>,
     /// Sends notices; if `None`, they wait for a process that can send them.
     pub senders: Option<Senders>,
 }
@@ -144,6 +157,7 @@ impl App {
             documents: None,
             provider: None,
             senders: None,
+            upload_places: FairGate::new(UPLOADS),
             ports,
             config: Arc::new(config),
         }

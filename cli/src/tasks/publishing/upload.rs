@@ -25,6 +25,8 @@ use crate::{
 const ASKED: usize = 5000;
 /// Objects larger than this many bytes are uploaded one per request.
 const ALONE: u64 = 256 * 1024;
+/// Maximum number of objects in a pack; the service refuses larger ones.
+const PACK_OBJECTS: usize = 1000;
 
 impl Publisher<'_> {
     /// Uploads the objects that the namespace lacks. Objects of the current release count as
@@ -202,7 +204,8 @@ fn group_loads<'o>(objects: &[&'o PlannedObject]) -> Vec<Vec<&'o PlannedObject>>
         }
         // The header line of an object: 64 hex digits, a space, at most seven digits and a newline.
         let length = object.size + 73;
-        if open_bytes + length > PACK_BYTES as u64 && !open.is_empty() {
+        let is_full = open_bytes + length > PACK_BYTES as u64 || open.len() == PACK_OBJECTS;
+        if is_full && !open.is_empty() {
             loads.push(std::mem::take(&mut open));
             open_bytes = 0;
         }

@@ -1,8 +1,13 @@
 //! `…/objects`: asking what is missing, putting one or many, reading back.
 
+use std::future::poll_fn;
+use std::task::Poll;
+
 use serde_json::{Value, json};
 use vault_format::hash::Digest;
+use vault_format::name::NamespaceId;
 use vault_service::model::namespace::{Kind, Namespace, Subscription};
+use vault_store::fair::Lane;
 use vault_store::objects::Class;
 
 use super::{Desk, desk_of, empty_desk};
@@ -242,6 +247,7 @@ async fn a_pack_stores_all_or_nothing() {
     let mut cut = [good.clone(), packed(&[b"other"])].concat();
     cut.pop();
     let tail = [good.clone(), b"\n".to_vec()].concat();
+    let many = packed(&[b"x".as_slice(); 1001]);
     for (class, media, bytes, wanted) in [
         (
             "catalogs",
@@ -259,6 +265,7 @@ async fn a_pack_stores_all_or_nothing() {
         ("bundles", "", good, "415 media_type"),
         ("bundles", PACK, cut, "400 pack_invalid"),
         ("bundles", PACK, tail, "400 pack_invalid"),
+        ("bundles", PACK, many, "400 pack_invalid"),
         ("bundles", PACK, b"x".to_vec(), "400 pack_invalid"),
         ("bundles", PACK, damaged, "422 object_hash"),
     ] {
@@ -269,6 +276,31 @@ async fn a_pack_stores_all_or_nothing() {
         );
         assert_eq!(desk.held().await, 2, "{wanted}");
     }
+}
+
+#[tokio::test]
+async fn an_upload_waits_for_a_place_that_is_not_another_namespaces() {
+    let desk = empty_desk().await;
+    let places = &desk.world.app.upload_places;
+    let other = NamespaceId::from_parts(1, 1);
+    let mut taken = Vec::new();
+    for lane in [other, other, other, other, desk.acme.id, desk.acme.id] {
+        taken.push(places.enter(Lane::Namespace(lane)).await.unwrap());
+    }
+    let pack = packed(&[b"a"]);
+    assert_eq!(
+        desk.pack("bundles", PACK, pack.clone()).await.short(),
+        "200"
+    );
+    for _ in 0..2 {
+        let place = places.enter(Lane::Namespace(desk.acme.id)).await;
+        taken.push(place.unwrap());
+    }
+    let mut answer = Box::pin(desk.pack("bundles", PACK, pack));
+    let is_waiting = poll_fn(|context| Poll::Ready(answer.as_mut().poll(context).is_pending()));
+    assert!(is_waiting.await, "four at once");
+    taken.pop();
+    assert_eq!(answer.await.short(), "200");
 }
 
 #[tokio::test]
