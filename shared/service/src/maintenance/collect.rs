@@ -1,13 +1,12 @@
 //! Garbage collection, mark and sweep: marks objects that no root reaches, and deletes them if that
 //! is still so after the grace period of 24 hours.
 //!
-//! One round visits every namespace. A cursor stores the position, so a step may end anywhere and
-//! the next one continues from there. Nothing is marked or deleted in a namespace whose current
-//! release cannot be read.
+//! A visit to a namespace goes through its objects in batches. It stores its position, so it may end
+//! anywhere and the next run continues from there. Nothing is marked or deleted in a namespace whose
+//! current release cannot be read.
 
 use std::collections::{BTreeMap, HashSet};
 
-use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use vault_format::hash::Digest;
 use vault_format::name::{NamespaceId, Slug};
@@ -15,22 +14,18 @@ use vault_format::text::error_chain;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::objects::{Class, MAX_PAGE};
-use vault_store::records::{Commit, Document, MAX_WRITES, RecordKey, When, Write};
+use vault_store::records::{Commit, Document, MAX_WRITES, When, Write};
 
 use super::Report;
 use super::ending::announce_end;
 use crate::app::App;
 use crate::drafts;
-use crate::model::kept::{self, Mark, Marked, ObjectName, TemporaryRoots};
-use crate::model::namespace::{self, DIRECTORY, Namespace};
+use crate::model::kept::{self, Mark, Marked, ObjectName};
+use crate::model::namespace::{self, Namespace};
 use crate::model::release::Closure;
+use crate::model::upkeep::{ObjectPosition, Visit};
 use crate::publish;
 
-/// The least time between the beginnings of two rounds, in seconds: 6 hours.
-const ROUND_SECONDS: i64 = 6 * 3600;
-/// Seconds for which a step has the round to itself. Two steps at once would do no harm, only the
-/// same work twice.
-const BUSY_SECONDS: i64 = 60;
 /// Classes that are collected, in the order of a visit: those that a release names, then drafts.
 pub(super) const CLASSES: [Class; 5] = [
     Class::Bundles,
@@ -39,142 +34,58 @@ pub(super) const CLASSES: [Class; 5] = [
     Class::Closures,
     Class::Drafts,
 ];
+/// Maximum number of pages of one batch, for which the roots are read once. Its objects are held in
+/// memory.
+const BATCH_PAGES: usize = 25;
 
-/// Position among the objects of a namespace: an index into [`CLASSES`], and the last object of
-/// that class that was visited.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-struct ObjectPosition(usize, Option<Digest>);
-
-/// Position of the round, stored in the record `work` | `collection`.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
-struct CollectionCursor {
-    started_at: Option<Timestamp>,
-    /// The last namespace that was visited to its end, in the order of the operator's list.
-    after: Option<Slug>,
-    /// Position inside the next namespace.
-    within: Option<ObjectPosition>,
-    ended: bool,
-    busy_until: Option<Timestamp>,
-}
-
-/// Continues the round until it ends or `until` is reached.
-pub(super) async fn collect_step(
+/// Continues or begins a visit, until its end or until `until` is reached; then the visit has the
+/// position. After an error it has none.
+pub(super) async fn visit_namespace(
     app: &App,
+    slug: &Slug,
+    visit: &mut Visit,
     report: &mut Report,
     until: Instant,
 ) -> Result<(), StoreError> {
-    let now = app.clock.now();
-    let stored = app.get::<CollectionCursor>(&cursor_key()).await?;
-    let (mut cursor, when) = match stored {
-        Some(seen) => (seen.value, When::At(seen.revision)),
-        None => (CollectionCursor::default(), When::Absent),
-    };
-    let rests = cursor.ended
-        && cursor
-            .started_at
-            .is_some_and(|started| now < started.plus_seconds(ROUND_SECONDS));
-    if rests || cursor.busy_until.is_some_and(|busy| now < busy) {
-        return Ok(());
-    }
-    if cursor.ended || cursor.started_at.is_none() {
-        cursor = CollectionCursor {
-            started_at: Some(now),
-            ..CollectionCursor::default()
-        };
-    }
-    // Written before the work, under the revision that was read, so that only one of two processes
-    // that start at once makes the visit.
-    cursor.busy_until = Some(now.plus_seconds(BUSY_SECONDS));
-    let Some(revision) = save_cursor(app, &cursor, when).await? else {
+    let within = visit.within.take();
+    let current_namespace = namespace::find_namespace(app, slug).await?;
+    // A deleted namespace is not visited: `remove` empties it as a whole. Nor is one whose release
+    // an earlier version of vault published: its references cannot be read, so all its objects stay
+    // until the next release.
+    let collectable = current_namespace.filter(|(namespace, _)| {
+        namespace.current.is_none() || namespace.readable_current().is_some()
+    });
+    let Some((namespace, _)) = collectable else {
         return Ok(());
     };
-    let outcome = visit_namespaces(app, &mut cursor, report, until).await;
-    // Released after an error too, so that the next run does not have to wait.
-    cursor.busy_until = None;
-    // Not written where this step outlived its time and another process moved the cursor on: that
-    // position is the right one.
-    save_cursor(app, &cursor, When::At(revision)).await?;
-    outcome
-}
-
-fn cursor_key() -> RecordKey {
-    RecordKey::new("work", "collection")
-}
-
-/// Stores the cursor. Returns its new revision; `None` when another process changed it meanwhile.
-async fn save_cursor(
-    app: &App,
-    cursor: &CollectionCursor,
-    when: When,
-) -> Result<Option<u64>, StoreError> {
-    let write = Write::put(cursor_key(), Document::from_value(cursor)?, when);
-    match app.records.commit_writes(vec![write]).await? {
-        Commit::Done(revisions) => Ok(revisions.first().copied().flatten()),
-        Commit::Failed { .. } => Ok(None),
-    }
-}
-
-/// Visits namespaces from the cursor on, until the last one or `until` is reached.
-async fn visit_namespaces(
-    app: &App,
-    cursor: &mut CollectionCursor,
-    report: &mut Report,
-    until: Instant,
-) -> Result<(), StoreError> {
-    while Instant::now() < until {
-        let after = cursor.after.as_ref().map(Slug::as_str);
-        let listed = app.records.list_page(DIRECTORY, "", after, 1).await?;
-        let Some(record) = listed.first() else {
-            cursor.ended = true;
-            return Ok(());
-        };
-        let slug = record.read::<namespace::NamespaceEntry>()?.slug;
-        let current_namespace = namespace::find_namespace(app, &slug).await?;
-        let mut within = Some(cursor.within.take().unwrap_or_default());
-        // A deleted namespace is not visited: `remove` empties it as a whole. Nor is one whose
-        // release an earlier version of vault published: its references cannot be read, so all its
-        // objects stay until the next release.
-        let collectable = current_namespace.filter(|(namespace, _)| {
-            namespace.current.is_none() || namespace.readable_current().is_some()
-        });
-        if let Some((namespace, _)) = collectable {
-            // On the first page only, so that a later step that continues the visit does not repeat
-            // it.
-            if within == Some(ObjectPosition::default()) {
-                settle_drafts(app, &namespace, report).await;
-                if let Err(error) = announce_end(app, &namespace).await {
-                    report.skipped += 1;
-                    tracing::error!(
-                        namespace = %namespace.id,
-                        error = error_chain(&error),
-                        "skipped the notice about the end of a release that could not be read"
-                    );
-                }
-            }
-            while let Some(position) = within.take() {
-                if Instant::now() >= until {
-                    cursor.within = Some(position);
-                    return Ok(());
-                }
-                match process_page(app, &namespace, position, report, until).await {
-                    Ok(next) => within = next,
-                    Err(error) => {
-                        // `within` stays empty, so the rest of this namespace waits for the next
-                        // round, and one damaged namespace does not stop the others.
-                        report.skipped += 1;
-                        tracing::error!(
-                            namespace = %namespace.id,
-                            error = error_chain(&error),
-                            "skipped the garbage collection of a namespace that could not be read"
-                        );
-                    }
-                }
-            }
+    let mut position = match within {
+        Some(position) => position,
+        None => {
+            begin_visit(app, &namespace, report).await;
+            ObjectPosition::default()
         }
-        report.namespaces += 1;
-        cursor.after = Some(slug);
+    };
+    while let Some(next) = collect_batch(app, &namespace, position, report, until).await? {
+        if Instant::now() >= until {
+            visit.within = Some(next);
+            break;
+        }
+        position = next;
     }
     Ok(())
+}
+
+/// Does what a visit does once, at its beginning.
+async fn begin_visit(app: &App, namespace: &Namespace, report: &mut Report) {
+    settle_drafts(app, namespace, report).await;
+    if let Err(error) = announce_end(app, namespace).await {
+        report.skipped += 1;
+        tracing::error!(
+            namespace = %namespace.id,
+            error = error_chain(&error),
+            "skipped the notice about the end of a release that could not be read"
+        );
+    }
 }
 
 /// Ends the records of proposals that are over, at the beginning of a visit.
@@ -191,72 +102,151 @@ async fn settle_drafts(app: &App, namespace: &Namespace, report: &mut Report) {
     }
 }
 
-/// Processes one page of objects. Returns the position of the next page; `None` after the last
-/// class.
-async fn process_page(
+/// A page of objects with their marks.
+struct ObjectPage {
+    position: ObjectPosition,
+    range: PageRange,
+    listed: Vec<Digest>,
+    marks: BTreeMap<ObjectName, Marked>,
+}
+
+impl ObjectPage {
+    async fn read(
+        app: &App,
+        namespace: NamespaceId,
+        position: ObjectPosition,
+    ) -> Result<Option<Self>, StoreError> {
+        let ObjectPosition(class_at, after) = position;
+        let Some(class) = CLASSES.get(class_at).copied() else {
+            return Ok(None);
+        };
+        let listed = app
+            .objects
+            .list_objects(&namespace, class, after.as_ref(), MAX_PAGE)
+            .await?;
+        let last = (listed.len() == MAX_PAGE)
+            .then(|| listed.last().map(|(digest, _)| *digest))
+            .flatten();
+        let marks = kept::marks_between(app, &namespace, class, after, last).await?;
+        Ok(Some(Self {
+            position,
+            range: PageRange { class, after, last },
+            listed: listed.into_iter().map(|(digest, _)| digest).collect(),
+            marks: marks
+                .into_iter()
+                .map(|marked| (marked.name, marked))
+                .collect(),
+        }))
+    }
+
+    fn next_position(&self) -> ObjectPosition {
+        let ObjectPosition(class_at, _) = self.position;
+        match self.range.last {
+            Some(last) => ObjectPosition(class_at, Some(last)),
+            None => ObjectPosition(class_at + 1, None),
+        }
+    }
+
+    fn names(&self) -> impl Iterator<Item = ObjectName> {
+        let class = self.range.class;
+        self.listed
+            .iter()
+            .map(move |digest| ObjectName::new(class, *digest))
+    }
+}
+
+/// Processes a batch of objects. Returns the position behind what was done; `None` after the last
+/// class. However little time is left, it does a part of the first page.
+async fn collect_batch(
     app: &App,
     namespace: &Namespace,
     position: ObjectPosition,
     report: &mut Report,
     until: Instant,
 ) -> Result<Option<ObjectPosition>, StoreError> {
-    let ObjectPosition(class_at, after) = position;
-    let Some(class) = CLASSES.get(class_at).copied() else {
-        return Ok(None);
-    };
-    // Objects are listed before the roots are read. An upload writes its root before it puts the
+    // Objects and marks are read before the roots. An upload writes its root before it puts the
     // bytes, so the root of every object that is listed here is among those read later.
-    let listed = app
-        .objects
-        .list_objects(&namespace.id, class, after.as_ref(), MAX_PAGE)
-        .await?;
-    let last = (listed.len() == MAX_PAGE)
-        .then(|| listed.last().map(|(digest, _)| *digest))
-        .flatten();
-    let listed: Vec<_> = listed.iter().map(|(digest, _)| *digest).collect();
-    let marks: BTreeMap<_, _> = kept::all_marks(app, &namespace.id)
-        .await?
-        .into_iter()
-        .map(|marked| (marked.name, marked))
-        .collect();
-    let reachable = reachable_objects(app, namespace).await?;
-    let range = PageRange { class, after, last };
-    let plan = plan_page(app.clock.now(), &range, &listed, &marks, &reachable);
-    if !carry_out(app, namespace.id, plan, report, until).await? {
-        // Out of time. The next step plans the same page anew, since marks and roots may have
-        // changed by then.
-        return Ok(Some(position));
+    let pages = read_pages(app, namespace.id, position, until).await?;
+    let listed: HashSet<_> = pages.iter().flat_map(ObjectPage::names).collect();
+    let reachable = reachable_objects(app, namespace, listed).await?;
+    let mut next = None;
+    for page in pages {
+        if next.is_some() && Instant::now() >= until {
+            return Ok(next);
+        }
+        let plan = plan_page(
+            app.clock.now(),
+            &page.range,
+            &page.listed,
+            &page.marks,
+            &reachable,
+        );
+        if !carry_out(app, namespace.id, plan, report, until).await? {
+            // Out of time. The next run plans the same page anew, since marks and roots may have
+            // changed by then.
+            return Ok(Some(page.position));
+        }
+        next = Some(page.next_position());
     }
-    Ok(match last {
-        Some(last) => Some(ObjectPosition(class_at, Some(last))),
-        None if class_at + 1 < CLASSES.len() => Some(ObjectPosition(class_at + 1, None)),
-        None => None,
-    })
+    Ok(next.filter(|ObjectPosition(class_at, _)| *class_at < CLASSES.len()))
 }
 
-/// Returns every object of a namespace that a root reaches now.
+/// Reads the pages of a batch: as many as a third of the time allows, and at least one unless all
+/// classes were visited.
+async fn read_pages(
+    app: &App,
+    namespace: NamespaceId,
+    mut position: ObjectPosition,
+    until: Instant,
+) -> Result<Vec<ObjectPage>, StoreError> {
+    let now = Instant::now();
+    // The rest of the time is for the roots, and for what has to be done.
+    let reading_until = now + until.saturating_duration_since(now) / 3;
+    let mut pages = Vec::new();
+    while let Some(page) = ObjectPage::read(app, namespace, position).await? {
+        position = page.next_position();
+        pages.push(page);
+        if pages.len() == BATCH_PAGES || Instant::now() >= reading_until {
+            break;
+        }
+    }
+    Ok(pages)
+}
+
+/// Returns those of the `listed` objects that a root reaches now.
 async fn reachable_objects(
     app: &App,
     namespace: &Namespace,
+    listed: HashSet<ObjectName>,
 ) -> Result<HashSet<ObjectName>, StoreError> {
     let mut reachable = HashSet::new();
+    // Only listed ones are kept, so that memory does not grow with what a namespace names.
+    let mut add = |names: &mut dyn Iterator<Item = ObjectName>| {
+        reachable.extend(names.filter(|name| listed.contains(name)));
+    };
     // Read again, since a release may have become current after the visit began.
     let reread = namespace::find_namespace(app, &namespace.slug).await?;
     let unchanged = reread.filter(|(found, _)| found.id == namespace.id);
     let namespace = unchanged.as_ref().map_or(namespace, |(found, _)| found);
     if let Some(current) = &namespace.current {
         let closure: Closure = publish::current_closure(app, namespace.id, current).await?;
-        reachable.extend(closure.object_names());
-        reachable.insert(ObjectName::new(Class::Catalogs, current.sha256));
-        reachable.insert(ObjectName::new(Class::Closures, current.closure));
+        add(&mut closure.object_names());
+        let own = [
+            ObjectName::new(Class::Catalogs, current.sha256),
+            ObjectName::new(Class::Closures, current.closure),
+        ];
+        add(&mut own.into_iter());
     }
     // Judged by the same state of the namespace as the release above: a proposal that is published
     // meanwhile still counts as waiting, so its objects are kept.
-    reachable.extend(drafts::pending_objects(app, namespace).await?);
+    let pending = drafts::pending_objects(app, namespace).await?;
+    add(&mut pending.into_iter());
     // Read after the current release: where that is replaced in between, the same commit wrote what
     // its successor dropped into these records.
-    for record in kept::all_records(app, &kept::kept_partition(&namespace.id)).await? {
-        reachable.extend(record.read::<TemporaryRoots>()?.objects);
+    let mut after = None;
+    while let Some((names, last)) = kept::roots_page(app, &namespace.id, after).await? {
+        add(&mut names.into_iter());
+        after = Some(last);
     }
     Ok(reachable)
 }
@@ -362,15 +352,13 @@ async fn carry_out(
         )
     });
     report.unmarked += commit_each(app, unmark.collect()).await?;
-    // Only deletions watch the time: marks are written in batches, but each deletion is a call of
-    // the object store.
-    for marked in plan.delete {
-        if Instant::now() >= until {
+    // Only deletions watch the time: each is a call of the object store. The first of a page are
+    // made in any case, so that every run gets further.
+    for (at, some) in plan.delete.chunks(MAX_WRITES).enumerate() {
+        if at > 0 && Instant::now() >= until {
             return Ok(false);
         }
-        if delete_object(app, namespace, marked).await? {
-            report.deleted += 1;
-        }
+        report.deleted += delete_objects(app, namespace, some).await?;
     }
     Ok(true)
 }
@@ -380,58 +368,72 @@ async fn carry_out(
 async fn commit_each(app: &App, writes: Vec<Write>) -> Result<usize, StoreError> {
     let mut committed = 0;
     for some in writes.chunks(MAX_WRITES) {
-        let mut remaining = some.to_vec();
-        while !remaining.is_empty() {
-            match app.records.commit_writes(remaining.clone()).await? {
-                Commit::Done(_) => {
-                    committed += remaining.len();
-                    break;
-                }
-                Commit::Failed { index, .. } if index < remaining.len() => {
-                    // Another process was faster with this record. The others do not depend on it,
-                    // so they are tried again without it.
-                    remaining.remove(index);
-                }
-                // The index fits no write of the batch, so there is none to leave out: give up
-                // instead of looping for ever.
-                Commit::Failed { .. } => break,
-            }
-        }
+        let indices: Vec<_> = (0..some.len()).collect();
+        committed += commit_possible(app, indices, |index| some[*index].clone())
+            .await?
+            .len();
     }
     Ok(committed)
 }
 
-/// Deletes one object. First the mark moves to `deleting_since` under the revision that was read:
-/// an upload that has removed the mark meanwhile wins, and one that comes later waits for the
-/// deletion.
-async fn delete_object(
+/// Makes one commit of a write for each item, without those whose condition no longer holds.
+/// Returns the items whose writes were made, each with its new revision if the write has one.
+async fn commit_possible<T>(
+    app: &App,
+    mut items: Vec<T>,
+    write_of: impl Fn(&T) -> Write,
+) -> Result<Vec<(T, Option<u64>)>, StoreError> {
+    while !items.is_empty() {
+        let writes = items.iter().map(&write_of).collect();
+        match app.records.commit_writes(writes).await? {
+            Commit::Done(revisions) => return Ok(items.into_iter().zip(revisions).collect()),
+            Commit::Failed { index, .. } if index < items.len() => {
+                // Another process was faster with this record. The others do not depend on it, so
+                // they are tried again without it.
+                drop(items.remove(index));
+            }
+            // The index fits no write of the batch, so there is none to leave out: give up instead
+            // of looping for ever.
+            Commit::Failed { .. } => break,
+        }
+    }
+    Ok(Vec::new())
+}
+
+/// Deletes up to 100 objects and returns how many. First each mark moves to `deleting_since` under
+/// the revision that was read: an upload that has removed the mark meanwhile wins, and one that
+/// comes later waits for the deletion.
+async fn delete_objects(
     app: &App,
     namespace: NamespaceId,
-    marked: Marked,
-) -> Result<bool, StoreError> {
-    let key = kept::mark_key(&namespace, marked.name);
-    let deleting = Document::from_value(&Mark {
-        deleting_since: Some(app.clock.now()),
-        ..marked.mark
-    })?;
-    let begin = Write::put(key.clone(), deleting, When::At(marked.revision));
-    let Commit::Done(revisions) = app.records.commit_writes(vec![begin]).await? else {
-        return Ok(false);
-    };
-    app.objects
-        .delete_object(&marked.name.key(namespace))
-        .await?;
-    let when = revisions
-        .first()
-        .copied()
-        .flatten()
-        .map_or(When::Any, When::At);
-    // Where the mark has changed it stays. A later round removes it, since its object is gone.
-    let _ = app
-        .records
-        .commit_writes(vec![Write::delete(key, when)])
-        .await?;
-    Ok(true)
+    marked: &[Marked],
+) -> Result<usize, StoreError> {
+    let now = app.clock.now();
+    let mut begun = Vec::with_capacity(marked.len());
+    for marked in marked {
+        let deleting = Document::from_value(&Mark {
+            deleting_since: Some(now),
+            ..marked.mark
+        })?;
+        begun.push((marked, deleting));
+    }
+    let begun = commit_possible(app, begun, |(marked, deleting)| {
+        let key = kept::mark_key(&namespace, marked.name);
+        Write::put(key, deleting.clone(), When::At(marked.revision))
+    })
+    .await?;
+    let keys: Vec<_> = begun
+        .iter()
+        .map(|((marked, _), _)| marked.name.key(namespace))
+        .collect();
+    app.objects.delete_many(&keys).await?;
+    // Where a mark has changed it stays. A later visit removes it, since its object is gone.
+    let ended = begun.iter().map(|((marked, _), revision)| {
+        let when = revision.map_or(When::Any, When::At);
+        Write::delete(kept::mark_key(&namespace, marked.name), when)
+    });
+    commit_each(app, ended.collect()).await?;
+    Ok(keys.len())
 }
 
 #[cfg(test)]

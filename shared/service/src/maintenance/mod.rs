@@ -9,6 +9,7 @@
 mod collect;
 mod ending;
 mod remove;
+mod visits;
 
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use vault_store::StoreError;
 
 use crate::app::App;
 use crate::hosting::provisioning;
+use crate::model::upkeep::LastRun;
 use crate::notices;
 
 /// Interval between two runs.
@@ -29,8 +31,8 @@ pub const NOTICES_INTERVAL: Duration = Duration::from_mins(1);
 const NOTICES_STEP: Duration = Duration::from_secs(30);
 /// Time limit of one step. A run has one step for each kind of work.
 pub const STEP_LIMIT: Duration = Duration::from_secs(10);
-/// Maximum number of expired records that one call of the store removes.
-const SWEEP_AT_ONCE: usize = 500;
+/// Maximum number of expired records that one call of the store removes, which is one commit there.
+const SWEEP_AT_ONCE: usize = 100;
 
 /// Counts of one run.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
@@ -62,22 +64,26 @@ pub struct Report {
 /// Runs one step of each kind of work, each for at most [`STEP_LIMIT`]. Fails when the store does not
 /// answer; the next run continues from there.
 pub async fn run_once(app: &App) -> Result<Report, StoreError> {
+    run_within(app, STEP_LIMIT).await
+}
+
+/// Runs like [`run_once`] with another time limit of each step. However short it is, the garbage
+/// collection gets further.
+pub async fn run_within(app: &App, limit: Duration) -> Result<Report, StoreError> {
     let mut report = Report::default();
+    let until = || Instant::now() + limit;
     // Sending mostly waits for other servers, so it happens beside the rest. An attempt that begins
     // at the end of its step takes up to 10 s more.
     let own_work = async {
-        let swept = remove_expired(app, &mut report, Instant::now() + STEP_LIMIT).await;
-        let provisioned = provisioning::resume_sign_ups(app, Instant::now() + STEP_LIMIT).await;
+        let swept = remove_expired(app, &mut report, until()).await;
+        let provisioned = provisioning::resume_sign_ups(app, until()).await;
         report.provisioned = *provisioned.as_ref().unwrap_or(&0);
-        let removed = remove::removal_step(app, &mut report, Instant::now() + STEP_LIMIT).await;
-        let collected = collect::collect_step(app, &mut report, Instant::now() + STEP_LIMIT).await;
+        let removed = remove::removal_step(app, &mut report, until()).await;
+        let collected = visits::collect_step(app, &mut report, until()).await;
         // Only after all four have run: one that fails must not keep the others from their turn.
         swept.and(provisioned).and(removed).and(collected)
     };
-    let (done, delivered) = tokio::join!(
-        own_work,
-        notices::deliver_due(app, Instant::now() + STEP_LIMIT)
-    );
+    let (done, delivered) = tokio::join!(own_work, notices::deliver_due(app, until()));
     if let Ok(delivered) = &delivered {
         (report.sent, report.unsent) = (delivered.arrived, delivered.failed);
     }
@@ -99,7 +105,26 @@ pub async fn run_once(app: &App) -> Result<Report, StoreError> {
             "background work"
         );
     }
-    done.and(delivered).map(|_| report)
+    let outcome = done.and(delivered).map(|_| report);
+    let traced = leave_trace(app, &outcome).await;
+    outcome.and_then(|report| traced.map(|()| report))
+}
+
+/// Records for the operator how a run has ended, with a log line for alarms if it failed.
+async fn leave_trace(app: &App, outcome: &Result<Report, StoreError>) -> Result<(), StoreError> {
+    let failure = match outcome {
+        Ok(report) if report.skipped == 0 => None,
+        Ok(report) => Some(format!(
+            "{} namespaces or parts were skipped",
+            report.skipped
+        )),
+        Err(error) => Some(error_chain(error)),
+    };
+    if let Some(error) = &failure {
+        // Alarms look for this text (infra/alarms.tf).
+        tracing::error!(error, "background work failed");
+    }
+    LastRun::record(app, failure.is_some()).await
 }
 
 /// Runs the work every five minutes, first after one minute, and sends notices every minute, until
@@ -110,9 +135,8 @@ pub async fn run_periodically(app: App, stop: impl Future<Output = ()>) {
         // Not at once: a server that restarts in a loop would begin with work each time.
         tokio::time::sleep(RUN_INTERVAL / 5).await;
         loop {
-            if let Err(error) = run_once(&app).await {
-                tracing::warn!(error = error_chain(&error), "background work stopped early");
-            }
+            // A failure has left its trace.
+            let _ = run_once(&app).await;
             tokio::time::sleep(RUN_INTERVAL).await;
         }
     };

@@ -35,15 +35,20 @@ pub(super) async fn removal_step(
         .records
         .list_page(REMOVALS, "", None, MAX_VAULTS)
         .await?;
+    let mut waiting = u32::try_from(removals.len()).unwrap_or(u32::MAX);
     for record in removals {
         let removal: Removal = record.read()?;
         // A request that began before the deletion may still write, so a removal waits two minutes.
         if !removal.is_due(app.clock.now()) {
             continue;
         }
-        match remove_vault(app, &removal, report, until).await {
+        let now = Instant::now();
+        // A share of the time for each, so that a large vault does not delay the others.
+        let slice = until.saturating_duration_since(now) / waiting.max(1);
+        waiting = waiting.saturating_sub(1);
+        match remove_vault(app, &removal, report, now + slice).await {
             Ok(true) => report.removed_vaults += 1,
-            Ok(false) => return Ok(()),
+            Ok(false) => {}
             Err(error) => {
                 // The next vault still gets its turn. This one is tried again by the next run.
                 report.skipped += 1;
@@ -169,14 +174,16 @@ async fn delete_objects(
         if listed.is_empty() {
             return Ok(true);
         }
-        for (digest, _) in listed {
+        for some in listed.chunks(MAX_WRITES) {
             if Instant::now() >= until {
                 return Ok(false);
             }
-            app.objects
-                .delete_object(&ObjectKey::new(id, class, digest))
-                .await?;
-            report.deleted += 1;
+            let keys: Vec<_> = some
+                .iter()
+                .map(|(digest, _)| ObjectKey::new(id, class, *digest))
+                .collect();
+            app.objects.delete_many(&keys).await?;
+            report.deleted += keys.len();
         }
     }
 }

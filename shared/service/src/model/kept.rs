@@ -35,6 +35,8 @@ pub const GRACE_SECONDS: i64 = 24 * 3600;
 pub const DELETING_SECONDS: i64 = 120;
 /// Maximum number of names in one record; with 76 bytes each they stay below 256 KiB.
 const MAX_NAMES: usize = 3000;
+/// Records with names in one page: up to 5 MiB.
+const ROOTS_PER_PAGE: usize = 20;
 
 /// An object inside its namespace: class and hash; its text is `<class>/<sha256>`.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
@@ -189,34 +191,116 @@ pub fn kept_partition(namespace: &NamespaceId) -> String {
 
 /// Returns the key of the mark of an object.
 pub fn mark_key(namespace: &NamespaceId, name: ObjectName) -> RecordKey {
-    RecordKey::new(format!("doomed/{namespace}"), name.to_string())
+    RecordKey::new(marks_partition(namespace), name.to_string())
 }
 
-/// Returns the marks of these objects, or all marks if reading each alone would take longer.
+fn marks_partition(namespace: &NamespaceId) -> String {
+    format!("doomed/{namespace}")
+}
+
+/// Returns the marks of these objects, and perhaps further marks.
 pub async fn marks_of(
     ports: &Ports,
     namespace: &NamespaceId,
     names: &[ObjectName],
 ) -> Result<Vec<Marked>, StoreError> {
-    if names.is_empty() {
-        return Ok(Vec::new());
-    }
-    // One read of many keys is bounded, and a listing of all marks costs fewer calls than several
-    // of them.
+    // One read of many keys is bounded. A listing of all marks mostly costs fewer calls than several
+    // reads, but a namespace may have many more marks than there are names.
     if names.len() > MAX_KEYS {
-        return all_marks(ports, namespace).await;
+        let pages = names.len().div_ceil(MAX_KEYS);
+        if let Some(all) = list_marks(ports, namespace, pages).await? {
+            return Ok(all);
+        }
     }
-    let keys: Vec<_> = names
-        .iter()
-        .map(|name| mark_key(namespace, *name))
-        .collect();
-    let found = ports.records.get_many(&keys).await?;
-    found.iter().flatten().map(parse_mark).collect()
+    let mut marks = Vec::new();
+    for some in names.chunks(MAX_KEYS) {
+        let keys: Vec<_> = some.iter().map(|name| mark_key(namespace, *name)).collect();
+        let found = ports.records.get_many(&keys).await?;
+        for record in found.iter().flatten() {
+            marks.push(parse_mark(record)?);
+        }
+    }
+    Ok(marks)
+}
+
+/// Returns all marks of a namespace; `None` if they have more than `pages` pages.
+async fn list_marks(
+    ports: &Ports,
+    namespace: &NamespaceId,
+    pages: usize,
+) -> Result<Option<Vec<Marked>>, StoreError> {
+    let partition = marks_partition(namespace);
+    let mut marks = Vec::new();
+    let mut after: Option<String> = None;
+    for _ in 0..pages {
+        let page = ports
+            .records
+            .list_page(&partition, "", after.as_deref(), MAX_PAGE)
+            .await?;
+        for record in &page {
+            marks.push(parse_mark(record)?);
+        }
+        if page.len() < MAX_PAGE {
+            return Ok(Some(marks));
+        }
+        after = page.into_iter().last().map(|record| record.key.key);
+    }
+    Ok(None)
+}
+
+/// Returns the marks of objects of a class behind `after`, up to `last` or to the end.
+pub async fn marks_between(
+    ports: &Ports,
+    namespace: &NamespaceId,
+    class: Class,
+    after: Option<Digest>,
+    last: Option<Digest>,
+) -> Result<Vec<Marked>, StoreError> {
+    let (partition, prefix) = (marks_partition(namespace), format!("{class}/"));
+    let mut marks = Vec::new();
+    let mut after = after.map(|digest| ObjectName::new(class, digest).to_string());
+    loop {
+        let page = ports
+            .records
+            .list_page(&partition, &prefix, after.as_deref(), MAX_PAGE)
+            .await?;
+        for record in &page {
+            let marked = parse_mark(record)?;
+            if last.is_some_and(|last| marked.name.digest > last) {
+                return Ok(marks);
+            }
+            marks.push(marked);
+        }
+        if page.len() < MAX_PAGE {
+            return Ok(marks);
+        }
+        after = page.into_iter().last().map(|record| record.key.key);
+    }
+}
+
+/// Returns a page of the objects that temporary roots name, and the key of its last record. `None`
+/// behind the last page.
+pub async fn roots_page(
+    ports: &Ports,
+    namespace: &NamespaceId,
+    after: Option<String>,
+) -> Result<Option<(Vec<ObjectName>, String)>, StoreError> {
+    let partition = kept_partition(namespace);
+    let page = ports
+        .records
+        .list_page(&partition, "", after.as_deref(), ROOTS_PER_PAGE)
+        .await?;
+    let mut names = Vec::new();
+    for record in &page {
+        names.extend(record.read::<TemporaryRoots>()?.objects);
+    }
+    let last = page.into_iter().last().map(|record| record.key.key);
+    Ok(last.map(|last| (names, last)))
 }
 
 /// Returns all marks of a namespace.
 pub async fn all_marks(ports: &Ports, namespace: &NamespaceId) -> Result<Vec<Marked>, StoreError> {
-    let found = all_records(ports, &format!("doomed/{namespace}")).await?;
+    let found = all_records(ports, &marks_partition(namespace)).await?;
     found.iter().map(parse_mark).collect()
 }
 

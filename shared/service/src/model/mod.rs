@@ -46,7 +46,8 @@
 //! | `outbox/<namespace_id>` | ULID, `machines` | a notice that waits to be sent | `notice` |
 //! | `outbox-due/<shard>` | `<namespace_id>` | when an outbox is visited next | `notice` |
 //! | `removals` | `<slug>` | a deleted vault whose records and objects are being removed | `removal` |
-//! | `work` | `collection` | where the collection of objects stands | `maintenance::collect` |
+//! | `work` | `collection`, `background` | the lock of the collection of objects, and the last run of all work | `upkeep` |
+//! | `collected` | `<slug>` | where the collection of objects stands in a namespace | `upkeep` |
 //!
 //! A bearer check is two readings: the token by hash, then one `get_many` of its grant, user,
 //! connection, account, namespace and the service's epoch (`standing`). So ending a grant, a user,
@@ -92,6 +93,7 @@ pub mod session;
 pub mod standing;
 pub mod subject;
 pub mod token;
+pub mod upkeep;
 pub mod user;
 pub mod webhook;
 

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -14,7 +15,8 @@ use vault_service::maintenance::Report;
 use vault_service::model::kept::{self, Mark, ObjectName};
 use vault_service::model::namespace::{Kind, Namespace, Pinned};
 use vault_service::model::release::Closure;
-use vault_service::{App, Ports, maintenance, uploads};
+use vault_service::model::upkeep::LastRun;
+use vault_service::{App, maintenance, uploads};
 use vault_store::StoreError;
 use vault_store::objects::{Class, ObjectKey, Objects, Stored};
 use vault_store::random::{Random, random_bytes};
@@ -397,16 +399,7 @@ async fn nothing_is_collected_where_the_current_release_cannot_be_read() {
     let current = world.current("acme").await;
     let list = namespace.object_key(Class::Closures, current.closure);
     Objects::delete_object(&*world.memory, &list).await.unwrap();
-    let fresh = World {
-        app: App::new(
-            Ports {
-                random: Arc::new(SeededRandom::new(2)),
-                ..world.uncounted()
-            },
-            (*world.app.config).clone(),
-        ),
-        ..world
-    };
+    let fresh = world.restarted();
     fresh.clock.advance(60 * DAY);
     let report = fresh.work().await;
     assert_eq!((report.skipped, report.marked), (1, 0));
@@ -443,6 +436,80 @@ async fn a_second_run_changes_nothing_and_a_round_goes_over_pages_and_namespaces
         assert!(world.held(namespace).await.is_empty());
         assert!(world.marks(namespace).await.is_empty());
     }
+}
+
+/// With no time at all a run makes one small step, so the order of the steps shows.
+#[tokio::test]
+async fn a_namespace_of_many_objects_does_not_keep_others_waiting() {
+    let world = world();
+    let large = world.namespace("acme", Kind::Hosted).await;
+    for n in 0..2500u32 {
+        let bytes = n.to_be_bytes().to_vec();
+        world.put_object(&large, Class::Bundles, bytes).await;
+    }
+    let small = world.namespace("beta", Kind::Hosted).await;
+    world
+        .put_object(&small, Class::Bundles, b"x".to_vec())
+        .await;
+    let step = async || {
+        let report = maintenance::run_within(&world.app, Duration::ZERO).await;
+        report.unwrap()
+    };
+    assert_eq!(step().await.marked, 1000, "a page of the large one");
+    assert_eq!(step().await.marked, 1, "then the other one");
+    // It goes on where it stopped.
+    let (mut marked, mut visited) = (0, 0);
+    for _ in 0..20 {
+        let report = step().await;
+        (marked, visited) = (marked + report.marked, visited + report.namespaces);
+    }
+    assert_eq!((marked, visited), (1500, 2));
+    world.clock.advance(DAY);
+    let deleted = step().await.deleted + step().await.deleted;
+    assert_eq!(
+        deleted,
+        100 + 1,
+        "some of the large one, then the other one"
+    );
+    assert!(world.held(&small).await.is_empty());
+    world.work().await;
+    assert!(world.held(&large).await.is_empty() && world.marks(&large).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_run_that_fails_is_recorded_until_one_succeeds() {
+    let world = world();
+    let namespace = world.acme().await;
+    let last = async || {
+        let found = world.app.get::<LastRun>(&LastRun::key()).await.unwrap();
+        found.map(|found| found.value).unwrap_or_default()
+    };
+    assert_eq!(last().await, LastRun::default());
+    world.work().await;
+    let start = world.now();
+    assert_eq!(last().await.succeeded_at, Some(start));
+    let current = world.current("acme").await;
+    let list = namespace.object_key(Class::Closures, current.closure);
+    let bytes = Objects::read_object(&*world.memory, &list).await.unwrap();
+    Objects::delete_object(&*world.memory, &list).await.unwrap();
+    let fresh = world.restarted();
+    for _ in 0..2 {
+        fresh.clock.advance(DAY);
+        assert_eq!(fresh.work().await.skipped, 1);
+    }
+    let failing = last().await;
+    assert_eq!(failing.succeeded_at, Some(start));
+    assert_eq!(failing.failing_since, Some(start.plus_seconds(DAY)));
+    Objects::put_object(&*world.memory, &list, bytes.unwrap())
+        .await
+        .unwrap();
+    fresh.clock.advance(DAY);
+    fresh.work().await;
+    let good = LastRun {
+        succeeded_at: Some(fresh.now()),
+        failing_since: None,
+    };
+    assert_eq!(last().await, good);
 }
 
 #[tokio::test]

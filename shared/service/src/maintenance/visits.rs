@@ -1,0 +1,177 @@
+//! The order in which the garbage collection visits namespaces: each that is due gets a slice of
+//! the time of a run, the one that waits longest first. So a namespace with many objects delays
+//! itself alone.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use vault_format::name::Slug;
+use vault_format::text::error_chain;
+use vault_format::time::Timestamp;
+use vault_store::StoreError;
+use vault_store::records::{RecordKey, When};
+
+use super::{Report, collect};
+use crate::app::App;
+use crate::model::namespace::DIRECTORY;
+use crate::model::upkeep::{self, StepLock, VISITS, Visit};
+use crate::model::{Versioned, kept};
+
+/// The least time between the beginnings of two visits to a namespace, in seconds: 6 hours.
+const PAUSE_SECONDS: i64 = 6 * 3600;
+/// Seconds for which a step has the visits to itself.
+const BUSY_SECONDS: i64 = 60;
+/// The least time that a visit gets, also if many namespaces are due.
+const MIN_SLICE: Duration = Duration::from_secs(1);
+
+/// A namespace that is due.
+#[derive(Debug)]
+struct DueVisit {
+    slug: Slug,
+    visit: Visit,
+    when: When,
+}
+
+/// Visits the namespaces that are due until none is left or `until` is reached.
+pub(super) async fn collect_step(
+    app: &App,
+    report: &mut Report,
+    until: Instant,
+) -> Result<(), StoreError> {
+    // Most runs find nothing to do, and need no lock.
+    if list_due(app).await?.is_empty() {
+        return Ok(());
+    }
+    let key = RecordKey::new("work", "collection");
+    let Some(revision) = StepLock::take(app, key.clone(), BUSY_SECONDS).await? else {
+        return Ok(());
+    };
+    let outcome = visit_due(app, report, until).await;
+    // Released after an error too, so that the next run does not have to wait.
+    StepLock::release(app, key, revision).await?;
+    outcome
+}
+
+async fn visit_due(app: &App, report: &mut Report, until: Instant) -> Result<(), StoreError> {
+    // Read under the lock: another process may have made the visits that were due before.
+    let mut due = list_due(app).await?;
+    let mut is_first = true;
+    while let Some(mut next) = due.pop_front() {
+        let now = Instant::now();
+        // Without this exception, work that comes before could take all time of every run.
+        if now >= until && !is_first {
+            break;
+        }
+        is_first = false;
+        let others = u32::try_from(due.len()).unwrap_or(u32::MAX);
+        let slice = until.saturating_duration_since(now) / others.saturating_add(1);
+        let end = until.min(now + slice.max(MIN_SLICE));
+        let is_saved = visit_slice(app, &mut next, report, end).await?;
+        if next.visit.within.is_none() {
+            report.namespaces += 1;
+        } else if is_saved {
+            // Behind all others, and in its place if there are none.
+            due.push_back(next);
+        }
+    }
+    Ok(())
+}
+
+/// Visits a namespace until `end` and records it. Returns whether the record is this visit's;
+/// otherwise another process goes on with it.
+async fn visit_slice(
+    app: &App,
+    due: &mut DueVisit,
+    report: &mut Report,
+    end: Instant,
+) -> Result<bool, StoreError> {
+    let visit = &mut due.visit;
+    if visit.within.is_none() {
+        visit.began_at = Some(app.now());
+    }
+    if let Err(error) = collect::visit_namespace(app, &due.slug, visit, report, end).await {
+        // The rest of this namespace waits for the next visit, and one damaged namespace does not
+        // stop the others.
+        visit.within = None;
+        report.skipped += 1;
+        tracing::error!(
+            slug = %due.slug,
+            error = error_chain(&error),
+            "skipped the garbage collection of a namespace that could not be read"
+        );
+    } else if visit.within.is_none() {
+        visit.ended_at = Some(app.now());
+    }
+    visit.visited_at = Some(app.now());
+    let saved = upkeep::save(app, Visit::key(&due.slug), visit, due.when).await?;
+    due.when = saved.map_or(When::Any, When::At);
+    Ok(saved.is_some())
+}
+
+/// Lists the namespaces that are due, the one that waits longest first.
+async fn list_due(app: &App) -> Result<VecDeque<DueVisit>, StoreError> {
+    let mut visits = HashMap::new();
+    for record in kept::all_records(app, VISITS).await? {
+        let slug = record.key.key.clone();
+        visits.insert(slug, Versioned::<Visit>::read(Some(record))?);
+    }
+    let mut due = Vec::new();
+    for record in kept::all_records(app, DIRECTORY).await? {
+        let (visit, when) = match visits.remove(&record.key.key).flatten() {
+            Some(seen) => (seen.value, When::At(seen.revision)),
+            None => (Visit::default(), When::Absent),
+        };
+        let slug = record.key.key.parse();
+        let slug = slug.map_err(|_| StoreError::Corrupt("a namespace has no name".to_owned()))?;
+        due.push(DueVisit { slug, visit, when });
+    }
+    Ok(select_due(due, app.now()))
+}
+
+fn select_due(mut all: Vec<DueVisit>, now: Timestamp) -> VecDeque<DueVisit> {
+    all.retain(|due| due.visit.is_due(now, PAUSE_SECONDS));
+    // One that was never visited comes first.
+    all.sort_by(|one, other| {
+        let key = |due: &DueVisit| due.visit.visited_at;
+        (key(one), &one.slug).cmp(&(key(other), &other.slug))
+    });
+    all.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::upkeep::ObjectPosition;
+
+    #[test]
+    fn the_namespace_that_waits_longest_comes_first() {
+        const HOUR: i64 = 3600;
+        let time = |hours: i64| Timestamp::from_unix(hours * HOUR);
+        // name, began, last visited, unfinished
+        let rows = [
+            ("new", None, false),
+            ("also-new", None, false),
+            ("done-lately", Some((95, 95)), false),
+            ("done", Some((94, 96)), false),
+            ("unfinished", Some((80, 99)), true),
+            ("unfinished-before", Some((99, 98)), true),
+        ];
+        let all = rows.map(|(slug, times, is_unfinished)| DueVisit {
+            slug: slug.parse().unwrap(),
+            visit: Visit {
+                began_at: times.map(|(began, _)| time(began)),
+                visited_at: times.map(|(_, visited)| time(visited)),
+                ended_at: None,
+                within: is_unfinished.then(ObjectPosition::default),
+            },
+            when: When::Any,
+        });
+        let due = select_due(all.into(), time(100));
+        let order: Vec<_> = due.iter().map(|due| due.slug.as_str()).collect();
+        assert_eq!(
+            order,
+            ["also-new", "new", "done", "unfinished-before", "unfinished"]
+        );
+    }
+}
