@@ -116,6 +116,8 @@ class Service:
             "VAULT_LIMIT_SIGN_IN": "0",
             **settings,
         }
+        # `None` leaves a variable out, so that its default counts.
+        self.environment = {name: value for name, value in self.environment.items() if value is not None}
         self.log = self.folder / "log"
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
