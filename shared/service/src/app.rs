@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::thread::available_parallelism;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -13,7 +14,8 @@ use vault_format::name::NamespaceId;
 use vault_format::time::Timestamp;
 use vault_shelf::{Change as ShelfChange, Shelf, ShelfError, Submitted};
 use vault_store::StoreError;
-use vault_store::gate::{FairGate, GateSize};
+use vault_store::fair::Lane;
+use vault_store::gate::{FairGate, GateSize, Pass};
 use vault_store::objects::ObjectKey;
 use vault_store::records::Write;
 
@@ -40,6 +42,18 @@ const UPLOADS: GateSize = GateSize {
     patience: Duration::from_secs(10),
 };
 
+/// Scans that a process makes at once: one for each processor, but at least two, half of them for
+/// one namespace. A scan of the largest skill takes some ten MiB, and may take seconds.
+fn scan_gate_size() -> GateSize {
+    let places = available_parallelism().map_or(2, usize::from).clamp(2, 8);
+    GateSize {
+        places,
+        places_of_lane: places / 2,
+        waiting: 32,
+        patience: Duration::from_secs(15),
+    }
+}
+
 /// The ports and the settings of one process. Clones share them.
 #[derive(Clone)]
 pub struct App {
@@ -60,6 +74,8 @@ pub struct App {
     pub shelves: Option<Arc<dyn Shelves>>,
     /// The memory for uploads: each that is being received or stored has a place.
     pub upload_places: Arc<FairGate>,
+    /// The processors for the gate, which scans skills: each scan has a place.
+    scan_places: Arc<FairGate>,
     /// Sends notices; if `None`, they wait for a process that can send them.
     pub senders: Option<Senders>,
 }
@@ -158,6 +174,7 @@ impl App {
             provider: None,
             senders: None,
             upload_places: FairGate::new(UPLOADS),
+            scan_places: FairGate::new(scan_gate_size()),
             ports,
             config: Arc::new(config),
         }
@@ -210,6 +227,12 @@ impl App {
             senders: Some(senders),
             ..self
         }
+    }
+
+    /// Waits until the gate may scan a skill for this namespace. The thread that scans holds the
+    /// place: a request that is given up leaves it at work.
+    pub(crate) async fn enter_scan(&self, namespace: &NamespaceId) -> Result<Pass, StoreError> {
+        self.scan_places.enter(Lane::Namespace(*namespace)).await
     }
 
     /// Creates the audit record of an action, for the commit that makes the change; `outcome` is

@@ -456,8 +456,10 @@ async fn asked_files(
     let is_new = before.is_none() && not_compared.is_none();
     let present_files = before.map_or_else(Vec::new, |loaded| loaded.bundle.files.clone());
     let is_compared = not_compared.is_none();
+    let place = page.app().enter_scan(&page.namespace.id).await?;
     // The check and the comparison may take long: not on a thread that answers requests.
     let judged = tokio::task::spawn_blocking(move || {
+        let _place = place;
         let raw = files.iter().cloned().map(RawFile::from).collect();
         let options = GateOptions {
             before: &present_files,

@@ -274,8 +274,10 @@ async fn read_findings(
         return Ok(findings);
     }
     let skill = Arc::clone(loaded);
+    let place = page.app().enter_scan(&page.namespace.id).await?;
     // The check may take long: not on a thread that answers requests.
     let checking = tokio::task::spawn_blocking(move || {
+        let _place = place;
         let files = skill.bundle.files.iter().cloned().map(RawFile::from);
         let options = GateOptions {
             name: Some(skill.bundle.manifest.name.clone()),

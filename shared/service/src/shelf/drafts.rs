@@ -98,8 +98,10 @@ pub(super) async fn submit_as_draft(
             check,
             hidden,
         } => {
+            let place = drafts.app.enter_scan(&drafts.namespace.id).await?;
             // The gate uses the processor for a long time.
             let (verdict, left_out) = run_blocking(move || {
+                let _place = place;
                 // No file that looks like a secret is let in: only the people who decide about the
                 // draft could choose that, and they have not seen the files yet.
                 let mut separated = secrets::separate_secrets(files, &[]);
