@@ -28,6 +28,19 @@ pub struct Health {
     pub boot_time: Timestamp,
     /// The database.
     pub database: DatabaseHealth,
+    /// Background work of all processes together. It does not decide about `status`.
+    pub background: BackgroundHealth,
+}
+
+/// The runs of background work, which removes what is no longer needed. There is one every five
+/// minutes.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
+pub struct BackgroundHealth {
+    /// Time at which a run last ended without a failure; null before the first, or if it cannot be
+    /// read.
+    pub succeeded_at: Option<Timestamp>,
+    /// Time of the first failure since then; null if there was none.
+    pub failing_since: Option<Timestamp>,
 }
 
 /// Whether the database answers within a second.

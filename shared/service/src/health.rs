@@ -1,4 +1,5 @@
-//! `GET /healthz`: reports whether the process is up and its database answers.
+//! `GET /healthz`: reports whether the process is up and its database answers, and when background
+//! work last succeeded.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,12 +11,13 @@ use axum::response::Response;
 use axum::routing::get;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
-use vault_api::{DatabaseHealth, Health, HealthStatus};
+use vault_api::{BackgroundHealth, DatabaseHealth, Health, HealthStatus};
 use vault_format::text::error_chain;
 use vault_format::time::Timestamp;
 
 use crate::app::App;
 use crate::http::json_answer;
+use crate::model::upkeep::LastRun;
 use crate::route::{Auth, Group, Route, mount_route};
 
 /// Time within which the database must answer the ping.
@@ -28,11 +30,12 @@ const FRESH_SECONDS: i64 = 1;
 #[derive(Debug, Default)]
 struct LastPing(Mutex<Option<Ping>>);
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Ping {
     at: Timestamp,
     is_good: bool,
     latency_ms: u64,
+    last_run: LastRun,
 }
 
 impl LastPing {
@@ -40,13 +43,13 @@ impl LastPing {
         // Held during the ping, so that a flood of probes costs the database one query per second.
         let mut last = self.0.lock().await;
         let now = app.clock.now();
-        if let Some(ping) = *last
+        if let Some(ping) = &*last
             && (0..FRESH_SECONDS).contains(&(now.unix() - ping.at.unix()))
         {
-            return ping;
+            return ping.clone();
         }
         let ping = ping_database(app, now).await;
-        *last = Some(ping);
+        *last = Some(ping.clone());
         ping
     }
 }
@@ -60,10 +63,33 @@ async fn ping_database(app: &App, at: Timestamp) -> Ping {
         Ok(Err(error)) => tracing::error!(error = error_chain(error), "the database ping failed"),
         Err(_) => tracing::error!("the database did not answer the ping within a second"),
     }
+    let is_good = matches!(pinged, Ok(Ok(())));
+    // Only beside a database that answers: the probe must not wait twice for one that does not.
+    let last_run = if is_good {
+        read_last_run(app).await
+    } else {
+        LastRun::default()
+    };
     Ping {
         at,
-        is_good: matches!(pinged, Ok(Ok(()))),
+        is_good,
         latency_ms,
+        last_run,
+    }
+}
+
+async fn read_last_run(app: &App) -> LastRun {
+    let key = LastRun::key();
+    match timeout(PING_TIME, app.get::<LastRun>(&key)).await {
+        Ok(Ok(found)) => found.map(|found| found.value).unwrap_or_default(),
+        Ok(Err(error)) => {
+            tracing::error!(
+                error = error_chain(&error),
+                "the last run of background work could not be read"
+            );
+            LastRun::default()
+        }
+        Err(_) => LastRun::default(),
     }
 }
 
@@ -87,6 +113,7 @@ async fn show_health(app: &App, last: &LastPing) -> Response {
     let Ping {
         is_good,
         latency_ms,
+        last_run,
         ..
     } = last.fresh_ping(app).await;
     let (code, status) = if is_good {
@@ -101,6 +128,10 @@ async fn show_health(app: &App, last: &LastPing) -> Response {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             boot_time: app.boot_time,
             database: DatabaseHealth { status, latency_ms },
+            background: BackgroundHealth {
+                succeeded_at: last_run.succeeded_at,
+                failing_since: last_run.failing_since,
+            },
         },
     )
 }

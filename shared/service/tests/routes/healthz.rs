@@ -22,6 +22,10 @@ async fn says_since_when_and_whether_the_database_answers() {
     assert_eq!(answer.status, 200);
     insta::assert_json_snapshot!(without_latency(&answer), @r#"
     {
+      "background": {
+        "failing_since": null,
+        "succeeded_at": null
+      },
       "boot_time": "2026-11-21T02:00:10Z",
       "database": {
         "latency_ms": null,
@@ -40,6 +44,10 @@ async fn a_dead_database_is_503_in_the_same_shape() {
     assert_eq!(answer.status, 503);
     insta::assert_json_snapshot!(without_latency(&answer), @r#"
     {
+      "background": {
+        "failing_since": null,
+        "succeeded_at": null
+      },
       "boot_time": "2026-11-21T02:00:10Z",
       "database": {
         "latency_ms": null,
@@ -49,6 +57,18 @@ async fn a_dead_database_is_503_in_the_same_shape() {
       "version": "0.5.0"
     }
     "#);
+}
+
+#[tokio::test]
+async fn says_when_background_work_last_succeeded() {
+    let world = world();
+    world.work().await;
+    let done = world.now();
+    world.clock.advance(60);
+    let answer = world.send(get("/healthz")).await;
+    let shown = &answer.json()["background"];
+    assert_eq!(shown["succeeded_at"], done.to_string());
+    assert_eq!(shown["failing_since"], Value::Null);
 }
 
 #[tokio::test]
