@@ -177,19 +177,23 @@ impl<T: Waiting> FairQueue<T> {
     }
 
     /// Takes the requests that are served next, one of each lane in turn, and again while there is
-    /// work left of `bound`. The first is taken however much work it is. Empty if nobody waits.
+    /// work left of `bound`. The first is taken however much work it is. A request that does not fit
+    /// keeps its turn for the next group and holds up no other lane. Empty if nobody waits.
     pub fn take_group(&mut self, bound: Work) -> Vec<T> {
         let mut group = Vec::new();
         let mut work = Work::default();
+        let (mut kept, mut behind) = (VecDeque::new(), Vec::new());
         let mut is_first_round = true;
         self.end_turns();
         loop {
-            if self.turns.is_empty() {
+            let Some(lane) = self.turns.pop_front() else {
+                // A round in which nothing fits ends the group.
+                if self.served.is_empty() {
+                    break;
+                }
                 self.end_turns();
                 is_first_round = false;
-            }
-            let Some(lane) = self.turns.pop_front() else {
-                return group;
+                continue;
             };
             let next = self.lanes.get_mut(&lane).and_then(Queued::next_work);
             let Some(next) = next else {
@@ -197,24 +201,22 @@ impl<T: Waiting> FairQueue<T> {
                 continue;
             };
             if !group.is_empty() && !work.plus(next).fits(bound) {
-                self.keep_turn(lane, is_first_round);
-                return group;
+                if is_first_round {
+                    kept.push_back(lane);
+                } else {
+                    // The group has served this lane, so those that arrive before the next group go
+                    // first.
+                    behind.push(lane);
+                }
+                continue;
             }
             work = work.plus(next);
             group.extend(self.lanes.get_mut(&lane).and_then(Queued::take_front));
             self.served.push(lane);
         }
-    }
-
-    /// Puts a lane back whose request did not fit into a group.
-    fn keep_turn(&mut self, lane: Lane, is_first_round: bool) {
-        self.turns.push_front(lane);
-        if !is_first_round {
-            // The group has served each of these lanes, so those that arrive before the next group
-            // go first.
-            let before: Vec<_> = self.turns.drain(..).collect();
-            self.served.splice(..0, before);
-        }
+        self.turns = kept;
+        self.served = behind;
+        group
     }
 
     /// Takes the next request of a lane that `may_pass`. Returns it with its lane; `None` if none of
@@ -324,6 +326,29 @@ mod tests {
     }
 
     #[test]
+    fn a_request_that_does_not_fit_keeps_its_turn_and_holds_up_nobody() {
+        let large = Work { rows: 9, bytes: 1 };
+        let mut callers = Callers::new(9, 99);
+        for (lane, name, work) in [
+            (1, "a", ONE),
+            (2, "L", large),
+            (1, "b", ONE),
+            (2, "M", large),
+            (1, "c", ONE),
+            (3, "x", ONE),
+        ] {
+            assert!(callers.push(lane, name, work));
+        }
+        // The small ones fill the group, and the large one is first in the next.
+        assert_eq!(callers.take(9), "axbc");
+        assert!(callers.push(1, "d", ONE));
+        assert_eq!(callers.take(9), "L");
+        assert_eq!(callers.take(9), "d");
+        assert_eq!(callers.take(9), "M");
+        assert!(callers.queue.lanes.is_empty());
+    }
+
+    #[test]
     fn a_request_waits_for_at_most_one_of_another_lane() {
         let mut callers = Callers::new(999, 9999);
         for _ in 0..100 {
@@ -355,8 +380,8 @@ mod tests {
         callers.push(2, "x", work(60, 1));
         callers.push(2, "y", work(40, 1));
         assert_eq!(callers.take(100), "a");
-        assert_eq!(callers.take(100), "x");
-        assert_eq!(callers.take(100), "by");
+        assert_eq!(callers.take(100), "xy");
+        assert_eq!(callers.take(100), "b");
         callers.push(1, "c", work(1, 7));
         callers.push(2, "z", work(1, 4));
         let group = callers.queue.take_group(work(9, 10));
