@@ -64,17 +64,23 @@ data "aws_iam_policy_document" "function" {
       actions   = local.record_actions[statement.key]
       resources = [local.table_arn]
 
-      condition {
-        test     = "ForAllValues:StringLike"
-        variable = "dynamodb:LeadingKeys"
-        values   = var.limit_partitions ? statement.value : ["*"]
+      dynamic "condition" {
+        for_each = var.limit_partitions ? [statement.value] : []
+        content {
+          test     = "ForAllValues:StringLike"
+          variable = "dynamodb:LeadingKeys"
+          values   = condition.value
+        }
       }
 
       # `ForAllValues` holds for a request that names no partition.
-      condition {
-        test     = "Null"
-        variable = "dynamodb:LeadingKeys"
-        values   = ["false"]
+      dynamic "condition" {
+        for_each = var.limit_partitions ? [1] : []
+        content {
+          test     = "Null"
+          variable = "dynamodb:LeadingKeys"
+          values   = ["false"]
+        }
       }
     }
   }

@@ -70,6 +70,9 @@ CALLS = [
     ("devices", "dynamodb:PutItem", ["session/a"], False),
     ("devices", "dynamodb:PutItem", ["tok/a"], False),
     ("devices", "dynamodb:PutItem", ["user/a"], False),
+    # An app that an owner ended stays ended.
+    ("devices", "dynamodb:PutItem", ["conn/a"], False),
+    ("mcp", "dynamodb:GetItem", ["draft/a"], True),
     ("devices", "s3:GetObject", f"{OBJECTS}/ns/a/bundles/b", False),
     ("devices", "s3:ListBucket", OBJECTS, False),
     ("catalog", "s3:GetObject", f"{OBJECTS}/ns/a/bundles/b", True),

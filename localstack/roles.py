@@ -303,6 +303,10 @@ def check(state, record, whole):
     roles.refresh()
     lines = [json.loads(line) for line in pathlib.Path(record).read_text(encoding="utf-8").splitlines()]
     findings = [missing_right(line) for line in lines if not line["allowed"]]
+    # A record without calls would prove nothing: the functions did not go through here, or there is no such deployment.
+    silent = sorted(set(roles.policies) - {line["function"] for line in lines})
+    if not roles.policies or not lines or (whole and silent):
+        findings.append(f"no call of {', '.join(silent) or 'any function'} was recorded: do the functions go through roles.py?")
     if whole:
         findings += unused_rights(roles.policies, lines, json.loads(UNREACHED.read_text(encoding="utf-8")))
     for finding in findings:

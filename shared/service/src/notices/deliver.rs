@@ -180,9 +180,17 @@ async fn visit_outbox(
     let writes = listed.next_writes(&namespace, next)?;
     let moves = writes.len() > 1;
     // The commit fails if a new event has made the outbox due again in the meantime, which is right
-    // too. If that event is in the shard already, only the earlier record has to go.
-    if !app.try_commit(writes).await? && moves {
-        app.try_commit(vec![listed.removal()]).await?;
+    // too.
+    match app.records.commit_writes(writes).await {
+        // Where the record of an earlier version moves to a shard, the event is in the shard already,
+        // and only the earlier record has to go.
+        Ok(Commit::Failed { .. }) if moves => {
+            app.try_commit(vec![listed.removal()]).await?;
+        }
+        // The store gave up on interfering writers: what is listed stays listed, and the next run
+        // visits it again.
+        Ok(_) | Err(StoreError::Conflict) => {}
+        Err(error) => return Err(error),
     }
     Ok(visit.delivered)
 }
