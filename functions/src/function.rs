@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use tower::ServiceExt as _;
 use vault_service::App;
-use vault_service::accounts::bootstrap::{self, FirstStart};
+use vault_service::accounts::bootstrap::{self, AccountReset, FirstStart};
 use vault_service::error::{ErrorCode, Refusal};
 use vault_service::maintenance::Report;
 use vault_service::model::account::Email;
@@ -77,6 +77,11 @@ pub enum Failed {
     /// No account has the address in `reset_account`.
     #[error("no account has this address")]
     NoAccount,
+    /// The deletion of the account in `reset_account` has begun.
+    #[error(
+        "the deletion of this account has begun; an operator enables it first, which cancels that"
+    )]
+    DeletionBegun,
     /// The account was not reset.
     #[error("the account could not be reset")]
     Reset(#[source] vault_store::StoreError),
@@ -167,11 +172,11 @@ impl Function {
         let email: Email = email.parse().map_err(|_| Failed::NoAccount)?;
         let (app, issuer) = (&self.app, self.app.config.public_url.base());
         let link = bootstrap::reset_account(app, &email, issuer);
-        let invite_url = link
-            .await
-            .map_err(Failed::Reset)?
-            .ok_or(Failed::NoAccount)?;
-        Ok(Reset { email, invite_url })
+        match link.await.map_err(Failed::Reset)? {
+            AccountReset::Link(invite_url) => Ok(Reset { email, invite_url }),
+            AccountReset::NotFound => Err(Failed::NoAccount),
+            AccountReset::DeletionBegun => Err(Failed::DeletionBegun),
+        }
     }
 
     /// Handles an event of the Lambda runtime like [`Function::handle_event`] and logs a failure.

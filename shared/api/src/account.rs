@@ -22,6 +22,10 @@ pub struct Account {
     pub operator: bool,
     /// Whether it cannot sign in.
     pub disabled: bool,
+    /// Whether its deletion has begun and is not done: deleting it again goes on, and enabling it
+    /// cancels the deletion.
+    #[serde(default)]
+    pub deletion_begun: bool,
     /// Whether the person has shown to have the address.
     pub proven: bool,
     /// Whether a password from an invitation of an earlier version of vault has ended: invite the

@@ -124,6 +124,8 @@ codes! {
     LastOwner CONFLICT "last_owner" Caller "A vault must keep one owner who can sign in and has the scope write.";
     UserExists CONFLICT "user_exists" Caller "This person is already a user of this vault.";
     AccountNotFound NOT_FOUND "account_not_found" Caller "There is no account with this address.";
+    AccountDeletionBegun CONFLICT "account_deletion_begun" Caller "The deletion of this account has begun, so a link would lead nowhere; enable the account first, which cancels the deletion.";
+    OwnAccountLarge CONFLICT "own_account_large" Caller "Your account has more than 200 memberships, and your rights as an operator end with the first step of its deletion; another operator has to delete it.";
     LastOperator CONFLICT "last_operator" Caller "The service must keep one operator who can sign in.";
     ScopeUnknown UNPROCESSABLE_ENTITY "scope_unknown" Caller "Unknown scope; use read or write.";
     RoleUnknown UNPROCESSABLE_ENTITY "role_unknown" Caller "Unknown role; use role:owner, role:publisher or role:member.";

@@ -101,23 +101,36 @@ async fn find_owner(ports: &Ports) -> Result<Option<Email>, StoreError> {
     Ok(mark.map(|mark| mark.value.email))
 }
 
+/// Outcome of a reset without a route.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum AccountReset {
+    /// The link that sets a new password, to be shown once.
+    Link(String),
+    /// No account has the address.
+    NotFound,
+    /// The deletion of the account has begun: nothing was changed.
+    DeletionBegun,
+}
+
 /// Resets an account without any route, for people who run the server and can sign in as no
-/// operator. Returns the link that sets a new password, to be shown once; `None` when there is no
-/// such account.
+/// operator.
 pub async fn reset_account(
     ports: &Ports,
     email: &Email,
     issuer: &str,
-) -> Result<Option<String>, StoreError> {
+) -> Result<AccountReset, StoreError> {
     earlier::carry_over(ports, ports.now()).await?;
     let reset = async |tx: Transaction<'_>| {
         let Some(reset) = account::prepare_reset(&tx, email, issuer, tx.now()).await? else {
-            return Ok(None);
+            return Ok(AccountReset::NotFound);
         };
+        if reset.account.deletion_begun {
+            return Ok(AccountReset::DeletionBegun);
+        }
         let change = Change::about(&reset.account.id);
         tx.write_all(reset.writes);
         tx.audit(None, &Actor::server(), "account.reset", change)?;
-        Ok(reset.url)
+        Ok(reset.url.map_or(AccountReset::NotFound, AccountReset::Link))
     };
     ports.change(reset).await
 }

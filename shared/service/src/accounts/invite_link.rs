@@ -75,10 +75,13 @@ impl PendingInvite {
         let invite = invite.ok_or(ErrorPage::InviteGone)?;
         let account = account::find_account(app, &invite.value.email).await?;
         // Only the newest link counts, and only while the account has no way to sign in: later it
-        // could be used to take the account over.
+        // could be used to take the account over. During a deletion it would lead to an account that
+        // ends.
         let account = account
             .filter(|account| {
-                account.value.invite == Some(secret.hash()) && account.value.proofs.is_empty()
+                account.value.invite == Some(secret.hash())
+                    && account.value.proofs.is_empty()
+                    && !account.value.deletion_begun
             })
             .ok_or(ErrorPage::InviteGone)?;
         Ok(Self {

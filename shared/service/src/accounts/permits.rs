@@ -8,6 +8,7 @@ use std::net::IpAddr;
 
 use serde_json::json;
 use vault_format::name::NamespaceId;
+use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::MAX_PAGE;
 
@@ -44,31 +45,46 @@ pub struct Asker<'a> {
     pub confirms: Option<&'a str>,
 }
 
+/// An act that was taken from its permit.
+struct SpentAct {
+    /// Id of the permit.
+    id: String,
+    /// Sentence of the act.
+    sentence: String,
+    /// Time at which the permit ends.
+    ends_at: Timestamp,
+}
+
 impl Asker<'_> {
     fn namespace_id(&self) -> Option<&NamespaceId> {
         self.namespace.map(|namespace| &namespace.id)
     }
 
-    /// Uses the permit for `act` in the commit of the transaction. Fails with `ConfirmationNeeded`
-    /// if no confirmed permit fits `act`: account, app, vault, act and all its values.
-    pub async fn spend(&self, tx: &Transaction<'_>, act: &Act) -> Result<(), Refusal> {
+    /// Uses the permit for `act` in the commit of the transaction, and returns the time at which the
+    /// permit ends. Fails with `ConfirmationNeeded` if no confirmed permit fits `act`: account, app,
+    /// vault, act and all its values.
+    pub async fn spend(&self, tx: &Transaction<'_>, act: &Act) -> Result<Timestamp, Refusal> {
         let mut loaded = LoadedPermits::load(tx, self.account, self.client).await?;
-        let (id, sentence) = self.take(tx, &mut loaded, act)?;
+        let SpentAct {
+            id,
+            sentence,
+            ends_at,
+        } = self.take(tx, &mut loaded, act)?;
         // The write has the revision that was read as its condition, so of two requests that use
         // the permit at once one fails.
         tx.write(loaded.into_write()?);
         let change = Change::about(&id).with_after(json!({ "act": sentence }));
-        Ok(tx.audit(self.namespace_id(), self.actor, "confirmation.use", change)?)
+        tx.audit(self.namespace_id(), self.actor, "confirmation.use", change)?;
+        Ok(ends_at)
     }
 
-    /// Marks the act of a confirmed permit as done, and returns the id of the permit and the
-    /// sentence of the act.
+    /// Marks the act of a confirmed permit as done.
     fn take(
         &self,
         tx: &Transaction<'_>,
         loaded: &mut LoadedPermits,
         act: &Act,
-    ) -> Result<(String, String), Refusal> {
+    ) -> Result<SpentAct, Refusal> {
         let permits = &mut loaded.permits;
         let is_confirmed_now = |permit: &Permit| {
             permit.state == PermitState::Asked && self.confirms == Some(permit.id.as_str())
@@ -77,18 +93,24 @@ impl Asker<'_> {
             *permit = permit.clone().decided(true, tx.now());
             audit_decision(tx, permit, self.client, self.actor)?;
         }
-        let confirmed = permits
+        let mut confirmed = permits
             .iter_mut()
             .filter(|permit| permit.state == PermitState::Confirmed);
-        let found = confirmed
-            .map(|permit| (permit.id.clone(), permit.find_unused(self.namespace, act)))
-            .find_map(|(id, permitted)| Some((id, permitted?)));
-        let (id, permitted) = found.ok_or(ErrorCode::ConfirmationNeeded)?;
-        permitted.used = true;
-        let sentence = permitted.sentence.clone();
+        let found = confirmed.find_map(|permit| {
+            let (id, ends_at) = (permit.id.clone(), permit.ends_at);
+            let permitted = permit.find_unused(self.namespace, act)?;
+            permitted.used = true;
+            let sentence = permitted.sentence.clone();
+            Some(SpentAct {
+                id,
+                sentence,
+                ends_at,
+            })
+        });
+        let spent = found.ok_or(ErrorCode::ConfirmationNeeded)?;
         // A permit without an act that is left only takes the place of another one.
         permits.retain(|permit| permit.acts.iter().any(|act| !act.used));
-        Ok((id, sentence))
+        Ok(spent)
     }
 
     /// Asks the person to confirm these acts of one request, and returns the permit. While an equal

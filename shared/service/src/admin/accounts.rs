@@ -41,6 +41,7 @@ fn to_api_account(account: Account) -> vault_api::Account {
         email: account.email,
         operator: account.operator,
         disabled: account.disabled,
+        deletion_begun: account.deletion_begun,
         invite_again: account.invite_again,
         created_at: account.created_at,
         second_factor: account.second_factor.is_some(),
@@ -95,6 +96,7 @@ pub(super) async fn invite_account(call: OperatorCall) -> Answer {
     let invite = async |tx: Transaction<'_>| {
         let issuer = call.app.config.public_url.base();
         let invited = account::prepare_invitation(&tx, &email, issuer, tx.now()).await?;
+        refuse_during_deletion(&invited.account)?;
         spend_if_taken_over(&tx, &call, &invited, &act).await?;
         tx.write_all(invited.writes);
         let after = json!({ "email": email, "link": invited.url.is_some() });
@@ -107,6 +109,16 @@ pub(super) async fn invite_account(call: OperatorCall) -> Answer {
     let outcome = call.app.change(invite).await;
     let invited_account = call.confirm_outcome(&act, outcome).await?;
     Ok(json_answer(StatusCode::CREATED, &invited_account))
+}
+
+/// Refuses to make a link for an account whose deletion has begun: the account cannot sign in, and
+/// the deletion may end it at any time.
+pub(super) fn refuse_during_deletion(account: &Account) -> Result<(), Refusal> {
+    if account.deletion_begun {
+        Err(ErrorCode::AccountDeletionBegun.into())
+    } else {
+        Ok(())
+    }
 }
 
 /// Uses the permit for the reset of an account if an invitation makes a link that hands over an
@@ -148,6 +160,7 @@ async fn reset_by_email(call: &OperatorCall, email: &Email) -> Result<vault_api:
         let issuer = call.app.config.public_url.base();
         let reset_result = account::prepare_reset(&tx, email, issuer, tx.now()).await?;
         let reset_result = reset_result.ok_or(ErrorCode::AccountNotFound)?;
+        refuse_during_deletion(&reset_result.account)?;
         call.as_asker().spend(&tx, &act).await?;
         tx.write_all(reset_result.writes);
         let after = json!({ "email": email });
@@ -313,8 +326,8 @@ pub(super) async fn begin_act(call: &OperatorCall, act: &Act) -> Result<(), Refu
 }
 
 /// Deletes an account and its memberships, which the operator confirms; fails with 503 if it has
-/// more memberships than one request removes, and the next request continues without another
-/// confirmation. Its audit records are kept.
+/// more memberships than one request removes. The next request continues, with another confirmation
+/// only if that of the first one has ended. Its audit records are kept.
 pub(super) async fn delete_account(call: OperatorCall) -> Answer {
     let email = path_email(&call)?;
     let act = Act::DeleteAccount {
@@ -342,7 +355,8 @@ pub(super) async fn delete_account(call: OperatorCall) -> Answer {
 }
 
 /// Disables the account and marks it as being deleted, with the permit for the deletion; returns
-/// its id. Does nothing if its deletion has begun: the permit ends before a long deletion does.
+/// its id. Does nothing while a deletion goes on that has begun: the permit was used for it. One that
+/// was left to lie takes a new permit, because whoever confirmed it may have changed their mind.
 async fn begin_deletion(call: &OperatorCall, email: &Email) -> Result<AccountId, Refusal> {
     let act = Act::DeleteAccount {
         email: email.clone(),
@@ -350,24 +364,39 @@ async fn begin_deletion(call: &OperatorCall, email: &Email) -> Result<AccountId,
     let begin = async |tx: Transaction<'_>| {
         let stored_account = find_by_email(call, email).await?;
         let mut account = stored_account.value;
-        if account.deletion_begun {
+        if account.deletion_goes_on(tx.now()) {
             return Ok(account.id);
+        }
+        if account.id == call.caller.account {
+            check_one_request_deletes(call, &account.id).await?;
         }
         // A disabled operator is none, so only this commit needs another one.
         if is_active_operator(&account) {
             tx.write(check_another_operator(call, &account.id).await?);
         }
-        call.as_asker().spend(&tx, &act).await?;
+        let permit_ends_at = call.as_asker().spend(&tx, &act).await?;
         let change = Change::about(&account.id)
             .with_before(json!({ "disabled": account.disabled }))
             .with_after(json!({ "disabled": true, "deletion_begun": true }));
-        account.disable();
-        account.deletion_begun = true;
+        account.begin_deletion(permit_ends_at);
         tx.write(account.update_write(stored_account.revision)?);
         call.write_audits(&tx, "account.disable", &change, &[])?;
         Ok(account.id)
     };
     call.app.change(begin).await
+}
+
+/// Checks that one request deletes the account of the operator, whose rights end as it begins: no
+/// further request of the same operator could continue.
+async fn check_one_request_deletes(call: &OperatorCall, id: &AccountId) -> Result<(), Refusal> {
+    let most = MAX_ACCOUNT_LOGS * MAX_REMOVAL_BATCHES;
+    let partition = account_partition(id);
+    let records = &call.app.records;
+    let memberships = records.list_page(&partition, MEMBERSHIPS, None, most + 1);
+    if memberships.await?.len() > most {
+        return Err(ErrorCode::OwnAccountLarge.into());
+    }
+    Ok(())
 }
 
 /// Deletes the account, whose memberships are gone. Fails with 503 if it was enabled meanwhile,

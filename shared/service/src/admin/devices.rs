@@ -280,7 +280,8 @@ async fn count_admission(
             namespace: Some(&acting.namespace.to_ref()),
             confirms: None,
         };
-        return asker.spend(tx, &admission_act(id)).await;
+        asker.spend(tx, &admission_act(id)).await?;
+        return Ok(());
     }
     tx.write_all(admitted.admission_writes(&acting.namespace.id, client, tx.now())?);
     Ok(())

@@ -33,6 +33,8 @@ const MAX_ROWS: usize = 90;
 const MAX_COUNT_PAGES: usize = 10;
 /// Maximum number of ids of each kind in an answer.
 const MAX_LISTED: usize = 100;
+/// Most commits of one request that keep codes, before the one that ends the access.
+const MAX_KEEPING_COMMITS: usize = 10;
 
 /// Things of one kind that are chosen.
 #[derive(Clone, Debug, Default)]
@@ -101,6 +103,11 @@ impl Ending {
         !self.kept_codes.is_nothing() || self.ends_things()
     }
 
+    /// Whether a code of the app goes on, which would end with the access of the app.
+    fn keeps(&self, code: &LivingCode, id: &ClientId) -> bool {
+        self.access && code.depends_on(id) && self.kept_codes.takes(&code.id())
+    }
+
     const fn ends_things(&self) -> bool {
         !(self.machines.is_nothing() && self.invitations.is_nothing() && self.webhooks.is_nothing())
     }
@@ -141,7 +148,7 @@ impl Ended {
         let mut room = Room { rows: MAX_ROWS };
         // Each code takes its own row and one of the log, and so does each machine.
         let kept_codes = take_chosen(&mut made.codes, |code| {
-            ending.access && ending.kept_codes.takes(&code.id()) && room.take(2)
+            ending.keeps(code, id) && room.take(2)
         });
         // Without its consent such a code would go on, so it is deleted.
         let codes = take_chosen(&mut made.codes, |code| {
@@ -246,8 +253,12 @@ pub(crate) async fn end_app(
     ending: &Ending,
 ) -> Result<RevokedClient, Refusal> {
     let id: ClientId = id.parse().map_err(|_| ErrorCode::ClientNotFound)?;
-    let end = async |tx| end_app_in(&tx, by, &id, ending).await;
-    let (revoked_tokens, ended) = by.app.change(end).await?;
+    if by.client() == Some(&id) && !ending.kept_codes.is_nothing() {
+        return Err(Refusal::new(ErrorCode::ParameterInvalid).detail(
+            "An app cannot keep its codes when it ends itself: end it in the console or with another app.",
+        ));
+    }
+    let (revoked_tokens, ended) = end_in_steps(by, &id, ending).await?;
     // Read after the commit: until the access ended, a machine could come in by a code of the app.
     let left = Made::read(by.app, &by.namespace.to_ref(), &id).await?;
     Ok(RevokedClient {
@@ -258,14 +269,43 @@ pub(crate) async fn end_app(
     })
 }
 
-/// Adds the writes of the end to the commit. Returns the number of tokens that end, and the ids of
-/// what ends with them.
+/// Ends the app in one commit, after as many as keep the codes for which that one has no room: a
+/// code that depended on the app at its end would be lost. Returns the number of tokens that end, and
+/// the ids of what ends with them. Fails with 503 if there are more codes than one request keeps.
+async fn end_in_steps(
+    by: &Principal<'_>,
+    id: &ClientId,
+    ending: &Ending,
+) -> Result<(usize, MadeByClient), Refusal> {
+    let mut left = 0;
+    for _ in 0..=MAX_KEEPING_COMMITS {
+        let end = async |tx| end_app_in(&tx, by, id, ending).await;
+        match by.app.change(end).await? {
+            Step::Ended(revoked_tokens, ended) => return Ok((revoked_tokens, ended)),
+            Step::Keeping(more) => left = more,
+        }
+    }
+    Err(Refusal::new(ErrorCode::Unavailable).detail(format!(
+        "The app still has access: {left} of its codes are not kept yet. Repeat the request, which keeps them first."
+    )))
+}
+
+/// Outcome of one commit.
+enum Step {
+    /// The app is ended: the number of tokens that end, and the ids of what ends with them.
+    Ended(usize, MadeByClient),
+    /// Codes are kept, and this number of codes still has to be.
+    Keeping(usize),
+}
+
+/// Adds the writes of the end to the commit; only those that keep codes if it has no room for all of
+/// them.
 async fn end_app_in(
     tx: &Transaction<'_>,
     by: &Principal<'_>,
     id: &ClientId,
     ending: &Ending,
-) -> Result<(usize, MadeByClient), Refusal> {
+) -> Result<Step, Refusal> {
     let namespace = &by.namespace.id;
     let key = connection_key(namespace, id);
     let found = tx.get::<Connection>(&key).await?;
@@ -276,7 +316,22 @@ async fn end_app_in(
         return Err(ErrorCode::ClientNotFound.into());
     }
     let mut made = Made::read(tx, &by.namespace.to_ref(), id).await?;
+    if made.more_codes && !ending.kept_codes.is_nothing() {
+        return Err(Refusal::new(ErrorCode::Unavailable).detail(
+            "The vault has more enrolment codes than one request reads, so none can be kept: end codes first, or end the app with its codes.",
+        ));
+    }
     let ended = Ended::take(&mut made, id, ending);
+    let keeps = |code: &&LivingCode| ends_access && ending.keeps(code, id);
+    let unkept = made.codes.iter().filter(keeps).count();
+    if unkept > 0 {
+        let keeping = Ended {
+            kept_codes: ended.kept_codes,
+            ..Ended::default()
+        };
+        keeping.write_in(tx, by).await?;
+        return Ok(Step::Keeping(unkept));
+    }
     let ids = |items: &mut dyn Iterator<Item = String>| items.collect::<Vec<_>>();
     let mut answer = MadeByClient {
         codes: ids(&mut ended.codes.iter().map(LivingCode::id)),
@@ -305,7 +360,7 @@ async fn end_app_in(
         by.write_audit(tx, "client.revoke", change)?;
     }
     ended.write_in(tx, by).await?;
-    Ok((revoked_tokens, answer))
+    Ok(Step::Ended(revoked_tokens, answer))
 }
 
 /// What the log says about the end of an app.

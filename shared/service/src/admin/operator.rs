@@ -7,7 +7,7 @@ use vault_api::{CreatedNamespace, NewNamespace};
 use vault_format::name::Slug;
 use vault_store::records::{When, Write};
 
-use super::accounts::spend_if_taken_over;
+use super::accounts::{refuse_during_deletion, spend_if_taken_over};
 use super::call::{Answer, Items, OperatorCall, trim_page};
 use super::vaults;
 use crate::error::{ErrorCode, Refusal};
@@ -73,6 +73,7 @@ pub(super) async fn create_namespace(call: OperatorCall) -> Answer {
         if invited.existed && namespace::find_namespace(&tx, &slug).await?.is_some() {
             return Err(ErrorCode::SlugTaken.into());
         }
+        refuse_during_deletion(&invited.account)?;
         spend_if_taken_over(&tx, &call, &invited, &act).await?;
         allocate_namespace(&tx, &call, &slug, invited).await
     };

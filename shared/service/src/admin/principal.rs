@@ -99,7 +99,8 @@ impl<'a> Principal<'a> {
         act: &Act,
     ) -> Result<(), Refusal> {
         let home = self.namespace.to_ref();
-        self.as_asker(&home).spend(tx, act).await
+        self.as_asker(&home).spend(tx, act).await?;
+        Ok(())
     }
 
     /// Adds the audit record of a change in the vault to the commit that makes it.

@@ -87,6 +87,10 @@ pub struct Account {
     /// meanwhile, and enabling it cancels the deletion.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub deletion_begun: bool,
+    /// Time until which the deletion goes on without another confirmation. Absent in records of
+    /// earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deletion_until: Option<Timestamp>,
     /// Time at which the account was made.
     pub created_at: Timestamp,
     /// Hash of the only link that may set the password; earlier links no longer count.
@@ -127,6 +131,7 @@ impl Account {
             epoch: 0,
             disabled: false,
             deletion_begun: false,
+            deletion_until: None,
             created_at: now,
             invite: None,
             invite_again: false,
@@ -240,6 +245,20 @@ impl Account {
     pub const fn enable(&mut self) {
         self.disabled = false;
         self.deletion_begun = false;
+        self.deletion_until = None;
+    }
+
+    /// Stops the account and marks it as being deleted: the deletion goes on until then without
+    /// another confirmation.
+    pub const fn begin_deletion(&mut self, until: Timestamp) {
+        self.disable();
+        self.deletion_begun = true;
+        self.deletion_until = Some(until);
+    }
+
+    /// Whether a deletion has begun that goes on without another confirmation.
+    pub fn deletion_goes_on(&self, now: Timestamp) -> bool {
+        self.deletion_begun && self.deletion_until.is_some_and(|until| now < until)
     }
 
     /// Returns the writes that make the account: its record and its entry in the operator's list.

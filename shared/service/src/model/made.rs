@@ -62,6 +62,8 @@ pub struct Made {
     pub webhooks: Vec<Webhook>,
     /// Whether the vault has more records than were read.
     pub more: bool,
+    /// Whether the vault has more codes than were read.
+    pub more_codes: bool,
 }
 
 impl Made {
@@ -76,7 +78,8 @@ impl Made {
         let machines = read_made(ports, &devices_partition(&namespace.slug), client).await?;
         let people = read_made(ports, &users_partition(&namespace.id), client).await?;
         let (destinations, _) = Destinations::find(ports, &namespace.id).await?;
-        let more = codes.more || machines.more || people.more;
+        let more_codes = codes.more;
+        let more = more_codes || machines.more || people.more;
         let machines = read_all::<Device>(machines.records)?.into_iter();
         let machines = machines.filter(|device| {
             // Records are keyed by slug, which may have belonged to another vault.
@@ -94,6 +97,7 @@ impl Made {
                 .filter(|webhook| webhook.client.as_ref() == Some(client))
                 .collect(),
             more,
+            more_codes,
         })
     }
 

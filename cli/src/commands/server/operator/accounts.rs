@@ -8,7 +8,7 @@ use reqwest::Method;
 use serde_json::json;
 use vault_api::{Account, DeletedAccount, Given, MAX_ACTS, NewAccount, OperatorAct, OperatorActs};
 use vault_service::Ports;
-use vault_service::accounts::bootstrap::reset_account;
+use vault_service::accounts::bootstrap::{AccountReset, reset_account};
 use vault_sql::Sql;
 use vault_store::{clock::SystemClock, random::SystemRandom};
 
@@ -73,7 +73,9 @@ fn paint_email(account: &Account) -> String {
 /// Returns the state of an account in a word or two.
 const fn account_state(account: &Account) -> &'static str {
     // First, because a disabled account cannot sign in, whatever else is true of it.
-    if account.disabled {
+    if account.deletion_begun {
+        "being deleted"
+    } else if account.disabled {
         "disabled"
     } else if account.invite_again {
         "invite again"
@@ -229,9 +231,24 @@ pub async fn reset_in(
         random: Arc::new(SystemRandom),
     };
     let link = reset_account(&ports, &address, base.as_str()).await;
-    let link = link
-        .map_err(|error| fail!(Database, "the account could not be changed: {error}"))?
-        .ok_or_else(|| fail!(AccountNotFound, "no account has the address `{address}`"))?;
+    let link =
+        link.map_err(|error| fail!(Database, "the account could not be changed: {error}"))?;
+    let link = match link {
+        AccountReset::Link(link) => link,
+        AccountReset::NotFound => {
+            return Err(fail!(
+                AccountNotFound,
+                "no account has the address `{address}`"
+            ));
+        }
+        AccountReset::DeletionBegun => {
+            let failure = fail!(
+                Usage,
+                "the deletion of `{address}` has begun, so a link would lead nowhere"
+            );
+            return Err(failure.hint("an operator enables the account, which cancels the deletion: vault operator account enable"));
+        }
+    };
     let name = paint(BOLD, clean(address.as_str(), 254));
     let text = format!(
         "{TICK} {name} is signed out everywhere and needs a new password{}",
@@ -299,7 +316,16 @@ async fn list_accounts(context: &Context, client: &OwnerClient) -> Result<Report
             word(account.second_factor),
         ]);
     }
-    Ok(Report::new(&accounts, context.ui.format_table(&table)))
+    let mut text = context.ui.format_table(&table);
+    let begun = accounts.iter().filter(|account| account.deletion_begun);
+    for account in begun {
+        let email = clean(account.email.as_str(), 254);
+        text.push_str(&format!(
+            "\n\nThe deletion of {email} is not done. Go on: {HINT}vault operator account delete {email}{HINT:#}. \
+             Cancel it: {HINT}vault operator account enable {email}{HINT:#}"
+        ));
+    }
+    Ok(Report::new(&accounts, text))
 }
 
 async fn delete_accounts(

@@ -1,7 +1,7 @@
 //! What a person is told after signing in, and what the logs keep of sign-ins.
 
 use serde_json::{Value, json};
-use vault_service::accounts::bootstrap::reset_account;
+use vault_service::accounts::bootstrap::{AccountReset, reset_account};
 use vault_service::model::audit::Entry;
 use vault_service::model::namespace::Kind;
 use vault_service::model::session::sign_in_key;
@@ -223,7 +223,7 @@ async fn operators_read_the_log_of_the_service() {
     assert_eq!(desk.ask(&operator, "POST", path, None).await.status, 404);
     let issuer = "https://vault.example";
     let reset = reset_account(app, &bob.email, issuer).await;
-    assert!(reset.unwrap().is_some());
+    assert!(matches!(reset.unwrap(), AccountReset::Link(_)));
     let (bobs, operators) = (bob.id.as_str(), owner.id.as_str());
     for (query, wanted) in [
         (

@@ -259,17 +259,21 @@ async fn a_deleted_account_leaves_every_vault() {
 
 /// Makes an account a member of many vaults past all rules.
 async fn join_vaults(desk: &Desk, email: &str, count: usize) {
-    for number in 0..count {
+    join_vaults_from(desk, email, 0, count).await;
+}
+
+async fn join_vaults_from(desk: &Desk, email: &str, first: usize, count: usize) {
+    for number in first..first + count {
         let app = &desk.world.app;
         let home = common::namespace(app, &format!("vault-{number}")).await;
         common::member(app, email, &home, Role::Member, Scopes::READ).await;
     }
 }
 
-/// The permit is used when the deletion begins: a deletion that takes longer than the permit lasts
-/// goes on, and nobody uses the account meanwhile.
+/// The permit is used when the deletion begins: while it lasts the deletion goes on, and nobody uses
+/// the account meanwhile. A deletion that was left to lie needs another permit.
 #[tokio::test]
-async fn a_deletion_that_outlasts_its_permit_asks_once() {
+async fn a_deletion_goes_on_within_its_permit_and_later_with_another_one() {
     let desk = empty_desk().await;
     let operator = desk.operator().await;
     join_vaults(&desk, BOB, 230).await;
@@ -277,9 +281,72 @@ async fn a_deletion_that_outlasts_its_permit_asks_once() {
     let begun = desk.ask(&operator, "DELETE", &path, None).await;
     assert_eq!(begun.short(), "503 unavailable");
     assert_eq!(sign_in(&desk, BOB).await, 422);
-    desk.world.clock.advance(CONFIRMED_SECONDS);
-    let done = desk.ask_once(&operator, "DELETE", &path, None).await;
+    let listed = async || {
+        let accounts = desk.ask(&operator, "GET", ACCOUNTS, None).await.json();
+        let mut accounts = accounts["items"].as_array().unwrap().iter();
+        let bob = accounts.find(|account| account["email"] == BOB).unwrap();
+        bob["deletion_begun"].clone()
+    };
+    assert_eq!(listed().await, true);
+    desk.world.clock.advance(CONFIRMED_SECONDS - 1);
+    join_vaults_from(&desk, BOB, 230, 230).await;
+    let more = desk.ask_once(&operator, "DELETE", &path, None).await;
+    assert_eq!(more.short(), "503 unavailable", "within the permit");
+    desk.world.clock.advance(1);
+    let late = desk.ask_once(&operator, "DELETE", &path, None).await;
+    assert_eq!(late.short(), "403 confirmation_needed");
+    assert_eq!(listed().await, true);
+    let done = desk.ask(&operator, "DELETE", &path, None).await;
     assert_eq!(done.short(), "200", "{done:?}");
+}
+
+/// A link for an account that cannot sign in, and may end at any time, helps nobody.
+#[tokio::test]
+async fn no_link_is_made_or_used_while_an_account_is_being_deleted() {
+    let desk = empty_desk().await;
+    let operator = desk.operator().await;
+    join_vaults(&desk, BOB, 230).await;
+    let reset = about(&desk, &operator, BOB, "reset").await;
+    let url = reset.json()["invite_url"].as_str().unwrap().to_owned();
+    let link = url["https://vault.example".len()..].to_owned();
+    let mut visitor = Visitor::new(&desk.world.app);
+    assert_eq!(visitor.get(&link).await.status, 200);
+    let path = format!("{ACCOUNTS}/{BOB}");
+    let begun = desk.ask(&operator, "DELETE", &path, None).await;
+    assert_eq!(begun.short(), "503 unavailable");
+    let refused = "409 account_deletion_begun";
+    assert_eq!(about(&desk, &operator, BOB, "reset").await.short(), refused);
+    let body = json!({ "email": BOB });
+    let invited = desk.ask(&operator, "POST", ACCOUNTS, Some(&body)).await;
+    assert_eq!(invited.short(), refused);
+    let body = json!({ "slug": "tenant-9", "owner": BOB });
+    let namespaces = "/admin/operator/namespaces";
+    let created = desk.ask(&operator, "POST", namespaces, Some(&body)).await;
+    assert_eq!(created.short(), refused);
+    assert_eq!(visitor.get(&link).await.status, 404);
+    assert_eq!(about(&desk, &operator, BOB, "enable").await.status, 200);
+    assert_eq!(visitor.get(&link).await.status, 200);
+    assert_eq!(about(&desk, &operator, BOB, "reset").await.status, 200);
+}
+
+/// The rights of the operator end with the first step, so no second request could continue.
+#[tokio::test]
+async fn an_operator_deletes_the_own_account_only_where_one_request_does() {
+    let desk = empty_desk().await;
+    let app = &desk.world.app;
+    let operator = desk.operator().await;
+    join_vaults(&desk, BOB, 201).await;
+    assert_eq!(about(&desk, &operator, BOB, "grant").await.status, 200);
+    let bobs = common::operator_token_of(app, (BOB, PASSWORD), Scopes::ALL).await;
+    let path = format!("{ACCOUNTS}/{BOB}");
+    let refused = desk.ask(&bobs, "DELETE", &path, None).await;
+    assert_eq!(refused.short(), "409 own_account_large");
+    assert_eq!(sign_in(&desk, BOB).await, 303, "nothing has begun");
+    // Another operator deletes it in two requests.
+    let begun = desk.ask(&operator, "DELETE", &path, None).await;
+    assert_eq!(begun.short(), "503 unavailable");
+    let done = desk.ask_once(&operator, "DELETE", &path, None).await;
+    assert_eq!(done.status, 200, "{done:?}");
 }
 
 /// An operator who enables the account changes their mind: the deletion needs a new confirmation.

@@ -1,8 +1,11 @@
 //! What an app made, and what of it ends with `DELETE /admin/clients/{id}`.
 
 use serde_json::{Value, json};
+use vault_format::hash::Digest;
 use vault_service::model::client::{Connection, connection_key};
 use vault_service::model::device::{Device, DeviceStatus};
+use vault_service::model::enrolment::{EnrolmentCode, code_key, codes_partition};
+use vault_service::model::kept;
 use vault_service::model::user::{Role, Scopes};
 use vault_store::records::{Document, When, Write};
 
@@ -288,15 +291,69 @@ async fn a_kept_code_ends_when_its_app_is_ended_again() {
     assert_eq!(made.enrol(&desk, 7).await, "403 enrolment_code_invalid");
 }
 
-/// An app that ends itself keeps nothing.
+/// Codes depend on the app that keeps them, so one that ends itself cannot keep any, and is told.
 #[tokio::test]
 async fn an_app_keeps_no_code_beyond_its_own_end() {
     let desk = desk().await;
     let made = maker(&desk).await;
-    let path = format!("/admin/clients/{}?keep=codes", made.app.client);
+    let path = format!("/admin/clients/{}", made.app.client);
+    let keeping = format!("{path}?keep=codes");
+    let refused = desk.ask(&made.app.access, "DELETE", &keeping, None).await;
+    assert_eq!(refused.short(), "422 parameter_invalid");
+    assert_eq!(made.enrol(&desk, 6).await, "201");
     let ended = desk.ask(&made.app.access, "DELETE", &path, None).await;
     assert_eq!(ended.status, 200);
     assert_eq!(made.enrol(&desk, 7).await, "403 enrolment_code_invalid");
+}
+
+/// One commit has room for 45 codes. None is lost beyond that: the access ends only when all are
+/// kept.
+#[tokio::test]
+async fn an_app_ends_only_when_all_codes_that_go_on_are_kept() {
+    for (count, requests) in [(60, 1), (600, 2)] {
+        let desk = desk().await;
+        let made = maker(&desk).await;
+        let app = &desk.world.app;
+        let partition = codes_partition(&desk.acme.id);
+        let codes = async || {
+            let records = kept::all_records(app, &partition).await.unwrap();
+            let codes = records.iter().map(|record| record.read::<EnrolmentCode>());
+            codes.map(Result::unwrap).collect::<Vec<_>>()
+        };
+        let first = codes().await.remove(0);
+        for n in 1..count {
+            let hash = Digest::of(format!("{n}").as_bytes());
+            common::put(app, code_key(&desk.acme.id, &hash), &first).await;
+        }
+        let still_depend = async || {
+            let codes = codes().await.into_iter();
+            let mut consents = codes.filter_map(|code| code.consent);
+            consents.any(|consent| consent.client.to_string() == made.app.client)
+        };
+        for request in 1..=requests {
+            let ended = made.end(&desk, "?keep=codes").await;
+            if request < requests {
+                assert_eq!(ended.short(), "503 unavailable");
+                assert!(
+                    ended.json()["detail"]
+                        .to_string()
+                        .contains("still has access")
+                );
+                let path = "/admin/vaults/acme";
+                let works = desk.ask(&made.app.access, "GET", path, None).await;
+                assert_eq!(works.status, 200);
+            } else {
+                assert_eq!(ended.status, 200);
+                assert_eq!(ended.json()["ended"].get("codes"), None);
+            }
+            assert_eq!(still_depend().await, request < requests);
+        }
+        assert_eq!(codes().await.len(), count);
+        let path = "/admin/vaults/acme";
+        let dead = desk.ask(&made.app.access, "GET", path, None).await;
+        assert_eq!(dead.short(), "401 token_invalid");
+        assert_eq!(made.enrol(&desk, 7).await, "201");
+    }
 }
 
 #[tokio::test]
