@@ -8,6 +8,7 @@ use vault_tests::person::{Answer, OWNER, Person};
 use vault_tests::server::{Database, Server};
 use vault_tests::terminal::Terminal;
 
+use crate::people::{PASSWORD, accept_account};
 use crate::support::{self, SLUG, address, block_on, text};
 
 /// A home whose sign-in may only read.
@@ -34,6 +35,7 @@ fn a_command_that_lacks_a_scope_asks_for_it() {
     let refused = reader.fails("devices invite", 4, "insufficient_scope");
     assert!(refused.hint.unwrap().contains("vault cloud connect"));
     let apps = reader.json("clients list").as_array().unwrap().len();
+    let old = stored_tokens(&server, &reader);
 
     for (scopes, code) in [(&["read"][..], 4), (&["read", "write"], 0)] {
         let line = format!("{} devices invite", vault_binary().display());
@@ -68,6 +70,71 @@ fn a_command_that_lacks_a_scope_asks_for_it() {
     reader.json("devices invite");
     let now = reader.json("clients list").as_array().unwrap().len();
     assert_eq!(now, apps);
+    // The sign-in that lacked the scope has ended.
+    let refused = block_on(async {
+        let sent = client().post(format!("{}/oauth/token", server.url));
+        let sent = sent.header("content-type", "application/x-www-form-urlencoded");
+        let (token, id) = (&old["refresh_token"], &old["client_id"]);
+        let body = format!(
+            "grant_type=refresh_token&refresh_token={}&client_id={}",
+            text(token),
+            text(id)
+        );
+        sent.body(body).send().await.expect("an answer").status()
+    });
+    assert_eq!(refused, 400);
+}
+
+/// The stored tokens of a home.
+fn stored_tokens(server: &Server, home: &Home) -> serde_json::Value {
+    let path = home.token_file(&server.url, &support::slug(server));
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+/// The browser may be signed in as somebody else, whose rights must not take the place of those that
+/// the command began with.
+#[test]
+fn another_person_in_the_browser_gives_no_scope() {
+    let server = Server::start(&Database::Sqlite);
+    let owner = Home::new();
+    owner.add("plain", "Text.").ok();
+    support::connect(&server, &owner, SLUG);
+    let bob = "bob@example.com";
+    owner.json(&format!("users invite {bob} --scopes read,write"));
+    let account = format!("operator --url {} account invite {bob} --json", server.url);
+    let invited = owner.sign_in(&account, OWNER, Answer::Pasted).data();
+    accept_account(&text(&invited["invite_url"]));
+    let connect = format!("cloud connect {} --json", address(&server, SLUG));
+    let member = Person {
+        email: bob,
+        password: PASSWORD,
+        scopes: &["read"],
+    };
+    // So that the person has accepted the invitation.
+    Home::new().sign_in(&connect, member, Answer::Pasted).data();
+
+    let reader = reader(&server);
+    let before = stored_tokens(&server, &reader);
+    let line = format!("{} devices invite", vault_binary().display());
+    let Some(mut terminal) = Terminal::start(reader.path(), &line) else {
+        return;
+    };
+    terminal.wait_for("paste the address");
+    let shown = terminal.shown();
+    let mut words = shown.split_whitespace();
+    let page = words.find(|word| word.contains("/oauth/authorize?"));
+    let page = page.unwrap().to_owned();
+    block_on(async {
+        let back = Browser::new()
+            .approve_scopes(&page, bob, PASSWORD, &["read", "write"])
+            .await;
+        let answer = client().get(&back).send().await.expect("a loopback answer");
+        assert!(answer.status().is_success());
+    });
+    let (shown, ended) = terminal.finish();
+    assert_eq!(ended, 4, "{shown}");
+    assert!(shown.contains("bob@example.com allowed"), "{shown}");
+    assert_eq!(stored_tokens(&server, &reader), before);
 }
 
 /// A code ends with the app that made it; what else the app made ends if the owner says so.

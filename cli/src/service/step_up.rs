@@ -1,14 +1,19 @@
 //! More rights for a sign-in: a command that lacks a scope asks the user for it in the browser.
+//!
+//! The browser may be signed in as another person, whose rights must not take the place of those that
+//! the command began with: the user of the new tokens is compared with the user of the old ones.
+
+use vault_api::VaultSummary;
 
 use super::{
-    Base,
+    Base, Http, OwnerClient,
     sign_in::{SignIn, Wider, sign_in},
-    tokens::TokenFile,
+    tokens::{TokenFile, Tokens},
 };
 use crate::{
     context::Context,
     errors::{Failure, MissingScope},
-    output::join,
+    output::{clean, join},
 };
 
 /// Asks the user for the scope that a command lacked, in the browser, and stores the new tokens.
@@ -25,7 +30,18 @@ pub async fn ask_for_scope(context: &Context, missing: &MissingScope) -> Result<
     let Some(present) = file.read()? else {
         return Ok(false);
     };
+    // An operator enters credentials for each sign-in, so no other person can come in unnoticed.
     let operator = file.name().starts_with('@');
+    let before = if operator {
+        None
+    } else {
+        let user = find_self(context, &base, &file, present.clone()).await?;
+        // An earlier version of the service does not say it. Then the user signs in anew.
+        if user.id.is_none() {
+            return Ok(false);
+        }
+        Some(user)
+    };
     context.ui.must_see(format!(
         "This command needs more scopes than your sign-in has: allow {} in your browser.",
         join(missing.scopes.split(' '))
@@ -42,11 +58,116 @@ pub async fn ask_for_scope(context: &Context, missing: &MissingScope) -> Result<
         no_browser: false,
     };
     let tokens = sign_in(context, wanted).await?;
-    file.write(&tokens, &file.lock()?)?;
+    if let Some(before) = before {
+        let after = find_self(context, &base, &file, tokens.clone()).await?;
+        if !before.is_same(&after) {
+            revoke(context, &base, &tokens).await;
+            return Err(other_person(&before, &after));
+        }
+    }
+    let lock = file.lock()?;
+    // Read again: the old tokens may have been refreshed since.
+    let old = file.read()?.unwrap_or(present);
+    file.write(&tokens, &lock)?;
+    drop(lock);
+    // Nothing uses the old sign-in any more, which could otherwise be used for months.
+    revoke(context, &base, &old).await;
     // The person may have left the box unticked.
     let given: Vec<&str> = tokens.scope.split(' ').collect();
     Ok(missing
         .scopes
         .split(' ')
         .all(|scope| given.contains(&scope)))
+}
+
+/// The user whom a sign-in is for, as the service names them; without names if the service is older.
+struct SignedInUser {
+    id: Option<String>,
+    email: Option<String>,
+}
+
+impl SignedInUser {
+    /// Whether both are the same user. What is not known is not the same.
+    fn is_same(&self, other: &Self) -> bool {
+        self.id.is_some() && self.id == other.id
+    }
+
+    fn name(&self) -> String {
+        let name = self.email.as_deref().or(self.id.as_deref());
+        clean(name.unwrap_or("an unknown person"), 254)
+    }
+}
+
+/// Asks the service whom these tokens are for.
+async fn find_self(
+    context: &Context,
+    base: &Base,
+    file: &TokenFile,
+    tokens: Tokens,
+) -> Result<SignedInUser, Failure> {
+    let client = OwnerClient::with_tokens(context, base, file.clone(), tokens)?;
+    let memberships = client.list::<VaultSummary>("/admin/vaults").await?;
+    let mut memberships = memberships.into_iter();
+    let own = memberships.find(|membership| membership.slug.as_str() == file.name());
+    Ok(own.map_or(
+        SignedInUser {
+            id: None,
+            email: None,
+        },
+        |own| SignedInUser {
+            id: own.user_id,
+            email: own.email.map(|email| email.to_string()),
+        },
+    ))
+}
+
+fn other_person(before: &SignedInUser, after: &SignedInUser) -> Failure {
+    let (before, after) = (before.name(), after.name());
+    fail!(
+        AccessDenied,
+        "this sign-in is of {before}, and {after} allowed the command in the browser: nothing was changed"
+    )
+    .hint("run the command again and choose \"Use another account\" on the page")
+}
+
+/// Revokes the refresh token, and with it every token of its sign-in. A failure changes nothing for
+/// the user: the tokens are no longer stored anywhere.
+async fn revoke(context: &Context, base: &Base, tokens: &Tokens) {
+    let Some(endpoint) = &tokens.revocation_endpoint else {
+        return;
+    };
+    // Never send a token to another origin, even if the token file was changed.
+    if tokens.refresh_token.is_empty() || !base.is_origin_of(endpoint) {
+        return;
+    }
+    let fields = [
+        ("token", tokens.refresh_token.as_str()),
+        ("token_type_hint", "refresh_token"),
+        ("client_id", &tokens.client_id),
+    ];
+    if let Ok(http) = Http::new(context, base) {
+        let _ = http.post_form(endpoint, &fields).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_user_who_is_known_to_be_the_same_is() {
+        let user = |id: Option<&str>| SignedInUser {
+            id: id.map(str::to_owned),
+            email: Some("ann@example.org".to_owned()),
+        };
+        for (before, after, same) in [
+            (Some("usr_a"), Some("usr_a"), true),
+            (Some("usr_a"), Some("usr_b"), false),
+            (Some("usr_a"), None, false),
+            (None, None, false),
+        ] {
+            let found = user(before).is_same(&user(after));
+            assert_eq!(found, same, "{before:?} {after:?}");
+        }
+    }
 }

@@ -10,7 +10,7 @@ use vault_format::root::{VaultFingerprint, VaultId};
 use vault_format::time::Timestamp;
 use vault_format::words;
 
-use crate::{EnrolmentMode, Role};
+use crate::{Email, EnrolmentMode, Role};
 
 words! {
     /// The signer of a vault's releases.
@@ -86,6 +86,12 @@ words! {
 pub struct VaultSummary {
     /// Its name.
     pub slug: Slug,
+    /// The caller's user in it, `usr_…`; absent in an answer of an earlier version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_id: Option<String>,
+    /// The e-mail address of that user; absent in an answer of an earlier version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub email: Option<Email>,
     /// The caller's role in it.
     pub role: Role,
     /// The signer of its releases.

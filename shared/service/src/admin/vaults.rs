@@ -65,6 +65,8 @@ pub(super) async fn list_vaults(call: Call<Bearer>) -> Answer {
             if space.id == member.namespace.id && space.status != Status::Deleted {
                 let (pin, current) = (space.pin.vault_pin(), space.current.as_ref());
                 items.push(VaultSummary {
+                    user_id: Some(user.id),
+                    email: Some(user.email),
                     role: user.role,
                     kind: space.kind,
                     release: current.map(|current| current.release),
