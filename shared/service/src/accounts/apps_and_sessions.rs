@@ -27,7 +27,9 @@ use crate::model::grant::{
     id_in_list,
 };
 use crate::model::made::Made;
-use crate::model::session::{SESSIONS, Session, SessionEntry, listed_session_key, session_key};
+use crate::model::session::{
+    Credentials, SESSIONS, Session, SessionEntry, listed_session_key, session_key,
+};
 use crate::model::standing;
 use crate::model::user::{Scope, User, user_key};
 use crate::transaction::Transaction;
@@ -418,8 +420,7 @@ async fn end_all_in(
         second_factor: request.signed_in.session.second_factor,
         // No credentials were entered for the new session, so it must not pass where fresh ones are
         // needed.
-        without_credentials: true,
-        ..SessionStart::default()
+        ..SessionStart::from_credentials(Credentials::NotEntered)
     };
     let (fresh, session) = new_session(app, &request.browser, account, source, with).await?;
     tx.write_all(session);

@@ -15,6 +15,7 @@ use super::sign_in::{self, PasswordCheck, too_many_attempts};
 use crate::app::App;
 use crate::model::account::{Account, account_key};
 use crate::model::limits::Networks;
+use crate::model::session::Credentials;
 use crate::web::browser::{Browser, PASSWORD_PATH, ReturnTo, SignedIn};
 use crate::web::csrf::Purpose;
 use crate::web::error_page::ErrorPage;
@@ -144,8 +145,13 @@ pub async fn change_password(app: &App, request: SignedInForm) -> Result<Respons
         second_factor: signed_in.session.second_factor,
         // The password was entered just now, so unlike after `end_all` the new session has fresh
         // credentials. Where the account has a second factor, the password is only one of two.
-        without_credentials: current_account.value.second_factor.is_some(),
-        ..SessionStart::default()
+        ..SessionStart::from_credentials(if current_account.value.second_factor.is_some() {
+            Credentials::NotEntered
+        } else {
+            Credentials::Entered {
+                at: app.clock.now(),
+            }
+        })
     };
     let (fresh, mut writes) =
         new_session(app, browser, &current_account.value, source, with).await?;

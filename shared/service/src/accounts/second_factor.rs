@@ -22,7 +22,7 @@ use crate::error::Refusal;
 use crate::model::account::{Account, account_key};
 use crate::model::limits::{self, NetworkLimit, Networks, Window};
 use crate::model::second_factor::{UsedCode, has_recovery_form};
-use crate::model::session::Session;
+use crate::model::session::{Credentials, Session};
 use crate::model::user::Role;
 use crate::transaction::Transaction;
 use crate::web::browser::{Browser, PostedForm, ReturnTo, SignedIn, read_posted_form};
@@ -296,9 +296,7 @@ async fn disown_second_factor(
         onward: next_page(&half.session, onward),
         action: DISOWN,
         second_factor: false,
-        without_credentials: half.session.without_credentials,
-        unstated: half.session.unstated_at.is_some(),
-        entered_at: Some(half.session.signed_in_at),
+        credentials: half.session.credentials.carried_on(now),
         notice: Some(notice),
     };
     let begin = async |tx: Transaction<'_>| {
@@ -312,7 +310,7 @@ async fn disown_second_factor(
 /// Returns the page that a sign-in leads to. After one that confirms nothing, it is the page that
 /// says so, instead of the one that would ask for credentials again.
 const fn next_page<'f>(session: &Session, onward: ReturnTo<'f>) -> ReturnTo<'f> {
-    if session.unstated_at.is_some() {
+    if session.credentials.are_unstated() {
         ReturnTo::SecondFactor
     } else {
         onward
@@ -380,10 +378,12 @@ async fn sign_in_with_code(
             UsedCode::Recovery => "account.sign-in-by-recovery-code",
         },
         second_factor: confirms,
-        // The code was entered just now, whatever the first proof was.
-        without_credentials: session.without_credentials && !confirms,
-        unstated: session.unstated_at.is_some() && !confirms,
-        entered_at: (!confirms).then_some(session.signed_in_at),
+        credentials: if confirms {
+            // The code was entered just now, whatever the first proof was.
+            Credentials::Entered { at: now }
+        } else {
+            session.credentials.carried_on(now)
+        },
         notice: None,
     };
     let begin = async |tx: Transaction<'_>| {

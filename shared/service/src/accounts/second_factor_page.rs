@@ -24,6 +24,7 @@ use crate::app::App;
 use crate::config::SecondFactorPolicy;
 use crate::model::account::{Account, account_key};
 use crate::model::second_factor::{RECOVERY_CODES, SecondFactor, TotpSecret};
+use crate::model::session::Credentials;
 use crate::web::browser::{Browser, ReturnTo, SECOND_FACTOR_PATH};
 use crate::web::csrf::Purpose;
 use crate::web::error_page::ErrorPage;
@@ -225,9 +226,13 @@ pub async fn change_second_factor(app: &App, request: SignedInForm) -> Result<Re
     let (account, source, now) = (&account, request.source, app.clock.now());
     let factor = account.second_factor.as_ref();
     let counts = factor.is_some_and(|factor| factor.confirms(now));
+    let credentials = if lacks_credentials(&request, account, now) {
+        Credentials::NotEntered
+    } else {
+        Credentials::Entered { at: now }
+    };
     let with = SessionStart {
         second_factor: counts,
-        without_credentials: lacks_credentials(&request, account, now),
         notices: factor
             .and_then(|factor| factor.unconfirmed_until(now))
             .map(|from| {
@@ -238,7 +243,7 @@ pub async fn change_second_factor(app: &App, request: SignedInForm) -> Result<Re
             })
             .into_iter()
             .collect(),
-        ..SessionStart::default()
+        ..SessionStart::from_credentials(credentials)
     };
     let (fresh, mut writes) = new_session(app, &request.browser, account, source, with).await?;
     let email = account.email.as_str();

@@ -6,7 +6,6 @@ use axum::http::StatusCode;
 use axum::http::header::{self, HeaderValue};
 use axum::response::{IntoResponse as _, Response};
 use vault_format::hash::Digest;
-use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Document, When, Write};
 
@@ -16,26 +15,33 @@ use crate::app::App;
 use crate::model::Versioned;
 use crate::model::account::{Account, ServiceEpoch, service_epoch_key};
 use crate::model::limits::Source;
-use crate::model::session::{Session, SessionEntry, listed_session_key, session_key};
+use crate::model::session::{Credentials, Session, SessionEntry, listed_session_key, session_key};
 use crate::transaction::Transaction;
 use crate::web::browser::{Browser, ReturnTo};
 use crate::web::remembered_browser::RememberedBrowser;
 
 /// Properties of a new session.
-#[derive(Default)]
 pub struct SessionStart<'a> {
     /// Page that the person was on the way to when entering credentials.
     pub entered_for: Option<ReturnTo<'a>>,
     /// Whether a code of a second factor was among them.
     pub second_factor: bool,
-    /// Whether no credentials were entered, so that the session never counts as freshly signed in.
-    pub without_credentials: bool,
-    /// Whether the identity provider signed the person in without a statement about that.
-    pub unstated: bool,
-    /// Time at which credentials were entered; now if that is not stated.
-    pub entered_at: Option<Timestamp>,
+    /// What is known of the credentials behind it.
+    pub credentials: Credentials,
     /// Notices about the time since the previous sign-in.
     pub notices: Vec<String>,
+}
+
+impl SessionStart<'_> {
+    /// Returns a session with these credentials, of one factor, and nothing else.
+    pub const fn from_credentials(credentials: Credentials) -> Self {
+        Self {
+            entered_for: None,
+            second_factor: false,
+            credentials,
+            notices: Vec::new(),
+        }
+    }
 }
 
 /// A sign-in whose proofs are all valid.
@@ -52,12 +58,8 @@ pub struct CompletedSignIn<'a> {
     pub action: &'static str,
     /// Whether a code of a second factor was entered.
     pub second_factor: bool,
-    /// Whether no credentials were entered, as far as is known.
-    pub without_credentials: bool,
-    /// Whether the identity provider signed the person in without a statement about that.
-    pub unstated: bool,
-    /// Time at which credentials were entered; now if that is not stated.
-    pub entered_at: Option<Timestamp>,
+    /// What is known of the credentials behind it.
+    pub credentials: Credentials,
     /// Notice besides those about the time since the previous sign-in.
     pub notice: Option<String>,
 }
@@ -74,12 +76,11 @@ impl CompletedSignIn<'_> {
         let (mut notices, seen) =
             since_last_sign_in::load_notices(app, account, self.source).await?;
         notices.extend(self.notice.clone());
+        let are_entered = matches!(self.credentials, Credentials::Entered { .. });
         let with = SessionStart {
-            entered_for: (!self.without_credentials).then_some(self.onward),
+            entered_for: are_entered.then_some(self.onward),
             second_factor: self.second_factor,
-            without_credentials: self.without_credentials,
-            unstated: self.unstated,
-            entered_at: self.entered_at,
+            credentials: self.credentials,
             notices,
         };
         let (fresh, session) = new_session(app, self.browser, account, self.source, with).await?;
@@ -116,10 +117,8 @@ pub async fn new_session(
     let session = Session {
         notices: with.notices,
         second_factor: with.second_factor,
-        without_credentials: with.without_credentials,
-        unstated_at: with.unstated.then_some(now),
+        credentials: with.credentials,
         entered_for,
-        signed_in_at: with.entered_at.unwrap_or(now),
         ..Session::begin_now(account, load_service_epoch(app).await?, now)
     };
     // A new value, so that knowing the cookie from before the sign-in is worth nothing (session
@@ -163,9 +162,7 @@ pub async fn new_half_session(
 ) -> Result<(Browser, Vec<Write>), StoreError> {
     let now = app.clock.now();
     let session = Session {
-        without_credentials: with.without_credentials,
-        unstated_at: with.unstated.then_some(now),
-        signed_in_at: with.entered_at.unwrap_or(now),
+        credentials: with.credentials,
         ..Session::begin_half(account, load_service_epoch(app).await?, now)
     };
     let fresh = Browser::for_new_session(app);

@@ -28,13 +28,97 @@ pub const FRESH_SECONDS: i64 = 300;
 /// Time for which a decision waits for the redirect that follows it, in seconds.
 pub const APPROVAL_SECONDS: i64 = 120;
 
+/// What is known of the credentials behind a session.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(
+    from = "StoredCredentials",
+    rename_all = "snake_case",
+    tag = "credentials"
+)]
+pub enum Credentials {
+    /// The person entered them.
+    Entered {
+        /// Time of that.
+        at: Timestamp,
+    },
+    /// It is not known that any were entered: the session continues an earlier one, or the identity
+    /// provider was not asked to make the person enter them.
+    NotEntered,
+    /// The identity provider was asked to make the person enter them, and does not state that the
+    /// person did.
+    Unstated {
+        /// Time of the sign-in.
+        at: Timestamp,
+    },
+}
+
+impl Credentials {
+    /// Returns what a session has at `now` that follows another one: an unstated sign-in is as
+    /// recent as its last step.
+    #[must_use]
+    pub const fn carried_on(self, now: Timestamp) -> Self {
+        match self {
+            Self::Unstated { .. } => Self::Unstated { at: now },
+            Self::Entered { .. } | Self::NotEntered => self,
+        }
+    }
+
+    /// Whether the identity provider did not state that the person entered them.
+    pub const fn are_unstated(self) -> bool {
+        matches!(self, Self::Unstated { .. })
+    }
+}
+
+/// The word of [`Credentials`] in a record.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum CredentialsWord {
+    Entered,
+    NotEntered,
+    Unstated,
+}
+
+/// [`Credentials`] as a record has them. One of an earlier version has no word, but the last three
+/// members.
+#[derive(Debug, Deserialize)]
+struct StoredCredentials {
+    #[serde(default)]
+    credentials: Option<CredentialsWord>,
+    #[serde(default)]
+    at: Option<Timestamp>,
+    #[serde(default)]
+    signed_in_at: Option<Timestamp>,
+    #[serde(default)]
+    without_credentials: bool,
+    #[serde(default)]
+    unstated_at: Option<Timestamp>,
+}
+
+impl From<StoredCredentials> for Credentials {
+    fn from(stored: StoredCredentials) -> Self {
+        match (stored.credentials, stored.at) {
+            (Some(CredentialsWord::Entered), Some(at)) => return Self::Entered { at },
+            (Some(CredentialsWord::Unstated), Some(at)) => return Self::Unstated { at },
+            // Without its time a word opens nothing.
+            (Some(_), _) => return Self::NotEntered,
+            (None, _) => {}
+        }
+        match (stored.unstated_at, stored.signed_in_at) {
+            (Some(at), _) => Self::Unstated { at },
+            (None, Some(at)) if !stored.without_credentials => Self::Entered { at },
+            (None, _) => Self::NotEntered,
+        }
+    }
+}
+
 /// A signed-in browser.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Session {
     /// Account that signed in.
     pub account: AccountId,
-    /// Time of the sign-in.
-    pub signed_in_at: Timestamp,
+    /// What is known of the credentials behind it.
+    #[serde(flatten)]
+    pub credentials: Credentials,
     /// Time at which it ends.
     pub ends_at: Timestamp,
     /// Number of the account's password at the sign-in.
@@ -59,15 +143,6 @@ pub struct Session {
     /// The hash of the authorize query that the credentials were entered for.
     #[serde(default)]
     pub entered_for: Option<Digest>,
-    /// It is not known that credentials were entered for this session: it continues an earlier one,
-    /// or the identity provider was not asked to make the person enter them, or does not state that
-    /// the person did.
-    #[serde(default)]
-    pub without_credentials: bool,
-    /// Time at which the identity provider signed the person in without a statement that
-    /// credentials were entered; absent after any other sign-in.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unstated_at: Option<Timestamp>,
 }
 
 impl Session {
@@ -75,7 +150,7 @@ impl Session {
     pub fn begin_now(account: &Account, service: Option<ServiceEpoch>, now: Timestamp) -> Self {
         Self {
             account: account.id.clone(),
-            signed_in_at: now,
+            credentials: Credentials::Entered { at: now },
             ends_at: now.plus_seconds(SESSION_SECONDS),
             password_number: account.password_number,
             account_epoch: account.epoch,
@@ -84,21 +159,28 @@ impl Session {
             second_factor: false,
             notices: Vec::new(),
             entered_for: None,
-            without_credentials: false,
-            unstated_at: None,
         }
     }
 
     /// Whether the person signed in through the identity provider at most [`FRESH_SECONDS`] ago,
     /// and the provider did not state whether credentials were entered.
     pub fn is_recent_unstated(&self, now: Timestamp) -> bool {
-        self.unstated_at
-            .is_some_and(|at| now < at.plus_seconds(FRESH_SECONDS))
+        matches!(self.credentials, Credentials::Unstated { at } if now < at.plus_seconds(FRESH_SECONDS))
     }
 
     /// Whether the person entered credentials at most [`FRESH_SECONDS`] ago.
     pub fn has_fresh_credentials(&self, now: Timestamp) -> bool {
-        !self.without_credentials && now < self.signed_in_at.plus_seconds(FRESH_SECONDS)
+        self.fresh_since(now).is_some()
+    }
+
+    /// Returns the time at which the person entered credentials, if that was at most
+    /// [`FRESH_SECONDS`] ago.
+    fn fresh_since(&self, now: Timestamp) -> Option<Timestamp> {
+        match self.credentials {
+            Credentials::Entered { at } => Some(at),
+            Credentials::NotEntered | Credentials::Unstated { .. } => None,
+        }
+        .filter(|at| now < at.plus_seconds(FRESH_SECONDS))
     }
 
     /// Returns the time at which credentials were entered for the authorize request with this
@@ -106,7 +188,7 @@ impl Session {
     pub fn entered_at(&self, query: &str, now: Timestamp) -> Option<Timestamp> {
         // Bound to the query: credentials that were entered for one app confirm no other.
         let entered = self.entered_for == Some(Digest::of(query.as_bytes()));
-        (entered && self.has_fresh_credentials(now)).then_some(self.signed_in_at)
+        self.fresh_since(now).filter(|_| entered)
     }
 
     /// Returns the first half of a sign-in, which waits for the code of the second factor.
@@ -203,4 +285,80 @@ pub fn approval_key(session: &Digest, query: &str) -> RecordKey {
 /// Returns the key of the mark of a used form token.
 pub fn spent_key(session: &Digest, nonce: &str) -> RecordKey {
     RecordKey::new(session_partition(session), format!("spent/{nonce}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// The members of three versions: none of them, those of the version before, and the word.
+    #[test]
+    fn a_session_reads_what_earlier_versions_knew_of_its_credentials() {
+        let at = |seconds: i64| Timestamp::from_unix(1_795_219_200 + seconds);
+        let (entered, unstated) = (
+            Credentials::Entered { at: at(0) },
+            Credentials::Unstated { at: at(60) },
+        );
+        for (members, wanted) in [
+            (json!({ "signed_in_at": at(0) }), entered),
+            (
+                json!({ "signed_in_at": at(0), "without_credentials": false }),
+                entered,
+            ),
+            (
+                json!({ "signed_in_at": at(0), "without_credentials": true }),
+                Credentials::NotEntered,
+            ),
+            (
+                json!({ "signed_in_at": at(0), "without_credentials": true, "unstated_at": at(60) }),
+                unstated,
+            ),
+            (json!({ "credentials": "entered", "at": at(0) }), entered),
+            (json!({ "credentials": "unstated", "at": at(60) }), unstated),
+            (
+                json!({ "credentials": "not_entered" }),
+                Credentials::NotEntered,
+            ),
+            // Neither a time nor a word: nothing that opens anything.
+            (json!({}), Credentials::NotEntered),
+            (json!({ "credentials": "entered" }), Credentials::NotEntered),
+        ] {
+            let mut record =
+                json!({ "account": "acc_00000000000000000000000000", "ends_at": at(8) });
+            let more = members.as_object().unwrap().clone();
+            record.as_object_mut().unwrap().extend(more);
+            let session: Session = serde_json::from_value(record).unwrap();
+            assert_eq!(session.credentials, wanted, "{members}");
+            let written = serde_json::to_value(&session).unwrap();
+            let read: Session = serde_json::from_value(written).unwrap();
+            assert_eq!(read, session);
+        }
+    }
+
+    #[test]
+    fn only_entered_credentials_are_fresh_and_for_five_minutes() {
+        let now = Timestamp::from_unix(1_795_219_200);
+        let account: AccountId =
+            serde_json::from_value(json!("acc_00000000000000000000000000")).unwrap();
+        let email = "ada@example.org".parse().unwrap();
+        let begun = Session::begin_now(&Account::new(account, email, now), None, now);
+        let just_before = now.plus_seconds(FRESH_SECONDS - 1);
+        let late = now.plus_seconds(FRESH_SECONDS);
+        for (credentials, fresh, unstated) in [
+            (Credentials::Entered { at: now }, true, false),
+            (Credentials::NotEntered, false, false),
+            (Credentials::Unstated { at: now }, false, true),
+        ] {
+            let session = Session {
+                credentials,
+                ..begun.clone()
+            };
+            assert_eq!(session.has_fresh_credentials(just_before), fresh);
+            assert_eq!(session.is_recent_unstated(just_before), unstated);
+            assert!(!session.has_fresh_credentials(late));
+            assert!(!session.is_recent_unstated(late));
+        }
+    }
 }

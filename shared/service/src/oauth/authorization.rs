@@ -42,7 +42,9 @@ use crate::documents::ClientName;
 use crate::http::client_address;
 use crate::model::audit::{Actor, Change};
 use crate::model::redirect::RedirectUri;
-use crate::model::session::{APPROVAL_SECONDS, Approval, approval_key, session_key, spent_key};
+use crate::model::session::{
+    APPROVAL_SECONDS, Approval, Credentials, approval_key, session_key, spent_key,
+};
 use crate::model::user::Scopes;
 use crate::transaction::Transaction;
 use crate::web::browser::{
@@ -427,9 +429,12 @@ pub async fn sign_in_with_password(app: &App, request: Request) -> Result<Respon
             );
         }
     };
+    let credentials = Credentials::Entered {
+        at: app.clock.now(),
+    };
     if account.second_factor.is_some() {
-        let (half, mut writes) =
-            new_half_session(app, &browser, &account, SessionStart::default()).await?;
+        let start = SessionStart::from_credentials(credentials);
+        let (half, mut writes) = new_half_session(app, &browser, &account, start).await?;
         writes.extend(taken_back);
         if let Commit::Failed { .. } = app.records.commit_writes(writes).await? {
             return Err(StoreError::Conflict.into());
@@ -445,9 +450,7 @@ pub async fn sign_in_with_password(app: &App, request: Request) -> Result<Respon
         onward,
         action: SIGN_IN,
         second_factor: false,
-        without_credentials: false,
-        unstated: false,
-        entered_at: None,
+        credentials,
         notice: None,
     };
     let begin = async |tx: Transaction<'_>| {

@@ -23,6 +23,7 @@ use crate::model::passkey::{
     self, MAX_PASSKEYS, PasskeyEntry, PasskeyId, PasskeyName, passkey_id, passkey_key,
 };
 use crate::model::passkey_challenge::{AdditionState, ChallengePurpose};
+use crate::model::session::Credentials;
 use crate::transaction::Transaction;
 use crate::web::browser::{Browser, PASSKEYS_PATH, ReturnTo};
 use crate::web::csrf::Purpose;
@@ -382,8 +383,7 @@ async fn remove_in(
     let with = SessionStart {
         second_factor: session.second_factor,
         // The session goes on in a new cookie without new credentials.
-        without_credentials: true,
-        ..SessionStart::default()
+        ..SessionStart::from_credentials(Credentials::NotEntered)
     };
     let (fresh, writes) = new_session(app, &request.browser, account, source, with).await?;
     tx.write_all(writes);

@@ -30,6 +30,7 @@ use crate::model::limits::{NetworkLimit, Networks, Window, count_or_refuse};
 use crate::model::passkey::{PasskeyEntry, passkey_id, passkey_key};
 use crate::model::passkey_challenge::{AssertionState, Challenge, ChallengePurpose};
 use crate::model::redirect::RedirectUri;
+use crate::model::session::Credentials;
 use crate::transaction::Transaction;
 use crate::web::browser::{PostedForm, ReturnTo, SignedIn, read_posted_form};
 use crate::web::csrf::Purpose;
@@ -290,9 +291,7 @@ impl Ceremony<'_> {
             action: SIGN_IN,
             // The authenticator has verified its user, so one use is two factors.
             second_factor: true,
-            without_credentials: false,
-            unstated: false,
-            entered_at: None,
+            credentials: Credentials::Entered { at: now },
             notice: None,
         };
         completed.begin_session(tx, app, &account).await.map(Ok)

@@ -25,6 +25,7 @@ use crate::model::Versioned;
 use crate::model::account::{self, Account, AccountId, Email, account_key};
 use crate::model::membership::invitations_partition;
 use crate::model::provider_request::{PendingConnection, ProviderRequest};
+use crate::model::session::Credentials;
 use crate::model::subject;
 use crate::oidc::{Address, Person};
 use crate::transaction::Transaction;
@@ -130,18 +131,16 @@ impl ReturnedPerson<'_> {
         tx.write_all(self.give_back_writes());
         // Unless the provider was told to ask for credentials and states that it did, the session
         // must not count as a fresh sign-in.
-        let entered_at = self.person.entered_at.filter(|_| self.request.fresh);
-        let silent = entered_at.is_none();
+        let credentials = match (self.request.fresh, self.person.entered_at) {
+            (true, Some(at)) => Credentials::Entered { at },
+            (true, None) => Credentials::Unstated { at: tx.now() },
+            (false, _) => Credentials::NotEntered,
+        };
         // Then only a password or a second factor confirms anything, so the person is led to the
         // page that says so instead of to the page that would ask for credentials again.
-        let unstated = self.request.fresh && silent;
+        let unstated = credentials.are_unstated();
         if account.second_factor.is_some() {
-            let with = SessionStart {
-                without_credentials: silent,
-                unstated,
-                entered_at,
-                ..SessionStart::default()
-            };
+            let with = SessionStart::from_credentials(credentials);
             let (half, session) = new_half_session(app, self.browser, &account, with).await?;
             tx.write_all(session);
             let page = second_factor::render_code_page(app, &half, &account, self.onward, None);
@@ -158,9 +157,7 @@ impl ReturnedPerson<'_> {
             },
             action,
             second_factor: false,
-            without_credentials: silent,
-            unstated,
-            entered_at,
+            credentials,
             notice: self.address_notice(&account),
         };
         Ok(completed.begin_session(tx, app, &account).await?)

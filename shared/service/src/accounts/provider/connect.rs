@@ -20,6 +20,7 @@ use crate::app::App;
 use crate::model::Versioned;
 use crate::model::account::{Account, account_key};
 use crate::model::provider_request::{PendingConnection, pending_key};
+use crate::model::session::Credentials;
 use crate::model::subject;
 use crate::transaction::Transaction;
 use crate::web::browser::{Browser, PostedForm, ReturnTo, read_posted_form};
@@ -120,9 +121,7 @@ pub async fn connect_account(app: &App, request: Request) -> Result<Response, Er
         onward,
         action: CONNECT,
         second_factor,
-        without_credentials: false,
-        unstated: false,
-        entered_at: None,
+        credentials: Credentials::Entered { at: now },
         notice: None,
     };
     let begin = async |tx: Transaction<'_>| {

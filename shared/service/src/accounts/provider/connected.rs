@@ -13,6 +13,7 @@ use crate::accounts::session::{SessionStart, new_session, redirect_to};
 use crate::accounts::sign_in_page::{SignInPrompt, render_sign_in_page};
 use crate::app::App;
 use crate::model::account::{Account, Proof, account_key};
+use crate::model::session::Credentials;
 use crate::model::subject;
 use crate::web::browser::ReturnTo;
 use crate::web::error_page::ErrorPage;
@@ -76,8 +77,7 @@ pub async fn disconnect_sign_in(app: &App, request: SignedInForm) -> Result<Resp
     let with = SessionStart {
         second_factor: session.second_factor,
         // The session goes on in a new cookie without new credentials.
-        without_credentials: true,
-        ..SessionStart::default()
+        ..SessionStart::from_credentials(Credentials::NotEntered)
     };
     let (fresh, mut writes) = new_session(app, &request.browser, account, source, with).await?;
     writes.push(account.update_write(stored_account.revision)?);
