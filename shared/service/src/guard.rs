@@ -241,5 +241,12 @@ pub(crate) async fn audit_refusal(
         },
         outcome: refused.code.row().code.to_owned(),
     };
-    log_unwritten(app.refusals.record(app, &refused).await);
+    // In a task of its own: a caller who closes the connection must not keep it out of the log.
+    let app = app.clone();
+    let recording = tokio::spawn(async move {
+        log_unwritten(app.refusals.record(&app, &refused).await);
+    });
+    if let Err(ended) = recording.await {
+        tracing::error!(%ended, "a refusal could not be written to the audit log");
+    }
 }

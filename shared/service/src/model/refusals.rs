@@ -6,9 +6,9 @@
 //!
 //! The first refusal of a minute is written at once, in whichever process it happens. Equal ones
 //! after it are counted in memory, and written whenever their number has doubled. What is left is
-//! written with a later refusal, or by [`RefusalCounts::write_counts`]. So a caller who is refused
-//! without end causes a few writes a minute, and a process that ends without a warning loses at most
-//! half of a count, never the entry.
+//! written with a later refusal in the same log, or by [`RefusalCounts::write_counts`]. So a caller
+//! who is refused without end causes a few writes a minute, and a process that ends without a
+//! warning loses at most half of a count, never the entry.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -95,6 +95,8 @@ struct Counted {
     minute: i64,
     /// Their entry; `None` until it is written.
     entry: Option<RecordKey>,
+    /// Whether writing the entry has failed, so that the next refusal writes it.
+    is_unwritten: bool,
     /// Number that this process has written.
     written: u64,
     /// Those that are counted here alone.
@@ -138,8 +140,7 @@ impl RefusalCounts {
                 match written {
                     Ok(entry) => self.remember_entry(identity, entry, now),
                     Err(error) => {
-                        // The next one tries again.
-                        self.lock_counts().remove(&identity);
+                        self.return_unwritten(identity, now);
                         return Err(error);
                     }
                 }
@@ -148,19 +149,25 @@ impl RefusalCounts {
                 }
             }
         }
-        for ended in self.take_ended(now, MAX_ALONG) {
+        // Those of the same log alone, so that nobody's request waits for the log of somebody else.
+        let log = audit::audit_partition(refused.namespace.as_ref());
+        for ended in self.take_ended(now, MAX_ALONG, |entry| entry.partition == log) {
             add_to_entry(ports, &ended).await?;
         }
         Ok(())
     }
 
-    /// Writes all counts of minutes that are over, or all of them at the end of a process.
+    /// Writes all counts of minutes that are over, or all of them at the end of a process. One that
+    /// cannot be written keeps no other from the log; fails with the last error.
     pub async fn write_counts(&self, ports: &Ports, is_ending: bool) -> Result<(), StoreError> {
         let now = ports.now().plus_seconds(if is_ending { MINUTE } else { 0 });
-        for ended in self.take_ended(now, usize::MAX) {
-            add_to_entry(ports, &ended).await?;
+        let mut outcome = Ok(());
+        for ended in self.take_ended(now, usize::MAX, |_| true) {
+            if let Err(error) = add_to_entry(ports, &ended).await {
+                outcome = Err(error);
+            }
         }
-        Ok(())
+        outcome
     }
 
     fn lock_counts(&self) -> MutexGuard<'_, HashMap<Digest, Counted>> {
@@ -179,6 +186,9 @@ impl RefusalCounts {
             }
             return Step::Write(before.and_then(Counted::into_addition));
         };
+        if std::mem::take(&mut held.is_unwritten) {
+            return Step::Write(None);
+        }
         held.pending.number += 1;
         held.pending.last_at = now;
         match &held.entry {
@@ -192,6 +202,17 @@ impl RefusalCounts {
         }
     }
 
+    /// Counts a refusal whose entry could not be written with the equal ones of its minute. The next
+    /// of them writes the entry.
+    fn return_unwritten(&self, identity: Digest, now: Timestamp) {
+        let mut counts = self.lock_counts();
+        let held = counts.get_mut(&identity);
+        if let Some(held) = held.filter(|held| held.minute == minute_of(now)) {
+            held.is_unwritten = true;
+            held.pending.number += 1;
+        }
+    }
+
     fn remember_entry(&self, identity: Digest, entry: RecordKey, now: Timestamp) {
         let mut counts = self.lock_counts();
         let held = counts.get_mut(&identity);
@@ -200,13 +221,20 @@ impl RefusalCounts {
         }
     }
 
-    /// Takes up to `most` counts of minutes before `now` from memory, with what has to be added.
-    fn take_ended(&self, now: Timestamp, most: usize) -> Vec<Addition> {
+    /// Takes up to `most` counts of minutes before `now` from memory, of entries that `is_wanted`
+    /// accepts, with what has to be added.
+    fn take_ended(
+        &self,
+        now: Timestamp,
+        most: usize,
+        is_wanted: impl Fn(&RecordKey) -> bool,
+    ) -> Vec<Addition> {
         let minute = minute_of(now);
         let mut taken = 0;
         let mut counts = self.lock_counts();
         let ended = counts.extract_if(|_, held| {
-            let is_taken = held.minute < minute && taken < most;
+            let is_here = held.entry.as_ref().is_none_or(&is_wanted);
+            let is_taken = held.minute < minute && taken < most && is_here;
             taken += usize::from(is_taken && held.pending.number > 0);
             is_taken
         });
@@ -219,6 +247,7 @@ impl Counted {
         Self {
             minute: minute_of(now),
             entry: None,
+            is_unwritten: false,
             written: 1,
             pending: Pending {
                 number: 0,
@@ -304,7 +333,7 @@ async fn add_to_entry(ports: &Ports, (key, pending): &Addition) -> Result<(), St
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
     use async_trait::async_trait;
     use vault_testing::TestClock;
@@ -313,15 +342,18 @@ mod tests {
 
     use super::*;
 
-    /// Counts commits.
+    /// Counts commits, and fails them while the store is down.
     #[derive(Default)]
-    struct Commits(AtomicUsize);
+    struct Commits(AtomicUsize, AtomicBool);
 
     #[async_trait]
     impl Hook for Commits {
         async fn before(&self, call: Call<'_>) -> Result<(), StoreError> {
             if matches!(call, Call::Commit(_)) {
                 self.0.fetch_add(1, Ordering::Relaxed);
+                if self.1.load(Ordering::Relaxed) {
+                    return Err(StoreError::unavailable("down"));
+                }
             }
             Ok(())
         }
@@ -462,7 +494,40 @@ mod tests {
         assert_eq!(place.entries().await, [one("x.y", 30, 0)]);
     }
 
-    /// A count that is left over is written with the next refusal of anybody.
+    #[tokio::test]
+    async fn an_entry_that_could_not_be_written_is_written_by_the_next_refusal() {
+        let place = Place::new();
+        let counts = RefusalCounts::default();
+        place.commits.1.store(true, Ordering::Relaxed);
+        for _ in 0..3 {
+            let recorded = counts.record(&place.ports, &refused("x.y")).await;
+            assert!(recorded.is_err());
+        }
+        place.commits.1.store(false, Ordering::Relaxed);
+        counts.record(&place.ports, &refused("x.y")).await.unwrap();
+        assert_eq!(place.entries().await, [single("x.y")]);
+        counts.write_counts(&place.ports, true).await.unwrap();
+        assert_eq!(place.entries().await, [one("x.y", 4, 0)]);
+    }
+
+    /// Nobody's request waits for the log of a namespace that it is not about.
+    #[tokio::test]
+    async fn a_refusal_writes_what_is_left_in_its_own_log_alone() {
+        let place = Place::new();
+        let counts = RefusalCounts::default();
+        for _ in 0..7 {
+            counts.record(&place.ports, &refused("x.y")).await.unwrap();
+        }
+        place.clock.advance(60);
+        let mut elsewhere = refused("a.b");
+        elsewhere.namespace = Some(NamespaceId::from_parts(1_795_219_200_000, 1));
+        counts.record(&place.ports, &elsewhere).await.unwrap();
+        assert_eq!(place.entries().await, [one("x.y", 4, 0)]);
+        counts.write_counts(&place.ports, false).await.unwrap();
+        assert_eq!(place.entries().await, [one("x.y", 7, 0)]);
+    }
+
+    /// A count that is left over is written with the next refusal in the same log.
     #[tokio::test]
     async fn a_later_refusal_writes_what_is_left() {
         let place = Place::new();
