@@ -433,6 +433,31 @@ mod tests {
             ("VAULT_LIMIT_CATALOG", limits.catalog_per_device.into()),
             ("VAULT_LIMIT_ENROL_SLUG", limits.enrol_per_slug.into()),
             ("VAULT_LIMIT_ENROL_SOURCE", limits.enrol_per_source.into()),
+            ("VAULT_LIMIT_GRANT", limits.requests_per_grant.into()),
+            (
+                "VAULT_LIMIT_NAMESPACE",
+                limits.requests_per_namespace.into(),
+            ),
+            (
+                "VAULT_LIMIT_NAMESPACE_EXPORTS",
+                limits.exports_per_namespace.into(),
+            ),
+            (
+                "VAULT_LIMIT_NAMESPACE_GATE",
+                limits.gate_gib_per_namespace.into(),
+            ),
+            (
+                "VAULT_LIMIT_NAMESPACE_LOG",
+                limits.log_rows_per_namespace.into(),
+            ),
+            (
+                "VAULT_LIMIT_NAMESPACE_READS",
+                limits.reads_per_namespace.into(),
+            ),
+            (
+                "VAULT_LIMIT_NAMESPACE_WRITES",
+                limits.writes_per_namespace.into(),
+            ),
             ("VAULT_LIMIT_PAYMENT", limits.payment_failures.into()),
             ("VAULT_LIMIT_REFRESH", limits.tokens_per_grant.into()),
             ("VAULT_LIMIT_REGISTER", limits.register_per_source.into()),
@@ -454,8 +479,8 @@ mod tests {
         let numbers = TABLE
             .iter()
             .filter(|variable| variable.kind == ValueKind::Number);
-        // Eleven rate limits, the token lifetime, the grace period and two ports.
-        assert_eq!(numbers.count(), 13 + 2);
+        // Eighteen rate limits, the token lifetime, the grace period and two ports.
+        assert_eq!(numbers.count(), 20 + 2);
     }
 
     #[test]

@@ -179,6 +179,8 @@ pub struct Verdict {
     pub findings: Vec<Finding>,
     /// The skill, unless it is blocked.
     pub package: Option<Package>,
+    /// Work of the scans, in bytes; the unit of [`GateOptions::most_work`].
+    pub work: u64,
 }
 
 impl Verdict {
@@ -204,15 +206,15 @@ impl Verdict {
 pub fn check(files: Vec<RawFile>, options: &GateOptions<'_>) -> Verdict {
     let mut findings = Vec::new();
     let files = files::check_files(files, &mut findings);
-    findings.extend(
-        scan::scan_files(&files, &options.publisher, options.most_work)
-            .into_findings(options.hints),
-    );
+    let scan = scan::scan_files(&files, &options.publisher, options.most_work);
+    let mut work = scan.work;
+    findings.extend(scan.into_findings(options.hints));
     // If the scan of the whole was stopped, the skill is rejected and more work is pointless.
     let is_stopped = findings.iter().any(scan::is_stopped);
     if !options.before.is_empty() && !is_stopped {
-        let added =
+        let (added, work_on_added) =
             difference::find_in_added_lines(options.before, &files, &options.publisher, &findings);
+        work = work.saturating_add(work_on_added);
         // Report each match once, at the higher of its two levels.
         findings.retain(|whole| {
             !added.iter().any(|found| {
@@ -257,6 +259,7 @@ pub fn check(files: Vec<RawFile>, options: &GateOptions<'_>) -> Verdict {
         outcome,
         findings,
         package,
+        work,
     }
 }
 

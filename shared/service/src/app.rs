@@ -19,6 +19,8 @@ use vault_store::gate::{FairGate, GateSize, Pass};
 use vault_store::objects::ObjectKey;
 use vault_store::records::Write;
 
+use crate::budget::Budgets;
+use crate::budget::charge::Charge;
 use crate::cache::{Object, ObjectCache};
 use crate::config::{Config, Issuer};
 use crate::documents::Documents;
@@ -62,6 +64,10 @@ pub struct App {
     cache: Arc<ObjectCache>,
     /// Counts of equal refusals that are not in the audit log yet.
     pub refusals: Arc<RefusalCounts>,
+    /// Counts of what the namespaces use of this process.
+    pub budgets: Arc<Budgets>,
+    /// The request that this clone serves, if its caller belongs to a namespace.
+    pub(crate) charge: Option<Arc<Charge>>,
     /// Settings.
     pub config: Arc<Config>,
     /// Time at which this process started.
@@ -169,6 +175,8 @@ impl App {
             boot_time: ports.now(),
             cache: Arc::new(ObjectCache::new(config.cache_bytes)),
             refusals: Arc::default(),
+            budgets: Arc::default(),
+            charge: None,
             shelves: None,
             documents: None,
             provider: None,

@@ -25,6 +25,7 @@ use crate::model::refusals::RefusedRequest;
 use crate::model::user::{Role, Scope};
 use crate::path_params::PathParams;
 use crate::route::{Auth, Route};
+use crate::spending::Spending;
 
 /// A request with its proven caller, who may use the row. Only the guard creates one.
 pub(crate) struct Call<C = Caller> {
@@ -155,6 +156,24 @@ where
         slug: namespace.map(|namespace| namespace.slug.to_string()),
         caller: Some(bearer.audit_name().to_owned()),
     };
+    let spending = match &bearer {
+        Bearer::Operator(_) => Ok(Spending::of_nobody(&app)),
+        Bearer::Caller(caller) => {
+            let grant = Some(caller.consent.grant.as_str());
+            Spending::count_request(&app, &caller.namespace, grant)
+        }
+    };
+    let spending = match spending {
+        Ok(spending) => spending,
+        Err(refusal) => {
+            // Without an entry in the audit log, or a caller over the limit could fill it.
+            drop_body(&parts.headers, body).await;
+            let mut response = refuse(refusal);
+            response.extensions_mut().insert(fields);
+            return response;
+        }
+    };
+    let app = &spending.app;
     let namespace = namespace.map(|namespace| namespace.id);
     let actor = Actor {
         user: bearer.audit_name().to_owned(),
@@ -177,7 +196,7 @@ where
         Err(refusal) => Err(refusal),
         Ok((caller, params)) => {
             let call = Call {
-                app: app.clone(),
+                app: App::clone(app),
                 caller,
                 actor: actor.clone(),
                 parts,
@@ -200,12 +219,21 @@ where
                     target: target.as_deref(),
                     code,
                 };
-                audit_refusal(&app, namespace.as_ref(), &actor, refused).await;
+                audit_refusal(app, namespace.as_ref(), &actor, refused).await;
             }
             drop_body(&headers, take_shared_body(&body)).await;
             refuse(refusal)
         }
     };
+    // Whatever failed because a budget is used up fails for that reason, and not as a fault of the
+    // service.
+    let refusal = spending
+        .refusal()
+        .filter(|_| !response.status().is_success());
+    if let Some(refusal) = refusal {
+        response = refuse(refusal);
+    }
+    spending.add_headers(response.headers_mut());
     response.extensions_mut().insert(fields);
     response
 }
@@ -244,7 +272,13 @@ pub(crate) async fn audit_refusal(
     // In a task of its own: a caller who closes the connection must not keep it out of the log.
     let app = app.clone();
     let recording = tokio::spawn(async move {
-        log_unwritten(app.refusals.record(&app, &refused).await);
+        let written = app.refusals.record(&app, &refused).await;
+        let charge = app.charge.as_deref();
+        // An entry for which the namespace has no budget left is no fault: the request gets 429.
+        let is_used_up = charge.is_some_and(|charge| charge.refusal().is_some());
+        if written.is_ok() || !is_used_up {
+            log_unwritten(written);
+        }
     });
     if let Err(ended) = recording.await {
         tracing::error!(%ended, "a refusal could not be written to the audit log");

@@ -18,6 +18,7 @@ use crate::app::App;
 use crate::error::{ErrorCode, Refusal};
 use crate::http::{json_answer, lines_answer};
 use crate::model::audit::{Change, Entry, audit_partition, key_before_second};
+use crate::spending::count_export;
 use crate::transaction::Transaction;
 
 /// Maximum number of entries that one request with a filter reads.
@@ -100,6 +101,7 @@ async fn list_log<C>(call: &Call<C>, log: Option<&NamespaceId>) -> Answer {
             Ok(json_answer(StatusCode::OK, &log_entries))
         }
         Some("jsonl") => {
+            count_export(app)?;
             let exported = read_export(app, log, &filter, period, page.after).await?;
             let next = exported.next.map(|next| json!({ "next": next }));
             let lines = write_lines(&exported.items, next)?;

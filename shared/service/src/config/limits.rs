@@ -33,6 +33,27 @@ pub struct Limits {
     /// Bodies without a good signature at `/hooks/payment` per source and minute
     /// (`VAULT_LIMIT_PAYMENT`). Counted in the store.
     pub payment_failures: u32,
+    /// Requests at `/mcp` and `/admin` per grant and minute (`VAULT_LIMIT_GRANT`). Counted in
+    /// memory.
+    pub requests_per_grant: u32,
+    /// Requests at `/mcp`, `/admin` and `/console` per hosted namespace and minute
+    /// (`VAULT_LIMIT_NAMESPACE`). Counted in memory.
+    pub requests_per_namespace: u32,
+    /// Reads of admitted machines per hosted namespace and minute
+    /// (`VAULT_LIMIT_NAMESPACE_READS`). Counted in memory.
+    pub reads_per_namespace: u32,
+    /// Requests that change something per hosted namespace and minute
+    /// (`VAULT_LIMIT_NAMESPACE_WRITES`). Counted in the store.
+    pub writes_per_namespace: u32,
+    /// Rows of the audit log per hosted namespace and hour (`VAULT_LIMIT_NAMESPACE_LOG`). Counted
+    /// in the store.
+    pub log_rows_per_namespace: u32,
+    /// Work of the gate per hosted namespace and hour, in GiB (`VAULT_LIMIT_NAMESPACE_GATE`).
+    /// Counted in memory.
+    pub gate_gib_per_namespace: u32,
+    /// Parts of exports per hosted namespace and hour (`VAULT_LIMIT_NAMESPACE_EXPORTS`). Counted in
+    /// memory.
+    pub exports_per_namespace: u32,
 }
 
 impl Default for Limits {
@@ -49,13 +70,20 @@ impl Default for Limits {
             token_failures: 60,
             tokens_per_grant: 10,
             payment_failures: 20,
+            requests_per_grant: 600,
+            requests_per_namespace: 3000,
+            reads_per_namespace: 120_000,
+            writes_per_namespace: 600,
+            log_rows_per_namespace: 20_000,
+            gate_gib_per_namespace: 256,
+            exports_per_namespace: 600,
         }
     }
 }
 
 impl Limits {
     /// Returns each limit with the variable that sets it.
-    pub fn by_variable(&mut self) -> [(&'static str, &mut u32); 11] {
+    pub fn by_variable(&mut self) -> [(&'static str, &mut u32); 18] {
         [
             ("VAULT_LIMIT_ENROL_SLUG", &mut self.enrol_per_slug),
             ("VAULT_LIMIT_ENROL_SOURCE", &mut self.enrol_per_source),
@@ -68,6 +96,25 @@ impl Limits {
             ("VAULT_LIMIT_TOKEN", &mut self.token_failures),
             ("VAULT_LIMIT_REFRESH", &mut self.tokens_per_grant),
             ("VAULT_LIMIT_PAYMENT", &mut self.payment_failures),
+            ("VAULT_LIMIT_GRANT", &mut self.requests_per_grant),
+            ("VAULT_LIMIT_NAMESPACE", &mut self.requests_per_namespace),
+            ("VAULT_LIMIT_NAMESPACE_READS", &mut self.reads_per_namespace),
+            (
+                "VAULT_LIMIT_NAMESPACE_WRITES",
+                &mut self.writes_per_namespace,
+            ),
+            (
+                "VAULT_LIMIT_NAMESPACE_LOG",
+                &mut self.log_rows_per_namespace,
+            ),
+            (
+                "VAULT_LIMIT_NAMESPACE_GATE",
+                &mut self.gate_gib_per_namespace,
+            ),
+            (
+                "VAULT_LIMIT_NAMESPACE_EXPORTS",
+                &mut self.exports_per_namespace,
+            ),
         ]
     }
 
@@ -85,6 +132,13 @@ impl Limits {
             token_failures: 0,
             tokens_per_grant: 0,
             payment_failures: 0,
+            requests_per_grant: 0,
+            requests_per_namespace: 0,
+            reads_per_namespace: 0,
+            writes_per_namespace: 0,
+            log_rows_per_namespace: 0,
+            gate_gib_per_namespace: 0,
+            exports_per_namespace: 0,
         }
     }
 }

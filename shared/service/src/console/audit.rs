@@ -20,6 +20,7 @@ use crate::admin::call::Items;
 use crate::admin::users::find_id_by_email;
 use crate::model::account::Email;
 use crate::model::audit::{Entry, SERVER};
+use crate::spending::count_export;
 use crate::web::error_page::ErrorPage;
 use crate::web::form::with_query;
 use crate::web::layout::format_minute;
@@ -305,6 +306,7 @@ async fn read_file(page: &ConsolePage) -> Result<(Vec<Entry>, Option<String>), E
 /// Downloads the log as JSON lines, oldest first. Where another part follows, a last line with
 /// `next` names it.
 pub(super) async fn json_lines(page: ConsolePage) -> Result<Response, ErrorPage> {
+    count_export(page.app())?;
     let (entries, next) = read_file(&page).await?;
     let next = next.map(|next| serde_json::json!({ "next": next }));
     let text = write_lines(&entries, next)?;
@@ -319,6 +321,7 @@ pub(super) async fn json_lines(page: ConsolePage) -> Result<Response, ErrorPage>
 /// Downloads the log as comma-separated values, oldest first. Where another part follows, a last
 /// row that begins with `next` names it.
 pub(super) async fn comma_separated(page: ConsolePage) -> Result<Response, ErrorPage> {
+    count_export(page.app())?;
     let (entries, next) = read_file(&page).await?;
     let mut text = String::new();
     csv::append_row(

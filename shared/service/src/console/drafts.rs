@@ -15,7 +15,6 @@ use vault_gate::finding::{Finding, Level};
 use vault_gate::{GateOptions, RawFile};
 use vault_store::StoreError;
 
-use super::catalogs::task_ended;
 use super::changes::{Comparison, compare_releases};
 use super::content::{
     FindingRow, NamedKey, current_skill, log_unreadable, named_key, open_shelf, or_not_found,
@@ -38,6 +37,7 @@ use crate::model::draft::{Content, DraftRecord, Kind, MAX_REASON_CHARS, State, S
 use crate::model::namespace::Kind as NamespaceKind;
 use crate::model::proposal::Proposed;
 use crate::model::user::Role;
+use crate::spending::run_gate;
 use crate::web::error_page::ErrorPage;
 use crate::web::form::with_query;
 use crate::web::layout::format_minute;
@@ -456,10 +456,7 @@ async fn asked_files(
     let is_new = before.is_none() && not_compared.is_none();
     let present_files = before.map_or_else(Vec::new, |loaded| loaded.bundle.files.clone());
     let is_compared = not_compared.is_none();
-    let place = page.app().enter_scan(&page.namespace.id).await?;
-    // The check and the comparison may take long: not on a thread that answers requests.
-    let judged = tokio::task::spawn_blocking(move || {
-        let _place = place;
+    let judged = run_gate(page.app(), &page.namespace.id, move || {
         let raw = files.iter().cloned().map(RawFile::from).collect();
         let options = GateOptions {
             before: &present_files,
@@ -481,7 +478,7 @@ async fn asked_files(
         );
         (verdict, difference)
     });
-    let (verdict, difference) = judged.await.map_err(|broken| task_ended(&broken))?;
+    let (verdict, difference) = judged.await?;
     let blocking = || {
         verdict
             .findings

@@ -14,6 +14,7 @@ use super::audit::file_download;
 use super::guard::ConsolePage;
 use crate::model::namespace::Namespace;
 use crate::model::{audit, client, device, draft, release, user};
+use crate::spending::count_export;
 use crate::web::error_page::ErrorPage;
 use crate::web::form::with_query;
 
@@ -61,6 +62,7 @@ impl ExportCursor {
 
 /// Downloads one part of the export.
 pub(super) async fn export_part(page: ConsolePage) -> Result<Response, ErrorPage> {
+    count_export(page.app())?;
     let mut place = match page.query.value("after") {
         None => ExportCursor {
             section: 0,

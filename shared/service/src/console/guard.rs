@@ -23,6 +23,7 @@ use crate::accounts::session::redirect_to;
 use crate::accounts::sign_in_page::{SignInPrompt, render_sign_in_page};
 use crate::admin::principal::Principal;
 use crate::app::{ActingUser, App};
+use crate::budget::charge::Charge;
 use crate::error::{ErrorCode, Fault, Refusal};
 use crate::guard::{RefusedAct, audit_refusal};
 use crate::http::{LogFields, client_address};
@@ -33,6 +34,7 @@ use crate::model::session::spent_key;
 use crate::model::user::{Role, Scope, User};
 use crate::path_params::PathParams;
 use crate::route::Row;
+use crate::spending::Spending;
 use crate::web::browser::{
     Browser, CONSOLE_PATH, PostedForm, ReturnTo, SignedIn, read_posted_form,
 };
@@ -350,8 +352,9 @@ where
         Ok(page) => page,
         Err(refused) => return Ok(refused),
     };
-    let fields = page.log_fields();
-    let mut response = handler(page).await?;
+    let (fields, charge) = (page.log_fields(), page.app().charge.clone());
+    let answered = handler(page).await;
+    let mut response = answered.map_err(|stop| explain_stop(charge.as_deref(), stop))?;
     response.extensions_mut().insert(fields);
     Ok(response)
 }
@@ -409,6 +412,7 @@ where
         Err(refused) => return Ok(refused),
     };
     let (fields, actor, home) = (page.log_fields(), page.actor.clone(), page.namespace.id);
+    let (charged, charge) = (page.app().clone(), page.app().charge.clone());
     let requested = FormAction::from_form(row.name, &form, &page.params);
     // A person without the right to write may open the page, so the form is refused here and
     // logged.
@@ -429,17 +433,23 @@ where
                 target,
                 code,
             };
-            audit_refusal(app, Some(&home), &actor, refused).await;
+            audit_refusal(&charged, Some(&home), &actor, refused).await;
             // The subject of the form is gone, and with it the page for the notice.
             if code == ErrorCode::NotFound {
                 return Err(ErrorPage::NotFound);
             }
             redirect_with(&onward.address(app), REFUSED, code.row().code)
         }
-        Err(stop) => return Err(stop),
+        Err(stop) => return Err(explain_stop(charge.as_deref(), stop)),
     };
     response.extensions_mut().insert(fields);
     Ok(response)
+}
+
+/// Returns the page for a handler that stopped: that of the used-up budget, if the request met one.
+fn explain_stop(charge: Option<&Charge>, stop: ErrorPage) -> ErrorPage {
+    let refusal = charge.and_then(Charge::refusal);
+    refusal.map_or(stop, ErrorPage::Refused)
 }
 
 /// A signed-in person at an address whose vault is not looked up yet.
@@ -491,13 +501,17 @@ impl PendingPage {
                 return Ok(Err(render_sign_in_page(app, browser, onward, prompt)));
             }
         }
+        let spending = Spending::count_request(app, &member.home, None)?;
         let actor = Actor {
             user: member.user.id.clone(),
             client: None,
             source: self.source,
         };
         let page = ConsolePage {
-            visitor: self.visitor,
+            visitor: SignedInVisitor {
+                app: spending.app,
+                ..self.visitor
+            },
             user: member.user,
             namespace: member.home,
             cache: self.cache,

@@ -15,7 +15,6 @@ use vault_gate::finding::Finding;
 use vault_gate::{GateOptions, RawFile, check};
 use vault_shelf::{Entry, Loaded, ShelfError};
 
-use super::catalogs::task_ended;
 use super::content::{FindingRow, open_shelf, unavailable_text};
 use super::guard::ConsolePage;
 use super::history::History;
@@ -23,6 +22,7 @@ use super::page::{PageLayout, Pager, show_page};
 use super::skills::excerpt;
 use super::units::format_size;
 use crate::accounts::session::redirect_to;
+use crate::spending::run_gate;
 use crate::web::error_page::ErrorPage;
 use crate::web::form::with_query;
 use crate::web::layout::{format_day, format_minute};
@@ -274,20 +274,18 @@ async fn read_findings(
         return Ok(findings);
     }
     let skill = Arc::clone(loaded);
-    let place = page.app().enter_scan(&page.namespace.id).await?;
-    // The check may take long: not on a thread that answers requests.
-    let checking = tokio::task::spawn_blocking(move || {
-        let _place = place;
+    let checking = run_gate(page.app(), &page.namespace.id, move || {
         let files = skill.bundle.files.iter().cloned().map(RawFile::from);
         let options = GateOptions {
             name: Some(skill.bundle.manifest.name.clone()),
             ..GateOptions::in_service()
         };
-        let mut findings = check(files.collect(), &options).findings;
-        findings.sort_by_key(|finding| Reverse(finding.severity));
-        findings
+        (check(files.collect(), &options), ())
     });
-    let findings = Arc::new(checking.await.map_err(|ended| task_ended(&ended))?);
+    let (mut verdict, ()) = checking.await?;
+    let findings = &mut verdict.findings;
+    findings.sort_by_key(|finding| Reverse(finding.severity));
+    let findings = Arc::new(verdict.findings);
     // 512 bytes stand for everything in a finding but its message.
     let texts = findings.iter().map(|finding| finding.message.len() + 512);
     let size = texts.sum::<usize>() + 64;

@@ -11,6 +11,7 @@ use crate::app::App;
 use crate::error::{ErrorCode, Refusal};
 use crate::model::device::{self, DeviceStanding, DeviceStatus, LastSeen};
 use crate::model::namespace::{self, ServedNamespace, Status};
+use crate::spending::count_machine_read;
 
 /// Whether the vault has admitted the device, as its record says now.
 pub(super) async fn is_admitted(
@@ -65,6 +66,11 @@ impl DeviceAccess {
         }
         if device.status == DeviceStatus::Active {
             signer.cache_key(slug);
+            // Machines that the owner did not admit, and copies of requests, are strangers': they
+            // must not use up what the namespace has.
+            if !signer.is_repeated() {
+                count_machine_read(app, &namespace)?;
+            }
         }
         Ok(Self {
             device,

@@ -66,19 +66,21 @@ pub(super) async fn count_enrolment(
     Ok(windows)
 }
 
-/// Counts a read of a device; fails with 429 and `Retry-After`.
+/// Counts a read of a device; fails with 429 and `Retry-After`. Returns whether the request is a
+/// copy of one that was counted before.
 pub(super) async fn count_read(
     app: &App,
     reads: &ReadLimits,
     request: &VerifiedRequest<'_>,
-) -> Result<(), Refusal> {
+) -> Result<bool, Refusal> {
     let limits = &app.config.limits;
     let (class, limit) = match request.path {
         Route::Bundle { .. } => (1, limits.bundles_per_device),
         _ => (0, limits.catalog_per_device),
     };
-    if limit == 0 {
-        return Ok(());
+    // Copies must be known as such for the budget of the namespace too.
+    if limit == 0 && limits.reads_per_namespace == 0 {
+        return Ok(false);
     }
     let (slug, signer, now) = (request.path.slug(), request.signer, app.clock.now());
     let is_admitted = signer.is_admitted_by(slug);
@@ -91,7 +93,7 @@ pub(super) async fn count_read(
         limit,
     };
     let refused = match reads.count_read(&read, is_admitted, now) {
-        ReadCount::Below => return Ok(()),
+        ReadCount::Below { is_repeated } => return Ok(is_repeated),
         refused => refused,
     };
     // After a restart no key is known to be admitted. The look-up before a refusal keeps a flood of
@@ -101,8 +103,8 @@ pub(super) async fn count_read(
         && enrolled::is_admitted(app, slug, signer).await?
     {
         signer.cache_key(slug);
-        if reads.count_read(&read, true, now) == ReadCount::Below {
-            return Ok(());
+        if let ReadCount::Below { is_repeated } = reads.count_read(&read, true, now) {
+            return Ok(is_repeated);
         }
     }
     let left = u64::try_from(MINUTE - now.unix().rem_euclid(MINUTE)).unwrap_or(1);
@@ -117,14 +119,17 @@ struct DeviceRead<'a> {
     signature: Digest,
     networks: Networks,
     class: u32,
-    /// Most reads of the class in a minute.
+    /// Most reads of the class in a minute; 0: no limit.
     limit: u32,
 }
 
 /// Result of counting a read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum ReadCount {
-    Below,
+    Below {
+        /// Whether the request is a copy of one that was counted before.
+        is_repeated: bool,
+    },
     /// The device has used up its own count.
     Full,
     /// The count that the key shares with the rest of its network is used up.
@@ -220,8 +225,14 @@ impl MinuteCounts {
         }
     }
 
-    /// Counts a read of `subject`, in its own count or in the one that it shares.
-    fn count(&mut self, subject: Subject, is_admitted: bool, read: &DeviceRead<'_>) -> ReadCount {
+    /// Counts a read of `subject`, in its own count or in the one that it shares. Returns which of
+    /// them is full, if it has no room.
+    fn count(
+        &mut self,
+        subject: Subject,
+        is_admitted: bool,
+        read: &DeviceRead<'_>,
+    ) -> Option<ReadCount> {
         let mut entry = (subject, read.class);
         let mut full = ReadCount::Full;
         // A count that exists is used on, also by a device that was admitted in the meantime.
@@ -234,10 +245,10 @@ impl MinuteCounts {
         }
         let count = self.counts.entry(entry).or_default();
         if *count >= read.limit {
-            return full;
+            return Some(full);
         }
         *count += 1;
-        ReadCount::Below
+        None
     }
 
     /// Takes room for a further count. If there is none, returns the subject that is counted
@@ -348,11 +359,15 @@ impl ReadLimits {
         } else {
             Subject::Key(read.key)
         };
-        let counted = reads.minute.count(subject, is_admitted, read);
-        if counted == ReadCount::Below && is_admitted && !is_repeated {
+        if read.limit > 0
+            && let Some(full) = reads.minute.count(subject, is_admitted, read)
+        {
+            return full;
+        }
+        if is_admitted && !is_repeated {
             reads.signatures.insert_signature(read);
         }
-        counted
+        ReadCount::Below { is_repeated }
     }
 }
 
@@ -436,7 +451,8 @@ mod tests {
             networks: Networks::of(source.parse().ok()),
             ..read(&acme, key, 0)
         };
-        counts.count(Subject::Key(read.key), is_admitted, &read) == ReadCount::Below
+        let full = counts.count(Subject::Key(read.key), is_admitted, &read);
+        full.is_none()
     }
 
     const HOME: &str = "192.0.2.1";

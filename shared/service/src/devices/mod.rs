@@ -140,28 +140,32 @@ impl DeviceRoutes {
                 Ok(enrolled.answer)
             }
             Path::DeviceCurrent { slug } => {
-                self.check_request(&CURRENT, &verified, fields).await?;
+                let is_repeated = self.check_request(&CURRENT, &verified, fields).await?;
+                let signer = signer.with_repeated(is_repeated);
                 enrolment::show_device(app, slug, &signer).await
             }
             Path::Catalog { slug } => {
-                self.check_request(&CATALOG, &verified, fields).await?;
+                let is_repeated = self.check_request(&CATALOG, &verified, fields).await?;
+                let signer = signer.with_repeated(is_repeated);
                 content::read_catalog(app, slug, &signer).await
             }
             Path::Bundle { slug, hash } => {
-                self.check_request(&BUNDLE, &verified, fields).await?;
+                let is_repeated = self.check_request(&BUNDLE, &verified, fields).await?;
+                let signer = signer.with_repeated(is_repeated);
                 content::read_bundle(app, &self.sets, slug, hash, &signer).await
             }
         }
     }
 
-    /// Passes a request that this process serves. Fails with 404 for a route of another group, with
+    /// Passes a request that this process serves. Returns whether it is a copy of one that was
+    /// counted before. Fails with 404 for a route of another group, with
     /// 429 over the rate of the device, and with 405 for a wrong method.
     async fn check_request(
         &self,
         row: &Route,
         asked: &VerifiedRequest<'_>,
         fields: &mut LogFields,
-    ) -> Result<(), Refusal> {
+    ) -> Result<bool, Refusal> {
         if self.only.is_some_and(|only| only != row.group) {
             return Err(ErrorCode::NotFound.into());
         }
@@ -169,13 +173,13 @@ impl DeviceRoutes {
         // Enrolments are counted by their handler, per source: a new key costs a caller nothing.
         if row.method == "POST" {
             return match *asked.method {
-                Method::POST => Ok(()),
+                Method::POST => Ok(false),
                 _ => Err(method_not_allowed("POST")),
             };
         }
-        limits::count_read(&self.app, &self.reads, asked).await?;
+        let is_repeated = limits::count_read(&self.app, &self.reads, asked).await?;
         match *asked.method {
-            Method::GET | Method::HEAD => Ok(()),
+            Method::GET | Method::HEAD => Ok(is_repeated),
             _ => Err(method_not_allowed("GET, HEAD")),
         }
     }

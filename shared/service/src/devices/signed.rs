@@ -23,6 +23,7 @@ pub(super) struct Signer<'h> {
     keys: &'h KeyCache,
     /// Vault that had admitted the key when it was last looked up.
     admitted_by: Option<Slug>,
+    is_repeated: bool,
 }
 
 impl<'h> Signer<'h> {
@@ -45,6 +46,19 @@ impl<'h> Signer<'h> {
     /// the same request at another second makes another one.
     pub(super) fn signature_hash(&self) -> Digest {
         Digest::of(self.signature.as_bytes())
+    }
+
+    /// Whether the request is a copy of one that was counted before.
+    pub(super) const fn is_repeated(&self) -> bool {
+        self.is_repeated
+    }
+
+    /// Returns the signer of a request that is a copy or not.
+    pub(super) fn with_repeated(self, is_repeated: bool) -> Self {
+        Self {
+            is_repeated,
+            ..self
+        }
     }
 
     /// Returns the name of this device in the log: the first 12 characters of its key's hash.
@@ -111,6 +125,7 @@ pub(super) fn verify_request<'h>(
         signature: signature.unwrap_or_default(),
         keys,
         admitted_by: cached.map(|(_, slug)| slug),
+        is_repeated: false,
     })
 }
 

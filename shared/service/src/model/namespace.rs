@@ -272,6 +272,8 @@ pub struct Namespace {
 pub struct ServedNamespace {
     /// The allocation.
     pub id: NamespaceId,
+    /// Signer of its releases.
+    pub kind: Kind,
     /// Whether it serves.
     pub status: Status,
     /// State of the payments.

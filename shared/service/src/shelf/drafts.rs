@@ -31,6 +31,7 @@ use crate::drafts::{IncomingDraft, KeepError, KeepOutcome, check_room, store_dra
 use crate::model::audit::Actor;
 use crate::model::draft::{Content, DraftRecord, Place, Queue, Subject, author_queue_key};
 use crate::model::namespace::Namespace;
+use crate::spending::run_gate;
 
 /// A shelf that is read like another one, and turns every change into a draft.
 pub(crate) struct DraftingShelf {
@@ -98,10 +99,7 @@ pub(super) async fn submit_as_draft(
             check,
             hidden,
         } => {
-            let place = drafts.app.enter_scan(&drafts.namespace.id).await?;
-            // The gate uses the processor for a long time.
-            let (verdict, left_out) = run_blocking(move || {
-                let _place = place;
+            let (verdict, left_out) = run_gate(drafts.app, &drafts.namespace.id, move || {
                 // No file that looks like a secret is let in: only the people who decide about the
                 // draft could choose that, and they have not seen the files yet.
                 let mut separated = secrets::separate_secrets(files, &[]);
@@ -110,7 +108,7 @@ pub(super) async fn submit_as_draft(
                 for finding in separated.findings() {
                     verdict.add_warning(finding);
                 }
-                Ok((verdict, secrets::left_out_text(&separated.left_out)))
+                (verdict, secrets::left_out_text(&separated.left_out))
             })
             .await?;
             let Some(package) = verdict.package else {
@@ -344,7 +342,8 @@ pub(crate) async fn propose_files(
     id: DraftId,
     files: Vec<RawFile>,
 ) -> Result<(), ShelfError> {
-    let verdict = run_blocking(move || Ok(gate::check(files, &GateOptions::in_service()))).await?;
+    let check = move || (gate::check(files, &GateOptions::in_service()), ());
+    let (verdict, ()) = run_gate(app, &namespace.id, check).await?;
     let package = verdict
         .package
         .ok_or_else(|| ShelfError::Failed("the gate refuses a skill of this service".into()))?;

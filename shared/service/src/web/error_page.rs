@@ -7,6 +7,7 @@ use vault_store::StoreError;
 
 use super::layout::{self, Frame, MessagePage, SignOut};
 use crate::app::App;
+use crate::budget;
 use crate::error::{ErrorCode, Fault, Refusal};
 use crate::http::Logged;
 
@@ -147,7 +148,7 @@ fn refusal_page_text(refusal: &Refusal) -> PageText {
             status,
             "Too many requests",
             &[
-                "This address has sent too many requests. Nothing was changed, and the app received nothing.",
+                "Too many requests arrived. Nothing was changed, and the app received nothing.",
                 "Wait before you reload the page.",
             ],
         ),
@@ -244,6 +245,13 @@ impl ErrorPage {
         if let Self::Explained(page) = &self {
             lines.extend(page.detail.clone());
         }
+        if let Self::Refused(refusal) = &self
+            && refusal.code() == ErrorCode::RateLimited
+            && let Some(first) = lines.first_mut()
+        {
+            // The refusal knows which limit it is about.
+            *first = format!("{refusal} Nothing was changed.");
+        }
         if matches!(self, Self::NoNamespace { fixed: false, .. }) && app.config.hosting.sign_up {
             let address = app.config.public_url.join("/account/new-vault");
             lines.push(format!(
@@ -273,6 +281,11 @@ impl ErrorPage {
             };
             if let Some(wait) = wait {
                 response.headers_mut().insert(header::RETRY_AFTER, wait);
+            }
+            for name in budget::FIELDS {
+                if let Some(value) = refusal.header_value(&name) {
+                    response.headers_mut().insert(name, value.clone());
+                }
             }
             // The page hides the cause; the log line names it.
             response.extensions_mut().insert(Logged(refusal));

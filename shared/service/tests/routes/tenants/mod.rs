@@ -6,6 +6,7 @@
 //! that is meant: a machine that enrols at an unknown name is told so, for the person who mistyped
 //! it.
 
+mod budgets;
 mod people;
 mod removal;
 mod there;

@@ -1,0 +1,461 @@
+//! Budgets of namespaces: how much of the service the members, apps and machines of one namespace
+//! may use in a minute or an hour, so that no tenant takes the service from the others.
+//!
+//! Only requests of callers that are proven to belong to the namespace count. Requests, reads of
+//! machines, gate work and exports are counted in the memory of each process, because a count in
+//! the store would cost more than a read. Writes and rows of the audit log are counted in the store,
+//! in the commits that the request makes anyway ([`charge`]).
+
+pub mod charge;
+mod headers;
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use vault_format::name::NamespaceId;
+use vault_format::time::Timestamp;
+
+use crate::config::Limits;
+use crate::error::Refusal;
+
+pub use headers::{FIELDS, LimitState, add_headers};
+
+/// Length of a minute, in seconds.
+const MINUTE: i64 = 60;
+/// Length of an hour, in seconds.
+const HOUR: i64 = 3600;
+/// Unit of the setting for gate work, in bytes: 1 GiB.
+const GIB: u64 = 1 << 30;
+/// Maximum number of namespaces with counts of their own in one window. The namespaces beyond it
+/// share one count, so that no namespace makes room at the cost of another's count.
+const MAX_NAMESPACES: usize = 65_536;
+/// Maximum number of grants of a namespace with counts of their own in one minute. Further ones
+/// share one count.
+const MAX_GRANTS: usize = 4096;
+
+/// A resource that is budgeted for each namespace.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Budget {
+    /// Requests at `/mcp`, `/admin` and `/console` in a minute (`VAULT_LIMIT_NAMESPACE`).
+    Requests,
+    /// Reads of admitted machines under `/v/` in a minute (`VAULT_LIMIT_NAMESPACE_READS`).
+    MachineReads,
+    /// Requests that change something in a minute (`VAULT_LIMIT_NAMESPACE_WRITES`). Counted in the
+    /// store.
+    Writes,
+    /// Rows of the audit log in an hour (`VAULT_LIMIT_NAMESPACE_LOG`). Counted in the store.
+    LogRows,
+    /// Work of the gate in an hour, in bytes (`VAULT_LIMIT_NAMESPACE_GATE`, in GiB).
+    GateWork,
+    /// Parts of exports in an hour (`VAULT_LIMIT_NAMESPACE_EXPORTS`).
+    Exports,
+}
+
+impl Budget {
+    /// All budgets, in the order of their numbers.
+    pub const ALL: [Self; 6] = [
+        Self::Requests,
+        Self::MachineReads,
+        Self::Writes,
+        Self::LogRows,
+        Self::GateWork,
+        Self::Exports,
+    ];
+
+    /// Returns the name in the header fields, in record keys and in refusals.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Requests => "namespace",
+            Self::MachineReads => "namespace-reads",
+            Self::Writes => "namespace-writes",
+            Self::LogRows => "namespace-log",
+            Self::GateWork => "namespace-gate",
+            Self::Exports => "namespace-exports",
+        }
+    }
+
+    /// Returns the length of its window, in seconds.
+    pub const fn seconds(self) -> i64 {
+        match self {
+            Self::Requests | Self::MachineReads | Self::Writes => MINUTE,
+            Self::LogRows | Self::GateWork | Self::Exports => HOUR,
+        }
+    }
+
+    /// Returns its limit for each namespace; 0: no limit.
+    pub const fn limit(self, limits: &Limits) -> u64 {
+        match self {
+            Self::Requests => limits.requests_per_namespace as u64,
+            Self::MachineReads => limits.reads_per_namespace as u64,
+            Self::Writes => limits.writes_per_namespace as u64,
+            Self::LogRows => limits.log_rows_per_namespace as u64,
+            Self::GateWork => limits.gate_gib_per_namespace as u64 * GIB,
+            Self::Exports => limits.exports_per_namespace as u64,
+        }
+    }
+
+    /// Returns the sentence for people whose request exceeds the budget.
+    const fn detail(self) -> &'static str {
+        match self {
+            Self::Requests => "This vault has sent too many requests in this minute.",
+            Self::MachineReads => "The machines of this vault have read too much in this minute.",
+            Self::Writes => "Too much was changed in this vault in this minute.",
+            Self::LogRows => {
+                "This vault has written too many entries to its audit log in this hour."
+            }
+            Self::GateWork => {
+                "The security checks of this vault have used up their time of this hour."
+            }
+            Self::Exports => {
+                "Too many parts of exports of this vault were downloaded in this hour."
+            }
+        }
+    }
+
+    /// Returns the start of the window that contains `now`, in seconds since 1970.
+    fn window_start(self, now: Timestamp) -> i64 {
+        now.unix() - now.unix().rem_euclid(self.seconds())
+    }
+
+    /// Returns the state of the budget after `used` of `limit` in the window of `now`.
+    fn state(self, limit: u64, used: u64, now: Timestamp) -> LimitState {
+        LimitState {
+            name: self.name(),
+            quota: limit,
+            seconds: self.seconds(),
+            remaining: limit.saturating_sub(used),
+            resets_in: seconds_left(self.window_start(now), self.seconds(), now),
+        }
+    }
+
+    /// Returns the refusal of a request for which the budget has no room: 429.
+    fn refusal(self, limit: u64, now: Timestamp) -> Refusal {
+        self.state(limit, limit, now)
+            .refusal()
+            .detail(self.detail())
+    }
+}
+
+/// Name of the limit of a grant.
+const GRANT: &str = "grant";
+
+fn seconds_left(start: i64, seconds: i64, now: Timestamp) -> u64 {
+    u64::try_from(start + seconds - now.unix()).unwrap_or(1)
+}
+
+/// The counts of one process.
+#[derive(Debug, Default)]
+pub struct Budgets(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    minute: WindowCounts,
+    hour: WindowCounts,
+}
+
+/// The counts of one minute or hour. No count is dropped before its window ends.
+#[derive(Debug, Default)]
+struct WindowCounts {
+    start: i64,
+    namespaces: HashMap<NamespaceId, NamespaceCounts>,
+    /// Count of all namespaces without counts of their own.
+    others: NamespaceCounts,
+}
+
+#[derive(Debug, Default)]
+struct NamespaceCounts {
+    used: [u64; Budget::ALL.len()],
+    /// Part of the gate work that is reserved for checks that run.
+    reserved: u64,
+    grants: HashMap<Box<str>, u64>,
+    /// Count of all grants without a count of their own.
+    other_grants: u64,
+}
+
+impl WindowCounts {
+    /// Drops the counts if their window is over.
+    fn move_on(&mut self, start: i64) {
+        if self.start != start {
+            *self = Self {
+                start,
+                ..Self::default()
+            };
+        }
+    }
+
+    fn of_namespace(&mut self, namespace: NamespaceId) -> &mut NamespaceCounts {
+        if self.namespaces.len() >= MAX_NAMESPACES && !self.namespaces.contains_key(&namespace) {
+            return &mut self.others;
+        }
+        self.namespaces.entry(namespace).or_default()
+    }
+}
+
+impl NamespaceCounts {
+    fn grant_count(&mut self, grant: &str) -> &mut u64 {
+        let is_known = self.grants.contains_key(grant);
+        if !is_known && self.grants.len() >= MAX_GRANTS {
+            return &mut self.other_grants;
+        }
+        self.grants.entry(grant.into()).or_default()
+    }
+}
+
+impl Budgets {
+    fn lock_state(&self) -> MutexGuard<'_, State> {
+        // A panic cannot leave counts that are unusable, so a poisoned lock is used on.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn with_counts<T>(
+        &self,
+        namespace: NamespaceId,
+        budget: Budget,
+        now: Timestamp,
+        work: impl FnOnce(&mut NamespaceCounts) -> T,
+    ) -> T {
+        let mut state = self.lock_state();
+        let window = if budget.seconds() == MINUTE {
+            &mut state.minute
+        } else {
+            &mut state.hour
+        };
+        window.move_on(budget.window_start(now));
+        work(window.of_namespace(namespace))
+    }
+
+    /// Counts a request of the namespace, and of the grant that it comes from, if there is one.
+    /// Returns the state of both limits. Fails with 429 if one of them has no room, and counts
+    /// nothing then.
+    pub fn count_request(
+        &self,
+        namespace: NamespaceId,
+        grant: Option<&str>,
+        limits: &RequestLimits,
+        now: Timestamp,
+    ) -> Result<Vec<LimitState>, Refusal> {
+        let budget = Budget::Requests;
+        let start = budget.window_start(now);
+        self.with_counts(namespace, budget, now, |counts| {
+            let mut states = Vec::with_capacity(2);
+            let of_namespace = counts.used[budget as usize];
+            if let Some(grant) = grant.filter(|_| limits.per_grant > 0) {
+                let count = counts.grant_count(grant);
+                let mut state = LimitState {
+                    name: GRANT,
+                    quota: limits.per_grant,
+                    seconds: MINUTE,
+                    remaining: 0,
+                    resets_in: seconds_left(start, MINUTE, now),
+                };
+                if *count >= limits.per_grant {
+                    let detail = "This app has sent too many requests in this minute.";
+                    return Err(state.refusal().detail(detail));
+                }
+                // A request that the namespace has no room for does not count for the grant.
+                if limits.per_namespace == 0 || of_namespace < limits.per_namespace {
+                    *count += 1;
+                }
+                state.remaining = limits.per_grant - *count;
+                states.push(state);
+            }
+            if limits.per_namespace > 0 {
+                if of_namespace >= limits.per_namespace {
+                    return Err(budget.refusal(limits.per_namespace, now));
+                }
+                counts.used[budget as usize] += 1;
+                states.push(budget.state(limits.per_namespace, of_namespace + 1, now));
+            }
+            Ok(states)
+        })
+    }
+
+    /// Counts one unit of a budget. Fails with 429 if it has no room. A limit of 0 counts nothing.
+    pub fn count_one(
+        &self,
+        namespace: NamespaceId,
+        budget: Budget,
+        limit: u64,
+        now: Timestamp,
+    ) -> Result<(), Refusal> {
+        if limit == 0 {
+            return Ok(());
+        }
+        self.with_counts(namespace, budget, now, |counts| {
+            let used = &mut counts.used[budget as usize];
+            if *used >= limit {
+                return Err(budget.refusal(limit, now));
+            }
+            *used += 1;
+            Ok(())
+        })
+    }
+
+    /// Reserves up to `most` bytes of gate work for a check, before it runs: several checks at once
+    /// do not exceed the budget together, but for what the last one takes beyond its end. Returns the
+    /// number of bytes. Fails with 429 if nothing is left. A limit of 0 reserves nothing.
+    pub fn reserve_gate_work(
+        &self,
+        namespace: NamespaceId,
+        most: u64,
+        limit: u64,
+        now: Timestamp,
+    ) -> Result<u64, Refusal> {
+        if limit == 0 {
+            return Ok(0);
+        }
+        let budget = Budget::GateWork;
+        self.with_counts(namespace, budget, now, |counts| {
+            let unused = limit.saturating_sub(counts.used[budget as usize]);
+            let reserved = unused.saturating_sub(counts.reserved).min(most);
+            if reserved > 0 {
+                counts.reserved += reserved;
+                return Ok(reserved);
+            }
+            let refusal = budget.refusal(limit, now);
+            // Checks that run give back what they do not use, usually within a second.
+            Err(if unused > 0 {
+                refusal.retry_after(1)
+            } else {
+                refusal
+            })
+        })
+    }
+
+    /// Counts the work that a check did, and frees what was reserved for it at `reserved_at`.
+    pub fn settle_gate_work(
+        &self,
+        namespace: NamespaceId,
+        reserved: u64,
+        work: u64,
+        reserved_at: Timestamp,
+    ) {
+        let budget = Budget::GateWork;
+        let mut state = self.lock_state();
+        // A check that ends in a later hour was reserved in counts that are gone.
+        if state.hour.start != budget.window_start(reserved_at) {
+            return;
+        }
+        let counts = state.hour.of_namespace(namespace);
+        counts.reserved = counts.reserved.saturating_sub(reserved);
+        let used = &mut counts.used[budget as usize];
+        *used = used.saturating_add(work);
+    }
+}
+
+/// The limits of requests in a minute; 0: no limit.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct RequestLimits {
+    /// Of each grant (`VAULT_LIMIT_GRANT`).
+    pub per_grant: u64,
+    /// Of each namespace (`VAULT_LIMIT_NAMESPACE`).
+    pub per_namespace: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn namespace(n: u64) -> NamespaceId {
+        NamespaceId::from_parts(1_795_219_200_000, u128::from(n))
+    }
+
+    const LIMITS: RequestLimits = RequestLimits {
+        per_grant: 2,
+        per_namespace: 3,
+    };
+
+    /// What is left of the grant and of the namespace, or the name of the limit that is reached.
+    fn request(budgets: &Budgets, n: u64, grant: &str, at: i64) -> Result<Vec<u64>, String> {
+        let now = Timestamp::from_unix(at);
+        let counted = budgets.count_request(namespace(n), Some(grant), &LIMITS, now);
+        match counted {
+            Ok(states) => Ok(states.iter().map(|state| state.remaining).collect()),
+            Err(refusal) => Err(refusal.to_string()),
+        }
+    }
+
+    #[test]
+    fn requests_count_for_their_grant_and_their_namespace_until_the_minute_ends() {
+        let budgets = Budgets::default();
+        assert_eq!(request(&budgets, 1, "a", 0), Ok(vec![1, 2]));
+        assert_eq!(request(&budgets, 1, "a", 1), Ok(vec![0, 1]));
+        let app = request(&budgets, 1, "a", 2).unwrap_err();
+        assert!(app.starts_with("This app"), "{app}");
+        assert_eq!(request(&budgets, 1, "b", 59), Ok(vec![1, 0]));
+        let vault = request(&budgets, 1, "b", 59).unwrap_err();
+        assert!(vault.starts_with("This vault"), "{vault}");
+        // Another namespace has all of its own, and so has the next minute.
+        assert_eq!(request(&budgets, 2, "b", 59), Ok(vec![1, 2]));
+        assert_eq!(request(&budgets, 1, "b", 60), Ok(vec![1, 2]));
+    }
+
+    #[test]
+    fn a_limit_of_0_is_none() {
+        let budgets = Budgets::default();
+        let limits = RequestLimits {
+            per_grant: 0,
+            per_namespace: 0,
+        };
+        let now = Timestamp::from_unix(0);
+        for _ in 0..10 {
+            let counted = budgets.count_request(namespace(1), Some("a"), &limits, now);
+            assert_eq!(counted.unwrap(), []);
+            let one = budgets.count_one(namespace(1), Budget::Exports, 0, now);
+            assert!(one.is_ok());
+        }
+    }
+
+    #[test]
+    fn more_grants_or_namespaces_than_are_counted_alone_share_one_count() {
+        let budgets = Budgets::default();
+        let limits = RequestLimits {
+            per_grant: 2,
+            per_namespace: 0,
+        };
+        let now = Timestamp::from_unix(0);
+        let admit = |n, grant: usize| {
+            let grant = grant.to_string();
+            budgets
+                .count_request(namespace(n), Some(&grant), &limits, now)
+                .is_ok()
+        };
+        let admitted = (0..MAX_GRANTS + 10).filter(|grant| admit(1, *grant));
+        assert_eq!(admitted.count(), MAX_GRANTS + 2);
+        assert!(admit(1, 0), "the first has its count still");
+        let count = |n| {
+            budgets
+                .count_one(namespace(n), Budget::MachineReads, 1, now)
+                .is_ok()
+        };
+        let admitted = (2..MAX_NAMESPACES as u64 + 20).filter(|n| count(*n));
+        // One place is that of the namespace above; one more request is that of all others.
+        assert_eq!(admitted.count(), MAX_NAMESPACES - 1 + 1);
+        assert!(!count(2), "nothing was forgotten to make room");
+    }
+
+    #[test]
+    fn checks_at_once_do_not_exceed_the_gate_work_together() {
+        let budgets = Budgets::default();
+        let now = Timestamp::from_unix(3590);
+        let reserve = |now| budgets.reserve_gate_work(namespace(1), 60, 100, now);
+        assert_eq!(reserve(now).unwrap(), 60);
+        assert_eq!(reserve(now).unwrap(), 40);
+        let wait = |refusal: Refusal| {
+            let wait = refusal.header_value(&axum::http::header::RETRY_AFTER);
+            wait.unwrap().to_str().unwrap().to_owned()
+        };
+        // Both give back what they do not use.
+        assert_eq!(wait(reserve(now).unwrap_err()), "1");
+        budgets.settle_gate_work(namespace(1), 60, 41, now);
+        assert_eq!(reserve(now).unwrap(), 19);
+        budgets.settle_gate_work(namespace(1), 40, 0, now);
+        budgets.settle_gate_work(namespace(1), 19, 60, now);
+        assert_eq!(wait(reserve(now).unwrap_err()), "10");
+        // One that ends in another hour than it began in leaves the counts of that hour alone.
+        let next = Timestamp::from_unix(3600);
+        assert_eq!(reserve(next).unwrap(), 60);
+        budgets.settle_gate_work(namespace(1), 60, 99, now);
+        assert_eq!(reserve(next).unwrap(), 40);
+    }
+}

@@ -1,0 +1,208 @@
+//! What one request costs its namespace, and the records that count its writes and log rows in the
+//! commits that the request makes anyway.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use vault_format::name::NamespaceId;
+use vault_format::time::Timestamp;
+use vault_store::StoreError;
+use vault_store::records::{Commit, MAX_WRITES, Record, RecordKey, Records, When, Write};
+
+use super::Budget;
+use crate::error::Refusal;
+
+/// A request of a caller who belongs to a namespace, with the limits that hold for it.
+#[derive(Debug)]
+pub struct Charge {
+    namespace: NamespaceId,
+    /// Partition of the namespace's audit log.
+    log: String,
+    /// The limit of each budget, by its number; 0: no limit.
+    limits: [u64; Budget::ALL.len()],
+    now: Timestamp,
+    /// Whether the request was counted as a write: its further commits are not.
+    is_write: AtomicBool,
+    /// The refusal of a part of the request for which a budget had no room.
+    refusal: Mutex<Option<Refusal>>,
+}
+
+impl Charge {
+    /// Creates the charge of a request at `now`. `log` is the partition of the namespace's audit
+    /// log, `limit` returns the limit of a budget.
+    pub fn new(
+        namespace: NamespaceId,
+        log: String,
+        limit: impl Fn(Budget) -> u64,
+        now: Timestamp,
+    ) -> Self {
+        Self {
+            namespace,
+            log,
+            limits: Budget::ALL.map(limit),
+            now,
+            is_write: AtomicBool::new(false),
+            refusal: Mutex::default(),
+        }
+    }
+
+    /// Returns the namespace.
+    pub const fn namespace(&self) -> NamespaceId {
+        self.namespace
+    }
+
+    /// Returns the limit of a budget; 0: no limit.
+    pub const fn limit(&self, budget: Budget) -> u64 {
+        self.limits[budget as usize]
+    }
+
+    /// Whether commits are counted.
+    pub const fn counts_commits(&self) -> bool {
+        self.limit(Budget::Writes) > 0 || self.limit(Budget::LogRows) > 0
+    }
+
+    /// Returns the refusal of the request, if a budget had no room for a part of it.
+    pub fn refusal(&self) -> Option<Refusal> {
+        let refusal = self.refusal.lock();
+        refusal.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Remembers the refusal, and returns the error with which the part of the request ends. The
+    /// guard answers with the refusal, whatever becomes of the error on its way.
+    pub fn refuse(&self, refusal: Refusal) -> StoreError {
+        let mut held = self.refusal.lock().unwrap_or_else(PoisonError::into_inner);
+        *held = Some(refusal);
+        // Not a conflict, since another attempt would find no room either.
+        StoreError::unavailable("a budget of the namespace is used up")
+    }
+
+    fn exceed(&self, budget: Budget) -> StoreError {
+        self.refuse(budget.refusal(self.limit(budget), self.now))
+    }
+
+    /// Whether this write creates a row of the namespace's log. An update of a row, by which equal
+    /// refusals are counted, creates none.
+    fn is_new_row(&self, write: &Write) -> bool {
+        let creates = |when: &When| !matches!(when, When::At(_));
+        matches!(write, Write::Put { key, when, .. } if key.partition == self.log && creates(when))
+    }
+
+    /// Returns the counting writes of a commit with `rows` new log rows.
+    fn counting_writes(&self, rows: u64, is_change: bool) -> Vec<(Budget, Write)> {
+        let is_counted = is_change && !self.is_write.load(Ordering::Relaxed);
+        [(Budget::Writes, is_counted.into()), (Budget::LogRows, rows)]
+            .into_iter()
+            .filter(|(budget, by)| *by > 0 && self.limit(*budget) > 0)
+            .map(|(budget, by)| (budget, self.counting_write(budget, by)))
+            .collect()
+    }
+
+    fn counting_write(&self, budget: Budget, by: u64) -> Write {
+        let start = budget.window_start(self.now);
+        let partition = format!("limit/{}/{}", budget.name(), self.namespace);
+        Write::Count {
+            key: RecordKey::new(partition, start.to_string()),
+            field: "n".to_owned(),
+            by: i64::try_from(by).unwrap_or(i64::MAX),
+            min: 0,
+            max: i64::try_from(self.limit(budget)).unwrap_or(i64::MAX),
+            expires_at: Some(Timestamp::from_unix(start + 2 * budget.seconds())),
+        }
+    }
+}
+
+/// Whether a write belongs to the log or to a limit, as all writes about a refusal do. A commit of
+/// nothing else is no change: a caller who may change nothing must not use up the changes of those
+/// who may.
+fn is_bookkeeping(write: &Write) -> bool {
+    let partition = &write.key().partition;
+    let is_of = |kind| partition.starts_with(kind);
+    // An owner who deletes old entries of the log changes it.
+    !matches!(write, Write::Delete { .. }) && (is_of("audit/") || is_of("limit/"))
+}
+
+/// Records whose commits are charged to a namespace.
+pub struct ChargedRecords {
+    inner: Arc<dyn Records>,
+    charge: Arc<Charge>,
+}
+
+impl ChargedRecords {
+    /// Returns the same records, of which each commit is counted.
+    pub const fn new(inner: Arc<dyn Records>, charge: Arc<Charge>) -> Self {
+        Self { inner, charge }
+    }
+
+    /// Counts by a commit of its own.
+    async fn count_before(
+        &self,
+        counting: Vec<Write>,
+        budgets: &[Budget],
+    ) -> Result<(), StoreError> {
+        match self.inner.commit_writes(counting).await? {
+            Commit::Done(_) => Ok(()),
+            Commit::Failed { index, .. } => Err(self.exceed_at(budgets, index)),
+        }
+    }
+
+    fn exceed_at(&self, budgets: &[Budget], index: usize) -> StoreError {
+        let budget = budgets.get(index).copied().unwrap_or(Budget::Writes);
+        self.charge.exceed(budget)
+    }
+}
+
+#[async_trait]
+impl Records for ChargedRecords {
+    async fn get_many(&self, keys: &[RecordKey]) -> Result<Vec<Option<Record>>, StoreError> {
+        self.inner.get_many(keys).await
+    }
+
+    async fn list_page(
+        &self,
+        partition: &str,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Record>, StoreError> {
+        self.inner.list_page(partition, prefix, after, limit).await
+    }
+
+    async fn commit_writes(&self, mut writes: Vec<Write>) -> Result<Commit, StoreError> {
+        let own = writes.len();
+        let is_row = |write: &&Write| self.charge.is_new_row(write);
+        let rows = writes.iter().filter(is_row).count() as u64;
+        let is_change = !writes.iter().all(is_bookkeeping);
+        let counting = self.charge.counting_writes(rows, is_change);
+        let (budgets, counting): (Vec<_>, Vec<_>) = counting.into_iter().unzip();
+        if own + budgets.len() > MAX_WRITES {
+            // A commit of full size has no room for the counters. If it fails, its count stays,
+            // which is on the strict side.
+            self.count_before(counting, &budgets).await?;
+        } else {
+            // Last, so that a failed condition of the request itself is reported first.
+            writes.extend(counting);
+        }
+        match self.inner.commit_writes(writes).await? {
+            Commit::Done(mut revisions) => {
+                if is_change {
+                    self.charge.is_write.store(true, Ordering::Relaxed);
+                }
+                revisions.truncate(own);
+                Ok(Commit::Done(revisions))
+            }
+            Commit::Failed { index, .. } if index >= own => {
+                Err(self.exceed_at(&budgets, index - own))
+            }
+            failed @ Commit::Failed { .. } => Ok(failed),
+        }
+    }
+
+    async fn sweep_expired(&self, limit: usize) -> Result<usize, StoreError> {
+        self.inner.sweep_expired(limit).await
+    }
+
+    async fn check_health(&self) -> Result<(), StoreError> {
+        self.inner.check_health().await
+    }
+}

@@ -1,0 +1,135 @@
+//! What a namespace uses of the service: requests of its callers are counted here once the caller is
+//! known to belong to it, and so is the work that they cause.
+
+use std::sync::Arc;
+
+use axum::http::HeaderMap;
+use vault_format::name::NamespaceId;
+use vault_gate::{SERVICE_WORK, Verdict};
+use vault_store::StoreError;
+
+use crate::app::App;
+use crate::budget::charge::{Charge, ChargedRecords};
+use crate::budget::{Budget, LimitState, RequestLimits, add_headers};
+use crate::error::Refusal;
+use crate::model::audit::audit_partition;
+use crate::model::namespace::{Kind, Namespace, ServedNamespace};
+
+/// A counted request.
+pub(crate) struct Spending {
+    /// The app for the rest of the request: its commits and checks are charged to the namespace.
+    pub(crate) app: App,
+    states: Vec<LimitState>,
+}
+
+impl Spending {
+    /// Returns the spending of a request that belongs to no namespace, as one of an operator.
+    pub(crate) fn of_nobody(app: &App) -> Self {
+        Self {
+            app: app.clone(),
+            states: Vec::new(),
+        }
+    }
+
+    /// Counts a request in `namespace`, by the consent `grant` of an app if one sent it. Fails with
+    /// 429.
+    pub(crate) fn count_request(
+        app: &App,
+        namespace: &Namespace,
+        grant: Option<&str>,
+    ) -> Result<Self, Refusal> {
+        let now = app.clock.now();
+        let limit = |budget| budget_limit(app, namespace.kind, budget);
+        let limits = RequestLimits {
+            per_grant: app.config.limits.requests_per_grant.into(),
+            per_namespace: limit(Budget::Requests),
+        };
+        let states = app
+            .budgets
+            .count_request(namespace.id, grant, &limits, now)?;
+        let log = audit_partition(Some(&namespace.id));
+        let charge = Arc::new(Charge::new(namespace.id, log, limit, now));
+        let mut app = app.clone();
+        if charge.counts_commits() {
+            let inner = Arc::clone(&app.ports.records);
+            app.ports.records = Arc::new(ChargedRecords::new(inner, Arc::clone(&charge)));
+        }
+        app.charge = Some(charge);
+        Ok(Self { app, states })
+    }
+
+    /// Returns the refusal of the request, if a budget had no room for a part of it.
+    pub(crate) fn refusal(&self) -> Option<Refusal> {
+        self.app.charge.as_ref().and_then(|charge| charge.refusal())
+    }
+
+    /// Adds to an answer what is left of the limits of requests.
+    pub(crate) fn add_headers(&self, headers: &mut HeaderMap) {
+        add_headers(headers, &self.states);
+    }
+}
+
+/// Returns the limit of a budget for a namespace of this kind; 0: no limit. The vault that a server
+/// signs itself has none: it belongs to the operator of that server.
+fn budget_limit(app: &App, kind: Kind, budget: Budget) -> u64 {
+    match kind {
+        Kind::Hosted => budget.limit(&app.config.limits),
+        Kind::SelfSigned => 0,
+    }
+}
+
+/// Counts a read of a machine that the owner of `namespace` admitted; fails with 429.
+pub(crate) fn count_machine_read(app: &App, namespace: &ServedNamespace) -> Result<(), Refusal> {
+    let budget = Budget::MachineReads;
+    let limit = budget_limit(app, namespace.kind, budget);
+    app.budgets
+        .count_one(namespace.id, budget, limit, app.clock.now())
+}
+
+/// Counts a part of an export in the namespace of the request; fails with 429.
+pub(crate) fn count_export(app: &App) -> Result<(), Refusal> {
+    let Some(charge) = &app.charge else {
+        return Ok(());
+    };
+    let budget = Budget::Exports;
+    let (id, limit) = (charge.namespace(), charge.limit(budget));
+    app.budgets.count_one(id, budget, limit, app.clock.now())
+}
+
+/// Runs a check of the gate for `namespace`, on a thread for blocking work because it uses the
+/// processor for a long time. Waits for a place first, and counts the work for the namespace of the
+/// request. Fails with an error of the store if the budget has no room; the guard then answers 429.
+pub(crate) async fn run_gate<T: Send + 'static>(
+    app: &App,
+    namespace: &NamespaceId,
+    check: impl FnOnce() -> (Verdict, T) + Send + 'static,
+) -> Result<(Verdict, T), StoreError> {
+    // Before the reservation: what waits must not hold work that others could do.
+    let place = app.enter_scan(namespace).await?;
+    let now = app.clock.now();
+    // Work of the service itself, as for the skills of a new vault, is charged to nobody.
+    let charged = app.charge.clone();
+    let limit = charged
+        .as_ref()
+        .map_or(0, |charge| charge.limit(Budget::GateWork));
+    let reserved = match &charged {
+        None => 0,
+        Some(charge) => app
+            .budgets
+            .reserve_gate_work(charge.namespace(), SERVICE_WORK, limit, now)
+            .map_err(|refusal| charge.refuse(refusal))?,
+    };
+    let budgets = Arc::clone(&app.budgets);
+    let checking = tokio::task::spawn_blocking(move || {
+        let _place = place;
+        let (verdict, more) = check();
+        // Here and not by the caller: the check goes on when its request is given up.
+        if let Some(charge) = charged {
+            budgets.settle_gate_work(charge.namespace(), reserved, verdict.work, now);
+        }
+        (verdict, more)
+    });
+    checking
+        .await
+        .map_err(|ended| StoreError::unavailable(format!("a task ended: {ended}")))
+}

@@ -1,0 +1,278 @@
+//! Budgets of namespaces: each counts what callers of the namespace do, refuses by 429 what exceeds
+//! it, and leaves other namespaces alone.
+
+use serde_json::{Value, json};
+use vault_service::config::Limits;
+use vault_service::model::audit::{Entry, audit_partition};
+use vault_service::model::device::DeviceStatus;
+use vault_service::model::user::Scopes;
+
+use crate::admin::{Desk, desk_with, token};
+use crate::support::{Answer, bearer, get, key};
+
+const JSON: &str = "application/json";
+
+/// A desk with these limits.
+async fn limited(change: impl FnOnce(&mut Limits)) -> Desk {
+    desk_with(|config| change(&mut config.limits)).await
+}
+
+async fn send(desk: &Desk, token: &str, method: &str, path: &str) -> Answer {
+    desk.world
+        .send(bearer(token, method, path, None, &[]))
+        .await
+}
+
+async fn call_tool(desk: &Desk, token: &str, name: &str, arguments: Value) -> Answer {
+    let call = json!({
+        "jsonrpc": "2.0", "id": 1, "method": "tools/call",
+        "params": { "name": name, "arguments": arguments },
+    });
+    let body = Some((JSON, call.to_string().into_bytes()));
+    desk.world
+        .send(bearer(token, "POST", "/mcp", body, &[]))
+        .await
+}
+
+/// Checks that an answer is the refusal of this limit.
+fn assert_limited(answer: &Answer, limit: &str, seconds: u64) {
+    assert_eq!(answer.status, 429, "{answer:?}");
+    assert_eq!(answer.header("retry-after"), seconds.to_string());
+    let state = format!("\"{limit}\";r=0;t={seconds}");
+    assert_eq!(answer.header("ratelimit"), state);
+    let policy = answer.header("ratelimit-policy");
+    assert!(policy.starts_with(&format!("\"{limit}\";q=")), "{policy}");
+}
+
+/// Number of rows in the log of a namespace.
+async fn log_rows(desk: &Desk) -> usize {
+    let partition = audit_partition(Some(&desk.acme.id));
+    let records = &desk.world.app.records;
+    let rows = records.list_page(&partition, "", None, 1000).await.unwrap();
+    rows.iter().map(|row| row.read::<Entry>().unwrap()).count()
+}
+
+#[tokio::test]
+async fn requests_count_for_the_app_and_the_vault() {
+    let desk = limited(|limits| {
+        limits.requests_per_grant = 2;
+        limits.requests_per_namespace = 3;
+    })
+    .await;
+    let path = "/admin/vaults/acme/devices";
+    let first = desk.get(path).await;
+    assert_eq!(first.status, 200);
+    assert_eq!(
+        first.header("ratelimit-policy"),
+        "\"grant\";q=2;w=60, \"namespace\";q=3;w=60"
+    );
+    // The clock stands 10 seconds after the minute.
+    assert_eq!(
+        first.header("ratelimit"),
+        "\"grant\";r=1;t=50, \"namespace\";r=2;t=50"
+    );
+    let tool = call_tool(&desk, &desk.owner, "skill_list", json!({})).await;
+    assert_eq!(tool.status, 200, "{tool:?}");
+    assert_limited(&desk.get(path).await, "grant", 50);
+    let tool = call_tool(&desk, &desk.owner, "skill_list", json!({})).await;
+    assert_limited(&tool, "grant", 50);
+    assert_eq!(tool.json()["error"]["data"]["code"], "rate_limited");
+    // Another app of the vault has its own limit, but that of the vault is for all of them.
+    let other = token(&desk.world, crate::admin::ADA, "acme", Scopes::ALL).await;
+    assert_eq!(send(&desk, &other, "GET", path).await.status, 200);
+    let rows = log_rows(&desk).await;
+    assert_limited(&send(&desk, &other, "GET", path).await, "namespace", 50);
+    let change = send(&desk, &other, "POST", "/admin/vaults/acme/sign-out").await;
+    assert_limited(&change, "namespace", 50);
+    assert_eq!(
+        log_rows(&desk).await,
+        rows,
+        "no row for what the limit refuses"
+    );
+    // Another vault and the next minute have all of theirs.
+    let stranger = desk.stranger().await;
+    let there = send(&desk, &stranger, "GET", "/admin/vaults/other/devices").await;
+    assert_eq!(there.status, 200);
+    desk.world.clock.advance(50);
+    assert_eq!(desk.get(path).await.status, 200);
+}
+
+#[tokio::test]
+async fn strangers_use_up_nothing_of_a_vault() {
+    let desk = limited(|limits| {
+        limits.requests_per_namespace = 2;
+        limits.reads_per_namespace = 2;
+    })
+    .await;
+    let world = &desk.world;
+    let path = "/admin/vaults/acme/devices";
+    let stranger = desk.stranger().await;
+    let machine = world.device("acme", 1, DeviceStatus::Active).await;
+    let waiting = world.device("acme", 2, DeviceStatus::Pending).await;
+    let revoked = world.device("acme", 3, DeviceStatus::Revoked).await;
+    let catalog = "/v/acme/catalog.json";
+    let now = world.signed(&machine, "GET", catalog);
+    assert_eq!(world.send(now).await.status, 200);
+    for _ in 0..5 {
+        // Without a token, with a wrong one, and with that of another vault.
+        assert_eq!(send(&desk, "", "GET", path).await.status, 401);
+        assert_eq!(send(&desk, "vlt_at_x", "GET", path).await.status, 401);
+        let answer = send(&desk, &stranger, "GET", path).await;
+        assert!([404, 429].contains(&answer.status.as_u16()), "{answer:?}");
+        // Unknown keys, and keys that no owner admitted, or admits no longer.
+        assert_eq!(world.ask(&key(9), "GET", catalog).await.status, 401);
+        assert_eq!(world.ask(&waiting, "GET", catalog).await.status, 200);
+        assert_eq!(world.ask(&revoked, "GET", catalog).await.status, 403);
+        assert_eq!(world.send(get("/console/acme")).await.status, 200);
+    }
+    for _ in 0..2 {
+        assert_eq!(desk.get(path).await.status, 200);
+    }
+    assert_eq!(world.ask(&machine, "GET", catalog).await.status, 200);
+}
+
+#[tokio::test]
+async fn machines_of_a_vault_share_its_reads() {
+    let desk = limited(|limits| limits.reads_per_namespace = 3).await;
+    let world = &desk.world;
+    let one = world.device("acme", 1, DeviceStatus::Active).await;
+    let two = world.device("acme", 2, DeviceStatus::Active).await;
+    let there = world.device("other", 3, DeviceStatus::Active).await;
+    let catalog = "/v/acme/catalog.json";
+    assert_eq!(world.ask(&one, "GET", catalog).await.status, 200);
+    assert_eq!(world.ask(&two, "GET", catalog).await.status, 200);
+    let current = world.ask(&one, "GET", "/v/acme/devices/current").await;
+    assert_eq!(current.status, 200);
+    assert_limited(
+        &world.ask(&two, "GET", catalog).await,
+        "namespace-reads",
+        50,
+    );
+    let elsewhere = world.ask(&there, "GET", "/v/other/devices/current").await;
+    assert_eq!(elsewhere.status, 200);
+    // A key that is not enrolled gets the answer that it always gets.
+    assert_eq!(world.ask(&key(9), "GET", catalog).await.status, 401);
+    world.clock.advance(50);
+    assert_eq!(world.ask(&two, "GET", catalog).await.status, 200);
+}
+
+#[tokio::test]
+async fn copies_of_a_machines_request_use_up_nothing_of_its_vault() {
+    let desk = limited(|limits| limits.reads_per_namespace = 4).await;
+    let world = &desk.world;
+    let machine = world.device("acme", 1, DeviceStatus::Active).await;
+    let catalog = "/v/acme/catalog.json";
+    // From its second request on, the service knows the key.
+    assert_eq!(world.ask(&machine, "GET", catalog).await.status, 200);
+    world.clock.advance(1);
+    for _ in 0..20 {
+        let copy = world.signed(&machine, "GET", catalog);
+        assert_eq!(world.send(copy).await.status, 200);
+    }
+    world.clock.advance(1);
+    assert_eq!(world.ask(&machine, "GET", catalog).await.status, 200);
+}
+
+#[tokio::test]
+async fn changes_are_counted_in_the_commits_that_make_them() {
+    let desk = limited(|limits| {
+        limits.writes_per_namespace = 2;
+        limits.log_rows_per_namespace = 1000;
+    })
+    .await;
+    let invite = async |email: &str| {
+        let body = json!({ "email": email, "role": "role:member" });
+        let body = Some((JSON, body.to_string().into_bytes()));
+        let request = bearer(&desk.owner, "POST", "/admin/users", body, &[]);
+        desk.world.send(request).await
+    };
+    for email in ["a@example.org", "b@example.org"] {
+        desk.commits.clear();
+        let made = invite(email).await;
+        assert_eq!(made.status, 201, "{made:?}");
+        let commits = desk.commits.partitions();
+        assert_eq!(commits.len(), 1, "{commits:?}");
+        assert!(commits[0].contains(&"limit".to_owned()), "{commits:?}");
+    }
+    let rows = log_rows(&desk).await;
+    assert_limited(&invite("c@example.org").await, "namespace-writes", 50);
+    assert_eq!(log_rows(&desk).await, rows);
+    let users = desk.get("/admin/users").await.json();
+    assert!(!users.to_string().contains("c@example.org"), "{users}");
+    // Reads go on, and so do the changes of others.
+    let stranger = desk.stranger().await;
+    let body = json!({ "email": "d@example.org", "role": "role:member" }).to_string();
+    let body = Some((JSON, body.into_bytes()));
+    let there = bearer(&stranger, "POST", "/admin/users", body, &[]);
+    assert_eq!(desk.world.send(there).await.status, 201);
+    desk.world.clock.advance(50);
+    assert_eq!(invite("c@example.org").await.status, 201);
+}
+
+#[tokio::test]
+async fn refusals_fill_the_log_up_to_its_budget() {
+    let desk = limited(|limits| limits.log_rows_per_namespace = 3).await;
+    let rows = log_rows(&desk).await;
+    let refused = || {
+        send(
+            &desk,
+            &desk.owner,
+            "POST",
+            "/admin/vaults/acme/devices/dev_x/admit",
+        )
+    };
+    for _ in 0..3 {
+        assert_eq!(refused().await.status, 404);
+    }
+    // 02:00:10: 3,590 seconds of the hour are left.
+    assert_limited(&refused().await, "namespace-log", 3590);
+    assert_eq!(log_rows(&desk).await, rows + 3);
+    assert_eq!(desk.get("/admin/vaults/acme/devices").await.status, 200);
+    desk.world.clock.advance(3590);
+    assert_eq!(refused().await.status, 404);
+}
+
+#[tokio::test]
+async fn checks_of_proposed_skills_have_a_budget() {
+    let desk = limited(|limits| limits.gate_gib_per_namespace = 1).await;
+    let propose = async |desk: &Desk, n: usize| {
+        let text = format!("---\nname: skill-{n}\ndescription: Sorts numbers.\n---\n# Sort\n");
+        call_tool(
+            desk,
+            &desk.owner,
+            "propose_skill",
+            json!({ "skill_md": text }),
+        )
+        .await
+    };
+    let done = propose(&desk, 1).await;
+    assert_eq!(done.status, 200, "{done:?}");
+    assert!(
+        !done.body.is_empty() && done.json()["result"]["isError"] != true,
+        "{done:?}"
+    );
+    // What the check left of its reservation is free again.
+    assert_eq!(propose(&desk, 2).await.status, 200);
+    let budgets = &desk.world.app.budgets;
+    budgets.settle_gate_work(desk.acme.id, 0, 1 << 30, desk.world.now());
+    assert_limited(&propose(&desk, 3).await, "namespace-gate", 3590);
+    assert_eq!(desk.get("/admin/vaults/acme/devices").await.status, 200);
+    desk.world.clock.advance(3590);
+    assert_eq!(propose(&desk, 3).await.status, 200);
+}
+
+#[tokio::test]
+async fn the_vault_that_a_server_signs_has_no_limits_but_those_of_apps() {
+    let change = |config: &mut vault_service::config::Config| {
+        config.limits.requests_per_namespace = 1;
+        config.limits.writes_per_namespace = 1;
+        config.limits.requests_per_grant = 5;
+    };
+    let kind = vault_service::model::namespace::Kind::SelfSigned;
+    let desk = crate::admin::desk_of(kind, change).await;
+    let path = "/admin/vaults/acme/devices";
+    for _ in 0..5 {
+        assert_eq!(desk.get(path).await.status, 200);
+    }
+    assert_limited(&desk.get(path).await, "grant", 50);
+}
