@@ -114,6 +114,8 @@ class Service:
             "VAULT_LIMIT_REGISTER": "0",
             "VAULT_LIMIT_REGISTER_UNUSED": "0",
             "VAULT_LIMIT_SIGN_IN": "0",
+            "VAULT_LIMIT_GRANT": "0",
+            "VAULT_LIMIT_NAMESPACE": "0",
             **settings,
         }
         # `None` leaves a variable out, so that its default counts.

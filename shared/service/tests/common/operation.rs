@@ -132,20 +132,23 @@ impl Operation {
             _ => "",
         };
         let of_caller = match route.auth {
-            Auth::Public | Auth::Session(_) | Auth::ClientOrBearer => "",
-            Auth::Account => "token_required token_invalid",
-            Auth::Bearer | Auth::BearerWrite => "token_required token_invalid vault_suspended",
+            Auth::Public | Auth::Session(None) | Auth::ClientOrBearer => "",
+            Auth::Session(Some(_)) => "429",
+            Auth::Account => "token_required token_invalid rate_limited",
+            Auth::Bearer | Auth::BearerWrite => {
+                "token_required token_invalid vault_suspended rate_limited"
+            }
             Auth::Publisher | Auth::PublisherWrite => {
                 "token_required token_invalid vault_suspended publisher_required \
-                 second_factor_required"
+                 second_factor_required rate_limited"
             }
             Auth::Owner | Auth::OwnerWrite => {
                 "token_required token_invalid vault_suspended owner_required \
-                 second_factor_required"
+                 second_factor_required rate_limited"
             }
             Auth::Operator | Auth::OperatorWrite => {
                 "token_required token_invalid vault_suspended operator_required \
-                 operator_elevation_required second_factor_required"
+                 operator_elevation_required second_factor_required rate_limited"
             }
             Auth::Device => {
                 "signature_required signature_invalid timestamp_out_of_range vault_suspended \

@@ -7,7 +7,8 @@ use vault_service::model::audit::{Entry, audit_partition};
 use vault_service::model::device::DeviceStatus;
 use vault_service::model::user::Scopes;
 
-use crate::admin::{Desk, desk_with, token};
+use crate::admin::{ADA, Desk, desk_with, token};
+use crate::common::{PASSWORD, Visitor};
 use crate::support::{Answer, bearer, get, key};
 
 const JSON: &str = "application/json";
@@ -78,7 +79,7 @@ async fn requests_count_for_the_app_and_the_vault() {
     assert_limited(&tool, "grant", 50);
     assert_eq!(tool.json()["error"]["data"]["code"], "rate_limited");
     // Another app of the vault has its own limit, but that of the vault is for all of them.
-    let other = token(&desk.world, crate::admin::ADA, "acme", Scopes::ALL).await;
+    let other = token(&desk.world, ADA, "acme", Scopes::ALL).await;
     assert_eq!(send(&desk, &other, "GET", path).await.status, 200);
     let rows = log_rows(&desk).await;
     assert_limited(&send(&desk, &other, "GET", path).await, "namespace", 50);
@@ -259,6 +260,28 @@ async fn checks_of_proposed_skills_have_a_budget() {
     assert_eq!(desk.get("/admin/vaults/acme/devices").await.status, 200);
     desk.world.clock.advance(3590);
     assert_eq!(propose(&desk, 3).await.status, 200);
+}
+
+#[tokio::test]
+async fn exports_have_a_budget_and_the_page_says_how_long_to_wait() {
+    let desk = limited(|limits| limits.exports_per_namespace = 2).await;
+    let mut visitor = Visitor::new(&desk.world.app);
+    let page = visitor.get("/console/acme").await;
+    assert_eq!(visitor.log_in(&page, ADA, PASSWORD).await.status, 303);
+    for _ in 0..2 {
+        let part = visitor.get("/console/acme/export.jsonl").await;
+        assert_eq!(part.status, 200, "{}", part.body);
+    }
+    let full = visitor.get("/console/acme/export.jsonl").await;
+    assert_eq!(full.status, 429, "{}", full.body);
+    assert_eq!(full.header("retry-after"), "3590");
+    assert_eq!(full.header("ratelimit"), "\"namespace-exports\";r=0;t=3590");
+    assert!(
+        full.body.contains("Too many parts of exports"),
+        "{}",
+        full.body
+    );
+    assert_eq!(visitor.get("/console/acme").await.status, 200);
 }
 
 #[tokio::test]
