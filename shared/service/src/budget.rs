@@ -17,6 +17,7 @@ use vault_format::time::Timestamp;
 
 use crate::config::Limits;
 use crate::error::Refusal;
+use crate::model::user::Role;
 
 pub use headers::{FIELDS, LimitState, add_headers};
 
@@ -136,6 +137,39 @@ impl Budget {
     }
 }
 
+/// How far into the budgets of a namespace a caller may go. Nobody below the owners can use up what
+/// the owners need to end an abuse, and no app what they need in the console.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Rank {
+    /// A member, in the console or by an app: half of each budget.
+    Member,
+    /// A publisher, or an app of an owner: three quarters.
+    Trusted,
+    /// An owner in the console: all.
+    OwnerInPerson,
+}
+
+impl Rank {
+    /// Returns the rank of a user with this role, in the console (`in_person`) or by an app.
+    pub fn of(role: Role, in_person: bool) -> Self {
+        match (role, in_person) {
+            (Role::Owner, true) => Self::OwnerInPerson,
+            (Role::Owner, false) | (Role::Publisher, _) => Self::Trusted,
+            (Role::Member, _) => Self::Member,
+        }
+    }
+
+    /// Returns the part of a limit that this rank may use, at least 1; 0: no limit.
+    pub fn share_of(self, limit: u64) -> u64 {
+        let share = match self {
+            Self::Member => limit / 2,
+            Self::Trusted => limit - limit.div_ceil(4),
+            Self::OwnerInPerson => limit,
+        };
+        share.max(limit.min(1))
+    }
+}
+
 /// Name of the limit of a grant.
 const GRANT: &str = "grant";
 
@@ -175,7 +209,8 @@ struct NamespaceCounts {
 impl WindowCounts {
     /// Drops the counts if their window is over.
     fn move_on(&mut self, start: i64) {
-        if self.start != start {
+        // A request that is late belongs to a window that is over, and must not drop the counts.
+        if self.start < start {
             *self = Self {
                 start,
                 ..Self::default()
@@ -224,13 +259,13 @@ impl Budgets {
         work(window.of_namespace(namespace))
     }
 
-    /// Counts a request of the namespace, and of the grant that it comes from, if there is one.
+    /// Counts a request of the namespace, and of the grant or person that it comes from.
     /// Returns the state of both limits. Fails with 429 if one of them has no room, and counts
     /// nothing then.
     pub fn count_request(
         &self,
         namespace: NamespaceId,
-        grant: Option<&str>,
+        grant: &str,
         limits: &RequestLimits,
         now: Timestamp,
     ) -> Result<Vec<LimitState>, Refusal> {
@@ -239,7 +274,7 @@ impl Budgets {
         self.with_counts(namespace, budget, now, |counts| {
             let mut states = Vec::with_capacity(2);
             let of_namespace = counts.used[budget as usize];
-            if let Some(grant) = grant.filter(|_| limits.per_grant > 0) {
+            if limits.per_grant > 0 {
                 let count = counts.grant_count(grant);
                 let mut state = LimitState {
                     name: GRANT,
@@ -249,7 +284,7 @@ impl Budgets {
                     resets_in: seconds_left(start, MINUTE, now),
                 };
                 if *count >= limits.per_grant {
-                    let detail = "This app has sent too many requests in this minute.";
+                    let detail = "This app or browser has sent too many requests in this minute.";
                     return Err(state.refusal().detail(detail));
                 }
                 // A request that the namespace has no room for does not count for the grant.
@@ -346,9 +381,9 @@ impl Budgets {
 /// The limits of requests in a minute; 0: no limit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct RequestLimits {
-    /// Of each grant (`VAULT_LIMIT_GRANT`).
+    /// Of each grant, and of each person in the console (`VAULT_LIMIT_GRANT`).
     pub per_grant: u64,
-    /// Of each namespace (`VAULT_LIMIT_NAMESPACE`).
+    /// Of each namespace (`VAULT_LIMIT_NAMESPACE`), as far as the caller's rank goes.
     pub per_namespace: u64,
 }
 
@@ -368,7 +403,7 @@ mod tests {
     /// What is left of the grant and of the namespace, or the name of the limit that is reached.
     fn request(budgets: &Budgets, n: u64, grant: &str, at: i64) -> Result<Vec<u64>, String> {
         let now = Timestamp::from_unix(at);
-        let counted = budgets.count_request(namespace(n), Some(grant), &LIMITS, now);
+        let counted = budgets.count_request(namespace(n), grant, &LIMITS, now);
         match counted {
             Ok(states) => Ok(states.iter().map(|state| state.remaining).collect()),
             Err(refusal) => Err(refusal.to_string()),
@@ -391,6 +426,40 @@ mod tests {
     }
 
     #[test]
+    fn what_others_use_up_leaves_room_for_an_owner_in_person() {
+        let ranks = [
+            Rank::of(Role::Member, true),
+            Rank::of(Role::Publisher, true),
+            Rank::of(Role::Owner, false),
+            Rank::of(Role::Owner, true),
+        ];
+        assert_eq!(ranks.map(|rank| rank.share_of(600)), [300, 450, 450, 600]);
+        assert_eq!(ranks.map(|rank| rank.share_of(1)), [1; 4]);
+        assert_eq!(ranks.map(|rank| rank.share_of(0)), [0; 4]);
+        let budgets = Budgets::default();
+        let now = Timestamp::from_unix(0);
+        let count = |rank: Rank| {
+            let limit = rank.share_of(8);
+            budgets.count_one(namespace(1), Budget::Exports, limit, now)
+        };
+        let uses = |rank| (0..9).filter(|_| count(rank).is_ok()).count();
+        // Each may go on where the one before had to stop.
+        assert_eq!(ranks.map(uses), [4, 2, 0, 2]);
+    }
+
+    #[test]
+    fn a_late_request_drops_no_counts() {
+        let budgets = Budgets::default();
+        let count = |at| {
+            let now = Timestamp::from_unix(at);
+            budgets.count_one(namespace(1), Budget::MachineReads, 1, now)
+        };
+        count(60).unwrap();
+        assert!(count(59).is_err());
+        assert!(count(61).is_err(), "the count of the later minute is gone");
+    }
+
+    #[test]
     fn a_limit_of_0_is_none() {
         let budgets = Budgets::default();
         let limits = RequestLimits {
@@ -399,7 +468,7 @@ mod tests {
         };
         let now = Timestamp::from_unix(0);
         for _ in 0..10 {
-            let counted = budgets.count_request(namespace(1), Some("a"), &limits, now);
+            let counted = budgets.count_request(namespace(1), "a", &limits, now);
             assert_eq!(counted.unwrap(), []);
             let one = budgets.count_one(namespace(1), Budget::Exports, 0, now);
             assert!(one.is_ok());
@@ -417,7 +486,7 @@ mod tests {
         let admit = |n, grant: usize| {
             let grant = grant.to_string();
             budgets
-                .count_request(namespace(n), Some(&grant), &limits, now)
+                .count_request(namespace(n), &grant, &limits, now)
                 .is_ok()
         };
         let admitted = (0..MAX_GRANTS + 10).filter(|grant| admit(1, *grant));

@@ -17,6 +17,7 @@ use vault_format::name::NamespaceId;
 
 use crate::app::App;
 use crate::bearer::{Bearer, Caller, Operator, identify_bearer};
+use crate::budget::Rank;
 use crate::config::Config;
 use crate::error::{ErrorCode, Refusal, is_safe};
 use crate::http::{LogFields, client_address, drop_body};
@@ -159,8 +160,8 @@ where
     let spending = match &bearer {
         Bearer::Operator(_) => Ok(Spending::of_nobody(&app)),
         Bearer::Caller(caller) => {
-            let grant = Some(caller.consent.grant.as_str());
-            Spending::count_request(&app, &caller.namespace, grant)
+            let (grant, rank) = (&caller.consent.grant, Rank::of(caller.role, false));
+            Spending::count_request(&app, &caller.namespace, grant, rank)
         }
     };
     let spending = match spending {
@@ -275,10 +276,15 @@ pub(crate) async fn audit_refusal(
         let written = app.refusals.record(&app, &refused).await;
         let charge = app.charge.as_deref();
         // An entry for which the namespace has no budget left is no fault: the request gets 429.
-        let is_used_up = charge.is_some_and(|charge| charge.refusal().is_some());
-        if written.is_ok() || !is_used_up {
-            log_unwritten(written);
+        if written.is_err() && charge.is_some_and(|charge| charge.refusal().is_some()) {
+            tracing::warn!(
+                action = refused.action,
+                code = refused.outcome,
+                "a refusal has no entry in the audit log: the vault has used up its entries of this hour"
+            );
+            return;
         }
+        log_unwritten(written);
     });
     if let Err(ended) = recording.await {
         tracing::error!(%ended, "a refusal could not be written to the audit log");

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use axum::http::HeaderMap;
 use vault_format::name::NamespaceId;
+use vault_format::time::Timestamp;
 use vault_gate::{SERVICE_WORK, Verdict};
 use vault_store::StoreError;
 
 use crate::app::App;
 use crate::budget::charge::{Charge, ChargedRecords};
-use crate::budget::{Budget, LimitState, RequestLimits, add_headers};
+use crate::budget::{Budget, Budgets, LimitState, Rank, RequestLimits, add_headers};
 use crate::error::Refusal;
 use crate::model::audit::audit_partition;
 use crate::model::namespace::{Kind, Namespace, ServedNamespace};
@@ -31,22 +32,23 @@ impl Spending {
         }
     }
 
-    /// Counts a request in `namespace`, by the consent `grant` of an app if one sent it. Fails with
-    /// 429.
+    /// Counts a request in `namespace` of a caller of this rank, who is counted alone too: `caller`
+    /// is the consent of an app, or the id of a user in the console. Fails with 429.
     pub(crate) fn count_request(
         app: &App,
         namespace: &Namespace,
-        grant: Option<&str>,
+        caller: &str,
+        rank: Rank,
     ) -> Result<Self, Refusal> {
         let now = app.clock.now();
-        let limit = |budget| budget_limit(app, namespace.kind, budget);
+        let limit = |budget| rank.share_of(budget_limit(app, namespace.kind, budget));
         let limits = RequestLimits {
             per_grant: app.config.limits.requests_per_grant.into(),
             per_namespace: limit(Budget::Requests),
         };
         let states = app
             .budgets
-            .count_request(namespace.id, grant, &limits, now)?;
+            .count_request(namespace.id, caller, &limits, now)?;
         let log = audit_partition(Some(&namespace.id));
         let charge = Arc::new(Charge::new(namespace.id, log, limit, now));
         let mut app = app.clone();
@@ -119,17 +121,47 @@ pub(crate) async fn run_gate<T: Send + 'static>(
             .reserve_gate_work(charge.namespace(), SERVICE_WORK, limit, now)
             .map_err(|refusal| charge.refuse(refusal))?,
     };
-    let budgets = Arc::clone(&app.budgets);
+    let reservation = charged.map(|charge| Reservation {
+        budgets: Arc::clone(&app.budgets),
+        namespace: charge.namespace(),
+        reserved,
+        work: 0,
+        reserved_at: now,
+    });
     let checking = tokio::task::spawn_blocking(move || {
         let _place = place;
+        let mut reservation = reservation;
         let (verdict, more) = check();
-        // Here and not by the caller: the check goes on when its request is given up.
-        if let Some(charge) = charged {
-            budgets.settle_gate_work(charge.namespace(), reserved, verdict.work, now);
+        if let Some(reservation) = &mut reservation {
+            reservation.work = verdict.work;
         }
         (verdict, more)
     });
     checking
         .await
         .map_err(|ended| StoreError::unavailable(format!("a task ended: {ended}")))
+}
+
+/// Gate work that is reserved for one check. Dropping it counts the work that was done and frees the
+/// rest. The check owns it: it goes on when its request is given up, and it may panic.
+struct Reservation {
+    budgets: Arc<Budgets>,
+    namespace: NamespaceId,
+    reserved: u64,
+    work: u64,
+    reserved_at: Timestamp,
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        let Self {
+            namespace,
+            reserved,
+            work,
+            reserved_at,
+            ..
+        } = *self;
+        self.budgets
+            .settle_gate_work(namespace, reserved, work, reserved_at);
+    }
 }

@@ -50,7 +50,8 @@ class Scene:
     """A server with a vault of the attackers, `busy`, and one of honest people, `quiet`."""
 
     def __init__(self, database=None):
-        # The harness switches off some limits for its scripts; here they have their defaults.
+        # The harness switches off some limits for its scripts; here they have their defaults, but for
+        # those of requests of apps and vaults: honest callers of this script send more than one app may.
         fresh = {"VAULT_LIMIT_REGISTER": None, "VAULT_LIMIT_REGISTER_UNUSED": None, "VAULT_LIMIT_SIGN_IN": None}
         self.service = Service(**fresh, **({"VAULT_DATABASE_URL": database} if database else {}))
         self.at = {"port": self.service.port, "url": self.service.url}

@@ -23,6 +23,7 @@ use crate::accounts::session::redirect_to;
 use crate::accounts::sign_in_page::{SignInPrompt, render_sign_in_page};
 use crate::admin::principal::Principal;
 use crate::app::{ActingUser, App};
+use crate::budget::Rank;
 use crate::budget::charge::Charge;
 use crate::error::{ErrorCode, Fault, Refusal};
 use crate::guard::{RefusedAct, audit_refusal};
@@ -434,6 +435,9 @@ where
                 code,
             };
             audit_refusal(&charged, Some(&home), &actor, refused).await;
+            if let Some(used_up) = charge.as_deref().and_then(Charge::refusal) {
+                return Err(ErrorPage::Refused(used_up));
+            }
             // The subject of the form is gone, and with it the page for the notice.
             if code == ErrorCode::NotFound {
                 return Err(ErrorPage::NotFound);
@@ -501,7 +505,8 @@ impl PendingPage {
                 return Ok(Err(render_sign_in_page(app, browser, onward, prompt)));
             }
         }
-        let spending = Spending::count_request(app, &member.home, None)?;
+        let rank = Rank::of(member.user.role, true);
+        let spending = Spending::count_request(app, &member.home, &member.user.id, rank)?;
         let actor = Actor {
             user: member.user.id.clone(),
             client: None,

@@ -3,12 +3,12 @@
 
 use serde_json::{Value, json};
 use vault_service::config::Limits;
-use vault_service::model::audit::{Entry, audit_partition};
+use vault_service::model::audit::audit_partition;
 use vault_service::model::device::DeviceStatus;
-use vault_service::model::user::Scopes;
+use vault_service::model::user::{Role, Scopes};
 
-use crate::admin::{ADA, Desk, desk_with, token};
-use crate::common::{PASSWORD, Visitor};
+use crate::admin::{ADA, BOB, Desk, desk_with, reference, token};
+use crate::common::{self, PASSWORD, Visitor};
 use crate::support::{Answer, bearer, get, key};
 
 const JSON: &str = "application/json";
@@ -50,14 +50,15 @@ async fn log_rows(desk: &Desk) -> usize {
     let partition = audit_partition(Some(&desk.acme.id));
     let records = &desk.world.app.records;
     let rows = records.list_page(&partition, "", None, 1000).await.unwrap();
-    rows.iter().map(|row| row.read::<Entry>().unwrap()).count()
+    rows.len()
 }
 
 #[tokio::test]
 async fn requests_count_for_the_app_and_the_vault() {
     let desk = limited(|limits| {
         limits.requests_per_grant = 2;
-        limits.requests_per_namespace = 3;
+        // Apps of owners may use three quarters of it.
+        limits.requests_per_namespace = 4;
     })
     .await;
     let path = "/admin/vaults/acme/devices";
@@ -101,7 +102,7 @@ async fn requests_count_for_the_app_and_the_vault() {
 #[tokio::test]
 async fn strangers_use_up_nothing_of_a_vault() {
     let desk = limited(|limits| {
-        limits.requests_per_namespace = 2;
+        limits.requests_per_namespace = 3;
         limits.reads_per_namespace = 2;
     })
     .await;
@@ -177,7 +178,7 @@ async fn copies_of_a_machines_request_use_up_nothing_of_its_vault() {
 #[tokio::test]
 async fn changes_are_counted_in_the_commits_that_make_them() {
     let desk = limited(|limits| {
-        limits.writes_per_namespace = 2;
+        limits.writes_per_namespace = 3;
         limits.log_rows_per_namespace = 1000;
     })
     .await;
@@ -212,25 +213,85 @@ async fn changes_are_counted_in_the_commits_that_make_them() {
 
 #[tokio::test]
 async fn refusals_fill_the_log_up_to_its_budget() {
-    let desk = limited(|limits| limits.log_rows_per_namespace = 3).await;
+    let desk = limited(|limits| limits.log_rows_per_namespace = 4).await;
     let rows = log_rows(&desk).await;
-    let refused = || {
-        send(
-            &desk,
-            &desk.owner,
-            "POST",
-            "/admin/vaults/acme/devices/dev_x/admit",
-        )
+    // An id each: equal refusals are one entry.
+    let refused = async |n: usize| {
+        let path = format!("/admin/vaults/acme/devices/dev_{n}/admit");
+        send(&desk, &desk.owner, "POST", &path).await
     };
-    for _ in 0..3 {
-        assert_eq!(refused().await.status, 404);
+    for n in 0..3 {
+        assert_eq!(refused(n).await.status, 404);
     }
     // 02:00:10: 3,590 seconds of the hour are left.
-    assert_limited(&refused().await, "namespace-log", 3590);
+    assert_limited(&refused(3).await, "namespace-log", 3590);
     assert_eq!(log_rows(&desk).await, rows + 3);
     assert_eq!(desk.get("/admin/vaults/acme/devices").await.status, 200);
     desk.world.clock.advance(3590);
-    assert_eq!(refused().await.status, 404);
+    assert_eq!(refused(4).await.status, 404);
+}
+
+#[tokio::test]
+async fn equal_refusals_use_up_one_entry_and_no_change() {
+    let desk = limited(|limits| {
+        limits.writes_per_namespace = 2;
+        limits.log_rows_per_namespace = 4;
+    })
+    .await;
+    let rows = log_rows(&desk).await;
+    for _ in 0..30 {
+        let path = "/admin/vaults/acme/devices/dev_x/admit";
+        let refused = send(&desk, &desk.owner, "POST", path).await;
+        assert_eq!(refused.status, 404, "{refused:?}");
+    }
+    assert_eq!(log_rows(&desk).await, rows + 1);
+    let invite = async |email: &str| {
+        let body = json!({ "email": email, "role": "role:member" });
+        desk.post("/admin/users", &body).await
+    };
+    assert_eq!(invite("a@example.org").await.status, 201);
+    assert_limited(&invite("b@example.org").await, "namespace-writes", 50);
+}
+
+#[tokio::test]
+async fn what_a_member_uses_up_leaves_the_owner_room() {
+    let desk = limited(|limits| {
+        limits.requests_per_grant = 0;
+        limits.requests_per_namespace = 40;
+        limits.writes_per_namespace = 8;
+        limits.log_rows_per_namespace = 32;
+    })
+    .await;
+    let (app, acme) = (&desk.world.app, reference(&desk.acme));
+    common::member(app, BOB, &acme, Role::Member, Scopes::ALL).await;
+    let member = token(&desk.world, BOB, "acme", Scopes::ALL).await;
+    let mut told = Vec::new();
+    for n in 0..30 {
+        // An id each, and so an entry each.
+        let path = format!("/admin/vaults/acme/devices/dev_{n}/admit");
+        told.push(send(&desk, &member, "POST", &path).await.status.as_u16());
+    }
+    assert_eq!(told[0], 403, "{told:?}");
+    assert_eq!(told[29], 429, "{told:?}");
+    // Refusals are no changes, and the owner's part of the requests and of the log is untouched.
+    for n in 0..6 {
+        let body = json!({ "email": format!("p{n}@example.org"), "role": "role:member" });
+        let made = desk.post("/admin/users", &body).await;
+        assert_eq!(made.status, 201, "{n}: {made:?}");
+    }
+    let email = "p9@example.org";
+    let body = json!({ "email": email, "role": "role:member" });
+    assert_limited(
+        &desk.post("/admin/users", &body).await,
+        "namespace-writes",
+        50,
+    );
+    // An app of an owner cannot keep the owner from the console either.
+    let mut visitor = Visitor::new(&desk.world.app);
+    let page = visitor.get("/console/acme/people").await;
+    assert_eq!(visitor.log_in(&page, ADA, PASSWORD).await.status, 303);
+    let page = visitor.get("/console/acme/people").await;
+    assert_eq!(page.status, 200, "{}", page.body);
 }
 
 #[tokio::test]
@@ -282,6 +343,10 @@ async fn exports_have_a_budget_and_the_page_says_how_long_to_wait() {
         full.body
     );
     assert_eq!(visitor.get("/console/acme").await.status, 200);
+    // The log has a file for apps too, and a list that is no export.
+    let file = desk.get("/admin/audit?format=jsonl").await;
+    assert_limited(&file, "namespace-exports", 3590);
+    assert_eq!(desk.get("/admin/audit").await.status, 200);
 }
 
 #[tokio::test]
