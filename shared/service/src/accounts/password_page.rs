@@ -21,6 +21,7 @@ use crate::web::csrf::Purpose;
 use crate::web::error_page::ErrorPage;
 use crate::web::layout::{self, Frame, MessagePage};
 use crate::web::remembered_browser::RememberedBrowser;
+use vault_api::Email;
 
 /// Page on which a signed-in person changes the password.
 #[derive(Template)]
@@ -78,6 +79,27 @@ fn render_page(
         problem,
     };
     layout::render_page(status, &page, None)
+}
+
+/// Renders the page after the password was changed.
+fn render_changed(app: &App, email: &Email, ends_apps: bool) -> Response {
+    let page = MessagePage {
+        frame: Frame::for_service(&app.config.public_url),
+        title: "Your password is changed",
+        lines: vec![
+            format!(
+                "{email} now signs in with the new password. All other browsers were signed out."
+            ),
+            if ends_apps {
+                "All apps that you allowed lost their access. Connect those again that you use."
+            } else {
+                "Apps that you allowed keep their access until it ends or is revoked."
+            }
+            .to_owned(),
+        ],
+        sign_out: None,
+    };
+    layout::render_page(StatusCode::OK, &page, None)
 }
 
 /// `POST /oauth/password`: sets the new password.
@@ -168,23 +190,7 @@ pub async fn change_password(app: &App, request: SignedInForm) -> Result<Respons
         let changed_elsewhere = "Your account was just changed elsewhere. Try again.".to_owned();
         return Ok(refused(StatusCode::CONFLICT, changed_elsewhere));
     }
-    let page = MessagePage {
-        frame: Frame::for_service(&app.config.public_url),
-        title: "Your password is changed",
-        lines: vec![
-            format!(
-                "{email} now signs in with the new password. All other browsers were signed out."
-            ),
-            if ends_apps {
-                "All apps that you allowed lost their access. Connect those again that you use."
-            } else {
-                "Apps that you allowed keep their access until it ends or is revoked."
-            }
-            .to_owned(),
-        ],
-        sign_out: None,
-    };
-    let mut response = layout::render_page(StatusCode::OK, &page, None);
+    let mut response = render_changed(app, email, ends_apps);
     if let Some(cookie) = fresh.set_cookie(app, true) {
         response.headers_mut().insert(header::SET_COOKIE, cookie);
     }

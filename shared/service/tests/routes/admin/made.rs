@@ -318,7 +318,7 @@ async fn an_app_ends_only_when_all_codes_that_go_on_are_kept() {
         let codes = async || {
             let records = kept::all_records(app, &partition).await.unwrap();
             let codes = records.iter().map(|record| record.read::<EnrolmentCode>());
-            codes.map(Result::unwrap).collect::<Vec<_>>()
+            codes.collect::<Result<Vec<_>, _>>().unwrap()
         };
         let first = codes().await.remove(0);
         for n in 1..count {

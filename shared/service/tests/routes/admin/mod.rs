@@ -237,6 +237,14 @@ impl Commits {
         *self.sooner.lock().unwrap() = writes;
     }
 
+    /// Makes these writes in a task of its own, so that they do not count for the request.
+    async fn write_as_another(&self, writes: Vec<Write>) -> Result<(), StoreError> {
+        let memory = Arc::clone(&self.memory);
+        let written = tokio::spawn(async move { memory.commit_writes(writes).await });
+        assert!(written.await.expect("no panic")?.is_done());
+        Ok(())
+    }
+
     /// Every partition that a successful commit wrote.
     pub fn written(&self) -> BTreeSet<String> {
         let seen = self.seen.lock().unwrap();
@@ -289,12 +297,12 @@ impl Hook for Commits {
         }
         let sooner = std::mem::take(&mut *self.sooner.lock().unwrap());
         if !sooner.is_empty() {
-            assert!(self.memory.commit_writes(sooner).await?.is_done());
+            self.write_as_another(sooner).await?;
         }
         let changed = self.changed.lock().unwrap().take_if(|_| writes.len() > 1);
         if let Some(user) = changed {
             let write = Write::put(user.key(), Document::from_value(&user)?, When::Any);
-            assert!(self.memory.commit_writes(vec![write]).await?.is_done());
+            self.write_as_another(vec![write]).await?;
         }
         Ok(())
     }
