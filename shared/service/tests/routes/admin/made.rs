@@ -7,7 +7,7 @@ use vault_service::model::device::{Device, DeviceStatus};
 use vault_service::model::enrolment::{EnrolmentCode, code_key, codes_partition};
 use vault_service::model::kept;
 use vault_service::model::user::{Role, Scopes};
-use vault_store::records::{Document, When, Write};
+use vault_store::records::{Document, Record, When, Write};
 
 use super::{ADA, BOB, CY, Desk, desk, reference, token};
 use crate::common::{self, PASSWORD, Tokens};
@@ -317,7 +317,7 @@ async fn an_app_ends_only_when_all_codes_that_go_on_are_kept() {
         let partition = codes_partition(&desk.acme.id);
         let codes = async || {
             let records = kept::all_records(app, &partition).await.unwrap();
-            let codes = records.iter().map(|record| record.read::<EnrolmentCode>());
+            let codes = records.iter().map(Record::read::<EnrolmentCode>);
             codes.collect::<Result<Vec<_>, _>>().unwrap()
         };
         let first = codes().await.remove(0);
