@@ -328,6 +328,6 @@ mod tests {
             );
             count += 1;
         }
-        assert_eq!(count, 88);
+        assert_eq!(count, 89);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tokio::sync::Barrier;
+use tokio::sync::{Barrier, Semaphore};
 use tokio::task::JoinSet;
 use vault_format::draft::Submitter;
 use vault_format::name::Slug;
@@ -56,14 +56,17 @@ async fn a_draft_of_over_a_mebibyte_is_refused_and_leaves_nothing() {
 /// Hands in `each` drafts of every author at once; how many were kept and how many found no room.
 async fn flood(publisher: &Publisher, authors: usize, each: usize) -> (usize, usize) {
     let barrier = Arc::new(Barrier::new(authors * each));
+    // As many as may wait for a scan in one namespace; further ones are told to come again.
+    let places = Arc::new(Semaphore::new(32));
     let mut writers = JoinSet::new();
     for author in 0..authors {
         for n in 0..each {
             let shelf = publisher.shelf().await;
-            let barrier = Arc::clone(&barrier);
+            let (barrier, places) = (Arc::clone(&barrier), Arc::clone(&places));
             writers.spawn(async move {
                 let change = take(&format!("skill-{author}-{n}"), "one");
                 barrier.wait().await;
+                let _place = places.acquire().await.unwrap();
                 shelf.submit(&by(&format!("usr_{author}")), change).await
             });
         }
