@@ -2,7 +2,7 @@
 //!
 //! | partition | key | document |
 //! |---|---|---|
-//! | `limit/refused/<sha256 of the refusal>` | first second of the minute | [`Mark`]: the entry of the minute, gone two minutes later |
+//! | `limit/refused/<sha256 of the refusal>` | first second of the minute | a mark: the entry of the minute, gone two minutes later |
 //!
 //! The first refusal of a minute is written at once, in whichever process it happens. Equal ones
 //! after it are counted in memory, and written whenever their number has doubled. What is left is
