@@ -43,23 +43,30 @@ start_emulator() {
     fail 1 "the emulator did not answer within 30 seconds; the log is $state/emulator.log"
 }
 
-# start_roles PYTHON ENDPOINT: localstack/roles.py, unless it runs. The address of each function is in the file `roles`.
-start_roles() {
-    local tries
-    process_runs "$state/roles.pid" && return 0
-    rm -f "$state/roles"
-    say "enforcing the roles of the functions"
+# start_helper NAME SAID [VARIABLE=VALUE]... COMMAND...: a program that writes its address to the file NAME once it listens, unless it runs.
+# It has no other variables of the caller. Returns 1 if it does not start; its log is NAME.log.
+start_helper() {
+    local name="$1" said="$2" tries
+    shift 2
+    process_runs "$state/$name.pid" && return 0
+    rm -f "$state/$name"
+    say "$said"
     set -m
-    env -i PATH=/usr/local/bin:/usr/bin:/bin LANG=C.UTF-8 HOME="$state/home" \
-        "$1" "$root/localstack/roles.py" serve "$state/vault/infra/$deployment/terraform.tfstate" "$2" "$state/roles.record" \
-        </dev/null >"$state/roles" 2>"$state/roles.log" &
-    printf '%s\n%s\n' "$!" "$(began "$!")" >"$state/roles.pid"
+    env -i PATH=/usr/local/bin:/usr/bin:/bin LANG=C.UTF-8 HOME="$state/home" "$@" </dev/null >"$state/$name" 2>"$state/$name.log" &
+    printf '%s\n%s\n' "$!" "$(began "$!")" >"$state/$name.pid"
     set +m
     for tries in $(seq 100); do
-        [ ! -s "$state/roles" ] || return 0
-        process_runs "$state/roles.pid" || break
+        [ ! -s "$state/$name" ] || return 0
+        process_runs "$state/$name.pid" || break
         sleep 0.1
     done
+    return 1
+}
+
+# start_roles PYTHON ENDPOINT: localstack/roles.py, unless it runs. The address of each function is in the file `roles`.
+start_roles() {
+    start_helper roles "enforcing the roles of the functions" \
+        "$1" "$root/localstack/roles.py" serve "$state/vault/infra/$deployment/terraform.tfstate" "$2" "$state/roles.record" && return 0
     stop_process "$state/roles.pid"
     fail 1 "localstack/roles.py did not start; the log is $state/roles.log"
 }

@@ -14,48 +14,23 @@ stop() { fail "$@"; }
 # shellcheck source=infra/packages.sh
 . "$root/infra/packages.sh"
 
-provider_running() { process_runs "$state/provider.pid"; }
-
 # start_provider: the provider, unless it runs. Its issuer is in the file `provider`, the client's secret in `provider.secret`.
 start_provider() {
-    local tries
-    provider_running && return 0
+    process_runs "$state/provider.pid" && return 0
     install_node
     install_npm "$tools/oidc-provider" "oidc-provider $oidc_provider_version" "oidc-provider@$oidc_provider_version"
     secret provider.secret
-    rm -f "$state/provider"
-    say "starting the OpenID Connect provider"
-    set -m
-    env -i PATH=/usr/local/bin:/usr/bin:/bin LANG=C.UTF-8 HOME="$state/home" MODULES="$tools/oidc-provider" \
-        "$node" "$root/localstack/provider.mjs" 0 "$(cat "$state/provider.secret")" \
-        </dev/null >"$state/provider" 2>"$state/provider.log" &
-    printf '%s\n%s\n' "$!" "$(began "$!")" >"$state/provider.pid"
-    set +m
-    for tries in $(seq 100); do
-        [ ! -s "$state/provider" ] || return 0
-        provider_running || break
-        sleep 0.1
-    done
+    start_helper provider "starting the OpenID Connect provider" MODULES="$tools/oidc-provider" \
+        "$node" "$root/localstack/provider.mjs" 0 "$(cat "$state/provider.secret")" && return 0
     stop_full
     fail 1 "the OpenID Connect provider did not start; the log is $state/provider.log"
 }
 
 # start_mail: the mail server, unless it runs. Its address is in the file `mail`, and what it was sent in the folder `mails`.
 start_mail() {
-    local tries
     process_runs "$state/mail.pid" && return 0
-    rm -rf "$state/mail" "$state/mails"
-    say "starting the mail server"
-    set -m
-    env -i PATH=/usr/local/bin:/usr/bin:/bin LANG=C.UTF-8 HOME="$state/home" \
-        "$python" "$root/localstack/mail.py" 0 "$state/mails" </dev/null >"$state/mail" 2>"$state/mail.log" &
-    printf '%s\n%s\n' "$!" "$(began "$!")" >"$state/mail.pid"
-    set +m
-    for tries in $(seq 100); do
-        [ ! -s "$state/mail" ] || return 0
-        process_runs "$state/mail.pid" || break
-        sleep 0.1
-    done
+    rm -rf "$state/mails"
+    start_helper mail "starting the mail server" "$python" "$root/localstack/mail.py" 0 "$state/mails" && return 0
     stop_full
     fail 1 "the mail server did not start; the log is $state/mail.log"
 }
