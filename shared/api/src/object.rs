@@ -47,6 +47,9 @@ pub struct MissingObjects {
     pub missing: Vec<Digest>,
 }
 
+/// Maximum number of objects in a pack.
+pub const MAX_PACK_OBJECTS: usize = 1000;
+
 /// The objects of a pack that the service has now.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct StoredObjects {

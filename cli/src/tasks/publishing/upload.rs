@@ -6,7 +6,7 @@ use bytes::Bytes;
 use reqwest::{Method, header};
 use serde::Deserialize;
 use serde_json::json;
-use vault_api::{MissingObjects, ObjectClass, ObjectQuestion, ObjectReference};
+use vault_api::{MAX_PACK_OBJECTS, MissingObjects, ObjectClass, ObjectQuestion, ObjectReference};
 use vault_format::{hash::Digest, name::SkillName};
 use vault_library::{
     Vault,
@@ -25,8 +25,6 @@ use crate::{
 const ASKED: usize = 5000;
 /// Objects larger than this many bytes are uploaded one per request.
 const ALONE: u64 = 256 * 1024;
-/// Maximum number of objects in a pack; the service refuses larger ones.
-const PACK_OBJECTS: usize = 1000;
 
 impl Publisher<'_> {
     /// Uploads the objects that the namespace lacks. Objects of the current release count as
@@ -204,7 +202,7 @@ fn group_loads<'o>(objects: &[&'o PlannedObject]) -> Vec<Vec<&'o PlannedObject>>
         }
         // The header line of an object: 64 hex digits, a space, at most seven digits and a newline.
         let length = object.size + 73;
-        let is_full = open_bytes + length > PACK_BYTES as u64 || open.len() == PACK_OBJECTS;
+        let is_full = open_bytes + length > PACK_BYTES as u64 || open.len() == MAX_PACK_OBJECTS;
         if is_full && !open.is_empty() {
             loads.push(std::mem::take(&mut open));
             open_bytes = 0;

@@ -2,7 +2,7 @@
 
 use axum::http::StatusCode;
 use bytes::Bytes;
-use vault_api::{MissingObjects, ObjectQuestion, ObjectReference, StoredObjects};
+use vault_api::{MAX_PACK_OBJECTS, MissingObjects, ObjectQuestion, ObjectReference, StoredObjects};
 use vault_format::hash::Digest;
 use vault_format::name::NamespaceId;
 use vault_store::fair::Lane;
@@ -14,8 +14,6 @@ use crate::error::{ErrorCode, Refusal};
 use crate::http::{json_answer, parse_json, read_body, require_media_type};
 use crate::uploads;
 
-/// Maximum number of objects in a pack.
-const MAX_PACK_OBJECTS: usize = 1000;
 /// Maximum size of a request for missing objects, in bytes: ten thousand hashes with their sizes.
 const MAX_QUESTION_BYTES: usize = 1024 * 1024;
 
@@ -82,8 +80,10 @@ pub(super) async fn put_pack(call: Call) -> Answer {
     require_media_type(&call.parts.headers, "application/vnd.vault.pack")?;
     let objects = parse_pack(&bytes).ok_or(ErrorCode::PackInvalid)?;
     if objects.len() > MAX_PACK_OBJECTS {
-        return Err(Refusal::new(ErrorCode::PackInvalid)
-            .detail("A pack must not have more than 1,000 objects."));
+        let count = objects.len();
+        return Err(Refusal::new(ErrorCode::PackInvalid).detail(format!(
+            "This pack has {count} objects, and at most {MAX_PACK_OBJECTS} are allowed."
+        )));
     }
     // All hashes are checked before the first object is stored: an invalid pack leaves nothing.
     if objects
