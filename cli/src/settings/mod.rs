@@ -426,61 +426,22 @@ mod tests {
     fn what_is_shown_as_default_is_what_holds() {
         let url = "https://vault.example".parse().unwrap();
         let config = vault_service::config::Config::new(url);
-        let limits = &config.limits;
-        for (name, value) in [
+        let mut limits = config.limits;
+        let limits = limits.by_variable();
+        let limits = limits.map(|(name, limit)| (name, i64::from(*limit)));
+        let others = [
             ("VAULT_TOKEN_TTL", config.token_ttl_seconds),
-            ("VAULT_LIMIT_BUNDLES", limits.bundles_per_device.into()),
-            ("VAULT_LIMIT_CATALOG", limits.catalog_per_device.into()),
-            ("VAULT_LIMIT_ENROL_SLUG", limits.enrol_per_slug.into()),
-            ("VAULT_LIMIT_ENROL_SOURCE", limits.enrol_per_source.into()),
-            ("VAULT_LIMIT_GRANT", limits.requests_per_grant.into()),
-            (
-                "VAULT_LIMIT_NAMESPACE",
-                limits.requests_per_namespace.into(),
-            ),
-            (
-                "VAULT_LIMIT_NAMESPACE_EXPORTS",
-                limits.exports_per_namespace.into(),
-            ),
-            (
-                "VAULT_LIMIT_NAMESPACE_GATE",
-                limits.gate_gib_per_namespace.into(),
-            ),
-            (
-                "VAULT_LIMIT_NAMESPACE_LOG",
-                limits.log_rows_per_namespace.into(),
-            ),
-            (
-                "VAULT_LIMIT_NAMESPACE_READS",
-                limits.reads_per_namespace.into(),
-            ),
-            (
-                "VAULT_LIMIT_NAMESPACE_WRITES",
-                limits.writes_per_namespace.into(),
-            ),
-            ("VAULT_LIMIT_PAYMENT", limits.payment_failures.into()),
-            ("VAULT_LIMIT_REFRESH", limits.tokens_per_grant.into()),
-            ("VAULT_LIMIT_REGISTER", limits.register_per_source.into()),
-            (
-                "VAULT_LIMIT_REGISTER_UNUSED",
-                limits.unused_per_source.into(),
-            ),
-            ("VAULT_LIMIT_SIGN_IN", limits.sign_in_failures.into()),
-            (
-                "VAULT_LIMIT_SIGN_IN_ACCOUNT",
-                limits.sign_in_per_account.into(),
-            ),
-            ("VAULT_LIMIT_TOKEN", limits.token_failures.into()),
             ("VAULT_PAYMENT_GRACE_DAYS", config.hosting.grace_days),
-        ] {
+        ];
+        for (name, value) in limits.into_iter().chain(others) {
             let variable = variable_named(name).unwrap();
             assert_eq!(variable.default, value.to_string(), "{name}");
         }
         let numbers = TABLE
             .iter()
             .filter(|variable| variable.kind == ValueKind::Number);
-        // Eighteen rate limits, the token lifetime, the grace period and two ports.
-        assert_eq!(numbers.count(), 20 + 2);
+        // Besides these there are two ports.
+        assert_eq!(numbers.count(), limits.len() + others.len() + 2);
     }
 
     #[test]
