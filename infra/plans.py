@@ -296,6 +296,14 @@ def check_calls(made):
             check(not any(key.startswith("*") for key in keys), f"{function} may reach {keys}")
 
 
+def check_unlimited(made):
+    """Without limits of partitions the functions reach all of the table, also by calls that name no partition."""
+    for reached in (["acct/a"], None):
+        call = Call("dynamodb:GetItem", TABLE, {} if reached is None else {"dynamodb:LeadingKeys": reached})
+        found = any(is_allowed(statement, call) for statement in made.statements("catalog").values())
+        check(found, f"catalog may not read {reached} although limit_partitions is false")
+
+
 def main(folder):
     for function in FUNCTIONS:
         zipped = pathlib.Path(folder, "zips", function, "bootstrap.zip")
@@ -316,6 +324,8 @@ def main(folder):
     check_rest(everything)
     check_secrets(everything)
     check_rights(everything, True)
+
+    check_unlimited(plan(folder, sts, {"public_url": "https://vault.example.com", "limit_partitions": False}))
 
     for name in ("VAULT_PAYMENT_SECRETS", "VAULT_SMTP_URL"):
         refused(folder, sts, {"settings": {name: "x"}}, "settings must not hold secrets")

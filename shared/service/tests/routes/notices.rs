@@ -352,6 +352,35 @@ async fn an_outbox_that_an_earlier_version_listed_is_sent_and_listed_anew() {
     }
 }
 
+/// Other writers may get in the way of the commit that moves the record. The outbox is still listed
+/// then, and visited again.
+#[tokio::test]
+async fn an_outbox_whose_move_fails_stays_listed() {
+    let mut desk = empty_desk().await;
+    let _endpoints = desk.sending(false);
+    desk.webhook("a.example", &[]).await;
+    desk.queue_notice(&desk.acme, payment()).await;
+    let key = due_key(&desk.acme.id);
+    let listed = desk.world.app.records.get_one(&key).await.unwrap();
+    let earlier = RecordKey::new("outbox-due", desk.acme.id.to_string());
+    let document = listed.unwrap().document;
+    let writes = vec![
+        Write::put(earlier, document, When::Absent),
+        Write::delete(key.clone(), When::Any),
+    ];
+    commit(&desk.world.app, writes).await;
+    // A visit of a suspended vault makes this one commit.
+    let suspend = |vault: &mut Namespace| vault.status = Status::Suspended;
+    desk.world.change("acme", suspend).await;
+    desk.commits.interfere(1);
+    assert_eq!(desk.send_due().await, (0, 0));
+    assert_eq!(desk.records_of("outbox-due").await.len(), 1);
+    assert_eq!(desk.records_of(&key.partition).await.len(), 0);
+    assert_eq!(desk.send_due().await, (0, 0));
+    assert_eq!(desk.records_of("outbox-due").await.len(), 0);
+    assert_eq!(desk.records_of(&key.partition).await.len(), 1);
+}
+
 /// The operator may allow fewer ports than at the time when an owner added the webhook.
 #[tokio::test]
 async fn a_webhook_whose_port_is_no_longer_allowed_gets_nothing() {

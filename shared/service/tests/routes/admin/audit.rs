@@ -229,6 +229,29 @@ async fn the_log_of_another_vault_is_not_shown() {
     );
 }
 
+/// A caller who goes away at once must not keep a refusal out of the log.
+#[tokio::test]
+async fn a_refusal_is_recorded_although_its_caller_has_gone() {
+    let desk = empty_desk().await;
+    let bobs = desk.member_token().await;
+    // The first request also writes when the member was last seen.
+    let asked = desk.ask(&bobs, "GET", "/admin/audit", None).await;
+    assert_eq!(asked.short(), "403 owner_required");
+    let pause = desk.commits.pause_next();
+    tokio::select! {
+        answer = desk.ask(&bobs, "POST", "/admin/vaults/acme/sign-out", None) => {
+            panic!("it was not paused: {answer:?}");
+        }
+        () = pause.reached.notified() => {}
+    }
+    pause.go_on.notify_one();
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    let (entries, _) = desk.page("action=vault.sign-out").await;
+    assert_eq!(entries.len(), 1, "{entries:?}");
+}
+
 /// A member who is refused without end causes one entry a minute, but changes of scopes have an
 /// entry each.
 #[tokio::test]

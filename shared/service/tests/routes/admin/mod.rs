@@ -30,6 +30,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use serde_json::Value;
+use tokio::sync::Notify;
 use vault_service::model::audit::Entry;
 use vault_service::model::namespace::{Kind, Namespace};
 use vault_service::model::user::{NamespaceRef, Role, Scopes, User};
@@ -89,6 +90,7 @@ pub async fn desk_of(kind: Kind, change: impl FnOnce(&mut vault_service::config:
         interfered: AtomicUsize::new(0),
         changed: Mutex::default(),
         sooner: Mutex::default(),
+        paused: Mutex::default(),
         reads: AtomicUsize::new(0),
     });
     world.app.ports.records = Hooked::new(&world.memory, commits.clone());
@@ -211,10 +213,25 @@ pub struct Commits {
     interfered: AtomicUsize,
     changed: Mutex<Option<User>>,
     sooner: Mutex<Vec<Write>>,
+    paused: Mutex<Option<Pause>>,
     reads: AtomicUsize,
 }
 
+/// A commit that waits: it tells when it is reached, and goes on when it is told to.
+#[derive(Clone, Default)]
+pub struct Pause {
+    pub reached: Arc<Notify>,
+    pub go_on: Arc<Notify>,
+}
+
 impl Commits {
+    /// Lets the next commit wait.
+    pub fn pause_next(&self) -> Pause {
+        let pause = Pause::default();
+        *self.paused.lock().unwrap() = Some(pause.clone());
+        pause
+    }
+
     /// Lets the next commits fail as those do that other writers get in the way of.
     pub fn interfere(&self, times: usize) {
         self.interfered.store(times, Ordering::SeqCst);
@@ -287,6 +304,11 @@ impl Hook for Commits {
             self.reads.fetch_add(1, Ordering::SeqCst);
             return Ok(());
         };
+        let paused = self.paused.lock().unwrap().take();
+        if let Some(pause) = paused {
+            pause.reached.notify_one();
+            pause.go_on.notified().await;
+        }
         let less = |left: usize| left.checked_sub(1);
         let interfered = &self.interfered;
         if interfered
