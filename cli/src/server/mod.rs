@@ -161,7 +161,7 @@ fn check_first_start(settings: &Settings, database: &str) -> Result<(), Failure>
         // Started in another folder, it would begin a second and empty service.
         return Err(match database_file(database) {
             Some(file) if first && settings.text("VAULT_PUBLIC_URL").is_some() => failure.hint(format!(
-                "there is no database at {}. For a first start, set them as vault serve --help shows; to open an existing service, start in its folder or name its database in VAULT_DATABASE_URL",
+                "there is no database at {}. For a first start, give these settings, as vault serve --help shows. To open an existing service, start in its folder or name its database in VAULT_DATABASE_URL",
                 clean(&file.display().to_string(), 300)
             )),
             _ => failure,

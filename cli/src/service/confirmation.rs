@@ -173,12 +173,12 @@ fn nobody_there(url: &str) -> Failure {
     )
 }
 
-/// The confirmation is not there any more. `early`: by the clock of this machine it had not ended by
-/// its time, so another run of the same command has used it.
+/// The confirmation is not there any more. `early`: by the clock of this machine its time is not over,
+/// so another run of the same command has used it.
 fn has_ended(early: bool) -> Failure {
     let (message, hint) = if early {
         (
-            "another run of this command took the confirmation, and the service did this for that one",
+            "the confirmation was used by another run of this command",
             "see whether it is done; if not, run the command again",
         )
     } else {

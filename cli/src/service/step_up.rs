@@ -87,7 +87,7 @@ struct SignedInUser {
 }
 
 impl SignedInUser {
-    /// Whether both are the same user. What is not known is not the same.
+    /// Whether both are the same user. An unknown user is never the same as another.
     fn is_same(&self, other: &Self) -> bool {
         self.id.is_some() && self.id == other.id
     }
@@ -130,8 +130,8 @@ fn other_person(before: &SignedInUser, after: &SignedInUser) -> Failure {
     .hint("run the command again and choose \"Use another account\" on the page")
 }
 
-/// Revokes the refresh token, and with it every token of its sign-in. A failure changes nothing for
-/// the user: the tokens are no longer stored anywhere.
+/// Revokes the refresh token, and with it every token of its sign-in. A failure is ignored: these
+/// tokens are stored nowhere any more, so the user cannot use them and loses nothing.
 async fn revoke(context: &Context, base: &Base, tokens: &Tokens) {
     let Some(endpoint) = &tokens.revocation_endpoint else {
         return;

@@ -32,7 +32,7 @@ fn pick_user(users: &[User], user: &str) -> Result<User, Failure> {
     if let Some(found) = users.iter().find(is) {
         return Ok(found.clone());
     }
-    // A similar address would be that of somebody else, so none is suggested.
+    // Suggest no similar address: it would belong to somebody else.
     Err(fail!(
         UserNotFound,
         "no user has the id or address `{}`",

@@ -32,8 +32,8 @@ pub struct Health {
     pub background: BackgroundHealth,
 }
 
-/// The runs of background work, which removes what is no longer needed. There is one every five
-/// minutes.
+/// State of the background work, which runs every five minutes and removes what is no longer
+/// needed.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
 pub struct BackgroundHealth {
     /// Time at which a run last ended without a failure; null before the first, or if it cannot be

@@ -252,8 +252,7 @@ pub(crate) struct RefusedAct<'a> {
 }
 
 /// Records in the audit log that an authenticated caller was refused; equal refusals of a minute are
-/// one entry. If the log cannot be written,
-/// the failure is only logged and the refusal stands.
+/// one entry. If the log cannot be written, the failure is only logged and the refusal stands.
 pub(crate) async fn audit_refusal(
     app: &App,
     namespace: Option<&NamespaceId>,

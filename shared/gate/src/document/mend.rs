@@ -38,7 +38,7 @@ pub struct RepairedDocument {
     pub changes: Vec<Change>,
 }
 
-/// Maximum number of values that are put in quotes in one file.
+/// Maximum number of values in one file that are put in quotes.
 const MOST: usize = 64;
 
 /// Repairs a SKILL.md. Fails, like [`Document::parse`], if something is wrong that cannot be

@@ -153,7 +153,7 @@ pub struct HashQueue(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
-    /// Slots that nobody holds.
+    /// Number of free slots.
     free: usize,
     turns: Turns<oneshot::Sender<Slot>>,
 }
