@@ -344,8 +344,8 @@ fn the_first_call_of_the_schedule_does_its_work() {
     let hash = Digest::of(&orphan);
     let key = world.object("bundles", &hash);
     block_on(world.emulator.put_object(&key, orphan.into()));
-    // As on a table that no call of the schedule has seen.
-    block_on(world.emulator.delete_item("work", "collection"));
+    // As if no call of the schedule had visited this namespace.
+    block_on(world.emulator.delete_item("collected", &world.slug));
     let marks = format!("doomed/{}", world.id);
     let marked = world.work_until(|| {
         let marked = block_on(world.emulator.items(&marks));
@@ -358,14 +358,14 @@ fn the_first_call_of_the_schedule_does_its_work() {
     let kept = world.object("bundles", &bundle);
     assert!(block_on(world.emulator.object(&kept)).is_some());
 
-    // A day later, in a new round.
+    // A day later, in a new visit.
     let document = aged["d"]["S"].as_str().unwrap();
     let mut document: Value = serde_json::from_str(document).unwrap();
     assert!(document["doomed_at"].is_string(), "{document}");
     document["doomed_at"] = "2026-01-01T00:00:00Z".into();
     aged["d"]["S"] = document.to_string().into();
     block_on(world.emulator.put_item(aged));
-    block_on(world.emulator.delete_item("work", "collection"));
+    block_on(world.emulator.delete_item("collected", &world.slug));
     world.work_until(|| {
         block_on(world.emulator.object(&key))
             .is_none()
