@@ -50,9 +50,9 @@ class Scene:
     """A server with a vault of the attackers, `busy`, and one of honest people, `quiet`."""
 
     def __init__(self, database=None):
-        # The harness switches off some limits for its scripts; here they have their defaults, but for
-        # those of requests of apps and vaults: honest callers of this script send more than one app may.
-        fresh = {"VAULT_LIMIT_REGISTER": None, "VAULT_LIMIT_REGISTER_UNUSED": None, "VAULT_LIMIT_SIGN_IN": None}
+        # The harness switches off some limits for its scripts; here they have their defaults.
+        switched_off = ("REGISTER", "REGISTER_UNUSED", "SIGN_IN", "GRANT", "NAMESPACE")
+        fresh = {f"VAULT_LIMIT_{name}": None for name in switched_off}
         self.service = Service(**fresh, **({"VAULT_DATABASE_URL": database} if database else {}))
         self.at = {"port": self.service.port, "url": self.service.url}
         self.owners = {slug: self.service.tenant(slug) for slug in ("busy", "quiet")}
