@@ -9,7 +9,7 @@ use regex::Regex;
 use crate::root;
 
 /// The text files of the repository with their paths. Vectors hold fixed bytes of other origin.
-fn files() -> Vec<(String, String)> {
+pub fn files() -> Vec<(String, String)> {
     let listed = Command::new("git")
         .args(["ls-files"])
         .current_dir(root())

@@ -2,6 +2,7 @@
 
 mod citations;
 mod dependencies;
+mod formats;
 mod live_functions;
 mod map;
 mod notices;
