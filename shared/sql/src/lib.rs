@@ -18,7 +18,7 @@ use vault_store::StoreError;
 use vault_store::clock::Clock;
 use vault_store::fair::Work;
 use vault_store::objects::Objects;
-use vault_store::records::Records;
+use vault_store::records::{Commit, RecordKey, Records, Write};
 
 pub use error::SqlError;
 
@@ -48,6 +48,30 @@ fn split_by_work<T>(items: Vec<T>, size: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
         }
     }
     chunks
+}
+
+/// Returns the failure of a commit that begins with counts of which one is at its bound, as limits
+/// on callers do; `None` if it has to be tried.
+///
+/// Found by a reading, so that callers over a limit do not queue for the writer, however often they
+/// ask.
+async fn find_full_count(
+    records: &dyn Records,
+    writes: &[Write],
+) -> Result<Option<Commit>, StoreError> {
+    // Only those at the beginning: behind another write, that one may be the first to fail.
+    let counts = writes.iter();
+    let counts = counts.take_while(|write| matches!(write, Write::Count { .. }));
+    let keys: Vec<RecordKey> = counts.map(|write| write.key().clone()).collect();
+    if keys.is_empty() {
+        return Ok(None);
+    }
+    let held = records.get_many(&keys).await?;
+    let mut counts = writes.iter().zip(held).enumerate();
+    Ok(counts.find_map(|(index, (write, found))| {
+        let is_full = write.applied_to(found.as_ref()).is_none();
+        is_full.then_some(Commit::Failed { index, found })
+    }))
 }
 
 /// An open database.

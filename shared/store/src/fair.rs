@@ -7,7 +7,8 @@
 //! lane, however many those have queued. A lane that is full rejects requests of its own alone.
 
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use vault_format::name::{NamespaceId, Slug};
 
@@ -18,29 +19,67 @@ use crate::records::Write;
 /// and strangers who ask to enrol, write.
 const NAMED_BY_SLUG: [&str; 6] = ["dev", "devid", "ns", "pend", "seen", "withdrawn"];
 
+/// First parts of the partitions that only background work writes by commits of its own: marks of
+/// objects that are collected, visits of the collection, and the state of the work.
+const UPKEEP: [&str; 3] = ["collected", "doomed", "work"];
+
 /// The party for which a request is made.
 ///
 /// A namespace has two lanes. So a flood of its machines, or of strangers who ask to enrol there,
-/// does not delay its owner, who could end the flood.
+/// does not delay its owner, who could end the flood. Strangers have one for each of their networks.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Lane {
     /// People and apps of this namespace.
     Namespace(NamespaceId),
     /// Machines of the namespace with this name.
     Machines(Slug),
-    /// Work of no namespace, such as sign-ins.
+    /// Callers from this network who are not known yet: an IPv4 /24 or an IPv6 /56, as limits name
+    /// it.
+    Network(Box<str>),
+    /// Background work. No tenant and no stranger can fill its lane.
+    Upkeep,
+    /// Other work of no namespace, and of several.
     Service,
 }
 
 impl Lane {
-    /// Returns the lane of a commit: that of the namespace whose records it changes.
+    /// Returns the lane of a commit: that of the namespace whose records it changes, or else that of
+    /// the network for which it counts.
     pub fn for_writes(writes: &[Write]) -> Self {
         let partitions = || writes.iter().map(|write| write.key().partition.as_str());
-        partitions()
-            .find_map(namespace_of)
-            .or_else(|| partitions().find_map(machines_of))
+        if !writes.is_empty() && partitions().all(is_upkeep) {
+            return Self::Upkeep;
+        }
+        find_only(partitions().filter_map(namespace_of))
+            .or_else(|| find_only(partitions().filter_map(machines_of)))
+            .or_else(|| partitions().find_map(network_of))
             .unwrap_or(Self::Service)
     }
+}
+
+/// Returns the lane that all of these are; `None` if there are several, since work over several
+/// namespaces must not take the turn of one of them.
+fn find_only(lanes: impl Iterator<Item = Lane>) -> Option<Lane> {
+    let mut lanes: BTreeSet<_> = lanes.collect();
+    lanes.pop_first().filter(|_| lanes.is_empty())
+}
+
+fn is_upkeep(partition: &str) -> bool {
+    let (first, _) = partition.split_once('/').unwrap_or((partition, ""));
+    UPKEEP.contains(&first)
+}
+
+/// Returns the lane of the network that a counter of a limit names at its end.
+fn network_of(partition: &str) -> Option<Lane> {
+    let counted = partition.strip_prefix("limit/")?;
+    let (rest, length) = counted.rsplit_once('/')?;
+    let (_, address) = rest.rsplit_once('/')?;
+    let is_network = match length {
+        "24" => address.parse::<Ipv4Addr>().is_ok(),
+        "56" => address.parse::<Ipv6Addr>().is_ok(),
+        _ => false,
+    };
+    is_network.then(|| Lane::Network(format!("{address}/{length}").into()))
 }
 
 fn namespace_of(partition: &str) -> Option<Lane> {
@@ -454,6 +493,9 @@ mod tests {
         };
         let named = Lane::Machines("acme".parse().unwrap());
         let (kept, user) = (format!("kept/{id}"), format!("user/{id}"));
+        let doomed = format!("doomed/{id}");
+        let other = format!("user/{}", NamespaceId::from_parts(1_795_219_200_000, 8));
+        let network = |name: &str| Lane::Network(name.into());
         for (partitions, expected) in [
             (&[kept.as_str()][..], Lane::Namespace(id)),
             (&["ns/acme", &user], Lane::Namespace(id)),
@@ -462,8 +504,28 @@ mod tests {
             // Names that strangers make up get no lane.
             (&["reserved/acme"], Lane::Service),
             (&["acct/acct_1", "tok/1"], Lane::Service),
-            (&["work"], Lane::Service),
             (&[], Lane::Service),
+            // Nobody takes the turn of another by a commit over both.
+            (&[kept.as_str(), &other], Lane::Service),
+            (&["dev/acme", "dev/other"], Lane::Service),
+            (
+                &["sess/1", "limit/a/192.0.2.7", "limit/a/192.0.2.0/24"],
+                network("192.0.2.0/24"),
+            ),
+            (&["limit/a/x/192.0.2.0/24"], network("192.0.2.0/24")),
+            (
+                &["limit/a/2001:db8:1:ab00::/56", "limit/a/2001:db8:1::/48"],
+                network("2001:db8:1:ab00::/56"),
+            ),
+            (&["limit/a/unknown"], Lane::Service),
+            (&["limit/a/x/24"], Lane::Service),
+            (&["limit/192.0.2.0/24"], Lane::Service),
+            (&["seen/192.0.2.0/24"], Lane::Service),
+            (&["work"], Lane::Upkeep),
+            (&["collected"], Lane::Upkeep),
+            (&[doomed.as_str(), "work"], Lane::Upkeep),
+            // An upload, which takes the marks of its objects away.
+            (&[doomed.as_str(), &kept], Lane::Namespace(id)),
         ] {
             assert_eq!(lane(partitions), expected, "{partitions:?}");
         }

@@ -34,7 +34,7 @@ use vault_store::records::{self, Commit, Record, RecordKey, Records, Write};
 use self::columns::{Changes, KeyArrays, Locks, ObjectKeyArrays, key_columns, read_record};
 use self::lease::{Connections, Failure, Lease};
 use crate::bounds::KeyRange;
-use crate::{CHUNK, Options, SqlError, split_by_work};
+use crate::{CHUNK, Options, SqlError, find_full_count, split_by_work};
 
 /// Time for which a commit is repeated when other writers interfere.
 const CONFLICT: Duration = Duration::from_secs(2);
@@ -322,10 +322,8 @@ impl Objects for Postgres {
         sorted.sort_unstable();
         for keys in sorted.chunks(CHUNK.rows) {
             let arrays = ObjectKeyArrays::from_keys(keys.iter());
-            let pass = self
-                .writes
-                .enter(Lane::Namespace(keys[0].namespace))
-                .await?;
+            // Only background work deletes objects.
+            let pass = self.writes.enter(Lane::Upkeep).await?;
             self.connections
                 .query_once(
                     FORGET,
@@ -393,6 +391,9 @@ impl Records for Postgres {
         if writes.is_empty() {
             return Ok(Commit::Done(Vec::new()));
         }
+        if let Some(failed) = find_full_count(self, &writes).await? {
+            return Ok(failed);
+        }
         let until = Instant::now() + CONFLICT;
         let mut max_wait_ms = 10;
         let mut fresh = false;
@@ -437,7 +438,7 @@ impl Records for Postgres {
         let mut swept = 0;
         while swept < limit {
             let rows = (limit - swept).min(CHUNK.rows);
-            let pass = self.writes.enter(Lane::Service).await?;
+            let pass = self.writes.enter(Lane::Upkeep).await?;
             let gone = self
                 .connections
                 .query_once(SWEEP, &[&now, &to_bigint(rows)])

@@ -32,7 +32,7 @@ use self::readers::Readers;
 use self::writer::Writer;
 use crate::bounds::KeyRange;
 use crate::error::{next_migration, worker_gone};
-use crate::{CHUNK, Options, SqlError, split_by_work};
+use crate::{CHUNK, Options, SqlError, find_full_count, split_by_work};
 
 /// The schema: one script for each version, forward only. A released script is never edited.
 const MIGRATIONS: [&str; 1] = [include_str!("../schema/sqlite_1.sql")];
@@ -145,9 +145,9 @@ impl Objects for Sqlite {
     async fn delete_many(&self, keys: &[ObjectKey]) -> Result<(), StoreError> {
         for keys in keys.chunks(CHUNK.rows) {
             let (keys, work) = (keys.to_vec(), row_work(keys.len()));
-            let lane = Lane::Namespace(keys[0].namespace);
+            // Only background work deletes objects.
             self.writer
-                .enqueue(lane, work, move |batch| batch.delete_objects(&keys))
+                .enqueue(Lane::Upkeep, work, move |batch| batch.delete_objects(&keys))
                 .await?;
         }
         Ok(())
@@ -194,6 +194,9 @@ impl Records for Sqlite {
 
     async fn commit_writes(&self, writes: Vec<Write>) -> Result<Commit, StoreError> {
         records::check_commit(&writes)?;
+        if let Some(failed) = find_full_count(self, &writes).await? {
+            return Ok(failed);
+        }
         let work = Work {
             rows: writes.len(),
             bytes: writes.iter().map(document_bytes).sum(),
@@ -211,7 +214,7 @@ impl Records for Sqlite {
             let rows = (limit - swept).min(CHUNK.rows);
             let removed = self
                 .writer
-                .enqueue(Lane::Service, row_work(rows), move |batch| {
+                .enqueue(Lane::Upkeep, row_work(rows), move |batch| {
                     batch.sweep_expired(rows)
                 })
                 .await?;

@@ -6,6 +6,7 @@ use std::sync::mpsc;
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
+use tokio::time::timeout;
 use vault_store::records::{Document, When};
 use vault_testing::TestClock;
 
@@ -143,4 +144,45 @@ async fn a_full_lane_rejects_its_own_namespace_alone() {
         }
     }
     assert_eq!(rejected, 2);
+}
+
+/// Callers over a limit read, and the writer never hears of them.
+#[tokio::test]
+async fn a_count_that_is_full_is_refused_while_the_writer_is_held() {
+    let (store, _folder) = open().await;
+    let count = |name: &str| Write::count(RecordKey::new("limit/test", name), "n", 1, 2);
+    for _ in 0..2 {
+        let counted = store.commit_writes(vec![count("full")]).await.unwrap();
+        assert!(counted.is_done());
+    }
+    let release = hold_writer(&store, namespace(1)).await;
+    let writes = vec![count("free"), count("full")];
+    // The writer would keep it waiting for ever.
+    let refused = timeout(Duration::from_mins(1), store.commit_writes(writes));
+    let refused = refused.await.expect("the writer is not asked").unwrap();
+    assert!(matches!(
+        refused,
+        Commit::Failed {
+            index: 1,
+            found: Some(_)
+        }
+    ));
+    let other = Write::delete(RecordKey::new("test", "a"), When::Any);
+    let writes = vec![count("full"), other.clone()];
+    let refused = store.commit_writes(writes).await.unwrap();
+    assert!(matches!(refused, Commit::Failed { index: 0, .. }));
+    // Behind another write it waits for its turn, since that one may be the first to fail.
+    let writes = vec![other, count("full")];
+    let mut waiting = Box::pin(store.commit_writes(writes));
+    let is_waiting = |context: &mut std::task::Context<'_>| {
+        std::task::Poll::Ready(waiting.as_mut().poll(context).is_pending())
+    };
+    assert!(std::future::poll_fn(is_waiting).await);
+    drop(release);
+    assert!(matches!(
+        waiting.await.unwrap(),
+        Commit::Failed { index: 1, .. }
+    ));
+    let counted = store.commit_writes(vec![count("free")]).await.unwrap();
+    assert!(counted.is_done(), "the refused commit counted nothing");
 }
