@@ -19,8 +19,9 @@ use vault_store::gate::{FairGate, GateSize, Pass};
 use vault_store::objects::ObjectKey;
 use vault_store::records::Write;
 
-use crate::budget::Budgets;
+use crate::bodies::Bodies;
 use crate::budget::charge::Charge;
+use crate::budget::Budgets;
 use crate::cache::{Object, ObjectCache};
 use crate::config::{Config, Issuer};
 use crate::documents::Documents;
@@ -34,15 +35,6 @@ use crate::oidc::{Provider, ProviderHttp, SecretSource};
 use crate::ports::Ports;
 use crate::senders::Senders;
 use crate::transaction::Transaction;
-
-/// Uploads that a process handles at once. Each has up to 4 MiB in memory, and more while it is
-/// checked and stored.
-const UPLOADS: GateSize = GateSize {
-    places: 12,
-    places_of_lane: 4,
-    waiting: 64,
-    patience: Duration::from_secs(10),
-};
 
 /// Scans that a process makes at once: one for each processor, but at least two, half of them for
 /// one namespace. A scan of the largest skill takes some ten MiB, and may take seconds.
@@ -78,8 +70,8 @@ pub struct App {
     pub provider: Option<Arc<Provider>>,
     /// The shelves from which tools read namespaces; `None` uses the current releases.
     pub shelves: Option<Arc<dyn Shelves>>,
-    /// The memory for uploads: each that is being received or stored has a place.
-    pub upload_places: Arc<FairGate>,
+    /// The memory for the bodies of requests.
+    pub bodies: Bodies,
     /// The processors for the gate, which scans skills: each scan has a place.
     scan_places: Arc<FairGate>,
     /// Sends notices; if `None`, they wait for a process that can send them.
@@ -181,7 +173,7 @@ impl App {
             documents: None,
             provider: None,
             senders: None,
-            upload_places: FairGate::new(UPLOADS),
+            bodies: Bodies::default(),
             scan_places: FairGate::new(scan_gate_size()),
             ports,
             config: Arc::new(config),

@@ -13,15 +13,19 @@ use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::Response;
+use bytes::Bytes;
 use vault_format::name::NamespaceId;
+use vault_store::fair::Lane;
 
 use crate::app::App;
 use crate::bearer::{Bearer, Caller, Operator, identify_bearer};
+use crate::bodies::{MOST_OF_LANE, Room, Sender};
 use crate::budget::Rank;
 use crate::config::Config;
 use crate::error::{ErrorCode, Refusal, is_safe};
 use crate::http::{LogFields, client_address, drop_body};
 use crate::model::audit::{Actor, Change, log_unwritten};
+use crate::model::limits::Networks;
 use crate::model::refusals::RefusedRequest;
 use crate::model::user::{Role, Scope};
 use crate::path_params::PathParams;
@@ -38,6 +42,10 @@ pub(crate) struct Call<C = Caller> {
     /// Behind a lock because a body can be moved between threads but not shared, and a handler
     /// holds its call across awaits.
     body: Arc<Mutex<Body>>,
+    /// The party whose share of the memory for bodies it takes.
+    sender: Sender,
+    /// Memory of the body that was read, until the call is answered.
+    room: Mutex<Option<Room>>,
 }
 
 impl<C> Call<C> {
@@ -46,9 +54,19 @@ impl<C> Call<C> {
         self.params.get(name)
     }
 
-    /// Takes the body, which is empty afterwards.
-    pub(crate) fn take_body(&self) -> Body {
-        take_shared_body(&self.body)
+    /// Reads the body, which is empty afterwards; fails like [`Bodies::read`].
+    ///
+    /// [`Bodies::read`]: crate::bodies::Bodies::read
+    pub(crate) async fn read_body(&self, limit: usize) -> Result<Bytes, Refusal> {
+        let body = take_shared_body(&self.body);
+        let received = self
+            .app
+            .bodies
+            .read(self.sender.clone(), body, limit)
+            .await?;
+        let (bytes, room) = received.into_parts();
+        *self.room.lock().unwrap_or_else(PoisonError::into_inner) = Some(room);
+        Ok(bytes)
     }
 }
 
@@ -181,6 +199,7 @@ where
         client: Some(bearer.client_id().to_string()),
         source: client_address(&app.config, &parts.headers, &parts.extensions),
     };
+    let sender = body_sender(&bearer, &actor);
     let params = PathParams::from_parts(&mut parts).await;
     // Shared with the call: after a refusal, the rest that the handler left unread is drained
     // below.
@@ -203,6 +222,8 @@ where
                 parts,
                 params,
                 body: Arc::clone(&body),
+                sender,
+                room: Mutex::default(),
             };
             handler(call).await
         }
@@ -237,6 +258,21 @@ where
     spending.add_headers(response.headers_mut());
     response.extensions_mut().insert(fields);
     response
+}
+
+/// Returns the sender of a request's body. Like the budgets, the memory of a namespace has a part
+/// that its members cannot fill.
+fn body_sender(bearer: &Bearer, actor: &Actor) -> Sender {
+    match bearer {
+        Bearer::Operator(_) => Networks::of(actor.source).lane().into(),
+        Bearer::Caller(caller) => {
+            let most = Rank::of(caller.role, false).share_of(MOST_OF_LANE as u64);
+            Sender {
+                lane: Lane::Namespace(caller.namespace.id),
+                most: usize::try_from(most).unwrap_or(MOST_OF_LANE),
+            }
+        }
+    }
 }
 
 /// Maximum size of the id in a path that the record of a refusal names, in bytes.

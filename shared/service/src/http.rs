@@ -1,7 +1,7 @@
 //! HTTP for handlers: bodies, media types, JSON answers, the address of the caller.
 //!
-//! Bodies are limited while they are read, by [`read_body`], which a handler calls at the point
-//! where its order of checks needs the body.
+//! Bodies are limited while they are read, by [`crate::bodies`]; a handler reads a body at the point
+//! where its order of checks needs it.
 
 use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
@@ -13,7 +13,7 @@ use axum::body::{Body, HttpBody};
 use axum::http::header::{self, HeaderMap, HeaderValue};
 use axum::http::{Extensions, Uri};
 use axum::response::{IntoResponse, Response};
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 use vault_store::objects::MAX_OBJECT_BYTES;
@@ -27,7 +27,7 @@ pub const MAX_JSON_BYTES: usize = 64 * 1024;
 pub const BODY_TIME: Duration = Duration::from_secs(15);
 /// Number of bytes of an oversized body that are read and dropped, so that its sender receives the
 /// 413 and not a connection reset.
-const DRAIN_BYTES: usize = 1024 * 1024;
+pub(crate) const DRAIN_BYTES: usize = 1024 * 1024;
 
 /// The address of the other end of the connection; the code that accepts the connection puts it
 /// into a request's extensions.
@@ -60,12 +60,6 @@ pub fn raw_path<'r>(uri: &'r Uri, extensions: &'r Extensions) -> &'r str {
         .map_or_else(|| uri.path(), |raw| &raw.0)
 }
 
-/// Reads a body of at most `limit` bytes within [`BODY_TIME`]; fails with 413, 408, or 400 if the
-/// sender breaks off.
-pub async fn read_body(body: Body, limit: usize) -> Result<Bytes, Refusal> {
-    read_within(body, limit, BODY_TIME).await
-}
-
 /// Reads and drops the rest of a body, up to the largest that any route accepts, so that its sender
 /// receives the refusal and not a connection reset. A client that waits for `100 Continue` has sent
 /// no body yet, and is not told to.
@@ -89,71 +83,6 @@ pub(crate) async fn drop_body(headers: &HeaderMap, mut body: Body) {
     };
     // A sender that takes longer has had enough time to read the answer.
     let _ = timeout(BODY_TIME, dropping).await;
-}
-
-async fn read_within(body: Body, limit: usize, time: Duration) -> Result<Bytes, Refusal> {
-    timeout(time, read_counted(body, limit))
-        .await
-        .unwrap_or_else(|_| Err(ErrorCode::BodyTimeout.into()))
-}
-
-async fn read_counted(mut body: Body, limit: usize) -> Result<Bytes, Refusal> {
-    // Refused by its announced length, before any byte is read.
-    let announced = HttpBody::size_hint(&body).lower();
-    if announced > (limit + DRAIN_BYTES) as u64 {
-        return Err(ErrorCode::BodyTooLarge.into());
-    }
-    let mut first: Option<Bytes> = None;
-    let mut rest = BytesMut::new();
-    let mut length = 0usize;
-    while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
-        let frame = frame.map_err(|broken| {
-            Refusal::new(ErrorCode::RequestInvalid)
-                .detail("The body ended before it was complete.")
-                .cause(broken)
-        })?;
-        let Ok(data) = frame.into_data() else {
-            continue; // trailers
-        };
-        length += data.len();
-        if length > limit + DRAIN_BYTES {
-            return Err(ErrorCode::BodyTooLarge.into());
-        }
-        // Over the limit: read on without keeping the data, for the sender's sake.
-        if length > limit {
-            continue;
-        }
-        // Most bodies arrive as one frame, which is then returned without copying.
-        match first.take() {
-            None if rest.is_empty() => first = Some(data),
-            held => {
-                if let Some(held) = held {
-                    rest.reserve(
-                        usize::try_from(announced)
-                            .unwrap_or(0)
-                            .clamp(held.len() + data.len(), limit),
-                    );
-                    rest.extend_from_slice(&held);
-                }
-                rest.extend_from_slice(&data);
-            }
-        }
-    }
-    if length > limit {
-        return Err(ErrorCode::BodyTooLarge.into());
-    }
-    Ok(first.unwrap_or_else(|| rest.freeze()))
-}
-
-/// Reads a JSON object; fails with 413, then 415, then 400.
-pub async fn read_json<T: DeserializeOwned>(
-    headers: &HeaderMap,
-    body: Body,
-    limit: usize,
-) -> Result<T, Refusal> {
-    let bytes = read_body(body, limit).await?;
-    require_media_type(headers, "application/json")?;
-    parse_json(&bytes)
 }
 
 /// Parses a JSON object strictly: UTF-8, no duplicate members, no arrays in place of objects; fails
@@ -244,8 +173,6 @@ fn hop_address(hop: &str) -> Option<IpAddr> {
 
 #[cfg(test)]
 mod tests {
-    use std::task::Poll;
-
     use super::*;
 
     fn address(peer: &str, trusted: &[&str], forwarded: &[&str]) -> String {
@@ -309,48 +236,6 @@ mod tests {
                 "{peer} {forwarded:?}"
             );
         }
-    }
-
-    #[tokio::test]
-    async fn bodies_are_counted_while_they_are_read() {
-        for (size, limit, good) in [
-            (0, 0, true),
-            (1, 0, false),
-            (9, 10, true),
-            (10, 10, true),
-            (11, 10, false),
-            (3_000_000, 10, false),
-        ] {
-            let outcome = read_body(Body::from(vec![b'x'; size]), limit).await;
-            assert_eq!(outcome.is_ok(), good, "{size} of {limit}");
-            if let Err(refusal) = outcome {
-                assert_eq!(refusal.code(), ErrorCode::BodyTooLarge);
-            }
-        }
-    }
-
-    /// Sends one byte, then nothing, and never ends.
-    struct Stalled(bool);
-
-    impl HttpBody for Stalled {
-        type Data = Bytes;
-        type Error = std::convert::Infallible;
-
-        fn poll_frame(
-            mut self: Pin<&mut Self>,
-            _: &mut std::task::Context<'_>,
-        ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, Self::Error>>> {
-            if std::mem::replace(&mut self.0, true) {
-                return Poll::Pending;
-            }
-            Poll::Ready(Some(Ok(hyper::body::Frame::data(Bytes::from_static(b"x")))))
-        }
-    }
-
-    #[tokio::test]
-    async fn a_body_that_stalls_is_408() {
-        let refused = read_within(Body::new(Stalled(false)), 10, Duration::from_millis(20)).await;
-        assert_eq!(refused.unwrap_err().code(), ErrorCode::BodyTimeout);
     }
 
     #[test]

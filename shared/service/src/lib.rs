@@ -7,6 +7,7 @@ pub mod accounts;
 mod admin;
 mod app;
 pub mod bearer;
+pub mod bodies;
 pub mod budget;
 mod cache;
 pub mod config;

@@ -14,7 +14,7 @@ use crate::accounts::permits::{Asker, to_api_confirmation};
 use crate::app::{ActingUser, App};
 use crate::bearer::Operator;
 use crate::error::{ErrorCode, Refusal};
-use crate::http::{MAX_JSON_BYTES, read_json};
+use crate::http::{MAX_JSON_BYTES, parse_json, require_media_type};
 use crate::model::audit::Change;
 use crate::model::namespace::{Kind, Namespace};
 use crate::model::permit::Act;
@@ -73,8 +73,9 @@ impl<C> Call<C> {
 
     /// Reads the body as a JSON object; fails with 413, 415 or 400.
     pub(super) async fn json_body<T: DeserializeOwned>(&self) -> Result<T, Refusal> {
-        let body = self.take_body();
-        read_json(&self.parts.headers, body, MAX_JSON_BYTES).await
+        let bytes = self.read_body(MAX_JSON_BYTES).await?;
+        require_media_type(&self.parts.headers, "application/json")?;
+        parse_json(&bytes)
     }
 }
 

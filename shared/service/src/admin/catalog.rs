@@ -7,7 +7,7 @@ use vault_store::objects::{Class, MAX_OBJECT_BYTES};
 
 use super::call::{Answer, Call, exact_answer};
 use crate::error::{ErrorCode, Refusal};
-use crate::http::{json_answer, read_body, require_media_type};
+use crate::http::{json_answer, require_media_type};
 use crate::publish::{self, Precondition};
 
 /// Returns the current catalog, which a push builds on.
@@ -36,7 +36,7 @@ pub(super) async fn publish_catalog(call: Call) -> Answer {
     let (namespace, _) = call.hosted_namespace()?;
     // Before the body, so that a client without a precondition does not upload up to 4 MiB in vain.
     let precondition = parse_precondition(&call.parts.headers)?;
-    let bytes = read_body(call.take_body(), MAX_OBJECT_BYTES).await?;
+    let bytes = call.read_body(MAX_OBJECT_BYTES).await?;
     require_media_type(&call.parts.headers, "application/octet-stream")?;
     let published =
         publish::publish_release(&call.app, &namespace.slug, bytes, precondition, &call.actor)

@@ -4,14 +4,11 @@ use axum::http::StatusCode;
 use bytes::Bytes;
 use vault_api::{MAX_PACK_OBJECTS, MissingObjects, ObjectQuestion, ObjectReference, StoredObjects};
 use vault_format::hash::Digest;
-use vault_format::name::NamespaceId;
-use vault_store::fair::Lane;
-use vault_store::gate::Pass;
 use vault_store::objects::{Class, MAX_ASKED, MAX_OBJECT_BYTES, ObjectKey, Stored};
 
 use super::call::{Answer, Call, exact_answer};
 use crate::error::{ErrorCode, Refusal};
-use crate::http::{json_answer, parse_json, read_body, require_media_type};
+use crate::http::{json_answer, parse_json, require_media_type};
 use crate::uploads;
 
 /// Maximum size of a request for missing objects, in bytes: ten thousand hashes with their sizes.
@@ -20,7 +17,7 @@ const MAX_QUESTION_BYTES: usize = 1024 * 1024;
 /// Returns those of the named objects that the namespace lacks.
 pub(super) async fn list_missing(call: Call) -> Answer {
     let (namespace, _) = call.hosted_namespace()?;
-    let bytes = read_body(call.take_body(), MAX_QUESTION_BYTES).await?;
+    let bytes = call.read_body(MAX_QUESTION_BYTES).await?;
     require_media_type(&call.parts.headers, "application/json")?;
     let question: ObjectQuestion = parse_json(&bytes)?;
     let class = parse_writable_class(question.class.as_str()).ok_or(ErrorCode::ParameterInvalid)?;
@@ -46,8 +43,7 @@ pub(super) async fn put_object(call: Call) -> Answer {
         .param("sha256")
         .parse()
         .map_err(|_| ErrorCode::NotFound)?;
-    let _place = enter_upload(&call, namespace.id).await?;
-    let bytes = read_body(call.take_body(), MAX_OBJECT_BYTES).await?;
+    let bytes = call.read_body(MAX_OBJECT_BYTES).await?;
     require_media_type(&call.parts.headers, "application/octet-stream")?;
     // Objects are named by their hash, and readers verify it: wrong bytes under a hash would make
     // every later read fail.
@@ -64,19 +60,12 @@ pub(super) async fn put_object(call: Call) -> Answer {
     Ok(json_answer(status, &ObjectReference { sha256, size }))
 }
 
-/// Waits for a place in the memory for uploads, before any byte of the body is received.
-async fn enter_upload(call: &Call, namespace: NamespaceId) -> Result<Pass, Refusal> {
-    let places = &call.app.upload_places;
-    Ok(places.enter(Lane::Namespace(namespace)).await?)
-}
-
 /// Stores many objects at once. If one is invalid, none is stored. After another error some may be
 /// stored, which do no harm: the request can be repeated.
 pub(super) async fn put_pack(call: Call) -> Answer {
     let (namespace, _) = call.hosted_namespace()?;
     let class = parse_writable_class(call.param("class")).ok_or(ErrorCode::NotFound)?;
-    let _place = enter_upload(&call, namespace.id).await?;
-    let bytes = read_body(call.take_body(), MAX_OBJECT_BYTES).await?;
+    let bytes = call.read_body(MAX_OBJECT_BYTES).await?;
     require_media_type(&call.parts.headers, "application/vnd.vault.pack")?;
     let objects = parse_pack(&bytes).ok_or(ErrorCode::PackInvalid)?;
     if objects.len() > MAX_PACK_OBJECTS {

@@ -16,12 +16,12 @@ use super::enrolled::DeviceAccess;
 use super::signed::Signer;
 use crate::app::App;
 use crate::error::{ErrorCode, Refusal};
-use crate::http::{json_answer, read_json};
+use crate::http::json_answer;
 use crate::model::Versioned;
 use crate::model::audit::{Actor, Change};
 use crate::model::device::{self, Device, DeviceStatus, Pending, clean_hostname};
 use crate::model::enrolment::{self, Enrolment as EnrolmentMode, EnrolmentCode};
-use crate::model::limits::Source;
+use crate::model::limits::{Networks, Source};
 use crate::model::namespace::{self, Namespace, Status};
 use crate::model::secret::{Secret, SecretKind};
 use crate::model::standing;
@@ -48,7 +48,11 @@ pub(super) async fn enrol_device(
     headers: &HeaderMap,
     body: Body,
 ) -> Result<EnrolmentAnswer, Refusal> {
-    let request: Enrolment = read_json(headers, body, MAX_BODY_BYTES).await?;
+    let lane = Networks::of(source).lane();
+    let request: Enrolment = app
+        .bodies
+        .read_json(lane, headers, body, MAX_BODY_BYTES)
+        .await?;
     // The signature does not cover the body, so the key in it counts only if it is the one that
     // signed.
     if request.public_key != signer.key_text() {

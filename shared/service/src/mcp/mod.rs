@@ -28,7 +28,7 @@ use crate::app::App;
 use crate::bearer::audience_challenge;
 use crate::error::{ErrorCode, Refusal, method_not_allowed};
 use crate::guard::{Call, RefusedAct, audit_refusal, guard_call};
-use crate::http::{Logged, drop_body, read_body, require_media_type};
+use crate::http::{Logged, drop_body, require_media_type};
 use crate::route::{Auth, Group, Route, mount_route};
 use crate::shelf::{self, ChangeRule, Releases, SessionRules};
 use message::Id;
@@ -178,7 +178,7 @@ fn open_session(memory: &GroupState, call: &Call) -> Session {
 /// Reads the message and passes it to the protocol; returns the answer with the id of the request.
 async fn dispatch_message(memory: &GroupState, call: &mut Call) -> (Response, Id) {
     let read = async {
-        let bytes = read_body(call.take_body(), MAX_MESSAGE_BYTES).await?;
+        let bytes = call.read_body(MAX_MESSAGE_BYTES).await?;
         require_media_type(&call.parts.headers, "application/json").map(|()| bytes)
     };
     let bytes = match read.await {

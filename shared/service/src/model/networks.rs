@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
 use serde::{Deserialize, Serialize};
+use vault_store::fair::Lane;
 
 /// Factor by which the allowance of a network exceeds that of the next narrower one.
 const WIDER: u32 = 4;
@@ -113,6 +114,13 @@ impl Networks {
             name,
             share: WIDER.saturating_pow(u32::try_from(index).unwrap_or(u32::MAX)),
         })
+    }
+
+    /// Returns the lane of callers from here who are not known yet: their /24 or /56, so that one
+    /// with many addresses has few turns.
+    pub fn lane(&self) -> Lane {
+        let network = self.0.get(1).map_or_else(|| self.widest(), String::as_str);
+        Lane::Network(network.into())
     }
 
     /// Returns the widest network, which contains the others.

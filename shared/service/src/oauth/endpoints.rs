@@ -17,7 +17,7 @@ use super::token::{self, TokenAnswer, TokenError, TokenRequest, TokenTerms};
 use crate::app::App;
 use crate::documents::MAX_DOCUMENT_BYTES;
 use crate::error::{ErrorCode, Refusal};
-use crate::http::{client_address, json_answer, read_json};
+use crate::http::{client_address, json_answer};
 use crate::model::audit::log_unwritten;
 use crate::model::client::{Client, unused_limit};
 use crate::model::limits::{NetworkLimit, Networks, Window, count_or_refuse};
@@ -56,16 +56,17 @@ pub async fn register_client(app: &App, request: Request) -> Result<Response, En
     let now = app.clock.now();
     // Before the body is read, since anyone may register.
     count_or_refuse(app, &limit.windows(&networks), now).await?;
-    let metadata: ClientMetadata = read_json(&parts.headers, body, MAX_REGISTER_BYTES)
-        .await
-        .map_err(|refusal| {
-            // RFC 7591 has no code for a body that is not JSON, so it counts as invalid metadata.
-            if refusal.code() == ErrorCode::JsonInvalid {
-                EndpointError::from(RegisterError::Metadata("the body must be a JSON object"))
-            } else {
-                refusal.into()
-            }
-        })?;
+    let reading = app
+        .bodies
+        .read_json(networks.lane(), &parts.headers, body, MAX_REGISTER_BYTES);
+    let metadata: ClientMetadata = reading.await.map_err(|refusal| {
+        // RFC 7591 has no code for a body that is not JSON, so it counts as invalid metadata.
+        if refusal.code() == ErrorCode::JsonInvalid {
+            EndpointError::from(RegisterError::Metadata("the body must be a JSON object"))
+        } else {
+            refusal.into()
+        }
+    })?;
     let (answer, client) = register::decide_registration(&metadata, now, &app.random)?;
     let store = async |tx| register_in(&tx, app, &client, &networks).await;
     app.change(store).await?;
@@ -101,7 +102,7 @@ async fn register_in(
 pub async fn issue_tokens(app: &App, request: Request) -> Result<Response, EndpointError> {
     let source = client_address(&app.config, request.headers(), request.extensions());
     let by_header = request.headers().contains_key(header::AUTHORIZATION);
-    let form = read_form(request).await?;
+    let form = read_form(app, request).await?;
     // Not merely a missing `client_id`: the client tried to authenticate by a secret, and has to be
     // told that there are none.
     if by_header && form.is_sound("client_id") && form.value("client_id").is_none() {

@@ -12,8 +12,9 @@ use crate::app::App;
 use crate::bearer;
 use crate::documents::ClientName;
 use crate::error::Fault;
-use crate::http::{client_address, read_body, require_media_type};
+use crate::http::{client_address, require_media_type};
 use crate::model::client::{Client, ClientId, client_key};
+use crate::model::limits::Networks;
 use crate::route::Audience;
 use crate::web::form::Form;
 
@@ -38,7 +39,7 @@ pub async fn require_client_or_bearer(
 ) -> Result<Revocation, EndpointError> {
     let headers = request.headers().clone();
     let source = client_address(&app.config, &headers, request.extensions());
-    let form = read_form(request).await?;
+    let form = read_form(app, request).await?;
     form.check()
         .map_err(|bad| TokenError::InvalidRequest(bad.to_string()))?;
     let asker = identify_asker(app, &headers, &form).await?;
@@ -89,9 +90,11 @@ async fn registered_client(app: &App, name: &str) -> Result<ClientId, EndpointEr
 }
 
 /// Reads the form of an endpoint for programs.
-pub async fn read_form(request: Request) -> Result<Form, EndpointError> {
+pub async fn read_form(app: &App, request: Request) -> Result<Form, EndpointError> {
     let (parts, body) = request.into_parts();
-    let body = read_body(body, MAX_TOKEN_BYTES).await?;
+    let source = client_address(&app.config, &parts.headers, &parts.extensions);
+    let lane = Networks::of(source).lane();
+    let body = app.bodies.read(lane, body, MAX_TOKEN_BYTES).await?;
     require_media_type(&parts.headers, "application/x-www-form-urlencoded")?;
     let text = std::str::from_utf8(&body)
         .map_err(|_| TokenError::InvalidRequest("the body is not text".to_owned()))?;

@@ -12,9 +12,10 @@ use super::error_page::ErrorPage;
 use super::form::Form;
 use super::remembered_browser::RememberedBrowser;
 use crate::app::App;
-use crate::http::{client_address, read_body, require_media_type};
+use crate::http::{client_address, require_media_type};
 use crate::model::Versioned;
 use crate::model::account::{Account, ServiceEpoch, account_key, service_epoch_key};
+use crate::model::limits::Networks;
 use crate::model::permit::is_permit_id;
 use crate::model::session::{SESSION_SECONDS, Session, session_key};
 use crate::model::token::{Secret, SecretKind};
@@ -198,7 +199,9 @@ pub async fn read_posted_form(app: &App, request: Request) -> Result<PostedForm,
     if !from_our_page(app, &parts.headers) {
         return Err(ErrorPage::FormForged);
     }
-    let body = read_body(body, MAX_FORM_BYTES).await?;
+    let source = client_address(&app.config, &parts.headers, &parts.extensions);
+    let lane = Networks::of(source).lane();
+    let body = app.bodies.read(lane, body, MAX_FORM_BYTES).await?;
     require_media_type(&parts.headers, "application/x-www-form-urlencoded")?;
     let form = Form::parse(std::str::from_utf8(&body).map_err(|_| ErrorPage::FormMalformed)?);
     form.check_except(BOXES)
@@ -207,7 +210,7 @@ pub async fn read_posted_form(app: &App, request: Request) -> Result<PostedForm,
         form,
         browser: Browser::from_headers(app, &parts.headers),
         returning: RememberedBrowser::from_headers(app, &parts.headers),
-        source: client_address(&app.config, &parts.headers, &parts.extensions),
+        source,
     })
 }
 

@@ -17,7 +17,7 @@ use super::to_api_draft_for;
 use crate::admin::call::{Answer, Call};
 use crate::drafts::{IncomingDraft, KeepError, KeepOutcome, find_draft, store_draft};
 use crate::error::{ErrorCode, Refusal};
-use crate::http::{json_answer, parse_json, read_body, require_media_type};
+use crate::http::{json_answer, parse_json, require_media_type};
 use crate::model::draft::{DraftRecord, Kind, RequestedKey, Subject};
 use crate::model::kept::ObjectName;
 use crate::model::namespace::Namespace;
@@ -94,7 +94,7 @@ async fn request_key(call: &Call, namespace: &Namespace) -> Answer {
 
 /// Reads the exact bytes of a signed document; fails with 413 or 415.
 async fn exact_bytes(call: &Call, limit: usize) -> Result<Bytes, Refusal> {
-    let bytes = read_body(call.take_body(), limit).await?;
+    let bytes = call.read_body(limit).await?;
     require_media_type(&call.parts.headers, "application/octet-stream")?;
     Ok(bytes)
 }
@@ -142,7 +142,7 @@ async fn store_signed_draft(
 /// Stores the change of a skill; it becomes a draft for every caller, owners included.
 async fn propose_change(call: &Call, namespace: &Namespace, kind: DraftRequestKind) -> Answer {
     let app = &call.app;
-    let bytes = read_body(call.take_body(), MAX_CHANGE_BYTES).await?;
+    let bytes = call.read_body(MAX_CHANGE_BYTES).await?;
     require_media_type(&call.parts.headers, "application/json")?;
     let arguments: Map<String, Value> = parse_json(&bytes)?;
     let rules = SessionRules {

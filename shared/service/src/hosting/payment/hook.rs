@@ -11,7 +11,6 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use bytes::Bytes;
 use vault_api::PaymentOutcome;
 use vault_store::StoreError;
 
@@ -19,8 +18,9 @@ use super::event::Event;
 use super::process_event;
 use super::signature::{BadSignature, verify_signature};
 use crate::app::App;
+use crate::bodies::ReceivedBody;
 use crate::error::{ErrorCode, Refusal};
-use crate::http::{client_address, json_answer, read_body};
+use crate::http::{client_address, json_answer};
 use crate::model::limits::{NetworkLimit, Networks, Window, try_count};
 
 /// Maximum size of an event, in bytes.
@@ -41,7 +41,7 @@ pub(crate) async fn receive_payment(app: App, request: Request) -> Result<Respon
     let source = client_address(&app.config, &parts.headers, &parts.extensions);
     // Verify the signature whatever the source has sent before: the provider may share it with
     // other callers, for example behind a proxy that is not configured as trusted.
-    let body = match read_signed(&app, &parts.headers, body).await {
+    let body = match read_signed(&app, source, &parts.headers, body).await {
         Ok(body) => body,
         Err(refusal) => return Err(refuse_unsigned(&app, source, refusal).await?),
     };
@@ -51,8 +51,14 @@ pub(crate) async fn receive_payment(app: App, request: Request) -> Result<Respon
 }
 
 /// Reads a body and verifies its signature.
-async fn read_signed(app: &App, headers: &HeaderMap, body: Body) -> Result<Bytes, Refusal> {
-    let body = read_body(body, MAX_EVENT_BYTES).await?;
+async fn read_signed(
+    app: &App,
+    address: Option<IpAddr>,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<ReceivedBody, Refusal> {
+    let lane = Networks::of(address).lane();
+    let body = app.bodies.read(lane, body, MAX_EVENT_BYTES).await?;
     let mut headers = headers.get_all(SIGNATURE).iter();
     // With two headers it would be open which one counts. The empty text never verifies.
     let header = match (headers.next(), headers.next()) {

@@ -1,11 +1,10 @@
 //! `…/objects`: asking what is missing, putting one or many, reading back.
 
-use std::future::poll_fn;
-use std::task::Poll;
-
+use axum::body::Body;
 use serde_json::{Value, json};
 use vault_format::hash::Digest;
 use vault_format::name::NamespaceId;
+use vault_service::bodies::SMALL_BYTES;
 use vault_service::model::namespace::{Kind, Namespace, Subscription};
 use vault_store::fair::Lane;
 use vault_store::objects::Class;
@@ -278,29 +277,35 @@ async fn a_pack_stores_all_or_nothing() {
     }
 }
 
+/// Bodies of a namespace have a share of the memory, whichever route they are for.
 #[tokio::test]
-async fn an_upload_waits_for_a_place_that_is_not_another_namespaces() {
+async fn a_namespace_whose_bodies_fill_its_memory_delays_itself_alone() {
     let desk = empty_desk().await;
-    let places = &desk.world.app.upload_places;
-    let other = NamespaceId::from_parts(1, 1);
-    let mut taken = Vec::new();
-    for lane in [other, other, other, other, desk.acme.id, desk.acme.id] {
-        taken.push(places.enter(Lane::Namespace(lane)).await.unwrap());
-    }
+    let bodies = &desk.world.app.bodies;
+    let fill = async |lane: Lane| {
+        let mut held = Vec::new();
+        loop {
+            let body = Body::from(vec![b'x'; SMALL_BYTES]);
+            match bodies.read(lane.clone(), body, SMALL_BYTES).await {
+                Ok(body) => held.push(body),
+                Err(_) => return held,
+            }
+        }
+    };
     let pack = packed(&[b"a"]);
-    assert_eq!(
-        desk.pack("bundles", PACK, pack.clone()).await.short(),
-        "200"
-    );
-    for _ in 0..2 {
-        let place = places.enter(Lane::Namespace(desk.acme.id)).await;
-        taken.push(place.unwrap());
-    }
-    let mut answer = Box::pin(desk.pack("bundles", PACK, pack));
-    let is_waiting = poll_fn(|context| Poll::Ready(answer.as_mut().poll(context).is_pending()));
-    assert!(is_waiting.await, "four at once");
-    taken.pop();
-    assert_eq!(answer.await.short(), "200");
+    let of_another = fill(Lane::Namespace(NamespaceId::from_parts(1, 1))).await;
+    let of_strangers = fill(Lane::Network("192.0.2.0/24".into())).await;
+    let answer = desk.pack("bundles", PACK, pack.clone()).await;
+    assert_eq!(answer.short(), "200");
+    drop((of_another, of_strangers));
+    let own = fill(Lane::Namespace(desk.acme.id)).await;
+    let answer = desk.pack("bundles", PACK, pack.clone()).await;
+    assert_eq!(answer.short(), "503 unavailable");
+    let question = json!({"class": "bundles", "objects": []});
+    assert_eq!(desk.missing(&question).await.short(), "503 unavailable");
+    drop(own);
+    let answer = desk.pack("bundles", PACK, pack).await;
+    assert_eq!(answer.short(), "200");
 }
 
 #[tokio::test]
