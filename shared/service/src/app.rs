@@ -21,7 +21,7 @@ use vault_store::records::Write;
 
 use crate::bodies::Bodies;
 use crate::budget::charge::Charge;
-use crate::budget::Budgets;
+use crate::budget::{Budgets, RefusedTokens};
 use crate::cache::{Object, ObjectCache};
 use crate::config::{Config, Issuer};
 use crate::documents::Documents;
@@ -58,6 +58,8 @@ pub struct App {
     pub refusals: Arc<RefusalCounts>,
     /// Counts of what the namespaces use of this process.
     pub budgets: Arc<Budgets>,
+    /// Tokens whose requests are over a limit in this minute.
+    pub(crate) refused_tokens: Arc<RefusedTokens>,
     /// The request that this clone serves, if its caller belongs to a namespace.
     pub(crate) charge: Option<Arc<Charge>>,
     /// Settings.
@@ -168,6 +170,7 @@ impl App {
             cache: Arc::new(ObjectCache::new(config.cache_bytes)),
             refusals: Arc::default(),
             budgets: Arc::default(),
+            refused_tokens: Arc::default(),
             charge: None,
             shelves: None,
             documents: None,

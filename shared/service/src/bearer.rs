@@ -308,6 +308,15 @@ pub async fn identify_bearer(
     Ok(bearer)
 }
 
+/// Returns the hash of the token that a request brings, whether or not it is valid; `None` without a
+/// well-formed one.
+pub(crate) fn sent_token(headers: &HeaderMap) -> Option<Digest> {
+    match bearer_token(headers) {
+        AuthorizationHeader::Token(hash) => Some(hash),
+        AuthorizationHeader::None | AuthorizationHeader::Malformed => None,
+    }
+}
+
 /// Content of the `Authorization` header.
 enum AuthorizationHeader {
     /// No bearer token.

@@ -8,6 +8,7 @@
 
 pub mod charge;
 mod headers;
+mod refused;
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,6 +21,7 @@ use crate::error::Refusal;
 use crate::model::user::Role;
 
 pub use headers::{FIELDS, LimitState, add_headers};
+pub use refused::{FullLimit, RefusedTokens};
 
 /// Length of a minute, in seconds.
 const MINUTE: i64 = 60;
@@ -260,15 +262,14 @@ impl Budgets {
     }
 
     /// Counts a request of the namespace, and of the grant or person that it comes from.
-    /// Returns the state of both limits. Fails with 429 if one of them has no room, and counts
-    /// nothing then.
+    /// Returns the state of both limits. Fails if one of them has no room, and counts nothing then.
     pub fn count_request(
         &self,
         namespace: NamespaceId,
         grant: &str,
         limits: &RequestLimits,
         now: Timestamp,
-    ) -> Result<Vec<LimitState>, Refusal> {
+    ) -> Result<Vec<LimitState>, FullLimit> {
         let budget = Budget::Requests;
         let start = budget.window_start(now);
         self.with_counts(namespace, budget, now, |counts| {
@@ -284,8 +285,11 @@ impl Budgets {
                     resets_in: seconds_left(start, MINUTE, now),
                 };
                 if *count >= limits.per_grant {
-                    let detail = "This app or browser has sent too many requests in this minute.";
-                    return Err(state.refusal().detail(detail));
+                    return Err(FullLimit {
+                        name: GRANT,
+                        quota: limits.per_grant,
+                        detail: "This app or browser has sent too many requests in this minute.",
+                    });
                 }
                 // A request that the namespace has no room for does not count for the grant.
                 if limits.per_namespace == 0 || of_namespace < limits.per_namespace {
@@ -296,7 +300,11 @@ impl Budgets {
             }
             if limits.per_namespace > 0 {
                 if of_namespace >= limits.per_namespace {
-                    return Err(budget.refusal(limits.per_namespace, now));
+                    return Err(FullLimit {
+                        name: budget.name(),
+                        quota: limits.per_namespace,
+                        detail: budget.detail(),
+                    });
                 }
                 counts.used[budget as usize] += 1;
                 states.push(budget.state(limits.per_namespace, of_namespace + 1, now));
@@ -406,7 +414,7 @@ mod tests {
         let counted = budgets.count_request(namespace(n), grant, &LIMITS, now);
         match counted {
             Ok(states) => Ok(states.iter().map(|state| state.remaining).collect()),
-            Err(refusal) => Err(refusal.to_string()),
+            Err(full) => Err(full.refusal(now).to_string()),
         }
     }
 

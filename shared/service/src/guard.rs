@@ -18,7 +18,7 @@ use vault_format::name::NamespaceId;
 use vault_store::fair::Lane;
 
 use crate::app::App;
-use crate::bearer::{Bearer, Caller, Operator, identify_bearer};
+use crate::bearer::{Bearer, Caller, Operator, identify_bearer, sent_token};
 use crate::bodies::{MOST_OF_LANE, Room, Sender};
 use crate::budget::Rank;
 use crate::config::Config;
@@ -161,6 +161,13 @@ where
     F: Future<Output = Result<Response, Refusal>>,
 {
     let (mut parts, body) = request.into_parts();
+    let (now, token) = (app.clock.now(), sent_token(&parts.headers));
+    // Before anything is read: callers over a limit must not keep the store busy.
+    let full = token.and_then(|token| app.refused_tokens.find_limit(&token, now));
+    if let Some(full) = full {
+        drop_body(&parts.headers, body).await;
+        return refuse(full.refusal(now));
+    }
     let bearer = match identify_bearer(&app, &parts.headers, route.audience()).await {
         Ok(bearer) => bearer,
         Err(refusal) => {
@@ -184,10 +191,13 @@ where
     };
     let spending = match spending {
         Ok(spending) => spending,
-        Err(refusal) => {
+        Err(full) => {
+            if let Some(token) = token {
+                app.refused_tokens.remember_token(token, full, now);
+            }
             // Without an entry in the audit log, or a caller over the limit could fill it.
             drop_body(&parts.headers, body).await;
-            let mut response = refuse(refusal);
+            let mut response = refuse(full.refusal(now));
             response.extensions_mut().insert(fields);
             return response;
         }

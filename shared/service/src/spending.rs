@@ -11,7 +11,7 @@ use vault_store::StoreError;
 
 use crate::app::App;
 use crate::budget::charge::{Charge, ChargedRecords};
-use crate::budget::{Budget, Budgets, LimitState, Rank, RequestLimits, add_headers};
+use crate::budget::{Budget, Budgets, FullLimit, LimitState, Rank, RequestLimits, add_headers};
 use crate::error::Refusal;
 use crate::model::audit::audit_partition;
 use crate::model::namespace::{Kind, Namespace, ServedNamespace};
@@ -33,13 +33,13 @@ impl Spending {
     }
 
     /// Counts a request in `namespace` of a caller of this rank, who is counted alone too: `caller`
-    /// is the consent of an app, or the id of a user in the console. Fails with 429.
+    /// is the consent of an app, or the id of a user in the console. Fails if a limit is used up.
     pub(crate) fn count_request(
         app: &App,
         namespace: &Namespace,
         caller: &str,
         rank: Rank,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, FullLimit> {
         let now = app.clock.now();
         let limit = |budget| rank.share_of(budget_limit(app, namespace.kind, budget));
         let limits = RequestLimits {

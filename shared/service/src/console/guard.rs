@@ -506,7 +506,8 @@ impl PendingPage {
             }
         }
         let rank = Rank::of(member.user.role, true);
-        let spending = Spending::count_request(app, &member.home, &member.user.id, rank)?;
+        let spending = Spending::count_request(app, &member.home, &member.user.id, rank)
+            .map_err(|full| full.refusal(app.clock.now()))?;
         let actor = Actor {
             user: member.user.id.clone(),
             client: None,

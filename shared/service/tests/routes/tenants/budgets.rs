@@ -1,15 +1,21 @@
 //! Budgets of namespaces: each counts what callers of the namespace do, refuses by 429 what exceeds
 //! it, and leaves other namespaces alone.
 
+use std::sync::Arc;
+
+use async_trait::async_trait;
 use serde_json::{Value, json};
 use vault_service::config::Limits;
 use vault_service::model::audit::audit_partition;
 use vault_service::model::device::DeviceStatus;
 use vault_service::model::user::{Role, Scopes};
+use vault_service::router;
+use vault_store::StoreError;
+use vault_testing::memory::hooked::{Call, Hook, Hooked};
 
 use crate::admin::{ADA, BOB, Desk, desk_with, reference, token};
 use crate::common::{self, PASSWORD, Visitor};
-use crate::support::{Answer, bearer, get, key};
+use crate::support::{Answer, World, bearer, get, key};
 
 const JSON: &str = "application/json";
 
@@ -97,6 +103,42 @@ async fn requests_count_for_the_app_and_the_vault() {
     assert_eq!(there.status, 200);
     desk.world.clock.advance(50);
     assert_eq!(desk.get(path).await.status, 200);
+}
+
+/// A store that answers nothing.
+struct Down;
+
+#[async_trait]
+impl Hook for Down {
+    async fn before(&self, _: Call<'_>) -> Result<(), StoreError> {
+        Err(StoreError::unavailable("down"))
+    }
+}
+
+#[tokio::test]
+async fn a_caller_over_a_limit_is_refused_before_anything_is_read() {
+    let desk = limited(|limits| limits.requests_per_grant = 1).await;
+    let path = "/admin/vaults/acme/devices";
+    assert_eq!(desk.get(path).await.status, 200);
+    assert_limited(&desk.get(path).await, "grant", 50);
+    let world = &desk.world;
+    let mut app = world.app.clone();
+    app.ports.records = Hooked::new(&world.memory, Arc::new(Down));
+    let without_store = World {
+        router: router(app.clone()),
+        app,
+        clock: world.clock.clone(),
+        memory: world.memory.clone(),
+    };
+    let ask = async |token: &str| {
+        let request = bearer(token, "GET", path, None, &[]);
+        without_store.send(request).await
+    };
+    assert_limited(&ask(&desk.owner).await, "grant", 50);
+    let other = token(world, ADA, "acme", Scopes::ALL).await;
+    assert_eq!(ask(&other).await.status, 503, "another app is looked up");
+    world.clock.advance(50);
+    assert_eq!(ask(&desk.owner).await.status, 503, "the next minute");
 }
 
 #[tokio::test]
