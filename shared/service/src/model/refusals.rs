@@ -1,4 +1,5 @@
-//! Refusals in the audit log: equal ones of one actor within a minute are one entry with a count.
+//! Refusals in the audit log: equal ones of one actor within a minute are one entry with a count, and
+//! so are those about ever new targets.
 //!
 //! | partition | key | document |
 //! |---|---|---|
@@ -10,6 +11,7 @@
 //! who is refused without end causes a few writes a minute, and a process that ends without a
 //! warning loses at most half of a count, never the entry.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -29,6 +31,11 @@ const MINUTE: i64 = 60;
 /// Most entries whose counts a process holds in memory. Further refusals are added to their entries
 /// one by one.
 const MAX_COUNTED: usize = 16_384;
+/// Most entries of one actor in a minute, in one process. Further refusals, about other targets, are
+/// one entry for each action and outcome.
+const MAX_OF_ACTOR: usize = 20;
+/// Target of the entry of these further refusals. No id and no name has a blank.
+const FURTHER_TARGETS: &str = "further targets";
 /// Most counts that are written along with another refusal.
 const MAX_ALONG: usize = 20;
 /// Action each of whose requests has an entry of its own.
@@ -64,6 +71,22 @@ impl RefusedRequest {
         Ok(Digest::of(&text))
     }
 
+    /// Returns the hash of the actor and the log.
+    fn actor_identity(&self) -> Digest {
+        let log = audit::audit_partition(self.namespace.as_ref());
+        let client = self.actor.client.as_deref().unwrap_or_default();
+        // A text from a caller has no line feed: ids of users and clients have none.
+        Digest::of(format!("{log}\n{}\n{client}", self.actor.user).as_bytes())
+    }
+
+    /// Returns the refusal as it is counted with those about other targets.
+    fn without_target(&self) -> Self {
+        Self {
+            change: Change::about(FURTHER_TARGETS),
+            ..self.clone()
+        }
+    }
+
     /// Returns the entry as a write of its own, for the commit of something else.
     pub fn entry_write(&self, ports: &Ports) -> Result<Write, StoreError> {
         audit::entry_write(
@@ -86,7 +109,34 @@ struct Mark {
 
 /// Counts of equal refusals in this process.
 #[derive(Debug, Default)]
-pub struct RefusalCounts(Mutex<HashMap<Digest, Counted>>);
+pub struct RefusalCounts {
+    equal: Mutex<HashMap<Digest, Counted>>,
+    actors: Mutex<ActorEntries>,
+}
+
+/// How many entries each actor has caused in one minute.
+#[derive(Debug, Default)]
+struct ActorEntries {
+    minute: i64,
+    numbers: HashMap<Digest, usize>,
+}
+
+impl ActorEntries {
+    /// Counts one more entry of an actor; false if the actor has had as many as there may be.
+    fn count_entry(&mut self, actor: Digest, minute: i64) -> bool {
+        if self.minute != minute {
+            self.minute = minute;
+            self.numbers.clear();
+        }
+        // Beyond the bound of the map, unknown actors have no entries with targets.
+        if self.numbers.len() >= MAX_COUNTED && !self.numbers.contains_key(&actor) {
+            return false;
+        }
+        let number = self.numbers.entry(actor).or_default();
+        *number += 1;
+        *number <= MAX_OF_ACTOR
+    }
+}
 
 /// The refusals of one minute that are equal.
 #[derive(Debug)]
@@ -131,7 +181,9 @@ impl RefusalCounts {
             let entry = refused.entry_write(ports)?;
             return ports.records.commit_writes(vec![entry]).await.map(|_| ());
         }
-        let (identity, now) = (refused.identity()?, ports.now());
+        let now = ports.now();
+        let refused = &*self.within_bound(refused, now)?;
+        let identity = refused.identity()?;
         match self.count(identity, now) {
             Step::Done => {}
             Step::Add(addition) => add_to_entry(ports, &addition).await?,
@@ -170,8 +222,29 @@ impl RefusalCounts {
         outcome
     }
 
+    /// Returns the refusal as it is recorded: if its actor has caused many entries in this minute, as
+    /// one without its target.
+    fn within_bound<'r>(
+        &self,
+        refused: &'r RefusedRequest,
+        now: Timestamp,
+    ) -> Result<Cow<'r, RefusedRequest>, StoreError> {
+        let (identity, minute) = (refused.identity()?, minute_of(now));
+        let held = self.lock_counts().get(&identity).map(|held| held.minute);
+        if held == Some(minute) {
+            return Ok(Cow::Borrowed(refused)); // it needs no entry of its own
+        }
+        let mut actors = self.actors.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_within = actors.count_entry(refused.actor_identity(), minute);
+        Ok(if is_within {
+            Cow::Borrowed(refused)
+        } else {
+            Cow::Owned(refused.without_target())
+        })
+    }
+
     fn lock_counts(&self) -> MutexGuard<'_, HashMap<Digest, Counted>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.equal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Counts a refusal. Returns what has to be written.
@@ -331,214 +404,4 @@ async fn add_to_entry(ports: &Ports, (key, pending): &Addition) -> Result<(), St
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-
-    use async_trait::async_trait;
-    use vault_testing::TestClock;
-    use vault_testing::memory::Memory;
-    use vault_testing::memory::hooked::{Call, Hook, Hooked};
-
-    use super::*;
-
-    /// Counts commits, and fails them while the store is down.
-    #[derive(Default)]
-    struct Commits(AtomicUsize, AtomicBool);
-
-    #[async_trait]
-    impl Hook for Commits {
-        async fn before(&self, call: Call<'_>) -> Result<(), StoreError> {
-            if matches!(call, Call::Commit(_)) {
-                self.0.fetch_add(1, Ordering::Relaxed);
-                if self.1.load(Ordering::Relaxed) {
-                    return Err(StoreError::unavailable("down"));
-                }
-            }
-            Ok(())
-        }
-    }
-
-    struct Place {
-        clock: Arc<TestClock>,
-        commits: Arc<Commits>,
-        ports: Ports,
-    }
-
-    impl Place {
-        fn new() -> Self {
-            let at: Timestamp = "2026-11-21T02:00:10Z".parse().unwrap();
-            let clock = Arc::new(TestClock::new(at));
-            let memory = Arc::new(Memory::new(clock.clone()));
-            let commits = Arc::new(Commits::default());
-            let mut ports = Ports::in_memory(clock.clone());
-            ports.records = Hooked::new(&memory, commits.clone());
-            Self {
-                clock,
-                commits,
-                ports,
-            }
-        }
-
-        /// The entries of the service's log: action, count, and seconds from the first to the last.
-        async fn entries(&self) -> Vec<(String, Option<u64>, Option<i64>)> {
-            let listed = self
-                .ports
-                .records
-                .list_page("audit/service", "", None, 1000);
-            let listed = listed.await.unwrap();
-            let entries = listed.iter().map(|record| record.read::<Entry>().unwrap());
-            entries
-                .map(|entry| {
-                    let last = entry.last_at.map(|last| last.unix() - entry.at.unix());
-                    (entry.action, entry.count, last)
-                })
-                .collect()
-        }
-    }
-
-    fn refused(action: &str) -> RefusedRequest {
-        RefusedRequest {
-            namespace: None,
-            actor: Actor {
-                user: "usr_1".to_owned(),
-                ..Actor::default()
-            },
-            action: action.to_owned(),
-            change: Change::about("usr_2"),
-            outcome: "role_insufficient".to_owned(),
-        }
-    }
-
-    fn one(action: &str, count: u64, last: i64) -> (String, Option<u64>, Option<i64>) {
-        (action.to_owned(), Some(count), Some(last))
-    }
-
-    fn single(action: &str) -> (String, Option<u64>, Option<i64>) {
-        (action.to_owned(), None, None)
-    }
-
-    #[tokio::test]
-    async fn a_hundred_thousand_equal_refusals_are_one_entry_and_few_writes() {
-        let place = Place::new();
-        let counts = RefusalCounts::default();
-        let refused = refused("audit.list");
-        for n in 0..100_000 {
-            if n % 10_000 == 0 {
-                place.clock.advance(1);
-            }
-            counts.record(&place.ports, &refused).await.unwrap();
-        }
-        assert!(place.commits.0.load(Ordering::Relaxed) <= 20);
-        place.clock.advance(60);
-        counts.write_counts(&place.ports, false).await.unwrap();
-        assert_eq!(place.entries().await, [one("audit.list", 100_000, 9)]);
-        counts.record(&place.ports, &refused).await.unwrap();
-        let next_minute = [one("audit.list", 100_000, 9), single("audit.list")];
-        assert_eq!(place.entries().await, next_minute);
-    }
-
-    /// Without any later call at least half of a count is in the log.
-    #[tokio::test]
-    async fn a_process_that_ends_early_loses_at_most_half_of_a_count() {
-        for number in [1, 2, 3, 7, 8, 1000] {
-            let place = Place::new();
-            let counts = RefusalCounts::default();
-            for _ in 0..number {
-                counts.record(&place.ports, &refused("x.y")).await.unwrap();
-            }
-            drop(counts);
-            let entries = place.entries().await;
-            let count = entries[0].1.unwrap_or(1);
-            assert!(entries.len() == 1 && count * 2 > number, "{count} {number}");
-        }
-    }
-
-    #[tokio::test]
-    async fn what_differs_has_an_entry_of_its_own() {
-        let place = Place::new();
-        let counts = RefusalCounts::default();
-        let first = refused("x.y");
-        let mut others = vec![first.clone(); 4];
-        others[0].actor.user = "usr_3".to_owned();
-        others[1].actor.client = Some("cli_1".to_owned());
-        others[2].change.target = None;
-        others[3].outcome = "not_found".to_owned();
-        let mut elsewhere = first.clone();
-        elsewhere.actor.source = "192.0.2.1".parse().ok();
-        for refused in std::iter::once(&first).chain(&others).chain([&elsewhere]) {
-            counts.record(&place.ports, refused).await.unwrap();
-        }
-        let entries = place.entries().await;
-        assert_eq!(entries.len(), 5);
-        let counted = entries.iter().filter(|(_, count, _)| *count == Some(2));
-        assert_eq!(counted.count(), 1);
-        // Changes of scopes are recorded one by one.
-        for _ in 0..3 {
-            let refused = refused("user.scopes");
-            counts.record(&place.ports, &refused).await.unwrap();
-        }
-        assert_eq!(place.entries().await.len(), 8);
-    }
-
-    #[tokio::test]
-    async fn several_processes_write_one_entry() {
-        let place = Place::new();
-        let processes = [(); 3].map(|()| RefusalCounts::default());
-        for counts in processes.iter().cycle().take(30) {
-            counts.record(&place.ports, &refused("x.y")).await.unwrap();
-        }
-        for counts in &processes {
-            counts.write_counts(&place.ports, true).await.unwrap();
-        }
-        assert_eq!(place.entries().await, [one("x.y", 30, 0)]);
-    }
-
-    #[tokio::test]
-    async fn an_entry_that_could_not_be_written_is_written_by_the_next_refusal() {
-        let place = Place::new();
-        let counts = RefusalCounts::default();
-        place.commits.1.store(true, Ordering::Relaxed);
-        for _ in 0..3 {
-            let recorded = counts.record(&place.ports, &refused("x.y")).await;
-            assert!(recorded.is_err());
-        }
-        place.commits.1.store(false, Ordering::Relaxed);
-        counts.record(&place.ports, &refused("x.y")).await.unwrap();
-        assert_eq!(place.entries().await, [single("x.y")]);
-        counts.write_counts(&place.ports, true).await.unwrap();
-        assert_eq!(place.entries().await, [one("x.y", 4, 0)]);
-    }
-
-    /// Nobody's request waits for the log of a namespace that it is not about.
-    #[tokio::test]
-    async fn a_refusal_writes_what_is_left_in_its_own_log_alone() {
-        let place = Place::new();
-        let counts = RefusalCounts::default();
-        for _ in 0..7 {
-            counts.record(&place.ports, &refused("x.y")).await.unwrap();
-        }
-        place.clock.advance(60);
-        let mut elsewhere = refused("a.b");
-        elsewhere.namespace = Some(NamespaceId::from_parts(1_795_219_200_000, 1));
-        counts.record(&place.ports, &elsewhere).await.unwrap();
-        assert_eq!(place.entries().await, [one("x.y", 4, 0)]);
-        counts.write_counts(&place.ports, false).await.unwrap();
-        assert_eq!(place.entries().await, [one("x.y", 7, 0)]);
-    }
-
-    /// A count that is left over is written with the next refusal in the same log.
-    #[tokio::test]
-    async fn a_later_refusal_writes_what_is_left() {
-        let place = Place::new();
-        let counts = RefusalCounts::default();
-        for _ in 0..7 {
-            counts.record(&place.ports, &refused("x.y")).await.unwrap();
-        }
-        assert_eq!(place.entries().await, [one("x.y", 4, 0)]);
-        place.clock.advance(60);
-        counts.record(&place.ports, &refused("a.b")).await.unwrap();
-        assert_eq!(place.entries().await, [one("x.y", 7, 0), single("a.b")]);
-        assert_eq!(counts.lock_counts().len(), 1);
-    }
-}
+mod tests;

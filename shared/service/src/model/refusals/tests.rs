@@ -1,0 +1,248 @@
+//! Counts of refusals over a store in memory, with a clock that the test moves.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use vault_testing::TestClock;
+use vault_testing::memory::Memory;
+use vault_testing::memory::hooked::{Call, Hook, Hooked};
+
+use super::*;
+
+/// Counts commits, and fails them while the store is down.
+#[derive(Default)]
+struct Commits(AtomicUsize, AtomicBool);
+
+#[async_trait]
+impl Hook for Commits {
+    async fn before(&self, call: Call<'_>) -> Result<(), StoreError> {
+        if matches!(call, Call::Commit(_)) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            if self.1.load(Ordering::Relaxed) {
+                return Err(StoreError::unavailable("down"));
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Place {
+    clock: Arc<TestClock>,
+    commits: Arc<Commits>,
+    ports: Ports,
+}
+
+impl Place {
+    fn new() -> Self {
+        let at: Timestamp = "2026-11-21T02:00:10Z".parse().unwrap();
+        let clock = Arc::new(TestClock::new(at));
+        let memory = Arc::new(Memory::new(clock.clone()));
+        let commits = Arc::new(Commits::default());
+        let mut ports = Ports::in_memory(clock.clone());
+        ports.records = Hooked::new(&memory, commits.clone());
+        Self {
+            clock,
+            commits,
+            ports,
+        }
+    }
+
+    /// The entries of the service's log: action, count, and seconds from the first to the last.
+    async fn entries(&self) -> Vec<(String, Option<u64>, Option<i64>)> {
+        let listed = self
+            .ports
+            .records
+            .list_page("audit/service", "", None, 1000);
+        let listed = listed.await.unwrap();
+        let entries = listed.iter().map(|record| record.read::<Entry>().unwrap());
+        entries
+            .map(|entry| {
+                let last = entry.last_at.map(|last| last.unix() - entry.at.unix());
+                (entry.action, entry.count, last)
+            })
+            .collect()
+    }
+}
+
+fn refused(action: &str) -> RefusedRequest {
+    RefusedRequest {
+        namespace: None,
+        actor: Actor {
+            user: "usr_1".to_owned(),
+            ..Actor::default()
+        },
+        action: action.to_owned(),
+        change: Change::about("usr_2"),
+        outcome: "role_insufficient".to_owned(),
+    }
+}
+
+/// Names that an actor makes up fill the log with no more than some entries, and the sum is right.
+#[tokio::test]
+async fn refusals_about_ever_new_targets_are_a_bounded_number_of_entries() {
+    let place = Place::new();
+    let counts = RefusalCounts::default();
+    let about = |actor: &str, target: usize| {
+        let mut refused = refused("skill.read");
+        refused.actor.user = actor.to_owned();
+        refused.change = Change::about(&target);
+        refused
+    };
+    for target in 0..500 {
+        let refused = about("usr_1", target);
+        counts.record(&place.ports, &refused).await.unwrap();
+    }
+    // One of the first is counted with its entry, and another actor has entries of its own.
+    for refused in [about("usr_1", 3), about("usr_3", 900)] {
+        counts.record(&place.ports, &refused).await.unwrap();
+    }
+    counts.write_counts(&place.ports, true).await.unwrap();
+    let entries = place.entries().await;
+    assert_eq!(entries.len(), MAX_OF_ACTOR + 2);
+    let sum: u64 = entries.iter().map(|(_, count, _)| count.unwrap_or(1)).sum();
+    assert_eq!(sum, 502);
+    place.clock.advance(60);
+    counts
+        .record(&place.ports, &about("usr_1", 7))
+        .await
+        .unwrap();
+    let entries = place.entries().await;
+    assert_eq!(
+        entries.len(),
+        MAX_OF_ACTOR + 3,
+        "the next minute begins anew"
+    );
+}
+
+fn one(action: &str, count: u64, last: i64) -> (String, Option<u64>, Option<i64>) {
+    (action.to_owned(), Some(count), Some(last))
+}
+
+fn single(action: &str) -> (String, Option<u64>, Option<i64>) {
+    (action.to_owned(), None, None)
+}
+
+#[tokio::test]
+async fn a_hundred_thousand_equal_refusals_are_one_entry_and_few_writes() {
+    let place = Place::new();
+    let counts = RefusalCounts::default();
+    let refused = refused("audit.list");
+    for n in 0..100_000 {
+        if n % 10_000 == 0 {
+            place.clock.advance(1);
+        }
+        counts.record(&place.ports, &refused).await.unwrap();
+    }
+    assert!(place.commits.0.load(Ordering::Relaxed) <= 20);
+    place.clock.advance(60);
+    counts.write_counts(&place.ports, false).await.unwrap();
+    assert_eq!(place.entries().await, [one("audit.list", 100_000, 9)]);
+    counts.record(&place.ports, &refused).await.unwrap();
+    let next_minute = [one("audit.list", 100_000, 9), single("audit.list")];
+    assert_eq!(place.entries().await, next_minute);
+}
+
+/// Without any later call at least half of a count is in the log.
+#[tokio::test]
+async fn a_process_that_ends_early_loses_at_most_half_of_a_count() {
+    for number in [1, 2, 3, 7, 8, 1000] {
+        let place = Place::new();
+        let counts = RefusalCounts::default();
+        for _ in 0..number {
+            counts.record(&place.ports, &refused("x.y")).await.unwrap();
+        }
+        drop(counts);
+        let entries = place.entries().await;
+        let count = entries[0].1.unwrap_or(1);
+        assert!(entries.len() == 1 && count * 2 > number, "{count} {number}");
+    }
+}
+
+#[tokio::test]
+async fn what_differs_has_an_entry_of_its_own() {
+    let place = Place::new();
+    let counts = RefusalCounts::default();
+    let first = refused("x.y");
+    let mut others = vec![first.clone(); 4];
+    others[0].actor.user = "usr_3".to_owned();
+    others[1].actor.client = Some("cli_1".to_owned());
+    others[2].change.target = None;
+    others[3].outcome = "not_found".to_owned();
+    let mut elsewhere = first.clone();
+    elsewhere.actor.source = "192.0.2.1".parse().ok();
+    for refused in std::iter::once(&first).chain(&others).chain([&elsewhere]) {
+        counts.record(&place.ports, refused).await.unwrap();
+    }
+    let entries = place.entries().await;
+    assert_eq!(entries.len(), 5);
+    let counted = entries.iter().filter(|(_, count, _)| *count == Some(2));
+    assert_eq!(counted.count(), 1);
+    // Changes of scopes are recorded one by one.
+    for _ in 0..3 {
+        let refused = refused("user.scopes");
+        counts.record(&place.ports, &refused).await.unwrap();
+    }
+    assert_eq!(place.entries().await.len(), 8);
+}
+
+#[tokio::test]
+async fn several_processes_write_one_entry() {
+    let place = Place::new();
+    let processes = [(); 3].map(|()| RefusalCounts::default());
+    for counts in processes.iter().cycle().take(30) {
+        counts.record(&place.ports, &refused("x.y")).await.unwrap();
+    }
+    for counts in &processes {
+        counts.write_counts(&place.ports, true).await.unwrap();
+    }
+    assert_eq!(place.entries().await, [one("x.y", 30, 0)]);
+}
+
+#[tokio::test]
+async fn an_entry_that_could_not_be_written_is_written_by_the_next_refusal() {
+    let place = Place::new();
+    let counts = RefusalCounts::default();
+    place.commits.1.store(true, Ordering::Relaxed);
+    for _ in 0..3 {
+        let recorded = counts.record(&place.ports, &refused("x.y")).await;
+        assert!(recorded.is_err());
+    }
+    place.commits.1.store(false, Ordering::Relaxed);
+    counts.record(&place.ports, &refused("x.y")).await.unwrap();
+    assert_eq!(place.entries().await, [single("x.y")]);
+    counts.write_counts(&place.ports, true).await.unwrap();
+    assert_eq!(place.entries().await, [one("x.y", 4, 0)]);
+}
+
+/// Nobody's request waits for the log of a namespace that it is not about.
+#[tokio::test]
+async fn a_refusal_writes_what_is_left_in_its_own_log_alone() {
+    let place = Place::new();
+    let counts = RefusalCounts::default();
+    for _ in 0..7 {
+        counts.record(&place.ports, &refused("x.y")).await.unwrap();
+    }
+    place.clock.advance(60);
+    let mut elsewhere = refused("a.b");
+    elsewhere.namespace = Some(NamespaceId::from_parts(1_795_219_200_000, 1));
+    counts.record(&place.ports, &elsewhere).await.unwrap();
+    assert_eq!(place.entries().await, [one("x.y", 4, 0)]);
+    counts.write_counts(&place.ports, false).await.unwrap();
+    assert_eq!(place.entries().await, [one("x.y", 7, 0)]);
+}
+
+/// A count that is left over is written with the next refusal in the same log.
+#[tokio::test]
+async fn a_later_refusal_writes_what_is_left() {
+    let place = Place::new();
+    let counts = RefusalCounts::default();
+    for _ in 0..7 {
+        counts.record(&place.ports, &refused("x.y")).await.unwrap();
+    }
+    assert_eq!(place.entries().await, [one("x.y", 4, 0)]);
+    place.clock.advance(60);
+    counts.record(&place.ports, &refused("a.b")).await.unwrap();
+    assert_eq!(place.entries().await, [one("x.y", 7, 0), single("a.b")]);
+    assert_eq!(counts.lock_counts().len(), 1);
+}
