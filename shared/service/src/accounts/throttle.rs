@@ -4,13 +4,16 @@
 //! |---|---|---|
 //! | `limit/sign-in/<network>` | first second of the window | `{n}`, failures of 15 minutes from one network, whatever the account |
 //! | `limit/sign-in-account/<sha256 of the account>` | first second of the window | `{n}`, failures of an hour at one account, from anywhere |
+//! | `limit/sign-in-browser/<sha256 of the account>/<sha256 of the cookie>` | first second of the window | `{n}`, failures of 15 minutes in one browser that signed in before, where the wider networks have too many |
 //! | `limit/sign-in-network/<sha256 of the account>/<network>` | first second of the window | `{n}`, failures of an hour at one account from one network, beyond those |
 //!
 //! Beyond the first limit every attempt from the network is refused. Beyond the second one, a
 //! browser that signed in to the account before goes on, and any other has a few tries an hour that
 //! it shares with its network alone. So guesses from many sources are bounded, and failures in
-//! other networks keep no person out. An account is counted by the typed text, whether or not it
-//! exists.
+//! other networks keep no person out. Nor do those of neighbours: a browser that signed in before is
+//! bound by its own address (or /64), and not by the networks around it, which it shares with
+//! others. In place of those limits it has one of its own. An account is counted by the typed text,
+//! whether or not it exists.
 //!
 //! An attempt is counted before the password is checked, and a success takes its own count back: a
 //! hundred guesses at once get no more tries than a hundred in a row, and a success hides no
@@ -92,15 +95,42 @@ impl SignInAttempt {
         let mut first = self.by_source.clone();
         first.push(self.by_account.clone());
         let full = self.count_in(ports, first).await?;
-        // The last one is the limit by account. Any other holds for every browser.
-        if full != Some(self.by_source.len()) {
-            return Ok(full.map(|at| self.by_source[at].seconds_left(self.at)));
+        let Some(full) = full else {
+            return Ok(None);
+        };
+        // The first one is the source itself, whose limit holds for every browser.
+        let source_waits = |at: usize| self.by_source.get(at).map(|it| it.seconds_left(self.at));
+        if full == 0 && !self.by_source.is_empty() {
+            return Ok(source_waits(0));
         }
-        // The source counts in any case, so a stolen cookie gives few guesses.
-        let mut windows = self.by_source.clone();
-        if !browser.signed_in_before(ports, &self.account).await? {
-            windows.extend(self.by_network.iter().cloned());
-        }
+        let windows = if browser.signed_in_before(ports, &self.account).await? {
+            // The source and the browser count in any case, so a stolen cookie gives few guesses.
+            let source = self.by_source.iter().take(1).cloned();
+            source.chain([self.browser_window(browser)]).collect()
+        } else if full < self.by_source.len() {
+            return Ok(source_waits(full));
+        } else {
+            // The last one is the limit by account.
+            let sources = self.by_source.iter().cloned();
+            sources.chain(self.by_network.iter().cloned()).collect()
+        };
+        self.count_instead(ports, windows).await
+    }
+
+    /// Returns the limit of a browser that signed in to the account before.
+    fn browser_window(&self, browser: &RememberedBrowser) -> Window<'static> {
+        let who = format!("{}/{}", self.account, browser.digest());
+        // As much as its address alone would have, wherever it is.
+        let limit = self.by_source.first().map_or(0, Window::limit);
+        Window::about_subject("sign-in-browser", who, limit, SOURCE_SECONDS)
+    }
+
+    /// Counts the attempt in other windows. Returns the seconds to wait when one of them is full.
+    async fn count_instead(
+        &mut self,
+        ports: &Ports,
+        windows: Vec<Window<'static>>,
+    ) -> Result<Option<u64>, StoreError> {
         let waits: Vec<_> = windows
             .iter()
             .map(|window| window.seconds_left(self.at))
@@ -227,6 +257,36 @@ mod tests {
         }
         let found = place.attempt("ada@example.org", "198.51.100.1", &known);
         assert_eq!(found.await, Some(900), "its source counts all the same");
+    }
+
+    /// Failures of strangers in the same /24 or /48 keep no person out whose browser is known.
+    #[tokio::test]
+    async fn neighbours_lock_out_no_browser_that_signed_in_before() {
+        for (neighbour, own) in [
+            (
+                (|n| format!("192.0.2.{n}")) as fn(usize) -> String,
+                "192.0.2.200",
+            ),
+            (|n| format!("2001:db8:0:{n:02}00::1"), "2001:db8:0:ff00::1"),
+        ] {
+            let place = Place::new();
+            let stranger = RememberedBrowser::default();
+            for n in 0..150 {
+                let typed = format!("user-{n}@example.org");
+                place.attempt(&typed, &neighbour(n % 99), &stranger).await;
+            }
+            let found = place.attempt("ada@example.org", own, &stranger).await;
+            assert_eq!(found, Some(900), "a browser that nobody knows");
+            let known = RememberedBrowser::already_signed_in();
+            for wait in [None, None, None, None, None, Some(900)] {
+                let found = place.attempt("ada@example.org", own, &known).await;
+                assert_eq!(found, wait, "{own}");
+            }
+            // A stolen cookie gives no more from any number of addresses.
+            let elsewhere = neighbour(99);
+            let found = place.attempt("ada@example.org", &elsewhere, &known);
+            assert_eq!(found.await, Some(900));
+        }
     }
 
     #[tokio::test]

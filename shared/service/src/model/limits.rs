@@ -72,6 +72,11 @@ impl<'a> Window<'a> {
         }
     }
 
+    /// Returns the most requests of a window; 0: not counted.
+    pub const fn limit(&self) -> u32 {
+        self.limit
+    }
+
     fn window_start(&self, now: Timestamp) -> i64 {
         // `rem_euclid` rounds down for a clock before 1970 as well.
         now.unix() - now.unix().rem_euclid(self.seconds)

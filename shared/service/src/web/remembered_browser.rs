@@ -55,6 +55,12 @@ impl RememberedBrowser {
         }
     }
 
+    /// Returns the hash of the cookie, by which limits count the browser.
+    pub fn digest(&self) -> Digest {
+        let secret = self.sent_secret.as_ref();
+        secret.map_or_else(|| Digest::of(b""), Secret::hash)
+    }
+
     /// Whether the browser signed in to the account before.
     pub async fn signed_in_before(
         &self,
