@@ -37,6 +37,10 @@ pub(super) const CLASSES: [Class; 5] = [
 /// Maximum number of pages of one batch, for which the roots are read once. Its objects are held in
 /// memory.
 const BATCH_PAGES: usize = 25;
+/// Pages of temporary roots that a batch reads however little time is left. A namespace with more
+/// has them read within its time, or it is not collected: it keeps its own objects, and delays no
+/// other namespace.
+const MIN_ROOT_PAGES: usize = 100;
 
 /// Continues or begins a visit, until its end or until `until` is reached; then the visit has the
 /// position. After an error it has none.
@@ -168,7 +172,9 @@ async fn collect_batch(
     // bytes, so the root of every object that is listed here is among those read later.
     let pages = read_pages(app, namespace.id, position, until).await?;
     let listed: HashSet<_> = pages.iter().flat_map(ObjectPage::names).collect();
-    let reachable = reachable_objects(app, namespace, listed).await?;
+    let Some(reachable) = reachable_objects(app, namespace, listed, until).await? else {
+        return Ok(Some(position));
+    };
     let mut next = None;
     for page in pages {
         if next.is_some() && Instant::now() >= until {
@@ -213,12 +219,14 @@ async fn read_pages(
     Ok(pages)
 }
 
-/// Returns those of the `listed` objects that a root reaches now.
+/// Returns those of the `listed` objects that a root reaches now; `None` if time runs out before all
+/// roots are read.
 async fn reachable_objects(
     app: &App,
     namespace: &Namespace,
     listed: HashSet<ObjectName>,
-) -> Result<HashSet<ObjectName>, StoreError> {
+    until: Instant,
+) -> Result<Option<HashSet<ObjectName>>, StoreError> {
     let mut reachable = HashSet::new();
     // Only listed ones are kept, so that memory does not grow with what a namespace names.
     let mut add = |names: &mut dyn Iterator<Item = ObjectName>| {
@@ -243,12 +251,21 @@ async fn reachable_objects(
     add(&mut pending.into_iter());
     // Read after the current release: where that is replaced in between, the same commit wrote what
     // its successor dropped into these records.
-    let mut after = None;
+    let (mut after, mut pages) = (None, 0);
     while let Some((names, last)) = kept::roots_page(app, &namespace.id, after).await? {
         add(&mut names.into_iter());
         after = Some(last);
+        pages += 1;
+        if pages >= MIN_ROOT_PAGES && Instant::now() >= until {
+            tracing::warn!(
+                namespace = %namespace.id,
+                pages,
+                "did not collect a namespace: its uploads of a week are more than can be read in its time"
+            );
+            return Ok(None);
+        }
     }
-    Ok(reachable)
+    Ok(Some(reachable))
 }
 
 /// Part of one class that a page covers: behind `after`, up to `last` or to the end.
