@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 
 use crate::app::App;
 use crate::error::{ErrorCode, Refusal};
+use crate::web::cors::EXPOSED_HEADERS;
 use crate::web::host::names_our_host;
 
 /// Request headers that pages may set.
@@ -72,9 +73,6 @@ pub fn check_request(app: &App, parts: &Parts) -> BrowserCheck {
 /// header that pages set themselves.
 pub fn allow_origin(headers: &mut HeaderMap, origin: HeaderValue) {
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-    headers.insert(
-        header::ACCESS_CONTROL_EXPOSE_HEADERS,
-        HeaderValue::from_static("WWW-Authenticate"),
-    );
+    headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED_HEADERS);
     headers.append(header::VARY, HeaderValue::from_static("Origin"));
 }

@@ -5,7 +5,7 @@
 //! others. Pages for people, the authorize page above all, are open to none.
 
 use axum::http::StatusCode;
-use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use axum::http::header::{self, HeaderMap, HeaderValue};
 use axum::response::{IntoResponse as _, Response};
 
 use crate::app::App;
@@ -14,6 +14,11 @@ use crate::app::App;
 /// header that MCP clients add to discovery requests too.
 const ALLOWED_HEADERS: HeaderValue =
     HeaderValue::from_static("authorization, content-type, mcp-protocol-version");
+
+/// Headers of answers that scripts may read: the challenge, the time to wait, and what is left of the
+/// limits ([`crate::budget::FIELDS`]).
+pub const EXPOSED_HEADERS: HeaderValue =
+    HeaderValue::from_static("WWW-Authenticate, Retry-After, RateLimit, RateLimit-Policy");
 
 /// Answers `OPTIONS` of a discovery document.
 pub fn discovery_preflight() -> Response {
@@ -56,9 +61,6 @@ pub fn allow_listed_origin(
     request_headers: &HeaderMap,
     mut response: Response,
 ) -> Response {
-    // Scripts cannot read these headers unless they are named, and clients need the challenge and
-    // the time to wait.
-    const EXPOSED_HEADERS: [HeaderName; 2] = [header::WWW_AUTHENTICATE, header::RETRY_AFTER];
     let headers = response.headers_mut();
     // Without it a cache could hand the answer for one origin to another.
     headers.insert(header::VARY, HeaderValue::from_static("Origin"));
@@ -70,11 +72,7 @@ pub fn allow_listed_origin(
     if let Some(origin) = origin {
         // The header can name one origin only, so the caller's own is returned instead of the list.
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
-        if let Ok(names) =
-            HeaderValue::from_str(&EXPOSED_HEADERS.map(|name| name.to_string()).join(", "))
-        {
-            headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, names);
-        }
+        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED_HEADERS);
     }
     response
 }

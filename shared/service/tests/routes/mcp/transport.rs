@@ -144,7 +144,8 @@ async fn origins_and_hosts_are_judged_before_the_token() {
                 assert_eq!(reply.header("www-authenticate"), "");
             } else if !allowed.is_empty() {
                 let exposed = reply.header("access-control-expose-headers");
-                assert_eq!(exposed, "WWW-Authenticate");
+                let readable = "WWW-Authenticate, Retry-After, RateLimit, RateLimit-Policy";
+                assert_eq!(exposed, readable);
                 assert_eq!(reply.header("access-control-allow-credentials"), "");
                 assert_eq!(reply.header("vary"), "Origin");
             }

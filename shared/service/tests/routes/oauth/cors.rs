@@ -71,6 +71,11 @@ async fn requirement_8_endpoints_are_for_the_pages_that_may_call_mcp() {
                 assert_eq!(reply.header("access-control-allow-credentials"), "");
             }
         }
+        let answer = ask(&place.app, "POST", path, ALLOWED).await;
+        assert_eq!(
+            answer.header("access-control-expose-headers"),
+            "WWW-Authenticate, Retry-After, RateLimit, RateLimit-Policy"
+        );
         let preflight = ask(&place.app, "OPTIONS", path, ALLOWED).await;
         assert_eq!(preflight.status, 204);
         for (name, value) in [
