@@ -68,6 +68,35 @@ resource "aws_cloudwatch_metric_alarm" "missing_work" {
   alarm_actions       = [aws_sns_topic.alarms[0].arn]
 }
 
+# A run that skipped a part of its work makes no event either, but a line of the log.
+resource "aws_cloudwatch_log_metric_filter" "incomplete_work" {
+  count          = length(local.alarmed)
+  name           = "${var.name}-incomplete-work"
+  log_group_name = aws_cloudwatch_log_group.function["admin"].name
+  pattern        = "{ $.message = \"background work failed\" }"
+
+  metric_transformation {
+    namespace = var.name
+    name      = "IncompleteWork"
+    value     = "1"
+  }
+}
+
+resource "aws_cloudwatch_metric_alarm" "incomplete_work" {
+  count               = length(local.alarmed)
+  alarm_name          = "${var.name}-incomplete-work"
+  alarm_description   = "Background work failed or skipped a part; the log of the function admin says which (\"background work failed\")."
+  namespace           = var.name
+  metric_name         = aws_cloudwatch_log_metric_filter.incomplete_work[0].metric_transformation[0].name
+  statistic           = "Sum"
+  period              = 300
+  evaluation_periods  = 1
+  comparison_operator = "GreaterThanThreshold"
+  threshold           = 0
+  treat_missing_data  = "notBreaching"
+  alarm_actions       = [aws_sns_topic.alarms[0].arn]
+}
+
 # --- refused and failed requests ----------------------------------------------------------------
 
 resource "aws_cloudwatch_metric_alarm" "sum" {

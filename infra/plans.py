@@ -89,7 +89,7 @@ CALLS = [
 # What the plan has only with the variable behind it.
 VARIANTS = {
     "aws_apigatewayv2_api_mapping", "aws_apigatewayv2_domain_name", "aws_budgets_budget", "aws_cloudfront_distribution",
-    "aws_cloudfront_origin_request_policy", "aws_cloudwatch_metric_alarm", "aws_sns_topic", "aws_sns_topic_subscription",
+    "aws_cloudfront_origin_request_policy", "aws_cloudwatch_log_metric_filter", "aws_cloudwatch_metric_alarm", "aws_sns_topic", "aws_sns_topic_subscription",
     "aws_sqs_queue", "aws_wafv2_web_acl",
 }
 
@@ -255,7 +255,10 @@ def check_rest(made):
     told = {n["notification_type"]: n["threshold"] for n in made.one("aws_budgets_budget.month[0]")["notification"]}
     check(told == {"ACTUAL": 80, "FORECASTED": 100}, "the budget tells nobody")
     alarms = {address for address in made.resources if address.startswith("aws_cloudwatch_metric_alarm.")}
-    check(len(alarms) == 6, f"the alarms are {alarms}")
+    check(len(alarms) == 7, f"the alarms are {alarms}")
+    logged = made.one("aws_cloudwatch_log_metric_filter.incomplete_work[0]")
+    sought = '{ $.message = "background work failed" }'
+    check((logged["pattern"], logged["log_group_name"]) == (sought, "/aws/lambda/vault-admin"), "no alarm finds failed work in the log")
     counted = json.dumps(made.one('aws_cloudwatch_metric_alarm.sum["errors"]')["metric_query"])
     for function in FUNCTIONS:
         check(f'"vault-{function}"' in counted, f"no alarm counts the errors of {function}")
