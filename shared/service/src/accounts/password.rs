@@ -23,8 +23,8 @@ pub const MAX_PASSWORD_BYTES: usize = 1024;
 /// Cost of argon2id: memory in KiB, passes, lanes. OWASP's first choice.
 const ARGON2_COST: (u32, u32, u32) = (19 * 1024, 2, 1);
 
-/// Number of hashes at the same time: as many as fit beside the rest, since each takes 19 MiB.
-const SLOTS: usize = 4;
+/// Number of hashes at the same time: each takes 19 MiB, and makes some 40 a second.
+const SLOTS: usize = 2;
 /// Maximum number of passwords that wait for a slot: one behind more would come too late for its
 /// request.
 const MAX_WAITING: usize = 64;
