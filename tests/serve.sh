@@ -119,6 +119,7 @@ end_serve() {
         wait "$serve_process" 2>/dev/null || true
         if [ $status != 0 ] && [ -n "${VAULT_KEEP_LOG:-}" ]; then cp "$serve_home/serve.log" "$VAULT_KEEP_LOG"; fi
     fi
+    ! declare -F end_postgres >/dev/null || end_postgres
     [ -n "${kept_place:-}" ] || rm -rf "$serve_home"
     return $status
 }

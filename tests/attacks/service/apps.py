@@ -51,6 +51,45 @@ row(
     f"before {before}, ended {ended}, then {later}",
 )
 
+# The machine that the app admitted itself ends with it where the owner says so.
+before = machine.get("/v/team/catalog.json").status
+ended = service.api(service.owner("team"), "DELETE", f"/admin/clients/{bad.id}?end=machines")
+after = machine.get("/v/team/catalog.json")
+row(
+    "a machine of an ended app reads on",
+    before == 200 and after.status == 403,
+    ended.status == 200 and honest.get("/v/team/catalog.json").status == 200,
+    f"before {before}, then {after}",
+)
+
+# A member, whose role and membership the app would change.
+service.account("bob@example.com")
+invited = service.api(service.owner("team"), "POST", "/admin/users", {"email": "bob@example.com", "role": "role:member"}).json["id"]
+service.app.sign_in("bob@example.com", PASSWORD, vault="team", scope="read")
+token = app.sign_in(email, PASSWORD, vault="team")
+
+
+def members():
+    """The members of the vault, as the owner sees them: each address with its role."""
+    listed = service.api(service.owner("team"), "GET", "/admin/users").json["items"]
+    return {user["email"]: user["role"] for user in listed}
+
+
+for name, call, done in (
+    ("changes a role", ("PUT", f"/admin/users/{invited}/role", {"role": "role:publisher"}), lambda: members()["bob@example.com"] == "role:publisher"),
+    ("removes a member", ("DELETE", f"/admin/users/{invited}", None), lambda: "bob@example.com" not in members()),
+    ("resets the pin", ("POST", "/admin/vaults/team/pin/reset", {"slug": "team"}), lambda: True),
+):
+    answer = service.api(token, *call)
+    untouched = name == "resets the pin" or not done()
+    confirmed = service.confirmed(service.owner("team"), email, *call)
+    row(
+        f"an app {name} without the person's confirmation",
+        answer.json.get("code") == "confirmation_needed" and untouched,
+        confirmed.status == 200 and done(),
+        f"{answer}; confirmed {confirmed}",
+    )
+
 # At last, since nothing is left of the vault.
 token = app.sign_in(email, PASSWORD, vault="team")
 delete = ("DELETE", "/admin/vaults/team", {"slug": "team"})

@@ -4,7 +4,7 @@ A row has an attack and, beside it, an honest control: what a person, app or mac
 nothing and the control got what it asked for, and `fell` where the attack worked. Where only the control failed, the row is `void`, since it
 shows nothing.
 
-VAULT_BIN names the program. Each script starts its own `vault serve` on a free port of this machine, in a folder that ends with it.
+VAULT_BIN names the program, ATTACKS_DATABASE an empty database for it in place of a file. Each script starts its own `vault serve` on a free port of this machine, in a folder that ends with it.
 """
 
 import atexit
@@ -106,7 +106,7 @@ class Service:
             "VAULT_PORT": str(self.port),
             "VAULT_BIND": "127.0.0.1",
             "VAULT_STORAGE_PATH": str(self.folder / "library"),
-            "VAULT_DATABASE_URL": str(self.folder / "vault.db"),
+            "VAULT_DATABASE_URL": os.environ.get("ATTACKS_DATABASE") or str(self.folder / "vault.db"),
             "VAULT_ADMIN_EMAIL": OPERATOR[0],
             "VAULT_ADMIN_PASSWORD": OPERATOR[1],
             "VAULT_TRUSTED_PROXIES": "127.0.0.1/32",
