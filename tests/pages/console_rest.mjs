@@ -1,7 +1,7 @@
 // The second half of the walk through the owner console, for console.mjs: drafts, releases, people, the log, the vault as a whole and
 // apps. By keyboard alone; `held` holds each page to what every page of the console must keep.
 import { expect, post } from './client.mjs';
-import { choose, enter, fill, follow, goTo, signIn, submit } from './keyboard.mjs';
+import { choose, enter, fill, follow, goTo, signIn, submit, tick } from './keyboard.mjs';
 
 /** A SKILL.md with this text. */
 const skill = (name, description, text) => `---\nname: ${name}\ndescription: ${description}\ntags: [test]\n---\n${text}\n`;
@@ -153,7 +153,7 @@ export async function walkEmptyVault(page, held, slug) {
 async function confirm(page, held, owner, name, words) {
     if (await page.ask('document.querySelector("#password") !== null')) await signIn(page, owner);
     await held(name, ['Confirm this?', 'you, in the console', ...words]);
-    await page.click('input[name="sure"]');
+    await tick(page, 'input[name="sure"]');
     await enter(page, 'button[value="confirm"]');
 }
 

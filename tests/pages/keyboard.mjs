@@ -25,6 +25,13 @@ export async function enter(page, selector) {
     await submit(page);
 }
 
+/** Goes to the box by keyboard and ticks it with the space bar. */
+export async function tick(page, selector) {
+    await tabTo(page, selector);
+    await page.press(' ', 32, ' ');
+    expect(await page.ask(`document.querySelector(${JSON.stringify(selector)}).checked`), `a tick in ${selector}`);
+}
+
 /** Goes to the field by keyboard and types. */
 export async function fill(page, selector, text) {
     await tabTo(page, selector);

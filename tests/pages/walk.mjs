@@ -6,7 +6,7 @@ import { Chromium } from './chromium.mjs';
 import { Client, expect, post } from './client.mjs';
 import { walkConsole, walkDeletion, walkEmpty } from './console.mjs';
 import { Pages, WIDE } from './held.mjs';
-import { enter } from './keyboard.mjs';
+import { enter, tick } from './keyboard.mjs';
 
 const [program, profile, vault, fixture, axePath, pictures] = process.argv.slice(2);
 const owner = { email: process.env.VAULT_ADMIN_EMAIL, password: process.env.VAULT_ADMIN_PASSWORD };
@@ -85,7 +85,7 @@ try {
     await page.open(confirmation.url);
     if (await page.ask('document.querySelector("#password") !== null')) await signIn(page, owner);
     await seen(page, 'confirmation', 200, ['Confirm this?', 'Make an enrolment code for 50 machines of default.', name, owner.email]);
-    await page.click('input[name="sure"]');
+    await tick(page, 'input[name="sure"]');
     await enter(page, 'button[value="confirm"]');
     await seen(page, 'confirmed', 200, ['Confirmed']);
     const several = await fetch(`${vault}/admin/confirmations`, {
