@@ -1,0 +1,386 @@
+"""Runs every vector of tests/vectors through the reader, and compares how many it ran with how many there are."""
+
+import sys
+import tomllib
+from dataclasses import replace
+
+import skill_md
+from device import signed_headers
+from objects import *
+
+ROOTS, FORMATS = VECTORS / "roots", VECTORS / "formats"
+OTHER_EXITS = {"ok": 0, "equal": 0, "newer_vault": 1, "expect_key_needed": 2, "release_awaited": 3, "signer_retired": 3, "proposal_outdated": 3, "release_expired": 3}
+read = lambda path: json.loads(path.read_bytes())
+made, counts, failures, again = {}, {}, [], 0
+
+
+def fetch(sha, size):
+    """An object of the vectors by its hash, those that are made by rule included."""
+    if not made:
+        for case in read(FORMATS / "parts.json")["cases"]:
+            for path, data in made_files(case).items():
+                if path in case["parts"]:
+                    made.update({sha256(part): part for part in part_objects(data)})
+        made.update({one["bundle_hash"]: one["bytes"].encode() for one in read(FORMATS / "parts.json")["small_parts"]})
+        for path in [*ROOTS.glob("*-*.json"), *FORMATS.glob("*-*.json")]:
+            made[path.stem.rpartition("-")[2]] = path.read_bytes()
+    if sha not in made:
+        raise Refused(None)
+    return made[sha]
+
+
+def made_files(case):
+    files = {path: content.encode() for path, content in case.get("inline", {}).items()}
+    for one in case["rules"]:
+        size = one["size"]
+        files[one["path"]] = one["byte"].encode() * size if one["rule"] == "repeat" else b"".join(n.to_bytes(4, "big") for n in range(size // 4))
+    return files
+
+
+def check(file, name, got, wanted):
+    counts[file] = counts.get(file, 0) + 1
+    if got != wanted:
+        failures.append(f"{file} {name}: {got!r} instead of {wanted!r}")
+        print(failures[-1])
+        if "--first" in sys.argv:
+            sys.exit(1)
+
+
+def outcome(action):
+    """The word of a refusal, or what comes out; other faults are their own word."""
+    try:
+        return action()
+    except Refused as refusal:
+        return refusal.args[0]
+    except Exception as fault:  # a check that mutations.py took out
+        return f"{type(fault).__name__}: {fault}"
+
+
+# --- roots ----------------------------------------------------------------------------------------
+
+NAMES, RELEASES, KEYS = read(ROOTS / "roots.json"), read(ROOTS / "releases.json"), read(ROOTS / "keys.json")
+compact = lambda value: json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def roots_of(names):
+    """A list of envelopes by names, or made by rule."""
+    if isinstance(names, list):
+        return [NAMES[name] for name in names]
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    secret, made_by_rule = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(KEYS[names["signer"]]["seed_hex"])), [NAMES[names["from"]]]
+    first = base64.b64decode(made_by_rule[0]["payload"])
+    before, vault = first, "vlt_" + base32(first)[:26]
+    for version in range(2, names["versions"] + 1):
+        doc = {**json.loads(first), "version": version, "vault_id": vault, "previous_sha256": sha256(before), **({"pad": "x" * names["pad"]} if names["pad"] else {})}
+        before = compact(doc)
+        kind = made_by_rule[0]["payloadType"]
+        sig = secret.sign(b"DSSEv1 %d %b %d %b" % (len(kind), kind.encode(), len(before), before))
+        entry = {"keyid": KEYS[names["signer"]]["keyid"], "sig": base64.b64encode(sig).decode()}
+        envelope = {"payloadType": kind, "payload": base64.b64encode(before).decode(), "signatures": [entry]}
+        made_by_rule.append({**envelope, **({"x": "x" * names["unknown"]} if names["unknown"] else {})})
+    if sha256(compact(made_by_rule)) != names["sha256"]:
+        failures.append("made by rule: another list than " + names["sha256"])
+    return made_by_rule
+
+
+def pairs(value):
+    return json.loads(compact(value), object_pairs_hook=Pairs)
+
+
+def file_of(given):
+    if "bytes" in given:
+        return given["bytes"].encode()
+    if "file" in given:
+        return (ROOTS / given["file"]).read_bytes()
+    release = RELEASES[given["release"]]
+    return compact({"public_key": release.get("public_key"), "roots": roots_of(given["roots"]), **{name: release[name] for name in ENVELOPE if name in release}})
+
+
+def reader_of(state):
+    """A reader in the state of a case. It installed what its stored release names."""
+    reader = Reader(state["base"], state["slug"], state["now"], state["latest_seen_at"], state["side"], expected=state["expect_key"], fetch=fetch)
+    reader.chain, reader.elsewhere = read_chain(pairs(roots_of(state["roots"] or [])), ()) if state["roots"] else [], {*state["revoked"]}
+    reader.signed, reader.taken_over = dict(state["signed"]), {*state["taken_over"]}
+    if state["stored"]:
+        release = RELEASES[state["stored"]["release"]] if isinstance(state["stored"], dict) else read(FORMATS / state["stored"])
+        signers = state["stored"]["signers"] if isinstance(state["stored"], dict) else [release["public_key"]]
+        envelope = envelope_of(record(**ENVELOPE)(pairs(release)))
+        payload = json.loads(envelope.payload)
+        reader.stored = {**payload, "file": (release["public_key"], envelope.payload, {*envelope.entries}), "payload_sha256": sha256(envelope.payload), "signers": signers}
+        for skill in payload["skills"]:
+            bundle = json.loads(fetch(skill["bundle_hash"], skill["size"]))
+            signer = envelope_of(record(**ENVELOPE)(pairs(bundle["manifest"]))).signed_by([entry["public_key"] for entry in KEYS.values() if "keyid" in entry])
+            reader.skills[skill["name"]] = Skill(skill["version"], skill["bundle_hash"], *signer)
+    return reader
+
+
+def sign(reader, data):
+    """A1 to A4: a publisher is about to add a signature."""
+    trial, stored = replace(reader), reader.stored
+    try:
+        word = trial.take_catalog(data, proposal=True)
+    except Refused as refusal:
+        raise Refused("proposal_outdated") if refusal.args[0] in ("release_awaited", "root_rolled_back", "catalog_release") else refusal
+    finally:
+        reader.chain, reader.elsewhere = trial.chain, trial.elsewhere
+    need("A2", word != "equal", "proposal_outdated")
+    catalog = trial.stored
+    place, sha = f"{reader.slug}/{catalog['root_version']}/{catalog['release']}", catalog["payload_sha256"]
+    current = {"release": stored["release"], "payload_sha256": stored["payload_sha256"]} if stored else None
+    need("A4", not stored or reader.void(reader.chain, reader.elsewhere) or catalog["previous"] == current, "proposal_outdated")
+    need("A3", reader.signed.setdefault(place, sha) == sha, "proposal_outdated")
+
+
+def judge(reader, do, given):
+    """One step of a case. Returns its word."""
+    reader.warnings = []
+    if do == "catalog":
+        return reader.take_catalog(file_of(given))
+    if do == "sign":
+        sign(reader, file_of(given))
+    elif do == "chain":
+        reader.chain, reader.elsewhere, _ = reader.take_roots(pairs(roots_of(given["roots"])))
+    elif do == "recover":
+        file, shown = given["file"], read_chain(pairs(roots_of(given["roots"])))
+        need("recover vault", vault_id(shown) == file["vault_id"], "vault_changed")
+        need("recover rolled back", len(shown) >= max(file["version"], given["at_least"] or 1), "root_rolled_back")
+        need("recover forked", shown[file["version"] - 1].sha == file["sha256"], "root_forked")
+        reader.chain = shown
+    elif do in ("run", "mcp"):
+        good = was_publishers(reader.skills[given["skill"]].signer, reader.chain, reader.elsewhere) if do == "run" else not reader.void(reader.chain, reader.elsewhere)
+        need(do, good, "release_awaited")
+    elif do == "archive":
+        need("archive pin", reader.chain or reader.expected, "expect_key_needed")
+        reader.take_roots(pairs(roots_of(given["roots"])))
+    if "bundle" in given:
+        listed = do == "archive" and reader.stored and given["bundle"] in {skill["bundle_hash"] for skill in reader.stored["skills"]}
+        read_bundle(fetch(given["bundle"], None), reader.chain, reader.elsewhere, "archive listed" if listed else do, None, None, fetch,
+                    given["bundle"] in reader.taken_over)
+    return "ok"
+
+
+def after(reader):
+    stored = reader.stored or {"payload_sha256": None, "signers": None}
+    return [one.sha for one in reader.chain], stored["payload_sha256"], stored["signers"], reader.elsewhere
+
+
+def play(file, name, reader, case):
+    """One case or step: its word, exit, warnings, and the state afterwards."""
+    roots, stored, signers, elsewhere = after(reader)
+    word = outcome(lambda: judge(reader, case["do"], case["input"]))
+    if case["result"] == "catalog_clock" and word == "release_expired":  # the page: the vectors are older than that word
+        word, code = "catalog_clock", 6
+    else:
+        code = OTHER_EXITS.get(word, 6)
+    wanted, now = case.get("after", {}), after(reader)
+    if "root_count" in wanted:
+        roots = [None] * wanted["root_count"]
+        now = [None] * len(now[0]), *now[1:]
+    if "roots" in wanted:
+        roots = [sha256(base64.b64decode(NAMES[root]["payload"])) for root in wanted["roots"]]
+    if "stored" in wanted:
+        stored = sha256(base64.b64decode(RELEASES[wanted["stored"]]["payload"]))
+    state = roots, stored, wanted.get("signers", signers), {*wanted["revoked"]} if "revoked" in wanted else elsewhere
+    check(file, name, (word, code, reader.warnings, now), (case["result"], case["exit"], case.get("warnings", []), state))
+
+
+def vault_fingerprint(chain):
+    """Of the newest version whose root role differs from that of the version before."""
+    place = max(place for place in range(len(chain)) if not place or chain[place].doc["root"] != chain[place - 1].doc["root"])
+    return fingerprint("vlt", chain[place].envelope.payload) + f"/{place + 1}"
+
+
+def run_roots():
+    for file in ("accept.json", "negative.json"):
+        cases = read(ROOTS / file)
+        for case in cases["cases"]:
+            play("roots/" + file, case["id"], reader_of({**cases["state"], **case["state"]}), case)
+    stories = read(ROOTS / "stories.json")
+    for story in stories["stories"]:
+        actors = {name: reader_of({**stories["state"], **state}) for name, state in story["actors"].items()}
+        for place, step in enumerate(story["steps"], 1):
+            play("roots/stories.json", f"{story['id']} {place}", actors[step["actor"]], step)
+    for name, one in read(ROOTS / "chains.json")["chains"].items():
+        data = (ROOTS / one["file"]).read_bytes()
+        chain = read_chain(json.loads(data, object_pairs_hook=Pairs))
+        wanted = one["vault_id"], one["fingerprint"], compact(roots_of(one["roots"]))
+        check("roots/chains.json", name, (vault_id(chain), vault_fingerprint(chain), data.rstrip()), wanted)
+    names = read(ROOTS / "names.json")
+    for name in names["accept"] + names["refuse"]:
+        check("roots/names.json", ascii(name), outcome(lambda: key_name(name) or "ok"), "ok" if name in names["accept"] else None)
+
+
+# --- formats, device requests ---------------------------------------------------------------------
+
+DRAFT = record(schema=constant("vault.draft/2"), draft_id=ULID, vault_id=maybe(VAULT_ID), slug=SLUG, kind=pattern("propose|install|remove"), name=text,
+               base_bundle_hash=maybe(HASH), submitted_at=time, submitted_by=record(user_id=text, client_id=maybe(text)),
+               files=optional(many(record(path=text, encoding=pattern("utf-8|base64"), content=text))),
+               source=optional(record(identifier=text, ref=maybe(text))), gate=record(rules=text, flags=many(FLAG)))
+GROUPS = optional(many(text))
+NAMED = dict(add_groups=GROUPS, remove_groups=GROUPS)
+POLICY = dict(default_profile=optional(text), profiles=optional(mapping(record(groups=GROUPS))), groups=optional(mapping(record(
+    skills=GROUPS, tools=GROUPS, mcp_servers=GROUPS, aliases=GROUPS))), callers=optional(mapping(record(profile=optional(text), channels=optional(many(
+        record(platform=text, channel=text, profile=optional(text), **NAMED)))))), rules=optional(many(record(
+            when=text, platforms=GROUPS, profiles=GROUPS, **NAMED))), mcp_servers=optional(mapping(record(url=text))),
+    always=optional(record(tools=GROUPS, disabled_tools=GROUPS)), sources=optional(record(
+        allow=GROUPS, signed_only=optional(flag), signers=optional(many(key)), minimum_age_days=optional(integer))))
+
+
+def check_draft(draft, slug, vault_id, current_bundle_hash):
+    wanted = {"propose": {"files"}, "install": {"source"}, "remove": set()}
+    with refusing("draft_schema"):
+        need("draft kind", {"files", "source"} & {*draft} == wanted[draft["kind"]])
+    need("draft slug", draft["slug"] == slug, "draft_slug")
+    need("draft vault", draft["vault_id"] == vault_id, "draft_vault_id")
+    with refusing("draft_name"):
+        skill_name(draft["name"])
+    paths = [one["path"] for one in draft.get("files", [])]
+    for path in paths:
+        check_path(path, "draft_path")
+    need("draft files", "files" not in draft or 1 <= len(paths) <= 1024 and "SKILL.md" in paths and increasing([path.encode() for path in paths]), "draft_files")
+    check_paths(paths, "draft_path")
+    need("draft base", draft["base_bundle_hash"] == current_bundle_hash or draft["kind"] == "propose" and draft["base_bundle_hash"] is None, "draft_base")
+
+
+def check_policy(policy):
+    members = lambda value, name: [text for one in value for text in one.get(name, [])]
+    channels = [channel for one in policy.get("callers", {}).values() for channel in one.get("channels", [])]
+    named_groups = members([*policy.get("profiles", {}).values()], "groups") + [name for one in channels + policy.get("rules", []) for part in NAMED for name in one.get(part, [])]
+    named_profiles = [one["profile"] for one in [*policy.get("callers", {}).values(), *channels] if "profile" in one] + members(policy.get("rules", []), "profiles")
+    named_profiles += [policy["default_profile"]] if "default_profile" in policy else []
+    need("policy groups", {*named_groups} <= {*policy.get("groups", {}), "*"}, "policy_unknown_name")
+    need("policy profiles", {*named_profiles} <= {*policy.get("profiles", {})}, "policy_unknown_name")
+    need("policy servers", {*members(policy.get("groups", {}).values(), "mcp_servers")} <= {*policy.get("mcp_servers", {})}, "policy_unknown_name")
+    for rule in policy.get("rules", []):
+        need("policy regex", not re.search(r"\\[1-9]|\(\?(<?[=!]|P=)", rule["when"]), "policy_regex")
+
+
+def policy_text(data):
+    try:
+        value = tomllib.loads(data.decode())
+    except ValueError:
+        raise Refused("policy_schema") from None
+    with refusing("policy_schema"):
+        need("policy members", {*value} <= {*POLICY})
+    policy = parse(canonical(value), record(**POLICY), "policy_schema", signed=False)
+    check_policy(policy)
+    return policy
+
+
+def judge_format(kind, data, context, chain):
+    if kind == "manifest":
+        envelope = parse(data, lambda value: envelope_of(record(**ENVELOPE)(value)), "manifest_schema", signed=False)
+        read_manifest(envelope, chain, set(), "library", context["name"], context["version"])
+        need("manifest stored", context["version"] >= context["stored_version"], "manifest_version")
+    elif kind == "bundle":
+        read_bundle(sized(data, context), chain, set(), "archive listed", context["name"], context["version"], fetch)
+    elif kind == "index":
+        parse(data, index(vault_id(chain)), "index_schema", signed=False)
+    elif kind == "profile":
+        parse(data, PROFILE, "profile_schema", signed=False)
+    elif kind == "draft":
+        check_draft(parse(data, DRAFT, "draft_schema", signed=False), context["slug"], context["vault_id"], context["current_bundle_hash"])
+    elif kind == "policy":
+        policy_text(data)
+    elif kind == "policy_object":
+        check_policy(parse(data, record(schema=constant("vault.policy/1"), **POLICY), "policy_schema", signed=False))
+    else:
+        skill_md.read(data)
+    return "ok"
+
+
+def run_formats():
+    NAMES.update(read(FORMATS / "roots.json"))
+    KEYS.update(read(FORMATS / "keys.json"))
+    versions = lambda names: read_chain(pairs([NAMES[name] for name in names]))
+    for file in ("accept.json", "negative.json"):
+        cases = read(FORMATS / file)
+        for case in cases["cases"]:
+            context = {**cases["context"], **cases.get("contexts", {}).get(case["kind"], {}), **case["context"]}
+            bytes_given = base64.b64decode(case["bytes_base64"]) if "bytes_base64" in case else case["bytes"].encode() if "bytes" in case else None
+            data = (FORMATS / case["file"]).read_bytes() if bytes_given is None else bytes_given
+            wanted = case.get("error", "ok")
+            if case["kind"] == "catalog":
+                reader = reader_of({"latest_seen_at": None, "expect_key": None, "revoked": [], "signed": {}, "taken_over": [], **context})
+                word, result = outcome(lambda: reader.take_catalog(data)), case.get("result")
+                word = {"equal": "ok", "release_expired": "catalog_clock"}.get(word, word)
+                got = result and {"public_key": reader.stored["public_key"], "root_version": reader.stored["root_version"],
+                                  "stored": {name: reader.stored[name] for name in ("release", "payload_sha256")}}
+                check("formats/" + file, case.get("id", case.get("why")), (word, got), (wanted, result))
+            else:
+                word = outcome(lambda: judge_format(case["kind"], data, context, versions(context["roots"])))
+                check("formats/" + file, case["id"], word, wanted)
+    for part, folder in (("roots", ROOTS), ("formats", FORMATS)):
+        for one in read(folder / "files.json")["files"]:
+            data = (folder / one["file"]).read_bytes()
+            check(part + "/files.json", one["file"], (len(data), sha256(data)), (one["size"], one["sha256"]))
+    for case in read(FORMATS / "parts.json")["cases"]:
+        files = made_files(case)
+        envelope = case.get("manifest") or read(FORMATS / case["bundle"])["manifest"]
+        if case["bundle"]:
+            files = {"SKILL.md": read(FORMATS / case["bundle"])["files"][0]["content"].encode(), **files}
+        bundle, parts = write_bundle(envelope_of(record(**ENVELOPE)(pairs(envelope))), files)
+        got = sha256(bundle), len(bundle), {path: [{"bundle_hash": sha256(one), "size": len(one)} for one in made] for path, made in parts.items()}
+        check("formats/parts.json", case["why"], got, (case["bundle_hash"], case["bundle_size"], case["parts"]))
+    for case in read(FORMATS / "provenance.json")["cases"]:
+        check("formats/provenance.json", case["identifier"], provenance_kind(case["identifier"]) == case["kind"], case["valid"])
+    for name, wanted in (("SKILL.md", "expected.json"), ("SKILL-metadata.md", "expected-metadata.json")):
+        check("formats/skill-md", name, outcome(lambda: skill_md.read((FORMATS / "skill-md" / name).read_bytes())), read(FORMATS / "skill-md" / wanted))
+    policy, = FORMATS.glob("policy-*.json")
+    written = json.loads(canonical(policy_text((FORMATS / "policy.toml").read_bytes())))
+    check("formats/policy.toml", "as an object", {"schema": "vault.policy/1", **written}, json.loads(policy.read_bytes()))
+
+
+def request_is_good(method, path, headers, now):
+    """H3 to H6."""
+    need("H3", {*headers} == {"X-Vault-Device", "X-Vault-Timestamp", "X-Vault-Signature"})
+    device, at, signature = headers["X-Vault-Device"], headers["X-Vault-Timestamp"], headers["X-Vault-Signature"]
+    key(device)
+    need("H4 time", re.fullmatch("0|[1-9][0-9]{0,19}", at))
+    need("H4 signature", re.fullmatch("[A-Za-z0-9_-]{85}[AQgw]", signature))
+    need("H5", abs(int(at) - now) <= 300)
+    return verifies(device, key_bytes(signature), f"{method}\n{path}\n{at}".encode())
+
+
+def run_requests():
+    global again
+    requests = read(VECTORS / "device-requests.json")
+    secrets = {one["public_key"]: bytes.fromhex(one["seed_hex"]) for one in requests["keys"]}
+    for part in ("requests", "enrolments"):
+        for one in requests[part]:
+            good = outcome(lambda: request_is_good(one["method"], one["path"], one["headers"], one["server_now"]))
+            got, wanted = ["signature_ok" if good is True else "signature_refused"], [one["expect"]]
+            if part == "requests" and one["expect"] == "signature_ok":
+                signed = signed_headers(secrets[one["headers"]["X-Vault-Device"]], one["method"], one["path"], int(one["headers"]["X-Vault-Timestamp"]))
+                again += 1
+                if signed != one["headers"]:
+                    failures.append(one["name"])
+                    print(one["name"], "is signed otherwise:", signed)
+            if part == "enrolments":
+                status = outcome(lambda: parse(canonical(one["body"]), record(public_key=text, hostname=optional(text)), 400, signed=False))
+                got.append("2xx" if isinstance(status, dict) and status["public_key"] == one["headers"]["X-Vault-Device"] else 400)
+                wanted.append(one["expect_status"])
+            check("device-requests.json", one["name"], got, wanted)
+
+
+def numbers():
+    """How many cases each file has, by the file itself."""
+    content = {file: read(VECTORS / file) for file in read(VECTORS / "manifest.json")["cases"] if file.endswith(".json")}
+    members = lambda file: [len(content[file][part]) for part in ("cases", "chains", "files", "accept", "refuse", "requests", "enrolments") if part in content[file]]
+    found = {file: sum(members(file)) for file in content}
+    found["roots/stories.json"] = sum(len(story["steps"]) for story in content["roots/stories.json"]["stories"])
+    return {**found, "formats/skill-md": len([*(FORMATS / "skill-md").glob("expected*.json")]), "formats/policy.toml": 1}
+
+
+if __name__ == "__main__":
+    run_roots()
+    run_formats()
+    run_requests()
+    wanted = read(VECTORS / "manifest.json")["cases"]
+    for file in {*wanted, *numbers(), *counts}:
+        ran, there, listed = (of.get(file) for of in (counts, numbers(), wanted))
+        if not ran == there == listed:
+            failures.append(file)
+            print(f"{file}: {ran} cases ran, {there} are there, manifest.json says {listed}")
+    print(f"{sum(counts.values())} of {sum(wanted.values())} cases of {len(wanted)} files, and {again} requests signed anew; {len(failures)} failed")
+    sys.exit(1 if failures else 0)
