@@ -76,8 +76,7 @@ class Device:
         need("address", place, "wrong_use")
         self.reader.base, self.reader.slug, self.reader.expected = *place.groups(), expected
         body = {"public_key": public_key(self.secret), **({"code": code} if code else {})}
-        answer = parse(self.ask("POST", "devices", 4096, canonical(body)), ANSWER, "answer_invalid", signed=False)
-        need("device id", answer["device_id"] == "dev_" + base32(f"vault-device/1\n{self.reader.slug}\n{body['public_key']}".encode())[:26], "answer_invalid")
+        parse(self.ask("POST", "devices", 4096, canonical(body)), ANSWER, "answer_invalid", signed=False)
         self.save()
         print(fingerprint("dev", key_bytes(body["public_key"])))
 

@@ -58,9 +58,8 @@ def number(text):
 def walk(value, depth, signed):
     if isinstance(value, list):
         need("J3", depth <= 32)
-        for member in value:
-            for part in member if type(member) is tuple else [member]:
-                walk(part, depth + 1, signed)
+        for part in [part for member in value for part in (member if type(member) is tuple else [member])]:
+            walk(part, depth + 1, signed)
     need("J4", type(value) is not str or not re.search("[\ud800-\udfff]", value))
     need("J7", not signed or type(value) is not float)
 
@@ -281,10 +280,8 @@ def root_document(value):
     need("root revoked", not {*doc["revoked"]} & {*keys})
     need("root apart", {*root["keys"]} <= {*release["keys"]} or not {*root["keys"]} & {*release["keys"]})
     need("root above", not {*root["keys"]} & {*release["keys"]} or root["threshold"] >= release["threshold"])
-    names = [entry["name"] for entry in doc["keys"]]
-    need("names differ", len(set(names)) == len(names))
-    for name in names:
-        key_name(name)
+    names = {key_name(entry["name"]) for entry in doc["keys"]}
+    need("names differ", len(names) == len(keys))
     return doc
 
 
@@ -292,6 +289,7 @@ def key_name(name):
     need("name length", 1 <= len(name) <= 64)
     need("name printable", printable(name))
     need("name fingerprint", not re.fullmatch("(pub|dev):([a-z2-7]{4}-){7}[a-z2-7]{4}", name.strip()))
+    return name
 
 
 reaches = lambda envelope, role, without=(): len([one for one in envelope.signed_by(role["keys"]) if one not in without]) >= role["threshold"]
@@ -316,9 +314,9 @@ def read_chain(values, own=()):
             other = re.fullmatch(r"application/vnd\.vault\.root\.v([1-9][0-9]*)\+json", envelope.kind)
             need("R6 newer", not other or other[1] == "1", "newer_vault")
             need("R6", other)
-            need("R8 size", len(envelope.payload) <= 16384)
             schema = parse(envelope.payload, record(schema=text), "root_invalid")["schema"]
             need("R7 newer", not re.fullmatch("vault.root/(?!1$)[1-9][0-9]*", schema), "newer_vault")
+            need("R8 size", len(envelope.payload) <= 16384)
             doc = parse(envelope.payload, root_document, "root_invalid")
             need("R9", reaches(envelope, doc["root"]))
             need("R10", doc["version"] == place)

@@ -141,8 +141,7 @@ class Reader:
                 if not before or not was_publishers(before.signer, chain, elsewhere) and "void skill" not in OFF:
                     continue
                 need(check, skill["version"] >= before.version, "skill_rolled_back")
-                equal = skill["version"] != before.version or skill["bundle_hash"] == before.bundle_hash
-                need(check + " hash", equal, "skill_rolled_back")
+                need(check + " hash", skill["version"] != before.version or skill["bundle_hash"] == before.bundle_hash, "skill_rolled_back")
                 need("C23", check == "C24" or not same_root or skill["version"] <= before.version + 1_000_000, "catalog_release")
 
     def take_objects(self, catalog, chain, elsewhere):
@@ -204,12 +203,16 @@ MANIFEST = record(
     gate=record(strict=flag, rules=text, flags=many(FLAG), waivers=optional(many(record(rule=text, sha256=HASH, reason=text)))))
 
 
-HOST = "[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]+)?"
-SEGMENT = r"(?!\.{1,2}(/|$))[^/\s#?@:]+"
+NAME, DEVICES = "[a-z0-9]+(-[a-z0-9]+)*", "|".join(map(re.escape, DEVICE_NAMES))
+PORT = "[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]"
+HOST = rf"([a-z0-9-]+(\.[a-z0-9-]+)*|\[[0-9a-f:.]+\])(:({PORT}))?"
+SEGMENT = r"(?!\.{1,2}(/|$))[^/\s\\#?@:]+"
 PLACE = f"{SEGMENT}(/{SEGMENT})*"
-PROVENANCE = [("local", "local:[^/\\\\]+"), ("code-host", f"git:(https|ssh)://{HOST}/{PLACE}(//{PLACE})?"), ("code-host", f"git(hub|lab):{SEGMENT}/{PLACE}"),
-              ("https", f"https:https://{HOST}/{PLACE}"), ("wellknown", f"wellknown:https://{HOST}/{SEGMENT}"), ("registry", f"registry:{HOST}/{SEGMENT}"),
-              ("vault", f"vault:(https://{HOST}|http://(localhost|127.0.0.1)(:[0-9]+)?)(/{PLACE})?/v/[a-z0-9-]+/[a-z0-9-]+"), ("inline", "inline:[^/\\s]+")]
+PATH = r"/((?!\.{1,2}([/?]|$))[^/\s\\#?]+/)*((?!\.{1,2}([/?]|$))[^/\s\\#?]+)?"
+PROVENANCE = [("local", r"local:(?!\.{1,2}$| )[^/\\]*[^/\\ ]"), ("code-host", f"git:(?!.*///)(https|ssh)://{HOST}{PATH}(//{PLACE})?"),
+              ("code-host", f"git(hub|lab):{SEGMENT}/{PLACE}"), ("https", rf"https:https://{HOST}{PATH}(\?[^\s\\#]*)?"),
+              ("wellknown", f"wellknown:https://{HOST}/{SEGMENT}"), ("registry", f"registry:{SEGMENT}/{PLACE}"), ("inline", r"inline:[^/\s\\]+"),
+              ("vault", rf"vault:(https://{HOST}|http://(localhost|127\.0\.0\.1|\[::1\])(:({PORT}))?)(/{PLACE})?/v/{NAME}/(?!({DEVICES})$){NAME}")]
 
 
 def check_path(path, word):
@@ -241,7 +244,7 @@ def check_paths(paths, word):
 
 def provenance_kind(identifier):
     """The kind of this form; None if it has none."""
-    bad = len(identifier.encode()) > 2048 or HIDDEN.search(identifier) or re.search(r"\s", re.sub("^local:| ", "", identifier))
+    bad = len(identifier.encode()) > 2048 or HIDDEN.search(identifier) or re.search(r"\s", identifier.replace(" ", ""))
     return None if bad else next((kind for kind, form in PROVENANCE if re.fullmatch(form, identifier)), None)
 
 

@@ -207,7 +207,7 @@ def run_roots():
         check("roots/chains.json", name, (vault_id(chain), vault_fingerprint(chain), data.rstrip()), wanted)
     names = read(ROOTS / "names.json")
     for name in names["accept"] + names["refuse"]:
-        check("roots/names.json", ascii(name), outcome(lambda: key_name(name) or "ok"), "ok" if name in names["accept"] else None)
+        check("roots/names.json", ascii(name), outcome(lambda: key_name(name) and "ok"), "ok" if name in names["accept"] else None)
 
 
 # --- formats, device requests ---------------------------------------------------------------------
