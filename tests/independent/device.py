@@ -64,8 +64,7 @@ class Device:
         if answer.status < 300:
             need("ceiling", len(data) <= ceiling, "bundle_refused" if below.startswith("bundles/") else "too_large")
             return data
-        code = re.search(rb'"code":\s?"([a-z_]+)"', data)
-        code = code[1].decode() if code else f"status_{answer.status}"
+        code = (re.search(rb'"code":\s?"([a-z_]+)"', data) or [b"", b"status_%d" % answer.status])[1].decode()
         if code == "timestamp_out_of_range":
             print("the service's clock says", answer.headers.get("Date"), file=sys.stderr)
         EXITS.setdefault(code, {401: 4, 402: 8, 403: 4, 408: 7, 429: 7}.get(answer.status, 7 if answer.status >= 500 else 1))

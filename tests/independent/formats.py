@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -69,8 +68,8 @@ def parse(data, kind, word, signed=True):
         text = data.decode("utf-8-sig", "replace")
         need("J1", text.encode() == data)
         text = text.lstrip(" \t\n\r")
-        try:
-            value, end = json.JSONDecoder(object_pairs_hook=Pairs, parse_int=number, parse_float=number).raw_decode(text)
+        try:  # int() refuses NaN and Infinity, which are no JSON.
+            value, end = json.JSONDecoder(object_pairs_hook=Pairs, parse_int=number, parse_float=number, parse_constant=int).raw_decode(text)
         except (ValueError, RecursionError):
             raise Refused(word) from None
         need("J2", type(value) is Pairs and not text[end:].strip(" \t\n\r"))
@@ -227,12 +226,7 @@ def standard_base64(value, check="E3"):
     return raw
 
 
-class Envelope(NamedTuple):
-    kind: str
-    payload: bytes
-    entries: tuple
-    value: dict
-
+class Envelope(namedtuple("Envelope", "kind payload entries")):
     def signed_by(self, keys):
         """E7 and E8: which of these keys have a valid signature."""
         message = b"DSSEv1 %d %b %d %b" % (len(self.kind.encode()), self.kind.encode(), len(self.payload), self.payload)
@@ -249,7 +243,7 @@ def envelope_of(value):
     need("E4", len(set(names)) == len(names))
     entries = tuple((entry["keyid"], standard_base64(entry["sig"], "E5")) for entry in value["signatures"])
     need("S1", all(len(sig) == 64 for _, sig in entries))
-    return Envelope(value["payloadType"], standard_base64(value["payload"]), entries, {name: value[name] for name in ENVELOPE})
+    return Envelope(value["payloadType"], standard_base64(value["payload"]), entries)
 
 
 # --- root documents -------------------------------------------------------------------------------
@@ -302,8 +296,9 @@ def read_chain(values, own=()):
     for place, value in enumerate(values, 1):
         with refusing("root_invalid"):
             need("R1 number", place <= 1024)
-            envelope = envelope_of(record(**ENVELOPE)(value))
-            size += len(canonical(envelope.value))
+            value = record(**ENVELOPE)(value)
+            envelope = envelope_of(value)
+            size += len(canonical(value))
             need("R3", size <= 512 * 1024)
             sha, before = sha256(envelope.payload), chain[-1] if chain else None
             same = same and place <= len(own) and own[place - 1].sha == sha

@@ -271,8 +271,8 @@ def check_manifest(manifest):
             need("M3 args", len(action["args"]) <= 64 and not any("\0" in one for one in action["args"]))
             need("M3 cwd", action["cwd"] in folders)
     need("M3 provenance", provenance_kind(identifier) == kind, "manifest_provenance")
-    commit = re.fullmatch("[0-9a-f]{40}|[0-9a-f]{64}", revision or "") if kind == "code-host" else not HIDDEN.search(revision or "") and len(revision or "") in range(1, 256)
-    need("M3 revision", revision is None or commit, "manifest_provenance")
+    form = "[0-9a-f]{40}|[0-9a-f]{64}" if kind == "code-host" else f"[^{HIDDEN.pattern[1:]}+"
+    need("M3 revision", revision is None or re.fullmatch(form, revision) and len(revision.encode()) <= 255, "manifest_provenance")
 
 
 def signer_word(place, standing_here, taken_over, threshold):
@@ -328,12 +328,15 @@ def part_objects(data):
     return [canonical({"schema": "vault.part/1", "content": base64.b64encode(piece).decode()}) for piece in pieces]
 
 
-def write_bundle(envelope, files):
-    """Rules 2 and 3. Returns the bundle, and the part objects of the files that are in parts."""
+HEAD = '{"schema":"vault.bundle/1","manifest":'
+
+
+def write_bundle(manifest, files):
+    """Rules 2 and 3, around these bytes of the manifest's envelope. Returns the bundle, and the part objects of the files that are in parts."""
     inline = {path: dict(zip(("path", "encoding", "content"), (path, *encode(data)))) for path, data in files.items()}
     lengths, parts = {path: len(canonical(one["content"])) - 2 for path, one in inline.items()}, {}
     while True:
-        whole = canonical({"schema": "vault.bundle/1", "manifest": envelope.value, "files": list(inline.values())})
+        whole = HEAD.encode() + manifest + b',"files":' + canonical(list(inline.values())) + b"}"
         over = [path for path, length in lengths.items() if length > MIB and "B7 rule 2" not in OFF and path not in parts]
         if not over and (len(whole) <= 4 * MIB or "B7 rule 3" in OFF):
             return whole, parts
@@ -365,7 +368,11 @@ def read_bundle(data, chain, elsewhere, place, name, version, fetch, taken_over=
                 need("B4 encoding", encode(content)[0] == one["encoding"])
         need("B6", (len(content), sha256(content)) == (signed["size"], signed["sha256"]), "bundle_content")
         files[one["path"]] = content
-    rewritten, in_parts = write_bundle(envelope, files)
+    try:
+        raw_manifest = data.decode()[len(HEAD):json.JSONDecoder().raw_decode(data.decode(), len(HEAD))[1]].encode()
+    except ValueError:
+        raise Refused("bundle_refused") from None
+    rewritten, in_parts = write_bundle(raw_manifest, files)
     need("B7", {*in_parts} == {one["path"] for one in bundle["files"] if "parts" in one}, "bundle_encoding")
     need("B8", sha256(rewritten) == sha256(data), "bundle_refused")
     return signer, {one["path"]: (files[one["path"]], one["mode"]) for one in manifest["files"]}

@@ -319,7 +319,7 @@ def run_formats():
         envelope = case.get("manifest") or read(FORMATS / case["bundle"])["manifest"]
         if case["bundle"]:
             files = {"SKILL.md": read(FORMATS / case["bundle"])["files"][0]["content"].encode(), **files}
-        bundle, parts = write_bundle(envelope_of(record(**ENVELOPE)(pairs(envelope))), files)
+        bundle, parts = write_bundle(canonical(envelope), files)
         got = sha256(bundle), len(bundle), {path: [{"bundle_hash": sha256(one), "size": len(one)} for one in made] for path, made in parts.items()}
         check("formats/parts.json", case["why"], got, (case["bundle_hash"], case["bundle_size"], case["parts"]))
     for case in read(FORMATS / "provenance.json")["cases"]:
