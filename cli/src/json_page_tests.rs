@@ -43,7 +43,7 @@ const VIEWS: &[(&str, Describe)] = &[
     ("add", view::<start::add::Added>),
     (
         "add --dry-run",
-        view::<SingleOrList<start::add::dry_run::CheckedSource>>,
+        view::<Vec<start::add::dry_run::CheckedSource>>,
     ),
     ("approve", view::<Approvals>),
     ("disable", view::<agent::switch::SkillVisibility>),

@@ -46,6 +46,7 @@ fn files(home: &Home) -> Vec<String> {
 fn secrets_are_left_out_and_named_unless_the_owner_includes_them() {
     let home = home();
     let added = home.run(&["add", "deploy"]).ok();
+    let added = &added["added"][0];
     let left_out = json!([".env", "config/.ENV.local", "notes.txt"]);
     assert_eq!(added["left_out"], left_out);
     assert_eq!(added["included"], json!([]));
@@ -58,7 +59,8 @@ fn secrets_are_left_out_and_named_unless_the_owner_includes_them() {
     let add = ["add", "deploy", "--include", ".env"];
     let previewed = home.run(&[&add[..], &["--dry-run"]].concat()).ok();
     let added = home.run(&add).ok();
-    for data in [&previewed, &added] {
+    let (previewed, added) = (&previewed[0], &added["added"][0]);
+    for data in [previewed, added] {
         assert_eq!(data["included"], json!([".env"]));
         assert_eq!(data["left_out"], json!(["config/.ENV.local", "notes.txt"]));
     }
@@ -68,7 +70,7 @@ fn secrets_are_left_out_and_named_unless_the_owner_includes_them() {
         let rules = findings.filter(|found| found["rule"].as_str().unwrap().starts_with("secret-"));
         rules.count()
     };
-    assert_eq!(rules(&added), 3);
+    assert_eq!(rules(added), 3);
 
     // An update keeps what the installed version has, and takes no new secret.
     let current = home.run(&["outdated"]);

@@ -1,6 +1,7 @@
 //! `vault` with sources on loopback: sites, registries, policies, tools for agents, and hostile
 //! sources.
 
+mod selection;
 mod signer;
 mod tools;
 
@@ -385,7 +386,9 @@ fn real_skills_come_the_same_from_repositories_archives_and_sites() {
         tar.args(["--zstd", "-xf", &corpora, "-C"])
             .arg(folder.path()),
     );
-    let mut skills: Vec<_> = vault_sources::find::local_skills(folder.path());
+    let listing = vault_sources::list_folder(folder.path()).unwrap().unwrap();
+    let skills = listing.skills.into_iter().map(|found| found.folder);
+    let mut skills: Vec<String> = skills.collect();
     skills.sort();
     let machine = Machine::new();
     let mut compared = 0;
@@ -407,10 +410,7 @@ fn real_skills_come_the_same_from_repositories_archives_and_sites() {
             let machine = Machine::new();
             let added = machine.run(&["add", source, "--all"]);
             // A repository may contain further skills below the one at its root.
-            let name = match &added.json["data"]["added"] {
-                Value::Array(all) => all[0]["name"].clone(),
-                _ => added.json["data"]["name"].clone(),
-            };
+            let name = added.json["data"]["added"][0]["name"].clone();
             let name = name
                 .as_str()
                 .unwrap_or_else(|| panic!("{skill} from {source}: {}", added.out))

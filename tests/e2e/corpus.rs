@@ -180,7 +180,7 @@ fn admit(
             .to_lowercase()
             .replace(['.', '_'], "-");
         let added = owner.json(&format!("add {folder} --name {id}"));
-        keep(&added, &folder);
+        keep(&added["added"][0], &folder);
     }
     (installed, refused)
 }

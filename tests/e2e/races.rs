@@ -157,7 +157,7 @@ fn adds_at_once_on_a_new_home_make_one_vault_with_every_skill() {
             .collect(),
     );
     for ran in ran {
-        assert_eq!(ran.data()["admission"], "added");
+        assert_eq!(ran.data()["added"][0]["admission"], "added");
     }
     let list = home.run("skill list").ok().json();
     assert_eq!(list.as_array().unwrap().len(), 6, "{list}");
@@ -172,9 +172,9 @@ fn adds_at_once_on_a_new_home_make_one_vault_with_every_skill() {
     let mut words: Vec<String> = ran
         .into_iter()
         .map(|ran| {
-            let data = ran.data();
-            assert_eq!(data["version"], 2);
-            text(&data["admission"])
+            let added = &ran.data()["added"][0];
+            assert_eq!(added["version"], 2);
+            text(&added["admission"])
         })
         .collect();
     words.sort();

@@ -109,7 +109,6 @@ codes! {
         SkillMdSize "skill_md_size" "SKILL.md is larger than vault reads." "Move parts of it into other files.";
         SkillNotFound "skill_not_found" "No skill has this name." "`vault skill list` shows them.";
         SkillNotInCatalog "skill_not_in_catalog" "The linked vault does not publish this skill." "`vault cloud pull --all` installs all that it publishes.";
-        SkillNotInSource "skill_not_in_source" "The source has no skill of this name." "The hint lists what it has.";
         SkillUnreadable "skill_unreadable" "The files of an installed skill could not be read." "Check their permissions, or add the skill again.";
         SourceMalformed "source_malformed" "What the source holds cannot be read as a skill." "Fix the source, or check its address.";
         SourceNotFound "source_not_found" "The source does not exist." "Check the address and the reference.";
@@ -158,6 +157,9 @@ codes! {
         NotConnected "not_connected" "This vault is not connected to a service." "`vault cloud connect <url>`.";
         NotLinked "not_linked" "This machine is linked to no such vault." "`vault link <url>/v/<slug>`.";
         ProfilesInvalid "profiles_invalid" "`profiles.toml` is not valid." "Fix the place that is named.";
+        SkillAmbiguous "skill_ambiguous" "Several skills of the source have this name." "Name one by its folder: `--skill <folder>`.";
+        SkillNotInSource "skill_not_in_source" "The source has no skill of this name." "The hint lists what it has.";
+        TooManySkills "too_many_skills" "The source has more skills than one command takes." "`--max-skills <number>` takes more.";
         ProjectInvalid "project_invalid" "The folder cannot be a project, or something in it is in the way." "The message names the folder or file.";
         ProvenanceInvalid "provenance_invalid" "The given origin of the skill is not valid." "The message says what is wrong with it.";
         RecoveryPlace "recovery_place" "The recovery key would be in the same place as the keys that it replaces." "Keep it elsewhere: on a USB stick, or on another machine.";
@@ -187,6 +189,7 @@ codes! {
         ReleaseExpired "release_expired" "The release, or the vault's list of keys, has expired." "Installed skills stay. A publisher makes a new release: `vault sync --cloud`.";
         ReviewNeeded "review_needed" "Somebody else made this, and nobody has read it on this machine." "Run the command on a terminal, or give the hash of what was read: `--payload` or `--bundle`.";
         ReleaseDiverged "release_diverged" "The service has a release that this vault does not know, and both changed the same things." "`--adopt` takes theirs, `--replace` drops them.";
+        SourceRemoved "source_removed" "The source no longer has the skill." "Nothing was changed; add the skill from its new place, or remove it.";
         SyncFirst "sync_first" "Another publisher has published a release that this machine has not taken over." "Run `vault sync`, then the command again.";
         SignerRetired "signer_retired" "The key that signed the skill no longer publishes for its vault." "Get the skill again from its owner.";
     }

@@ -73,6 +73,9 @@ impl DriftTargets {
 /// The reason for a skill that `vault rollback` holds.
 pub const HELD: &str = "held by vault rollback; vault update <name> takes the newest version";
 
+/// The reason for a skill whose files are not the ones that were signed.
+pub const MODIFIED: &str = "modified after it was signed, so it was not compared; vault verify <name> shows its files, vault add signs them again";
+
 /// Splits skills into comparable and not comparable ones. If `names` is empty, it takes all skills
 /// that this vault signed itself, and counts those that a rollback holds as not comparable. Fails
 /// if a name is not installed.
@@ -126,8 +129,7 @@ pub fn sort_targets(vault: &Vault, names: &[SkillRef]) -> Result<DriftTargets, F
     // Damaged skills are not in the listing, but must not pass as unchanged.
     for (name, origin, _) in &listing.damaged {
         if *origin == Origin::Local && wanted(name, origin) {
-            let why = "differs from what was signed; add it again".to_owned();
-            sorted.leave_out(name.clone(), why);
+            sorted.leave_out(name.clone(), MODIFIED.to_owned());
         }
     }
     Ok(sorted)

@@ -10,15 +10,16 @@ use vault_library::{read_policy_at, read_source_policy};
 use vault_policy::Policy;
 use vault_shelf::fetch::{Fetch as _, FetchFault, FetchedSkill};
 use vault_sources::{
-    BadSource, DEFAULT_CLAWHUB, DEFAULT_NPM, FetchError, Fetcher, GitFault, GitSettings, Limits,
-    OfferedSkill, ParseOptions, Settings, Source, SourcePolicy, Tokens, by_name, is_loopback,
+    BadSource, Choice, ChoiceError, DEFAULT_CLAWHUB, DEFAULT_NPM, FetchError, Fetcher, GitFault,
+    GitSettings, Limits, Listing, OfferedSkill, ParseOptions, Selection, Settings, Source,
+    SourcePolicy, Tokens, is_loopback,
 };
 use vault_store::clock::SystemClock;
 
 use crate::{
     context::Context,
     errors::{ErrorCode, Failure, Place, message_chain},
-    output::{clean, nearest_name},
+    output::{clean, count, nearest_name},
 };
 
 /// The fetcher of a command with its policy and parse options.
@@ -268,7 +269,7 @@ pub fn fetch_failure(error: &FetchError) -> Failure {
             | GitFault::Other => ErrorCode::SourceUnreachable,
         },
         FetchError::TooLarge { .. } => ErrorCode::SourceTooLarge,
-        FetchError::Content { .. } => ErrorCode::SourceMalformed,
+        FetchError::Content { .. } | FetchError::Link { .. } => ErrorCode::SourceMalformed,
         FetchError::Local { .. } => ErrorCode::Io,
     };
     Failure::new(code, message_chain(error))
@@ -276,55 +277,55 @@ pub fn fetch_failure(error: &FetchError) -> Failure {
         .details(error.git_messages().map(str::to_owned))
 }
 
-/// The selection of skills from a source.
-#[derive(Clone, Copy, Debug)]
-pub struct SkillSelection<'a> {
-    /// Selected names.
-    pub names: &'a [String],
-    /// Whether all skills are selected.
-    pub all: bool,
-}
-
 /// Selects skills of a source: by flags, because there is only one, or by asking. Without a
 /// terminal it fails, lists the skills and names the flags that select them.
-pub fn choose_skills<'f>(
+pub fn choose_skills<'l>(
     context: &Context,
     place: &str,
-    listed: &'f [OfferedSkill],
-    only: Option<&'f OfferedSkill>,
-    selection: SkillSelection<'_>,
-) -> Result<Vec<&'f OfferedSkill>, Failure> {
-    if selection.all {
-        return Ok(listed.iter().collect());
-    }
-    if !selection.names.is_empty() {
-        return selection
-            .names
-            .iter()
-            .map(|name| by_name(listed, name).ok_or_else(|| no_such_skill(place, listed, name)))
-            .collect();
-    }
-    if let Some(only) = only {
-        return Ok(vec![only]);
-    }
-    let question = format!("Which skills of {}?", clean(place, 200));
-    let options: Vec<String> = listed.iter().map(skill_line).collect();
+    listing: &'l Listing,
+    selection: Selection<'_>,
+) -> Result<Choice<'l>, Failure> {
+    let (name, candidates) = match listing.choose(selection) {
+        Ok(choice) => return Ok(choice),
+        Err(ChoiceError::Unclear) => (None, listing.skills.iter().collect()),
+        // Several names, one of which fits several skills, are rather corrected than answered.
+        Err(ChoiceError::Ambiguous { name, .. })
+            if selection.names.len() == 1 && context.ui.may_ask() =>
+        {
+            let fitting = listing.skills_named(&name);
+            (Some(name), fitting)
+        }
+        Err(error) => return Err(choice_failure(place, listing, &error)),
+    };
+    let place = clean(place, 200);
+    let question = match name {
+        Some(name) => format!("Which {} of {place}?", clean(&name, 64)),
+        None => format!("Which skills of {place}?"),
+    };
+    let lines: Vec<String> = candidates.iter().map(|found| skill_line(found)).collect();
     let chosen = context
         .ui
-        .choose_many(&question, "--skill <name>` or `--all", &options)
+        .choose_many(&question, "--skill <name>` or `--all", &lines)
         .map_err(|failure| {
-            let names: Vec<_> = listed.iter().map(|found| &found.name).collect();
+            let names: Vec<_> = candidates.iter().map(|found| &found.name).collect();
             failure.data(serde_json::json!({ "skills": names }))
         })?;
-    let chosen: Vec<&OfferedSkill> = chosen.into_iter().filter_map(|at| listed.get(at)).collect();
+    let chosen: Vec<&OfferedSkill> = chosen
+        .into_iter()
+        .filter_map(|at| candidates.get(at).copied())
+        .collect();
     if chosen.is_empty() {
         return Err(fail!(NothingChosen, "no skill was chosen"));
     }
-    Ok(chosen)
+    Ok(listing.with_chosen(chosen))
 }
 
 fn skill_line(found: &OfferedSkill) -> String {
-    let name = clean(&found.name, 64);
+    let mut name = clean(&found.name, 64);
+    if !found.folder.ends_with(&found.name) {
+        // Another name than the folder's: the folder tells such skills apart.
+        name = format!("{name} ({})", clean(&found.as_path(), 100));
+    }
     let Some(description) = &found.description else {
         return name;
     };
@@ -332,16 +333,64 @@ fn skill_line(found: &OfferedSkill) -> String {
     format!("{name}  {}", clean(first, 80))
 }
 
-/// The failure for a skill that the source does not contain.
-pub fn no_such_skill(place: &str, found: &[OfferedSkill], name: &str) -> Failure {
-    let names = found.iter().map(|found| found.name.as_str());
-    let hint = match nearest_name(name, names.clone()) {
-        Some(near) => format!("did you mean `{}`?", clean(near, 64)),
-        None => {
-            let list: Vec<String> = names.take(20).map(|name| clean(name, 64)).collect();
-            format!("it has: {}", list.join(", "))
+/// The failure for a selection that does not fit the skills of a source.
+pub fn choice_failure(place: &str, listing: &Listing, error: &ChoiceError) -> Failure {
+    let place = clean(place, 200);
+    match error {
+        ChoiceError::Unknown(name) => no_such_skill(&place, &listing.skills, name),
+        ChoiceError::LeftOut(left) => {
+            let (path, reason) = (clean(&left.path, 200), left.reason.to_string());
+            fail!(
+                SkillNotInSource,
+                "{path} of {place} cannot be added: {}",
+                clean(&reason, 300)
+            )
         }
+        ChoiceError::Ambiguous { name, folders } => {
+            let paths: Vec<String> = folders.iter().map(|path| clean(path, 200)).collect();
+            let (name, list) = (clean(name, 64), paths.join(", "));
+            fail!(
+                SkillAmbiguous,
+                "{place} has {} named {name}: {list}",
+                count(folders.len(), "skill")
+            )
+            .hint(format!("name one by its folder: --skill {}", paths[0]))
+            .data(serde_json::json!({ "skills": folders }))
+        }
+        ChoiceError::TooMany { found, limit } => fail!(
+            TooManySkills,
+            "{place} has {}, and one command takes at most {limit}",
+            count(*found, "skill")
+        )
+        .hint(format!("--max-skills {found} takes all of them")),
+        ChoiceError::Unclear => {
+            let names: Vec<&str> = listing
+                .skills
+                .iter()
+                .map(|found| found.name.as_str())
+                .collect();
+            fail!(SkillNotInSource, "{place} has several skills")
+                .hint(format!("it has: {}", list_names(&names)))
+        }
+    }
+}
+
+/// The failure for a skill that the source does not contain.
+fn no_such_skill(place: &str, found: &[OfferedSkill], name: &str) -> Failure {
+    let names: Vec<&str> = found.iter().map(|found| found.name.as_str()).collect();
+    let hint = match nearest_name(name, names.iter().copied()) {
+        Some(near) => format!("did you mean `{}`?", clean(near, 64)),
+        None => format!("it has: {}", list_names(&names)),
     };
-    let (place, name) = (clean(place, 200), clean(name, 64));
+    let name = clean(name, 64);
     fail!(SkillNotInSource, "{place} has no skill {name}").hint(hint)
+}
+
+fn list_names(names: &[&str]) -> String {
+    let shown = names.iter().take(20).map(|name| clean(name, 64));
+    let mut list = shown.collect::<Vec<_>>().join(", ");
+    if names.len() > 20 {
+        list.push_str(&format!(" and {} more", names.len() - 20));
+    }
+    list
 }

@@ -54,6 +54,18 @@ pub fn agent_id(text: &str) -> Result<AgentId, String> {
     }
 }
 
+/// Like [`agent_id`], for a skill that is added for an agent: no other agent sees it, so the agent
+/// must be one that vault knows.
+pub fn known_agent_id(text: &str) -> Result<AgentId, String> {
+    let id = agent_id(text)?;
+    if agents::by_name(id.as_str()).is_some() {
+        return Ok(id);
+    }
+    Err(format!(
+        "no agent is called `{id}`; `vault agents --all` lists the agents that vault knows"
+    ))
+}
+
 /// Describes this machine. Fails without a home folder.
 pub fn find_machine(context: &Context, project: Option<PathBuf>) -> Result<Machine, Failure> {
     context.process.machine(project).ok_or_else(|| {

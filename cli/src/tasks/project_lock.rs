@@ -94,6 +94,9 @@ pub struct LockEntry {
     /// Files that look like secrets and are part of the skill. All others are left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub include: Vec<String>,
+    /// Links that are taken as copies of the files that they lead to. If there is one, all are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub copied_links: Vec<String>,
 }
 
 impl LockEntry {
@@ -132,6 +135,7 @@ impl LockEntry {
             signer: self.signer,
             root_version: self.root_version,
             signed_version: self.signed_version,
+            copied_links: self.copied_links.clone(),
         })
     }
 }
@@ -192,6 +196,13 @@ impl Lock {
             return Err(fail!(LockTooLarge, "{shown} is larger than 4 MiB"));
         }
         let text = std::fs::read_to_string(&path).map_err(failed)?;
+        let is_marker = |line: &str| line.starts_with("<<<<<<< ") || line.starts_with(">>>>>>> ");
+        if let Some(at) = text.lines().position(is_marker) {
+            let line = u32::try_from(at + 1).ok();
+            return Err(fail!(LockInvalid, "an unfinished merge left conflict markers")
+                .at(Place::new(&path, line))
+                .hint("keep the entries of both sides, remove the markers, then run vault install"));
+        }
         let file: LockFile = toml::from_str(&text).map_err(|error| {
             let line = error.span().map(|span| line_of(&text, span.start));
             Failure::new(ErrorCode::LockInvalid, clean(error.message(), 300))
@@ -362,6 +373,7 @@ pub fn of_upstream(
         digest,
         agents,
         include,
+        copied_links: upstream.copied_links.clone(),
     }
 }
 
@@ -418,6 +430,8 @@ pub fn note_folder(
         digest,
         agents: agents.to_vec(),
         include,
+        // A project reads its folders without copies of links.
+        copied_links: Vec::new(),
     };
     lock.record_entry(context, locked)
 }

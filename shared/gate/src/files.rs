@@ -75,6 +75,7 @@ pub(super) fn check_files(files: Vec<RawFile>, findings: &mut Vec<Finding>) -> V
     // Ignored files are never stored, so they count towards no limit.
     check_count(files_to_store.len(), findings);
     check_sizes(&files_to_store, findings);
+    check_pointers(&files_to_store, findings);
     let kept = with_document_name(files_to_store, findings);
     check_document(&kept, findings);
     let mut files = with_paths(kept, findings);
@@ -137,15 +138,39 @@ fn check_sizes(files: &[RawFile], findings: &mut Vec<Finding>) {
     }
 }
 
-/// Whether a path is that of SKILL.md, in any case of letters.
-pub(super) fn is_document(path: &str) -> bool {
-    path.eq_ignore_ascii_case(SKILL_MD)
+/// The names of folders in which nothing looks for skills.
+pub const UNSEARCHED_FOLDERS: [&str; 2] = [".git", "node_modules"];
+
+/// Reports files that Git LFS holds elsewhere: a checkout without git-lfs, or an archive of a code
+/// host, has only pointers.
+fn check_pointers(files: &[RawFile], findings: &mut Vec<Finding>) {
+    let pointers = files.iter().filter(|file| is_lfs_pointer(&file.bytes));
+    let pointers = pointers.take(MOST_LISTED).map(|file| {
+        let message = format!(
+            "{} is a pointer of Git LFS, not the file",
+            quoted(&file.path)
+        );
+        Finding::new("lfs-pointer", Level::Error, message)
+            .at(&file.path)
+            .hint("fetch it with `git lfs pull`, then add the folder")
+    });
+    findings.extend(pointers);
+}
+
+/// Whether a file is only a pointer to a file of Git LFS, as a checkout without git-lfs has it.
+pub fn is_lfs_pointer(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"version https://git-lfs.github.com/spec/")
+}
+
+/// Whether a file of this name makes its folder a skill: SKILL.md, in any case of letters.
+pub fn is_document_name(name: &str) -> bool {
+    name.eq_ignore_ascii_case(SKILL_MD)
 }
 
 /// Renames `skill.md` to SKILL.md, the name that agents look for; its bytes stay as they are.
 fn with_document_name(mut files: Vec<RawFile>, findings: &mut Vec<Finding>) -> Vec<RawFile> {
     let named: Vec<usize> = (0..files.len())
-        .filter(|at| is_document(&files[*at].path))
+        .filter(|at| is_document_name(&files[*at].path))
         .collect();
     // With two spellings in one folder the choice would be a guess. They stay as they are, and
     // `path-clash` rejects the skill.

@@ -33,6 +33,7 @@ mod difference;
 pub mod document;
 mod files;
 pub mod finding;
+pub mod links;
 pub mod lint;
 mod look_alike;
 mod name;
@@ -47,7 +48,10 @@ pub mod similar;
 mod texts;
 
 pub use crate::finding::{Finding, Level, Rule};
-pub use files::{MANY_FILES, RawFile, is_ignored, is_system_metadata};
+pub use files::{
+    MANY_FILES, RawFile, UNSEARCHED_FOLDERS, is_document_name, is_ignored, is_lfs_pointer,
+    is_system_metadata,
+};
 pub use vault_format::text::Position;
 
 use crate::document::SKILL_MD;
@@ -308,7 +312,9 @@ pub fn name_in_vault(
     options: &GateOptions<'_>,
 ) -> Option<(SkillName, Option<String>)> {
     // `check` admits `skill.md` under the name SKILL.md, so both spellings count here.
-    let document = files.iter().find(|file| files::is_document(&file.path))?;
+    let document = files
+        .iter()
+        .find(|file| files::is_document_name(&file.path))?;
     let document = name::read_named_document(&document.bytes, options.known_names()).ok()?;
     name::choose_name(&document, options.known_names(), &mut Vec::new())
 }

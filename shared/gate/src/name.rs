@@ -44,7 +44,7 @@ pub(super) fn choose_name(
     let Some(name) = known.owner.cloned().or_else(derived).or_else(from_folder) else {
         let message = format!("no name for the vault can be made of {}", quoted(author));
         let hint =
-            "give one with `--name`: lower-case letters, digits and single hyphens, at most 64";
+            "give one with `--as NAME`: lower-case letters, digits and single hyphens, at most 64";
         findings.push(
             Finding::new("name-unusable", Level::Error, message)
                 .at(SKILL_MD)
@@ -60,7 +60,7 @@ pub(super) fn choose_name(
         return Some((name, Some(author.to_owned()))); // no note: the owner chose this name
     }
     let message = format!("{} is called `{name}` in the vault", quoted(author));
-    let hint = "the author's name is kept beside it; `--name` gives another";
+    let hint = "the author's name is kept beside it; `--as NAME` gives another";
     findings.push(
         Finding::new("frontmatter-name", Level::Note, message)
             .at(SKILL_MD)

@@ -137,6 +137,7 @@ impl Website {
                 signer: None,
                 root_version: None,
                 signed_version: None,
+                copied_links: Vec::new(),
             },
         }
     }

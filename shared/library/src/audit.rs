@@ -31,7 +31,7 @@ use crate::vault::Vault;
 
 mod walk;
 
-use self::walk::{Place, SKIPPED, document_of, is_document, shown, walk};
+use self::walk::{Place, document_of, is_document, shown, walk};
 
 /// The limits of a repository scan.
 #[derive(Clone, Copy, Debug)]
@@ -365,7 +365,7 @@ fn belongs_to_a_skill(folder: &Path, root: &Path) -> bool {
     let is_left_out = |part: std::path::Component<'_>| {
         part.as_os_str()
             .to_str()
-            .is_none_or(|name| SKIPPED.contains(&name) || gate::is_ignored(name))
+            .is_none_or(|name| gate::UNSEARCHED_FOLDERS.contains(&name) || gate::is_ignored(name))
     };
     if folder.components().any(is_left_out) {
         return false;

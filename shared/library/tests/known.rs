@@ -45,6 +45,7 @@ fn fetched(address: &str, skill: &str, body: &str, script: Option<&str>) -> Fetc
             signed_version: None,
             signer: None,
             root_version: None,
+            copied_links: Vec::new(),
         },
     }
 }

@@ -54,6 +54,10 @@ pub struct Upstream {
     /// The signed version at the source. It must not fall.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signed_version: Option<u64>,
+    /// The links of the skill that its owner took as copies, by their paths in the skill. Links of
+    /// later versions are then taken as copies too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub copied_links: Vec<String>,
 }
 
 /// The reason why a skill that was signed at its source is no longer accepted from there.
@@ -215,6 +219,7 @@ mod tests {
             signer,
             root_version,
             signed_version,
+            copied_links: Vec::new(),
         };
         let of = |signer, signed_version| under(signer, Some(2), signed_version);
         let pinned = of(Some(one), Some(3));

@@ -355,6 +355,8 @@ pub enum DriftState {
     /// The source was not compared, because nothing is recorded or this shelf may not send
     /// requests. Holds the reason.
     Unchecked(String),
+    /// The source can be read and no longer has the skill. Holds what is known about it.
+    Removed(String),
     /// The source could not be read. Holds the reason.
     Failed(String),
 }

@@ -65,6 +65,8 @@ pub(crate) struct Access<'a> {
     pub(crate) fetcher: &'a Fetcher,
     pub(crate) policy: &'a SourcePolicy,
     pub(crate) scope: Scope,
+    /// Whether links to files of the same skill are taken as copies.
+    pub(crate) copy_links: bool,
 }
 
 impl Access<'_> {
@@ -115,6 +117,7 @@ impl Fetcher {
             fetcher: self,
             policy,
             scope: Scope::Public,
+            copy_links: false,
         }
     }
 

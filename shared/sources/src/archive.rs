@@ -11,6 +11,8 @@ use flate2::read::MultiGzDecoder;
 use vault_format::manifest::Mode;
 use vault_format::path::fold_name;
 use vault_gate::RawFile;
+use vault_gate::links::SkillLink;
+use zip::{HasZipMetadata as _, System};
 
 use crate::error::{FetchError, Result, escape_untrusted};
 
@@ -25,48 +27,57 @@ const MAX_ENTRIES: usize = 4_000;
 /// Maximum size of a decompressed tar stream in bytes, including headers and padding.
 const MAX_STREAM_BYTES: u64 = MAX_UNPACKED_BYTES + (MAX_ENTRIES as u64) * 2048;
 
+/// The content of an archive.
+#[derive(Debug, Default)]
+pub(crate) struct Unpacked {
+    /// Its regular files.
+    pub(crate) files: Vec<RawFile>,
+    /// Its symbolic links. A link is a fault of the skill that has it, and of no other skill.
+    pub(crate) links: Vec<SkillLink>,
+}
+
 /// Reads all files of an archive. `place` names the archive in error messages.
-pub(crate) fn unpack_archive(place: &str, bytes: &[u8]) -> Result<Vec<RawFile>> {
+pub(crate) fn unpack_archive(place: &str, bytes: &[u8]) -> Result<Unpacked> {
     if bytes.len() as u64 > MAX_DOWNLOAD_BYTES {
         return Err(FetchError::too_large(place, MAX_DOWNLOAD_BYTES, "bytes"));
     }
-    let mut unpacked = Unpacked {
+    let mut reader = Reader {
         place,
-        files: Vec::new(),
+        unpacked: Unpacked::default(),
         paths: HashMap::new(),
         bytes: 0,
     };
     // Decide by the content, because a URL or a file name may have any ending. The second signature
     // is that of an empty zip.
     if bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06") {
-        unpacked.read_zip(bytes)?;
+        reader.read_zip(bytes)?;
     } else if bytes.starts_with(&[0x1f, 0x8b]) {
         // Read all gzip members. A reader that stops after the first would see other files than
         // other tools.
-        unpacked.read_tar(MultiGzDecoder::new(bytes))?;
+        reader.read_tar(MultiGzDecoder::new(bytes))?;
     } else if bytes.get(257..262) == Some(b"ustar") {
-        unpacked.read_tar(bytes)?;
+        reader.read_tar(bytes)?;
     } else {
         return Err(FetchError::content_error(
             place,
             "it is neither zip, tar nor tar.gz",
         ));
     }
-    if unpacked.files.is_empty() {
+    if reader.unpacked.files.is_empty() {
         return Err(FetchError::content_error(place, "it holds no files"));
     }
-    Ok(unpacked.files)
+    Ok(reader.unpacked)
 }
 
-struct Unpacked<'a> {
+struct Reader<'a> {
     place: &'a str,
-    files: Vec<RawFile>,
-    /// The path of each file. The key is the path with its letter case folded.
+    unpacked: Unpacked,
+    /// The path of each file and link. The key is the path with its letter case folded.
     paths: HashMap<String, String>,
     bytes: u64,
 }
 
-impl Unpacked<'_> {
+impl Reader<'_> {
     fn content_error(&self, reason: impl Into<String>) -> FetchError {
         FetchError::content_error(self.place, reason)
     }
@@ -111,8 +122,15 @@ impl Unpacked<'_> {
             if kind.is_dir() || kind.is_pax_global_extensions() {
                 continue;
             }
+            if kind.is_symlink() {
+                let target = entry.link_name_bytes().unwrap_or_default();
+                let target = String::from_utf8_lossy(&target).into_owned();
+                let path = self.checked_path(&path)?;
+                self.unpacked.links.push(SkillLink { path, target });
+                continue;
+            }
             if !kind.is_file() && !kind.is_contiguous() {
-                let what = if kind.is_symlink() || kind.is_hard_link() {
+                let what = if kind.is_hard_link() {
                     "a link"
                 } else {
                     "not a regular file"
@@ -164,17 +182,25 @@ impl Unpacked<'_> {
             let mut entry = archive.by_index(at).map_err(broken)?;
             // Take the raw name: decoding would guess the characters of a name that is not UTF-8.
             let path = std::str::from_utf8(entry.name_raw())
-                .map_err(|_| self.content_error("it holds a file name that is not UTF-8"))?
-                .to_owned();
+                .map_err(|_| self.content_error("it holds a file name that is not UTF-8"))?;
+            // Windows PowerShell 5 separates folders with backslashes. Info-ZIP reads them as
+            // slashes too, if the archive was made on DOS and the name has no slash.
+            let is_dos = entry.get_metadata().system == System::Dos && !path.contains('/');
+            let path = if is_dos {
+                path.replace('\\', "/")
+            } else {
+                path.to_owned()
+            };
             let mode = entry.unix_mode().unwrap_or(0o644);
-            if entry.is_dir() {
+            if entry.is_dir() || is_dos && path.ends_with('/') {
                 continue;
             }
             // 0 means that the archive records no file type.
             let kind = mode & 0o170_000;
-            if entry.is_symlink() || !matches!(kind, 0 | 0o100_000) {
+            let is_link = entry.is_symlink();
+            if !is_link && !matches!(kind, 0 | 0o100_000) {
                 return Err(self.content_error(format!(
-                    "{} is a link or not a regular file; a skill holds regular files only",
+                    "{} is not a regular file; a skill holds regular files only",
                     escape_untrusted(&path)
                 )));
             }
@@ -182,7 +208,14 @@ impl Unpacked<'_> {
                 let reason = escape_untrusted(&error.to_string());
                 self.content_error(format!("{}: {reason}", escape_untrusted(&path)))
             })?;
-            self.add_file(&path, Mode::of_permissions(mode), bytes)?;
+            if is_link {
+                self.bytes += bytes.len() as u64;
+                let target = String::from_utf8_lossy(&bytes).into_owned();
+                let path = self.checked_path(&path)?;
+                self.unpacked.links.push(SkillLink { path, target });
+            } else {
+                self.add_file(&path, Mode::of_permissions(mode), bytes)?;
+            }
         }
         Ok(())
     }
@@ -197,6 +230,19 @@ impl Unpacked<'_> {
     }
 
     fn add_file(&mut self, path: &str, mode: Mode, bytes: Vec<u8>) -> Result<()> {
+        let path = self.checked_path(path)?;
+        // Entries are read to one byte beyond the remaining limit, so an overrun shows here.
+        self.bytes += bytes.len() as u64;
+        if self.bytes > MAX_UNPACKED_BYTES {
+            return Err(too_large(self.place));
+        }
+        self.unpacked.files.push(RawFile { path, mode, bytes });
+        Ok(())
+    }
+
+    /// Checks the path of a file or link. Fails if it leads out of the archive or is the same as
+    /// an earlier one.
+    fn checked_path(&mut self, path: &str) -> Result<String> {
         let path = path.strip_prefix("./").unwrap_or(path);
         // Reject such a path instead of cleaning it: a cleaned one could meet another member.
         let plain = !path.is_empty()
@@ -209,12 +255,7 @@ impl Unpacked<'_> {
                 escape_untrusted(path)
             )));
         }
-        // Entries are read to one byte beyond the remaining limit, so an overrun shows here.
-        self.bytes += bytes.len() as u64;
-        if self.bytes > MAX_UNPACKED_BYTES {
-            return Err(too_large(self.place));
-        }
-        if self.files.len() >= MAX_ARCHIVE_FILES {
+        if self.paths.len() >= MAX_ARCHIVE_FILES {
             return Err(self.too_many());
         }
         // On a file system without letter case, the second file would overwrite the first.
@@ -229,12 +270,7 @@ impl Unpacked<'_> {
                 format!("it holds {other} and {path}, which are the same name where letter case does not count")
             }));
         }
-        self.files.push(RawFile {
-            path: path.to_owned(),
-            mode,
-            bytes,
-        });
-        Ok(())
+        Ok(path.to_owned())
     }
 
     fn too_many(&self) -> FetchError {

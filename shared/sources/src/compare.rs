@@ -33,7 +33,11 @@ impl Fetcher {
             tasks.spawn(async move {
                 let _slot = slots.acquire().await;
                 let state = fetcher.compare_one(&batch, &upstream, &policy).await;
-                let failed = |error: FetchError| DriftState::Failed(error.to_string());
+                let failed = |error: FetchError| match error {
+                    // The place answered, so the skill is gone, and a retry does not help.
+                    FetchError::NotFound(reason) => DriftState::Removed(reason),
+                    error => DriftState::Failed(error.to_string()),
+                };
                 (index, state.unwrap_or_else(failed))
             });
         }
@@ -69,6 +73,6 @@ impl Fetcher {
             upstream,
             recorded,
         };
-        kind_of(&source, None)?.compare_state(&comparison).await
+        kind_of(&source)?.compare_state(&comparison).await
     }
 }

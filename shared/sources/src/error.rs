@@ -96,6 +96,16 @@ pub enum FetchError {
         /// The fault in the content.
         reason: String,
     },
+    /// A symbolic link in a skill.
+    #[error("{place}: {path} is a symbolic link; a skill holds regular files only")]
+    Link {
+        /// Name of the source.
+        place: String,
+        /// The path of the link in the source.
+        path: String,
+        /// Whether it leads to a file of the same skill, so that a copy can take its place.
+        is_copyable: bool,
+    },
     /// This machine, or this kind of source, does not support the operation.
     #[error("{message}")]
     Unsupported {
@@ -275,7 +285,7 @@ impl FetchError {
             Self::Signer { .. } => "source_signer",
             Self::ReleaseAwaited { .. } => "release_awaited",
             Self::TooLarge { .. } => "source_too_large",
-            Self::Content { .. } => "source_malformed",
+            Self::Content { .. } | Self::Link { .. } => "source_malformed",
             Self::Unsupported { .. } => "source_unsupported",
             Self::Local { .. } => "io",
         }
@@ -307,6 +317,9 @@ impl FetchError {
             Self::ReleaseAwaited { .. } => {
                 "ask its publishers to export it again after they have released it".to_owned()
             }
+            Self::Link {
+                is_copyable: true, ..
+            } => "--copy-links takes a copy of the file in its place".to_owned(),
             Self::Unsupported { hint, .. } => hint.clone(),
             _ => return None,
         })

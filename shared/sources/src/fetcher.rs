@@ -17,7 +17,8 @@ use crate::access::{Access, Fetcher};
 use crate::error::{FetchError, GitFault, Result, escape_untrusted};
 use crate::git;
 use crate::kinds;
-use crate::opened::{OfferedSkill, Opened};
+use crate::listing::{ChoiceError, OfferedSkill};
+use crate::opened::Opened;
 use crate::policy::SourcePolicy;
 use crate::source::{GitSource, Source};
 
@@ -42,6 +43,7 @@ impl Fetcher {
     ) -> Result<FetchedSkill> {
         let access = Access {
             scope: opened.scope,
+            copy_links: opened.copy_links,
             ..self.with_policy(policy)
         };
         opened.content.take_skill(access, found).await
@@ -95,7 +97,7 @@ impl From<FetchError> for FetchFault {
 
 impl Fetcher {
     /// Fetches the skill of this name. Without a name, fetches the skill that
-    /// [`Opened::default_skill`] selects.
+    /// [`crate::Listing::default_skill`] selects.
     async fn fetch_one(
         &self,
         source: &Source,
@@ -104,26 +106,35 @@ impl Fetcher {
     ) -> Result<FetchedSkill, FetchFault> {
         let policy = SourcePolicy::new(policy);
         let opened = self.open_source(source, None, &policy).await?;
+        let listing = &opened.listing;
         let found = match skill {
-            Some(name) => opened.by_name(name.as_str()),
-            None => opened.default_skill(),
+            Some(name) => listing.find_skill(name.as_str()),
+            None => listing.default_skill().ok_or(ChoiceError::Unclear),
         };
-        let found = found.ok_or_else(|| {
+        let found = found.map_err(|error| {
             // The names come from the source, so limit their number and escape them.
-            let names = opened
-                .skills
-                .iter()
-                .take(50)
-                .map(|found| escape_untrusted(&found.name));
-            let names: Vec<String> = names.collect();
-            let what = match skill {
-                Some(name) => format!("{} has no skill {name}", source.display_name()),
-                None => format!(
-                    "{} has several skills; name one with `skill`",
-                    source.display_name()
-                ),
+            let join = |names: Vec<&String>| {
+                let names = names.into_iter().take(50);
+                let names = names.map(|name| escape_untrusted(name));
+                names.collect::<Vec<_>>().join(", ")
             };
-            FetchFault::NotFound(format!("{what}: {}", names.join(", ")))
+            let place = source.display_name();
+            let names = join(listing.skills.iter().map(|found| &found.name).collect());
+            FetchFault::NotFound(match error {
+                ChoiceError::Unknown(name) => format!("{place} has no skill {name}: {names}"),
+                ChoiceError::Ambiguous { name, folders } => {
+                    let folders = join(folders.iter().collect());
+                    format!("{place} has several skills named {name}: {folders}")
+                }
+                ChoiceError::LeftOut(left) => format!(
+                    "{place}: {} cannot be taken: {}",
+                    escape_untrusted(&left.path),
+                    escape_untrusted(&left.reason.to_string())
+                ),
+                ChoiceError::Unclear | ChoiceError::TooMany { .. } => {
+                    format!("{place} has several skills; name one with `skill`: {names}")
+                }
+            })
         })?;
         Ok(self.take_skill(&opened, found, &policy).await?)
     }

@@ -1,120 +1,238 @@
-//! Finds the skills in a repository, archive or folder: every folder that contains a SKILL.md,
-//! within limits.
+//! Finds the skills in a repository, archive or folder: every folder that contains a SKILL.md, in
+//! any case of letters.
+//!
+//! The search has the same rules as the one of `vault audit-repo`: the same names are a SKILL.md,
+//! the same folders are not searched. What it finds and does not offer is left out with a reason.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 
 use vault_format::manifest::SKILL_MD;
+use vault_gate::{UNSEARCHED_FOLDERS, is_document_name};
 
-/// Maximum depth of a folder that is searched for a SKILL.md.
-pub const MAX_DEPTH: usize = 6;
+use crate::error::{FetchError, Result};
+use crate::listing::{LeftOut, LeftOutReason, MAX_LISTED};
+
+/// Maximum depth of a local folder that is searched, as in an audit.
+const MAX_DEPTH: usize = 64;
 /// Maximum number of local folders that one search visits.
-pub const MAX_FOLDERS: usize = 2_000;
-/// Maximum number of skills listed for one source.
-pub const MAX_SKILLS: usize = 2_000;
+const MAX_FOLDERS: usize = 100_000;
+/// Maximum number of entries in one local folder.
+const MAX_ENTRIES: usize = 100_000;
 
-/// Returns the folders at and below `base` that contain a SKILL.md, shallow ones first. An empty
-/// `base` is the root. A folder inside a skill belongs to that skill and is not listed, unless the
-/// outer skill is the root or `base`: a repository that is itself a skill may contain more skills.
-pub(crate) fn skill_folders<'a>(paths: impl Iterator<Item = &'a str>, base: &str) -> Vec<String> {
-    let mut found: BTreeSet<(usize, String)> = BTreeSet::new();
+/// The skills of a tree of files.
+#[derive(Debug, Default, Eq, PartialEq)]
+pub(crate) struct Found {
+    /// Each folder with the path of its SKILL.md, shallow ones first.
+    pub(crate) skills: Vec<(String, String)>,
+    pub(crate) left_out: Vec<LeftOut>,
+}
+
+impl Found {
+    /// Leaves out the submodules at and below `base`. One inside a skill is a fault of that skill.
+    pub(crate) fn add_submodules<'a>(&mut self, paths: impl Iterator<Item = &'a str>, base: &str) {
+        for path in paths.filter(|path| below_base(path, base).is_some()) {
+            let in_skill = |(folder, _): &(String, String)| {
+                !folder.is_empty() && below_base(path, folder).is_some()
+            };
+            if !self.skills.iter().any(in_skill) {
+                self.left_out
+                    .push(LeftOut::new(path, LeftOutReason::Submodule));
+            }
+        }
+    }
+
+    /// Keeps only the skill of this folder, if it is one. The others then belong to it.
+    pub(crate) fn of_named_folder(mut self, folder: &str) -> Self {
+        if self
+            .skills
+            .first()
+            .is_some_and(|(first, _)| first == folder)
+        {
+            let reason = LeftOutReason::InsideSkill(LeftOut::shown_path(folder));
+            let inner = self.skills.drain(1..);
+            self.left_out
+                .extend(inner.map(|(inner, _)| LeftOut::new(inner, reason.clone())));
+        }
+        self
+    }
+
+    /// Sorts the skills by folder.
+    pub(crate) fn sort(&mut self) {
+        self.skills.sort();
+        let taken: Vec<&String> = self.skills.iter().map(|(folder, _)| folder).collect();
+        // A folder that was left out of one search may be a skill of another.
+        self.left_out.retain(|left| !taken.contains(&&left.path));
+    }
+
+    /// Adds the skills of another search of the same tree.
+    pub(crate) fn merge(&mut self, other: Self) {
+        for skill in other.skills {
+            if !self.skills.contains(&skill) {
+                self.skills.push(skill);
+            }
+        }
+        for left in other.left_out {
+            if !self.left_out.contains(&left) {
+                self.left_out.push(left);
+            }
+        }
+    }
+}
+
+/// Finds the folders at and below `base` that contain a SKILL.md. An empty `base` is the root. A
+/// folder inside a skill belongs to that skill and is left out, unless the outer skill is the root
+/// or `base`: a repository that is itself a skill may contain more skills.
+pub(crate) fn find_skills<'a>(paths: impl Iterator<Item = &'a str>, base: &str) -> Found {
+    let mut documents: BTreeMap<(usize, &str), &str> = BTreeMap::new();
     for path in paths {
-        let Some(folder) = folder_of(path) else {
+        let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let Some(inside) = below_base(folder, base) else {
             continue;
         };
-        let inside = if base.is_empty() {
-            folder
-        } else if folder == base {
-            ""
-        } else {
-            match folder
-                .strip_prefix(base)
-                .and_then(|rest| rest.strip_prefix('/'))
-            {
-                Some(rest) => rest,
-                None => continue,
-            }
-        };
-        let depth = if inside.is_empty() {
-            0
-        } else {
-            inside.split('/').count()
-        };
-        // Folders of dependencies and of build results contain skills of other authors.
-        if depth <= MAX_DEPTH && !inside.split('/').any(is_skipped) {
-            found.insert((depth, folder.to_owned()));
+        let is_searched = |part: &str| !UNSEARCHED_FOLDERS.contains(&part);
+        if !is_document_name(name) || !inside.split('/').all(is_searched) {
+            continue;
+        }
+        let depth = inside.split('/').filter(|part| !part.is_empty()).count();
+        let slot = documents.entry((depth, folder)).or_insert(path);
+        // Of several names, the exact one counts, and otherwise the same one in any order of paths.
+        if name == SKILL_MD || (!slot.ends_with(SKILL_MD) && path < *slot) {
+            *slot = path;
         }
     }
-    let mut folders: Vec<String> = Vec::new();
-    for (_, folder) in found {
-        // Folders come in order of depth, so the list already contains any outer skill.
-        let nested = folders.iter().any(|outer| {
-            outer != base
-                && !outer.is_empty()
-                && folder
-                    .strip_prefix(outer.as_str())
-                    .is_some_and(|rest| rest.starts_with('/'))
-        });
-        if !nested && folders.len() < MAX_SKILLS {
-            folders.push(folder);
+    let mut found = Found::default();
+    let mut taken: BTreeSet<&str> = BTreeSet::new();
+    // Folders come in order of depth, so the set already contains any outer skill.
+    for ((_, folder), document) in documents {
+        let inside = below_base(folder, base).unwrap_or_default();
+        // Folders of dependencies and of build results contain copies, often by other authors.
+        if let Some(part) = inside.split('/').find(|part| is_generated(part)) {
+            let reason = LeftOutReason::Generated(part.to_owned());
+            found.left_out.push(LeftOut::new(folder, reason));
+            continue;
         }
+        let outer = ancestors(folder).find(|outer| *outer != base && taken.contains(outer));
+        if let Some(outer) = outer {
+            let reason = LeftOutReason::InsideSkill(outer.to_owned());
+            found.left_out.push(LeftOut::new(folder, reason));
+            continue;
+        }
+        // The root is never an outer skill, even if `base` is another folder.
+        if !folder.is_empty() {
+            taken.insert(folder);
+        }
+        found.skills.push((folder.to_owned(), document.to_owned()));
     }
-    folders
+    found
 }
 
-fn folder_of(path: &str) -> Option<&str> {
-    match path.rsplit_once('/') {
-        Some((folder, SKILL_MD)) => Some(folder),
-        None if path == SKILL_MD => Some(""),
-        _ => None,
+/// Fails if a source has more skills than a list may hold.
+pub(crate) fn check_number(place: &str, number: usize) -> Result<()> {
+    if number <= MAX_LISTED {
+        return Ok(());
     }
+    Err(FetchError::too_large(place, MAX_LISTED as u64, "skills"))
 }
 
-fn is_skipped(part: &str) -> bool {
-    matches!(
-        part,
-        ".git" | "node_modules" | "__MACOSX" | "target" | ".venv"
-    )
+/// Returns the path of a folder relative to `base`; `None` if it is outside.
+fn below_base<'a>(folder: &'a str, base: &str) -> Option<&'a str> {
+    if base.is_empty() {
+        return Some(folder);
+    }
+    if folder == base {
+        return Some("");
+    }
+    folder.strip_prefix(base)?.strip_prefix('/')
 }
 
-/// Returns the local folders that contain a SKILL.md, as paths relative to `folder`, shallow ones
-/// first. Does not follow symbolic links.
-pub fn local_skills(folder: &Path) -> Vec<String> {
-    let mut paths = Vec::new();
-    let mut waiting = vec![(String::new(), 0)];
+/// Returns the folders above a folder, the nearest first, without the root.
+fn ancestors(folder: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(folder.rsplit_once('/').map(|(above, _)| above), |above| {
+        above.rsplit_once('/').map(|(above, _)| above)
+    })
+}
+
+fn is_generated(part: &str) -> bool {
+    matches!(part, "__MACOSX" | "target" | ".venv")
+}
+
+/// The paths of a local folder that matter for a list of skills.
+#[derive(Debug, Default)]
+pub(crate) struct LocalPaths {
+    /// The paths of files and links named SKILL.md in any case, relative to the folder.
+    pub(crate) documents: Vec<String>,
+    /// The folders that could not be searched.
+    pub(crate) left_out: Vec<LeftOut>,
+}
+
+/// Searches a local folder. Does not follow symbolic links. Fails if the folder is too large to be
+/// searched to its end.
+pub(crate) fn search_folder(folder: &Path) -> Result<LocalPaths> {
+    let place = folder.display().to_string();
+    let mut found = LocalPaths::default();
+    let mut waiting = VecDeque::from([(String::new(), 0)]);
     let mut visited = 0;
-    while let Some((inside, depth)) = waiting.pop() {
+    while let Some((inside, depth)) = waiting.pop_front() {
         visited += 1;
         if visited > MAX_FOLDERS {
-            break;
+            return Err(FetchError::too_large(place, MAX_FOLDERS as u64, "folders"));
         }
-        let Ok(entries) = std::fs::read_dir(folder.join(&inside)) else {
-            continue;
+        if depth > MAX_DEPTH {
+            return Err(FetchError::too_large(
+                place,
+                MAX_DEPTH as u64,
+                "levels of folders",
+            ));
+        }
+        let entries = match std::fs::read_dir(folder.join(&inside)) {
+            Ok(entries) => entries,
+            Err(error) => {
+                let reason = LeftOutReason::Unreadable(error.to_string());
+                found.left_out.push(LeftOut::new(inside, reason));
+                continue;
+            }
         };
-        // A folder with very many entries must not stall the search.
-        for entry in entries.filter_map(Result::ok).take(20_000) {
+        for (number, entry) in entries.filter_map(std::result::Result::ok).enumerate() {
+            // A folder with very many entries must not stall the search.
+            if number >= MAX_ENTRIES {
+                let place = folder.join(&inside).display().to_string();
+                return Err(FetchError::too_large(place, MAX_ENTRIES as u64, "entries"));
+            }
             // `file_type` does not follow links, so the search neither leaves the folder nor loops.
-            let (Ok(kind), Ok(name)) = (entry.file_type(), entry.file_name().into_string()) else {
+            let Ok(kind) = entry.file_type() else {
                 continue;
             };
-            let path = if inside.is_empty() {
-                name.clone()
-            } else {
-                format!("{inside}/{name}")
+            let name = entry.file_name();
+            let path = match inside.as_str() {
+                "" => name.to_string_lossy().into_owned(),
+                inside => format!("{inside}/{}", name.to_string_lossy()),
             };
-            if kind.is_file() && name == SKILL_MD {
-                paths.push(path);
-            } else if kind.is_dir() && depth < MAX_DEPTH && !is_skipped(&name) {
-                waiting.push((path, depth + 1));
+            let Some(name) = name.to_str() else {
+                if kind.is_dir() {
+                    let reason = LeftOutReason::Unreadable("its name is not UTF-8".to_owned());
+                    found.left_out.push(LeftOut::new(path, reason));
+                }
+                continue;
+            };
+            if !kind.is_dir() && is_document_name(name) {
+                found.documents.push(path);
+            } else if kind.is_dir() && !UNSEARCHED_FOLDERS.contains(&name) {
+                waiting.push_back((path, depth + 1));
             }
         }
     }
-    skill_folders(paths.iter().map(String::as_str), "")
+    Ok(found)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn folders(found: &Found) -> Vec<&str> {
+        let folders = found.skills.iter().map(|(folder, _)| folder.as_str());
+        folders.collect()
+    }
 
     #[test]
     fn skills_are_outermost_folders_with_a_skill_md() {
@@ -124,17 +242,45 @@ mod tests {
             "skills/pdf/examples/inner/SKILL.md",
             "skills/pdf-tools/SKILL.md",
             "node_modules/x/SKILL.md",
-            "a/b/c/d/e/f/g/SKILL.md",
+            "a/b/c/d/e/f/g/h/SKILL.md",
             "other/skill.md",
+            "both/skill.md",
+            "both/SKILL.md",
+            "target/copy/SKILL.md",
         ];
-        let found = |base| skill_folders(paths.iter().copied(), base);
-        assert_eq!(found(""), ["skills/pdf", "skills/pdf-tools"]);
+        let found = find_skills(paths.iter().copied(), "");
         assert_eq!(
-            found("skills/pdf"),
+            folders(&found),
+            [
+                "both",
+                "other",
+                "skills/pdf",
+                "skills/pdf-tools",
+                "a/b/c/d/e/f/g/h"
+            ]
+        );
+        assert_eq!(found.skills[0].1, "both/SKILL.md");
+        assert_eq!(found.skills[1].1, "other/skill.md");
+        let left_out = [
+            LeftOut::new("target/copy", LeftOutReason::Generated("target".to_owned())),
+            LeftOut::new(
+                "skills/pdf/examples/inner",
+                LeftOutReason::InsideSkill("skills/pdf".to_owned()),
+            ),
+        ];
+        assert_eq!(found.left_out, left_out);
+        let base = |base| find_skills(paths.iter().copied(), base);
+        assert_eq!(
+            folders(&base("skills/pdf")),
             ["skills/pdf", "skills/pdf/examples/inner"]
         );
-        assert_eq!(found("skills/p"), Vec::<String>::new());
+        // The folder that the source names may itself have such a name.
+        assert_eq!(folders(&base("target")), ["target/copy"]);
+        assert_eq!(base("skills/p"), Found::default());
         let with_root = ["SKILL.md", "skills/a/SKILL.md"];
-        assert_eq!(skill_folders(with_root.into_iter(), ""), ["", "skills/a"]);
+        assert_eq!(
+            folders(&find_skills(with_root.into_iter(), "")),
+            ["", "skills/a"]
+        );
     }
 }

@@ -11,7 +11,7 @@
 //! | `compare` | detecting upstream changes |
 //! | [`git`], [`archive`], `http` | running git, reading archives, HTTP requests |
 //! | [`locks`] | lock files of other tools |
-//! | [`find`] | finding the skills in a tree of files |
+//! | `find`, `listing` | finding the skills in a tree of files, and the choice among them |
 //!
 //! The files that it returns are unchecked. The vault library checks and signs them.
 
@@ -20,10 +20,11 @@ pub mod archive;
 mod compare;
 mod error;
 mod fetcher;
-pub mod find;
+mod find;
 pub mod git;
 mod http;
 mod kinds;
+mod listing;
 pub mod locks;
 mod opened;
 pub mod policy;
@@ -33,8 +34,12 @@ mod tokens;
 pub use access::{DEFAULT_CLAWHUB, DEFAULT_NPM, Fetcher, Settings, short_commit};
 pub use error::{FetchError, GitFault};
 pub use git::{GitSettings, is_commit as git_commit};
-pub use kinds::{check_address, site};
-pub use opened::{OfferedSkill, Opened, by_name};
+pub use kinds::{check_address, list_folder, site};
+pub use listing::{
+    Choice, ChoiceError, DEFAULT_MAX_SKILLS, LeftOut, LeftOutReason, Listing, MAX_LISTED,
+    OfferedSkill, Selection,
+};
+pub use opened::Opened;
 pub use policy::SourcePolicy;
 pub use source::{BadSource, GitSource, ParseOptions, Source, is_loopback};
 pub use tokens::{BadToken, Tokens};

@@ -170,7 +170,7 @@ async fn a_plugin_may_be_an_npm_package() {
         "{notice}"
     );
     let skill = fetcher
-        .take_skill(&opened, &opened.skills[1], &policy)
+        .take_skill(&opened, &opened.listing.skills[1], &policy)
         .await;
     let skill = skill.unwrap();
     assert_eq!(paths(&skill), ["SKILL.md", "run.sh"]);
@@ -178,7 +178,7 @@ async fn a_plugin_may_be_an_npm_package() {
     assert!(identifier.ends_with("/tools-1.2.3.tgz"));
     assert_eq!(skill.upstream.path.as_deref(), Some("package/skills/pdf"));
     let one = plugin("one").await.unwrap();
-    assert_eq!(one.skills.len(), 1);
+    assert_eq!(one.listing.skills.len(), 1);
 
     // The registry receives no request if the owner's policy rejects it.
     let asked = site.asked().len();

@@ -46,7 +46,7 @@ async fn a_skill_comes_with_its_siblings_modes_and_exact_bytes() {
     let fetcher = plain_fetcher();
     let opened = open(&fetcher, &source(&repository)).await.unwrap();
     assert_eq!(names(&opened), ["csv", "pdf"]);
-    assert!(opened.default_skill().is_none(), "several");
+    assert!(opened.listing.default_skill().is_none(), "several");
     let skill = fetch(&fetcher, &source(&repository), Some("pdf")).await;
     let skill = skill.unwrap();
     assert_eq!(paths(&skill), ["SKILL.md", "bin/run.sh", "data.bin"]);
@@ -226,7 +226,7 @@ async fn drift_is_told_by_commit_and_tree() {
     assert!(is_up_to_date(&fetcher, &again).await);
     repository.git(&["rm", "-r", "--quiet", "skills/pdf"]);
     repository.commit();
-    assert_matches!(drift(&fetcher, &again).await, DriftState::Failed(_));
+    assert_matches!(drift(&fetcher, &again).await, DriftState::Removed(_));
     // A skill pinned to a commit never drifts.
     let pinned = source(&repository).with_reference(&commit).unwrap();
     let pinned = fetch(&fetcher, &pinned, Some("pdf")).await.unwrap();
@@ -268,7 +268,7 @@ async fn a_repository_that_moves_between_check_and_fetch_gives_one_commit_or_non
     let opened = open(&fetcher, &source(&repository)).await.unwrap();
     repository.write("skills/pdf/SKILL.md", skill_md("moved"));
     repository.commit();
-    let found = opened.by_name("pdf").unwrap();
+    let found = opened.listing.find_skill("pdf").unwrap();
     let skill = fetcher.take_skill(&opened, found, &policy).await.unwrap();
     assert_eq!(skill.upstream.revision, Some(before));
     let document = skill.files.iter().find(|file| file.path == "SKILL.md");
@@ -298,7 +298,7 @@ async fn the_policy_is_asked_before_git_and_again_for_the_folder() {
     let narrow = policy(&format!("[sources]\nallow = [\"{place}/skills/pdf\"]\n"));
     let fetcher = plain_fetcher();
     let opened = fetcher.open_source(&source, None, &narrow).await.unwrap();
-    let [pdf, csv] = ["pdf", "csv"].map(|name| opened.by_name(name).unwrap());
+    let [pdf, csv] = ["pdf", "csv"].map(|name| opened.listing.find_skill(name).unwrap());
     assert!(fetcher.take_skill(&opened, pdf, &narrow).await.is_ok());
     let refused = fetcher.take_skill(&opened, csv, &narrow).await;
     assert_eq!(code(refused), "source_refused");
@@ -389,7 +389,7 @@ async fn a_marketplace_names_the_skills_of_its_plugins() {
     let opened = plugin("far").await.unwrap();
     assert_eq!(names(&opened), ["far"]);
     let skill = fetcher
-        .take_skill(&opened, &opened.skills[0], &policy)
+        .take_skill(&opened, &opened.listing.skills[0], &policy)
         .await;
     let revision = skill.unwrap().upstream.revision;
     assert_eq!(revision, Some(far), "the commit that the marketplace fixes");

@@ -129,8 +129,9 @@ async fn a_pinned_index_is_held_to_its_digests() {
     let source = parse(&site.base);
     let opened = open(&fetcher, &source).await.unwrap();
     assert_eq!(names(&opened), ["pdf", "csv", "lie"]);
-    assert_eq!(opened.notices.len(), 4, "{:?}", opened.notices);
-    let description = opened.skills[0].description.as_deref();
+    let left_out = &opened.listing.left_out;
+    assert_eq!(left_out.len(), 4, "{left_out:?}");
+    let description = opened.listing.skills[0].description.as_deref();
     assert_eq!(description, Some("Work with PDF."));
     let pdf = fetch(&fetcher, &source, Some("pdf")).await.unwrap();
     assert_eq!(paths(&pdf), ["SKILL.md", "a.md"]);
@@ -143,7 +144,10 @@ async fn a_pinned_index_is_held_to_its_digests() {
     assert_eq!(code(lie), "source_digest");
     // Fetch one skill of the site by name, then detect an upstream change.
     let named = parse(&format!("wellknown:{}/csv", site.base));
-    assert_eq!(open(&fetcher, &named).await.unwrap().skills.len(), 1);
+    assert_eq!(
+        open(&fetcher, &named).await.unwrap().listing.skills.len(),
+        1
+    );
     assert!(is_up_to_date(&fetcher, &pdf).await);
     site.index(&entries.replace(&one.to_string(), &two.to_string()));
     assert_matches!(drift(&fetcher, &pdf).await, DriftState::Drifted { .. });

@@ -12,7 +12,7 @@ use crate::{
     context::Context,
     errors::{Exit, Failure},
     output::{BOLD, DIM, Report, WARN, Warning, clean, join, paint},
-    tasks::drift::{UncheckedSkill, compare_sources, sort_targets, source_name},
+    tasks::drift::{MODIFIED, UncheckedSkill, compare_sources, sort_targets, source_name},
 };
 
 /// The arguments of `vault outdated`.
@@ -20,8 +20,8 @@ use crate::{
 #[command(after_help = "\
 Compares each skill with its source: a repository by the commit and the skill's folder, a \
 registry by the version, an address by the digest, a folder of this machine by its files. Changes \
-nothing. Skills that cannot be compared are listed with the reason. Exit 3 if a skill is \
-outdated.
+nothing. Skills that cannot be compared are listed with the reason. Exit 3 if a skill is outdated \
+or its source no longer has it, 6 if its files were modified after it was signed.
 
 Examples:
   vault outdated
@@ -39,6 +39,10 @@ pub struct SourceComparison {
     drifted: Vec<OutdatedSkill>,
     /// Names of skills that equal their source.
     up_to_date: Vec<SkillName>,
+    /// Skills that their source no longer has.
+    removed: Vec<UncheckedSkill>,
+    /// Skills whose files are not the ones that were signed.
+    modified: Vec<UncheckedSkill>,
     /// Skills that cannot be compared.
     unchecked: Vec<UncheckedSkill>,
     /// Skills whose source could not be read.
@@ -67,7 +71,11 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let states = compare_sources(context, &vault, fetching.as_ref(), &sorted.asked)?;
     let mut lines = Vec::new();
     let (mut drifted, mut up_to_date, mut errors) = (Vec::new(), Vec::new(), Vec::new());
-    let mut unchecked = sorted.unchecked;
+    let (modified, mut unchecked): (Vec<_>, Vec<_>) = sorted
+        .unchecked
+        .into_iter()
+        .partition(|skill| skill.reason == MODIFIED);
+    let mut removed = Vec::new();
     for (asked, state) in sorted.asked.into_iter().zip(states) {
         let (name, source) = (asked.name, source_name(&asked.source));
         match state {
@@ -86,6 +94,13 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             }
             DriftState::UpToDate => up_to_date.push(name),
             DriftState::Unchecked(reason) => unchecked.push(UncheckedSkill { name, reason }),
+            DriftState::Removed(reason) => {
+                let why = clean(&reason, 400);
+                lines.push(format!(
+                    "{WARN}-{WARN:#} {BOLD}{name}{BOLD:#}  removed upstream  {DIM}{why}{DIM:#}"
+                ));
+                removed.push(UncheckedSkill { name, reason });
+            }
             // One source that cannot be reached must not hide the results of the others.
             DriftState::Failed(reason) => {
                 context.ui.warn(Warning::new(
@@ -96,25 +111,39 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             }
         }
     }
+    lines.extend(unchecked_lines(&modified));
     lines.extend(unchecked_lines(&unchecked));
-    lines.push(paint(
-        DIM,
-        format!(
-            "{} outdated, {} up to date, {} unchecked",
-            drifted.len(),
-            up_to_date.len(),
-            unchecked.len() + errors.len()
-        ),
-    ));
-    // A difference that was found outweighs a source that could not be read: scripts act on exit 3.
-    let exit = match (drifted.is_empty(), errors.is_empty()) {
-        (false, _) => Exit::Differences,
-        (true, false) => Exit::Network,
-        (true, true) => Exit::Done,
+    let mut counts = format!(
+        "{} outdated, {} up to date, {} unchecked",
+        drifted.len(),
+        up_to_date.len(),
+        unchecked.len() + errors.len()
+    );
+    for (number, what) in [
+        (removed.len(), "removed upstream"),
+        (modified.len(), "modified"),
+    ] {
+        if number > 0 {
+            counts.push_str(&format!(", {number} {what}"));
+        }
+    }
+    lines.push(paint(DIM, counts));
+    // Files that are not the signed ones outweigh everything. A difference that was found outweighs
+    // a source that could not be read: scripts act on exit 3.
+    let exit = if !modified.is_empty() {
+        Exit::Integrity
+    } else if !drifted.is_empty() || !removed.is_empty() {
+        Exit::Differences
+    } else if !errors.is_empty() {
+        Exit::Network
+    } else {
+        Exit::Done
     };
     let view = SourceComparison {
         drifted,
         up_to_date,
+        removed,
+        modified,
         unchecked,
         errors,
     };

@@ -14,6 +14,7 @@ use vault_library::{
         AdmitReport, Candidate, Neighbours, Options, Source, admit_one, examine_candidate, history,
     },
     drift::CurrentSource,
+    folders,
 };
 use vault_shelf::DriftState;
 
@@ -27,7 +28,7 @@ use crate::{
             outcomes::{FailedSkill, Outcomes},
             texts::Texts,
         },
-        drift::{self, DriftCheck, HELD, UncheckedSkill, compare_sources, sort_targets},
+        drift::{self, DriftCheck, HELD, MODIFIED, UncheckedSkill, compare_sources, sort_targets},
         fetch::{self, Fetching},
         profiles,
         project_lock::{self, LockEntry},
@@ -39,7 +40,9 @@ use crate::{
 #[command(after_help = "\
 Takes each skill that changed at its source, at the branch or version line that it was added \
 with, or in its folder on this machine, through the gate as the next version. A skill that was \
-added at a full commit stays there, and one that was rolled back stays until you name it. A file \
+added at a full commit stays there, and one that was rolled back stays until you name it. A skill \
+whose files were modified after it was signed is not updated (exit 6), and one that its source no \
+longer has stays as it is (exit 3). A file \
 that looks like a secret is taken only if the installed version has it: vault add --include takes \
 a new one. Skills without a source to update from are skipped. The project's vault.lock is updated too.
 
@@ -105,7 +108,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let sorted = sort_targets(&vault, &arguments.names)?;
     let is_named = !arguments.names.is_empty();
     // With one name, the reason is the failure of the command and not one entry of a list.
-    if let (true, [], [skill]) = (is_named, &sorted.asked[..], &sorted.unchecked[..]) {
+    if let (true, [], [skill]) = (is_named, &sorted.asked[..], &sorted.unchecked[..])
+        && skill.reason != MODIFIED
+    {
         let UncheckedSkill { name, reason } = skill;
         return Err(without_source(&format!(
             "{name} cannot be updated: {reason}"
@@ -122,7 +127,14 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         has_shown: false,
     };
     let mut outcomes = Outcomes::new(context);
-    let mut unchecked = sorted.unchecked;
+    // A modified skill must not pass as one without a source: its files are not the signed ones.
+    let (modified, mut unchecked): (Vec<_>, Vec<_>) = sorted
+        .unchecked
+        .into_iter()
+        .partition(|skill| skill.reason == MODIFIED);
+    for skill in modified {
+        outcomes.record_result(&skill.name, Err(modified_failure()));
+    }
     for (asked, state) in sorted.asked.iter().zip(states) {
         match state {
             DriftState::Unchecked(reason) => {
@@ -193,6 +205,15 @@ fn without_source(message: &str) -> Failure {
         .hint("add it again from where it is: vault add <source>")
 }
 
+/// The failure of a skill whose files are not the ones that were signed.
+fn modified_failure() -> Failure {
+    fail!(
+        SkillDamaged,
+        "it was modified after it was signed, so it was not updated"
+    )
+    .hint("vault verify <name> shows the files; keep yours elsewhere, then add the skill again from its source")
+}
+
 struct SkillUpdater<'a> {
     context: &'a Context,
     vault: &'a Vault,
@@ -228,6 +249,9 @@ impl SkillUpdater<'_> {
                 self.admit_candidate(asked, &candidate)?
             }
             // `run` handles unchecked skills itself, so this is a source that could not be read.
+            DriftState::Removed(reason) => {
+                return Err(fail!(SourceRemoved, "{}", clean(&reason, 400)));
+            }
             DriftState::Unchecked(reason) | DriftState::Failed(reason) => {
                 return Err(fail!(SourceFailed, "{}", clean(&reason, 400)));
             }
@@ -278,6 +302,10 @@ impl SkillUpdater<'_> {
             // out.
             include: secrets::paths_of(&before.files),
             strict: self.strict,
+            copy_links: match &asked.source {
+                CurrentSource::Folder(_) => folders::copies_links(self.vault, name)?,
+                CurrentSource::Fetched(_) => false,
+            },
             // The skill may be removed while its source is read, and must not come back then.
             require_installed: true,
             ..Options::default()

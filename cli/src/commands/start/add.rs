@@ -21,13 +21,13 @@ use vault_library::{
         examine_candidate,
     },
 };
-use vault_sources::short_commit;
+use vault_sources::{DEFAULT_MAX_SKILLS, MAX_LISTED, short_commit};
 use vault_store::clock::{Clock as _, SystemClock};
 
-use self::gather::{GatherResult, SkillToAdd};
+use self::gather::{GatherResult, Gathered, LeftOutSkill, SkillToAdd};
 use crate::{
     context::Context,
-    errors::{ErrorCode, Failure},
+    errors::{ErrorCode, Failure, FailureCode},
     output::{DIM, HINT, Report, clean, count, either, paint},
     tasks::{
         admission::{
@@ -47,6 +47,10 @@ use crate::{
 The gate scans every file. A skill that passes is signed with this vault's key and stored \
 unchanged; a skill that the gate refuses changes nothing (exit 5). The first skill creates the \
 vault and its keys.
+
+--skill, --all and --plugin select among the skills of a source. A name that fits two skills is a \
+question, without a terminal exit 2 with both folders. Skills that are not taken are counted, and \
+named with -v. One bad skill does not stop the others.
 
 Files that look like secrets are left out and named: .env and .env.* (but not .env.example, \
 .env.sample and .env.template), private keys, *.key and *.pem. --include FILE takes one, by its \
@@ -73,16 +77,24 @@ pub struct Arguments {
     /// Skill folders, SKILL.md files, archives, repositories or addresses
     #[arg(required_unless_present = "from_lock", value_name = "SOURCE")]
     sources: Vec<String>,
-    /// Add this skill of a source that has several; repeatable
+    /// Add the skill of this name or in this folder; repeatable
     #[arg(long = "skill", value_name = "NAME", conflicts_with = "all")]
     skills: Vec<String>,
     /// Add every skill of the source
     #[arg(long)]
     all: bool,
+    /// The largest number of skills to add from one source
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = DEFAULT_MAX_SKILLS,
+        value_parser = max_skills
+    )]
+    max_skills: usize,
     /// A branch, tag, commit or version of the source
     #[arg(long = "ref", value_name = "REF")]
     reference: Option<String>,
-    /// A folder in the repository
+    /// A folder in the repository or folder
     #[arg(long, value_name = "PATH")]
     path: Option<String>,
     /// A plugin in a marketplace repository
@@ -92,10 +104,10 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["sources", "skills", "reference", "path", "plugin", "name"])]
     from_lock: Option<PathBuf>,
     /// The name in the vault [default: the skill's own name]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, visible_alias = "as", value_name = "NAME")]
     name: Option<SkillName>,
     /// An agent that the skill is for; repeatable
-    #[arg(long = "agent", value_name = "AGENT", value_parser = profiles::agent_id)]
+    #[arg(long = "agent", value_name = "AGENT", value_parser = profiles::known_agent_id)]
     agents: Vec<AgentId>,
     /// Record this source instead of the folder, for a staged copy
     #[arg(long, value_name = "SOURCE")]
@@ -118,9 +130,20 @@ pub struct Arguments {
     /// Take this file although it looks like a secret; repeatable
     #[arg(long, value_name = "FILE")]
     include: Vec<String>,
+    /// Take a link to a file of the same skill as a copy of that file
+    #[arg(long)]
+    copy_links: bool,
     /// Show files, findings, environment and context cost without adding anything
     #[arg(long)]
     dry_run: bool,
+}
+
+/// Parses the value of `--max-skills`.
+fn max_skills(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(number) if (1..=MAX_LISTED).contains(&number) => Ok(number),
+        _ => Err(format!("a number from 1 to {MAX_LISTED}")),
+    }
 }
 
 impl Arguments {
@@ -129,12 +152,14 @@ impl Arguments {
         Self {
             sources,
             no_lock: true,
+            max_skills: DEFAULT_MAX_SKILLS,
             ..Self::default()
         }
     }
 }
 
-/// The skills that were added, and what agents see of them.
+/// The skills that were added, and what agents see of them. Each skill that the sources list is in
+/// one of the three lists.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct Added {
     #[serde(flatten)]
@@ -143,17 +168,15 @@ pub struct Added {
     agents: Option<ShownLinks>,
 }
 
-/// The only skill of a command by itself, or several as a list.
+/// The skills of all sources.
 #[derive(Debug, JsonSchema, Serialize)]
-#[serde(untagged)]
-enum AddedSkills {
-    Single(AdmitReport),
-    Several {
-        /// The skills that passed the gate, changed or not.
-        added: Vec<AdmitReport>,
-        /// The skills that could not be added.
-        failed: Vec<FailedSkill>,
-    },
+struct AddedSkills {
+    /// The skills that passed the gate, changed or not.
+    added: Vec<AdmitReport>,
+    /// The skills that could not be added.
+    failed: Vec<FailedSkill>,
+    /// The skills that were not taken, and why.
+    left_out: Vec<LeftOutSkill>,
 }
 
 fn name_needs_one() -> Failure {
@@ -186,7 +209,11 @@ pub fn run_with(
             .hint("a finding names its rule, as in `error[download-pipe-shell]`"));
     }
     let strict = context.is_strict()?;
-    let mut items = gather::gather_items(context, arguments, strict)?;
+    let gathered = gather::gather_items(context, arguments, strict)?;
+    let Gathered {
+        mut items,
+        left_out,
+    } = gathered;
     // Sources that the caller rejected count like the others in the totals and for the exit code.
     items.extend(refused.into_iter().map(Err));
     // The failure of the only source is the failure of the command, not "1 of 1 skills".
@@ -205,7 +232,7 @@ pub fn run_with(
         require_includes(&sources, &arguments.include)?;
     }
     if arguments.dry_run {
-        return dry_run::check_skills(context, items);
+        return dry_run::check_skills(context, items, left_out);
     }
     let single = items.len() == 1;
     let existing = context.existing_vault()?;
@@ -238,7 +265,7 @@ pub fn run_with(
     }
     // If every skill was rejected, nothing changes, not even the links of agents.
     let vault = adding.vault.filter(|_| adding.admitted);
-    let mut skills = report_outcomes(context, done, single);
+    let mut skills = report_outcomes(context, done, left_out, single);
     // Skills that were admitted before Ctrl-C stay admitted, so the failure lists them for
     // programs.
     if let Some(failure) = interrupted {
@@ -464,9 +491,24 @@ fn announce_vault(context: &Context, vault: &Vault) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Returns the code of a command from those of its failures, in order. `None` if nothing failed.
+fn code_of_several(failed: Vec<FailureCode>, is_any_added: bool) -> Option<FailureCode> {
+    // Scripts stop at what the gate refuses, whatever else there is.
+    if failed.iter().any(|code| *code == ErrorCode::GateBlocked) {
+        return Some(ErrorCode::GateBlocked.into());
+    }
+    let first = failed.into_iter().next()?;
+    Some(if is_any_added {
+        ErrorCode::NotAdded.into()
+    } else {
+        first
+    })
+}
+
 fn report_outcomes(
     context: &Context,
     done: Vec<AddOutcome>,
+    left_out: Vec<LeftOutSkill>,
     single: bool,
 ) -> Result<AddedSkills, Failure> {
     if let (true, [AddOutcome { result, .. }]) = (single, &done[..])
@@ -475,7 +517,7 @@ fn report_outcomes(
         return Err(failure.clone());
     }
     let total = count(done.len(), "skill");
-    let (mut added, mut failed, mut first) = (Vec::new(), Vec::new(), None);
+    let (mut added, mut failed, mut codes) = (Vec::new(), Vec::new(), Vec::new());
     for done in done {
         match done.result {
             Ok(report) => {
@@ -492,22 +534,20 @@ fn report_outcomes(
                 let findings = failure.json_data().map(|data| data["findings"].clone());
                 skill.findings = Some(findings.unwrap_or_default());
                 failed.push(skill);
-                // The first failure decides the exit code; later ones are only listed.
-                first.get_or_insert(failure);
+                codes.push(failure.code);
             }
         }
     }
+    gather::report_left_out(context, &left_out, added.len(), failed.len());
     let (number, verb) = (failed.len(), either(failed.len() == 1, "was", "were"));
-    let skills = match added.pop() {
-        Some(only) if single => AddedSkills::Single(only),
-        last => {
-            added.extend(last);
-            AddedSkills::Several { added, failed }
-        }
+    let skills = AddedSkills {
+        added,
+        failed,
+        left_out,
     };
     let message = format!("{number} of {total} {verb} not added");
-    match first {
-        Some(first) => Err(Failure::new(first.code, message).data(skills)),
+    match code_of_several(codes, !skills.added.is_empty()) {
+        Some(code) => Err(Failure::new(code, message).data(skills)),
         None => Ok(skills),
     }
 }

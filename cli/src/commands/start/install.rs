@@ -16,7 +16,7 @@ use vault_library::{
     project::{self, ProjectFolder},
 };
 use vault_shelf::fetch::{FetchedSkill, Upstream};
-use vault_sources::{BadSource, Source, git_commit};
+use vault_sources::{BadSource, ChoiceError, Source, git_commit};
 use vault_store::clock::{Clock as _, SystemClock};
 
 use crate::{
@@ -330,9 +330,19 @@ async fn fetch_current(fetching: &Fetching, locked: &LockEntry) -> Result<Fetche
         .open_source(&source, None, policy)
         .await
         .map_err(failed)?;
-    let named_or_only = opened.by_name(name).or_else(|| opened.default_skill());
-    let missing = || fetch::no_such_skill(&source.display_name(), &opened.skills, name);
-    let found = named_or_only.ok_or_else(missing)?;
+    let listing = &opened.listing;
+    let names_folder =
+        matches!(&source, Source::Git(git) if git.path.is_some() || !git.tail.is_empty());
+    let found = match (listing.find_skill(name), listing.default_skill()) {
+        // An entry may give the skill another name than its source. Among several skills, it has to
+        // name the folder: the one at the root may be another one.
+        (Err(ChoiceError::Unknown(_)), Some(only)) if names_folder || listing.skills.len() == 1 => {
+            Ok(only)
+        }
+        (found, _) => found,
+    };
+    let found =
+        found.map_err(|error| fetch::choice_failure(&source.display_name(), listing, &error))?;
     fetcher
         .take_skill(&opened, found, policy)
         .await

@@ -18,7 +18,7 @@ use self::texts::Texts;
 use crate::{
     errors::{ErrorCode, Failure, message_chain},
     lookup::folder_of,
-    output::{BOLD, DIM, GOOD, clean, count, format_size, paint},
+    output::{BOLD, DIM, GOOD, clean, count, either, format_size, paint},
 };
 
 /// Formats an admitted skill as one line for people.
@@ -91,15 +91,35 @@ pub fn admission_failure(source: &str, texts: &Texts, error: AdmitError) -> Fail
             // The text of the error already tells links, hard links and devices apart.
             let what = message.split_once(" is a ").map_or("symbolic link", |(_, what)| what);
             // Only a symbolic link has a target. For the other kinds, this fails.
-            let target = std::fs::read_link(&whole).map_or_else(
-                |_| String::new(),
-                |target| format!(" (it leads to {})", clean(&target.display().to_string(), 200)),
-            );
-            fail!(Symlink, "{} is a {what}{target}", clean(&whole.display().to_string(), 400))
-                .hint("put the file itself in its place, or leave it out")
+            let target = std::fs::read_link(&whole).ok();
+            let is_copyable = target.as_ref().is_some_and(|target| {
+                // A path that leads out of the skill is not copied, wherever it leads to.
+                let is_relative = target.is_relative() && whole != folder;
+                is_relative && whole.is_file()
+            });
+            let leads = match &target {
+                Some(target) => {
+                    let to = clean(&target.display().to_string(), 200);
+                    let gone = either(whole.exists(), "", ", which does not exist");
+                    format!(" (it leads to {to}{gone})")
+                }
+                None => String::new(),
+            };
+            fail!(Symlink, "{} is a {what}{leads}", clean(&whole.display().to_string(), 400))
+                .hint(either(
+                    is_copyable,
+                    "put the file itself in its place, or --copy-links if it leads to a file of the same skill",
+                    "put the file itself in its place, or leave it out",
+                ))
         }
-        AdmitError::Source(_) => {
-            Failure::new(ErrorCode::SourceMalformed, message).hint_if(below_hint(source))
+        AdmitError::Source(error) => {
+            let hint = match &error {
+                SourceError::TooLarge { unit: "files", .. } => Some(MANY_FILES_HINT.to_owned()),
+                SourceError::NotASkill(path) => archive_hint(path),
+                _ => None,
+            };
+            Failure::new(ErrorCode::SourceMalformed, message)
+                .hint_if(hint.or_else(|| below_hint(source)))
         }
         AdmitError::Derived(_) => Failure::new(ErrorCode::DerivedMismatch, message),
         AdmitError::NotReviewed { .. } => Failure::new(ErrorCode::ReviewNeeded, message),
@@ -147,6 +167,19 @@ pub fn allow_hint<'a>(findings: impl Iterator<Item = &'a Finding>) -> Option<Str
     Some(format!(
         "reviewed it and still want it? {allowed} --reason \"…\" (applies to exactly these files)"
     ))
+}
+
+/// The hint for a folder with more files than a skill may have.
+const MANY_FILES_HINT: &str = "remove what is built or installed, such as node_modules, or give the skill a folder of its own";
+
+/// The hint for an archive of a kind that vault does not read.
+fn archive_hint(path: &Path) -> Option<String> {
+    let name = path.to_string_lossy().to_ascii_lowercase();
+    let endings = [
+        ".tar.xz", ".tar.bz2", ".tar.zst", ".txz", ".tbz2", ".7z", ".rar", ".gz",
+    ];
+    let is_archive = endings.iter().any(|ending| name.ends_with(ending));
+    is_archive.then(|| "vault reads archives of these kinds: zip, tar, tar.gz".to_owned())
 }
 
 /// Suggests adding the skills one level below, if `source` is a folder of skills and not a skill

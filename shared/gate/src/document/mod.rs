@@ -338,8 +338,9 @@ pub(crate) const fn in_file(position: Position) -> Position {
 /// Maximum number of values of one frontmatter that the second reading quotes.
 const MOST_MENDED: usize = 8;
 
-/// Reads the frontmatter. If a plain value of one line holds `: `, reads it again with that value
-/// in quotes and warns. Nothing else is mended, and the bytes stay as they are.
+/// Reads the frontmatter. If a plain value holds `: `, or a value of one line is several groups in
+/// brackets, reads it again with that value in quotes and warns, because agents read it so too.
+/// Nothing else is mended, and the bytes stay as they are.
 fn read_yaml(yaml: &str) -> Result<(yaml::Node, Vec<Finding>), DocumentError> {
     let first = match yaml::parse_yaml(yaml) {
         Ok(root) => return Ok((root, Vec::new())),
@@ -351,7 +352,8 @@ fn read_yaml(yaml: &str) -> Result<(yaml::Node, Vec<Finding>), DocumentError> {
     // The parser reports one fault at a time, so each round mends one value and parses anew. The
     // bound keeps the cost of a hostile frontmatter small.
     for _ in 0..MOST_MENDED {
-        let Some((quoted, warning)) = quoted_value(&text, &error) else {
+        let quoted = quoted_value(&text, &error).or_else(|| quoted_groups(&text, &error));
+        let Some((quoted, warning)) = quoted else {
             break;
         };
         text = quoted;
@@ -398,6 +400,52 @@ fn quoted_value(yaml: &str, error: &YamlError) -> Option<(String, Finding)> {
         warning = warning.on(position);
     }
     Some((text, warning))
+}
+
+/// Returns the frontmatter with a value of several groups in brackets in quotes, such as
+/// `argument-hint: [file] [words]`. YAML ends such a value after the first group.
+fn quoted_groups(yaml: &str, error: &YamlError) -> Option<(String, Finding)> {
+    let failed_at = usize::try_from(error.at?.line).ok()?;
+    let mut lines: Vec<String> = yaml.lines().map(str::to_owned).collect();
+    // The parser may notice the second group only at the start of the next line.
+    let at = (failed_at.saturating_sub(2)..failed_at).rev().find(|at| {
+        lines
+            .get(*at)
+            .is_some_and(|line| groups_key(line).is_some())
+    })?;
+    let (key, value) = lines[at].split_once(':')?;
+    let value = value.trim();
+    let message = format!(
+        "the value of `{key}` is several groups in brackets without quotes; it was read as if it were quoted, but agents that read YAML strictly do not see this skill"
+    );
+    let column = u32::try_from(key.len() + 3).ok()?;
+    let position = Position::new(u32::try_from(at + 1).ok()?, column);
+    let warning = Finding::new("frontmatter-colon", Level::Warning, message)
+        .at(SKILL_MD)
+        .on(in_file(position))
+        .hint(format!("put the whole value of `{key}` in double quotes"));
+    lines[at] = format!("{key}: '{}'", value.replace('\'', "''"));
+    let mut text = lines.join("\n");
+    text.push('\n');
+    Some((text, warning))
+}
+
+/// Returns the key of an unindented line `key: [a] [b]`.
+fn groups_key(line: &str) -> Option<&str> {
+    let (key, value) = line.split_once(':')?;
+    let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    let mut rest = value.strip_prefix(' ')?.trim();
+    let mut groups = 0;
+    while let Some(inner) = rest.strip_prefix('[') {
+        let (group, after) = inner.split_once(']')?;
+        // Brackets in brackets and quotes could be meant in several ways.
+        if group.contains(['[', '"', '\'', '#']) {
+            return None;
+        }
+        groups += 1;
+        rest = after.trim_start();
+    }
+    (groups > 1 && rest.is_empty() && !key.is_empty() && key.chars().all(is_word)).then_some(key)
 }
 
 fn yaml_error(yaml: &str, error: &YamlError) -> DocumentError {

@@ -145,6 +145,31 @@ fn a_plain_value_of_one_line_with_a_colon_is_read_with_a_warning() {
 }
 
 #[test]
+fn several_groups_in_brackets_are_read_with_a_warning() {
+    let read = |hint: &str| {
+        let text = format!("---\nname: a\ndescription: b\nargument-hint: {hint}\ntags: [x]\n---\n");
+        let document = Document::parse(text.as_bytes());
+        document.map(|document| {
+            let found = document.findings().iter();
+            let found = found.filter(|finding| finding.rule == "frontmatter-colon");
+            found.map(|finding| finding.position()).collect::<Vec<_>>()
+        })
+    };
+    let at = vec![Some(Position::new(4, 16))];
+    for hint in ["[voice] [message]", "[a] [b] [c]", "[a][b]", "[it's a] [b]"] {
+        let found = read(hint);
+        match hint {
+            "[it's a] [b]" => assert!(found.is_err(), "{hint}"),
+            _ => assert_eq!(found.unwrap(), at, "{hint}"),
+        }
+    }
+    for hint in ["[a, [b] [c]", "[a] b", "[\"a\"] [b]", "[a] {b}"] {
+        assert!(read(hint).is_err(), "{hint}");
+    }
+    assert!(read("[a, b]").unwrap().is_empty());
+}
+
+#[test]
 fn the_unquoted_colon_is_explained() {
     let text = "---\nname: a\ndescription: Use\n  when: it rains\n---\n";
     let error = Document::parse(text.as_bytes()).unwrap_err();

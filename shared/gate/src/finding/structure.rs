@@ -3,7 +3,7 @@
 use super::{Rule, Severity};
 
 /// All rules of this kind, sorted by name. The number of an id is never used again.
-pub(super) const RULES: [Rule; 36] = [
+pub(super) const RULES: [Rule; 37] = [
     Rule::new("VG-ST-001", "action-command", "AST04", Severity::Medium, ""),
     Rule::new("VG-ST-002", "action-cwd", "AST04", Severity::Medium, ""),
     Rule::new("VG-ST-003", "bin", "AST04", Severity::Medium, ""),
@@ -104,6 +104,13 @@ pub(super) const RULES: [Rule; 36] = [
         "AST04",
         Severity::High,
         "What people cannot see can still steer an agent.",
+    ),
+    Rule::new(
+        "VG-ST-037",
+        "lfs-pointer",
+        "AST04",
+        Severity::Medium,
+        "The file is only a pointer, so a signature would cover other content than agents need.",
     ),
     Rule::new("VG-ST-020", "name-hidden", "AST04", Severity::High, ""),
     Rule::new("VG-ST-021", "name-length", "AST04", Severity::Medium, ""),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use vault_format::manifest::SKILL_MD;
 use vault_format::name::SkillName;
 use vault_format::provenance::ProvenanceId;
+use vault_format::text::printable;
 use vault_policy::Policy;
 use vault_shelf::fetch::{Fetch, FetchFault};
 
@@ -117,10 +118,25 @@ pub async fn add_skill(vault: &Vault, input: &AddSkill) -> Result<AdmitReport, A
         }
         _ => Source::Folder(input.source.clone()),
     };
+    // A folder is one skill. Whoever names another one must not get this one instead.
+    let named = input.skill.clone();
+    let named = named.filter(|_| matches!(source, Source::Folder(_)));
     // The gate computes and reads files for longer than a task may block the async runtime.
     let (vault, options) = (vault.clone(), input.options.clone());
-    let admitted = tokio::task::spawn_blocking(move || admit_source(&vault, source, &options));
-    Ok(join_blocking(admitted.await)?)
+    let admitted = tokio::task::spawn_blocking(move || {
+        let mut neighbours = Neighbours::for_vault(&vault);
+        let candidate = examine_candidate(source, &options, &mut neighbours)?;
+        let author = candidate.package.frontmatter.name.as_str();
+        if let Some(named) = named
+            && author != named.as_str()
+            && candidate.package.name != named
+        {
+            let text = format!("the folder is the skill {author}, not {named}");
+            return Err(FetchFault::NotFound(printable(&text)).into());
+        }
+        Ok(admit_one(&vault, &candidate)?)
+    });
+    join_blocking(admitted.await)
 }
 
 /// Adds a local folder, given by its path or the path of its SKILL.md.

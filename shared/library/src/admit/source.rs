@@ -11,6 +11,7 @@ use vault_format::name::{AgentId, SkillName};
 use vault_format::provenance::{Provenance, ProvenanceId};
 use vault_format::time::Timestamp;
 use vault_gate::derived;
+use vault_gate::links;
 use vault_gate::package::Package;
 use vault_gate::secrets::{self, SeparatedFiles};
 use vault_gate::{self as gate, GateOptions, Outcome, RawFile};
@@ -132,6 +133,8 @@ pub struct Options {
     /// Paths in the skill of files that look like secrets and are included anyway. Other such files
     /// are left out. Skills that were signed before keep all their files.
     pub include: Vec<String>,
+    /// Whether symbolic links of a local folder are taken as copies of the files that they lead to.
+    pub copy_links: bool,
     /// Whether another person wrote the files, such as a member whose draft is accepted. Actions of
     /// such a skill do not get the whole environment.
     pub by_others: bool,
@@ -161,6 +164,7 @@ impl Default for Options {
             allow: Vec::new(),
             reason: None,
             include: Vec::new(),
+            copy_links: false,
             by_others: false,
             reviewed: None,
             skip_if_same_files: false,
@@ -198,6 +202,8 @@ pub struct Candidate {
     pub options: Options,
     /// The files of the source that look like secrets.
     pub secrets: Secrets,
+    /// The links that were taken as copies, by their paths in the skill.
+    pub copied_links: Vec<String>,
     /// Whether it was submitted as text. Text has no file modes, and it may replace only text and
     /// skills from local folders.
     pub(super) is_text: bool,
@@ -220,7 +226,13 @@ pub fn unknown_includes<'n>(sources: &[&Source], include: &'n [String]) -> Vec<&
     let mut secrets_found = Vec::new();
     for source in sources {
         let files = match source {
-            Source::Folder(path) => read_folder(path).map(|folder| folder.files),
+            Source::Folder(path) => {
+                // Links are no files that look like secrets, whether they become copies or not.
+                let folder = source::read_with_links(Path::new(path), LIMITS, &gate::is_ignored);
+                folder
+                    .map(|(folder, _)| folder.files)
+                    .map_err(AdmitError::from)
+            }
             Source::Fetched(skill) => Ok(skill.files.clone()),
             Source::Text { files, .. } => Ok(files.clone()),
             Source::InProject { .. } | Source::InVault { .. } | Source::Earlier(_) => {
@@ -247,6 +259,7 @@ impl Candidate {
         Some(LocalSource {
             identifier: self.provenance.identifier.clone(),
             path: self.local.as_ref()?.to_str()?.to_owned(),
+            copied_links: self.copied_links.clone(),
         })
     }
 }
@@ -266,6 +279,7 @@ pub fn examine_candidate(
         provenance,
         upstream,
         local,
+        copied_links,
         earlier,
         ..
     } = input;
@@ -306,6 +320,7 @@ pub fn examine_candidate(
         local,
         options,
         secrets: gated.secrets,
+        copied_links,
         is_text,
         earlier,
     })
@@ -327,6 +342,7 @@ struct GateInput {
     provenance: Option<Provenance>,
     upstream: Option<Upstream>,
     local: Option<PathBuf>,
+    copied_links: Vec<String>,
     earlier: Option<(Manifest, Purpose)>,
 }
 
@@ -346,11 +362,13 @@ impl GateInput {
             provenance: given.map(|identifier| recorded(identifier, None)),
             upstream: None,
             local: None,
+            copied_links: Vec::new(),
             earlier: None,
         };
         match source {
             Source::Folder(path) => {
-                let folder = read_folder(&path)?;
+                let (folder, copied_links) = read_folder(&path, input.options.copy_links)?;
+                input.copied_links = copied_links;
                 // If another source is given, the path is that of a staged copy.
                 input.local = input.provenance.is_none().then(|| folder.path.clone());
                 input.read_local(folder, now);
@@ -370,6 +388,7 @@ impl GateInput {
             Source::Fetched(skill) => {
                 input.files = skill.files;
                 input.folder = skill.folder;
+                input.copied_links.clone_from(&skill.upstream.copied_links);
                 // A source that the owner named replaces the real one in all records, so updates
                 // never fetch from the real one.
                 if input.provenance.is_none() {
@@ -405,7 +424,8 @@ impl GateInput {
         };
         // The gate does not see the files that are left out, so their warnings are added to its
         // verdict.
-        let findings = separated.findings();
+        let mut findings = separated.findings();
+        findings.extend(links::copied_findings(&self.copied_links));
         let SeparatedFiles {
             files,
             included,
@@ -485,8 +505,18 @@ impl GateInput {
     }
 }
 
-fn read_folder(path: &str) -> Result<source::SourceFolder, AdmitError> {
-    match source::read_skill_folder(Path::new(path), LIMITS, &gate::is_ignored) {
+/// Reads a local folder. Returns it with the links that were taken as copies, if that is asked for.
+fn read_folder(
+    path: &str,
+    copy_links: bool,
+) -> Result<(source::SourceFolder, Vec<String>), AdmitError> {
+    let read = if copy_links {
+        source::read_with_copies(Path::new(path), LIMITS, &gate::is_ignored)
+    } else {
+        let folder = source::read_skill_folder(Path::new(path), LIMITS, &gate::is_ignored);
+        folder.map(|folder| (folder, Vec::new()))
+    };
+    match read {
         // A missing path that looks like `owner/repository` was probably meant as a remote source,
         // so the error says that it can't be fetched here.
         Err(SourceError::Missing(_)) if looks_remote(path) => Err(AdmitError::SourceUnsupported {

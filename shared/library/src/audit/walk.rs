@@ -7,12 +7,10 @@ use std::path::{Path, PathBuf};
 
 use vault_format::manifest::SKILL_MD;
 use vault_gate::report::{Bound, Skipped};
+use vault_gate::{UNSEARCHED_FOLDERS, is_document_name};
 
 use super::Bounds;
 use crate::disk::{self, Kind};
-
-/// Folders that are never scanned.
-pub(super) const SKIPPED: [&str; 2] = [".git", "node_modules"];
 
 /// A folder with a SKILL.md.
 pub(super) struct Place {
@@ -32,8 +30,7 @@ pub(super) struct FolderWalk {
 }
 
 pub(super) fn is_document(name: &OsStr) -> bool {
-    name.to_str()
-        .is_some_and(|name| name.eq_ignore_ascii_case(SKILL_MD))
+    name.to_str().is_some_and(is_document_name)
 }
 
 /// Returns the name of the file that makes a folder a skill: `SKILL.md`, otherwise a name that
@@ -67,7 +64,7 @@ pub(super) fn walk(root: &Path, bounds: Bounds) -> FolderWalk {
         walked.folders += 1;
         let folder = root.join(&path);
         let wanted = |name: &OsStr, kind| match kind {
-            Kind::Dir => !SKIPPED.iter().any(|skipped| name == *skipped),
+            Kind::Dir => !UNSEARCHED_FOLDERS.iter().any(|skipped| name == *skipped),
             _ => is_document(name),
         };
         let listed = match disk::list_kept(&folder, bounds.folders, &wanted) {

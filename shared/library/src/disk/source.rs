@@ -5,7 +5,7 @@
 //! devices, sockets and hard links to another user's file are rejected, as is a file or folder that
 //! changes during the read.
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,8 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode as Bits, OFlags, Stat};
 use rustix::io::Errno;
 
 use vault_format::manifest::Mode;
-use vault_gate::RawFile;
+use vault_gate::links::{BadLink, SkillLink, copy_links};
+use vault_gate::{RawFile, is_document_name};
 
 use super::beneath::{BeneathError, HeldFolder};
 use super::tree::{ENTRY, read_exactly};
@@ -45,6 +46,9 @@ pub enum SourceError {
     /// A symbolic link: its target may lie outside the requested folder.
     #[error("{} is a symbolic link; a skill holds regular files only", super::displayable_path(.0))]
     Link(PathBuf),
+    /// A symbolic link that cannot be taken as a copy.
+    #[error("{} is a symbolic link that cannot be copied: {}", super::displayable_path(.0), .1)]
+    NotCopied(PathBuf, BadLink),
     /// A path that names, or could name, something outside of the folder that it is relative to.
     #[error("{} points out of its folder", super::displayable_path(.0))]
     Outside(PathBuf),
@@ -138,6 +142,40 @@ pub(crate) fn read_beneath(
     read_open(&path, &path, &folder.into_fd(), options).map(|(read, _)| read)
 }
 
+/// Like [`read_skill_folder`], but returns the symbolic links below the folder instead of failing.
+pub(crate) fn read_with_links(
+    path: &Path,
+    limits: SourceLimits,
+    ignored: &dyn Fn(&str) -> bool,
+) -> Result<(SourceFolder, Vec<SkillLink>), SourceError> {
+    let (folder, faults) = read_leniently(path, limits, ignored)?;
+    let mut links = Vec::new();
+    for (path, error) in faults {
+        let SourceError::Link(_) = error else {
+            return Err(error);
+        };
+        // Only the text of the link is read here. It can only select a file that was read above.
+        let target = rustix::fs::readlink(folder.path.join(&path), Vec::new())
+            .map_err(|cause| FileError::new("read the link", &folder.path.join(&path), cause))?;
+        let target = target.to_string_lossy().into_owned();
+        links.push(SkillLink { path, target });
+    }
+    Ok((folder, links))
+}
+
+/// Like [`read_skill_folder`], but takes symbolic links to files of the folder as copies, and
+/// returns their paths.
+pub(crate) fn read_with_copies(
+    path: &Path,
+    limits: SourceLimits,
+    ignored: &dyn Fn(&str) -> bool,
+) -> Result<(SourceFolder, Vec<String>), SourceError> {
+    let (mut folder, links) = read_with_links(path, limits, ignored)?;
+    copy_links(&mut folder.files, &links)
+        .map_err(|(link, bad)| SourceError::NotCopied(link.path.clone().into(), bad))?;
+    Ok((folder, links.into_iter().map(|link| link.path).collect()))
+}
+
 /// Like [`read_skill_folder`], but skips and reports entries that can't be admitted. Fails only if
 /// the folder itself can't be read. Reading stops when the limit on files or on total bytes is
 /// exceeded; SKILL.md is read before the other files of its folder.
@@ -174,7 +212,12 @@ fn read_folder(
         None => return Err(SourceError::Missing(path)),
         Some(Kind::Link) => return Err(SourceError::Link(path)),
         Some(Kind::Dir) => path,
-        Some(Kind::File) if path.file_name().is_some_and(|name| name == "SKILL.md") => {
+        Some(Kind::File)
+            if path
+                .file_name()
+                .and_then(OsStr::to_str)
+                .is_some_and(is_document_name) =>
+        {
             match path.parent() {
                 Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
                 _ => PathBuf::from("."),

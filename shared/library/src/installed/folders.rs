@@ -3,7 +3,7 @@
 //! The path of the folder comes from the trust folder, because an attacker who could change it
 //! could get other files signed under the name of the skill.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use rayon::prelude::*;
 use vault_format::hash::Digest;
@@ -23,6 +23,8 @@ pub struct SourceFolder {
     pub name: SkillName,
     /// The absolute path of the folder.
     pub path: PathBuf,
+    /// Whether symbolic links in it are taken as copies, because its owner took some so.
+    pub copy_links: bool,
 }
 
 /// The difference between a skill and its folder.
@@ -44,6 +46,13 @@ pub fn recorded_folders(vault: &Vault) -> Result<Vec<SourceFolder>, VaultError> 
     Ok(folders.map(|(folder, _)| folder).collect())
 }
 
+/// Returns whether symbolic links in the folder of a skill are taken as copies.
+pub fn copies_links(vault: &Vault, name: &SkillName) -> Result<bool, VaultError> {
+    let own = vault.own_skills()?;
+    let local = own.local_source(name);
+    Ok(local.is_some_and(|local| !local.copied_links.is_empty()))
+}
+
 /// Like [`recorded_folders`], with the difference between each skill and its folder. Reads every
 /// file. Leaves out skills whose installed version has another author, because that version did not
 /// come from the recorded folder.
@@ -54,7 +63,7 @@ pub fn compare_all(vault: &Vault) -> Result<Vec<(SourceFolder, FolderState)>, Va
     // Each comparison reads and hashes a whole folder, so they run on all cores.
     let folders = folders.into_par_iter();
     let compared = folders.map(|(folder, manifest)| {
-        let state = folder_state(&manifest, &folder.path);
+        let state = folder_state(&manifest, &folder);
         (folder, state)
     });
     Ok(compared.collect())
@@ -74,13 +83,25 @@ fn folders_with_manifests(vault: &Vault) -> Result<Vec<(SourceFolder, Manifest)>
         // the same source.
         let is_source = manifest.provenance.identifier == local.identifier && !path.is_file();
         let name = name.clone();
-        is_source.then_some((SourceFolder { name, path }, manifest))
+        let folder = SourceFolder {
+            name,
+            path,
+            copy_links: !local.copied_links.is_empty(),
+        };
+        is_source.then_some((folder, manifest))
     });
     Ok(folders.collect())
 }
 
-fn folder_state(manifest: &Manifest, folder: &Path) -> FolderState {
-    match source::read_skill_folder(folder, LIMITS, &gate::is_ignored) {
+fn folder_state(manifest: &Manifest, folder: &SourceFolder) -> FolderState {
+    let path = &folder.path;
+    let read = if folder.copy_links {
+        let read = source::read_with_copies(path, LIMITS, &gate::is_ignored);
+        read.map(|(read, _)| read)
+    } else {
+        source::read_skill_folder(path, LIMITS, &gate::is_ignored)
+    };
+    match read {
         Ok(read) => {
             if has_files(manifest, read.files) {
                 FolderState::Same

@@ -56,6 +56,7 @@ pub fn of_manifest(manifest: &Manifest) -> Option<Upstream> {
         signer: None,
         root_version: None,
         signed_version: None,
+        copied_links: Vec::new(),
     })
 }
 

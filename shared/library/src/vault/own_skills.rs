@@ -64,6 +64,10 @@ pub(crate) struct LocalSource {
     pub(crate) identifier: ProvenanceId,
     /// The absolute path.
     pub(crate) path: String,
+    /// The links in it that its owner took as copies. Links of later versions are then taken as
+    /// copies too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) copied_links: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]

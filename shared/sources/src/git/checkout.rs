@@ -61,6 +61,10 @@ impl Checkout {
         ids: &[&str],
         max: u64,
     ) -> Result<HashMap<String, Vec<u8>>> {
+        // git answers to an empty line too.
+        if ids.is_empty() {
+            return Ok(HashMap::new());
+        }
         let mut blob_ids: Vec<&str> = ids.to_vec();
         blob_ids.sort_unstable();
         blob_ids.dedup();

@@ -1,29 +1,33 @@
-//! Sources that are a single artifact: a local archive, or an archive or SKILL.md at a URL.
+//! Sources that are one artifact or folder: a local folder or archive, or an archive or SKILL.md at
+//! a URL.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use url::Url;
 use vault_format::hash::Digest;
 use vault_format::manifest::SKILL_MD;
 use vault_format::provenance::ARCHIVE_ENDINGS;
-use vault_gate::RawFile;
+use vault_gate::links::SkillLink;
+use vault_gate::{RawFile, is_document_name};
 use vault_shelf::DriftState;
 use vault_shelf::fetch::{FetchedSkill, Upstream};
 
 use super::batch::Comparison;
+use super::tree::{self, Tree};
 use super::{
-    Kind, MAX_SKILL_MD_BYTES, describe_skill, fetch_file, join_path, new_upstream, plain_file,
+    Kind, MAX_SKILL_MD_BYTES, describe_skill, fetch_file, new_upstream, plain_file, settle_links,
     skill_file,
 };
 use crate::access::Access;
-use crate::archive::{self, MAX_DOWNLOAD_BYTES};
+use crate::archive::{self, MAX_DOWNLOAD_BYTES, Unpacked};
 use crate::error::{FetchError, Result, escape_untrusted};
-use crate::find;
-use crate::opened::{Content, OfferedSkill, Opened, last_part};
+use crate::find::{self, Found, LocalPaths};
+use crate::listing::{Listing, OfferedSkill};
+use crate::opened::{Content, Opened, last_part};
 
-/// A local archive.
-pub(crate) struct LocalArchive<'a>(pub(crate) &'a Path);
+/// A local folder, SKILL.md or archive.
+pub(crate) struct Local<'a>(pub(crate) &'a Path);
 
 /// An archive at a URL.
 pub(crate) struct RemoteArchive<'a>(pub(crate) &'a Url);
@@ -31,24 +35,53 @@ pub(crate) struct RemoteArchive<'a>(pub(crate) &'a Url);
 /// A SKILL.md at a URL.
 pub(crate) struct RemoteSkillMd<'a>(pub(crate) &'a Url);
 
+/// A local folder, which the vault library reads by itself. Only its list of skills comes from here.
+#[derive(Debug)]
+pub(crate) struct LocalFolder {
+    path: PathBuf,
+    place: String,
+    paths: LocalPaths,
+}
+
 /// All files of an artifact, and the origin to record for its skills.
 #[derive(Debug)]
-struct FileSet {
-    files: Vec<RawFile>,
+pub(super) struct FileSet {
+    unpacked: Unpacked,
     upstream: Upstream,
+    place: String,
+    /// The only folder at the top, which has all files; empty if there is none.
+    wrapper: String,
     has_several: bool,
 }
 
+/// Lists the skills of a local folder, or the one skill of a file named SKILL.md. Returns `None`
+/// for any other file. Sends no request.
+pub fn list_folder(path: &Path) -> Result<Option<Listing>> {
+    let Some(folder) = LocalFolder::search(path)? else {
+        return Ok(None);
+    };
+    let found = folder.find_skills("");
+    find::check_number(&folder.place, found.skills.len())?;
+    Ok(Some(folder.list_skills(found, Some(String::new()))))
+}
+
 #[async_trait]
-impl Kind for LocalArchive<'_> {
-    async fn open_source(&self, _: Access<'_>) -> Result<Opened> {
+impl Kind for Local<'_> {
+    async fn open_source(&self, access: Access<'_>) -> Result<Opened> {
+        tree::open_all(self.open_tree(access).await?, "").await
+    }
+
+    async fn open_tree<'a>(&'a self, _: Access<'a>) -> Result<Box<dyn Tree + 'a>> {
+        if let Some(folder) = LocalFolder::search(self.0)? {
+            return Ok(Box::new(folder));
+        }
         let place = self.0.display().to_string();
         let bytes = read_file(self.0, MAX_DOWNLOAD_BYTES)?;
-        let files = archive::unpack_archive(&place, &bytes)?;
+        let unpacked = archive::unpack_archive(&place, &bytes)?;
         let name = self.0.file_name().and_then(|name| name.to_str());
         let identifier = format!("local:{}", name.unwrap_or("archive").trim());
         let upstream = new_upstream(&identifier, format!("sha256:{}", Digest::of(&bytes)))?;
-        open_all(files, upstream, &place)
+        Ok(Box::new(FileSet::new(unpacked, upstream, &place)))
     }
 
     async fn compare_state(&self, _: &Comparison<'_>) -> Result<DriftState> {
@@ -60,10 +93,15 @@ impl Kind for LocalArchive<'_> {
 #[async_trait]
 impl Kind for RemoteArchive<'_> {
     async fn open_source(&self, access: Access<'_>) -> Result<Opened> {
+        tree::open_all(self.open_tree(access).await?, "").await
+    }
+
+    async fn open_tree<'a>(&'a self, access: Access<'a>) -> Result<Box<dyn Tree + 'a>> {
         let url = self.0;
         let got = access.fetch_required(url, MAX_DOWNLOAD_BYTES).await?;
-        let files = archive::unpack_archive(url.as_str(), &got.body)?;
-        open_all(files, web_upstream(url, &got.body)?, url.as_str())
+        let unpacked = archive::unpack_archive(url.as_str(), &got.body)?;
+        let upstream = web_upstream(url, &got.body)?;
+        Ok(Box::new(FileSet::new(unpacked, upstream, url.as_str())))
     }
 }
 
@@ -73,8 +111,9 @@ impl Kind for RemoteSkillMd<'_> {
         let url = self.0;
         let body = fetch_file(access, url, MAX_SKILL_MD_BYTES).await?;
         let upstream = web_upstream(url, &body)?;
-        let mut opened = open_all(vec![plain_file(SKILL_MD, body)], upstream, url.as_str())?;
-        if url.path().trim_matches('/') != SKILL_MD {
+        let mut opened =
+            open_files(vec![plain_file(SKILL_MD, body)], upstream, url.as_str()).await?;
+        if !is_document_name(url.path().trim_matches('/')) {
             opened.notices.push(
                 "only this one file was fetched; files beside it cannot be found by its address"
                     .to_owned(),
@@ -85,40 +124,202 @@ impl Kind for RemoteSkillMd<'_> {
 }
 
 /// Lists every skill among these files.
-pub(super) fn open_all(files: Vec<RawFile>, upstream: Upstream, place: &str) -> Result<Opened> {
-    let folders = find::skill_folders(files.iter().map(|file| file.path.as_str()), "");
-    if folders.is_empty() {
-        // The name of a local archive may hold any character.
-        let place = escape_untrusted(place);
-        return Err(FetchError::NotFound(format!("{place} holds no SKILL.md")));
-    }
-    Ok(open_folders(&folders, files, upstream, place))
-}
-
-/// Lists the skills in these folders.
-pub(super) fn open_folders(
-    folders: &[String],
+pub(super) async fn open_files(
     files: Vec<RawFile>,
     upstream: Upstream,
     place: &str,
-) -> Opened {
-    let found: Vec<OfferedSkill> = folders
-        .iter()
-        .map(|folder| {
-            let path = join_path(folder, SKILL_MD);
-            let document = files.iter().find(|file| file.path == path);
-            describe_skill(folder, place, document.map(|file| file.bytes.as_slice()))
+) -> Result<Opened> {
+    let unpacked = Unpacked {
+        files,
+        links: Vec::new(),
+    };
+    open_archive(unpacked, upstream, place).await
+}
+
+/// Lists every skill of an unpacked archive.
+pub(super) async fn open_archive(
+    unpacked: Unpacked,
+    upstream: Upstream,
+    place: &str,
+) -> Result<Opened> {
+    tree::open_all(Box::new(FileSet::new(unpacked, upstream, place)), "").await
+}
+
+impl LocalFolder {
+    /// Searches a folder, or takes the folder of a SKILL.md as one skill. Returns `None` for any
+    /// other file.
+    fn search(path: &Path) -> Result<Option<Self>> {
+        let name = path.file_name().and_then(|name| name.to_str());
+        let (folder, paths) = if path.is_dir() {
+            (path, find::search_folder(path)?)
+        } else if let Some(name) = name.filter(|name| is_document_name(name)) {
+            let paths = LocalPaths {
+                documents: vec![name.to_owned()],
+                left_out: Vec::new(),
+            };
+            (path.parent().unwrap_or(Path::new("")), paths)
+        } else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            path: folder.to_owned(),
+            place: path.display().to_string(),
+            paths,
+        }))
+    }
+
+    fn list_skills(&self, found: Found, base: Option<String>) -> Listing {
+        let skills = found.skills.iter().map(|(folder, document)| {
+            // A SKILL.md that cannot be read still makes a skill. The library reports the reason.
+            let text = read_file(&self.path.join(document), MAX_SKILL_MD_BYTES).ok();
+            describe_skill(folder, &self.place, text.as_deref())
+        });
+        Listing {
+            skills: skills.collect(),
+            left_out: found.left_out,
+            base,
+        }
+    }
+
+    /// Returns whether a symbolic link is on the way to a file of the folder.
+    fn has_link(&self, path: &str) -> bool {
+        let mut at = self.path.clone();
+        path.split('/').any(|part| {
+            at.push(part);
+            at.symlink_metadata()
+                .is_ok_and(|found| found.file_type().is_symlink())
         })
-        .collect();
-    let has_several = found.len() > 1;
-    Opened::new(
-        found,
-        FileSet {
-            files,
+    }
+}
+
+#[async_trait]
+impl Tree for LocalFolder {
+    fn place(&self) -> &str {
+        &self.place
+    }
+
+    fn base(&self) -> &'static str {
+        ""
+    }
+
+    fn find_skills(&self, base: &str) -> Found {
+        let documents = self.paths.documents.iter().map(String::as_str);
+        let mut found = find::find_skills(documents, base);
+        if base.is_empty() {
+            found.left_out.extend(self.paths.left_out.iter().cloned());
+        }
+        found
+    }
+
+    async fn read_file(&self, path: &str, max: u64) -> Result<Option<Vec<u8>>> {
+        let file = self.path.join(path);
+        // The folder may be a clone, and a link in it must not make vault read other files.
+        if self.has_link(path) || !file.is_file() {
+            return Ok(None);
+        }
+        read_file(&file, max).map(Some)
+    }
+
+    async fn open_found(self: Box<Self>, found: Found, base: Option<String>) -> Result<Opened> {
+        Ok(Opened::new(self.list_skills(found, base), *self))
+    }
+}
+
+#[async_trait]
+impl Content for LocalFolder {
+    async fn take_skill(&self, _: Access<'_>, _: &OfferedSkill) -> Result<FetchedSkill> {
+        // Only the library reads folders, because it checks each entry while it reads it.
+        Err(FetchError::Unsupported {
+            message: format!(
+                "{} is a folder of this machine",
+                escape_untrusted(&self.place)
+            ),
+            hint: "add it with the command line on this machine".to_owned(),
+        })
+    }
+
+    fn local_root(&self) -> Option<&Path> {
+        Some(&self.path)
+    }
+}
+
+/// Returns the folder that has all files of an archive. Code hosts and people pack a folder as one.
+fn wrapper_of(unpacked: &Unpacked) -> String {
+    let files = unpacked.files.iter().map(|file| file.path.as_str());
+    let links = unpacked.links.iter().map(|link| link.path.as_str());
+    // The Finder adds a second folder, with metadata only.
+    let mut paths = files
+        .chain(links)
+        .filter(|path| !path.starts_with("__MACOSX/"));
+    let Some((top, _)) = paths.next().and_then(|path| path.split_once('/')) else {
+        return String::new();
+    };
+    let is_below = |path: &str| path.split_once('/').is_some_and(|(first, _)| first == top);
+    if paths.all(is_below) {
+        top.to_owned()
+    } else {
+        String::new()
+    }
+}
+
+impl FileSet {
+    pub(super) fn new(unpacked: Unpacked, upstream: Upstream, place: &str) -> Self {
+        let wrapper = wrapper_of(&unpacked);
+        let mut set = Self {
+            unpacked,
             upstream,
-            has_several,
-        },
-    )
+            place: place.to_owned(),
+            wrapper,
+            has_several: false,
+        };
+        set.has_several = set.find_skills(&set.wrapper).skills.len() > 1;
+        set
+    }
+}
+
+#[async_trait]
+impl Tree for FileSet {
+    fn place(&self) -> &str {
+        &self.place
+    }
+
+    fn root(&self) -> &str {
+        &self.wrapper
+    }
+
+    fn base(&self) -> &str {
+        &self.wrapper
+    }
+
+    fn find_skills(&self, base: &str) -> Found {
+        let files = self.unpacked.files.iter().map(|file| file.path.as_str());
+        let links = self.unpacked.links.iter().map(|link| link.path.as_str());
+        find::find_skills(files.chain(links), base)
+    }
+
+    async fn read_file(&self, path: &str, max: u64) -> Result<Option<Vec<u8>>> {
+        let mut files = self.unpacked.files.iter();
+        match files.find(|file| file.path == path) {
+            Some(file) if file.bytes.len() as u64 > max => {
+                Err(FetchError::too_large(path, max, "bytes"))
+            }
+            file => Ok(file.map(|file| file.bytes.clone())),
+        }
+    }
+
+    async fn open_found(self: Box<Self>, found: Found, base: Option<String>) -> Result<Opened> {
+        let skills = found.skills.iter().map(|(folder, document)| {
+            let mut files = self.unpacked.files.iter();
+            let text = files.find(|file| file.path == *document);
+            describe_skill(folder, &self.place, text.map(|file| file.bytes.as_slice()))
+        });
+        let listing = Listing {
+            skills: skills.collect(),
+            left_out: found.left_out,
+            base,
+        };
+        Ok(Opened::new(listing, *self))
+    }
 }
 
 /// Returns the origin to record for an artifact at a URL. Identifiers have no form for plain HTTP,
@@ -138,30 +339,43 @@ pub(super) fn web_upstream(url: &Url, body: &[u8]) -> Result<Upstream> {
 
 #[async_trait]
 impl Content for FileSet {
-    async fn take_skill(&self, _: Access<'_>, found: &OfferedSkill) -> Result<FetchedSkill> {
-        let kept = self.files.iter().filter_map(|file| {
-            let path = skill_file(&file.path, &found.folder)?;
-            Some(RawFile {
-                path: path.to_owned(),
-                mode: file.mode,
-                bytes: file.bytes.clone(),
-            })
-        });
+    async fn take_skill(&self, access: Access<'_>, found: &OfferedSkill) -> Result<FetchedSkill> {
+        let (mut files, links) = self.unpacked.content_below(&found.folder);
+        let place = (self.place.as_str(), found.folder.as_str());
+        let copied_links = settle_links(access, place, &mut files, &links)?;
         Ok(FetchedSkill {
-            files: kept.collect(),
+            files,
             folder: last_part(&found.folder)
                 .or_else(|| file_stem(self.upstream.identifier.as_str())),
             upstream: Upstream {
                 // If the artifact has only one skill, record no folder, so that the skill is found
                 // again after it moved within the artifact.
                 path: self.has_several.then(|| found.folder.clone()),
+                copied_links,
                 ..self.upstream.clone()
             },
         })
     }
+}
 
-    fn base_folder(&self) -> Option<&str> {
-        Some("")
+impl Unpacked {
+    /// Returns the files and links of the skill in a folder, with their paths in the skill.
+    pub(super) fn content_below(&self, folder: &str) -> (Vec<RawFile>, Vec<SkillLink>) {
+        let kept = self.files.iter().filter_map(|file| {
+            let path = skill_file(&file.path, folder)?;
+            Some(RawFile {
+                path: path.to_owned(),
+                mode: file.mode,
+                bytes: file.bytes.clone(),
+            })
+        });
+        let links = self.links.iter().filter_map(|link| {
+            Some(SkillLink {
+                path: skill_file(&link.path, folder)?.to_owned(),
+                target: link.target.clone(),
+            })
+        });
+        (kept.collect(), links.collect())
     }
 }
 
@@ -172,7 +386,7 @@ fn file_stem(identifier: &str) -> Option<String> {
         .iter()
         .find_map(|end| name.strip_suffix(end))
         .unwrap_or(name);
-    (!name.is_empty() && name != SKILL_MD).then(|| name.to_owned())
+    (!name.is_empty() && !is_document_name(name)).then(|| name.to_owned())
 }
 
 fn read_file(path: &Path, max: u64) -> Result<Vec<u8>> {

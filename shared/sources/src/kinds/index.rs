@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use url::Url;
 use vault_format::hash::Digest;
 use vault_format::manifest::SKILL_MD;
+use vault_gate::is_document_name;
 use vault_shelf::fetch::SignedSkill;
 
 use super::{join_url, parse_object};
@@ -15,6 +16,7 @@ use crate::access::Access;
 use crate::archive::MAX_ARCHIVE_FILES;
 use crate::error::{FetchError, Result, escape_untrusted};
 use crate::find;
+use crate::listing::{LeftOut, LeftOutReason};
 use crate::source::origin_text;
 
 /// The schema identifier of version 0.2.0. It is compared as a string and never fetched.
@@ -33,6 +35,8 @@ pub(crate) struct Site {
     /// The URL of the index after all redirects. Addresses in the index are relative to it.
     pub(super) base: Url,
     pub(super) entries: Vec<SiteEntry>,
+    /// The entries that cannot be used.
+    pub(super) left_out: Vec<LeftOut>,
     pub(super) notices: Vec<String>,
 }
 
@@ -104,15 +108,15 @@ fn read_index(body: &[u8]) -> Result<(bool, Vec<Box<RawValue>>), String> {
 }
 
 impl SiteEntry {
-    /// Parses an entry. `is_pinned` means that the index contains digests. Fails with the reason
-    /// for skipping the entry.
-    fn parse(value: &RawValue, is_pinned: bool) -> Result<Self, String> {
-        let listed: IndexItem = parse_object(value.get().as_bytes())
-            .map_err(|why| format!("an entry was skipped: {why}"))?;
-        let skipped = |why: &str| format!("{} was skipped: {why}", escape_untrusted(&listed.name));
-        let artifact = parse_artifact(is_pinned, &listed).map_err(|why| skipped(&why))?;
+    /// Parses an entry. `is_pinned` means that the index contains digests. Fails with the name and
+    /// the reason for leaving the entry out.
+    fn parse(value: &RawValue, is_pinned: bool) -> Result<Self, (Option<String>, String)> {
+        let listed: IndexItem = parse_object(value.get().as_bytes()).map_err(|why| (None, why))?;
+        let artifact =
+            parse_artifact(is_pinned, &listed).map_err(|why| (Some(listed.name.clone()), why))?;
         if !is_name(&listed.name) {
-            return Err(skipped("it is not the name of a skill"));
+            let reason = "it is not the name of a skill".to_owned();
+            return Err((Some(listed.name), reason));
         }
         Ok(Self {
             artifact,
@@ -121,6 +125,32 @@ impl SiteEntry {
             signed: listed.meta.and_then(|meta| meta.signed),
         })
     }
+}
+
+/// Parses the entries of an index. One faulty entry does not hide the others.
+fn parse_entries(values: &[Box<RawValue>], is_pinned: bool) -> (Vec<SiteEntry>, Vec<LeftOut>) {
+    let mut entries: Vec<SiteEntry> = Vec::new();
+    let mut left_out = Vec::new();
+    let mut twice = BTreeSet::new();
+    let mut names = HashSet::new();
+    let bad_entry = |path, why| LeftOut::new(path, LeftOutReason::BadEntry(why));
+    for (number, value) in values.iter().enumerate() {
+        match SiteEntry::parse(value, is_pinned) {
+            Ok(entry) if names.insert(entry.name.clone()) => entries.push(entry),
+            Ok(entry) => {
+                twice.insert(entry.name);
+            }
+            Err((name, why)) => {
+                let path = name.unwrap_or_else(|| format!("entry {}", number + 1));
+                left_out.push(bad_entry(path, why));
+            }
+        }
+    }
+    // Tools differ in which of two entries with one name they use, so use neither.
+    entries.retain(|entry| !twice.contains(&entry.name));
+    let again = |name| bad_entry(name, "the index lists it twice".to_owned());
+    left_out.extend(twice.into_iter().map(again));
+    (entries, left_out)
 }
 
 fn is_name(name: &str) -> bool {
@@ -137,7 +167,7 @@ fn is_name(name: &str) -> bool {
 fn parse_artifact(is_pinned: bool, listed: &IndexItem) -> Result<Artifact, String> {
     if !is_pinned {
         let files = listed.files.clone().ok_or("it lists no files")?;
-        if files.len() > MAX_ARCHIVE_FILES || !files.iter().any(|file| file == SKILL_MD) {
+        if files.len() > MAX_ARCHIVE_FILES || !files.iter().any(|file| is_document_name(file)) {
             return Err(format!(
                 "it lists no {SKILL_MD}, or more than {MAX_ARCHIVE_FILES} files"
             ));
@@ -196,25 +226,14 @@ impl Site {
                 "unpinned: the site's index is of version 0.1.0, which has no digests".to_owned(),
             );
         }
-        let mut entries: Vec<SiteEntry> = Vec::new();
-        let mut twice = BTreeSet::new();
-        for value in values.iter().take(find::MAX_SKILLS) {
-            // One faulty entry must not hide the others, so it becomes a notice.
-            match SiteEntry::parse(value, is_pinned) {
-                Ok(entry) if entries.iter().any(|other| other.name == entry.name) => {
-                    twice.insert(entry.name);
-                }
-                Ok(entry) => entries.push(entry),
-                Err(notice) => notices.push(notice),
-            }
-        }
-        // Tools differ in which of two entries with one name they use, so use neither.
-        entries.retain(|entry| !twice.contains(&entry.name));
-        let skipped = |name| format!("{name} was skipped: the index lists it twice");
-        notices.extend(twice.iter().map(skipped));
+        find::check_number(&origin_text(origin), values.len())?;
+        let (entries, left_out) = parse_entries(&values, is_pinned);
         if entries.is_empty() {
             let site = origin_text(origin);
-            let why = notices.pop();
+            let why = left_out.last().map(|left| {
+                let LeftOut { path, reason } = left;
+                format!("{}: {reason}", escape_untrusted(path))
+            });
             let why = why.unwrap_or_else(|| "its index is empty".to_owned());
             return Err(FetchError::NotFound(format!(
                 "{site} lists no skills: {why}"
@@ -224,6 +243,7 @@ impl Site {
             origin: origin.clone(),
             base: got.url,
             entries,
+            left_out,
             notices,
         })
     }
@@ -234,10 +254,12 @@ impl Site {
     }
 
     pub(super) fn missing_skill_error(&self, name: &str) -> FetchError {
-        FetchError::NotFound(format!(
-            "{} lists no skill named {}",
-            origin_text(&self.origin),
-            escape_untrusted(name)
-        ))
+        let site = origin_text(&self.origin);
+        let shown = escape_untrusted(name);
+        let mut left_out = self.left_out.iter();
+        FetchError::NotFound(match left_out.find(|left| left.path == name) {
+            Some(left) => format!("{shown} of {site} cannot be taken: {}", left.reason),
+            None => format!("{site} lists no skill named {shown}"),
+        })
     }
 }

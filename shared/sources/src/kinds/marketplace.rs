@@ -1,33 +1,33 @@
-//! Plugin marketplaces: reads `.claude-plugin/marketplace.json` at the root of a repository and
-//! lists the skills of one plugin.
+//! Plugin marketplaces: reads `.claude-plugin/marketplace.json` at the root of a repository, folder
+//! or archive and lists the skills of one plugin.
 
-use async_trait::async_trait;
 use serde::Deserialize;
+use vault_gate::is_document_name;
 
-use super::files::{open_folders, web_upstream};
+use super::files::{FileSet, web_upstream};
 use super::npm::Package;
 use super::repository::Repository;
-use super::{Kind, MAX_JSON_BYTES, join_path, parse_json};
+use super::tree::Tree;
+use super::{MAX_JSON_BYTES, join_path, parse_json};
 use crate::access::Access;
 use crate::archive;
 use crate::error::{FetchError, Result, escape_untrusted};
-use crate::find;
+use crate::find::{self, Found};
 use crate::git::is_commit;
 use crate::opened::Opened;
 use crate::source::{BadSource, GitSource, ParseOptions, Source};
 
 const FILE: &str = ".claude-plugin/marketplace.json";
 
-/// One plugin of a repository's marketplace.
-pub(crate) struct Plugin<'a> {
-    pub(crate) market: &'a GitSource,
-    pub(crate) name: &'a str,
-}
+/// The file in a plugin's folder that may name more folders of skills.
+const PLUGIN_FILE: &str = ".claude-plugin/plugin.json";
 
 /// The rule that selects the skill folders of a plugin.
-struct Selection {
-    named: Option<Folders>,
-    strict: Option<bool>,
+struct SkillRule {
+    /// The folders that the entry of the marketplace names; `None` if it has no list.
+    named: Option<Vec<String>>,
+    /// With `strict: false`, the entry alone says what belongs to the plugin.
+    strict: bool,
 }
 
 #[derive(Deserialize)]
@@ -81,159 +81,153 @@ struct RemotePlugin {
     version: Option<String>,
 }
 
-#[async_trait]
-impl Kind for Plugin<'_> {
-    async fn open_source(&self, access: Access<'_>) -> Result<Opened> {
-        let repository = Repository::fetch_repository(access, self.market).await?;
-        let place = format!("{}/{FILE}", self.market.place);
-        let (root, entry) = self.find_plugin(&repository, &place).await?;
-        let selection = Selection {
-            named: entry.skills,
-            strict: entry.strict,
-        };
-        let plugin = escape_untrusted(self.name);
-        match entry.source {
-            PluginSource::Path(path) => {
-                let base = join_inside(&root, &path).ok_or_else(|| {
-                    FetchError::content_error(
-                        &place,
-                        "a plugin's path points out of the repository",
-                    )
-                })?;
-                let paths: Vec<&str> = repository.file_paths().collect();
-                let folders = selection.skill_folders(&paths, &base, &place, &plugin)?;
-                let mut opened = repository.open_folders(folders).await?;
-                opened
-                    .notices
-                    .push(format!("skills of the plugin {plugin}"));
-                Ok(opened)
-            }
-            PluginSource::RemotePlugin(elsewhere) if elsewhere.source == "npm" => {
-                let package = elsewhere.package.as_deref().unwrap_or_default();
-                let package = Package::new(package, elsewhere.version.as_deref());
-                let package =
-                    package.map_err(|reason| FetchError::content_error(&place, reason))?;
-                open_package(access, &package, selection, &plugin).await
-            }
-            PluginSource::RemotePlugin(elsewhere) => {
-                let source = elsewhere.git_source(&access.fetcher.settings.parse, &place)?;
-                // So far, the policy was checked for the marketplace only, and the plugin is in
-                // another repository.
-                access.policy.check_source(&Source::Git(source.clone()))?;
-                let repository = Repository::fetch_repository(access, &source).await?;
-                repository.open_all().await
-            }
+/// The members of `plugin.json` that matter for skills.
+#[derive(Default, Deserialize)]
+struct PluginFile {
+    #[serde(default)]
+    skills: Option<Folders>,
+}
+
+impl Folders {
+    fn into_list(self) -> Vec<String> {
+        match self {
+            Self::One(only) => vec![only],
+            Self::Many(many) => many,
         }
     }
 }
 
-impl Plugin<'_> {
-    /// Returns the base folder for relative plugin paths, and the plugin's entry in the
-    /// marketplace.
-    async fn find_plugin(
-        &self,
-        repository: &Repository,
-        place: &str,
-    ) -> Result<(String, PluginEntry)> {
-        let checkout = &repository.checkout;
-        let file = checkout.tree.iter().find(|entry| entry.path == FILE);
-        let file = file.ok_or_else(|| {
-            let market = &self.market.place;
-            FetchError::NotFound(format!("{market} is not a marketplace: it has no {FILE}"))
-        })?;
-        let mut bytes = checkout.read_blobs(&[&file.id], MAX_JSON_BYTES).await?;
-        let market: Market = parse_json(place, &bytes.remove(&file.id).unwrap_or_default())?;
-        let names = market
-            .plugins
-            .iter()
-            .take(50)
-            .map(|e| escape_untrusted(&e.name));
-        let names: Vec<String> = names.collect();
-        let plugin = escape_untrusted(self.name);
-        let mut entries = market.plugins.into_iter().filter(|e| e.name == self.name);
-        let entry = entries.next().ok_or_else(|| {
-            FetchError::NotFound(format!(
-                "{} has no plugin {plugin}; it has: {}",
-                self.market.place,
-                names.join(", ")
-            ))
-        })?;
-        // Tools differ in which of two entries with one name they use.
-        if entries.next().is_some() {
-            let reason = format!("it lists the plugin {plugin} twice");
-            return Err(FetchError::content_error(place, reason));
-        }
-        Ok((market.metadata.root.unwrap_or_default(), entry))
-    }
-}
-
-async fn open_package(
+/// Opens a plugin of a marketplace and lists its skills. The plugin may be in the tree of the
+/// marketplace, in another repository, or in an npm package.
+pub(super) async fn open_plugin(
     access: Access<'_>,
-    package: &Package,
-    selection: Selection,
-    plugin: &str,
+    market: Box<dyn Tree + '_>,
+    name: &str,
 ) -> Result<Opened> {
-    let archive = package.fetch_archive(access).await?;
-    let files = archive::unpack_archive(&archive.shown, &archive.body)?;
-    let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
-    // An npm archive contains one top-level folder, usually `package`.
-    let base = paths.first().and_then(|path| path.split('/').next());
-    let folders =
-        selection.skill_folders(&paths, base.unwrap_or_default(), &archive.shown, plugin)?;
-    let upstream = web_upstream(&archive.url, &archive.body)?;
-    let mut opened = open_folders(&folders, files, upstream, archive.url.as_str());
-    opened.notices.push(format!(
-        "skills of the plugin {plugin}, the npm package {}",
-        archive.shown
-    ));
+    let place = format!("{}/{FILE}", market.place());
+    let (root, entry) = find_entry(&*market, &place, name).await?;
+    let rule = SkillRule {
+        named: entry.skills.map(Folders::into_list),
+        strict: entry.strict != Some(false),
+    };
+    let plugin = escape_untrusted(name);
+    let mut notice = format!("skills of the plugin {plugin}");
+    let (tree, base): (Box<dyn Tree + '_>, String) = match entry.source {
+        PluginSource::Path(path) => {
+            let inside = join_inside(&root, &path);
+            let inside = inside.ok_or_else(|| leads_out(&place, "a plugin's path"))?;
+            let base = join_path(market.root(), &inside);
+            (market, base.trim_end_matches('/').to_owned())
+        }
+        PluginSource::RemotePlugin(elsewhere) if elsewhere.source == "npm" => {
+            let package = elsewhere.package.as_deref().unwrap_or_default();
+            let package = Package::new(package, elsewhere.version.as_deref());
+            let package = package.map_err(|reason| FetchError::content_error(&place, reason))?;
+            let archive = package.fetch_archive(access).await?;
+            let unpacked = archive::unpack_archive(&archive.shown, &archive.body)?;
+            let upstream = web_upstream(&archive.url, &archive.body)?;
+            notice.push_str(&format!(", the npm package {}", archive.shown));
+            let files = FileSet::new(unpacked, upstream, archive.url.as_str());
+            let base = files.root().to_owned();
+            (Box::new(files), base)
+        }
+        PluginSource::RemotePlugin(elsewhere) => {
+            let source = elsewhere.git_source(&access.fetcher.settings.parse, &place)?;
+            // So far, the policy was checked for the marketplace only, and the plugin is in
+            // another repository.
+            access.policy.check_source(&Source::Git(source.clone()))?;
+            let repository = Repository::fetch_repository(access, &source).await?;
+            let base = repository.base().to_owned();
+            (Box::new(repository), base)
+        }
+    };
+    let found = rule.find_skills(&*tree, &base).await?;
+    if found.skills.is_empty() {
+        let message = format!("the plugin {plugin} holds no skills");
+        return Err(FetchError::NotFound(message));
+    }
+    let mut opened = tree.open_found(found, None).await?;
+    opened.notices.push(notice);
     Ok(opened)
 }
 
-impl Selection {
-    /// Returns the skill folders of a plugin among these files, below `base`. Fails if there are
-    /// none.
-    fn skill_folders(
-        self,
-        files: &[&str],
-        base: &str,
-        place: &str,
-        plugin: &str,
-    ) -> Result<Vec<String>> {
-        let files = || files.iter().copied();
-        let named = match self.named {
-            Some(Folders::One(one)) => Some(vec![one]),
-            Some(Folders::Many(many)) => Some(many),
-            None => None,
-        };
-        let folders = match named {
-            // With `strict: false`, the entry alone lists the skills. Otherwise it extends the
-            // skills found in `skills/`.
-            Some(named) => {
-                let mut all = Vec::new();
-                for folder in named {
-                    let folder = join_inside(base, &folder).ok_or_else(|| {
-                        FetchError::content_error(
-                            place,
-                            "a skill's path points out of the repository",
-                        )
-                    })?;
-                    all.extend(find::skill_folders(files(), &folder));
-                }
-                if self.strict != Some(false) {
-                    all.extend(find::skill_folders(files(), &join_path(base, "skills")));
-                }
-                all.sort();
-                all.dedup();
-                all
+/// Returns the base folder for relative plugin paths, and the plugin's entry in the marketplace.
+async fn find_entry(tree: &dyn Tree, place: &str, name: &str) -> Result<(String, PluginEntry)> {
+    let path = join_path(tree.root(), FILE);
+    let bytes = tree.read_file(&path, MAX_JSON_BYTES).await?;
+    let bytes = bytes.ok_or_else(|| {
+        let market = escape_untrusted(tree.place());
+        FetchError::NotFound(format!("{market} is not a marketplace: it has no {FILE}"))
+    })?;
+    let market: Market = parse_json(place, &bytes)?;
+    let names = market.plugins.iter().take(50);
+    let names: Vec<String> = names.map(|entry| escape_untrusted(&entry.name)).collect();
+    let plugin = escape_untrusted(name);
+    let mut entries = market
+        .plugins
+        .into_iter()
+        .filter(|entry| entry.name == name);
+    let entry = entries.next().ok_or_else(|| {
+        FetchError::NotFound(format!(
+            "{} has no plugin {plugin}; it has: {}",
+            escape_untrusted(tree.place()),
+            names.join(", ")
+        ))
+    })?;
+    // Tools differ in which of two entries with one name they use.
+    if entries.next().is_some() {
+        let reason = format!("it lists the plugin {plugin} twice");
+        return Err(FetchError::content_error(place, reason));
+    }
+    Ok((market.metadata.root.unwrap_or_default(), entry))
+}
+
+fn leads_out(place: &str, what: &str) -> FetchError {
+    FetchError::content_error(place, format!("{what} points out of the repository"))
+}
+
+impl SkillRule {
+    /// Finds the skills of the plugin in a folder: those in `skills/`, those in the folders that
+    /// its entry and its `plugin.json` name, or else the one of the folder itself.
+    async fn find_skills(self, tree: &dyn Tree, base: &str) -> Result<Found> {
+        // An empty list names no skill, which is not the same as no list.
+        let named_all = !self.strict && self.named.is_some();
+        let mut named = self.named.unwrap_or_default();
+        if self.strict {
+            let path = join_path(base, PLUGIN_FILE);
+            if let Some(bytes) = tree.read_file(&path, MAX_JSON_BYTES).await? {
+                let place = format!("{}/{path}", tree.place());
+                let file: PluginFile = parse_json(place, &bytes)?;
+                named.extend(file.skills.map(Folders::into_list).unwrap_or_default());
             }
-            None => find::skill_folders(files(), &join_path(base, "skills")),
-        };
-        if folders.is_empty() {
-            return Err(FetchError::NotFound(format!(
-                "the plugin {plugin} holds no skills"
-            )));
         }
-        Ok(folders)
+        let mut found = Found::default();
+        for folder in &named {
+            let inside = join_inside("", folder);
+            let inside = inside.ok_or_else(|| leads_out(tree.place(), "a skill's path"))?;
+            // Some marketplaces name the file and not its folder.
+            let inside = match inside.rsplit_once('/') {
+                Some((above, name)) if is_document_name(name) => above,
+                None if is_document_name(&inside) => "",
+                _ => &inside,
+            };
+            let folder = join_path(base, inside);
+            let folder = folder.trim_matches('/');
+            found.merge(tree.find_skills(folder).of_named_folder(folder));
+        }
+        if !named_all {
+            found.merge(tree.find_skills(&join_path(base, "skills")));
+            if found.skills.is_empty() {
+                let own = tree.find_skills(base).of_named_folder(base);
+                let is_own = own.skills.first().is_some_and(|(folder, _)| folder == base);
+                if is_own {
+                    found.merge(own);
+                }
+            }
+        }
+        find::check_number(tree.place(), found.skills.len())?;
+        found.sort();
+        Ok(found)
     }
 }
 

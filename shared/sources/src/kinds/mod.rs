@@ -9,6 +9,9 @@ mod npm;
 mod registry;
 mod repository;
 pub mod site;
+mod tree;
+
+pub use files::list_folder;
 
 use async_trait::async_trait;
 use url::Url;
@@ -16,15 +19,18 @@ use vault_format::manifest::Mode;
 use vault_format::provenance::ProvenanceId;
 use vault_format::text::printable;
 use vault_gate::document::Document;
+use vault_gate::links::{SkillLink, copy_links};
 use vault_gate::{RawFile, is_ignored};
 use vault_shelf::DriftState;
 use vault_shelf::fetch::{FetchedSkill, Upstream};
 
 use batch::Comparison;
+use tree::Tree;
 
 use crate::access::{Access, Fetcher};
 use crate::error::{FetchError, Result, escape_untrusted};
-use crate::opened::{OfferedSkill, Opened, last_part};
+use crate::listing::OfferedSkill;
+use crate::opened::{Opened, last_part};
 
 use crate::source::{BadSource, GitSource, ParseOptions, Source};
 
@@ -39,6 +45,18 @@ pub(crate) trait Kind: Send + Sync {
     /// Opens the source and lists its skills.
     async fn open_source(&self, access: Access<'_>) -> Result<Opened>;
 
+    /// Opens the source as a tree of files, in which a marketplace may lie. The default fails,
+    /// because a site or a registry lists skills and no files.
+    async fn open_tree<'a>(&'a self, _: Access<'a>) -> Result<Box<dyn Tree + 'a>> {
+        Err(FetchError::Unsupported {
+            message:
+                "a marketplace is a repository, a folder or an archive, and this source is not"
+                    .to_owned(),
+            hint: "name the repository: vault add github:<owner>/<repository> --plugin <name>"
+                .to_owned(),
+        })
+    }
+
     /// Compares the source's current state with what is recorded of a skill. The default fetches
     /// the skill again. Kinds with a cheaper check override it.
     async fn compare_state(&self, comparison: &Comparison<'_>) -> Result<DriftState> {
@@ -46,28 +64,11 @@ pub(crate) trait Kind: Send + Sync {
     }
 }
 
-/// Returns the implementation for a source. `plugin` names a plugin of a marketplace, which must be
-/// a repository.
-pub(crate) fn kind_of<'a>(
-    source: &'a Source,
-    plugin: Option<&'a str>,
-) -> Result<Box<dyn Kind + 'a>> {
-    if plugin.is_some() && !matches!(source, Source::Git(_)) {
-        return Err(FetchError::Unsupported {
-            message: "a marketplace is a repository, and this source is not".to_owned(),
-            hint: "name the repository: vault add github:<owner>/<repository> --plugin <name>"
-                .to_owned(),
-        });
-    }
+/// Returns the implementation for a source.
+pub(crate) fn kind_of(source: &Source) -> Result<Box<dyn Kind + '_>> {
     Ok(match source {
-        Source::Local(path) => Box::new(files::LocalArchive(path)),
-        Source::Git(repository) => match plugin {
-            Some(plugin) => Box::new(marketplace::Plugin {
-                market: repository,
-                name: plugin,
-            }),
-            None => Box::new(repository::Address(repository)),
-        },
+        Source::Local(path) => Box::new(files::Local(path)),
+        Source::Git(repository) => Box::new(repository::Address(repository)),
         Source::Archive(url) => Box::new(files::RemoteArchive(url)),
         Source::SkillMd(url) => Box::new(files::RemoteSkillMd(url)),
         Source::WellKnown { origin, skill } => Box::new(site::Address {
@@ -110,11 +111,19 @@ pub(crate) async fn fetch_recorded(
         hint: "add it again from its new place".to_owned(),
     })?;
     let opened = open_checked(access, &source, None).await?;
+    // Whoever took links as copies once gets them so in later versions too.
+    let access = Access {
+        copy_links: !upstream.copied_links.is_empty(),
+        ..access
+    };
     let found = match &upstream.path {
         // Take only the recorded folder. Even if one skill is left in the source, it may be a
         // different one.
-        Some(folder) => opened.skills.iter().find(|found| found.folder == *folder),
-        None => opened.default_skill(),
+        Some(folder) => {
+            let mut skills = opened.listing.skills.iter();
+            skills.find(|found| found.folder == *folder)
+        }
+        None => opened.listing.default_skill(),
     };
     let found = found.ok_or_else(|| {
         FetchError::NotFound(match upstream.path.as_deref() {
@@ -123,7 +132,15 @@ pub(crate) async fn fetch_recorded(
                 "{} no longer has a skill at its root",
                 source.display_name()
             ),
-            Some(folder) => format!("{} no longer has a folder {folder}", source.display_name()),
+            Some(folder) => {
+                let skills = opened.listing.skills.iter();
+                let folders = skills.map(|found| found.folder.as_str());
+                let moved = repository::moved_hint(folders, folder);
+                format!(
+                    "{} no longer has a folder {folder}{moved}",
+                    source.display_name()
+                )
+            }
         })
     })?;
     let skill = opened
@@ -149,7 +166,14 @@ pub(crate) async fn open_checked(
 ) -> Result<Opened> {
     access.policy.check_source(source)?;
     let access = access.to_source(source);
-    let mut opened = kind_of(source, plugin)?.open_source(access).await?;
+    let kind = kind_of(source)?;
+    let mut opened = match plugin {
+        Some(plugin) => {
+            let market = kind.open_tree(access).await?;
+            marketplace::open_plugin(access, market, plugin).await?
+        }
+        None => kind.open_source(access).await?,
+    };
     opened.scope = access.scope;
     Ok(opened)
 }
@@ -256,6 +280,7 @@ pub(crate) fn new_upstream(identifier: &str, revision: impl Into<String>) -> Res
         signer: None,
         root_version: None,
         signed_version: None,
+        copied_links: Vec::new(),
     })
 }
 
@@ -278,6 +303,8 @@ pub(crate) fn parse_json<T: serde::de::DeserializeOwned>(
 /// Parses a JSON object. Fails with the reason.
 pub(crate) fn parse_object<T: serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, String> {
     // serde also reads an array as the members of an object, by their order. Other tools do not.
+    // Editors on Windows put a mark of the encoding before the text, and other tools read over it.
+    let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
     if !body.trim_ascii_start().starts_with(b"{") {
         return Err("it is not a JSON object".to_owned());
     }
@@ -301,6 +328,42 @@ pub(crate) async fn fetch_file(access: Access<'_>, url: &Url, max: u64) -> Resul
         ));
     }
     Ok(got.body)
+}
+
+/// Fails if a skill has links, unless the user asked for copies of them. `folder` is the folder of
+/// the skill in the source.
+pub(crate) fn refuse_links(
+    access: Access<'_>,
+    (place, folder): (&str, &str),
+    files: &[RawFile],
+    links: &[SkillLink],
+) -> Result<()> {
+    match links.first() {
+        Some(first) if !access.copy_links => Err(FetchError::Link {
+            place: escape_untrusted(place),
+            path: escape_untrusted(&join_path(folder, &first.path)),
+            is_copyable: links.iter().all(|link| link.find_target(files).is_ok()),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Takes the links of a skill as copies if the user asked for that, and returns their paths. Fails
+/// if the skill has links otherwise, or if one does not lead to a file of the skill. `folder` is
+/// the folder of the skill in the source.
+pub(crate) fn settle_links(
+    access: Access<'_>,
+    (place, folder): (&str, &str),
+    files: &mut Vec<RawFile>,
+    links: &[SkillLink],
+) -> Result<Vec<String>> {
+    refuse_links(access, (place, folder), files, links)?;
+    copy_links(files, links).map_err(|(link, bad)| {
+        let path = escape_untrusted(&join_path(folder, &link.path));
+        let reason = format!("{path} is a symbolic link that cannot be copied: {bad}");
+        FetchError::content_error(place, reason)
+    })?;
+    Ok(links.iter().map(|link| link.path.clone()).collect())
 }
 
 pub(crate) fn plain_file(path: &str, bytes: Vec<u8>) -> RawFile {

@@ -10,7 +10,7 @@ use vault_shelf::DriftState;
 use vault_shelf::fetch::Upstream;
 
 use super::batch::Comparison;
-use super::files::open_all;
+use super::files::{open_archive, open_files};
 use super::repository::Repository;
 use super::{
     Kind, MAX_JSON_BYTES, MAX_SKILL_MD_BYTES, fetch_file, join_url, new_upstream, parse_json,
@@ -113,8 +113,8 @@ impl Kind for ClawHub<'_> {
             let repository = Repository::fetch_repository(access, &source).await?;
             return repository.recorded_as(recorded).open_all().await;
         }
-        let files = archive::unpack_archive(url.as_str(), &got.body)?;
-        open_all(files, recorded, &format!("clawhub:{}", self.slug))
+        let unpacked = archive::unpack_archive(url.as_str(), &got.body)?;
+        open_archive(unpacked, recorded, &format!("clawhub:{}", self.slug)).await
     }
 
     async fn compare_state(&self, comparison: &Comparison<'_>) -> Result<DriftState> {
@@ -309,7 +309,7 @@ impl Kind for FileRegistry<'_> {
             ..new_upstream(&format!("registry:{host}/{slug}"), revision)?
         };
         let files = vec![plain_file(SKILL_MD, body)];
-        open_all(files, upstream, &format!("registry:{}", self.slug))
+        open_files(files, upstream, &format!("registry:{}", self.slug)).await
     }
 
     async fn compare_state(&self, comparison: &Comparison<'_>) -> Result<DriftState> {

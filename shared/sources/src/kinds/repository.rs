@@ -1,22 +1,33 @@
 //! Repositories: git fetches one commit, and the skills are read from its objects.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use vault_format::manifest::SKILL_MD;
-use vault_gate::RawFile;
+use vault_gate::links::SkillLink;
+use vault_gate::{RawFile, is_lfs_pointer};
 use vault_shelf::DriftState;
 use vault_shelf::fetch::{FetchedSkill, Upstream};
 
 use super::batch::{Comparison, share_result};
-use super::{Kind, MAX_SKILL_MD_BYTES, describe_skill, join_path, new_upstream, skill_file};
+use super::tree::{self, Tree};
+use super::{
+    Kind, MAX_SKILL_MD_BYTES, describe_skill, new_upstream, plain_file, refuse_links, settle_links,
+    skill_file,
+};
 use crate::access::{Access, Fetcher, short_commit};
 use crate::archive::{MAX_ARCHIVE_FILES, MAX_UNPACKED_BYTES};
 use crate::error::{FetchError, Result, escape_untrusted};
-use crate::find;
+use crate::find::{self, Found};
 use crate::git::{self, Checkout, Depth, EntryKind, Resolved, is_commit};
-use crate::opened::{Content, OfferedSkill, Opened, last_part};
+use crate::listing::{Listing, OfferedSkill};
+use crate::opened::{Content, Opened, last_part};
 use crate::source::{GitSource, Source};
+
+/// Maximum size of the texts of all links of a skill, in bytes.
+const MAX_TARGETS_BYTES: u64 = 1 << 20;
+/// Number of SKILL.md files that are read together.
+const DOCUMENTS_AT_ONCE: usize = 200;
 
 /// A git repository as a [`Kind`] of source.
 pub(crate) struct Address<'a>(pub(crate) &'a GitSource);
@@ -38,6 +49,11 @@ impl Kind for Address<'_> {
             .await?
             .open_all()
             .await
+    }
+
+    async fn open_tree<'a>(&'a self, access: Access<'a>) -> Result<Box<dyn Tree + 'a>> {
+        let repository = Repository::fetch_repository(access, self.0).await?;
+        Ok(Box::new(repository))
     }
 
     async fn compare_state(&self, comparison: &Comparison<'_>) -> Result<DriftState> {
@@ -71,13 +87,33 @@ impl Kind for Address<'_> {
                 recorded: short_commit(comparison.recorded).to_owned(),
                 upstream: short_commit(&checkout.commit).to_owned(),
             }),
-            (None, _) => Err(FetchError::NotFound(format!(
-                "{} no longer has a folder {path} at commit {}",
-                source.place,
-                short_commit(&checkout.commit)
-            ))),
+            (None, _) => {
+                let files = checkout.tree.iter().map(|entry| entry.path.as_str());
+                let found = find::find_skills(files, "");
+                let folders = found.skills.iter().map(|(folder, _)| folder.as_str());
+                Err(FetchError::NotFound(format!(
+                    "{} no longer has a folder {path} at commit {}{}",
+                    source.place,
+                    short_commit(&checkout.commit),
+                    moved_hint(folders, path)
+                )))
+            }
         }
     }
+}
+
+/// Names the folders of a repository that have the name of a missing one, for the end of a message.
+/// Empty if there are none.
+pub(super) fn moved_hint<'a>(folders: impl Iterator<Item = &'a str>, missing: &str) -> String {
+    let Some(name) = last_part(missing) else {
+        return String::new();
+    };
+    let same = folders.filter(|folder| last_part(folder).as_ref() == Some(&name));
+    let same: Vec<String> = same.take(3).map(escape_untrusted).collect();
+    if same.is_empty() {
+        return String::new();
+    }
+    format!("; a skill of that name is now in {}", same.join(" and in "))
 }
 
 impl Repository {
@@ -110,107 +146,102 @@ impl Repository {
         }
     }
 
-    /// Returns the paths of all regular files.
-    pub(crate) fn file_paths(&self) -> impl Iterator<Item = &str> {
-        self.checkout
-            .tree
-            .iter()
-            .filter(|entry| matches!(entry.kind, EntryKind::File(_)))
-            .map(|entry| entry.path.as_str())
-    }
-
     /// Lists every skill at or below the folder that the source names.
     pub(crate) async fn open_all(self) -> Result<Opened> {
-        let base = self.resolved.path.clone().unwrap_or_default();
-        let folders = find::skill_folders(self.file_paths(), &base);
-        if folders.is_empty() {
-            return Err(FetchError::NotFound(format!(
-                "{} holds no SKILL.md at commit {}",
-                join_path(&self.source.place, &base).trim_end_matches('/'),
-                short_commit(&self.checkout.commit)
-            )));
+        let when = format!(" at commit {}", short_commit(&self.checkout.commit));
+        tree::open_all(Box::new(self), &when).await
+    }
+
+    /// Reads each SKILL.md by its object id. One that cannot be read is missing in the result.
+    async fn read_documents(&self, ids: &[&str]) -> Result<HashMap<String, Vec<u8>>> {
+        let mut documents = HashMap::new();
+        for chunk in ids.chunks(DOCUMENTS_AT_ONCE) {
+            let max = MAX_SKILL_MD_BYTES * chunk.len() as u64;
+            match self.checkout.read_blobs(chunk, max).await {
+                Ok(read) => documents.extend(read),
+                // One SKILL.md that is too large must not hide the others.
+                Err(FetchError::TooLarge { .. }) => {
+                    for id in chunk {
+                        let read = self.checkout.read_blobs(&[*id], MAX_SKILL_MD_BYTES).await;
+                        documents.extend(read.unwrap_or_default());
+                    }
+                }
+                Err(error) => return Err(error),
+            }
         }
-        self.open_folders(folders).await
+        Ok(documents)
     }
 
-    /// Lists the skills in these folders.
-    pub(crate) async fn open_folders(self, folders: Vec<String>) -> Result<Opened> {
-        let documents: Vec<(String, &str)> = folders
-            .into_iter()
-            .filter_map(|folder| {
-                let path = join_path(&folder, SKILL_MD);
-                let entry = self.checkout.tree.iter().find(|entry| entry.path == path)?;
-                Some((folder, entry.id.as_str()))
-            })
-            .collect();
-        let ids: Vec<&str> = documents.iter().map(|(_, id)| *id).collect();
-        // Limit the size of all documents together to that of 200 documents of maximum size.
-        let max = MAX_SKILL_MD_BYTES * (ids.len() as u64).min(200);
-        let bytes = self.checkout.read_blobs(&ids, max).await?;
-        let found = documents
-            .iter()
-            .map(|(folder, id)| {
-                describe_skill(
-                    folder,
-                    &self.source.place,
-                    bytes.get(*id).map(Vec::as_slice),
-                )
-            })
-            .collect();
-        Ok(Opened::new(found, self))
-    }
-
-    /// Reads the files of a skill. Fails for symbolic links, submodules and LFS files, or if a
-    /// limit is exceeded.
-    async fn read_files(&self, folder: &str) -> Result<Vec<RawFile>> {
+    /// Reads the files of a skill, and the links that were taken as copies. Fails for other links,
+    /// submodules and LFS files, or if a limit is exceeded.
+    async fn read_files(
+        &self,
+        access: Access<'_>,
+        folder: &str,
+    ) -> Result<(Vec<RawFile>, Vec<String>)> {
         let place = &self.source.place;
-        let mut skill_files = Vec::new();
+        let (mut skill_files, mut skill_links) = (Vec::new(), Vec::new());
         for entry in &self.checkout.tree {
             let Some(path) = skill_file(&entry.path, folder) else {
                 continue;
             };
-            let what = match entry.kind {
-                EntryKind::Folder => continue,
-                EntryKind::File(mode) => {
-                    skill_files.push((path, mode, entry.id.as_str()));
-                    continue;
+            match entry.kind {
+                EntryKind::Folder => {}
+                EntryKind::File(mode) => skill_files.push((path, mode, entry.id.as_str())),
+                EntryKind::Link => skill_links.push((path, entry.id.as_str())),
+                EntryKind::Submodule => {
+                    let path = escape_untrusted(&entry.path);
+                    let reason = format!("{path} is a submodule; a skill holds regular files only");
+                    return Err(FetchError::content_error(place, reason));
                 }
-                EntryKind::Link => "a symbolic link",
-                EntryKind::Submodule => "a submodule",
-            };
-            let path = escape_untrusted(&entry.path);
-            let reason = format!("{path} is {what}; a skill holds regular files only");
-            return Err(FetchError::content_error(place, reason));
+            }
         }
-        if skill_files.len() > MAX_ARCHIVE_FILES {
+        if skill_files.len() + skill_links.len() > MAX_ARCHIVE_FILES {
             return Err(FetchError::too_large(
                 place,
                 MAX_ARCHIVE_FILES as u64,
                 "files in one skill",
             ));
         }
+        let missing_error = |path: &str| {
+            FetchError::content_error(place, format!("{} is missing", escape_untrusted(path)))
+        };
+        let ids: Vec<&str> = skill_links.iter().map(|(_, id)| *id).collect();
+        let targets = self.checkout.read_blobs(&ids, MAX_TARGETS_BYTES).await?;
+        let mut links = Vec::with_capacity(skill_links.len());
+        for (path, id) in skill_links {
+            let target = targets.get(id).ok_or_else(|| missing_error(path))?;
+            links.push(SkillLink {
+                path: path.to_owned(),
+                target: String::from_utf8_lossy(target).into_owned(),
+            });
+        }
+        // Before the files are read: a link that is refused takes no more of the network.
+        let names = skill_files
+            .iter()
+            .map(|(path, _, _)| plain_file(path, Vec::new()));
+        let names: Vec<RawFile> = names.collect();
+        refuse_links(access, (place, folder), &names, &links)?;
         let ids: Vec<&str> = skill_files.iter().map(|(_, _, id)| *id).collect();
         let contents = self.checkout.read_blobs(&ids, MAX_UNPACKED_BYTES).await?;
-        let files = skill_files.into_iter().map(|(path, mode, id)| {
-            let bytes = contents.get(id).cloned().ok_or_else(|| {
-                FetchError::content_error(place, format!("{} is missing", escape_untrusted(path)))
-            })?;
+        let mut files = Vec::with_capacity(skill_files.len());
+        for (path, mode, id) in skill_files {
+            let bytes = contents.get(id).cloned();
+            let bytes = bytes.ok_or_else(|| missing_error(path))?;
             // git stores a pointer in place of an LFS file, and signing the pointer would sign the
             // wrong content.
-            if bytes.starts_with(b"version https://git-lfs.github.com/spec/") {
+            if is_lfs_pointer(&bytes) {
                 let reason = format!(
                     "{} is in Git LFS, which vault does not fetch",
                     escape_untrusted(path)
                 );
                 return Err(FetchError::content_error(place, reason));
             }
-            Ok(RawFile {
-                path: path.to_owned(),
-                mode,
-                bytes,
-            })
-        });
-        files.collect()
+            let path = path.to_owned();
+            files.push(RawFile { path, mode, bytes });
+        }
+        let copied = settle_links(access, (place, folder), &mut files, &links)?;
+        Ok((files, copied))
     }
 
     /// Returns the origin to record for the skill in a folder.
@@ -247,14 +278,75 @@ impl Content for Repository {
         access
             .policy
             .check_names(&self.source.policy_names(Some(folder)))?;
+        let (files, copied_links) = self.read_files(access, folder).await?;
         Ok(FetchedSkill {
-            files: self.read_files(folder).await?,
+            files,
             folder: last_part(folder).or_else(|| last_part(&self.source.place)),
-            upstream: self.upstream_of(access.fetcher, folder)?,
+            upstream: Upstream {
+                copied_links,
+                ..self.upstream_of(access.fetcher, folder)?
+            },
         })
     }
+}
 
-    fn base_folder(&self) -> Option<&str> {
-        Some(self.resolved.path.as_deref().unwrap_or_default())
+#[async_trait]
+impl Tree for Repository {
+    fn place(&self) -> &str {
+        &self.source.place
+    }
+
+    fn base(&self) -> &str {
+        self.resolved.path.as_deref().unwrap_or_default()
+    }
+
+    fn find_skills(&self, base: &str) -> Found {
+        let entries = || self.checkout.tree.iter();
+        // A link named SKILL.md makes its folder a skill, which is then rejected with a reason.
+        let is_file = |kind| matches!(kind, EntryKind::File(_) | EntryKind::Link);
+        let files = entries().filter(|entry| is_file(entry.kind));
+        let mut found = find::find_skills(files.map(|entry| entry.path.as_str()), base);
+        let submodules = entries().filter(|entry| entry.kind == EntryKind::Submodule);
+        found.add_submodules(submodules.map(|entry| entry.path.as_str()), base);
+        found
+    }
+
+    async fn read_file(&self, path: &str, max: u64) -> Result<Option<Vec<u8>>> {
+        let mut entries = self.checkout.tree.iter();
+        let Some(entry) = entries.find(|entry| entry.path == path) else {
+            return Ok(None);
+        };
+        if !matches!(entry.kind, EntryKind::File(_)) {
+            return Ok(None);
+        }
+        let mut bytes = self.checkout.read_blobs(&[&entry.id], max).await?;
+        Ok(bytes.remove(&entry.id))
+    }
+
+    async fn open_found(self: Box<Self>, found: Found, base: Option<String>) -> Result<Opened> {
+        let entries: HashMap<&str, &str> = self
+            .checkout
+            .tree
+            .iter()
+            .filter(|entry| matches!(entry.kind, EntryKind::File(_)))
+            .map(|entry| (entry.path.as_str(), entry.id.as_str()))
+            .collect();
+        let id_of = |document: &str| entries.get(document).copied();
+        let ids: Vec<&str> = found
+            .skills
+            .iter()
+            .filter_map(|(_, document)| id_of(document))
+            .collect();
+        let documents = self.read_documents(&ids).await?;
+        let skills = found.skills.iter().map(|(folder, document)| {
+            let text = id_of(document).and_then(|id| documents.get(id));
+            describe_skill(folder, &self.source.place, text.map(Vec::as_slice))
+        });
+        let listing = Listing {
+            skills: skills.collect(),
+            left_out: found.left_out,
+            base,
+        };
+        Ok(Opened::new(listing, *self))
     }
 }

@@ -16,18 +16,19 @@ use vault_format::manifest::{
 };
 use vault_format::path::FilePath;
 use vault_format::root::{RootChain, RootState, SignerRefusal, SkillPlace, VaultFingerprint};
-use vault_gate::RawFile;
+use vault_gate::{RawFile, is_document_name};
 use vault_shelf::DriftState;
 use vault_shelf::fetch::{FetchedSkill, SignedSkill, Upstream};
 
 use super::batch::{Comparison, share_result};
 pub use super::index::SCHEMA;
 use super::index::{Artifact, Site, SiteEntry};
-use super::{Kind, fetch_file, join_url, new_upstream, plain_file};
+use super::{Kind, fetch_file, join_url, new_upstream, plain_file, settle_links};
 use crate::access::Access;
-use crate::archive::{self, MAX_DOWNLOAD_BYTES, MAX_UNPACKED_BYTES};
+use crate::archive::{self, MAX_DOWNLOAD_BYTES, MAX_UNPACKED_BYTES, Unpacked};
 use crate::error::{FetchError, Result, escape_untrusted};
-use crate::opened::{Content, OfferedSkill, Opened};
+use crate::listing::{Listing, OfferedSkill};
+use crate::opened::{Content, Opened};
 use crate::source::{origin_text, well_known_names};
 
 /// Maximum size of a signed manifest, in bytes.
@@ -58,7 +59,18 @@ impl Kind for Address<'_> {
             return Err(site.missing_skill_error(skill));
         }
         let notices = std::mem::take(&mut site.notices);
-        let mut opened = Opened::new(found, site);
+        let left_out = std::mem::take(&mut site.left_out);
+        let listing = Listing {
+            skills: found,
+            // Whoever names one skill of a site has not asked for the others.
+            left_out: if self.skill.is_some() {
+                Vec::new()
+            } else {
+                left_out
+            },
+            base: None,
+        };
+        let mut opened = Opened::new(listing, site);
         opened.notices = notices;
         Ok(opened)
     }
@@ -78,6 +90,15 @@ impl Kind for Address<'_> {
     }
 }
 
+/// The files of a skill of a site.
+struct SiteFiles {
+    files: Vec<RawFile>,
+    /// The digest to record.
+    digest: Digest,
+    /// The links that were taken as copies.
+    copied_links: Vec<String>,
+}
+
 /// A verified signature of a skill. It counts under the root versions that came with it.
 struct Signature {
     /// The vault: the fingerprint of its first root version.
@@ -89,22 +110,28 @@ struct Signature {
 }
 
 impl Site {
-    /// Fetches the files of a skill. Returns them with the digest to record.
-    async fn files_of(
-        &self,
-        access: Access<'_>,
-        entry: &SiteEntry,
-    ) -> Result<(Vec<RawFile>, Digest)> {
+    /// Fetches the files of a skill.
+    async fn files_of(&self, access: Access<'_>, entry: &SiteEntry) -> Result<SiteFiles> {
+        let plain = |files, digest| SiteFiles {
+            files,
+            digest,
+            copied_links: Vec::new(),
+        };
         match &entry.artifact {
             Artifact::SkillMd { url, digest } => {
                 let body = self.fetch_artifact(access, url, digest).await?;
-                Ok((vec![plain_file(SKILL_MD, body)], *digest))
+                Ok(plain(vec![plain_file(SKILL_MD, body)], *digest))
             }
             Artifact::Archive { url, digest } => {
                 let body = self.fetch_artifact(access, url, digest).await?;
-                let files = archive::unpack_archive(url, &body)?;
-                if files.iter().any(|file| file.path == SKILL_MD) {
-                    Ok((files, *digest))
+                let Unpacked { mut files, links } = archive::unpack_archive(url, &body)?;
+                let copied_links = settle_links(access, (url, ""), &mut files, &links)?;
+                if files.iter().any(|file| is_document_name(&file.path)) {
+                    Ok(SiteFiles {
+                        files,
+                        digest: *digest,
+                        copied_links,
+                    })
                 } else {
                     let reason = format!("the archive has no {SKILL_MD} at its root");
                     Err(FetchError::content_error(url, reason))
@@ -114,7 +141,7 @@ impl Site {
                 let files = self.listed_files(access, entry, paths).await?;
                 // The older index has no digests, so compute one over all files to detect changes.
                 let digest = content_digest(&files);
-                Ok((files, digest))
+                Ok(plain(files, digest))
             }
         }
     }
@@ -267,14 +294,15 @@ impl Site {
             let fine = path.split('/').all(|part| {
                 !matches!(part, "" | "." | "..") && !part.contains(['\\', '%', '?', '#', '\0'])
             });
-            let folder = format!("/.well-known/skills/{}/", entry.name);
-            let at = self
-                .origin
-                .join(&folder)
-                .and_then(|folder| folder.join(&format!("./{path}")))
-                .ok()
-                // Check the parsed URL too, because the URL parser normalizes paths.
-                .filter(|at| fine && at.path().starts_with(&folder))
+            // The files are beside the index, wherever the index was found.
+            let folder = self.base.join(&format!("./{}/", entry.name)).ok();
+            let at = folder
+                .and_then(|folder| {
+                    let at = folder.join(&format!("./{path}")).ok()?;
+                    // Check the parsed URL too, because the URL parser normalizes paths.
+                    at.path().starts_with(folder.path()).then_some(at)
+                })
+                .filter(|_| fine)
                 .ok_or_else(|| {
                     FetchError::content_error(
                         &self.base,
@@ -284,6 +312,8 @@ impl Site {
                         ),
                     )
                 })?;
+            // The index may have moved to another host.
+            access.policy.check_redirect(&self.origin, &at)?;
             // The limit applies to all files together, as for an archive.
             let max = left.min(MAX_DOWNLOAD_BYTES);
             let body = fetch_file(access, &at, max).await?;
@@ -328,7 +358,11 @@ impl Content for Site {
         access
             .policy
             .check_names(&well_known_names(&self.origin, Some(&entry.name)))?;
-        let (mut files, digest) = self.files_of(access, entry).await?;
+        let SiteFiles {
+            mut files,
+            digest,
+            copied_links,
+        } = self.files_of(access, entry).await?;
         let signature = match &entry.signed {
             Some(signed) => Some(
                 self.verify_signature(access, entry, signed, &mut files)
@@ -352,13 +386,10 @@ impl Content for Site {
                 signer: signature.as_ref().map(|signature| signature.vault),
                 root_version: signature.as_ref().map(|signature| signature.root_version),
                 signed_version: signature.map(|signature| signature.version),
+                copied_links,
                 ..new_upstream(&identifier, format!("sha256:{digest}"))?
             },
         })
-    }
-
-    fn base_folder(&self) -> Option<&str> {
-        None
     }
 }
 

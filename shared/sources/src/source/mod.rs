@@ -235,7 +235,13 @@ impl Source {
             // A text without a colon has neither scheme nor prefix, so it may be a mistyped path.
             Self::Git(repository) if !text.contains(':') => {
                 let reference = repository.reference.as_deref();
-                let written = if repository.identifier.starts_with("github:") {
+                let begins_with_host = repository.address.starts_with("https://")
+                    && text.split('/').next().is_some_and(|host| {
+                        repository.place.split('/').next() == Some(host.trim_start_matches("www."))
+                    });
+                let written = if begins_with_host {
+                    format!("https://{text}")
+                } else if repository.identifier.starts_with("github:") {
                     format!("github:{text}")
                 } else {
                     let folder =
@@ -313,18 +319,25 @@ impl Source {
         }
     }
 
-    /// Sets the folder in a repository. Fails if the source is not a repository or already names a
-    /// folder.
+    /// Sets the folder in a repository or local folder. Fails for other sources, and if the source
+    /// already names a folder.
     pub fn with_path(mut self, path: &str) -> Result<Self, BadSource> {
         let path = path.trim_matches('/');
         check_segments(path, path.split('/'))?;
         match &mut self {
+            Self::Local(folder) if !is_archive(&folder.to_string_lossy()) => {
+                folder.push(path);
+                Ok(self)
+            }
             Self::Git(git) if git.path.is_none() && git.tail.is_empty() => {
                 git.path = Some(path.to_owned());
                 Ok(self)
             }
             Self::Git(_) => Err(BadSource::new(path, "the source names a path already")),
-            _ => Err(BadSource::new(path, "only repositories have paths inside")),
+            _ => Err(BadSource::new(
+                path,
+                "only repositories and folders have paths inside",
+            )),
         }
     }
 

@@ -4,6 +4,7 @@ use url::Url;
 use vault_format::name::is_deceptive;
 use vault_format::provenance::is_archive;
 use vault_format::text::printable;
+use vault_gate::is_document_name;
 
 use super::check::{
     check_reference, check_repository_part, check_segments, check_ssh_word, decode_segment,
@@ -76,6 +77,18 @@ impl Parser<'_> {
             }
             return self.parse_prefixed(before, &text[before.len() + 1..]);
         }
+        if self.begins_with_host(text) {
+            let url = self.parse_url(&format!("https://{text}"))?;
+            // The text may also be a mistyped path. Only repositories are confirmed before a
+            // request, so it stands for nothing else.
+            return match self.parse_web(&url)? {
+                git @ Source::Git(_) => Ok(git),
+                _ => Err(BadSource::Missing {
+                    text: self.text.to_owned(),
+                    registry: None,
+                }),
+            };
+        }
         if text.contains('/') && !text.starts_with('@') {
             return self.project_and_path(&self.options.default_host, text);
         }
@@ -84,6 +97,19 @@ impl Parser<'_> {
             text: self.text.to_owned(),
             registry: is_registry_skill.then(|| format!("clawhub:{}", self.text)),
         })
+    }
+
+    /// Returns whether a text without a scheme begins with the host of a repository, as people copy
+    /// it from a browser: a code host, or a name with a dot before owner and repository. Owners of
+    /// repositories on GitHub have no dots.
+    fn begins_with_host(&self, text: &str) -> bool {
+        let Some((host, path)) = text.split_once('/') else {
+            return false;
+        };
+        let is_known = ["github.com", "www.github.com", "gitlab.com"].contains(&host);
+        let has_owner = path.trim_matches('/').contains('/');
+        let is_name = !host.starts_with(['@', '.']) && host.contains('.') && !host.ends_with('.');
+        is_known && path.contains('/') || is_name && has_owner
     }
 
     fn parse_address(&self, scheme: &str, text: &str) -> Result<Source, BadSource> {
@@ -172,7 +198,7 @@ impl Parser<'_> {
         if is_archive {
             return Ok(Source::Archive(url.clone()));
         }
-        if last == "SKILL.md" {
+        if is_document_name(last) {
             return Ok(Source::SkillMd(url.clone()));
         }
         // An address of another site with two or more path segments counts as a git repository: the
@@ -539,7 +565,7 @@ fn origin_of(url: &Url) -> Url {
 /// Stores the path segments after `tree/`. A SKILL.md at the end stands for its folder.
 fn set_tail(git: &mut GitSource, tail: &[&str]) {
     let tail = match tail {
-        [before @ .., "SKILL.md"] => before,
+        [before @ .., last] if is_document_name(last) => before,
         tail => tail,
     };
     git.tail = tail.iter().map(|part| (*part).to_owned()).collect();

@@ -59,7 +59,7 @@ const PLACES: &[Row] = &[
         SPECIAL,
     ),
     ("empty device", |_| "/dev/null".into(), BAD, SPECIAL),
-    ("folder", Path::to_path_buf, BAD, SPECIAL),
+    ("folder", Path::to_path_buf, GONE, "holds no SKILL.md"),
     (
         "pipe that nobody writes to",
         |at| {

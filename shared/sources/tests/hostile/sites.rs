@@ -30,8 +30,8 @@ const INDEXES: &[Row] = &[
         "it is not a JSON object",
     ),
     (
-        "byte order mark",
-        "\u{feff}{}",
+        "two byte order marks",
+        "\u{feff}\u{feff}{}",
         BAD,
         "it is not a JSON object",
     ),
@@ -88,7 +88,7 @@ const INDEXES: &[Row] = &[
         "two skills of one name",
         r#"{"$schema":"@schema","skills":[@entry,@entry]}"#,
         NONE,
-        "pdf was skipped: the index lists it twice",
+        "pdf: the index lists it twice",
     ),
     (
         "entries of the older index under the schema of the newer",
@@ -202,7 +202,7 @@ const ENTRIES: &[Row] = &[
         "key that is no key",
         r#"{"name":"pdf",@good,"_meta":{"dev.vault/signed":{"manifest":"m","public_key":"x"}}}"#,
         NONE,
-        "an entry was skipped",
+        "entry 1: ",
     ),
 ];
 
@@ -371,8 +371,12 @@ fn site() -> (SiteServer, Digest, Digest) {
     let digests = (Digest::of(document.as_bytes()), Digest::of(&archive));
     site.body("/pdf.tar.gz", "application/gzip", archive)
         .text("/pdf/SKILL.md", document.clone())
-        .text("/.well-known/skills/pdf/SKILL.md", document)
-        .body("/.well-known/skills/pdf/page.md", "text/html", "<html>")
+        .text("/.well-known/agent-skills/pdf/SKILL.md", document)
+        .body(
+            "/.well-known/agent-skills/pdf/page.md",
+            "text/html",
+            "<html>",
+        )
         .redirect("/inside", "https://192.168.0.1/")
         .put("/endless", Answer::Endless);
     (site, digests.0, digests.1)

@@ -330,8 +330,8 @@ pub async fn fetch(
     let policy = SourcePolicy::default();
     let opened = fetcher.open_source(source, None, &policy).await?;
     let found = match name {
-        Some(name) => opened.by_name(name).unwrap(),
-        None => opened.default_skill().expect("one skill"),
+        Some(name) => opened.listing.find_skill(name).unwrap(),
+        None => opened.listing.default_skill().expect("one skill"),
     };
     fetcher.take_skill(&opened, found, &policy).await
 }
@@ -368,7 +368,11 @@ pub fn policy(toml: &str) -> SourcePolicy {
 }
 
 pub fn names(opened: &Opened) -> Vec<&str> {
-    let names = opened.skills.iter().map(|found| found.name.as_str());
+    let names = opened
+        .listing
+        .skills
+        .iter()
+        .map(|found| found.name.as_str());
     names.collect()
 }
 

@@ -11,14 +11,12 @@ use vault_library::{
 };
 use vault_store::clock::{Clock as _, SystemClock};
 
-use super::gather::{GatherResult, SkillToAdd};
+use super::code_of_several;
+use super::gather::{GatherResult, LeftOutSkill, SkillToAdd, report_left_out};
 use crate::{
     context::Context,
-    errors::{Exit, Failure},
-    output::{
-        BAD, BOLD, DIM, GOOD, Report, SingleOrList, clean, count, format_size, format_thousands,
-        paint,
-    },
+    errors::{ErrorCode, Exit, Failure},
+    output::{BAD, BOLD, DIM, GOOD, Report, clean, count, format_size, format_thousands, paint},
     tasks::{
         admission::{
             admission_failure, allow_hint,
@@ -29,12 +27,13 @@ use crate::{
     },
 };
 
-/// A skill that was judged, or a source that could not be.
+/// A skill that was judged, a skill or source that could not be, or a skill that was left out.
 #[derive(Debug, JsonSchema, Serialize)]
 #[serde(untagged)]
 pub enum CheckedSource {
     Skill(Box<CheckedSkill>),
     Failed(FailedSkill),
+    LeftOut(LeftOutSkill),
 }
 
 /// A skill that was judged and not added.
@@ -111,18 +110,20 @@ impl ContextCost {
 pub fn check_skills(
     context: &Context,
     items: Vec<GatherResult<SkillToAdd>>,
+    left_out: Vec<LeftOutSkill>,
 ) -> Result<Report, Failure> {
     let single = items.len() == 1;
     let vault = context.existing_vault()?;
     let mut neighbours = Neighbours::new(vault.as_ref(), SystemClock.now());
     let (mut checked, mut lines) = (Vec::new(), Vec::new());
-    let mut exit = Exit::Done;
+    let (mut codes, mut refused) = (Vec::new(), 0);
     for item in items {
         let judge = |item| judge_item(context, vault.as_ref(), item, &mut neighbours, &mut lines);
         let (label, failure) = match item.and_then(judge) {
             Ok(skill) => {
                 if skill.outcome == Outcome::Blocked {
-                    exit = Exit::Gate;
+                    codes.push(ErrorCode::GateBlocked.into());
+                    refused += 1;
                 }
                 checked.push(CheckedSource::Skill(Box::new(skill)));
                 continue;
@@ -134,14 +135,17 @@ pub fn check_skills(
             return Err(failure);
         }
         context.ui.note_failure(&failure);
-        // A blocked skill outweighs every other failure.
-        if exit != Exit::Gate {
-            exit = failure.exit();
-        }
+        refused += 1;
         let failed = FailedSkill::new(SkillLabel::Source(label), &failure);
+        codes.push(failure.code);
         checked.push(CheckedSource::Failed(failed));
     }
-    Ok(Report::view(SingleOrList::from_results(checked), lines.join("\n")).with_exit(exit))
+    let taken = checked.len() - refused;
+    report_left_out(context, &left_out, taken, refused);
+    let code = code_of_several(codes, taken > 0);
+    let exit = code.map_or(Exit::Done, |code| code.exit());
+    checked.extend(left_out.into_iter().map(CheckedSource::LeftOut));
+    Ok(Report::view(checked, lines.join("\n")).with_exit(exit))
 }
 
 /// Judges a skill and describes the effect of adding it, for programs and in `lines`.

@@ -1,24 +1,21 @@
 //! Turns the sources given to `vault add` into skills: folders of this machine, and fetched skills.
 
-use std::io::Read as _;
 use std::path::Path;
 
-use vault_format::{manifest::SKILL_MD, provenance::is_archive};
-use vault_gate::document::Document;
+use schemars::JsonSchema;
+use serde::Serialize;
+use vault_format::provenance::is_archive;
 use vault_library::admit::{self, Options};
 use vault_shelf::fetch::FetchedSkill;
-use vault_sources::{OfferedSkill, Source, find, locks};
+use vault_sources::{LeftOut, Selection, Source, locks};
 
 use super::Arguments;
 use crate::{
     context::Context,
     errors::{ErrorCode, Failure},
-    output::{Bar, Warning, clean},
-    tasks::fetch::{self, Fetching, SkillSelection},
+    output::{Bar, DIM, Warning, clean, count, paint},
+    tasks::fetch::{self, Fetching},
 };
-
-/// The number of bytes of a SKILL.md that are read for its description.
-const MAX_DESCRIPTION_BYTES: u64 = 64 << 10;
 
 /// An item, or the label of a source with its failure.
 pub type GatherResult<T> = Result<T, (String, Failure)>;
@@ -40,18 +37,79 @@ struct ParsedSource {
     tree: Option<String>,
 }
 
+/// The skills of all sources: each one that was listed is an item or left out.
+pub struct Gathered {
+    /// The skills to add, and the sources and skills that failed.
+    pub items: Vec<GatherResult<SkillToAdd>>,
+    /// The skills that are not added.
+    pub left_out: Vec<LeftOutSkill>,
+}
+
+/// A skill of a source that is not added, and the reason.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct LeftOutSkill {
+    /// The source, as it was named.
+    source: String,
+    /// The folder in the source, or the name in a site's index.
+    path: String,
+    /// The stable code of the reason.
+    reason: &'static str,
+    /// The reason, in one sentence without a full stop.
+    message: String,
+}
+
+/// The largest number of left-out skills that are named one by one.
+const MOST_NAMED: usize = 20;
+
+/// Prints the skills that were left out, and the numbers that add up.
+pub fn report_left_out(context: &Context, left_out: &[LeftOutSkill], taken: usize, refused: usize) {
+    let is_chosen_away = |skill: &&LeftOutSkill| skill.reason == "not_chosen";
+    let others = left_out.iter().filter(is_chosen_away).count();
+    let mut faults: Vec<&LeftOutSkill> = left_out.iter().collect();
+    faults.retain(|skill| context.ui.is_verbose() || !is_chosen_away(skill));
+    let most = if context.ui.is_verbose() {
+        faults.len()
+    } else {
+        MOST_NAMED
+    };
+    for skill in faults.iter().take(most) {
+        let (path, message) = (clean(&skill.path, 200), clean(&skill.message, 300));
+        context
+            .ui
+            .note(format!("{DIM}left out{DIM:#} {path}: {message}"));
+    }
+    if faults.len() > most {
+        let more = faults.len() - most;
+        context
+            .ui
+            .note(format!("{DIM}left out{DIM:#} {more} more (-v names them)"));
+    }
+    let listed = taken + refused + left_out.len();
+    if listed > taken && !left_out.is_empty() {
+        context.ui.note(paint(
+            DIM,
+            format!(
+                "{} listed: {taken} taken, {refused} refused, {} left out ({others} not chosen)",
+                count(listed, "skill"),
+                left_out.len()
+            ),
+        ));
+    }
+}
+
 /// Resolves all sources to skills, and fetches remote ones. One of several sources may fail without
 /// stopping the others.
 pub fn gather_items(
     context: &Context,
     arguments: &Arguments,
     strict: bool,
-) -> Result<Vec<GatherResult<SkillToAdd>>, Failure> {
+) -> Result<Gathered, Failure> {
     let mut gatherer = Gatherer {
         context,
         arguments,
         strict,
         fetching: None,
+        left_out: Vec::new(),
     };
     let mut items = Vec::new();
     for source in gatherer.parse_sources()? {
@@ -60,11 +118,14 @@ pub fn gather_items(
                 .resolve_source(&source)
                 .map_err(|error| (source.text, error))
         }) {
-            Ok(found) => items.extend(found.into_iter().map(Ok)),
+            Ok(found) => items.extend(found),
             Err(failed) => items.push(Err(failed)),
         }
     }
-    Ok(items)
+    Ok(Gathered {
+        items,
+        left_out: gatherer.left_out,
+    })
 }
 
 struct Gatherer<'a> {
@@ -72,6 +133,21 @@ struct Gatherer<'a> {
     arguments: &'a Arguments,
     strict: bool,
     fetching: Option<Fetching>,
+    left_out: Vec<LeftOutSkill>,
+}
+
+/// A skill that was downloaded, or the reason why it was not.
+struct Downloaded {
+    /// Its name at the source.
+    name: String,
+    content: Result<Content, Failure>,
+}
+
+/// The content of a chosen skill.
+enum Content {
+    /// A folder of this machine, which the library reads.
+    Folder(String),
+    Fetched(Box<FetchedSkill>),
 }
 
 impl Gatherer<'_> {
@@ -120,60 +196,63 @@ impl Gatherer<'_> {
         Ok(sources)
     }
 
-    fn resolve_source(&mut self, source: &ParsedSource) -> Result<Vec<SkillToAdd>, Failure> {
+    fn resolve_source(
+        &mut self,
+        source: &ParsedSource,
+    ) -> Result<Vec<GatherResult<SkillToAdd>>, Failure> {
         match &source.source {
             // A path that is neither a folder nor an archive is a SKILL.md or does not exist. The
-            // library handles the first and reports the second.
-            Source::Local(path) if path.is_dir() || !is_archive(&path.to_string_lossy()) => {
-                self.items_in_folder(path)
+            // library handles the first and reports the second. A plugin may lie elsewhere, so it
+            // takes the fetcher.
+            Source::Local(path)
+                if self.arguments.plugin.is_none()
+                    && (path.is_dir() || !is_archive(&path.to_string_lossy())) =>
+            {
+                let items = self.items_in_folder(path)?;
+                Ok(items.into_iter().map(Ok).collect())
             }
             _ => self.fetch_items(source),
         }
     }
 
-    fn skill_selection(&self) -> SkillSelection<'_> {
-        SkillSelection {
+    fn skill_selection(&self) -> Selection<'_> {
+        Selection {
             names: &self.arguments.skills,
             all: self.arguments.all,
+            max_skills: self.arguments.max_skills,
         }
     }
 
-    /// The skill in a folder, or the skills below it if the folder is not a skill itself.
-    fn items_in_folder(&self, path: &Path) -> Result<Vec<SkillToAdd>, Failure> {
+    fn leave_out(&mut self, source: &str, left_out: Vec<LeftOut>) {
+        let left_out = left_out.into_iter().map(|left| LeftOutSkill {
+            source: clean(source, 200),
+            path: left.path,
+            reason: left.reason.word(),
+            message: left.reason.to_string(),
+        });
+        self.left_out.extend(left_out);
+    }
+
+    /// The chosen skills in a folder of this machine.
+    fn items_in_folder(&mut self, path: &Path) -> Result<Vec<SkillToAdd>, Failure> {
         let shown = path.display().to_string();
-        // `symlink_metadata` also sees a broken link: a folder with one is a damaged skill and not
-        // a folder of skills.
-        let is_skill = !path.is_dir() || path.join(SKILL_MD).symlink_metadata().is_ok();
-        let below = if is_skill {
-            Vec::new()
-        } else {
-            find::local_skills(path)
+        let listing = vault_sources::list_folder(path);
+        let listing = listing.map_err(|error| fetch::fetch_failure(&error))?;
+        let is_unnamed = self.arguments.skills.is_empty();
+        let Some(listing) = listing.filter(|found| !found.skills.is_empty() || !is_unnamed) else {
+            // The library reports why this is no skill.
+            return Ok(vec![self.folder_item(shown)]);
         };
-        let below_found = below.into_iter().map(|folder| OfferedSkill {
-            name: folder.rsplit('/').next().unwrap_or_default().to_owned(),
-            description: read_description(&path.join(&folder)),
-            folder,
+        let selection = self.skill_selection();
+        let choice = fetch::choose_skills(self.context, &shown, &listing, selection)?;
+        let items = choice.chosen.iter().map(|found| {
+            let folder = folder_below(&shown, &found.folder);
+            self.folder_item(folder)
         });
-        let skills_below: Vec<OfferedSkill> = below_found.collect();
-        let only = match &skills_below[..] {
-            // Either this is one skill, or the library reports why it is not.
-            [] => return Ok(vec![self.folder_item(shown)]),
-            [only] => Some(only),
-            _ => None,
-        };
-        let chosen = fetch::choose_skills(
-            self.context,
-            &shown,
-            &skills_below,
-            only,
-            self.skill_selection(),
-        )?;
-        let root = Path::new(shown.trim_end_matches('/'));
-        let items = chosen.into_iter().map(|found| {
-            let folder = root.join(&found.folder);
-            self.folder_item(folder.display().to_string())
-        });
-        Ok(items.collect())
+        let items = items.collect();
+        let left_out = choice.left_out;
+        self.leave_out(&shown, left_out);
+        Ok(items)
     }
 
     fn folder_item(&self, folder: String) -> SkillToAdd {
@@ -196,11 +275,15 @@ impl Gatherer<'_> {
             allow: self.arguments.allow.clone(),
             reason: self.arguments.reason.clone(),
             include: self.arguments.include.clone(),
+            copy_links: self.arguments.copy_links,
             ..Options::default()
         }
     }
 
-    fn fetch_items(&mut self, parsed: &ParsedSource) -> Result<Vec<SkillToAdd>, Failure> {
+    fn fetch_items(
+        &mut self,
+        parsed: &ParsedSource,
+    ) -> Result<Vec<GatherResult<SkillToAdd>>, Failure> {
         let (context, arguments) = (self.context, self.arguments);
         let is_local = matches!(parsed.source, Source::Local(_));
         // An archive of this machine passes through the fetcher too, and must work with
@@ -222,11 +305,23 @@ impl Gatherer<'_> {
             .start_spinner(format!("Fetching {}", clean(&shown, 100)));
         let skills = context.block_on(self.download_skills(fetching, &parsed.source, &bar));
         drop(bar);
-        let skills = skills?;
+        let (skills, left_out) = skills?;
         if arguments.name.is_some() && skills.len() > 1 {
             return Err(super::name_needs_one());
         }
-        let items = skills.into_iter().map(|(name, skill)| {
+        self.leave_out(&shown, left_out);
+        let items = skills.into_iter().map(|Downloaded { name, content }| {
+            // A label that ends in the name needs no second one.
+            let is_named = shown.rsplit('/').next() == Some(name.as_str());
+            let skill = match content {
+                Ok(Content::Folder(folder)) => return Ok(self.folder_item(folder)),
+                Ok(Content::Fetched(skill)) => skill,
+                Err(failure) if is_named => return Err((shown.clone(), failure)),
+                Err(failure) => {
+                    let name = clean(&name, 64);
+                    return Err((format!("{shown} ({name})"), failure));
+                }
+            };
             // The lock of another tool pins no content for vault. A changed tree is only a warning,
             // because the gate judges what was fetched.
             if let (Some(noted), Some(tree)) = (&parsed.tree, &skill.upstream.tree)
@@ -236,47 +331,44 @@ impl Gatherer<'_> {
                 let text = format!("{name} changed after the lock file was written");
                 context.ui.warn(Warning::new("source_moved", text));
             }
-            // Skills of one source need labels that differ. A label that ends in the name needs no
-            // second one.
-            let is_named = shown.rsplit('/').next() == Some(name.as_str());
+            // Skills of one source need labels that differ.
             let shown = if is_local || is_named || skill.upstream.path.is_none() {
                 shown.clone()
             } else {
                 format!("{shown} ({name})")
             };
-            let source = admit::Source::Fetched(Box::new(skill));
+            let source = admit::Source::Fetched(skill);
             // An absolute path, so that later commands find the archive from any folder.
             let archive = match &parsed.source {
                 Source::Local(path) => path.canonicalize().ok(),
                 _ => None,
             };
-            SkillToAdd {
+            Ok(SkillToAdd {
                 label: shown,
                 source,
                 options: Options {
                     archive,
                     ..self.admit_options()
                 },
-            }
+            })
         });
         Ok(items.collect())
     }
 
-    /// Opens a source, lets the user choose among its skills, and downloads the chosen ones.
-    /// Returns each with its name at the source.
+    /// Opens a source, lets the user choose among its skills, and downloads the chosen ones. Returns
+    /// the others too. A skill that cannot be downloaded does not stop the others.
     async fn download_skills(
         &self,
         fetching: &Fetching,
         source: &Source,
         bar: &Bar,
-    ) -> Result<Vec<(String, FetchedSkill)>, Failure> {
+    ) -> Result<(Vec<Downloaded>, Vec<LeftOut>), Failure> {
         let failed = |error: vault_sources::FetchError| fetch::fetch_failure(&error);
         let (fetcher, policy) = (&fetching.fetcher, &fetching.policy);
         let plugin = self.arguments.plugin.as_deref();
-        let opened = fetcher
-            .open_source(source, plugin, policy)
-            .await
-            .map_err(failed)?;
+        let opened = fetcher.open_source(source, plugin, policy).await;
+        let mut opened = opened.map_err(failed)?;
+        opened.copy_links = self.arguments.copy_links;
         let shown = source.display_name();
         for notice in &opened.notices {
             let mut warning = Warning::new("source_notice", clean(notice, 400));
@@ -291,21 +383,20 @@ impl Gatherer<'_> {
         let selection = match (&in_source, self.skill_selection()) {
             (
                 Some((_, names)),
-                SkillSelection {
+                Selection {
                     names: [],
                     all: false,
+                    max_skills,
                 },
-            ) => SkillSelection { names, all: false },
+            ) => Selection {
+                names,
+                all: false,
+                max_skills,
+            },
             (_, selection) => selection,
         };
-        let chosen = fetch::choose_skills(
-            self.context,
-            &shown,
-            &opened.skills,
-            opened.default_skill(),
-            selection,
-        );
-        let chosen = match (chosen, &in_source) {
+        let choice = fetch::choose_skills(self.context, &shown, &opened.listing, selection);
+        let choice = match (choice, &in_source) {
             // `@` selects a skill, but many people expect it to select a branch or tag. The
             // repository is asked only after the failure, because this takes a request.
             (Err(failure), Some((git, [name])))
@@ -316,29 +407,34 @@ impl Gatherer<'_> {
                     "{name} is a branch, tag or commit there: write #{name} in place of @{name}"
                 )));
             }
-            (chosen, _) => chosen?,
+            (choice, _) => choice?,
         };
         let mut skills = Vec::new();
-        for found in chosen {
-            bar.set_message(&format!("Fetching {}", clean(&found.name, 100)));
-            let skill = fetcher
-                .take_skill(&opened, found, policy)
-                .await
-                .map_err(failed)?;
-            skills.push((found.name.clone(), skill));
+        for found in choice.chosen {
+            let content = if let Some(root) = opened.local_root() {
+                let root = root.display().to_string();
+                Ok(Content::Folder(folder_below(&root, &found.folder)))
+            } else {
+                bar.set_message(&format!("Fetching {}", clean(&found.name, 100)));
+                let taken = fetcher.take_skill(&opened, found, policy).await;
+                taken
+                    .map(|skill| Content::Fetched(Box::new(skill)))
+                    .map_err(failed)
+            };
+            skills.push(Downloaded {
+                name: found.name.clone(),
+                content,
+            });
         }
-        Ok(skills)
+        Ok((skills, choice.left_out))
     }
 }
 
-/// Returns the description shown in the picker, if SKILL.md can be parsed.
-fn read_description(folder: &Path) -> Option<String> {
-    let file = std::fs::File::open(folder.join(SKILL_MD)).ok()?;
-    let mut bytes = Vec::new();
-    // The gate has not seen this file yet, so its size is not bounded.
-    file.take(MAX_DESCRIPTION_BYTES)
-        .read_to_end(&mut bytes)
-        .ok()?;
-    let document = Document::parse(&bytes).ok()?;
-    Some(document.frontmatter().description.clone())
+/// Returns the path of a folder below another one, as the user would write it.
+fn folder_below(root: &str, folder: &str) -> String {
+    if folder.is_empty() {
+        return root.to_owned();
+    }
+    let root = Path::new(root.trim_end_matches('/'));
+    root.join(folder).display().to_string()
 }

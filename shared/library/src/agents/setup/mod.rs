@@ -410,6 +410,7 @@ fn record_folder(vault: &Vault, report: &AdmitReport, kept: &Path) -> Result<(),
     let local = LocalSource {
         identifier: report.provenance.clone(),
         path: path.to_owned(),
+        copied_links: Vec::new(),
     };
     let _change = vault.begin_change()?;
     vault.change_own_skills(|own_skills| own_skills.note_local(&report.name, local))

@@ -1,0 +1,404 @@
+//! What `vault add` takes of a source that has several skills. The flags mean the same for a
+//! folder, a repository and an archive, and each listed skill is taken, refused or left out.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::symlink;
+
+use super::*;
+
+/// A collection in all its forms: folder, repository and archive.
+struct Collection {
+    machine: Machine,
+    repository: Repository,
+}
+
+impl Collection {
+    fn new(files: &[(&str, &str)]) -> Self {
+        let repository = Repository::new();
+        for (path, text) in files {
+            repository.write(path, text);
+        }
+        Self {
+            machine: Machine::new(),
+            repository,
+        }
+    }
+
+    /// A collection of skills at these paths of SKILL.md files, each with its own name.
+    fn of_skills(skills: &[(&str, &str)]) -> Self {
+        let collection = Self::new(&[]);
+        for (path, name) in skills {
+            collection.repository.write(path, skill_md(name));
+        }
+        collection
+    }
+
+    fn sources(&self) -> Vec<String> {
+        self.repository.commit();
+        let folder = self.repository.path();
+        let archive = self.machine.home.path("collection.tar.gz");
+        let mut tar = Command::new("tar");
+        run_program(
+            tar.args(["--exclude=.git", "-czf"])
+                .arg(&archive)
+                .arg("-C")
+                .arg(folder)
+                .arg("."),
+        );
+        vec![
+            self.repository.address(),
+            folder.display().to_string(),
+            archive.display().to_string(),
+        ]
+    }
+
+    /// Asserts what a dry run with these flags takes, for each form of the source: the names of the
+    /// skills, or the code of the error.
+    #[track_caller]
+    fn takes(&self, flags: &[&str], expected: Result<&[&str], &str>) {
+        for source in self.sources() {
+            let ran = self
+                .machine
+                .run(&[&["add", &source, "--dry-run"], flags].concat());
+            let found = match ran.json["error"]["code"].as_str() {
+                Some(code) => {
+                    assert_eq!(ran.code, 2, "{source} {flags:?}: {}", ran.out);
+                    Err(code)
+                }
+                None => Ok(names_of(&ran.json["data"])),
+            };
+            let expected = expected.map(|names| names.iter().map(|name| (*name).to_owned()));
+            let expected = expected.map(Iterator::collect::<BTreeSet<String>>);
+            assert_eq!(found, expected, "{source} {flags:?}: {}", ran.out);
+        }
+    }
+}
+
+/// The names of the skills that a dry run would add.
+fn names_of(data: &Value) -> BTreeSet<String> {
+    let all = data.as_array().expect("data is always a list").iter();
+    let judged = all.filter(|entry| entry["outcome"].is_string());
+    // A skill whose SKILL.md cannot be read has no name.
+    let names = judged.map(|entry| {
+        let name = entry["name"].as_str().or(entry["source"].as_str());
+        name.unwrap().to_owned()
+    });
+    names.collect()
+}
+
+#[test]
+fn a_selection_takes_what_it_names_and_nothing_else() {
+    let rooted = Collection::of_skills(&[("SKILL.md", "top"), ("skills/inner/SKILL.md", "own")]);
+    rooted.takes(&[], Ok(&["top"]));
+    rooted.takes(&["--all"], Ok(&["top", "own"]));
+    for name in ["own", "inner", "skills/inner", "./skills/inner"] {
+        rooted.takes(&["--skill", name], Ok(&["own"]));
+    }
+    rooted.takes(&["--skill", "."], Ok(&["top"]));
+    rooted.takes(&["--skill", "other"], Err("skill_not_in_source"));
+    // A SKILL.md is one skill, whatever lies beside it.
+    let document = rooted.repository.path().join("SKILL.md");
+    let document = document.to_str().unwrap();
+    let run = |flags: &[&str]| {
+        let all = [&["add", document, "--dry-run"], flags].concat();
+        rooted.machine.run(&all)
+    };
+    run(&["--skill", "own"]).fails(2, "skill_not_in_source");
+    assert_eq!(names_of(&run(&["--all"]).ok()), ["top".to_owned()].into());
+}
+
+#[test]
+fn a_name_that_fits_two_skills_is_refused_with_both_folders() {
+    let two = Collection::of_skills(&[
+        ("a/cc/SKILL.md", "cc"),
+        ("b/dd/SKILL.md", "cc"),
+        ("c/ee/SKILL.md", "dd"),
+    ]);
+    for (name, folders) in [("cc", ["a/cc", "b/dd"]), ("dd", ["b/dd", "c/ee"])] {
+        two.takes(&["--skill", name], Err("skill_ambiguous"));
+        let source = two.repository.path().to_str().unwrap();
+        let ran = two.machine.run(&["add", source, "--skill", name]);
+        assert_eq!(ran.json["data"]["skills"], json!(folders));
+        for folder in folders {
+            assert!(ran.json["error"]["message"].to_string().contains(folder));
+        }
+    }
+    two.takes(&["--skill", "b/dd"], Ok(&["cc"]));
+    two.takes(&["--skill", "ee"], Ok(&["dd"]));
+}
+
+#[test]
+fn a_document_in_any_case_of_letters_is_a_skill() {
+    let cases = Collection::of_skills(&[
+        ("a/SKILL.md", "a"),
+        ("b/skill.md", "b"),
+        ("c/Skill.md", "c"),
+    ]);
+    cases.takes(&["--all"], Ok(&["a", "b", "c"]));
+    cases.takes(&["--skill", "b"], Ok(&["b"]));
+    let document = cases.repository.path().join("b/skill.md");
+    let added = cases.machine.run(&["add", document.to_str().unwrap()]).ok();
+    assert_eq!(added["added"][0]["name"], "b");
+}
+
+#[test]
+fn a_plugin_selects_the_same_skills_in_every_form_of_a_marketplace() {
+    let market = r#"{"name":"m","plugins":[
+        {"name":"own","source":"./plugins/own"},
+        {"name":"file","source":"./","strict":false,"skills":["./skills/bb/SKILL.md"]},
+        {"name":"more","source":"./plugins/more"},
+        {"name":"plain","source":"./plugins/more","strict":false},
+        {"name":"single","source":"./plugins/single"},
+        {"name":"empty","source":"./docs"}]}"#;
+    // Editors on Windows begin a file with a mark of the encoding.
+    let market = format!("\u{feff}{market}");
+    let collection = Collection::new(&[
+        (".claude-plugin/marketplace.json", &market),
+        (
+            "plugins/more/.claude-plugin/plugin.json",
+            r#"{"name":"more","skills":["./lib/","extra/dd"]}"#,
+        ),
+        ("docs/a.md", "a"),
+    ]);
+    for (path, name) in [
+        ("plugins/own/skills/aa/SKILL.md", "aa"),
+        ("skills/bb/SKILL.md", "bb"),
+        ("skills/bb/examples/in/SKILL.md", "in"),
+        ("plugins/more/lib/cc/SKILL.md", "cc"),
+        ("plugins/more/extra/dd/SKILL.md", "dd"),
+        ("plugins/more/extra/not/SKILL.md", "not"),
+        ("plugins/more/skills/ee/SKILL.md", "ee"),
+        ("plugins/single/SKILL.md", "single"),
+    ] {
+        collection.repository.write(path, skill_md(name));
+    }
+    for (plugin, names) in [
+        ("own", &["aa"][..]),
+        ("file", &["bb"]),
+        ("more", &["cc", "dd", "ee"]),
+        ("plain", &["ee"]),
+        ("single", &["single"]),
+    ] {
+        collection.takes(&["--plugin", plugin, "--all"], Ok(names));
+    }
+    collection.takes(&["--plugin", "more", "--skill", "dd"], Ok(&["dd"]));
+    collection.takes(
+        &["--plugin", "own", "--skill", "bb"],
+        Err("skill_not_in_source"),
+    );
+    for source in collection.sources() {
+        for plugin in ["empty", "other"] {
+            let ran = collection
+                .machine
+                .run(&["add", &source, "--plugin", plugin, "--all"]);
+            ran.fails(1, "source_not_found");
+        }
+    }
+}
+
+#[test]
+fn one_bad_skill_stops_no_other_and_is_named() {
+    let collection = Collection::of_skills(&[
+        ("good/SKILL.md", "good"),
+        ("linked/SKILL.md", "linked"),
+        ("fine/SKILL.md", "fine"),
+    ]);
+    symlink(
+        "/etc/passwd",
+        collection.repository.path().join("linked/out.md"),
+    )
+    .unwrap();
+    for source in collection.sources() {
+        let machine = Machine::new();
+        let ran = machine.run(&["add", &source, "--all"]);
+        assert_eq!(ran.code, 1, "{source}: {}", ran.out);
+        let data = &ran.json["data"];
+        let added = data["added"].as_array().unwrap().iter();
+        let added: BTreeSet<_> = added.map(|skill| skill["name"].as_str().unwrap()).collect();
+        assert_eq!(added, ["fine", "good"].into(), "{source}");
+        let failed = data["failed"].as_array().unwrap();
+        assert_eq!(failed.len(), 1, "{source}: {}", ran.out);
+        let text = failed[0].to_string();
+        assert!(
+            text.contains("linked") && text.contains("symbolic link"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn a_pointer_of_git_lfs_is_refused_by_the_name_of_its_file() {
+    let collection = Collection::of_skills(&[("good/SKILL.md", "good"), ("big/SKILL.md", "big")]);
+    let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n";
+    collection.repository.write("big/model.bin", pointer);
+    for source in collection.sources() {
+        let machine = Machine::new();
+        let ran = machine.run(&["add", &source, "--all"]);
+        assert_ne!(ran.code, 0, "{source}: {}", ran.out);
+        let data = &ran.json["data"];
+        assert_eq!(data["added"][0]["name"], "good", "{source}: {}", ran.out);
+        let failed = data["failed"][0].to_string();
+        assert!(failed.contains("model.bin"), "{source}: {failed}");
+    }
+}
+
+#[test]
+fn a_link_to_a_file_of_the_same_skill_is_copied_only_if_asked() {
+    let collection = Collection::of_skills(&[("docs/SKILL.md", "docs")]);
+    collection.repository.write("docs/AGENTS.md", "Read this.");
+    let link = collection.repository.path().join("docs/CLAUDE.md");
+    symlink("AGENTS.md", link).unwrap();
+    for source in collection.sources() {
+        let machine = Machine::new();
+        let refused = machine.run(&["add", &source, "--all"]);
+        assert_ne!(refused.code, 0, "{source}");
+        let hint = refused.json["error"]["hint"].to_string();
+        assert!(hint.contains("--copy-links"), "{source}: {}", refused.out);
+        let added = machine.run(&["add", &source, "--all", "--copy-links"]).ok();
+        let findings = added["added"][0]["findings"].to_string();
+        assert!(findings.contains("link-copied"), "{source}: {findings}");
+        let copy = machine.skill("docs").join("CLAUDE.md");
+        assert!(!copy.symlink_metadata().unwrap().is_symlink());
+        assert_eq!(std::fs::read_to_string(copy).unwrap(), "Read this.");
+        if source.ends_with("tar.gz") {
+            continue;
+        }
+        // The source still compares as equal, and an update takes the link as a copy again.
+        assert_eq!(machine.run(&["outdated"]).code, 0, "{source}");
+        collection.repository.write("docs/AGENTS.md", &source);
+        collection.repository.commit();
+        machine.run(&["update"]).ok();
+        let copy = machine.skill("docs").join("CLAUDE.md");
+        assert_eq!(std::fs::read_to_string(copy).unwrap(), source);
+        collection.repository.write("docs/AGENTS.md", "Read this.");
+        collection.repository.commit();
+    }
+}
+
+#[test]
+fn what_is_listed_is_taken_refused_or_left_out_as_the_audit_sees_it() {
+    let collection = Collection::of_skills(&[
+        ("a/one/SKILL.md", "one"),
+        ("a/one/examples/in/SKILL.md", "in"),
+        ("target/copy/SKILL.md", "copy"),
+        ("a/b/c/d/e/f/g/h/deep/SKILL.md", "deep"),
+        ("node_modules/x/SKILL.md", "x"),
+        ("lower/skill.md", "lower"),
+    ]);
+    collection.repository.write("broken/SKILL.md", "no skill");
+    let sources = collection.sources();
+    let audit = collection.machine.run(&["audit-repo", &sources[1]]);
+    let audited = audit.json["data"]["skills"].as_array().unwrap();
+    assert_eq!(audited.len(), 6, "{}", audit.out);
+    for source in sources {
+        let ran = collection
+            .machine
+            .run(&["add", &source, "--all", "--dry-run"]);
+        let entries = ran.json["data"].as_array().unwrap();
+        assert_eq!(entries.len(), audited.len(), "{source}: {}", ran.out);
+        let left_out = entries.iter().filter_map(|entry| entry["reason"].as_str());
+        let left_out: BTreeSet<_> = left_out.collect();
+        assert_eq!(left_out, ["generated", "inside_skill"].into(), "{source}");
+        assert_eq!(
+            names_of(&ran.json["data"]).len(),
+            4,
+            "{source}: {}",
+            ran.out
+        );
+    }
+}
+
+#[test]
+fn a_source_with_more_skills_than_a_command_takes_needs_the_number() {
+    let many: Vec<(String, String)> = (0..2_001)
+        .map(|at| (format!("s/s{at}/SKILL.md"), format!("s{at}")))
+        .collect();
+    let many: Vec<_> = many
+        .iter()
+        .map(|(path, name)| (&path[..], &name[..]))
+        .collect();
+    let collection = Collection::of_skills(&many);
+    let source = collection.repository.path().to_str().unwrap();
+    let run = |flags: &[&str]| {
+        let all = [&["add", source, "--dry-run"], flags].concat();
+        collection.machine.run(&all)
+    };
+    let refused = run(&["--all"]).fails(2, "too_many_skills");
+    assert!(refused["hint"].to_string().contains("--max-skills 2001"));
+    assert_eq!(
+        run(&["--skill", "s2000"]).code,
+        0,
+        "one skill is not too many"
+    );
+    let taken = run(&["--all", "--max-skills", "2001"]).ok();
+    assert_eq!(names_of(&taken).len(), 2_001);
+    run(&["--all", "--max-skills", "0"]).fails(2, "usage");
+}
+
+#[test]
+fn an_entry_of_a_lock_installs_no_other_skill_than_it_names() {
+    let collection =
+        Collection::of_skills(&[("SKILL.md", "top"), ("skills/inner/SKILL.md", "inner")]);
+    collection.repository.commit();
+    let address = collection.repository.address();
+    for (name, inside, is_installed) in [
+        ("inner", "", true),
+        ("other", "//skills/inner", true),
+        ("other", "", false),
+    ] {
+        let machine = Machine::new();
+        let entry = format!("[[skill]]\nname = \"{name}\"\nsource = \"git:{address}{inside}\"\n");
+        let lock = format!("schema = 1\n\n{entry}");
+        machine.home.write("project/vault.lock", lock);
+        let ran = machine.run(&["install"]);
+        assert_eq!(ran.code == 0, is_installed, "{name} {inside}: {}", ran.out);
+    }
+}
+
+#[test]
+fn an_agent_that_nobody_knows_is_refused() {
+    let collection = Collection::of_skills(&[("a/SKILL.md", "a")]);
+    let source = collection.repository.path().to_str().unwrap();
+    let run = |agent: &str| collection.machine.run(&["add", source, "--agent", agent]);
+    run("nosuchagent").fails(2, "usage");
+    run("claude-cod").fails(2, "usage");
+    run("claude-code").ok();
+}
+
+#[test]
+fn a_modified_or_removed_skill_is_not_reported_as_one_without_a_source() {
+    let collection = Collection::of_skills(&[
+        ("a/pdf/SKILL.md", "pdf"),
+        ("a/csv/SKILL.md", "csv"),
+        ("a/xls/SKILL.md", "xls"),
+    ]);
+    let source = &collection.sources()[0];
+    let machine = &collection.machine;
+    machine.run(&["add", source, "--all"]).ok();
+    // Moved within the repository, and gone from it.
+    let old = collection.repository.path().join("a/csv");
+    std::fs::create_dir(collection.repository.path().join("b")).unwrap();
+    std::fs::rename(old, collection.repository.path().join("b/csv")).unwrap();
+    std::fs::remove_dir_all(collection.repository.path().join("a/xls")).unwrap();
+    collection.repository.commit();
+    let outdated = machine.run(&["outdated"]);
+    assert_eq!(outdated.code, 3, "{}", outdated.out);
+    let removed = outdated.json["data"]["removed"].as_array().unwrap();
+    let reasons: Vec<String> = removed
+        .iter()
+        .map(|skill| skill["reason"].to_string())
+        .collect();
+    assert_eq!(reasons.len(), 2, "{}", outdated.out);
+    assert!(
+        reasons
+            .iter()
+            .any(|reason| reason.contains("is now in b/csv")),
+        "{reasons:?}"
+    );
+    machine.run(&["update", "csv"]).fails(3, "source_removed");
+    std::fs::write(machine.skill("pdf").join("mine.txt"), "mine").unwrap();
+    let updated = machine.run(&["update", "pdf"]).fails(6, "skill_damaged");
+    assert!(!updated.to_string().contains("without a source"));
+    assert_eq!(machine.run(&["outdated", "pdf"]).code, 6);
+    assert_eq!(machine.run(&["update"]).code, 6, "with the others too");
+}

@@ -1,0 +1,54 @@
+//! What repositories, archives and local folders have in common: a tree of files in which skills
+//! are found. A marketplace is such a tree, whatever its kind.
+
+use async_trait::async_trait;
+
+use crate::error::{FetchError, Result, escape_untrusted};
+use crate::find::{self, Found};
+use crate::opened::Opened;
+
+/// A tree of files.
+#[async_trait]
+pub(crate) trait Tree: Send + Sync {
+    /// Its name for messages.
+    fn place(&self) -> &str;
+
+    /// The folder that counts as the root: an archive may have one folder around all files.
+    fn root(&self) -> &str {
+        ""
+    }
+
+    /// The folder that the source names, by default the root.
+    fn base(&self) -> &str;
+
+    /// Finds the skills at and below a folder.
+    fn find_skills(&self, base: &str) -> Found;
+
+    /// Reads a regular file. Returns `None` if there is none at the path. Fails if it has more than
+    /// `max` bytes.
+    async fn read_file(&self, path: &str, max: u64) -> Result<Option<Vec<u8>>>;
+
+    /// Lists the skills that were found. `base` is the folder whose skill is the default.
+    async fn open_found(self: Box<Self>, found: Found, base: Option<String>) -> Result<Opened>;
+}
+
+/// Lists every skill at or below the folder that the source names. `when` completes the message of
+/// the error that there is none.
+pub(crate) async fn open_all(tree: Box<dyn Tree + '_>, when: &str) -> Result<Opened> {
+    let base = tree.base().to_owned();
+    let found = tree.find_skills(&base);
+    if found.skills.is_empty() {
+        // The folder around all files of an archive is no part of its name.
+        let place = if base == tree.root() {
+            tree.place().to_owned()
+        } else {
+            super::join_path(tree.place(), &base)
+        };
+        let place = escape_untrusted(&place);
+        return Err(FetchError::NotFound(format!(
+            "{place} holds no SKILL.md{when}"
+        )));
+    }
+    find::check_number(tree.place(), found.skills.len())?;
+    tree.open_found(found, Some(base)).await
+}

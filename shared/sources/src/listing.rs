@@ -1,0 +1,338 @@
+//! The skills that a source lists, and the choice among them. The same rules apply to every kind
+//! of source.
+//!
+//! Each skill that was found is either offered or left out with a reason, and after a choice each
+//! offered one is either chosen or left out. So the numbers of a report always add up.
+
+use std::collections::BTreeSet;
+
+use crate::opened::last_part;
+
+/// Maximum number of skills that one command takes from a source, unless the user names another
+/// number.
+pub const DEFAULT_MAX_SKILLS: usize = 2_000;
+/// Maximum number of skills in the list of one source.
+pub const MAX_LISTED: usize = 20_000;
+
+/// A skill in the list of an opened source.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct OfferedSkill {
+    /// The name in its SKILL.md or in the site's index; the folder's name if the SKILL.md cannot be
+    /// parsed.
+    pub name: String,
+    /// The folder in the source; empty for the root.
+    pub folder: String,
+    /// The description, if it is known.
+    pub description: Option<String>,
+}
+
+impl OfferedSkill {
+    /// Returns the folder in a form that selects the skill, even if the same text is also a name.
+    pub fn as_path(&self) -> String {
+        match self.folder.as_str() {
+            "" => ".".to_owned(),
+            folder if folder.contains('/') => folder.to_owned(),
+            folder => format!("./{folder}"),
+        }
+    }
+}
+
+/// A skill that is not taken, and the reason.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct LeftOut {
+    /// The folder in the source, or the name in the site's index; `.` for the root.
+    pub path: String,
+    /// The reason.
+    pub reason: LeftOutReason,
+}
+
+/// The reason for which a skill of a source is not taken.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum LeftOutReason {
+    /// The user chose other skills.
+    #[error("it was not chosen")]
+    NotChosen,
+    /// The SKILL.md is a file of another skill. Holds the folder of that skill.
+    #[error("it is part of the skill in {0}")]
+    InsideSkill(String),
+    /// The folder is one of generated files or dependencies. Holds the name of that folder.
+    #[error("it is below {0}, which holds generated files")]
+    Generated(String),
+    /// A submodule: its files are in another repository.
+    #[error("it is a submodule; add it from its own repository")]
+    Submodule,
+    /// The folder cannot be searched. Holds the cause.
+    #[error("it cannot be searched: {0}")]
+    Unreadable(String),
+    /// The entry of an index cannot be used. Holds the cause.
+    #[error("{0}")]
+    BadEntry(String),
+}
+
+impl LeftOutReason {
+    /// The stable code, for programs.
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::NotChosen => "not_chosen",
+            Self::InsideSkill(_) => "inside_skill",
+            Self::Generated(_) => "generated",
+            Self::Submodule => "submodule",
+            Self::Unreadable(_) => "unreadable",
+            Self::BadEntry(_) => "bad_entry",
+        }
+    }
+}
+
+impl LeftOut {
+    pub(crate) fn new(path: impl Into<String>, reason: LeftOutReason) -> Self {
+        let path = Self::shown_path(&path.into());
+        Self { path, reason }
+    }
+
+    /// The path of a folder in messages.
+    pub(crate) fn shown_path(folder: &str) -> String {
+        let shown = if folder.is_empty() { "." } else { folder };
+        shown.to_owned()
+    }
+}
+
+/// All skills of a source.
+#[derive(Clone, Debug, Default)]
+pub struct Listing {
+    /// The skills that can be chosen, in a stable order.
+    pub skills: Vec<OfferedSkill>,
+    /// The skills that cannot be chosen.
+    pub left_out: Vec<LeftOut>,
+    /// The folder that selects a skill when the user names none; `None` if the source has no such
+    /// folder.
+    pub(crate) base: Option<String>,
+}
+
+/// The skills that the user selects.
+#[derive(Clone, Copy, Debug)]
+pub struct Selection<'a> {
+    /// Selected names or folders.
+    pub names: &'a [String],
+    /// Whether all skills are selected.
+    pub all: bool,
+    /// Maximum number of skills to take.
+    pub max_skills: usize,
+}
+
+/// The outcome of a choice: every skill of the listing is in one of the two lists.
+#[derive(Clone, Debug)]
+pub struct Choice<'l> {
+    /// The chosen skills, in the order of the selection.
+    pub chosen: Vec<&'l OfferedSkill>,
+    /// The other skills.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// The reason for which nothing was chosen.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum ChoiceError {
+    /// No skill has this name.
+    #[error("no skill {0}")]
+    Unknown(String),
+    /// The skill of this name is left out.
+    #[error("{} is left out: {}", .0.path, .0.reason)]
+    LeftOut(LeftOut),
+    /// Several skills have this name. Holds their folders.
+    #[error("{} skills named {name}", folders.len())]
+    Ambiguous {
+        /// The name.
+        name: String,
+        /// The folders of the skills.
+        folders: Vec<String>,
+    },
+    /// The selection covers more skills than allowed.
+    #[error("{found} skills, more than {limit}")]
+    TooMany {
+        /// The number of skills.
+        found: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// The source has several skills, and the selection names none.
+    #[error("several skills")]
+    Unclear,
+}
+
+impl Listing {
+    /// Finds a skill by its folder, or else by its own name or its folder's name. Fails if the name
+    /// fits several skills, because a signature must not depend on their order.
+    pub fn find_skill(&self, name: &str) -> Result<&OfferedSkill, ChoiceError> {
+        if let Some(exact) = self.at_folder(name) {
+            return Ok(exact);
+        }
+        let fitting = self.skills_named(name);
+        match fitting[..] {
+            [only] => Ok(only),
+            [] => Err(self.missing_name(name)),
+            _ => Err(ChoiceError::Ambiguous {
+                name: name.to_owned(),
+                folders: fitting.iter().map(|found| found.as_path()).collect(),
+            }),
+        }
+    }
+
+    /// Returns the skills whose own name or folder's name this is.
+    pub fn skills_named(&self, name: &str) -> Vec<&OfferedSkill> {
+        let fits = |found: &&OfferedSkill| {
+            found.name == name || last_part(&found.folder).as_deref() == Some(name)
+        };
+        self.skills.iter().filter(fits).collect()
+    }
+
+    /// Returns the skill in a folder. The text has to be a path: it contains a slash, or is `.` for
+    /// the root.
+    fn at_folder(&self, text: &str) -> Option<&OfferedSkill> {
+        if text != "." && !text.contains('/') {
+            return None;
+        }
+        let folder = text.strip_prefix("./").unwrap_or(text);
+        let folder = if folder == "." {
+            ""
+        } else {
+            folder.trim_matches('/')
+        };
+        self.skills.iter().find(|found| found.folder == folder)
+    }
+
+    fn missing_name(&self, name: &str) -> ChoiceError {
+        let named =
+            |left: &&LeftOut| left.path == name || last_part(&left.path).as_deref() == Some(name);
+        match self.left_out.iter().find(named) {
+            Some(left) => ChoiceError::LeftOut(left.clone()),
+            None => ChoiceError::Unknown(name.to_owned()),
+        }
+    }
+
+    /// Returns the skill to use when the user names none: the only skill, or else the one in the
+    /// folder that the source names (by default the root).
+    pub fn default_skill(&self) -> Option<&OfferedSkill> {
+        match &self.skills[..] {
+            [only] => Some(only),
+            // If the base folder contains a skill, that skill is the first one in the list.
+            [first, ..] => (self.base.as_ref() == Some(&first.folder)).then_some(first),
+            [] => None,
+        }
+    }
+
+    /// Chooses the selected skills. Fails if a name fits none or several skills, or if the user has
+    /// to choose.
+    pub fn choose(&self, selection: Selection<'_>) -> Result<Choice<'_>, ChoiceError> {
+        let chosen = if selection.all {
+            self.skills.iter().collect()
+        } else if selection.names.is_empty() {
+            vec![self.default_skill().ok_or(ChoiceError::Unclear)?]
+        } else {
+            let named = selection.names.iter().map(|name| self.find_skill(name));
+            named.collect::<Result<Vec<_>, _>>()?
+        };
+        if chosen.len() > selection.max_skills {
+            return Err(ChoiceError::TooMany {
+                found: chosen.len(),
+                limit: selection.max_skills,
+            });
+        }
+        Ok(self.with_chosen(chosen))
+    }
+
+    /// Returns the choice of these skills of the listing. A skill that is named twice counts once.
+    pub fn with_chosen<'l>(&'l self, named: Vec<&'l OfferedSkill>) -> Choice<'l> {
+        let mut folders = BTreeSet::new();
+        let chosen: Vec<&OfferedSkill> = named
+            .into_iter()
+            .filter(|found| folders.insert(found.folder.as_str()))
+            .collect();
+        let others = self
+            .skills
+            .iter()
+            .filter(|found| !folders.contains(found.folder.as_str()))
+            .map(|found| LeftOut::new(&found.folder, LeftOutReason::NotChosen));
+        let left_out = self.left_out.iter().cloned().chain(others).collect();
+        Choice { chosen, left_out }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listing(skills: &[(&str, &str)]) -> Listing {
+        let skills = skills.iter().map(|(folder, name)| OfferedSkill {
+            name: (*name).to_owned(),
+            folder: (*folder).to_owned(),
+            description: None,
+        });
+        Listing {
+            skills: skills.collect(),
+            left_out: vec![LeftOut::new("mods/gone", LeftOutReason::Submodule)],
+            base: Some(String::new()),
+        }
+    }
+
+    fn choose<'l>(listing: &'l Listing, names: &[&str]) -> Result<Vec<&'l str>, ChoiceError> {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let selection = Selection {
+            names: &names,
+            all: false,
+            max_skills: 2,
+        };
+        let choice = listing.choose(selection)?;
+        let listed = listing.skills.len() + listing.left_out.len();
+        assert_eq!(choice.chosen.len() + choice.left_out.len(), listed);
+        Ok(choice
+            .chosen
+            .iter()
+            .map(|found| found.folder.as_str())
+            .collect())
+    }
+
+    #[test]
+    fn a_name_selects_one_skill_by_its_own_name_its_folder_or_its_path() {
+        let listing = listing(&[
+            ("", "root"),
+            ("a/x", "one"),
+            ("b/two", "two"),
+            ("c/one", "y"),
+            ("d", "x"),
+        ]);
+        for (names, folders) in [
+            (&[][..], &[""][..]),
+            (&["root"], &[""]),
+            (&["d"], &["d"]),
+            (&["./d", "."], &["d", ""]),
+            (&["two"], &["b/two"]),
+            (&["c/one"], &["c/one"]),
+            (&["y", "two"], &["c/one", "b/two"]),
+            (&["two", "b/two"], &["b/two"]),
+        ] {
+            assert_eq!(choose(&listing, names).unwrap(), folders, "{names:?}");
+        }
+        let ambiguous = ChoiceError::Ambiguous {
+            name: "one".to_owned(),
+            folders: vec!["a/x".to_owned(), "c/one".to_owned()],
+        };
+        for (names, error) in [
+            (&["one"][..], ambiguous),
+            (&["three"], ChoiceError::Unknown("three".to_owned())),
+            (&["gone"], ChoiceError::LeftOut(listing.left_out[0].clone())),
+            (
+                &["root", "d", "y"],
+                ChoiceError::TooMany { found: 3, limit: 2 },
+            ),
+        ] {
+            assert_eq!(choose(&listing, names), Err(error), "{names:?}");
+        }
+    }
+
+    #[test]
+    fn without_a_name_several_skills_are_a_question() {
+        let several = listing(&[("a", "a"), ("b", "b")]);
+        assert_eq!(choose(&several, &[]), Err(ChoiceError::Unclear));
+        assert_eq!(choose(&listing(&[("a", "a")]), &[]).unwrap(), ["a"]);
+        assert_eq!(choose(&listing(&[]), &[]), Err(ChoiceError::Unclear));
+    }
+}
