@@ -76,7 +76,7 @@ impl Access<'_> {
         let settings = &self.fetcher.settings;
         let base = match source {
             Source::Archive(url) | Source::SkillMd(url) => Some(url),
-            Source::WellKnown { origin, .. } => Some(origin),
+            Source::WellKnown { site, .. } => Some(site),
             Source::ClawHub { .. } => Some(&settings.clawhub),
             Source::Registry { .. } => settings.registry.as_ref(),
             Source::Local(_) | Source::Git(_) | Source::Vault { .. } => None,

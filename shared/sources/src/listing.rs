@@ -6,8 +6,6 @@
 
 use std::collections::BTreeSet;
 
-use crate::opened::last_part;
-
 /// Maximum number of skills that one command takes from a source, unless the user names another
 /// number.
 pub const DEFAULT_MAX_SKILLS: usize = 2_000;
@@ -254,6 +252,14 @@ impl Listing {
         let left_out = self.left_out.iter().cloned().chain(others).collect();
         Choice { chosen, left_out }
     }
+}
+
+/// Returns the last part of a path; `None` for an empty one.
+pub(crate) fn last_part(path: &str) -> Option<String> {
+    path.rsplit('/')
+        .next()
+        .filter(|part| !part.is_empty())
+        .map(str::to_owned)
 }
 
 #[cfg(test)]

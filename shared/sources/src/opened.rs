@@ -54,10 +54,3 @@ impl Opened {
         self.content.local_root()
     }
 }
-
-pub(crate) fn last_part(path: &str) -> Option<String> {
-    path.rsplit('/')
-        .next()
-        .filter(|part| !part.is_empty())
-        .map(str::to_owned)
-}

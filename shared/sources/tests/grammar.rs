@@ -98,17 +98,35 @@ fn other_forms_are_told_apart() {
         );
     }
     for (text, wanted) in [
-        ("https://docs.example.com", None),
-        ("https://docs.example.com/", None),
-        ("wellknown:https://docs.example.com/pdf", Some("pdf")),
+        ("https://docs.example.com", ("/", None)),
+        ("https://docs.example.com/", ("/", None)),
+        ("https://docs.example.com/pdf", ("/", Some("pdf"))),
+        ("wellknown:https://docs.example.com/pdf", ("/", Some("pdf"))),
+        ("wellknown:https://docs.example.com/pdf/", ("/pdf/", None)),
+        (
+            "wellknown:https://docs.example.com/a/b/pdf",
+            ("/a/b/", Some("pdf")),
+        ),
+        (
+            "https://docs.example.com/a/.well-known/agent-skills/index.json",
+            ("/a/", None),
+        ),
+        (
+            "https://docs.example.com/a/b/.well-known/agent-skills/pdf",
+            ("/a/b/", Some("pdf")),
+        ),
+        ("https://docs.example.com/.well-known/skills/", ("/", None)),
     ] {
         match parsed(text) {
-            Source::WellKnown { origin, skill } => {
-                assert_eq!(
-                    (origin.as_str(), skill.as_deref()),
-                    ("https://docs.example.com/", wanted),
-                    "{text}"
-                );
+            Source::WellKnown {
+                site,
+                skill,
+                or_site,
+            } => {
+                let path = site.as_str().strip_prefix("https://docs.example.com");
+                assert_eq!((path.unwrap(), skill.as_deref()), wanted, "{text}");
+                // Only a short address leaves open what it means.
+                assert_eq!(or_site, text == "https://docs.example.com/pdf", "{text}");
             }
             other => panic!("{text}: {other:?}"),
         }
@@ -293,8 +311,8 @@ const TRICKS: &[(&str, &str)] = &[
     ("registry:https://evil.example/a", "no other kind of source"),
     ("wellknown:http://example.com/pdf", "sites must use https"),
     (
-        "wellknown:https://example.com/a/b",
-        "a site's skill has one name",
+        "wellknown:https://example.com/a@b/pdf",
+        "a part of its path",
     ),
     ("@a/b/c", "no such file or folder"),
     ("two words", "no such file or folder"),
@@ -357,6 +375,10 @@ fn what_a_manifest_records_is_read_back() {
         (
             "wellknown:https://docs.example.com/pdf",
             "https://docs.example.com",
+        ),
+        (
+            "https:https://docs.example.com/a/b/.well-known/agent-skills/pdf",
+            "https://docs.example.com/a/b",
         ),
         ("registry:clawhub/openclaw/gifgrep", "clawhub:gifgrep"),
         (

@@ -12,6 +12,7 @@ use vault_format::hash::Digest;
 use vault_format::manifest::Mode;
 use vault_shelf::DriftState;
 use vault_shelf::fetch::Fetch;
+use vault_sources::site::SCHEMA;
 use vault_sources::{ParseOptions, Source, SourcePolicy, Tokens};
 use vault_testing::assert_matches;
 
@@ -120,6 +121,145 @@ async fn skills_of_one_site_are_compared_with_one_request() {
     port.compare(both, None, &mut answer).await;
     assert_eq!(states, up_to_date);
     assert_eq!(site.asked().len(), before + 1);
+}
+
+/// Puts an index with one skill below a path of a site.
+fn put_site_below(site: &SiteServer, path: &str, name: &str) {
+    let (schema, document) = (SCHEMA, skill_md(name));
+    let digest = Digest::of(document.as_bytes());
+    let entry = format!(
+        r#"{{"name":"{name}","type":"skill-md","url":"{name}/SKILL.md","digest":"sha256:{digest}"}}"#
+    );
+    site.json(
+        &format!("{path}{INDEX}"),
+        format!(r#"{{"$schema":"{schema}","skills":[{entry}]}}"#),
+    )
+    .text(
+        &format!("{path}/.well-known/agent-skills/{name}/SKILL.md"),
+        document,
+    );
+}
+
+#[tokio::test]
+async fn an_index_below_a_path_comes_before_the_one_of_the_root() {
+    let site = SiteServer::new();
+    let fetcher = fetcher(&site.base);
+    let listed = async |text: &str| {
+        let opened = open(&fetcher, &parse(&format!("{}{text}", site.base))).await;
+        opened.map(|opened| names(&opened).join(" "))
+    };
+    assert_eq!(code(listed("/pages").await), "source_not_found");
+    put_site_below(&site, "", "pages");
+    assert_eq!(listed("/pages").await.unwrap(), "pages");
+    // Servers answer in several ways for what they lack.
+    for answer in [
+        Answer::Body("text/html", b"<!doctype html>".to_vec()),
+        Answer::Status(403),
+    ] {
+        site.put(&format!("/pages{INDEX}"), answer);
+        assert_eq!(listed("/pages").await.unwrap(), "pages");
+    }
+    // A site that fails does not make the name mean something else.
+    site.put(&format!("/pages{INDEX}"), Answer::Status(500));
+    assert_eq!(code(listed("/pages").await), "source_unreachable");
+    put_site_below(&site, "/pages", "pdf");
+    put_site_below(&site, "/a/b", "pdf");
+    for (text, skills) in [
+        ("", "pages"),
+        ("/pages", "pdf"),
+        ("/pages/", "pdf"),
+        ("/pages/.well-known/agent-skills/index.json", "pdf"),
+        ("/pages/.well-known/agent-skills/pdf", "pdf"),
+        ("/a/b/.well-known/agent-skills/", "pdf"),
+    ] {
+        assert_eq!(listed(text).await.unwrap(), skills, "{text}");
+    }
+    let wellknown = |text: &str| parse(&format!("wellknown:{}{text}", site.base));
+    let named = open(&fetcher, &wellknown("/pages")).await.unwrap();
+    assert_eq!(names(&named), ["pages"], "a name after the prefix");
+    let named = open(&fetcher, &wellknown("/a/b/pdf")).await.unwrap();
+    assert_eq!(names(&named), ["pdf"]);
+}
+
+#[tokio::test]
+async fn a_site_gives_no_other_skill_than_its_index_names() {
+    let site = SiteServer::new();
+    let fetcher = fetcher(&site.base);
+    for (named, own, is_taken) in [
+        ("pdf", "pdf", true),
+        ("pdf", "PDF", true),
+        ("my_pdf", "my_pdf", true),
+        ("pdf", "csv", false),
+    ] {
+        let document = skill_md(own);
+        let digest = Digest::of(document.as_bytes());
+        site.index(&format!(
+            r#"{{"name":"{named}","type":"skill-md","url":"/pdf/SKILL.md","digest":"sha256:{digest}"}}"#
+        ))
+        .text("/pdf/SKILL.md", document);
+        let got = fetch(&fetcher, &parse(&site.base), Some(named)).await;
+        assert_eq!(got.is_ok(), is_taken, "{own}");
+        if let Err(refused) = got {
+            assert_eq!(refused.word(), "source_malformed");
+            assert!(
+                refused.to_string().contains("another skill, csv"),
+                "{refused}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_skill_of_a_site_below_a_path_is_recorded_and_found_again() {
+    let site = SiteServer::new();
+    let fetcher = fetcher(&site.base);
+    for path in ["", "/one", "/two"] {
+        put_site_below(&site, path, "pdf");
+    }
+    let mut recorded = Vec::new();
+    for path in ["", "/one", "/two"] {
+        let source = parse(&format!("{}{path}", site.base));
+        let skill = fetch(&fetcher, &source, Some("pdf")).await.unwrap();
+        assert!(is_up_to_date(&fetcher, &skill).await, "{path}");
+        let policy = SourcePolicy::default();
+        let again = fetcher.fetch_recorded(&skill.upstream, &policy).await;
+        assert_eq!(again.unwrap().upstream, skill.upstream, "{path}");
+        recorded.push(
+            skill
+                .upstream
+                .identifier
+                .as_str()
+                .replace(&site.base[7..], "host"),
+        );
+    }
+    // Two sites of one host never have the same record.
+    let below = "https:https://host/one/.well-known/agent-skills/pdf";
+    assert_eq!(recorded[..2], ["wellknown:https://host/pdf", below]);
+    assert_eq!(recorded[2], below.replace("one", "two"));
+    // A name that the record could not hold is refused.
+    put_site_below(&site, "/one", "a.zip");
+    let bad = fetch(
+        &fetcher,
+        &parse(&format!("{}/one", site.base)),
+        Some("a.zip"),
+    )
+    .await;
+    assert_eq!(code(bad), "source_malformed");
+    put_site_below(&site, "/one", "pdf");
+    // A policy for one of them covers no other.
+    let rule = format!("[sources]\nallow = [\"{}/one/*\"]\n", &site.base[7..]);
+    let policy = policy(&rule);
+    for (path, allowed) in [("/one", true), ("/two", false), ("", false)] {
+        let source = parse(&format!("wellknown:{}{path}/", site.base));
+        let is_taken = match fetcher.open_source(&source, None, &policy).await {
+            Ok(opened) => {
+                let found = &opened.listing.skills[0];
+                fetcher.take_skill(&opened, found, &policy).await.is_ok()
+            }
+            Err(_) => false,
+        };
+        assert_eq!(is_taken, allowed, "{path}");
+    }
 }
 
 #[tokio::test]

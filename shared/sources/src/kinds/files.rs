@@ -23,8 +23,8 @@ use crate::access::Access;
 use crate::archive::{self, MAX_DOWNLOAD_BYTES, Unpacked};
 use crate::error::{FetchError, Result, escape_untrusted};
 use crate::find::{self, Found, LocalPaths};
-use crate::listing::{Listing, OfferedSkill};
-use crate::opened::{Content, Opened, last_part};
+use crate::listing::{Listing, OfferedSkill, last_part};
+use crate::opened::{Content, Opened};
 
 /// A local folder, SKILL.md or archive.
 pub(crate) struct Local<'a>(pub(crate) &'a Path);

@@ -16,14 +16,15 @@ use crate::access::Access;
 use crate::archive::MAX_ARCHIVE_FILES;
 use crate::error::{FetchError, Result, escape_untrusted};
 use crate::find;
+use crate::http::FetchedBody;
 use crate::listing::{LeftOut, LeftOutReason};
 use crate::source::origin_text;
 
 /// The schema identifier of version 0.2.0. It is compared as a string and never fetched.
 pub const SCHEMA: &str = "https://schemas.agentskills.io/discovery/0.2.0/schema.json";
-/// The path of the index.
+/// The path of the index, below that of the site.
 const INDEX: &str = "/.well-known/agent-skills/index.json";
-/// The path of the older index.
+/// The path of the older index, below that of the site.
 const OLDER_INDEX: &str = "/.well-known/skills/index.json";
 /// Maximum size of an index, in bytes.
 const MAX_INDEX_BYTES: u64 = 4 << 20;
@@ -31,6 +32,7 @@ const MAX_INDEX_BYTES: u64 = 4 << 20;
 /// The parsed index of a site.
 #[derive(Debug)]
 pub(crate) struct Site {
+    /// The address of the site, with its path.
     pub(super) origin: Url,
     /// The URL of the index after all redirects. Addresses in the index are relative to it.
     pub(super) base: Url,
@@ -94,7 +96,7 @@ struct Meta {
 
 /// Returns whether an index contains digests, and its entries. Fails with the reason if its version
 /// is unknown.
-fn read_index(body: &[u8]) -> Result<(bool, Vec<Box<RawValue>>), String> {
+fn parse_index(body: &[u8]) -> Result<(bool, Vec<Box<RawValue>>), String> {
     let index: Index =
         parse_object(body).map_err(|why| format!("the index cannot be read: {why}"))?;
     match index.schema.as_deref() {
@@ -198,19 +200,39 @@ fn parse_artifact(is_pinned: bool, listed: &IndexItem) -> Result<Artifact, Strin
 impl Site {
     /// Fetches and parses the index of a site.
     pub(super) async fn fetch_index(access: Access<'_>, origin: &Url) -> Result<Self> {
-        let (index, older) = (join_url(origin, INDEX)?, join_url(origin, OLDER_INDEX)?);
-        // Use the older index only if the newer one does not exist.
-        let got = match access.fetch_if_found(&index, MAX_INDEX_BYTES).await? {
-            Some(got) => Some(got),
-            None => access.fetch_if_found(&older, MAX_INDEX_BYTES).await?,
-        };
+        let got = Self::find_index(access, origin).await?;
         let got = got.ok_or_else(|| {
             FetchError::NotFound(format!(
                 "{} lists no skills: neither {INDEX} nor {OLDER_INDEX} is there",
                 origin_text(origin)
             ))
         })?;
-        let index = read_index(&got.body);
+        Self::read_index(access, origin, got)
+    }
+
+    /// Fetches the index of a site. Returns `None` if it has none.
+    pub(super) async fn find_index(
+        access: Access<'_>,
+        origin: &Url,
+    ) -> Result<Option<FetchedBody>> {
+        let below = |path: &str| join_url(origin, &format!(".{path}"));
+        // Use the older index only if the newer one does not exist.
+        match access
+            .fetch_if_found(&below(INDEX)?, MAX_INDEX_BYTES)
+            .await?
+        {
+            Some(got) => Ok(Some(got)),
+            None => {
+                access
+                    .fetch_if_found(&below(OLDER_INDEX)?, MAX_INDEX_BYTES)
+                    .await
+            }
+        }
+    }
+
+    /// Parses the index of a site.
+    pub(super) fn read_index(access: Access<'_>, origin: &Url, got: FetchedBody) -> Result<Self> {
+        let index = parse_index(&got.body);
         let (is_pinned, values) = index.map_err(|why| FetchError::content_error(&got.url, why))?;
         let mut notices = Vec::new();
         if !is_pinned {
@@ -236,7 +258,7 @@ impl Site {
             });
             let why = why.unwrap_or_else(|| "its index is empty".to_owned());
             return Err(FetchError::NotFound(format!(
-                "{site} lists no skills: {why}"
+                "{site} has an index without a usable skill: {why}"
             )));
         }
         Ok(Self {

@@ -29,8 +29,8 @@ use tree::Tree;
 
 use crate::access::{Access, Fetcher};
 use crate::error::{FetchError, Result, escape_untrusted};
-use crate::listing::OfferedSkill;
-use crate::opened::{Opened, last_part};
+use crate::listing::{OfferedSkill, last_part};
+use crate::opened::Opened;
 
 use crate::source::{BadSource, GitSource, ParseOptions, Source};
 
@@ -71,9 +71,14 @@ pub(crate) fn kind_of(source: &Source) -> Result<Box<dyn Kind + '_>> {
         Source::Git(repository) => Box::new(repository::Address(repository)),
         Source::Archive(url) => Box::new(files::RemoteArchive(url)),
         Source::SkillMd(url) => Box::new(files::RemoteSkillMd(url)),
-        Source::WellKnown { origin, skill } => Box::new(site::Address {
-            origin,
+        Source::WellKnown {
+            site,
+            skill,
+            or_site,
+        } => Box::new(site::Address {
+            site,
             skill: skill.as_deref(),
+            or_site: *or_site,
         }),
         Source::ClawHub {
             owner,

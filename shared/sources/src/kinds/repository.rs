@@ -20,8 +20,8 @@ use crate::archive::{MAX_ARCHIVE_FILES, MAX_UNPACKED_BYTES};
 use crate::error::{FetchError, Result, escape_untrusted};
 use crate::find::{self, Found};
 use crate::git::{self, Checkout, Depth, EntryKind, Resolved, is_commit};
-use crate::listing::{Listing, OfferedSkill};
-use crate::opened::{Content, Opened, last_part};
+use crate::listing::{Listing, OfferedSkill, last_part};
+use crate::opened::{Content, Opened};
 use crate::source::{GitSource, Source};
 
 /// Maximum size of the texts of all links of a skill, in bytes.

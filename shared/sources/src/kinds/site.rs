@@ -15,8 +15,9 @@ use vault_format::manifest::{
     ExportMembers, Manifest, ManifestTrust, Mismatch, Mode, SKILL_MD, SignedManifest,
 };
 use vault_format::path::FilePath;
+use vault_format::provenance::is_archive;
 use vault_format::root::{RootChain, RootState, SignerRefusal, SkillPlace, VaultFingerprint};
-use vault_gate::{RawFile, is_document_name};
+use vault_gate::{GateOptions, RawFile, is_document_name, name_in_vault};
 use vault_shelf::DriftState;
 use vault_shelf::fetch::{FetchedSkill, SignedSkill, Upstream};
 
@@ -29,22 +30,45 @@ use crate::archive::{self, MAX_DOWNLOAD_BYTES, MAX_UNPACKED_BYTES, Unpacked};
 use crate::error::{FetchError, Result, escape_untrusted};
 use crate::listing::{Listing, OfferedSkill};
 use crate::opened::{Content, Opened};
-use crate::source::{origin_text, well_known_names};
+use crate::source::{origin_text, skill_identifier, well_known_names};
 
 /// Maximum size of a signed manifest, in bytes.
 const MAX_MANIFEST_BYTES: u64 = 2 << 20;
 
 /// The address of a site, and optionally the name of one of its skills.
 pub(crate) struct Address<'a> {
-    pub(crate) origin: &'a Url,
+    pub(crate) site: &'a Url,
     pub(crate) skill: Option<&'a str>,
+    /// Whether the name may be the path of a site instead.
+    pub(crate) or_site: bool,
+}
+
+impl Address<'_> {
+    /// Fetches the index of the site that the address means, and returns it with the selected
+    /// skill. An address such as `https://host/name` is that of a site at this path if it has an
+    /// index, and else that of a skill.
+    async fn fetch_site(&self, access: Access<'_>) -> Result<(Site, Option<&str>)> {
+        if let (true, Some(name)) = (self.or_site, self.skill) {
+            let below = join_url(self.site, &format!("./{name}/"))?;
+            match Site::find_index(access, &below).await {
+                // Many servers answer with a page if they lack a file.
+                Ok(Some(got)) if !got.content_type.starts_with("text/html") => {
+                    return Ok((Site::read_index(access, &below, got)?, None));
+                }
+                // Stores of files answer with 403.
+                Ok(_) | Err(FetchError::NotAllowed { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((Site::fetch_index(access, self.site).await?, self.skill))
+    }
 }
 
 #[async_trait]
 impl Kind for Address<'_> {
     async fn open_source(&self, access: Access<'_>) -> Result<Opened> {
-        let mut site = Site::fetch_index(access, self.origin).await?;
-        let is_selected = |entry: &&SiteEntry| self.skill.is_none_or(|skill| entry.name == skill);
+        let (mut site, skill) = self.fetch_site(access).await?;
+        let is_selected = |entry: &&SiteEntry| skill.is_none_or(|skill| entry.name == skill);
         let found: Vec<OfferedSkill> = site
             .entries
             .iter()
@@ -55,7 +79,7 @@ impl Kind for Address<'_> {
                 description: entry.description.clone(),
             })
             .collect();
-        if let (Some(skill), true) = (self.skill, found.is_empty()) {
+        if let (Some(skill), true) = (skill, found.is_empty()) {
             return Err(site.missing_skill_error(skill));
         }
         let notices = std::mem::take(&mut site.notices);
@@ -63,7 +87,7 @@ impl Kind for Address<'_> {
         let listing = Listing {
             skills: found,
             // Whoever names one skill of a site has not asked for the others.
-            left_out: if self.skill.is_some() {
+            left_out: if skill.is_some() {
                 Vec::new()
             } else {
                 left_out
@@ -77,10 +101,10 @@ impl Kind for Address<'_> {
 
     async fn compare_state(&self, comparison: &Comparison<'_>) -> Result<DriftState> {
         let fetch = async {
-            let site = Site::fetch_index(comparison.access, self.origin).await;
+            let site = Site::fetch_index(comparison.access, self.site).await;
             site.map(Arc::new)
         };
-        let site = share_result(&comparison.batch.sites, self.origin.to_string(), fetch).await?;
+        let site = share_result(&comparison.batch.sites, self.site.to_string(), fetch).await?;
         match &site.find_entry(self.skill.unwrap_or_default())?.artifact {
             Artifact::SkillMd { digest, .. } | Artifact::Archive { digest, .. } => {
                 Ok(comparison.with_revision(&format!("sha256:{digest}")))
@@ -325,6 +349,27 @@ impl Site {
 }
 
 impl SiteEntry {
+    /// Fails if the SKILL.md is that of a skill with another name. The user chose this one.
+    fn check_name(&self, files: &[RawFile]) -> Result<()> {
+        let options = GateOptions {
+            folder: Some(&self.name),
+            ..GateOptions::default()
+        };
+        // The gate reports a SKILL.md that it cannot read.
+        match name_in_vault(files, &options) {
+            // The index may have the author's name, or the one that the vault makes of it.
+            Some((name, author))
+                if !name.as_str().eq_ignore_ascii_case(&self.name)
+                    && author.as_ref() != Some(&self.name) =>
+            {
+                let place = escape_untrusted(&self.name);
+                let reason = format!("its SKILL.md is that of another skill, {name}");
+                Err(FetchError::content_error(place, reason))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Checks that these are exactly the signed files. Returns the hash of their bundle.
     fn match_files(
         &self,
@@ -370,19 +415,28 @@ impl Content for Site {
             ),
             None => None,
         };
-        // Identifiers have no form for plain HTTP, which only sites on this machine use. Record it
-        // as HTTPS, with the actual address in `address`.
-        let origin = origin_text(&self.origin);
-        let plain = origin.strip_prefix("http://");
-        let identifier = match plain {
-            Some(rest) => format!("wellknown:https://{rest}/{}", entry.name),
-            None => format!("wellknown:{origin}/{}", entry.name),
+        entry.check_name(&files)?;
+        let identifier = skill_identifier(&self.origin, &entry.name);
+        // The name ends the address under which the skill is recorded, and such an ending is that
+        // of another kind of source.
+        if identifier.starts_with("https:")
+            && (is_archive(&entry.name)
+                || is_document_name(&entry.name)
+                || entry.name == "index.json")
+        {
+            let reason = format!("{} cannot be the name of a skill", entry.name);
+            return Err(FetchError::content_error(&self.base, reason));
+        }
+        // An identifier is written as HTTPS, so an address with plain HTTP is recorded beside it.
+        let address = match identifier.strip_prefix("https:https:") {
+            Some(rest) => format!("http:{rest}"),
+            None => origin_text(&self.origin),
         };
         Ok(FetchedSkill {
             files,
             folder: Some(entry.name.clone()),
             upstream: Upstream {
-                address: plain.is_some().then_some(origin.clone()),
+                address: (self.origin.scheme() == "http").then_some(address),
                 signer: signature.as_ref().map(|signature| signature.vault),
                 root_version: signature.as_ref().map(|signature| signature.root_version),
                 signed_version: signature.map(|signature| signature.version),

@@ -35,10 +35,13 @@ pub enum Source {
     SkillMd(Url),
     /// A site that lists its skills in a well-known index.
     WellKnown {
-        /// Scheme, host and port of the site.
-        origin: Url,
+        /// Scheme, host and port of the site, and the path below which its index is. Ends with `/`.
+        site: Url,
         /// One skill of the index; `None` for all.
         skill: Option<String>,
+        /// Whether the name of the skill may be the path of a site instead, as in the address of a
+        /// project's pages.
+        or_site: bool,
     },
     /// A skill in the registry that speaks ClawHub's protocol.
     ClawHub {
@@ -274,6 +277,8 @@ impl Source {
                 let url: Url = parsed?;
                 if is_archive(url.path()) {
                     Self::Archive(url)
+                } else if let Some(site) = parse::skill_of_site(address, options) {
+                    site
                 } else {
                     Self::SkillMd(url)
                 }
@@ -348,7 +353,7 @@ impl Source {
             Self::Local(_) => Vec::new(),
             Self::Git(git) => git.policy_names(git.path.as_deref()),
             Self::Archive(url) | Self::SkillMd(url) => url_names(url),
-            Self::WellKnown { origin, skill } => well_known_names(origin, skill.as_deref()),
+            Self::WellKnown { site, skill, .. } => well_known_names(site, skill.as_deref()),
             Self::ClawHub { owner, slug, .. } => {
                 let slug = match owner {
                     Some(owner) => format!("{owner}/{slug}"),
@@ -373,7 +378,7 @@ impl Source {
                 None => git.place.clone(),
             },
             Self::Archive(url) | Self::SkillMd(url) => url.to_string(),
-            Self::WellKnown { origin, .. } => origin_text(origin),
+            Self::WellKnown { site, .. } => origin_text(site),
             Self::ClawHub { slug, .. } => format!("clawhub:{slug}"),
             Self::Registry { slug, .. } => format!("registry:{slug}"),
             Self::Vault { slug, name } => format!("vault:{slug}/{name}"),
@@ -432,9 +437,28 @@ impl GitSource {
     }
 }
 
-/// Formats the scheme, host and port of an origin.
+/// Formats the scheme, host, port and path of a site, without a `/` at the end.
 pub(crate) fn origin_text(origin: &Url) -> String {
     origin.as_str().trim_end_matches('/').to_owned()
+}
+
+/// The folder of a site's index, between the site's path and the name of a file in it.
+pub(crate) const WELL_KNOWN: &str = "/.well-known/agent-skills/";
+
+/// Returns the identifier of a skill of a site. Identifiers have no form for plain HTTP, which only
+/// sites on this machine use, so it is written as HTTPS.
+pub(crate) fn skill_identifier(site: &Url, skill: &str) -> String {
+    let address = origin_text(site);
+    let address = match address.strip_prefix("http://") {
+        Some(rest) => format!("https://{rest}"),
+        None => address,
+    };
+    // `wellknown:` has no path before the name, so a site below a path is written as an address.
+    if site.path() == "/" {
+        format!("wellknown:{address}/{skill}")
+    } else {
+        format!("https:{address}{WELL_KNOWN}{skill}")
+    }
 }
 
 /// Returns a URL's names for policy patterns: host and path, and the whole URL.
@@ -457,14 +481,16 @@ pub fn is_loopback(url: &Url) -> bool {
 }
 
 /// Returns the texts with which policy patterns are compared: those of a site, or of one skill of it.
-pub(crate) fn well_known_names(origin: &Url, skill: Option<&str>) -> Vec<String> {
-    let (origin, authority) = (origin_text(origin), host_and_port(origin));
+pub(crate) fn well_known_names(site: &Url, skill: Option<&str>) -> Vec<String> {
+    let place = format!("{}{}", host_and_port(site), site.path());
+    let (address, place) = (origin_text(site), place.trim_end_matches('/'));
     match skill {
         Some(skill) => vec![
-            format!("wellknown:{origin}/{skill}"),
-            format!("{authority}/{skill}"),
+            format!("wellknown:{address}/{skill}"),
+            format!("{place}/{skill}"),
+            skill_identifier(site, skill),
         ],
-        None => vec![format!("wellknown:{origin}"), authority],
+        None => vec![format!("wellknown:{address}"), place.to_owned()],
     }
 }
 

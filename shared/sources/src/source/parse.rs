@@ -1,14 +1,13 @@
 //! The parser behind [`Source::parse`], for everything other than local paths.
 
+mod git;
+
 use url::Url;
-use vault_format::name::is_deceptive;
 use vault_format::provenance::is_archive;
 use vault_format::text::printable;
 use vault_gate::is_document_name;
 
-use super::check::{
-    check_reference, check_repository_part, check_segments, check_ssh_word, decode_segment,
-};
+use super::check::{check_reference, check_repository_part, check_segments, decode_segment};
 use super::{BadSource, FORMS, GitSource, ParseOptions, Source, is_loopback, origin_text};
 
 /// Parses an address, a prefixed text or `owner/repository`, each with an optional `#reference`.
@@ -19,6 +18,21 @@ pub(super) fn parse_remote(text: &str, options: &ParseOptions) -> Result<Source,
 /// Parses the address of a git repository.
 pub(super) fn git_address(text: &str, options: &ParseOptions) -> Result<GitSource, BadSource> {
     Parser { text, options }.git_address(text)
+}
+
+/// Parses the address under which a skill of a site below a path is recorded. Returns `None` for
+/// every other address.
+pub(super) fn skill_of_site(address: &str, options: &ParseOptions) -> Option<Source> {
+    match parse_remote(address, options) {
+        Ok(
+            site @ Source::WellKnown {
+                skill: Some(_),
+                or_site: false,
+                ..
+            },
+        ) => Some(site),
+        _ => None,
+    }
 }
 
 struct Parser<'a> {
@@ -77,7 +91,7 @@ impl Parser<'_> {
             }
             return self.parse_prefixed(before, &text[before.len() + 1..]);
         }
-        if self.begins_with_host(text) {
+        if begins_with_host(text) {
             let url = self.parse_url(&format!("https://{text}"))?;
             // The text may also be a mistyped path. Only repositories are confirmed before a
             // request, so it stands for nothing else.
@@ -97,19 +111,6 @@ impl Parser<'_> {
             text: self.text.to_owned(),
             registry: is_registry_skill.then(|| format!("clawhub:{}", self.text)),
         })
-    }
-
-    /// Returns whether a text without a scheme begins with the host of a repository, as people copy
-    /// it from a browser: a code host, or a name with a dot before owner and repository. Owners of
-    /// repositories on GitHub have no dots.
-    fn begins_with_host(&self, text: &str) -> bool {
-        let Some((host, path)) = text.split_once('/') else {
-            return false;
-        };
-        let is_known = ["github.com", "www.github.com", "gitlab.com"].contains(&host);
-        let has_owner = path.trim_matches('/').contains('/');
-        let is_name = !host.starts_with(['@', '.']) && host.contains('.') && !host.ends_with('.');
-        is_known && path.contains('/') || is_name && has_owner
     }
 
     fn parse_address(&self, scheme: &str, text: &str) -> Result<Source, BadSource> {
@@ -201,20 +202,45 @@ impl Parser<'_> {
         if is_document_name(last) {
             return Ok(Source::SkillMd(url.clone()));
         }
-        // An address of another site with two or more path segments counts as a git repository: the
-        // skill of a site is a single segment.
-        if last.strip_suffix(".git").is_some()
-            || (parts.len() >= 2 && !parts.contains(&".well-known"))
-        {
+        if let Some(at) = parts.iter().position(|part| *part == ".well-known") {
+            // A file in the folder of the index stands for the skill of its name, the index for
+            // all skills.
+            let skill = match parts[at + 1..] {
+                ["agent-skills" | "skills", name] if name != "index.json" => Some(name),
+                _ => None,
+            };
+            return self.site_below(url, &parts[..at], skill);
+        }
+        // An address of another site with two or more path segments counts as a git repository.
+        if last.strip_suffix(".git").is_some() || parts.len() >= 2 {
             return self.git_address(url.as_str()).map(Source::Git);
         }
-        let skill = match parts[..] {
-            [name] if name != ".well-known" => Some(name.to_owned()),
-            _ => None,
-        };
         Ok(Source::WellKnown {
-            origin: origin_of(url),
-            skill,
+            site: origin_of(url),
+            skill: parts.first().map(|name| (*name).to_owned()),
+            or_site: !parts.is_empty(),
+        })
+    }
+
+    /// Creates the source for a site below a path, or for one skill of it.
+    fn site_below(
+        &self,
+        url: &Url,
+        path: &[&str],
+        skill: Option<&str>,
+    ) -> Result<Source, BadSource> {
+        let mut site = origin_of(url);
+        if !path.is_empty() {
+            site.set_path(&format!("/{}/", path.join("/")));
+        }
+        // Each site needs one spelling, because its skills are recorded by it.
+        if site.path().contains('%') {
+            return Err(self.invalid_source("the path of a site holds no escapes"));
+        }
+        Ok(Source::WellKnown {
+            site,
+            skill: skill.map(str::to_owned),
+            or_site: false,
         })
     }
 
@@ -307,125 +333,6 @@ impl Parser<'_> {
         Ok(Source::Git(git))
     }
 
-    /// Parses a git address.
-    fn git_address(&self, text: &str) -> Result<GitSource, BadSource> {
-        // Outside of an IPv6 literal, `::` starts a helper program of git.
-        let literal = text.starts_with("https://[") || text.starts_with("ssh://");
-        if text.starts_with('-')
-            || (text.contains("::") && !literal)
-            || text.chars().any(|c| c.is_whitespace() || is_deceptive(c))
-        {
-            return Err(self.invalid_source("git cannot fetch this address"));
-        }
-        // In an address with a scheme, a second `//` separates the repository from a folder in it.
-        let (text, inside) = match text.find("://").map(|at| at + 3) {
-            Some(after) => match text[after..].split_once("//") {
-                Some((before, inside)) => (&text[..after + before.len()], Some(inside)),
-                None => (text, None),
-            },
-            None => (text, None),
-        };
-        let mut git = if text.contains("://") {
-            self.git_url(text)?
-        } else {
-            self.parse_scp(text)?
-        };
-        if let Some(inside) = inside.map(|inside| inside.trim_matches('/')) {
-            check_segments(self.text, inside.split('/'))?;
-            git.path = Some(inside.to_owned());
-        }
-        Ok(git)
-    }
-
-    fn git_url(&self, text: &str) -> Result<GitSource, BadSource> {
-        let url: Url = text
-            .parse()
-            .map_err(|error| self.invalid_source(format!("it is not an address: {error}")))?;
-        let plain = matches!(url.scheme(), "http" | "file") && self.options.loopback;
-        if url.scheme() == "http" && !plain && is_loopback(&url) {
-            return Err(self
-                .invalid_source("repositories are fetched over https or ssh")
-                .with_hint("clone it, then add the folder"));
-        }
-        if !plain && !matches!(url.scheme(), "https" | "ssh") {
-            return Err(
-                self.invalid_source(format!("{}: addresses are not supported", url.scheme()))
-            );
-        }
-        // The user name of an SSH address is no secret, and most hosts require `git@`.
-        if url.scheme() != "ssh" && !url.username().is_empty() || url.password().is_some() {
-            return Err(self.invalid_source("an address cannot contain a user name or password").with_hint(
-                "git's credential helpers are used for private repositories: leave the credentials out",
-            ));
-        }
-        check_ssh_word(self.text, url.username())?;
-        let host = if url.scheme() == "file" {
-            "localhost"
-        } else {
-            url.host_str().unwrap_or_default()
-        };
-        check_ssh_word(self.text, host)?;
-        if host.is_empty() || url.query().is_some() || url.fragment().is_some() {
-            return Err(self.invalid_source("a repository has a host and a path, and no query"));
-        }
-        let path = url.path().trim_matches('/');
-        check_segments(self.text, path.split('/'))?;
-        if path.contains('%') {
-            return Err(self.invalid_source("the path of a repository holds no escapes"));
-        }
-        let authority = match url.port() {
-            Some(port) => format!("{host}:{port}"),
-            None => host.to_owned(),
-        };
-        let scheme = if url.scheme() == "ssh" {
-            "ssh"
-        } else {
-            "https"
-        };
-        Ok(Self::repository_source(
-            text.to_owned(),
-            scheme,
-            &authority,
-            path,
-        ))
-    }
-
-    fn parse_scp(&self, text: &str) -> Result<GitSource, BadSource> {
-        let (login, path) = text
-            .split_once(':')
-            .ok_or_else(|| self.invalid_source("git cannot fetch this address"))?;
-        let (user, host) = match login.rsplit_once('@') {
-            Some((user, host)) => (user, host),
-            None => ("", login),
-        };
-        check_ssh_word(self.text, user)?;
-        check_ssh_word(self.text, host)?;
-        // Host names ignore letter case, but patterns of the policy are compared as text.
-        let host = host.to_ascii_lowercase();
-        let host_is_fine = !host.is_empty()
-            && host
-                .bytes()
-                .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.'));
-        let path = path.trim_matches('/');
-        if !host_is_fine || path.contains('%') {
-            return Err(self.invalid_source("git cannot fetch this address"));
-        }
-        check_segments(self.text, path.split('/'))?;
-        Ok(Self::repository_source(text.to_owned(), "ssh", &host, path))
-    }
-
-    fn repository_source(address: String, scheme: &str, authority: &str, path: &str) -> GitSource {
-        let bare = path.strip_suffix(".git").unwrap_or(path);
-        // Only projects directly below an owner have a short identifier.
-        let two = bare.split('/').count() == 2;
-        let identifier = match authority {
-            "github.com" if two => format!("github:{bare}"),
-            "gitlab.com" if two => format!("gitlab:{bare}"),
-            authority => format!("git:{scheme}://{authority}/{path}"),
-        };
-        GitSource::new(address, identifier, format!("{authority}/{bare}"))
-    }
-
     fn parse_prefixed(&self, prefix: &str, rest: &str) -> Result<Source, BadSource> {
         match prefix {
             "github" | "gitlab" => {
@@ -442,15 +349,16 @@ impl Parser<'_> {
                         self.invalid_source("sites must use https, or http on this machine")
                     );
                 }
-                let skill = url.path().trim_matches('/');
-                let skill = (!skill.is_empty()).then(|| skill.to_owned());
-                if skill.as_ref().is_some_and(|skill| skill.contains('/')) {
-                    return Err(self.invalid_source("a site's skill has one name"));
-                }
-                Ok(Source::WellKnown {
-                    origin: origin_of(&url),
-                    skill,
-                })
+                let path = url.path().trim_start_matches('/');
+                // The last part is a skill. With a `/` behind it, it belongs to the path of a site.
+                let (path, skill) = match path.rsplit_once('/') {
+                    Some((path, "")) => (path, None),
+                    Some((path, skill)) => (path, Some(skill)),
+                    None => ("", (!path.is_empty()).then_some(path)),
+                };
+                let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+                check_segments(self.text, parts.iter().copied().chain(skill))?;
+                self.site_below(&url, &parts, skill)
             }
             "clawhub" => self.parse_clawhub(rest),
             "registry" => match rest.strip_prefix("clawhub/") {
@@ -546,6 +454,19 @@ impl Parser<'_> {
         }
         Ok((slug.to_owned(), version.map(str::to_owned)))
     }
+}
+
+/// Returns whether a text without a scheme begins with the host of a repository, as people copy
+/// it from a browser: a code host, or a name with a dot before owner and repository. Owners of
+/// repositories on GitHub have no dots.
+fn begins_with_host(text: &str) -> bool {
+    let Some((host, path)) = text.split_once('/') else {
+        return false;
+    };
+    let is_known = ["github.com", "www.github.com", "gitlab.com"].contains(&host);
+    let has_owner = path.trim_matches('/').contains('/');
+    let is_name = !host.starts_with(['@', '.']) && host.contains('.') && !host.ends_with('.');
+    is_known && path.contains('/') || is_name && has_owner
 }
 
 /// Returns whether an address names this machine.

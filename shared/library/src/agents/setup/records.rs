@@ -106,7 +106,14 @@ impl LockEntry {
                 } else {
                     format!("https://{site}")
                 };
-                format!("wellknown:{site}/{name}").parse().ok()
+                let host = site.strip_prefix("https://").unwrap_or_default();
+                // The record of a site below a path is an address.
+                let record = if host.contains('/') {
+                    format!("https:{site}/.well-known/agent-skills/{name}")
+                } else {
+                    format!("wellknown:{site}/{name}")
+                };
+                record.parse().ok()
             }
             _ => None,
         }
@@ -217,6 +224,7 @@ mod tests {
             "pdf":{"source":"acme/skills","sourceType":"github","skillPath":"tools/pdf/SKILL.md"},
             "root":{"source":"acme/one","sourceType":"gitlab"},
             "site":{"source":"docs.example.com","sourceType":"well-known"},
+            "team":{"source":"docs.example.com/team","sourceType":"well-known"},
             "odd":{"source":"../x","sourceType":"github"},
             "npm":{"source":"x","sourceType":"npm"}}}"#;
         std::fs::create_dir(home.path().join(".agents")).unwrap();
@@ -226,6 +234,10 @@ mod tests {
             ("pdf", Some("github:acme/skills/tools/pdf")),
             ("root", Some("gitlab:acme/one")),
             ("site", Some("wellknown:https://docs.example.com/site")),
+            (
+                "team",
+                Some("https:https://docs.example.com/team/.well-known/agent-skills/team"),
+            ),
             ("odd", None),
             ("npm", None),
             ("unknown", None),
