@@ -83,8 +83,8 @@ const NO_TEXT: ScanRule = ScanRule {
 
 const LONG_LINE: ScanRule = ScanRule {
     rule: rule("VG-FI-010", "long-line", Severity::Medium),
-    message: "a line or a paragraph has more than 16 KiB; it was read in pieces, and what reaches over two of them was not judged",
-    mend: "break it, a paragraph with an empty line",
+    message: "a line has more than 16 KiB; it was read in pieces, and what reaches over two of them was not judged",
+    mend: "break it",
     ..RULE
 };
 
@@ -146,8 +146,8 @@ pub(crate) fn is_compiled(path: &str, bytes: &[u8]) -> bool {
 pub(crate) struct Text {
     /// Its end was not read.
     pub is_cut: bool,
-    /// What it is that a line or a paragraph of it was read in pieces.
-    pub read_in_pieces: Option<Act>,
+    /// A line of it was read in pieces.
+    pub read_in_pieces: bool,
     /// It holds bytes that are not UTF-8.
     pub is_damaged: bool,
     /// It holds NUL bytes.
@@ -165,7 +165,7 @@ pub(crate) fn reading(path: &str, text: Text) -> Vec<(&'static ScanRule, Act, Fi
     say(text.is_cut, &CUT);
     say(text.is_damaged, &DAMAGED);
     say(text.has_nul, &NUL);
-    found.extend(text.read_in_pieces.map(|act| at(path, &LONG_LINE, act)));
+    say(text.read_in_pieces, &LONG_LINE);
     found
 }
 

@@ -296,19 +296,13 @@ fn scan_text(
     true
 }
 
-/// Returns the act for text that was read in pieces: a flag for one line, or for a command with the
-/// lines that continue it. A paragraph of many lines is a warning, because lists of words and
-/// tables without an empty line are that long.
-fn read_in_pieces(raw: &str, segments: &Segments) -> Option<Act> {
+/// Returns whether a line, or a command with the lines that continue it, was read in pieces. A
+/// paragraph of many lines does not count: lists of words and transcripts are that long, and its
+/// pieces overlap by more than people write between words that belong together.
+fn read_in_pieces(raw: &str, segments: &Segments) -> bool {
     let is_long =
         |line: &str| line.len() > spans::MAX_STATEMENT && line.trim().contains(char::is_whitespace);
-    segments.has_long_line.then(|| {
-        if segments.has_long_command || raw.lines().any(is_long) {
-            Act::Block
-        } else {
-            Act::Warn
-        }
-    })
+    segments.has_long_line && (segments.has_long_command || raw.lines().any(is_long))
 }
 
 /// A file, or a part of one, in which findings have places.
