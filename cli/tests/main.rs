@@ -8,6 +8,7 @@
 mod actions;
 mod audits;
 mod doctor;
+mod exceptions;
 mod exits;
 #[path = "../../shared/sources/tests/support/mod.rs"]
 mod fetching;

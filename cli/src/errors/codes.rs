@@ -176,6 +176,7 @@ codes! {
         SourceUnreadable "source_unreadable" "The path does not exist or could not be read." "Check the path.";
         SourceUnsupported "source_unsupported" "The source is of a kind that cannot be used here." "Fetch it another way and add the folder.";
         TagNotInCatalog "tag_not_in_catalog" "The linked vault publishes no skill with this tag." "The hint names a tag that it has; `vault cloud pull --all` installs all that it publishes.";
+        ReasonMissing "reason_missing" "An exception to the gate has no reason." "Give it with `--reason`.";
         IncludeUnknown "include_unknown" "`--include` names no file that looks like a secret in the skills of this command." "Write the path in the skill, as in `--include config/.env`; other files need no `--include`.";
         UnknownRule "unknown_rule" "The gate has no rule of this name." "A finding names its rule, as in `error[download-pipe-shell]`.";
         VaultFolderMissing "vault_folder_missing" "The folder that `--vault` names does not exist." "Check the path. `vault add`, `install`, `setup` and `link` create a vault there.";

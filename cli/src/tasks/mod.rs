@@ -7,6 +7,7 @@ pub mod audit_accept;
 pub mod audit_report;
 pub mod draft_review;
 pub mod drift;
+pub mod exceptions;
 pub mod fetch;
 pub mod key_changes;
 pub mod policy_file;

@@ -62,6 +62,7 @@ use vault_format::bundle::File;
 use vault_format::hash::Digest;
 use vault_format::manifest::{Flag, Waiver};
 use vault_format::name::SkillName;
+use vault_format::text::printable;
 
 /// Name of this rule set in a manifest's `gate.rules`.
 pub const RULES: &str = "gate/1";
@@ -99,10 +100,12 @@ pub struct GateOptions<'a> {
     pub folder: Option<&'a str>,
     /// Names or ids of rules whose flags the owner accepts for exactly these bytes.
     pub allow: Vec<String>,
-    /// The owner's reason for `allow`.
-    pub reason: &'a str,
+    /// The owner's reason for `allow`. It replaces the one of an earlier version.
+    pub reason: Option<&'a str>,
     /// Exceptions of an earlier version; each holds only for the bytes that it names.
     pub waivers: Vec<Waiver>,
+    /// Names or ids of rules whose exceptions of an earlier version no longer count.
+    pub ended: Vec<String>,
     /// Publishers that the skill comes from (owners of repositories and hosts), lower case: their
     /// own installers are a warning and no flag. Empty if the source is unknown; claims in the
     /// skill itself never count.
@@ -141,8 +144,9 @@ impl Default for GateOptions<'_> {
             name: None,
             folder: None,
             allow: Vec::new(),
-            reason: "allowed by the owner",
+            reason: None,
             waivers: Vec::new(),
+            ended: Vec::new(),
             publisher: Vec::new(),
             hints: false,
             before: &[],
@@ -337,6 +341,9 @@ fn digests_of_flagged(
         .collect()
 }
 
+/// The reason of an exception for which the owner gives none.
+const ALLOWED: &str = "allowed by the owner";
+
 /// Lowers the flags that the owner accepts to warnings. Returns the exceptions as the manifest
 /// records them, sorted.
 fn apply_waivers(
@@ -354,20 +361,22 @@ fn apply_waivers(
         let Some(sha256) = digests.get(&finding.path).copied() else {
             continue;
         };
+        let names = |rules: &[String]| {
+            let mut rules = rules.iter();
+            rules.any(|rule| rule == finding.rule || rule == finding.id)
+        };
         let earlier = options
             .waivers
             .iter()
-            .find(|waiver| waiver.rule == finding.rule && waiver.sha256 == sha256);
-        let now = options
-            .allow
-            .iter()
-            .any(|rule| rule == finding.rule || rule == finding.id);
-        let Some(reason) = earlier
-            .map(|waiver| waiver.reason.clone())
-            // Escape the reason: it is signed and shown on the terminals of everyone who gets the
-            // skill.
-            .or_else(|| now.then(|| vault_format::text::printable(options.reason)))
-        else {
+            .find(|waiver| waiver.rule == finding.rule && waiver.sha256 == sha256)
+            .filter(|_| !names(&options.ended))
+            .map(|waiver| waiver.reason.clone());
+        let is_allowed = names(&options.allow);
+        // Escape the reason: it is signed and shown on the terminals of everyone who gets the
+        // skill.
+        let given = options.reason.filter(|_| is_allowed).map(printable);
+        let without = || is_allowed.then(|| ALLOWED.to_owned());
+        let Some(reason) = given.or(earlier).or_else(without) else {
             continue;
         };
         finding.level = Level::Warning;

@@ -538,7 +538,7 @@ fn an_exception_holds_for_these_bytes_only() {
     for name in ["download-pipe-shell", "VG-DR-001"] {
         let options = GateOptions {
             allow: vec![name.to_owned()],
-            reason: "ours",
+            reason: Some("ours"),
             ..GateOptions::default()
         };
         let verdict = check(files(""), &options);
@@ -561,6 +561,26 @@ fn an_exception_holds_for_these_bytes_only() {
             waivers: package.waivers,
             ..GateOptions::default()
         };
+        let changed = GateOptions {
+            reason: Some("theirs now"),
+            waivers: later.waivers.clone(),
+            ..options
+        };
+        let changed = check(files(""), &changed).package.unwrap().waivers;
+        assert_eq!(changed[0].reason, "theirs now");
+        // An exception that is allowed again without a reason keeps the one that it has.
+        let again = GateOptions {
+            allow: vec![name.to_owned()],
+            waivers: changed.clone(),
+            ..GateOptions::default()
+        };
+        assert_eq!(check(files(""), &again).package.unwrap().waivers, changed);
+        let ended = GateOptions {
+            ended: vec![name.to_owned()],
+            waivers: changed,
+            ..GateOptions::default()
+        };
+        assert_eq!(check(files(""), &ended).outcome, Outcome::Blocked);
         assert!(
             check(files(""), &later).package.is_some(),
             "the same bytes are not asked about again"

@@ -179,6 +179,7 @@ fn what_the_gate_refuses_is_not_adopted_either() {
     let own = adopt::Exceptions {
         strict: true,
         allow: Vec::new(),
+        reason: None,
     };
     let refused = adopt::adopt_skills(&home.vault, &[entry], &own, &|_| None);
     assert_matches!(

@@ -41,6 +41,7 @@ const POLICY: &str = "default_profile = \"all\"\n\n[profiles.all]\ngroups = [\"*
 const OWN: Exceptions = Exceptions {
     strict: true,
     allow: Vec::new(),
+    reason: None,
 };
 
 /// Anna, who made the vault, and Bob, whose machine linked it and joined.

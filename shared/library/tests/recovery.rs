@@ -64,6 +64,7 @@ fn a_vault_is_recovered_on_an_empty_machine() {
         let own = adopt::Exceptions {
             strict: true,
             allow: Vec::new(),
+            reason: None,
         };
         adopt::roll_back(&vault, &rollback, &own, &|hash| objects.get(hash).cloned()).unwrap();
         let request = PlanRequest {

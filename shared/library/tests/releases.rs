@@ -266,6 +266,7 @@ fn what_another_library_published_stops_the_sync_until_it_is_adopted() {
     let own = adopt::Exceptions {
         strict: true,
         allow: Vec::new(),
+        reason: None,
     };
     assert!(adopt::adopt_skills(&one.vault, entries, &own, &wrong).is_err());
     assert!(adopt::adopt_skills(&one.vault, entries, &own, &|_| None).is_err());
@@ -513,6 +514,7 @@ fn a_rollback_is_new_versions_over_old_bytes() {
     let own = adopt::Exceptions {
         strict: true,
         allow: Vec::new(),
+        reason: None,
     };
     assert!(adopt::roll_back(&home.vault, &rollback, &own, &|_| None).is_err());
     assert_eq!(support::durable(&home.vault), before);

@@ -685,6 +685,7 @@ fn two_publishers_take_turns() {
     let own = adopt::Exceptions {
         strict: true,
         allow: Vec::new(),
+        reason: None,
     };
     adopt::take_over(&pair.owner.vault, &taken, &own, &|hash| {
         objects.get(hash).cloned()

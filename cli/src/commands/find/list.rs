@@ -8,11 +8,14 @@ use std::{
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
-use vault_format::{name::SkillName, provenance::ProvenanceId};
+use vault_format::{
+    name::{SkillName, SkillRef},
+    provenance::ProvenanceId,
+};
 use vault_library::{
     Examined, Origin, Vault,
     project::{self, Project},
-    shelf,
+    run, shelf,
     subscribe::LinkId,
 };
 
@@ -25,14 +28,18 @@ use crate::{
         origin::{describe_owner, whose_skill},
         paint,
     },
-    tasks::project_lock::{Lock, LockEntry, digest_of_installed},
+    tasks::{
+        exceptions::exceptions_of,
+        project_lock::{Lock, LockEntry, digest_of_installed},
+    },
 };
 
 /// The arguments of `vault list`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Lists your own skills and those from linked vaults. With --project, lists the skills that `vault \
-install` installed in a project and compares each with the project's vault.lock.
+install` installed in a project and compares each with the project's vault.lock. -v shows the \
+exceptions to the gate that skills are signed with.
 
 Examples:
   vault list
@@ -140,13 +147,37 @@ fn of_vault(context: &Context, vault: Option<&Vault>) -> Result<Report, Failure>
             });
         }
     }
-    let text = if listing.skills.is_empty() && withheld.is_empty() {
+    let mut text = if listing.skills.is_empty() && withheld.is_empty() {
         "No skill is installed.".to_owned()
     } else {
         context.ui.format_table(&table)
     };
+    if let (Some(vault), true) = (vault, context.ui.is_verbose()) {
+        for line in exception_lines(vault, &listing) {
+            text.push('\n');
+            text.push_str(&line);
+        }
+    }
     let skills = listing.skills.into_iter().map(ListedSkill::from).collect();
     Ok(Report::view(InstalledSkills { skills, withheld }, text).with_exit(exit))
+}
+
+/// Formats the exceptions that the skills are signed with, a line for each.
+fn exception_lines(vault: &Vault, listing: &shelf::Listing) -> Vec<String> {
+    let mut lines = Vec::new();
+    for skill in &listing.skills {
+        // The listing already reports a skill that cannot be verified.
+        let name = skill.qualified.parse::<SkillRef>().ok();
+        let Some(Ok(verified)) = name.map(|name| run::inspect_skill(vault, name)) else {
+            continue;
+        };
+        let exceptions = exceptions_of(&verified.examined.manifest);
+        lines.extend(exceptions.iter().map(|exception| {
+            let name = paint(BOLD, &skill.name);
+            format!("{DIM}allowed{DIM:#} {name}: {}", exception.to_line())
+        }));
+    }
+    lines
 }
 
 /// Creates the table of skills. The last column explains, and goes first.

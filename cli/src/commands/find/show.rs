@@ -41,6 +41,7 @@ use crate::{
         audit_report::{
             Location, describe_verdict, exit_of, finding_lines, not_started, verdict_mark,
         },
+        exceptions::{SkillException, exceptions_of},
     },
 };
 
@@ -146,6 +147,8 @@ pub struct InstalledSkill {
     provenance: SkillSource,
     /// The rules that it was checked by, and the exceptions.
     gate: Gate,
+    /// The exceptions with the files that they are about.
+    exceptions: Vec<SkillException>,
     /// Whether it stays at this version after `vault rollback`.
     held: bool,
 }
@@ -181,6 +184,8 @@ fn show_installed(context: &Context, vault: &Vault, name: &SkillRef) -> Result<R
     // Only own skills can be rolled back, and a linked one may have the name of an own one.
     let is_held = verified.origin == Origin::Local && history::is_held(vault, &verified.name)?;
     let mut lines = installed_lines(vault, name, &verified, is_held)?;
+    let exceptions = exceptions_of(&verified.examined.manifest);
+    lines.extend(exceptions.iter().map(SkillException::row));
     let manifest = verified.examined.manifest;
     let files = manifest.files.into_iter().map(|file| SkillFile {
         path: file.path,
@@ -211,6 +216,7 @@ fn show_installed(context: &Context, vault: &Vault, name: &SkillRef) -> Result<R
             fetched_at: manifest.provenance.fetched_at,
         },
         gate: manifest.gate,
+        exceptions,
         held: is_held,
     };
     Ok(Report::view(skill, lines.join("\n")))
@@ -250,7 +256,7 @@ fn installed_lines(
             format!("{signed_at} by {HINT}{key}{HINT:#} ({whose})"),
         ),
         format_row("bundle", found.bundle.to_string()),
-        format_row("gate", format!("{strict}{}", format_waivers(found))),
+        format_row("gate", format!("{strict}{}", format_rules(found))),
     ]);
     if held {
         let text = format!("by vault rollback; vault update {name} takes the newest version");
@@ -362,17 +368,20 @@ impl SkillContent {
     }
 }
 
-fn format_waivers(found: &VerifiedSkill) -> String {
+fn format_rules(found: &VerifiedSkill) -> String {
     let gate = &found.examined.manifest.gate;
     let mut text = format!(", rules {}", clean(&gate.rules, 80));
     if !gate.flags.is_empty() {
         let flags = count(gate.flags.len(), "flag");
         text.push_str(&format!(", {flags} accepted"));
     }
-    if !gate.waivers.is_empty() {
-        text.push_str(&format!(", {}", count(gate.waivers.len(), "waiver")));
-    }
     text
+}
+
+impl SkillException {
+    fn row(&self) -> String {
+        format_row("allowed", self.to_line())
+    }
 }
 
 fn format_heading(name: &str, beside: &str, read: Option<&Frontmatter>) -> Vec<String> {

@@ -17,6 +17,7 @@ use crate::{
         drafts::{DraftClient, kind_words},
     },
     tasks::{
+        admission::require_reason,
         draft_review::{Choices, Review, Reviewer},
         profiles,
         publishing::{
@@ -126,7 +127,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             let draft = find(&accept.which.id)?;
             let choices = Choices {
                 allow: accept.allow.clone(),
-                reason: accept.reason.clone(),
+                reason: require_reason(context, &accept.allow, accept.reason.as_deref())?,
                 include: accept.include.clone(),
                 anyway: accept.anyway,
                 bundle: accept.bundle,

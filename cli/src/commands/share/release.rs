@@ -120,6 +120,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             let exceptions = Exceptions {
                 strict: context.is_strict()?,
                 allow: Vec::new(),
+                reason: None,
             };
             let read = ReviewedProposal::fetch_and_review(
                 &publisher,

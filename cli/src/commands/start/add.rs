@@ -33,7 +33,7 @@ use crate::{
         admission::{
             admission_failure, admitted_text,
             outcomes::{FailedSkill, SkillLabel},
-            require_includes,
+            require_includes, require_reason,
             texts::Texts,
         },
         profiles::{self, ShownLinks},
@@ -42,11 +42,15 @@ use crate::{
 };
 
 /// The arguments of `vault add`.
-#[derive(Args, Debug, Default)]
+#[derive(Args, Clone, Debug, Default)]
 #[command(after_help = "\
 The gate scans every file. A skill that passes is signed with this vault's key and stored \
 unchanged; a skill that the gate refuses changes nothing (exit 5). The first skill creates the \
 vault and its keys.
+
+--allow RULE accepts what a rule found in exactly these files. It needs a reason, which is signed \
+with it; `vault show` and `vault list -v` show both. To change the reason, add the skill again \
+with another one. --end-exception RULE judges the skill without its exception.
 
 --skill, --all and --plugin select among the skills of a source. A name that fits two skills is a \
 question, without a terminal exit 2 with both folders. Skills that are not taken are counted, and \
@@ -127,6 +131,9 @@ pub struct Arguments {
     /// The reason, signed with the exception
     #[arg(long, value_name = "TEXT", requires = "allow")]
     reason: Option<String>,
+    /// End the exception to this rule that the installed version has; repeatable
+    #[arg(long = "end-exception", value_name = "RULE")]
+    end_exceptions: Vec<String>,
     /// Take this file although it looks like a secret; repeatable
     #[arg(long, value_name = "FILE")]
     include: Vec<String>,
@@ -204,10 +211,21 @@ pub fn run_with(
         rule == "hidden-text"
             || gate::scan_rules().any(|known| known.name == rule || known.id == rule)
     };
-    if let Some(rule) = arguments.allow.iter().find(|rule| !is_known_rule(rule)) {
+    let mut rules = arguments.allow.iter().chain(&arguments.end_exceptions);
+    if let Some(rule) = rules.find(|rule| !is_known_rule(rule)) {
         return Err(fail!(UnknownRule, "unknown rule {}", clean(rule, 80))
             .hint("a finding names its rule, as in `error[download-pipe-shell]`"));
     }
+    // A dry run signs no exception.
+    let reason = if arguments.dry_run {
+        arguments.reason.clone()
+    } else {
+        require_reason(context, &arguments.allow, arguments.reason.as_deref())?
+    };
+    let arguments = &Arguments {
+        reason,
+        ..arguments.clone()
+    };
     let strict = context.is_strict()?;
     let gathered = gather::gather_items(context, arguments, strict)?;
     let Gathered {

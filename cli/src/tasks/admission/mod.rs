@@ -16,6 +16,7 @@ use vault_store::clock::{Clock as _, SystemClock};
 
 use self::texts::Texts;
 use crate::{
+    context::Context,
     errors::{ErrorCode, Failure, message_chain},
     lookup::folder_of,
     output::{BOLD, DIM, GOOD, clean, count, either, format_size, paint},
@@ -131,6 +132,32 @@ pub fn admission_failure(source: &str, texts: &Texts, error: AdmitError) -> Fail
             .hint("add one of them separately: vault add <folder> --name <other>"),
         AdmitError::Vault(error) => error.into(),
     }
+}
+
+/// Returns the owner's reason for the exceptions to these rules, or `None` without any. Asks for it
+/// on a terminal, and fails elsewhere.
+pub fn require_reason(
+    context: &Context,
+    allow: &[String],
+    reason: Option<&str>,
+) -> Result<Option<String>, Failure> {
+    if allow.is_empty() {
+        return Ok(None);
+    }
+    let ui = &context.ui;
+    let reason = match reason {
+        Some(reason) => reason.trim().to_owned(),
+        None if ui.may_ask() && !ui.is_yes() => {
+            let rules = clean(&allow.join(", "), 200);
+            ui.ask_text(&format!("Why is {rules} accepted here?"))?
+        }
+        None => String::new(),
+    };
+    if reason.is_empty() {
+        return Err(fail!(ReasonMissing, "--allow needs a reason")
+            .hint("--reason \"…\": it is signed with the exception, and everyone who gets the skill sees it"));
+    }
+    Ok(Some(reason))
 }
 
 /// Fails if `--include` names a file that no source has, or that needs no `--include`.

@@ -35,6 +35,7 @@ use crate::{
         diff::{Detail, FileChange, RenderedDiff, by_path, diff_files, diff_texts, file_changes},
         finding, paint,
     },
+    tasks::admission::require_reason,
     text::clean,
 };
 
@@ -71,6 +72,9 @@ pub struct ReleaseReview {
     /// Let findings of this rule pass in what you accept; repeatable
     #[arg(long = "allow", value_name = "RULE")]
     pub allow: Vec<String>,
+    /// The reason, signed with the exception
+    #[arg(long, value_name = "TEXT", requires = "allow")]
+    pub reason: Option<String>,
 }
 
 impl ReleaseReview {
@@ -79,6 +83,7 @@ impl ReleaseReview {
         Ok(Exceptions {
             strict: context.is_strict()?,
             allow: self.allow.clone(),
+            reason: require_reason(context, &self.allow, self.reason.as_deref())?,
         })
     }
 }

@@ -390,7 +390,11 @@ pub(super) fn is_unchanged(vault_id: &VaultId, candidate: &Candidate, before: &M
     // record of the source is updated, and nothing is signed.
     let same_revision =
         candidate.upstream.is_some() || before.provenance.revision == now.provenance.revision;
+    // Another version of the rules may find less. Only the owner changes exceptions.
+    let changes_exceptions =
+        candidate.options.reason.is_some() || !candidate.options.end_exceptions.is_empty();
     same_revision
+        && (!changes_exceptions || before.gate.waivers == now.gate.waivers)
         && before.files == now.files
         && before.actions == now.actions
         && before.agents == now.agents

@@ -24,9 +24,6 @@ use crate::installed::project::ProjectFolder;
 use crate::store::LIMITS;
 use crate::vault::own_skills::LocalSource;
 
-/// Recorded reason of an exception if the owner gives none.
-const ALLOWED: &str = "allowed by the owner";
-
 /// The source of a skill's files.
 #[derive(Clone, Debug)]
 pub enum Source {
@@ -130,6 +127,8 @@ pub struct Options {
     pub allow: Vec<String>,
     /// The owner's reason, recorded with each exception.
     pub reason: Option<String>,
+    /// Rules, by name or id, whose exceptions in the installed version end.
+    pub end_exceptions: Vec<String>,
     /// Paths in the skill of files that look like secrets and are included anyway. Other such files
     /// are left out. Skills that were signed before keep all their files.
     pub include: Vec<String>,
@@ -163,6 +162,7 @@ impl Default for Options {
             most_work: None,
             allow: Vec::new(),
             reason: None,
+            end_exceptions: Vec::new(),
             include: Vec::new(),
             copy_links: false,
             by_others: false,
@@ -437,8 +437,9 @@ impl GateInput {
             name: self.options.name.clone(),
             folder: self.folder.as_deref(),
             allow: self.options.allow.clone(),
-            reason: self.options.reason.as_deref().unwrap_or(ALLOWED),
+            reason: self.options.reason.as_deref(),
             waivers: std::mem::take(&mut self.waivers),
+            ended: self.options.end_exceptions.clone(),
             publisher: provenance
                 .and_then(|provenance| gate::publisher_of_source(provenance.identifier.as_str()))
                 .into_iter()

@@ -28,6 +28,8 @@ pub struct Exceptions {
     pub strict: bool,
     /// Rules, by name or id, whose findings the owner accepts for exactly the bytes shown.
     pub allow: Vec<String>,
+    /// The owner's reason, recorded with each exception.
+    pub reason: Option<String>,
 }
 
 impl Exceptions {
@@ -35,6 +37,7 @@ impl Exceptions {
         Options {
             strict: self.strict,
             allow: self.allow.clone(),
+            reason: self.reason.clone(),
             ..Options::default()
         }
     }

@@ -25,6 +25,7 @@ use crate::support::host::BASE;
 const OWN: Exceptions = Exceptions {
     strict: true,
     allow: Vec::new(),
+    reason: None,
 };
 
 /// What a judge knows on the owner's machine.

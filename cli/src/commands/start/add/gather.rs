@@ -274,6 +274,7 @@ impl Gatherer<'_> {
             hints: self.context.ui.is_verbose(),
             allow: self.arguments.allow.clone(),
             reason: self.arguments.reason.clone(),
+            end_exceptions: self.arguments.end_exceptions.clone(),
             include: self.arguments.include.clone(),
             copy_links: self.arguments.copy_links,
             ..Options::default()
