@@ -108,7 +108,6 @@ codes! {
         SkillChanged "skill_changed" "A skill changed while it was published." "Run `vault sync --cloud` again.";
         SkillMdSize "skill_md_size" "SKILL.md is larger than vault reads." "Move parts of it into other files.";
         SkillNotFound "skill_not_found" "No skill has this name." "`vault skill list` shows them.";
-        SkillNotInCatalog "skill_not_in_catalog" "The linked vault does not publish this skill." "`vault cloud pull --all` installs all that it publishes.";
         SkillUnreadable "skill_unreadable" "The files of an installed skill could not be read." "Check their permissions, or add the skill again.";
         SourceMalformed "source_malformed" "What the source holds cannot be read as a skill." "Fix the source, or check its address.";
         SourceNotFound "source_not_found" "The source does not exist." "Check the address and the reference.";
@@ -158,6 +157,7 @@ codes! {
         NotLinked "not_linked" "This machine is linked to no such vault." "`vault link <url>/v/<slug>`.";
         ProfilesInvalid "profiles_invalid" "`profiles.toml` is not valid." "Fix the place that is named.";
         SkillAmbiguous "skill_ambiguous" "Several skills of the source have this name." "Name one by its folder: `--skill <folder>`.";
+        SkillNotInCatalog "skill_not_in_catalog" "The linked vault does not publish this skill." "`vault cloud pull --all` installs all that it publishes.";
         SkillNotInSource "skill_not_in_source" "The source has no skill of this name." "The hint lists what it has.";
         TooManySkills "too_many_skills" "The source has more skills than one command takes." "`--max-skills <number>` takes more.";
         ProjectInvalid "project_invalid" "The folder cannot be a project, or something in it is in the way." "The message names the folder or file.";

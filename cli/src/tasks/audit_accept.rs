@@ -1,4 +1,5 @@
-//! The list of accepted findings that a repository commits for `vault audit-repo --accept`.
+//! The list of accepted findings and excluded paths that a repository commits for `vault audit-repo
+//! --accept`.
 
 use std::path::Path;
 
@@ -6,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use vault_format::{hash::Digest, manifest::Waiver, text::printable, time::Timestamp};
 use vault_gate::report::Audit;
+use vault_library::audit::{AcceptedError, Exclusion};
 
 use crate::{
     context::Context,
@@ -16,13 +18,17 @@ use crate::{
 /// The largest list that is read, in bytes.
 const MAX_BYTES: usize = 1 << 20;
 
-/// A list of accepted findings.
+/// A list of accepted findings and excluded paths.
 #[derive(Debug, Default)]
 pub struct AcceptList {
-    /// The entries that are in force.
+    /// The entries for the bytes of files that are in force.
     pub entries: Vec<Waiver>,
+    /// The entries for errors of the format that are in force.
+    pub errors: Vec<AcceptedError>,
+    /// The excluded paths that are in force, and those of the command line.
+    pub excluded: Vec<Exclusion>,
     /// The expired entries, with their last day.
-    expired: Vec<(Waiver, String)>,
+    expired: Vec<(ListedKey, String)>,
 }
 
 #[derive(Deserialize)]
@@ -31,50 +37,140 @@ pub struct AcceptList {
 struct ListFile {
     #[serde(default)]
     accept: Vec<ListEntry>,
+    #[serde(default)]
+    exclude: Vec<ExcludeEntry>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ListEntry {
     rule: String,
-    sha256: Digest,
+    sha256: Option<Digest>,
+    path: Option<String>,
     reason: String,
     expires: toml::value::Datetime,
 }
 
-/// Entries of a list of accepted findings that accept nothing.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ExcludeEntry {
+    path: String,
+    reason: String,
+    expires: toml::value::Datetime,
+}
+
+/// Entries of a list that accept or exclude nothing.
 #[derive(Debug, JsonSchema, Serialize)]
-pub struct Unmatched<'a> {
-    /// Entries that match no finding of this audit.
-    unused: Vec<AcceptEntry<'a>>,
+pub struct Unmatched {
+    /// Entries that match no finding and no skill of this audit.
+    unused: Vec<ListedKey>,
     /// Entries whose date has passed.
-    expired: Vec<AcceptEntry<'a>>,
+    expired: Vec<ListedKey>,
 }
 
-/// An entry of a list of accepted findings.
-#[derive(Debug, JsonSchema, Serialize)]
-struct AcceptEntry<'a> {
-    /// The rule, as the list names it.
-    rule: &'a str,
-    /// SHA-256 of the file.
-    sha256: &'a Digest,
+/// The members that identify an entry of a list.
+#[derive(Clone, Debug, JsonSchema, Serialize)]
+#[schemars(rename = "AcceptEntry")]
+struct ListedKey {
+    /// The rule, as the list names it; null for an excluded path.
+    rule: Option<String>,
+    /// SHA-256 of the file; null for an entry with a path.
+    sha256: Option<Digest>,
+    /// The path; null for an entry with a digest.
+    path: Option<String>,
 }
 
-impl<'a> From<&'a Waiver> for AcceptEntry<'a> {
-    fn from(Waiver { rule, sha256, .. }: &'a Waiver) -> Self {
-        Self { rule, sha256 }
+impl ListedKey {
+    /// Formats the entry for a message.
+    fn describe(&self) -> String {
+        let path = self.path.as_deref().unwrap_or_default();
+        let path = clean(&printable(path), 200);
+        let Some(rule) = &self.rule else {
+            return format!("the exclusion of {path}");
+        };
+        let rule = clean(&printable(rule), 80);
+        match &self.sha256 {
+            Some(sha256) => {
+                let digest = sha256.to_string();
+                let digest = digest.get(..12).unwrap_or(&digest);
+                format!("the entry for {rule} on sha256 {digest}…")
+            }
+            None => format!("the entry for {rule} in {path}"),
+        }
     }
 }
 
+impl From<&Waiver> for ListedKey {
+    fn from(entry: &Waiver) -> Self {
+        Self {
+            rule: Some(entry.rule.clone()),
+            sha256: Some(entry.sha256),
+            path: None,
+        }
+    }
+}
+
+impl From<&AcceptedError> for ListedKey {
+    fn from(entry: &AcceptedError) -> Self {
+        Self {
+            rule: Some(entry.rule.clone()),
+            sha256: None,
+            path: Some(entry.path.clone()),
+        }
+    }
+}
+
+impl From<&Exclusion> for ListedKey {
+    fn from(entry: &Exclusion) -> Self {
+        Self {
+            rule: None,
+            sha256: None,
+            path: Some(entry.path.clone()),
+        }
+    }
+}
+
+/// Returns the last day of an entry, and whether it has passed. `what` names the entry.
+fn parse_expiry(
+    what: &str,
+    expires: &toml::value::Datetime,
+    now: Timestamp,
+) -> Result<(String, bool), String> {
+    let bad = || format!("`expires` of {what} is not a date");
+    // A time or a zone would leave open which day is the last one.
+    let day = match (expires.date, expires.time) {
+        (Some(day), None) => day.to_string(),
+        _ => return Err(bad()),
+    };
+    // The entry is in force until the end of its last day, in UTC.
+    let end: Timestamp = format!("{day}T23:59:59Z").parse().map_err(|_| bad())?;
+    Ok((day, end < now))
+}
+
+/// Checks a path below the audited folder, and returns it without what has no effect.
+fn parse_path(path: &str) -> Result<String, String> {
+    let inside = path.strip_prefix("./").unwrap_or(path);
+    let inside = inside.trim_end_matches('/');
+    let mut parts = inside.split('/');
+    // The whole folder cannot be meant: nothing would be judged.
+    if parts.any(|part| matches!(part, "" | "." | "..")) {
+        return Err(format!(
+            "the path {path} is not one below the audited folder"
+        ));
+    }
+    Ok(inside.to_owned())
+}
+
 impl AcceptList {
-    /// Reads a list of accepted findings.
+    /// Reads a list.
     pub fn read_list(path: &Path, now: Timestamp) -> Result<Self, Failure> {
         let text =
             std::fs::read_to_string(path).map_err(|error| Failure::io("reading", path, &error))?;
         Self::parse_list(&text, now).map_err(|reason| {
             let (file, reason) = (path.display(), clean(&printable(&reason), 600));
-            fail!(AcceptInvalid, "{file}: {reason}")
-                .hint("each [[accept]] has rule, sha256, reason and expires = 2027-01-31")
+            fail!(AcceptInvalid, "{file}: {reason}").hint(
+                "each [[accept]] has rule, sha256 or path, reason and expires = 2027-01-31; each [[exclude]] has path, reason and expires",
+            )
         })
     }
 
@@ -85,77 +181,140 @@ impl AcceptList {
         let file: ListFile = toml::from_str(text).map_err(|error| error.message().to_owned())?;
         let mut list = Self::default();
         for entry in file.accept {
-            let rule = entry.rule;
-            // The reason is for the reviewers of the repository, so an empty one is a mistake.
-            if entry.reason.trim().is_empty() {
-                return Err(format!("the entry for {rule} gives no reason"));
-            }
-            // A time or a zone would leave open which day is the last one.
-            let day = match (entry.expires.date, entry.expires.time) {
-                (Some(day), None) => day.to_string(),
-                _ => return Err(format!("`expires` of the entry for {rule} is not a date")),
-            };
-            // The entry is in force until the end of its last day, in UTC.
-            let end: Timestamp = format!("{day}T23:59:59Z")
-                .parse()
-                .map_err(|_| format!("`expires` of the entry for {rule} is not a date"))?;
-            let waiver = Waiver {
-                rule,
-                sha256: entry.sha256,
-                reason: entry.reason,
-            };
-            if end < now {
-                list.expired.push((waiver, day));
-            } else {
-                list.entries.push(waiver);
+            list.add_accepted(entry, now)?;
+        }
+        for ExcludeEntry {
+            path,
+            reason,
+            expires,
+        } in file.exclude
+        {
+            let what = format!("the exclusion of {path}");
+            require_reason(&what, &reason)?;
+            let path = parse_path(&path)?;
+            let entry = Exclusion { path, reason };
+            match parse_expiry(&what, &expires, now)? {
+                (day, true) => list.expired.push(((&entry).into(), day)),
+                (_, false) => list.excluded.push(entry),
             }
         }
         Ok(list)
     }
 
-    /// Returns the entries that matched no finding.
-    fn unused_entries(&self, audit: &Audit) -> Vec<&Waiver> {
-        let used = |entry: &&Waiver| {
-            let mut skills = audit.skills.iter().flat_map(|skill| &skill.accepted);
-            skills.any(|taken| taken.by == entry.rule && taken.sha256 == entry.sha256)
-        };
-        self.entries.iter().filter(|entry| !used(entry)).collect()
+    fn add_accepted(&mut self, entry: ListEntry, now: Timestamp) -> Result<(), String> {
+        let (rule, reason) = (entry.rule, entry.reason);
+        let what = format!("the entry for {rule}");
+        require_reason(&what, &reason)?;
+        let (day, is_expired) = parse_expiry(&what, &entry.expires, now)?;
+        match (entry.sha256, entry.path) {
+            (Some(sha256), None) => {
+                let entry = Waiver {
+                    rule,
+                    sha256,
+                    reason,
+                };
+                if is_expired {
+                    self.expired.push(((&entry).into(), day));
+                } else {
+                    self.entries.push(entry);
+                }
+            }
+            (None, Some(path)) => {
+                let path = parse_path(&path)?;
+                let entry = AcceptedError { rule, path, reason };
+                if is_expired {
+                    self.expired.push(((&entry).into(), day));
+                } else {
+                    self.errors.push(entry);
+                }
+            }
+            // What is accepted by its path may have any bytes, so the two are not the same.
+            _ => return Err(format!("{what} names neither one sha256 nor one path")),
+        }
+        Ok(())
     }
 
-    /// Warns of entries that have expired or matched nothing, and lists them for `--json`.
-    pub fn report_unmatched(&self, context: &Context, path: &Path, audit: &Audit) -> Unmatched<'_> {
+    /// Adds the paths that the command line excludes.
+    pub fn exclude_paths(&mut self, paths: &[String]) -> Result<(), Failure> {
+        for path in paths {
+            let path = parse_path(path).map_err(|reason| {
+                fail!(Usage, "{}", clean(&printable(&reason), 300))
+                    .hint("name a folder below it, as in --exclude tests/fixtures")
+            })?;
+            let reason = "named by --exclude".to_owned();
+            self.excluded.push(Exclusion { path, reason });
+        }
+        Ok(())
+    }
+
+    /// Returns the entries that matched nothing.
+    fn unused_entries(&self, audit: &Audit) -> Vec<ListedKey> {
+        let taken = || audit.skills.iter().flat_map(|skill| &skill.accepted);
+        let entries = self.entries.iter().filter(|entry| {
+            let sha256 = Some(entry.sha256);
+            !taken().any(|taken| taken.by == entry.rule && taken.sha256 == sha256)
+        });
+        let errors = self.errors.iter().filter(|entry| {
+            let path = Some(&entry.path);
+            !taken().any(|taken| taken.by == entry.rule && taken.within.as_ref() == path)
+        });
+        let excluded = self.excluded.iter().filter(|entry| {
+            let mut excluded = audit.excluded.iter();
+            !excluded.any(|excluded| excluded.by == entry.path)
+        });
+        let entries = entries.map(ListedKey::from);
+        let errors = errors.map(ListedKey::from);
+        entries
+            .chain(errors)
+            .chain(excluded.map(ListedKey::from))
+            .collect()
+    }
+
+    /// Warns of entries that have expired or matched nothing, and lists them for `--json`. `path` is
+    /// that of the list, if there is one.
+    pub fn report_unmatched(
+        &self,
+        context: &Context,
+        path: Option<&Path>,
+        audit: &Audit,
+    ) -> Unmatched {
         let unused = self.unused_entries(audit);
-        let file = path.display().to_string();
-        let entry = |entry: &Waiver| {
-            let digest = entry.sha256.to_string();
-            let digest = digest.get(..12).unwrap_or(&digest);
-            format!(
-                "the entry for {} on sha256 {digest}…",
-                clean(&printable(&entry.rule), 80)
-            )
-        };
         let warn = |code: &str, message: String, hint: &str| {
             let mut warning = Warning::new(code, message).hint(hint);
-            warning.path = Some(clean(&file, 300));
+            warning.path = path.map(|path| clean(&path.display().to_string(), 300));
             context.ui.warn(warning);
         };
         for (expired, day) in &self.expired {
-            let text = format!("{} expired on {day}", entry(expired));
             warn(
                 "accept_expired",
-                text,
+                format!("{} expired on {day}", expired.describe()),
                 "read the file again, then renew or remove the entry",
             );
         }
         for unused in &unused {
-            let text = format!("{} matched no finding", entry(unused));
-            warn("accept_unused", text, "remove the entry");
+            let (nothing, hint) = match unused.rule {
+                Some(_) => ("matched no finding", "remove the entry"),
+                None => ("matched no skill", "check the path, or remove it"),
+            };
+            warn(
+                "accept_unused",
+                format!("{} {nothing}", unused.describe()),
+                hint,
+            );
         }
         Unmatched {
-            unused: unused.into_iter().map(AcceptEntry::from).collect(),
-            expired: self.expired.iter().map(|(entry, _)| entry.into()).collect(),
+            unused,
+            expired: self.expired.iter().map(|(key, _)| key.clone()).collect(),
         }
     }
+}
+
+/// The reason is for the reviewers of the repository, so an empty one is a mistake.
+fn require_reason(what: &str, reason: &str) -> Result<(), String> {
+    if reason.trim().is_empty() {
+        return Err(format!("{what} gives no reason"));
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -188,8 +347,13 @@ mod tests {
             ("2027-01-15", "2027-01-15T10:00:00Z", "is not a date"),
             (
                 "expires = 2027-01-15",
-                "expires = 2027-01-15\npath = \"x\"",
+                "expires = 2027-01-15\nfile = \"x\"",
                 "unknown field",
+            ),
+            (
+                "expires = 2027-01-15",
+                "expires = 2027-01-15\npath = \"x\"",
+                "neither one sha256 nor one path",
             ),
             ("0000000000", "00", "SHA-256"),
             ("[[accept]]", "[[accepts]]", "unknown field"),
@@ -199,5 +363,29 @@ mod tests {
             assert!(refused.contains(reason), "{reason}: {refused}");
         }
         assert!(AcceptList::parse_list("", now).unwrap().entries.is_empty());
+    }
+
+    #[test]
+    fn a_path_is_one_below_the_audited_folder() {
+        let now = at("2027-01-01T00:00:00Z");
+        let list = |path: &str| {
+            let rest = format!("path = {path:?}\nreason = \"fixtures\"\nexpires = 2027-01-15\n");
+            let text = format!("[[accept]]\nrule = \"file-kind\"\n{rest}[[exclude]]\n{rest}");
+            AcceptList::parse_list(&text, now)
+        };
+        for path in ["tests", "./tests/", "tests/a b"] {
+            let list = list(path).unwrap();
+            assert_eq!(list.errors[0].path, list.excluded[0].path);
+            assert_eq!(list.excluded[0].path, path.trim_matches(['.', '/']));
+        }
+        for path in ["", ".", "./", "/", "/etc", "..", "a/../..", "a//b"] {
+            assert!(list(path).is_err(), "{path}");
+        }
+        let exclude =
+            "[[exclude]]\npath = \"tests\"\nreason = \"fixtures\"\nexpires = 2027-01-15\n";
+        let late = AcceptList::parse_list(exclude, at("2027-01-16T00:00:00Z")).unwrap();
+        assert_eq!((late.excluded.len(), late.expired.len()), (0, 1));
+        let bare = exclude.replace("\"fixtures\"", "\"\"");
+        assert!(AcceptList::parse_list(&bare, now).is_err());
     }
 }

@@ -233,6 +233,19 @@ pub fn skipped_lines<'a>(
     })
 }
 
+/// Formats one line for each skill that was not judged because its path is excluded.
+pub fn excluded_lines<'a>(
+    location: &'a Location,
+    audit: &'a Audit,
+) -> impl Iterator<Item = String> + 'a {
+    audit.excluded.iter().map(|excluded| {
+        let folder = clean(&printable(&location.prefix), 300);
+        let path = clean(&printable(&excluded.path), 300);
+        let reason = clean(&printable(&excluded.reason), 200);
+        format!("{} {folder}{path}  excluded: {reason}", paint(DIM, "-"))
+    })
+}
+
 /// Formats the findings of a skill: blocking ones in full, warnings as one line each unless `all`
 /// is set. A source line with several findings is quoted once, and a rule with several findings is
 /// explained once.
@@ -338,9 +351,13 @@ pub fn summary_line(audit: &Audit) -> String {
         0 => String::new(),
         some => format!("; {} accepted by the list", count(some as u64, "finding")),
     };
+    let excluded = match audit.excluded.len() {
+        0 => String::new(),
+        some => format!("; {some} excluded"),
+    };
     let folders = format!("({} read)", count(audit.folders as u64, "folder"));
     format!(
-        "{}{skipped}{taken} {}",
+        "{}{excluded}{skipped}{taken} {}",
         verdict_counts(audit),
         paint(DIM, folders)
     )
@@ -384,6 +401,7 @@ mod tests {
             strict: true,
             skills: verdicts.iter().map(skill).collect(),
             skipped: Vec::new(),
+            excluded: Vec::new(),
             bounds: Vec::new(),
             folders: 1,
         }

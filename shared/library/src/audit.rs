@@ -5,7 +5,6 @@
 //! the SKILL.md.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -17,7 +16,7 @@ use vault_format::text::{printable, quoted};
 use vault_gate::document::Document;
 use vault_gate::finding::{Finding, Level, structure_rules};
 use vault_gate::report::{
-    AcceptedFinding, Audit, Audited, Excerpt, Located, Verdict, decode_text, percent_encoded,
+    Audit, Audited, Excerpt, Excluded, Located, Verdict, decode_text, percent_encoded,
 };
 use vault_gate::similar::Sketch;
 use vault_gate::{self as gate, GateOptions, RawFile, Rule};
@@ -29,8 +28,11 @@ use crate::store::LIMITS;
 use crate::store::{self, Examined, Trusted};
 use crate::vault::Vault;
 
+mod accept;
 mod walk;
 
+pub use self::accept::{AcceptedError, Exclusion};
+use self::accept::{accept_errors, file_of, take_accepted, verdict_of};
 use self::walk::{Place, document_of, is_document, shown, walk};
 
 /// The limits of a repository scan.
@@ -67,9 +69,12 @@ pub struct Auditor<'a> {
     /// Whether each weak hint is reported as a note. Otherwise hints are reported only where
     /// several of them add up to a warning.
     pub hints: bool,
-    /// Rules that are accepted for the bytes of single files. Errors of the format can't be
-    /// accepted.
+    /// Rules that are accepted for the bytes of single files. They accept no errors of the format.
     pub accepted: &'a [Waiver],
+    /// Rules of the format that are accepted for paths of a repository.
+    pub accepted_errors: &'a [AcceptedError],
+    /// Paths of a repository that are not judged.
+    pub excluded: &'a [Exclusion],
     /// A clock in microseconds from any origin; measures the time for each skill.
     pub clock: &'a (dyn Fn() -> u64 + Sync),
     /// Called after each skill of a repository.
@@ -87,6 +92,8 @@ impl Auditor<'_> {
             publisher: None,
             hints: false,
             accepted: &[],
+            accepted_errors: &[],
+            excluded: &[],
             clock: &|| 0,
             progress: &|| (),
         }
@@ -162,11 +169,23 @@ pub fn audit_repository(root: &Path, auditor: &Auditor<'_>) -> Result<Audit, Aud
             strict: auditor.strict,
             skills: vec![audit_skill(root, auditor)?],
             skipped: Vec::new(),
+            excluded: Vec::new(),
             bounds: Vec::new(),
             folders: 1,
         });
     }
-    let walked = walk(&folder, auditor.bounds);
+    let mut walked = walk(&folder, auditor.bounds);
+    let mut excluded = Vec::new();
+    walked.skills.retain(|place| {
+        let mut exclusions = auditor.excluded.iter();
+        let by = exclusions.find(|exclusion| place.path.starts_with(&exclusion.path));
+        excluded.extend(by.map(|by| Excluded {
+            path: shown(&place.path),
+            by: by.path.clone(),
+            reason: by.reason.clone(),
+        }));
+        by.is_none()
+    });
     let own = auditor
         .vault
         .and_then(|vault| TrustedStore::find_overlapping(vault, &folder));
@@ -189,6 +208,7 @@ pub fn audit_repository(root: &Path, auditor: &Auditor<'_>) -> Result<Audit, Aud
             })
             .collect(),
         skipped: walked.skipped,
+        excluded,
         bounds: walked.bounds,
         folders: walked.folders,
     };
@@ -274,6 +294,10 @@ fn audit_place(
             None => true,
         },
     );
+    // A link has no bytes of its own. Every other faulty entry has some that nobody read.
+    let is_link = |(_, error): &(String, SourceError)| matches!(error, SourceError::Link(..));
+    let is_judged =
+        raw.iter().any(|file| is_document(OsStr::new(&file.path))) && faults.iter().all(is_link);
     let mut audited = run_gate(raw, &faults, name.as_deref(), manifest, auditor);
     if beside.iter().any(|finding| finding.level == Level::Warning) {
         audited.verdict = audited.verdict.max(Verdict::Warnings);
@@ -282,6 +306,10 @@ fn audit_place(
     audited.path = shown(&place.path);
     audited.uri = percent_encoded(place.path.as_os_str().as_bytes());
     audited.document.clone_from(&place.document);
+    // What the gate has not read may hold more than an error of the format.
+    if is_judged && audited.verdict != Verdict::Unreadable {
+        accept_errors(&mut audited, auditor.accepted_errors);
+    }
     audited.microseconds = (auditor.clock)().saturating_sub(started);
     audited
 }
@@ -443,11 +471,7 @@ fn run_gate(
     more.append(&mut findings);
     let accepted = take_accepted(&mut more, &lines, auditor.accepted);
     if !accepted.is_empty() && verdict != Verdict::Unreadable {
-        verdict = match more.iter().map(|finding| finding.level).max() {
-            None | Some(Level::Note) => Verdict::Accepted,
-            Some(Level::Warning) => Verdict::Warnings,
-            Some(_) => Verdict::Blocked,
-        };
+        verdict = verdict_of(more.iter());
     }
     Audited {
         path: ".".to_owned(),
@@ -463,52 +487,6 @@ fn run_gate(
         likeness: None,
         microseconds: 0,
     }
-}
-
-/// Removes and returns the flags and warnings that a list accepts for the bytes of their files.
-fn take_accepted(
-    findings: &mut Vec<Finding>,
-    files: &[RawFile],
-    accepted: &[Waiver],
-) -> Vec<AcceptedFinding> {
-    if accepted.is_empty() {
-        return Vec::new();
-    }
-    let mut digests = BTreeMap::new();
-    let mut taken = Vec::new();
-    findings.retain(|finding| {
-        let Some(file) = file_of(finding, files).filter(|_| finding.level < Level::Error) else {
-            return true;
-        };
-        let sha256 = *digests
-            .entry(file.path.as_str())
-            .or_insert_with(|| Digest::of(&file.bytes));
-        let names = |waiver: &&Waiver| {
-            waiver.sha256 == sha256 && (waiver.rule == finding.rule || waiver.rule == finding.id)
-        };
-        let Some(waiver) = accepted.iter().find(names) else {
-            return true;
-        };
-        taken.push(AcceptedFinding {
-            rule: finding.rule.to_owned(),
-            by: waiver.rule.clone(),
-            path: finding.path.clone(),
-            line: finding.line,
-            sha256,
-            reason: waiver.reason.clone(),
-        });
-        false
-    });
-    taken
-}
-
-/// Returns the file that a finding is about. The gate's findings use the path `SKILL.md`, whatever
-/// the case of the name on disk.
-fn file_of<'a>(finding: &Finding, files: &'a [RawFile]) -> Option<&'a RawFile> {
-    files.iter().find(|file| {
-        file.path == finding.path
-            || (finding.path == SKILL_MD && is_document(OsStr::new(&file.path)))
-    })
 }
 
 /// Returns a hash of all paths and contents. Skills with the same hash are duplicates.

@@ -11,7 +11,7 @@ use crate::support::{
 use vault_gate::report::{Audited, Verdict};
 use vault_library::add_folder;
 use vault_library::admit::Options;
-use vault_library::audit::{self, Auditor, Bounds};
+use vault_library::audit::{self, Auditor};
 use vault_library::run::{self, Environment, RunError, Scope};
 use vault_library::{Damage, Vault, VaultPaths, shelf};
 use vault_testing::assert_matches;
@@ -136,14 +136,8 @@ fn an_audit_of_what_is_installed_honours_the_signed_exceptions() {
     );
     home.add_with(&folder, &allowing_pipes()).unwrap();
     let auditor = Auditor {
-        strict: true,
-        bounds: Bounds::default(),
         vault: Some(&home.vault),
-        publisher: None,
-        hints: false,
-        accepted: &[],
-        clock: &|| 0,
-        progress: &|| (),
+        ..Auditor::new(true)
     };
     let found = run::inspect_skill(&home.vault, name("setup")).unwrap();
     let audited = audit::audit_installed(found.examined, &auditor);

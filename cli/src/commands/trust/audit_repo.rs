@@ -29,7 +29,8 @@ Finds every SKILL.md (in any case) below a folder and judges each skill by the g
 add` uses. Runs nothing. Symbolic links are not followed, .git and node_modules are left out, \
 .gitignore is ignored. Blocking findings are shown with their lines, warnings in one line each \
 (-v shows them in full, and the clean skills). VAULT_SECURITY_STRICT=false turns security flags \
-into warnings. docs/audit.md has settings for CI.
+into warnings. Skills below --exclude PATH are counted and named, and not judged. docs/audit.md has \
+settings for CI.
 
 Exit 5 if a skill is blocked, 2 if something could not be judged, 3 if there are warnings and \
 --fail-on is warnings, else 0. With --fail-on never always 0.
@@ -38,6 +39,7 @@ Examples:
   vault audit-repo
   vault audit-repo ./skills --fail-on warnings
   vault audit-repo --accept audit-accept.toml
+  vault audit-repo --exclude tests/fixtures
   vault audit-repo --format sarif --output skills.sarif")]
 pub struct Arguments {
     /// The folder [default: the current one]
@@ -48,9 +50,13 @@ pub struct Arguments {
     repo: Option<PathBuf>,
     #[command(flatten)]
     options: ReportOptions,
-    /// A list of findings that are accepted: rule, file digest, reason, expiry (docs/audit.md)
+    /// A list of findings that are accepted and of paths that are excluded, each with a reason and
+    /// an expiry (docs/audit.md)
     #[arg(long, value_name = "FILE")]
     accept: Option<PathBuf>,
+    /// Do not judge the skills at and below this path of the folder; repeatable
+    #[arg(long, value_name = "PATH")]
+    exclude: Vec<String>,
     /// Write the report to this file; the counts are printed
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -89,9 +95,9 @@ impl Arguments {
 pub struct RepositoryAudit<'a> {
     #[serde(flatten)]
     audit: AuditView<'a>,
-    /// The entries of the list of accepted findings that accepted nothing; absent without a list.
+    /// The entries of the list that accepted or excluded nothing; absent without a list.
     #[serde(skip_serializing_if = "Option::is_none")]
-    accept: Option<Unmatched<'a>>,
+    accept: Option<Unmatched>,
 }
 
 /// Audits a repository.
@@ -102,10 +108,11 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let root = root.map_or_else(|| Path::new("."), |path| skill_folder(path));
     let location = Location::of_folder(root);
     // A wrong list fails before the walk, which may take long.
-    let accepts = match &arguments.accept {
+    let mut accepts = match &arguments.accept {
         Some(file) => AcceptList::read_list(file, SystemClock.now())?,
         None => AcceptList::default(),
     };
+    accepts.exclude_paths(&arguments.exclude)?;
     let started = Instant::now();
     let clock = || audit_report::elapsed_micros(started);
     let spinner = context.ui.start_spinner("Finding skills");
@@ -121,6 +128,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         publisher: publisher.as_deref(),
         hints: context.ui.is_verbose(),
         accepted: &accepts.entries,
+        accepted_errors: &accepts.errors,
+        excluded: &accepts.excluded,
         bounds: Bounds {
             depth: arguments.max_depth.unwrap_or(default_bounds.depth),
             folders: arguments.max_folders.unwrap_or(default_bounds.folders),
@@ -137,10 +146,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     context.ui.detail(format!("judged in {milliseconds} ms"));
     audit_report::warn_about_bounds(context, &audit);
     let exit = options.exit_code(&audit);
-    let file = arguments.accept.as_deref();
+    let unmatched = accepts.report_unmatched(context, arguments.accept.as_deref(), &audit);
     let view = RepositoryAudit {
         audit: AuditView::from(&audit),
-        accept: file.map(|file| accepts.report_unmatched(context, file, &audit)),
+        accept: arguments.accept.is_some().then_some(unmatched),
     };
     if let Some(file) = &arguments.output {
         let text = match options.format {
@@ -207,6 +216,7 @@ fn repository_text(context: &Context, location: &Location, audit: &Audit) -> Str
             lines.extend(audit_report::skill_lines(location, skill, all));
         }
     }
+    lines.extend(audit_report::excluded_lines(location, audit));
     lines.extend(audit_report::skipped_lines(location, audit));
     lines.push(audit_report::summary_line(audit));
     lines.join("\n")

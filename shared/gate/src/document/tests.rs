@@ -152,7 +152,9 @@ fn several_groups_in_brackets_are_read_with_a_warning() {
         document.map(|document| {
             let found = document.findings().iter();
             let found = found.filter(|finding| finding.rule == "frontmatter-colon");
-            found.map(|finding| finding.position()).collect::<Vec<_>>()
+            found
+                .map(crate::finding::Finding::position)
+                .collect::<Vec<_>>()
         })
     };
     let at = vec![Some(Position::new(4, 16))];

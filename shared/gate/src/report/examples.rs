@@ -1,6 +1,6 @@
 //! An audit for tests: hostile paths, names and lines, every verdict once.
 
-use super::{Audit, Audited, Bound, Excerpt, Located, Skipped, Verdict, percent_encoded};
+use super::{Audit, Audited, Bound, Excerpt, Excluded, Located, Skipped, Verdict, percent_encoded};
 use crate as gate;
 use crate::finding::{Finding, Level, View, structure_rules};
 use vault_format::hash::Digest;
@@ -91,6 +91,11 @@ pub fn audit() -> Audit {
                 )
             },
         ],
+        excluded: vec![Excluded {
+            path: HOSTILE.to_owned(),
+            by: "fixtures".to_owned(),
+            reason: "input of a test".to_owned(),
+        }],
         skipped: vec![Skipped {
             path: "closed\u{1b}[1m".to_owned(),
             reason: "permission denied".to_owned(),

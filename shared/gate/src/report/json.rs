@@ -26,7 +26,8 @@ impl<'a> From<&'a Audit> for AuditView<'a> {
 }
 
 /// Renders one line for each skill, then one for each folder that could not be searched (`name`
-/// null, verdict `unreadable`, `reason`), each with `\n` at its end.
+/// null, verdict `unreadable`, `reason`) and for each excluded skill (verdict `excluded`), each with
+/// `\n` at its end.
 pub fn render_lines(audit: &Audit) -> String {
     let mut text = String::new();
     let skills = audit.skills.iter().map(|skill| serde_json::json!(skill));
@@ -38,7 +39,13 @@ pub fn render_lines(audit: &Audit) -> String {
             "microseconds": 0,
         })
     });
-    for value in skills.chain(skipped) {
+    let excluded = audit.excluded.iter().map(|excluded| {
+        serde_json::json!({
+            "path": excluded.path, "name": null, "verdict": "excluded", "reason": excluded.reason, "findings": [],
+            "microseconds": 0,
+        })
+    });
+    for value in skills.chain(skipped).chain(excluded) {
         text.push_str(&escape_invisible(&value.to_string()));
         text.push('\n');
     }
@@ -84,13 +91,14 @@ mod tests {
             .lines()
             .map(|line| serde_json::from_str(line).unwrap())
             .collect();
-        assert_eq!(lines.len(), 5);
+        assert_eq!(lines.len(), 6);
         assert_eq!(lines[0]["verdict"], "accepted");
         assert_eq!(lines[1]["path"], HOSTILE);
         assert_eq!(lines[1]["microseconds"], 7);
         assert_eq!(lines[1]["findings"][0]["level"], "flag");
         assert_eq!(lines[3]["hash"], serde_json::Value::Null);
         assert_eq!(lines[4]["reason"], "permission denied");
+        assert_eq!(lines[5]["verdict"], "excluded");
     }
 
     #[test]

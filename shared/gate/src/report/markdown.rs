@@ -42,11 +42,15 @@ pub fn render(audit: &Audit) -> String {
             bound.limit, bound.unit
         ));
     }
-    for skipped in &audit.skipped {
+    let skipped = audit.skipped.iter();
+    let skipped = skipped.map(|skipped| ("Not scanned", &skipped.path, &skipped.reason));
+    let excluded = audit.excluded.iter();
+    let excluded = excluded.map(|excluded| ("Excluded", &excluded.path, &excluded.reason));
+    for (what, path, reason) in skipped.chain(excluded) {
         let line = format!(
-            "\nNot scanned: {} ({})\n",
-            code_span(&skipped.path),
-            sentence_or_code(&skipped.reason)
+            "\n{what}: {} ({})\n",
+            code_span(path),
+            sentence_or_code(reason)
         );
         // Leave room for the findings, even if there are very many unreadable folders.
         if out.len() + line.len() > MAX_BYTES / 2 {
@@ -283,6 +287,7 @@ mod tests {
         let mut audit = examples::audit();
         audit.skills.truncate(1);
         audit.skipped.clear();
+        audit.excluded.clear();
         audit.bounds.clear();
         assert_eq!(
             render(&audit),

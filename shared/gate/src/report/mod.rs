@@ -61,7 +61,8 @@ pub struct Located {
     pub source: Option<Excerpt>,
 }
 
-/// A finding that does not count, because a committed list names its rule and its file's bytes.
+/// A finding that does not count, because a committed list names its rule and its file's bytes. For
+/// an error of the format, the list names a path instead.
 #[derive(Clone, Debug, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct AcceptedFinding {
     /// The rule.
@@ -73,8 +74,10 @@ pub struct AcceptedFinding {
     pub path: String,
     /// The line, where the finding has one.
     pub line: Option<u32>,
-    /// SHA-256 of the file.
-    pub sha256: Digest,
+    /// SHA-256 of the file; null for an error of the format.
+    pub sha256: Option<Digest>,
+    /// The path that the list names for an error of the format; null for other findings.
+    pub within: Option<String>,
     /// Reason for accepting it, in the words of the list.
     pub reason: String,
 }
@@ -155,6 +158,17 @@ pub struct Skipped {
     pub reason: String,
 }
 
+/// A skill that was found and not judged, because a committed list or a flag excludes its path.
+#[derive(Clone, Debug, Eq, JsonSchema, PartialEq, Serialize)]
+pub struct Excluded {
+    /// Its path below the audited folder. May be hostile text.
+    pub path: String,
+    /// The path that the list or the flag names.
+    pub by: String,
+    /// Reason, in the words of the list.
+    pub reason: String,
+}
+
 /// A bound that was reached; anything beyond it was not searched.
 #[derive(Clone, Copy, Debug, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct Bound {
@@ -179,6 +193,8 @@ pub struct Audit {
     pub skills: Vec<Audited>,
     /// Folders and links that were not searched.
     pub skipped: Vec<Skipped>,
+    /// Skills that were found and not judged, as the owner asked.
+    pub excluded: Vec<Excluded>,
     /// Bounds that ended the audit.
     pub bounds: Vec<Bound>,
     /// Number of folders that were searched.
@@ -198,6 +214,8 @@ pub struct Summary {
     pub blocked: usize,
     /// Not completely read.
     pub unreadable: usize,
+    /// Found and not judged, as the owner asked; not part of `skills`.
+    pub excluded: usize,
     /// Findings of all skills.
     pub findings: usize,
 }
@@ -207,6 +225,7 @@ impl Audit {
     pub fn summary(&self) -> Summary {
         let mut summary = Summary {
             skills: self.skills.len(),
+            excluded: self.excluded.len(),
             ..Summary::default()
         };
         for skill in &self.skills {
@@ -336,6 +355,7 @@ mod tests {
                 warnings: 1,
                 blocked: 1,
                 unreadable: 1,
+                excluded: 1,
                 findings: 4
             }
         );

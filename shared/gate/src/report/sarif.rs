@@ -278,7 +278,7 @@ fn escape_brackets(text: &str) -> String {
         .replace(']', "\\]")
 }
 
-/// Returns notifications about everything that was not searched.
+/// Returns notifications about everything that was not searched or judged.
 fn notifications(audit: &Audit) -> Vec<Value> {
     let skipped = audit.skipped.iter().map(|skipped| {
         let text = format!("{} was not scanned: {}", skipped.path, skipped.reason);
@@ -288,8 +288,13 @@ fn notifications(audit: &Audit) -> Vec<Value> {
         let text = format!("only the first {} {} were scanned", bound.limit, bound.unit);
         ("warning", "bound-reached", text)
     });
+    let excluded = audit.excluded.iter().map(|excluded| {
+        let text = format!("{} is excluded: {}", excluded.path, excluded.reason);
+        ("note", "skill-excluded", text)
+    });
     skipped
         .chain(bounds)
+        .chain(excluded)
         .map(|(level, id, text)| {
             json!({ "level": level, "descriptor": { "id": id }, "message": { "text": escape_brackets(&text) } })
         })
@@ -389,12 +394,13 @@ mod tests {
             false
         );
         let notes = array(&log["runs"][0]["invocations"][0]["toolExecutionNotifications"]);
-        assert_eq!(notes.len(), 2);
+        assert_eq!(notes.len(), 3);
         let mut clean = examples::audit();
         clean
             .skills
             .retain(|skill| skill.verdict == Verdict::Accepted);
         clean.skipped.clear();
+        clean.excluded.clear();
         clean.bounds.clear();
         let log = sarif_log(&clean, "0.5.0");
         assert_is_sarif(&log);

@@ -143,6 +143,7 @@ pub(crate) fn is_compiled(path: &str, bytes: &[u8]) -> bool {
 
 /// What reading a file as text showed.
 #[derive(Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Text {
     /// Its end was not read.
     pub is_cut: bool,

@@ -383,6 +383,90 @@ fn an_error_of_the_format_cannot_be_accepted() {
 }
 
 #[test]
+fn an_error_of_the_format_is_accepted_at_and_below_a_path_and_no_flag_is() {
+    let home = tempfile::tempdir().unwrap();
+    for path in ["tests/bare", "skills/bare"] {
+        let bare = home.path().join(path);
+        std::fs::create_dir_all(&bare).unwrap();
+        std::fs::write(bare.join("SKILL.md"), "No frontmatter.\n").unwrap();
+    }
+    let both = flagged(home.path(), "tests/both");
+    symlink("gone", both.join("link")).unwrap();
+    let linked = skill(home.path(), "tests/linked");
+    symlink("gone", linked.join("link")).unwrap();
+    // Nothing of this one was judged.
+    std::fs::create_dir(home.path().join("tests/unread")).unwrap();
+    symlink("gone", home.path().join("tests/unread/SKILL.md")).unwrap();
+    let large = flagged(home.path(), "tests/large");
+    std::fs::write(large.join("data.bin"), vec![b'x'; (4 << 20) + 1]).unwrap();
+    std::fs::remove_file(large.join("run.sh")).unwrap();
+    let error = |rule: &str, path: &str| AcceptedError {
+        rule: rule.to_owned(),
+        path: path.to_owned(),
+        reason: "broken on purpose".to_owned(),
+    };
+    let accepted = [
+        error("frontmatter-missing", "tests"),
+        error("file-kind", "tests"),
+        error("file-size", "tests"),
+        error("download-pipe-shell", "tests"),
+    ];
+    let auditor = Auditor {
+        accepted_errors: &accepted,
+        ..auditor()
+    };
+    let audit = audit_repository(home.path(), &auditor).unwrap();
+    let verdicts = audit.skills.iter().map(|skill| {
+        let accepted = skill.accepted.iter().map(|taken| taken.rule.as_str());
+        (
+            skill.path.as_str(),
+            skill.verdict,
+            accepted.collect::<Vec<_>>(),
+        )
+    });
+    let (blocked, accepted) = (Verdict::Blocked, Verdict::Accepted);
+    assert_eq!(
+        verdicts.collect::<Vec<_>>(),
+        [
+            ("skills/bare", blocked, vec![]),
+            ("tests/bare", accepted, vec!["frontmatter-missing"]),
+            ("tests/both", blocked, vec!["file-kind"]),
+            ("tests/large", blocked, vec![]),
+            ("tests/linked", accepted, vec!["file-kind"]),
+            ("tests/unread", blocked, vec![]),
+        ]
+    );
+}
+
+#[test]
+fn an_excluded_skill_is_found_named_and_not_judged() {
+    let home = tempfile::tempdir().unwrap();
+    for path in ["tests/one", "tests/more/two", "tests-real/three", "four"] {
+        flagged(home.path(), path);
+    }
+    let exclusion = |path: &str| Exclusion {
+        path: path.to_owned(),
+        reason: "input of tests".to_owned(),
+    };
+    let excluded = [exclusion("tests"), exclusion("none")];
+    let auditor = Auditor {
+        excluded: &excluded,
+        ..auditor()
+    };
+    let audit = audit_repository(home.path(), &auditor).unwrap();
+    assert_eq!(paths(&audit), ["four", "tests-real/three"]);
+    let excluded = audit.excluded.iter();
+    let excluded: Vec<_> = excluded.map(|at| (&*at.path, &*at.by)).collect();
+    assert_eq!(
+        excluded,
+        [("tests/more/two", "tests"), ("tests/one", "tests")]
+    );
+    let summary = audit.summary();
+    assert_eq!((summary.skills, summary.excluded), (2, 2));
+    assert!(audit.is_complete());
+}
+
+#[test]
 fn what_lies_beyond_a_bound_is_named_and_the_audit_is_not_complete() {
     let home = tempfile::tempdir().unwrap();
     for path in ["a/b/c/deep", "near"] {
