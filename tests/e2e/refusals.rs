@@ -407,7 +407,7 @@ fn machines_and_vaults_that_are_not_there_are_named() {
     fails(
         &twin,
         "cloud pull --skill nothing",
-        1,
+        2,
         "skill_not_in_catalog",
     );
 }

@@ -100,6 +100,10 @@ impl LinkStatus {
             let _reported = key_change.inspect_err(&mut failed);
         }
         let device = state.as_ref().map(|state| state.status);
+        // A monitor must see it, as it sees a machine that the owner removed.
+        if matches!(device, Some(DeviceStatus::Revoked)) && *exit == Exit::Done {
+            *exit = Exit::NotAllowed;
+        }
         let offered_release = state.and_then(|state| Some(state.catalog.flatten()?.release));
         // The service shows the current release to every active or pending machine, and release
         // numbers never fall. A missing or lower number means that the service was rolled back.
