@@ -213,3 +213,48 @@ fn a_machine_of_ci_enrols_with_a_code_pulls_and_is_forgotten() {
     }
     assert_eq!(ci.refused(&["cloud", "pull"], 4).code, "device_unknown");
 }
+
+/// A code admits no key that waits already, so the machine enrols another key with it.
+#[test]
+fn a_machine_that_waits_enrols_a_new_key_with_a_code() {
+    let (server, owner, _) = team();
+    let (vault, key) = (address(&server, SLUG), support::fingerprint(&owner));
+    let laptop = Home::new();
+    let link = ["link", &vault, "--hostname", "laptop", "--expect-key", &key];
+    let waiting = laptop.json(&link);
+    assert_eq!(waiting["status"], "pending");
+    let made = owner.json(&["devices", "invite", "--name", "laptop"]);
+    let code = text(&made["code"]);
+    let wrong = format!("vec_{}", "A".repeat(22));
+
+    // A wrong code changes nothing here, and leaves no key behind.
+    let refused = laptop.refused(&[&link[..], &["--code", &wrong]].concat(), 4);
+    assert_eq!(refused.code, "enrolment_code_invalid");
+    assert_eq!(laptop.json(&link), waiting);
+    let links = vault_tests::tree::snapshot(&laptop.config().join("links"), &[]);
+    assert!(!links.keys().any(|path| path.ends_with("device.next")));
+
+    let admitted = laptop.json(&[&link[..], &["--code", &code]].concat());
+    assert_eq!(admitted["status"], "active");
+    assert_eq!(admitted["link"], waiting["link"]);
+    assert_eq!(admitted["vault_fingerprint"], key.as_str());
+    assert_ne!(
+        admitted["device_fingerprint"],
+        waiting["device_fingerprint"]
+    );
+    laptop.json("cloud pull");
+    assert_eq!(pulled(&laptop).len(), 3);
+
+    // The owner sees the earlier request, which still waits.
+    let devices = owner.json("devices list");
+    let state_of = |machine: &serde_json::Value| {
+        let mut listed = devices.as_array().unwrap().iter();
+        let found = listed.find(|device| device["fingerprint"] == machine["device_fingerprint"]);
+        text(&found.expect("it is listed")["status"])
+    };
+    assert_eq!(state_of(&waiting), "pending");
+    assert_eq!(state_of(&admitted), "active");
+    let earlier = text(&waiting["device_fingerprint"]);
+    owner.json(&["devices", "deny", &earlier]);
+    laptop.json("cloud pull");
+}

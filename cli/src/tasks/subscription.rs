@@ -2,6 +2,7 @@
 
 use vault_format::{
     catalog::{CatalogWarning, SignedCatalog},
+    keys::SecretKey,
     root::{RootChain, VaultFingerprint},
     time::Timestamp,
 };
@@ -26,12 +27,21 @@ pub fn device_client(
     vault: &Vault,
     link: &Link,
 ) -> Result<DeviceClient, Failure> {
+    device_client_with(context, link, link.device_key(vault)?)
+}
+
+/// Creates the client that signs with another key for the link.
+pub fn device_client_with(
+    context: &Context,
+    link: &Link,
+    key: SecretKey,
+) -> Result<DeviceClient, Failure> {
     let base: Base = link
         .pin()
         .base
         .parse()
         .map_err(|error| fail!(VaultDamaged, "{error}"))?;
-    DeviceClient::new(context, &base, &link.pin().slug, link.device_key(vault)?)
+    DeviceClient::new(context, &base, &link.pin().slug, key)
 }
 
 /// Creates the failure for a machine that is linked to no vault.

@@ -78,6 +78,54 @@ fn a_link_has_a_key_of_its_own_and_the_same_one_each_time() {
 }
 
 #[test]
+fn another_device_key_takes_the_place_of_the_first_and_the_rest_of_the_link_stays() {
+    let device = Home::new(2);
+    let vault = &device.vault;
+    let link = subscribe::link_vault(vault, BASE, &"acme".parse().unwrap()).unwrap();
+    let key = |link: &Link| link.device_key(vault).unwrap().public();
+    let found = || {
+        let link = subscribe::find_link_by_id(vault, link.id()).unwrap();
+        link.unwrap()
+    };
+    let first = key(&link);
+
+    // A prepared key changes nothing, and the next call returns the same one.
+    let prepared = subscribe::prepare_device_key(vault, link.id()).unwrap();
+    assert_ne!(prepared.public(), first);
+    assert_eq!(key(&found()), first);
+    let again = subscribe::prepare_device_key(vault, link.id()).unwrap();
+    assert_eq!(again.public(), prepared.public());
+    subscribe::discard_device_key(vault, link.id()).unwrap();
+    let other = subscribe::prepare_device_key(vault, link.id()).unwrap();
+    assert_ne!(other.public(), prepared.public());
+    assert!(
+        subscribe::replace_device_key(vault, link.id(), &prepared).is_err(),
+        "it was discarded"
+    );
+    assert_eq!(key(&found()), first);
+
+    let replaced = subscribe::replace_device_key(vault, link.id(), &other).unwrap();
+    assert_eq!(key(&replaced), other.public());
+    assert_eq!(key(&found()), other.public());
+    let mut pin = found().pin().clone();
+    pin.device_key_id = link.pin().device_key_id;
+    assert_eq!(&pin, link.pin());
+
+    // Killed after the pin was written and before the file had its name: the new key counts, is
+    // never discarded, and the next call finishes the change.
+    let folder = device.path("config/links").join(link.id().as_str());
+    let (current, next) = (folder.join("device.key"), folder.join("device.next"));
+    std::fs::rename(&current, &next).unwrap();
+    assert_eq!(key(&found()), other.public());
+    subscribe::discard_device_key(vault, link.id()).unwrap();
+    assert_eq!(key(&found()), other.public());
+    let third = subscribe::prepare_device_key(vault, link.id()).unwrap();
+    assert_ne!(third.public(), other.public());
+    assert_eq!(key(&found()), other.public());
+    assert_eq!(mode(&next), 0o600);
+}
+
+#[test]
 fn a_pull_installs_verifies_and_then_only_what_changed() {
     let mut pair = pair();
     let report = pair.pull_all();

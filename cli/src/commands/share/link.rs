@@ -22,7 +22,10 @@ use crate::{
     service::{Address, connection::Connection},
     tasks::{
         profiles,
-        subscription::{accept_catalog, check_not_rolled_back, device_client, status_text},
+        subscription::{
+            accept_catalog, check_not_rolled_back, device_client, device_client_with, link_address,
+            status_text,
+        },
     },
 };
 
@@ -55,7 +58,8 @@ pub struct Arguments {
     /// The name of this machine in the owner's list [default: its host name]
     #[arg(long, value_name = "NAME")]
     hostname: Option<String>,
-    /// The enrolment code that the owner made with `vault devices invite`
+    /// The enrolment code that the owner made with `vault devices invite`. A machine that waits
+    /// gets a new key with it
     #[arg(long, value_name = "CODE")]
     code: Option<String>,
     /// The local name of the vault, as in NAME/SKILL [default: its slug]
@@ -136,7 +140,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let enrolled = context.block_on(enrol_machine(
         context,
         &vault,
-        &link,
+        link,
         &hostname,
         arguments.code.as_deref(),
     ));
@@ -146,15 +150,15 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         subscribe::unlink_vault(&vault, &id)?;
     }
     // A failure is returned only now, after a useless link has been removed.
-    let (state, catalog) = enrolled?;
+    let Enrolled {
+        link,
+        state,
+        catalog,
+        waiting_key,
+    } = enrolled?;
     let machine = KeyFingerprint::device(&link.device_key(&vault)?.public()).to_string();
     if state.status == DeviceStatus::Revoked {
-        let address = connection.address();
-        return Err(fail!(
-            DeviceRevoked,
-            "access for this machine ({machine}) was revoked at {address}"
-        )
-        .hint("its owner can remove it (vault devices forget), then link again"));
+        return Err(was_revoked(&machine, &connection.address()));
     }
     // With `--repin` a change is expected, so a missing catalog is not reported as a rollback.
     if catalog.is_none() && !arguments.repin {
@@ -174,6 +178,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     if let Some(catalog) = &catalog {
         subscribe::pin_only(&vault, catalog)?;
     }
+    if let Some(waiting) = waiting_key {
+        note_waiting_key(context, &waiting);
+    }
     Ok(link_report(
         &connection,
         &link,
@@ -181,6 +188,22 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         &machine,
         catalog.as_ref(),
     ))
+}
+
+fn was_revoked(machine: &str, address: &str) -> Failure {
+    fail!(
+        DeviceRevoked,
+        "access for this machine ({machine}) was revoked at {address}"
+    )
+    .hint("its owner can remove it (vault devices forget), then link again")
+}
+
+/// Tells that the former key of the machine still waits for the owner.
+fn note_waiting_key(context: &Context, key: &KeyFingerprint) {
+    context.ui.note(format!(
+        "The earlier request of this machine ({key}) still waits. Its owner can deny it: vault \
+         devices deny {key}"
+    ));
 }
 
 /// Returns the name under which the owner will see this machine.
@@ -254,22 +277,82 @@ fn prefer_skill(context: &Context, skill: &SkillRef) -> Result<Report, Failure> 
     Ok(Report::view(preferred, text))
 }
 
-/// Enrols this machine and reads the catalog, unless the machine is revoked.
+/// A machine that the service has recorded.
+struct Enrolled {
+    /// The link, with the key that is enrolled.
+    link: Link,
+    state: CurrentDevice,
+    /// The catalog's bytes, unverified; `None` before the first release and for a revoked machine.
+    catalog: Option<Vec<u8>>,
+    /// The machine's former key, which still waits for the owner, if a code replaced it.
+    waiting_key: Option<KeyFingerprint>,
+}
+
+/// Enrols this machine and reads the catalog, unless the machine is revoked. A machine that waits
+/// already gets a new key for the code: a code admits no key that the owner has not decided about.
 async fn enrol_machine(
     context: &Context,
     vault: &Vault,
-    link: &Link,
+    link: Link,
     hostname: &str,
     code: Option<&str>,
-) -> Result<(CurrentDevice, Option<Vec<u8>>), Failure> {
-    let client = device_client(context, vault, link)?;
-    let state = client.enrol(hostname, code).await?;
+) -> Result<Enrolled, Failure> {
+    let mut link = link;
+    let mut client = device_client(context, vault, &link)?;
+    let mut state = client.enrol(hostname, code).await?;
+    let mut waiting_key = None;
+    if let Some(code) = code
+        && state.status == DeviceStatus::Pending
+    {
+        waiting_key = Some(KeyFingerprint::device(&link.device_key(vault)?.public()));
+        (link, state) = replace_key(context, vault, &link, hostname, code).await?;
+        client = device_client(context, vault, &link)?;
+    }
     // A revoked machine may not read the catalog. The failure would hide its status.
     let catalog = match state.status {
         DeviceStatus::Revoked => None,
         DeviceStatus::Pending | DeviceStatus::Active => client.fetch_catalog().await?,
     };
-    Ok((state, catalog))
+    Ok(Enrolled {
+        link,
+        state,
+        catalog,
+        waiting_key,
+    })
+}
+
+/// Enrols a new key with a code, and puts it in the place of the link's key once the service has
+/// admitted it.
+async fn replace_key(
+    context: &Context,
+    vault: &Vault,
+    link: &Link,
+    hostname: &str,
+    code: &str,
+) -> Result<(Link, CurrentDevice), Failure> {
+    let key = subscribe::prepare_device_key(vault, link.id())?;
+    let client = device_client_with(context, link, key.clone())?;
+    let enrolled = client.enrol(hostname, Some(code)).await;
+    let is_useless = match &enrolled {
+        Ok(state) => state.status != DeviceStatus::Active,
+        Err(failure) => never_arrived(failure),
+    };
+    // If the answer was lost the service may have admitted this key, so the next try sends it
+    // again.
+    if is_useless {
+        subscribe::discard_device_key(vault, link.id())?;
+    }
+    let state = enrolled?;
+    if is_useless {
+        let address = link_address(link);
+        return Err(fail!(
+            AnswerUnreadable,
+            "{address} took the code and did not admit this machine"
+        )
+        .hint("the link and its key are as before; give the command again"));
+    }
+    let link = subscribe::replace_device_key(vault, link.id(), &key)?;
+    Ok((link, state))
 }
 
 /// Returns whether the enrolment failed before any service recorded it.

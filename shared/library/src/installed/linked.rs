@@ -7,6 +7,7 @@
 //! <config>/links/<id>/pin.json      what is accepted and installed, in the trust folder
 //! <config>/links/<id>/<sha256>.catalog.json   the accepted catalog, exact bytes
 //! <config>/links/<id>/device.key    this machine's key
+//! <config>/links/<id>/device.next   a key that takes its place once a service has enrolled it
 //! ```
 //! The pin decides which skills a link installs, under which names and with which bytes. The
 //! vault's folder holds their content, and links for agents to follow. An attacker who can write to

@@ -7,6 +7,7 @@
 
 mod accept;
 mod catalog;
+mod device_key;
 mod error;
 mod last_pull;
 mod pin;
@@ -16,6 +17,7 @@ mod state;
 
 pub use self::accept::{AcceptOptions, AcceptedCatalog};
 pub use self::catalog::SelectedSkill;
+pub use self::device_key::{discard_device_key, prepare_device_key, replace_device_key};
 pub use self::error::{FlaggedSkill, LinkError};
 pub use self::last_pull::{LastPull, PullError, last_pull, note_pull};
 pub use self::pin::{

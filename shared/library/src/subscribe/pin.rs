@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use vault_format::catalog::FormerSkills;
-use vault_format::keys::SecretKey;
 use vault_format::name::{SkillName, SkillRef, Slug};
 use vault_format::root::VaultFingerprint;
 
+use super::device_key::create_device_key;
 use super::error::LinkError;
 use super::state::{InstalledSet, switch_set};
 use crate::admit::remove;
@@ -20,11 +20,6 @@ use crate::installed::linked::{
 };
 use crate::installed::place::{self, OWN};
 use crate::vault::Vault;
-use crate::vault::keys::{self, KeyError, KeyKind, NoPassphrases};
-
-/// File name of the device key. It has no passphrase, because it signs requests when no user is
-/// present.
-const DEVICE_KEY: &str = "device.key";
 
 /// Links a vault with a new device key and an empty pin. Returns the existing link unchanged if
 /// there is one.
@@ -49,16 +44,10 @@ pub fn link_vault(vault: &Vault, base: &str, slug: &Slug) -> Result<Link, LinkEr
     }
     let trust = trust_folder(vault, &id);
     trust.sweep_leftovers()?;
-    let device_key = match keys::read_key(&trust, DEVICE_KEY, KeyKind::Device, &NoPassphrases)? {
-        Some(key) => key, // an earlier try got this far, or the vault's folder was lost
-        None => {
-            let key = keys::generate_key(vault.random());
-            keys::create_key(&trust, DEVICE_KEY, KeyKind::Device, &key, &NoPassphrases)?;
-            key
-        }
-    };
+    let recorded = trust.read_record::<Pin>(PIN)?;
+    let device_key = create_device_key(vault, &trust, recorded.as_ref())?;
     let device_key_id = device_key.public().key_id();
-    let pin = match trust.read_record::<Pin>(PIN)? {
+    let pin = match recorded {
         Some(mut pin) => {
             // The skills are gone together with the vault's folder, but none of them may come back
             // below the version that it had.
@@ -243,20 +232,4 @@ pub fn unlink_vault(vault: &Vault, id: &LinkId) -> Result<Option<RemovedLink>, L
     }
     remove::collect_foreign(vault, &change)?;
     Ok((has_folder || link.is_some()).then_some(removed))
-}
-
-impl Link {
-    /// This machine's device key for the link. Fails if the file is missing, readable by other
-    /// users, or holds a key other than the recorded one.
-    pub fn device_key(&self, vault: &Vault) -> Result<SecretKey, KeyError> {
-        let folder = trust_folder(vault, &self.id);
-        let path = folder.path_of(DEVICE_KEY);
-        let key = keys::read_key(&folder, DEVICE_KEY, KeyKind::Device, &NoPassphrases)?
-            .ok_or_else(|| KeyError::Missing(path.clone()))?;
-        if key.public().key_id() == self.pin.device_key_id {
-            Ok(key)
-        } else {
-            Err(KeyError::Mismatch(path))
-        }
-    }
 }

@@ -5,6 +5,7 @@
 //! vaults/<vault id>/keys/<public key>.next    one that the next root version will name
 //! vaults/<vault id>/keys/<public key>.agent   the fingerprint of a key that the SSH agent holds
 //! links/<link>/device.key                     the device key of a linked vault
+//! links/<link>/device.next                    one that replaces it once a service has enrolled it
 //! ```
 //! A key file holds one line, in the clear or encrypted with a passphrase (the age format, scrypt).
 //! It is created atomically, under a name that must be free.

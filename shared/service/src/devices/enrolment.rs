@@ -39,7 +39,7 @@ pub(super) struct EnrolmentAnswer {
 }
 
 /// Enrols the key that signed the request: as waiting, or with a code as admitted; 201. A key that
-/// is enrolled already gets its present state; 200.
+/// is enrolled already gets its present state, with any code; 200.
 pub(super) async fn enrol_device(
     app: &App,
     slug: &Slug,
@@ -113,19 +113,15 @@ impl EnrolmentRequest<'_> {
             Status::Suspended | Status::Deleted => return Err(ErrorCode::VaultNotFound.into()),
         }
         let when = revision.map_or(When::Absent, When::At);
-        let already_enrolled = |device| EnrolmentOutcome {
-            status: StatusCode::OK,
-            device,
-            by_code: false,
-        };
         match (present, self.code) {
-            // A code admits a device that waits. One that was revoked stays revoked, with any code.
-            (Some(held), Some(text)) if held.value.status == DeviceStatus::Pending => {
-                self.enrol_with_code(tx, &namespace, Some(held.value), when, text)
-                    .await
-            }
-            (Some(held), _) => Ok(already_enrolled(held.value)),
-            (None, Some(text)) => self.enrol_with_code(tx, &namespace, None, when, text).await,
+            // A code decides only about keys that the owner has not seen: one that waits goes on
+            // waiting, and one that was revoked stays revoked.
+            (Some(held), _) => Ok(EnrolmentOutcome {
+                status: StatusCode::OK,
+                device: held.value,
+                by_code: false,
+            }),
+            (None, Some(text)) => self.enrol_with_code(tx, &namespace, when, text).await,
             (None, None) if namespace.enrolment == EnrolmentMode::Codes => {
                 Err(ErrorCode::EnrolmentNeedsCode.into())
             }
@@ -196,7 +192,6 @@ impl EnrolmentRequest<'_> {
         &self,
         tx: &Transaction<'_>,
         namespace: &Namespace,
-        waiting: Option<Device>,
         when: When,
         text: &str,
     ) -> Result<EnrolmentOutcome, Refusal> {
@@ -215,14 +210,12 @@ impl EnrolmentRequest<'_> {
         }
         // A code that an app made ends with the access of the app, however that ended.
         let consent_checks = check_consent(tx, &code.value).await?;
-        let was_waiting = waiting.is_some();
         let device = Device {
             status: DeviceStatus::Active,
             decided_at: Some(now),
             decided_by: Some(enrolment::id_of(&hash)),
             client: code.value.client.clone(),
-            network: None,
-            ..waiting.unwrap_or_else(|| self.new_device(now, namespace))
+            ..self.new_device(now, namespace)
         };
         let actor = Actor {
             user: code.value.created_by.clone(),
@@ -233,9 +226,7 @@ impl EnrolmentRequest<'_> {
         let after = json!({
             "status": device.status, "code": code_id, "hostname": device.hostname,
         });
-        let change = Change::about(&device.device_id)
-            .with_before(was_waiting.then(|| json!({ "status": DeviceStatus::Pending })))
-            .with_after(after);
+        let change = Change::about(&device.device_id).with_after(after);
         // The count of uses stands first: where the code is used up, `commit_within(1)` below
         // reports the position of that write. The check after it makes sure that the owner has not
         // ended the code meanwhile.
@@ -252,22 +243,11 @@ impl EnrolmentRequest<'_> {
         tx.write_all(consent_checks);
         tx.write_all(code.value.hour_write(&namespace.id, now));
         tx.audit(Some(&namespace.id), &actor, "device.enrol", change)?;
-        // It leaves the queue in the same commit, so that the counter stays equal to the number of
-        // waiting devices.
-        if was_waiting {
-            tx.write(namespace::count_pending(slug, -1));
-            let pending = device::pending_key(slug, &device.device_id);
-            tx.write(Write::delete(pending, When::Any));
-        }
         if tx.commit_within(1).await?.is_some() {
             return Err(ErrorCode::EnrolmentCodeInvalid.into());
         }
         Ok(EnrolmentOutcome {
-            status: if was_waiting {
-                StatusCode::OK
-            } else {
-                StatusCode::CREATED
-            },
+            status: StatusCode::CREATED,
             device,
             by_code: true,
         })

@@ -170,27 +170,39 @@ async fn a_code_that_is_wrong_over_ended_or_for_others_enrols_nobody() {
 }
 
 #[tokio::test]
-async fn a_machine_that_waits_or_is_known_uses_a_code_as_its_state_allows() {
+async fn an_enrolled_key_keeps_its_state_whatever_code_it_sends() {
     let desk = desk().await;
     let world = &desk.world;
     let made = invite(&desk, &json!({ "uses": 1 })).await;
-    assert_eq!(world.enrol(&key(1), "acme", "laptop").await.status, 201);
+    let waiting = world.enrol(&key(1), "acme", "laptop").await;
+    assert_eq!(waiting.status, 201);
     let wrong = json!(format!("vec_{}", "A".repeat(22)));
-    assert_eq!(enrolled(world, &key(1), "laptop", &wrong).await, invalid());
+    let decide = async |verdict: &str| {
+        let device = waiting.json()["device_id"].clone();
+        let path = format!("/admin/vaults/acme/devices/{}", device.as_str().unwrap());
+        let decided = desk.post(&format!("{path}/{verdict}"), &json!({})).await;
+        assert_eq!(decided.short(), "200");
+    };
+    for status in ["pending", "active", "revoked"] {
+        match status {
+            "active" => decide("admit").await,
+            "revoked" => decide("revoke").await,
+            _ => {}
+        }
+        for code in [&wrong, &made["code"], &json!("")] {
+            let answer = enrol(world, &key(1), "laptop", code).await;
+            assert_eq!(answer.short(), "200", "{status} {code}");
+            assert_eq!(answer.json()["status"], status, "{code}");
+            assert_eq!(answer.json()["device_id"], waiting.json()["device_id"]);
+        }
+        let shown = desk.get("/admin/vaults/acme").await;
+        let pending = u8::from(status == "pending");
+        assert_eq!(shown.json()["counts"]["devices_pending"], pending);
+    }
+    // None of them used the code up, so it admits a key that is new.
     assert_eq!(
-        enrolled(world, &key(1), "laptop", &made["code"]).await,
-        active(200)
-    );
-    let shown = desk.get("/admin/vaults/acme").await;
-    assert_eq!(shown.json()["counts"]["devices_pending"], 0);
-    // Known machines are never locked out, whatever they bring.
-    assert_eq!(
-        enrolled(world, &key(1), "laptop", &wrong).await,
-        active(200)
-    );
-    assert_eq!(
-        enrolled(world, &key(1), "laptop", &made["code"]).await,
-        active(200)
+        enrolled(world, &key(2), "laptop", &made["code"]).await,
+        active(201)
     );
 }
 
