@@ -76,18 +76,20 @@ impl History {
     }
 }
 
-/// Returns the newest releases under the pinned root version, oldest first.
+/// Returns the newest releases, oldest first. Of two releases with one number, the one under the
+/// higher root version counts.
 async fn newest_releases(app: &App, namespace: &Namespace) -> Result<Vec<Release>, StoreError> {
     let (Some(current), Some(pin)) = (namespace.readable_current(), namespace.pin.vault_pin())
     else {
         return Ok(Vec::new());
     };
-    let (mut releases, mut root) = (Vec::new(), pin.root_version);
+    let (mut releases, mut root) = (Vec::<Release>::new(), pin.root_version);
     // Keys are in the order of release numbers, so the newest are read without all before them.
     let first = current.release.saturating_sub(MAX_COMPARED);
-    // The pinned root version may have no release yet. Those before it stand under the previous
-    // one.
-    while releases.is_empty() && root > 0 {
+    // Releases from before a change of keys stand under an earlier root version, and a root version
+    // may have none. None is older than the first.
+    let is_first = |release: &Release| release.release <= first.max(1);
+    while root > 0 && !releases.first().is_some_and(is_first) {
         let after = release::sort_key(root, first);
         let partition = release::releases_partition(&namespace.id);
         let most = usize::try_from(MAX_COMPARED).unwrap_or(usize::MAX);
@@ -95,12 +97,19 @@ async fn newest_releases(app: &App, namespace: &Namespace) -> Result<Vec<Release
             .records
             .list_page(&partition, "", Some(&after), most)
             .await?;
+        let mut older = Vec::new();
         for record in page {
             let release: Release = record.read()?;
-            if release.root_version == root {
-                releases.push(release);
+            // After a revocation, the numbers of a thief's releases are used again.
+            let is_replaced = releases
+                .first()
+                .is_some_and(|next| next.release <= release.release);
+            if release.root_version == root && !is_replaced {
+                older.push(release);
             }
         }
+        older.append(&mut releases);
+        releases = older;
         root -= 1;
     }
     Ok(releases)

@@ -12,6 +12,7 @@ use vault_store::records::Write;
 
 use super::{lose_catalog, open, signed_in};
 use crate::admin::{ADA, Desk, desk, desk_of, empty_desk};
+use crate::support::key;
 use crate::team::Team;
 
 /// `acme` with three releases: `alpha`; a changed `alpha` and `beta`; `beta`.
@@ -286,6 +287,42 @@ async fn the_history_of_a_skill_begins_behind_a_gap() {
     let page = open(&mut fresh, path).await;
     let text = "has not changed since release 3, the oldest one that was compared";
     assert!(page.body.contains(text), "{}", page.body);
+}
+
+/// Releases from before a change of the vault's keys count too. Of two with one number, the newer
+/// root version's counts.
+#[tokio::test]
+async fn the_history_of_a_skill_goes_on_before_a_change_of_keys() {
+    let desk = empty_desk().await;
+    let team = Team::new("acme", 1, 1);
+    let (alpha, beta) = (team.skill("alpha", "one"), team.skill("beta", "one"));
+    team.publish(&desk.world, std::slice::from_ref(&alpha))
+        .await;
+    team.publish(&desk.world, &[alpha.clone(), beta.clone()])
+        .await;
+    let changed = team.changed(|edit| {
+        edit.add_publisher(crate::team::entry(&key(9))).unwrap();
+    });
+    changed.publish(&desk.world, &[alpha, beta]).await;
+    let mut owner = signed_in(&desk, ADA).await;
+    let page = open(&mut owner, "/console/acme/skills/alpha").await;
+    let text = "has not changed since release 1, the oldest one that was compared";
+    assert!(page.body.contains(text), "{}", page.body);
+    let page = open(&mut owner, "/console/acme/skills/beta").await;
+    assert!(page.body.contains("Release 2 ("), "{}", page.body);
+
+    // A thief's release of a number that the owner used again is no part of the history.
+    let shown = desk.get("/admin/vaults/acme/releases/1").await.json();
+    let thiefs = Release {
+        release: 3,
+        ..serde_json::from_value(shown).unwrap()
+    };
+    let write = release::release_write(&thiefs, &desk.acme.id).unwrap();
+    let records = &desk.world.app.records;
+    assert!(records.commit_writes(vec![write]).await.unwrap().is_done());
+    let page = open(&mut owner, "/console/acme/skills/beta").await;
+    assert_eq!(page.body.matches("Release 3 (").count(), 0, "{}", page.body);
+    assert_eq!(page.body.matches("Release 2 (").count(), 1, "{}", page.body);
 }
 
 #[tokio::test]
