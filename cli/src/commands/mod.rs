@@ -252,7 +252,7 @@ commands! {
     }
     "Administer" {
         Users(administer::users) "List, invite, change and remove the people in a vault",
-        Clients(administer::clients) "List and revoke the apps that people connected",
+        Clients(administer::clients) "List the apps that people connected, and end their access",
         AuditLog(administer::audit_log) "Show the audit log of a vault",
     }
     "Trust" {

@@ -33,7 +33,7 @@ pub use self::{
     interaction::{Answer, Bar, Interaction, is_broken_off},
     report::{Report, SingleOrList, ViewWithText, Warning},
     style::{BAD, BOLD, DIM, GOOD, HINT, TICK, WARN, paint},
-    table::{Column, Table, change_lines, format_day, format_facts},
+    table::{Column, Table, change_lines, format_day, format_facts, format_minute},
 };
 pub use crate::text::{
     clean, count, either, format_flagged, format_key, format_size, format_thousands, join,

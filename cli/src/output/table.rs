@@ -89,7 +89,7 @@ impl Table {
 
     /// Formats the table for a terminal of this width, or with all columns for `None`. A last line
     /// names the columns that were left out.
-    pub(super) fn to_text(&self, terminal: Option<usize>) -> String {
+    pub fn to_text(&self, terminal: Option<usize>) -> String {
         let (columns, widths) = match terminal {
             Some(terminal) => self.fit_columns(terminal.saturating_sub(self.indent)),
             None => {
@@ -216,6 +216,14 @@ pub fn format_day(time: &str) -> String {
     match time.get(..10) {
         Some(day) => clean(day, 10),
         None => "-".to_owned(),
+    }
+}
+
+/// Formats a time to the minute (UTC), of which `format_day` keeps the day; `-` if it is not a time.
+pub fn format_minute(time: &str) -> String {
+    match (time.get(..10), time.get(11..16)) {
+        (Some(day), Some(clock)) => clean(&format!("{day} {clock}"), 16),
+        _ => "-".to_owned(),
     }
 }
 

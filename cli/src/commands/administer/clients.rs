@@ -9,12 +9,12 @@ use crate::{
     errors::{ErrorCode, Failure},
     lookup::{EntryWords, pick_entry},
     output::{
-        BOLD, Column, HINT, Report, TICK, Table, clean, count, either, format_day, join, paint,
+        BOLD, Column, HINT, Report, TICK, Table, clean, count, either, format_day, format_minute,
+        join, paint,
     },
     service::{OwnerClient, connection::Connection},
 };
 use vault_api::{Client, EndedKind, MadeByClient, RevokedClient};
-use vault_format::time::Timestamp;
 
 const CLIENTS: &str = "/admin/clients";
 
@@ -24,8 +24,10 @@ const CLIENTS: &str = "/admin/clients";
 An app chooses its own name, and nobody verifies it: check the address that it redirects to. To \
 use a revoked app again, connect it again.
 
-Enrolment codes that the app made end with it. Machines that it admitted, invitations and webhooks \
-go on unless `--end` names them; `vault clients revoke` lists what goes on.
+Enrolment codes that the app made end with its access, unless `--keep-codes` keeps them. Machines \
+that it admitted, invitations and webhooks go on unless `--end` names them; the command lists what \
+goes on. Give it again with the app's id to end more of that; codes that were kept stay (`vault \
+devices end-code` ends one).
 
 Examples:
   vault clients list
@@ -41,7 +43,7 @@ pub struct Arguments {
 enum Action {
     /// List the connected apps
     List,
-    /// Revoke an app and all its tokens
+    /// End the access of an app: all its tokens
     Revoke {
         /// The app's id, or its name if only one app has that name
         #[arg(required_unless_present = "all")]
@@ -84,6 +86,23 @@ impl Kind {
         }
     }
 
+    /// All kinds, in the order in which they are listed.
+    const ALL: [Self; 3] = [Self::Machines, Self::Invitations, Self::Webhooks];
+
+    /// Returns the word for one thing of this kind.
+    const fn noun(self) -> &'static str {
+        match self {
+            Self::Machines => "machine",
+            Self::Invitations => "invitation",
+            Self::Webhooks => "webhook",
+        }
+    }
+
+    /// Counts what `made` has of this kind.
+    fn count_in(self, made: &MadeByClient) -> String {
+        count(self.ids_of(made).len(), self.noun())
+    }
+
     /// Returns the ids of this kind.
     fn ids_of(self, made: &MadeByClient) -> &[String] {
         match self {
@@ -92,6 +111,16 @@ impl Kind {
             Self::Webhooks => &made.webhooks,
         }
     }
+}
+
+/// Joins kinds as `--end` and the service take them.
+fn wire_words(kinds: &[Kind]) -> String {
+    let words: Vec<_> = kinds.iter().map(|kind| kind.of_wire().as_str()).collect();
+    words.join(",")
+}
+
+fn kind_words(kinds: &[Kind]) -> String {
+    join(kinds.iter().map(|kind| format!("{}s", kind.noun())))
 }
 
 fn quote_client_name(client: &Client) -> String {
@@ -119,9 +148,11 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
                 ..
             } => {
                 let clients: Vec<Client> = owner.list(CLIENTS).await?;
-                let found = find_client(&clients, client).cloned();
-                let client = found.or_else(|failure| ended_client(client, end).ok_or(failure))?;
-                revoke_client(context, &owner, &client, (end, *keep_codes)).await
+                let app = match find_client(&clients, client) {
+                    Ok(found) => RevokedApp::connected(found),
+                    Err(failure) => RevokedApp::ended(client, end).ok_or(failure)?,
+                };
+                revoke_client(context, &owner, &app, (end, *keep_codes)).await
             }
             Action::Revoke { client: None, .. } => {
                 sign_out_all(context, &owner, connection.slug.as_str()).await
@@ -151,12 +182,20 @@ fn show_clients(context: &Context, clients: &[Client], own: &str) -> Report {
     if clients.is_empty() {
         return Report::new(clients, "No app is connected.");
     }
+    Report::new(
+        clients,
+        context.ui.format_table(&clients_table(clients, own)),
+    )
+}
+
+fn clients_table(clients: &[Client], own: &str) -> Table {
     let mut table = Table::new([
         Column::new("app").shrinks_to(20),
         Column::new("redirects to").shrinks_to(14),
-        Column::new("users").leaves(3),
-        Column::new("connected").leaves(2),
-        Column::new("last used").leaves(4),
+        Column::new("users").leaves(2),
+        // Apps of one name differ by it, so it stays longest.
+        Column::new("connected").leaves(4),
+        Column::new("last used").leaves(3),
         Column::new("id").leaves(1),
         Column::new(""),
     ]);
@@ -169,28 +208,65 @@ fn show_clients(context: &Context, clients: &[Client], own: &str) -> Report {
             // The hosts are what identifies an app, so they are painted and its name is not.
             paint(HINT, clean(&client.redirect_hosts.join(" "), 80)),
             client.users.to_string(),
-            format_day(&client.connected_at.to_string()),
+            format_minute(&client.connected_at.to_string()),
             format_day(&used.unwrap_or_default()),
             clean(&client.id, 40),
             mark.to_owned(),
         ]);
     }
-    Report::new(clients, context.ui.format_table(&table))
+    table
+}
+
+/// The app that a command revokes.
+struct RevokedApp {
+    id: String,
+    /// Its name, or its id where the name is not known.
+    name: String,
+    /// The number of users whose tokens end; `None` if the access of the app ended before.
+    users: Option<usize>,
+}
+
+impl RevokedApp {
+    fn connected(client: &Client) -> Self {
+        Self {
+            id: client.id.clone(),
+            name: quote_client_name(client),
+            users: Some(client.users),
+        }
+    }
+
+    /// Returns an app that is not in the list, so that the end of what it made can go on after the
+    /// end of its access. `None` if nothing is to end, or `asked` cannot be an id.
+    fn ended(asked: &str, end: &[Kind]) -> Option<Self> {
+        let is_id = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
+        let is_id = asked.starts_with("cli_") && asked.bytes().all(is_id);
+        (is_id && !end.is_empty()).then(|| Self {
+            id: asked.to_owned(),
+            name: asked.to_owned(),
+            users: None,
+        })
+    }
+
+    fn question(&self, end: &[Kind]) -> String {
+        match self.users {
+            Some(users) => format!(
+                "End the access of {} and the tokens of {}?",
+                self.name,
+                count(users, "user")
+            ),
+            None => format!("End what {} made: {}?", self.name, kind_words(end)),
+        }
+    }
 }
 
 async fn revoke_client(
     context: &Context,
     owner: &OwnerClient,
-    client: &Client,
+    app: &RevokedApp,
     (end, keep_codes): (&[Kind], bool),
 ) -> Result<Report, Failure> {
-    let question = format!(
-        "Revoke {} and the tokens of {}?",
-        quote_client_name(client),
-        count(client.users, "user")
-    );
-    context.ui.confirm_or_stop(&question)?;
-    let path = revocation_path(client, end, keep_codes);
+    context.ui.confirm_or_stop(&app.question(end))?;
+    let path = revocation_path(&app.id, end, keep_codes);
     let mut revoked: RevokedClient = owner.send(Method::DELETE, &path, None).await?;
     // One request ends as much as fits into a commit, and the same request goes on. It never ends
     // nothing and leaves something, so the loop ends.
@@ -204,42 +280,38 @@ async fn revoke_client(
         }
         revoked = join_answers(revoked, more);
     }
-    let text = format!(
-        "{TICK} revoked {} and {}{}",
-        quote_client_name(client),
-        count(revoked.revoked_tokens, "token"),
-        describe_made(&revoked)
-    );
+    let text = describe_revocation(app, &revoked);
     Ok(Report::new(&revoked, text))
 }
 
-/// Returns an app that is not in the list, so that the end of what it made can go on after the end of
-/// the app.
-fn ended_client(asked: &str, end: &[Kind]) -> Option<Client> {
-    let is_id = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
-    let is_id = asked.starts_with("cli_") && asked.bytes().all(is_id);
-    (is_id && !end.is_empty()).then(|| Client {
-        id: asked.to_owned(),
-        name: None,
-        redirect_hosts: Vec::new(),
-        created_at: Timestamp::default(),
-        connected_at: Timestamp::default(),
-        last_used_at: None,
-        users: 0,
-    })
+/// Describes what a revocation did: the end of the access, of what the app had made, and what goes
+/// on.
+fn describe_revocation(app: &RevokedApp, revoked: &RevokedClient) -> String {
+    let name = &app.name;
+    let mut text = match app.users {
+        Some(_) => {
+            let tokens = count(revoked.revoked_tokens, "token");
+            format!("{TICK} ended the access of {name} and {tokens}")
+        }
+        None if revoked.ended.is_empty() => {
+            format!("{name} had no access any more, and nothing that it made had to end")
+        }
+        None => format!("{TICK} {name} had no access any more"),
+    };
+    text.push_str(&describe_made(&app.id, revoked));
+    text
 }
 
 /// Returns the path that revokes the app and ends these things with it.
-fn revocation_path(client: &Client, end: &[Kind], keep_codes: bool) -> String {
-    let kinds: Vec<_> = end.iter().map(|kind| kind.of_wire().as_str()).collect();
+fn revocation_path(id: &str, end: &[Kind], keep_codes: bool) -> String {
     let mut query = Vec::new();
-    if !kinds.is_empty() {
-        query.push(format!("end={}", kinds.join(",")));
+    if !end.is_empty() {
+        query.push(format!("end={}", wire_words(end)));
     }
     if keep_codes {
         query.push("keep=codes".to_owned());
     }
-    let path = format!("{CLIENTS}/{}", client.id);
+    let path = format!("{CLIENTS}/{id}");
     if query.is_empty() {
         path
     } else {
@@ -269,49 +341,50 @@ fn join_answers(first: RevokedClient, more: RevokedClient) -> RevokedClient {
 }
 
 /// Describes what the app had made: what ended, and what goes on with the command that ends it.
-fn describe_made(revoked: &RevokedClient) -> String {
-    let kinds = |made: &MadeByClient| {
-        [
-            (
-                made.codes.len(),
-                "enrolment code",
-                "vault devices end-code <id>",
-            ),
-            (made.machines.len(), "machine", "vault devices revoke <id>"),
-            (
-                made.invitations.len(),
-                "invitation",
-                "vault users remove <id>",
-            ),
-            (made.users.len(), "member", "vault users remove <id>"),
-            (made.webhooks.len(), "webhook", "vault notices remove <id>"),
-        ]
-        .into_iter()
-        .filter(|(number, ..)| *number > 0)
-        .collect::<Vec<_>>()
-    };
+fn describe_made(id: &str, revoked: &RevokedClient) -> String {
     let mut text = String::new();
-    let ended = kinds(&revoked.ended);
+    let ended = count_kinds(&revoked.ended);
     if !ended.is_empty() {
-        let ended = ended.iter().map(|(number, noun, _)| count(*number, noun));
         text.push_str(&format!(
             "\nAlso ended, since the app made them: {}",
             join(ended)
         ));
     }
-    for (number, noun, command) in kinds(&revoked.left) {
-        let number = count(number, noun);
+    let left = &revoked.left;
+    let has_some = |kind: &Kind| !kind.ids_of(left).is_empty();
+    let kinds: Vec<Kind> = Kind::ALL.into_iter().filter(has_some).collect();
+    if !kinds.is_empty() {
+        let numbers = kinds.iter().map(|kind| kind.count_in(left));
         text.push_str(&format!(
-            "\nMade by the app and not ended: {number}. To end one: {command}"
+            "\nStill there: {}. End them: vault clients revoke {id} --end {}",
+            join(numbers),
+            wire_words(&kinds)
         ));
     }
-    if revoked.left.more {
+    for (ids, noun, command) in [
+        (&left.codes, "enrolment code", "vault devices end-code <id>"),
+        (&left.users, "member", "vault users remove <id>"),
+    ] {
+        if !ids.is_empty() {
+            text.push_str(&format!(
+                "\nStill there: {}. To end one: {command} (the ids are in the output of --json)",
+                count(ids.len(), noun)
+            ));
+        }
+    }
+    if left.more {
         text.push_str("\nThere is more than this list shows: run the command again.");
     }
-    if !revoked.left.is_empty() {
-        text.push_str("\nThe ids are in the output of --json.");
-    }
     text
+}
+
+/// Counts the things of each kind, without the kinds of which there are none.
+fn count_kinds(made: &MadeByClient) -> Vec<String> {
+    let codes = (made.codes.len(), "enrolment code");
+    let kinds = Kind::ALL.map(|kind| (kind.ids_of(made).len(), kind.noun()));
+    let numbers = std::iter::once(codes).chain(kinds);
+    let numbers = numbers.filter(|(number, _)| *number > 0);
+    numbers.map(|(number, noun)| count(number, noun)).collect()
 }
 
 fn find_client<'c>(clients: &'c [Client], asked: &str) -> Result<&'c Client, Failure> {
@@ -340,6 +413,8 @@ fn find_client<'c>(clients: &'c [Client], asked: &str) -> Result<&'c Client, Fai
 
 #[cfg(test)]
 mod tests {
+    use vault_format::time::Timestamp;
+
     use super::*;
 
     fn client(id: &str, name: &str) -> Client {
@@ -363,22 +438,30 @@ mod tests {
             ended,
             left,
         };
+        let app = RevokedApp::connected(&client("cli_a", "editor"));
         let nothing = revoked(MadeByClient::default(), MadeByClient::default());
-        assert_eq!(describe_made(&nothing), "");
+        assert_eq!(
+            describe_revocation(&app, &nothing),
+            format!("{TICK} ended the access of \"editor\" and 2 tokens")
+        );
         let ended = MadeByClient {
             codes: ids(1),
             machines: ids(2),
             ..MadeByClient::default()
         };
         let left = MadeByClient {
-            machines: ids(3),
+            codes: ids(1),
+            invitations: ids(1),
+            webhooks: ids(3),
             more: true,
             ..MadeByClient::default()
         };
-        let text = describe_made(&revoked(ended, left));
+        let text = describe_revocation(&app, &revoked(ended, left));
         for part in [
             "Also ended, since the app made them: 1 enrolment code, 2 machines",
-            "not ended: 3 machines. To end one: vault devices revoke <id>",
+            "\nStill there: 1 invitation, 3 webhooks. End them: vault clients revoke cli_a --end \
+             invitations,webhooks\n",
+            "Still there: 1 enrolment code. To end one: vault devices end-code <id>",
             "run the command again",
         ] {
             assert!(text.contains(part), "{part}: {text}");
@@ -386,8 +469,37 @@ mod tests {
     }
 
     #[test]
+    fn the_second_end_of_an_app_is_told_as_such() {
+        let app = RevokedApp::ended("cli_a1", &[Kind::Machines, Kind::Webhooks]).unwrap();
+        assert_eq!(
+            app.question(&[Kind::Machines, Kind::Webhooks]),
+            "End what cli_a1 made: machines, webhooks?"
+        );
+        let revoked = |ended| RevokedClient {
+            client_id: "cli_a1".into(),
+            revoked_tokens: 0,
+            ended,
+            left: MadeByClient::default(),
+        };
+        assert_eq!(
+            describe_revocation(&app, &revoked(MadeByClient::default())),
+            "cli_a1 had no access any more, and nothing that it made had to end"
+        );
+        let ended = MadeByClient {
+            machines: vec!["dev_a".to_owned()],
+            ..MadeByClient::default()
+        };
+        assert_eq!(
+            describe_revocation(&app, &revoked(ended)),
+            format!(
+                "{TICK} cli_a1 had no access any more\nAlso ended, since the app made them: 1 machine"
+            )
+        );
+    }
+
+    #[test]
     fn only_the_id_of_an_app_that_is_gone_ends_what_it_made() {
-        let made = |asked, end: &[Kind]| ended_client(asked, end).map(|client| client.id);
+        let made = |asked, end: &[Kind]| RevokedApp::ended(asked, end).map(|app| app.id);
         assert_eq!(made("cli_a1", &[Kind::Machines]).as_deref(), Some("cli_a1"));
         assert_eq!(made("cli_a1", &[]), None);
         assert_eq!(made("editor", &[Kind::Machines]), None);
@@ -396,13 +508,31 @@ mod tests {
 
     #[test]
     fn a_path_names_what_ends() {
-        let path = |end: &[Kind], keep| revocation_path(&client("cli_a", "a"), end, keep);
+        let path = |end: &[Kind], keep| revocation_path("cli_a", end, keep);
         assert_eq!(path(&[], false), "/admin/clients/cli_a");
         let both = [Kind::Machines, Kind::Webhooks];
         assert_eq!(
             path(&both, true),
             "/admin/clients/cli_a?end=machines,webhooks&keep=codes"
         );
+    }
+
+    #[test]
+    fn apps_of_one_name_differ_at_80_columns() {
+        let at = |time: &str| time.parse::<Timestamp>().unwrap();
+        let one = Client {
+            connected_at: at("2026-11-21T10:00:00Z"),
+            redirect_hosts: vec!["127.0.0.1".to_owned()],
+            ..client("cli_01kd1xq0r8vmzq3y5c7t9w2b4n", "vault on laptop (team)")
+        };
+        let other = Client {
+            connected_at: at("2026-11-21T10:07:00Z"),
+            ..one.clone()
+        };
+        let shown = clients_table(&[one, other], "cli_own").to_text(Some(80));
+        for time in ["2026-11-21 10:00", "2026-11-21 10:07"] {
+            assert!(shown.contains(time), "{shown}");
+        }
     }
 
     #[test]

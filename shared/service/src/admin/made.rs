@@ -33,8 +33,8 @@ const MAX_ROWS: usize = 90;
 const MAX_COUNT_PAGES: usize = 10;
 /// Maximum number of ids of each kind in an answer.
 const MAX_LISTED: usize = 100;
-/// Most commits of one request that keep codes, before the one that ends the access.
-const MAX_KEEPING_COMMITS: usize = 10;
+/// Most commits of one request that keep or end codes, before the one that ends the access.
+const MAX_CODE_COMMITS: usize = 10;
 
 /// Things of one kind that are chosen.
 #[derive(Clone, Debug, Default)]
@@ -105,7 +105,13 @@ impl Ending {
 
     /// Whether a code of the app goes on, which would end with the access of the app.
     fn keeps(&self, code: &LivingCode, id: &ClientId) -> bool {
-        self.access && code.depends_on(id) && self.kept_codes.takes(&code.id())
+        code.depends_on(id) && self.kept_codes.takes(&code.id())
+    }
+
+    /// Whether a code ends that was kept when the access of the app ended before: it depends on the
+    /// consent of the app no more.
+    fn ends_kept(&self, code: &LivingCode, id: &ClientId) -> bool {
+        !code.depends_on(id) && !self.kept_codes.takes(&code.id())
     }
 
     const fn ends_things(&self) -> bool {
@@ -134,8 +140,7 @@ impl Room {
 struct Ended {
     /// Codes that go on without the consent of the app.
     kept_codes: Vec<LivingCode>,
-    /// Codes that were kept when the access of the app ended before: they depend on its consent no
-    /// more.
+    /// Codes that were kept when the access of the app ended before.
     codes: Vec<LivingCode>,
     machines: Vec<Versioned<Device>>,
     invitations: Vec<Versioned<User>>,
@@ -143,19 +148,18 @@ struct Ended {
 }
 
 impl Ended {
-    /// Takes what `ending` chooses out of `made`, as far as one commit has room for it.
-    fn take(made: &mut Made, id: &ClientId, ending: &Ending) -> Self {
+    /// Takes what `ending` chooses out of `made`, as far as one commit has room for it. Codes are
+    /// only taken if the access of the app ends now: a code that an earlier end kept goes on until
+    /// it is ended by its id, or the app is connected again and ended.
+    fn take(made: &mut Made, id: &ClientId, ending: &Ending, ends_access: bool) -> Self {
         let mut room = Room { rows: MAX_ROWS };
         // Each code takes its own row and one of the log, and so does each machine.
         let kept_codes = take_chosen(&mut made.codes, |code| {
-            ending.keeps(code, id) && room.take(2)
+            ends_access && ending.keeps(code, id) && room.take(2)
         });
         // Without its consent such a code would go on, so it is deleted.
         let codes = take_chosen(&mut made.codes, |code| {
-            ending.access
-                && !code.depends_on(id)
-                && !ending.kept_codes.takes(&code.id())
-                && room.take(3)
+            ends_access && ending.ends_kept(code, id) && room.take(3)
         });
         // The webhooks are one row, with one of the log for each.
         let webhooks = take_chosen(&mut made.webhooks, |webhook| {
@@ -269,24 +273,31 @@ pub(crate) async fn end_app(
     })
 }
 
-/// Ends the app in one commit, after as many as keep the codes for which that one has no room: a
-/// code that depended on the app at its end would be lost. Returns the number of tokens that end, and
-/// the ids of what ends with them. Fails with 503 if there are more codes than one request keeps.
+/// Ends the app in one commit, after as many as keep or end the codes for which that one has no room:
+/// a code that depended on the app at its end would be lost, and one that was kept before would go
+/// on. Returns the number of tokens that end, and the ids of what ends with them. Fails with 503 if
+/// there are more codes than one request writes.
 async fn end_in_steps(
     by: &Principal<'_>,
     id: &ClientId,
     ending: &Ending,
 ) -> Result<(usize, MadeByClient), Refusal> {
-    let mut left = 0;
-    for _ in 0..=MAX_KEEPING_COMMITS {
+    let (mut left, mut codes) = (0, Vec::new());
+    for _ in 0..=MAX_CODE_COMMITS {
         let end = async |tx| end_app_in(&tx, by, id, ending).await;
         match by.app.change(end).await? {
-            Step::Ended(revoked_tokens, ended) => return Ok((revoked_tokens, ended)),
-            Step::Keeping(more) => left = more,
+            Step::Ended(revoked_tokens, mut ended) => {
+                codes.append(&mut ended.codes);
+                return Ok((revoked_tokens, MadeByClient { codes, ..ended }));
+            }
+            Step::Codes { ended, more } => {
+                codes.extend(ended);
+                left = more;
+            }
         }
     }
     Err(Refusal::new(ErrorCode::Unavailable).detail(format!(
-        "The app still has access: {left} of its codes are not kept yet. Repeat the request, which keeps them first."
+        "The app still has access: {left} of its codes are neither kept nor ended yet. Repeat the request, which goes on with them."
     )))
 }
 
@@ -294,12 +305,16 @@ async fn end_in_steps(
 enum Step {
     /// The app is ended: the number of tokens that end, and the ids of what ends with them.
     Ended(usize, MadeByClient),
-    /// Codes are kept, and this number of codes still has to be.
-    Keeping(usize),
+    /// Codes are kept or ended, and the app is not ended yet.
+    Codes {
+        /// Ids of the codes that ended.
+        ended: Vec<String>,
+        /// Number of codes that still have to be kept or ended.
+        more: usize,
+    },
 }
 
-/// Adds the writes of the end to the commit; only those that keep codes if it has no room for all of
-/// them.
+/// Adds the writes of the end to the commit; only those about codes if it has no room for all codes.
 async fn end_app_in(
     tx: &Transaction<'_>,
     by: &Principal<'_>,
@@ -321,18 +336,21 @@ async fn end_app_in(
             "The vault has more enrolment codes than one request reads, so none can be kept: end codes first, or end the app with its codes.",
         ));
     }
-    let ended = Ended::take(&mut made, id, ending);
-    let keeps = |code: &&LivingCode| ends_access && ending.keeps(code, id);
-    let unkept = made.codes.iter().filter(keeps).count();
-    if unkept > 0 {
-        let keeping = Ended {
+    let ended = Ended::take(&mut made, id, ending, ends_access);
+    let ids = |items: &mut dyn Iterator<Item = String>| items.collect::<Vec<_>>();
+    let is_open =
+        |code: &&LivingCode| ends_access && (ending.keeps(code, id) || ending.ends_kept(code, id));
+    let more = made.codes.iter().filter(is_open).count();
+    if more > 0 {
+        let codes = Ended {
             kept_codes: ended.kept_codes,
+            codes: ended.codes,
             ..Ended::default()
         };
-        keeping.write_in(tx, by).await?;
-        return Ok(Step::Keeping(unkept));
+        let ended = ids(&mut codes.codes.iter().map(LivingCode::id));
+        codes.write_in(tx, by).await?;
+        return Ok(Step::Codes { ended, more });
     }
-    let ids = |items: &mut dyn Iterator<Item = String>| items.collect::<Vec<_>>();
     let mut answer = MadeByClient {
         codes: ids(&mut ended.codes.iter().map(LivingCode::id)),
         machines: ids(&mut ended.machines.iter().map(|it| it.value.device_id.clone())),

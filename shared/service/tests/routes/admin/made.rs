@@ -291,6 +291,27 @@ async fn a_kept_code_ends_when_its_app_is_ended_again() {
     assert_eq!(made.enrol(&desk, 7).await, "403 enrolment_code_invalid");
 }
 
+/// A code that was kept goes on while the rest of what the app made ends.
+#[tokio::test]
+async fn a_kept_code_goes_on_when_the_rest_ends_later() {
+    let desk = desk().await;
+    let made = maker(&desk).await;
+    made.end(&desk, "?keep=codes").await;
+    let ended = made.end(&desk, "?end=invitations,webhooks").await.json();
+    let wanted = json!({ "invitations": [made.invitation], "webhooks": [made.webhook] });
+    assert_eq!(ended["ended"], wanted, "{ended}");
+    assert_eq!(ended["left"]["codes"], json!([made.code["id"]]), "{ended}");
+    assert_eq!(made.enrol(&desk, 7).await, "201");
+    // A code that is named ends.
+    let id = id_in(&made.code, "id");
+    let path = format!("/admin/vaults/acme/enrolment-codes/{id}");
+    assert_eq!(
+        desk.ask(&desk.owner, "DELETE", &path, None).await.status,
+        200
+    );
+    assert_eq!(made.enrol(&desk, 8).await, "403 enrolment_code_invalid");
+}
+
 /// Codes depend on the app that keeps them, so one that ends itself cannot keep any, and is told.
 #[tokio::test]
 async fn an_app_keeps_no_code_beyond_its_own_end() {
