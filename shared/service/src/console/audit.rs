@@ -226,13 +226,17 @@ async fn read_matching(page: &ConsolePage, asked: &LogQuery) -> Result<Items<Ent
     read_newest(page.app(), log, &asked.filter, range, ROWS_SHOWN).await
 }
 
-/// Reads the names of the people and machines in these entries.
+/// Reads the names of the people, machines and apps in these entries.
 async fn read_names(page: &ConsolePage, entries: &[Entry]) -> Result<Names, StoreError> {
     let (app, home) = (page.app(), &page.namespace);
     let actors = entries.iter().map(|entry| &*entry.actor);
     let targets = || entries.iter().filter_map(|entry| entry.target.as_deref());
     let mut names = Names::read_users(app, home, actors.chain(targets())).await?;
     names.add_machines(app, home, targets()).await?;
+    let clients = entries.iter().filter_map(|entry| entry.client.as_deref());
+    names
+        .add_apps_among(app, home, clients.chain(targets()))
+        .await?;
     Ok(names)
 }
 
@@ -252,7 +256,10 @@ fn to_row(page: &ConsolePage, names: &Names, entry: &Entry) -> AuditRow {
         at: format_minute(entry.at),
         actor_href: names.page_href(page, &entry.actor),
         actor: printable_line(&names.display_name(&entry.actor)),
-        client: entry.client.as_deref().map(printable_line),
+        client: entry
+            .client
+            .as_deref()
+            .map(|id| printable_line(&names.display_name(id))),
         source: entry.source.map(|source| source.to_string()),
         action: printable_line(&entry.action),
         target: entry.target.as_deref().map(target),

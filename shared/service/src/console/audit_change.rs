@@ -87,7 +87,15 @@ fn value_text(value: &Value) -> String {
 }
 
 fn join_texts(texts: impl Iterator<Item = String>) -> String {
-    texts.collect::<Vec<_>>().join(", ")
+    let mut joined = String::new();
+    for text in texts {
+        if !joined.is_empty() {
+            // Sentences stand behind each other; a comma would follow a full stop.
+            joined.push_str(if joined.ends_with('.') { " " } else { ", " });
+        }
+        joined.push_str(&text);
+    }
+    joined
 }
 
 /// Whether a text is a SHA-256 hash in hexadecimal digits.
@@ -141,6 +149,11 @@ mod tests {
                 ],
             ),
             (Some(json!(1)), Some(json!(2)), &["1 → 2"]),
+            (
+                None,
+                Some(json!({ "acts": ["Delete the vault a.", "Remove b from a."] })),
+                &["acts: Delete the vault a. Remove b from a."],
+            ),
             (
                 Some(Value::Null),
                 Some(json!({ "sha256": hash })),

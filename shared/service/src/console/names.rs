@@ -83,6 +83,17 @@ impl Names {
         Ok(())
     }
 
+    /// Adds the names of the apps among these ids. An id of another kind costs no reading.
+    pub(super) async fn add_apps_among<'i>(
+        &mut self,
+        app: &App,
+        namespace: &Namespace,
+        ids: impl IntoIterator<Item = &'i str>,
+    ) -> Result<(), StoreError> {
+        let ids: Vec<ClientId> = ids.into_iter().filter_map(|id| id.parse().ok()).collect();
+        self.add_apps(app, namespace, &ids).await
+    }
+
     /// Adds the names of the apps with these ids.
     pub(super) async fn add_apps<'i>(
         &mut self,
@@ -110,6 +121,9 @@ impl Names {
 
     /// Returns the display name for an id.
     pub(super) fn display_name(&self, id: &str) -> String {
+        if let Ok(client) = id.parse() {
+            return self.app_name(&client);
+        }
         match (self.users.get(id), self.machines.get(id)) {
             (Some(email), _) => email.clone(),
             (None, Some(machine)) => machine.name.clone(),

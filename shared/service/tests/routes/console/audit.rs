@@ -212,6 +212,25 @@ async fn the_log_is_filtered_by_what_it_shows() {
     }
 }
 
+/// An app has its name in the log, beside the person who used it and where it is what was changed.
+#[tokio::test]
+async fn the_log_names_apps() {
+    let desk = desk().await;
+    let clients = desk.get("/admin/clients").await.json();
+    let id = clients["items"][0]["id"].as_str().unwrap().to_owned();
+    let waiting = json!({ "email": "new@example.org" });
+    assert_eq!(desk.post("/admin/users", &waiting).await.status, 201);
+    note(&desk, "test.app", &id, "done").await;
+    let named = format!("<bdi>the app “An app” ({id})</bdi>");
+    let mut owner = signed_in(&desk, ADA).await;
+    for (action, column) in [("user.create", "Done by"), ("test.app", "About")] {
+        let page = open(&mut owner, &format!("{LOG}?action={action}")).await;
+        let cells = page.body.split("data-label=").skip(1);
+        let mut cells = cells.filter(|cell| cell.starts_with(&format!("\"{column}\"")));
+        assert!(cells.any(|cell| cell.contains(&named)), "{}", page.body);
+    }
+}
+
 #[tokio::test]
 async fn a_file_of_few_entries_of_a_long_log_ends_before_the_whole_log_is_read() {
     let desk = desk().await;
