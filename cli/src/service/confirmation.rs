@@ -20,7 +20,7 @@ use super::{
 use crate::{
     context::Context,
     errors::{Exit, Failure, FailureCode},
-    output::{Report, clean},
+    output::{Report, clean, count},
 };
 
 /// Interval between two requests for the decision.
@@ -71,6 +71,13 @@ async fn await_confirmation(
         verb: "confirm",
     };
     browser::show_page(context, &page, false);
+    // The service decides when the confirmation ends; a wrong clock must not print nonsense.
+    let left = confirmation.expires_at.unix() - SystemClock.now().unix();
+    let minutes = (left + 59).div_euclid(60).clamp(1, 10).cast_unsigned();
+    context.ui.note(format!(
+        "Waiting for up to {}. Ctrl-C stops; nothing is changed then.",
+        count(minutes, "minute")
+    ));
     match await_decision(client, confirmation).await? {
         ConfirmationState::Confirmed => Ok(()),
         ConfirmationState::Asked | ConfirmationState::Declined => Err(refusal(

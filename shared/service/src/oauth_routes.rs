@@ -125,8 +125,9 @@ impl Handler {
                 move |State(app): State<App>, Path(id): Path<String>, headers: HeaderMap| {
                     respond_with_page(app.clone(), async move {
                         let path = format!("{CONFIRM_PATH}{id}");
-                        let onward =
-                            ReturnTo::parse_confirm_path(&path).ok_or(ErrorPage::NotFound)?;
+                        // A mistyped address is one of a confirmation that does not exist.
+                        let onward = ReturnTo::parse_confirm_path(&path)
+                            .ok_or_else(confirm_page::ended_page)?;
                         match guard::require_signed_in(&app, &headers, onward).await? {
                             Ok(proven) => answer(app, id, proven).await,
                             Err(page) => Ok(page),

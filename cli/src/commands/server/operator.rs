@@ -125,7 +125,7 @@ enum Action {
         /// The name of the namespace
         slug: Slug,
     },
-    /// Stop the bundles of a namespace with 402, as while it is not paid for; the catalog goes on
+    /// Refuse downloads (402), as when it is not paid for; the catalog is still served
     Lapse {
         /// The name of the namespace
         slug: Slug,

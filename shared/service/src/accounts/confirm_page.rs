@@ -128,7 +128,7 @@ pub async fn show_confirmation(
         browser, signed_in, ..
     } = &request;
     let path = format!("{CONFIRM_PATH}{id}");
-    let onward = ReturnTo::parse_confirm_path(&path).ok_or(ErrorPage::NotFound)?;
+    let onward = ReturnTo::parse_confirm_path(&path).ok_or_else(ended_page)?;
     let found = find_of_app(app, browser, signed_in, onward).await?;
     let form = create_form(app, browser, onward);
     render_confirmation(app, signed_in, &found, form).await
@@ -259,7 +259,7 @@ const fn ended_explanation() -> Explanation {
         title: "There is nothing to confirm here",
         lines: &[
             "This confirmation was decided before, has ended after ten minutes, or is for another account.",
-            "If an app still waits, run its command again: it gives you a new address.",
+            "Check the address. If an app still waits, run its command again: it gives you a new address.",
         ],
         detail: None,
         sign_out: None,
@@ -390,14 +390,8 @@ fn describe_effect(act: &Act, now: &str) -> String {
     match act {
         Act::DeleteVault {} => "All its machines and members lose access at once, its content is removed, and its name is never given out again. This cannot be undone.".to_owned(),
         Act::ResetPin {} => "The next release may come from anybody who can publish here, with other keys. Machines refuse those until they link the vault again.".to_owned(),
-        Act::InviteOwner { scopes, .. } => format!(
-            "An owner can do everything in this vault{}, even remove you and delete it.",
-            if scopes.has(vault_api::Scope::Write) {
-                ""
-            } else {
-                " once they have the right to write"
-            }
-        ),
+        // The scopes make no difference: owners give themselves those that they lack.
+        Act::InviteOwner { .. } => role_effect(Role::Owner).to_owned(),
         Act::ChangeInvitation { role, .. } => {
             format!("They have not accepted yet. {}", role_effect(*role))
         }

@@ -76,6 +76,8 @@ struct SignInPage {
     app: Option<ShownApp>,
     /// Problem with the last attempt.
     problem: Option<&'static str>,
+    /// Whether a confirmation follows.
+    confirms: bool,
     /// Form token.
     csrf: String,
     /// Address to return to.
@@ -104,6 +106,7 @@ pub fn render_sign_in_page(
             .app
             .map(|waiting| ShownApp::of_client(waiting.client, waiting.redirect)),
         problem: prompt.problem,
+        confirms: matches!(onward, ReturnTo::Confirm(_)),
         csrf: browser.form_token(app, Purpose::Login, onward.form_subject()),
         return_to: onward.address(app),
         email: prompt.email.to_owned(),

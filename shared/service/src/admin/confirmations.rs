@@ -46,7 +46,7 @@ pub(super) async fn ask_owner(call: Call) -> Answer {
         ..by
     };
     for (place, act) in acts.iter().enumerate() {
-        judge(place, do_act(&rehearsed, act).await)?;
+        judge(place, act, do_act(&rehearsed, act).await)?;
     }
     let home = call.caller.namespace.to_ref();
     let permit = by.as_asker(&home).ask(&call.app, &acts).await?;
@@ -61,7 +61,7 @@ pub(super) async fn ask_operator(mut call: OperatorCall) -> Answer {
     let rehearsal = rehearsing(&call.app);
     let app = std::mem::replace(&mut call.app, rehearsal);
     for (place, act) in acts.iter().enumerate() {
-        judge(place, begin_act(&call, act).await)?;
+        judge(place, act, begin_act(&call, act).await)?;
     }
     let permit = call.as_asker().ask(&app, &acts).await?;
     let confirmation = to_api_confirmation(&app, &permit);
@@ -76,15 +76,25 @@ fn rehearsing(app: &App) -> App {
 }
 
 /// Judges the outcome of an act that was rehearsed: what lacks only the permit may be asked for.
-fn judge<T>(place: usize, outcome: Result<T, Refusal>) -> Result<(), Refusal> {
+fn judge<T>(place: usize, act: &Act, outcome: Result<T, Refusal>) -> Result<(), Refusal> {
     match outcome {
         Ok(_) => Ok(()),
         Err(refusal) if refusal.code() == ErrorCode::ConfirmationNeeded => Ok(()),
         Err(refusal) => {
-            let detail = format!("Act {}: {refusal}", place + 1);
+            let target = act.target_text();
+            let target = target.map_or_else(String::new, |target| format!(", {target}"));
+            let reason = lower_first(&refusal.to_string());
+            let detail = format!("Act {}{target}: {reason}", place + 1);
             Err(refusal.detail(detail))
         }
     }
+}
+
+/// Returns a sentence with a small letter at its beginning, to stand behind a colon.
+fn lower_first(sentence: &str) -> String {
+    let mut chars = sentence.chars();
+    let first = chars.next().into_iter().flat_map(char::to_lowercase);
+    first.chain(chars).collect()
 }
 
 /// Parses the acts of a request. Fails unless there are 1 to [`MAX_ACTS`], and each one once: a

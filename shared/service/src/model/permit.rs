@@ -139,6 +139,22 @@ impl Act {
         }
     }
 
+    /// Returns the address or id of the person or machine that the act is about; `None` for an act
+    /// about the vault.
+    pub fn target_text(&self) -> Option<&str> {
+        match self {
+            Self::InviteOwner { email, .. }
+            | Self::ChangeInvitation { email, .. }
+            | Self::DeleteAccount { email }
+            | Self::ResetAccount { email }
+            | Self::GrantOperator { email }
+            | Self::RevokeOperator { email } => Some(email.as_str()),
+            Self::ChangeRole { .. } | Self::RemoveUser { .. } => self.user_id(),
+            Self::AdmitMachine { .. } => self.machine_id(),
+            Self::DeleteVault {} | Self::ResetPin {} | Self::CreateCode { .. } => None,
+        }
+    }
+
     /// Describes the act in a sentence, for its page and for the audit log. `slug` is the vault, and
     /// `target` the user or the machine that the act is about: the address or the name, or the id
     /// where these are not at hand.

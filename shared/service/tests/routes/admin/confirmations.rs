@@ -215,6 +215,13 @@ async fn an_operator_confirms_several_accounts_at_once() {
         let refused = ask(acts.clone()).await;
         assert_eq!(refused.short(), wanted, "{acts}");
     }
+    let acts = [
+        of("reset_account", BOB),
+        of("grant_operator", "no@example.org"),
+    ];
+    let refused = ask(json!(acts)).await.json();
+    let says = "Act 2, no@example.org: there is no account with this address.";
+    assert_eq!(refused["detail"], says, "{refused}");
     let asked = ask(json!([of("delete_account", EVE), of("reset_account", BOB)])).await;
     let (mut visitor, page) = open(&desk, &page_of(&asked), (OWNER, OWNER_PASSWORD)).await;
     assert!(

@@ -68,6 +68,8 @@ pub async fn open<'d>(desk: &'d Desk, path: &str, who: (&str, &str)) -> (Visitor
     let mut visitor = Visitor::new(&desk.world.app);
     let page = visitor.get(path).await;
     assert_eq!(page.page(), "200 Sign in", "{}", page.body);
+    let reason = "Sign in to see what an app asks you to confirm.";
+    assert!(page.body.contains(reason), "{}", page.body);
     let back = visitor.log_in(&page, who.0, who.1).await;
     assert_eq!((back.status, back.header("location")), (303, path));
     let page = visitor.get(path).await;
@@ -97,6 +99,18 @@ pub async fn confirm(desk: &Desk, answer: &Answer, who: (&str, &str)) {
         decide(&mut visitor, &page, "confirm").await,
         "200 Confirmed"
     );
+}
+
+/// An address that was cut or mistyped says the same as that of a confirmation that has ended.
+#[tokio::test]
+async fn a_mistyped_address_is_one_of_an_ended_confirmation() {
+    let desk = desk().await;
+    let mut visitor = Visitor::new(&desk.world.app);
+    for id in ["cnf_short", "x", "cnf_01KD1XQ0R8VMZQ3Y5C7T9W2B4N"] {
+        let page = visitor.get(&format!("/account/confirm/{id}")).await;
+        assert_eq!(page.page(), "404 There is nothing to confirm here", "{id}");
+        assert!(page.body.contains("Check the address."), "{}", page.body);
+    }
 }
 
 /// F1: an app of an owner who typed the password a moment ago deletes nothing and makes nobody an
@@ -153,7 +167,13 @@ async fn a_token_with_fresh_credentials_does_no_dangerous_act_by_itself() {
         let again = act.send(&desk, &desk.owner).await;
         assert_eq!(page_of(&desk, &again), page_of(&desk, &asked));
         let (mut visitor, page) = open(&desk, &page_of(&desk, &asked), (ADA, PASSWORD)).await;
-        for text in [act.says, "<strong>acme</strong>", "the app ", ADA] {
+        for text in [
+            act.says,
+            "<strong>acme</strong>",
+            "the app ",
+            "asked on ",
+            ADA,
+        ] {
             assert!(page.body.contains(text), "{text}: {}", page.body);
         }
         assert!(!page.body.contains("<script"), "{}", page.body);
