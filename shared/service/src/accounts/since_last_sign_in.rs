@@ -4,6 +4,7 @@
 //! The search is bounded, and a bound that was reached is reported: an attacker who fills a log
 //! must not hide in it.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 
 use serde_json::json;
@@ -120,21 +121,62 @@ async fn find_notable(
     account: &Account,
 ) -> Result<(Vec<(Rank, String)>, bool), StoreError> {
     let (partition, mut after) = (audit::audit_partition(log), audit::key_before_second(at));
-    let mut events = Vec::new();
+    let (mut events, mut apps) = (Vec::new(), NewApps::default());
     for _ in 0..MAX_PAGES {
         let page = app
             .records
             .list_page(&partition, "", Some(&after), MAX_PAGE)
             .await?;
         for record in &page {
-            events.extend(describe_entry(&record.read()?, account));
+            let entry: Entry = record.read()?;
+            events.extend(describe_entry(&entry, account));
+            apps.add(entry);
         }
         match page.last() {
             Some(last) if page.len() == MAX_PAGE => after.clone_from(&last.key.key),
-            _ => return Ok((events, true)),
+            _ => {
+                events.extend(apps.describe());
+                return Ok((events, true));
+            }
         }
     }
+    events.extend(apps.describe());
     Ok((events, false))
+}
+
+/// The apps that people allowed. They have one line, because members allow apps every day.
+#[derive(Default)]
+struct NewApps {
+    /// Their ids.
+    ids: HashSet<String>,
+    /// The entry of the newest consent.
+    last: Option<Entry>,
+}
+
+impl NewApps {
+    /// Adds the app of an entry about a consent; any other entry changes nothing.
+    fn add(&mut self, entry: Entry) {
+        if entry.action == "oauth.consent" && entry.outcome == "done" {
+            self.ids.extend(entry.target.clone());
+            self.last = Some(entry);
+        }
+    }
+
+    fn describe(self) -> Option<(Rank, String)> {
+        let last = self.last?;
+        let after = last.after.as_ref();
+        let name = after.and_then(|after| after["name"].as_str());
+        let name = name.map_or_else(
+            || "an app without a name".to_owned(),
+            |name| format!("“{name}”"),
+        );
+        let day = format_minute(last.at);
+        let text = match self.ids.len() {
+            0 | 1 => format!("a new app, {name}, on {day}"),
+            count => format!("{count} new apps, the last {name} on {day}"),
+        };
+        Some((Rank::App, text))
+    }
 }
 
 /// Rank of an event; the most alarming comes first.
@@ -172,14 +214,6 @@ fn describe_entry(entry: &Entry, account: &Account) -> Option<(Rank, String)> {
             format!("a second factor was set up for your account on {day}"),
         )),
         "account.grant" => Some((Rank::People, format!("a new operator on {day}"))),
-        "oauth.consent" => {
-            let name = after.and_then(|after| after["name"].as_str());
-            let name = name.map_or_else(
-                || "an app without a name".to_owned(),
-                |name| format!("“{name}”"),
-            );
-            Some((Rank::App, format!("a new app, {name}, on {day}")))
-        }
         _ => None,
     }
 }
