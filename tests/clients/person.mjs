@@ -5,8 +5,8 @@ function expect(good, words) {
 }
 
 /**
- * A person at a browser: signs in, accepts an invitation that is on the way, ticks these scopes, allows. Returns the address that the client
- * is called back with.
+ * A person at a browser: signs in, accepts an invitation that is on the way, ticks these scopes, allows; with `null` in place of scopes, the
+ * person leaves the ticks as the page shows them. Returns the address that the client is called back with.
  */
 export async function consent(asked, scopes, email, password) {
     const cookies = new Map();
@@ -47,7 +47,8 @@ export async function consent(asked, scopes, email, password) {
             next = { url: target(invited), method: 'POST', body };
         } else if (allow) {
             const body = fields(allow);
-            for (const scope of scopes) if (allow.includes(`value="${scope}"`)) body.append('scope', scope);
+            const shown = [...allow.matchAll(/type="checkbox" name="scope" value="([^"]*)" checked/g)].map(([, scope]) => scope);
+            for (const scope of scopes ?? shown) if (allow.includes(`value="${scope}"`)) body.append('scope', scope);
             const radio = /name="namespace" value="([^"]*)"/.exec(allow);
             if (!body.has('namespace') && radio) body.append('namespace', radio[1]);
             body.append('decision', 'approve');

@@ -1,8 +1,8 @@
 //! The layers of `/mcp` over a handler with the tools, resources and prompts that the conformance
 //! scenarios ask for by name. What they are stands in `fixture.json`; this program only plays it.
 //! For `tests/conformance/run`: `vault-conformance-fixture PORT PUBLIC_URL`, memory in place of
-//! stores, and the owner of the test servers. For `tests/pages/run` it knows one client by its
-//! document.
+//! stores, and the owner of the test servers. For `tests/pages/run` and `tests/clients/run` it
+//! knows two clients by their documents.
 
 use std::error::Error;
 use std::io::Write as _;
@@ -56,7 +56,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         clock,
         random: Arc::new(SystemRandom),
     };
-    let app = App::new(ports, config).with_documents(Arc::new(OneDocument));
+    let app = App::new(ports, config).with_documents(Arc::new(KnownDocuments));
     let password = OWNER_PASSWORD.into();
     ensure_first_owner(&app, Some(Kind::Hosted), Some(OWNER_EMAIL), Some(&password)).await?;
     let listener = TcpListener::bind(("127.0.0.1", port.parse()?)).await?;
@@ -67,22 +67,35 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The client of this address is known; nobody is asked.
-const CLIENT: &str = "https://notes.example/client.json";
+/// The clients of these addresses are known; nobody is asked.
+const NOTES: &str = "https://notes.example/client.json";
+const MCP_REMOTE: &str = "https://mcp-remote.example/client.json";
 
-struct OneDocument;
+struct KnownDocuments;
 
 #[async_trait]
-impl Documents for OneDocument {
+impl Documents for KnownDocuments {
     async fn fetch(&self, url: &ClientUrl) -> Result<FetchedDocument, FetchError> {
-        if url.as_str() != CLIENT {
-            return Err(FetchError::Unreachable("another address".into()));
-        }
-        let document = json!({
-            "client_id": CLIENT,
-            "client_name": "Notes",
-            "redirect_uris": ["https://notes.example/callback"],
-        });
+        let document = match url.as_str() {
+            NOTES => json!({
+                "client_id": NOTES,
+                "client_name": "Notes",
+                "redirect_uris": ["https://notes.example/callback"],
+            }),
+            // As a person hosts it for mcp-remote, with the members that mcp-remote registers.
+            MCP_REMOTE => json!({
+                "client_id": MCP_REMOTE,
+                "client_name": "MCP CLI Client",
+                "client_uri": "https://github.com/modelcontextprotocol/mcp-cli",
+                "software_id": "2e6dc280-f3c3-4e01-99a7-8181dbd1d23d",
+                "software_version": "0.15.1",
+                "redirect_uris": ["http://localhost:3334/oauth/callback"],
+                "grant_types": ["authorization_code", "refresh_token"],
+                "response_types": ["code"],
+                "token_endpoint_auth_method": "none",
+            }),
+            _ => return Err(FetchError::Unreachable("another address".into())),
+        };
         Ok(FetchedDocument {
             status: 200,
             content_type: Some("application/json".to_owned()),
