@@ -127,6 +127,14 @@ pub fn refine_source(
     reference: Option<&str>,
 ) -> Result<Source, Failure> {
     if let Some(path) = path {
+        // The folder may be a clone, and a link in it must not make vault read other files.
+        if let Source::Local(folder) = &source
+            && let Some(link) = vault_sources::find_link(folder, path)
+        {
+            let link = clean(&link.display().to_string(), 400);
+            return Err(fail!(SourceInvalid, "{link} is a symbolic link")
+                .hint("name the folder that it leads to"));
+        }
         source = source.with_path(path).map_err(|bad| bad_source(&bad))?;
     }
     if let Some(reference) = reference {

@@ -128,7 +128,11 @@ impl LockEntry {
         Some(Upstream {
             identifier: self.source.parse().ok()?,
             address: self.address.clone(),
-            path: self.path.clone(),
+            // In a lock, `.` is the root of an archive.
+            path: match self.path.as_deref() {
+                Some(".") => Some(String::new()),
+                path => path.map(str::to_owned),
+            },
             reference: self.reference.clone(),
             revision: self.revision.clone(),
             tree: self.tree.clone(),
@@ -362,8 +366,7 @@ pub fn of_upstream(
         name,
         source: upstream.identifier.to_string(),
         address: upstream.address.clone(),
-        // An empty path means the root, which is the default.
-        path: upstream.path.clone().filter(|path| !path.is_empty()),
+        path: lock_path(upstream),
         reference: upstream.reference.clone(),
         revision: upstream.revision.clone(),
         tree: upstream.tree.clone(),
@@ -374,6 +377,19 @@ pub fn of_upstream(
         agents,
         include,
         copied_links: upstream.copied_links.clone(),
+    }
+}
+
+/// Returns the folder of a skill for its lock entry.
+fn lock_path(upstream: &Upstream) -> Option<String> {
+    let path = upstream.path.as_deref()?;
+    let is_archive = upstream.identifier.as_str().starts_with("https:");
+    match path {
+        // In an archive, no path means its only skill, wherever it is.
+        "" if is_archive => Some(".".to_owned()),
+        // In a repository, no path means the root.
+        "" => None,
+        path => Some(path.to_owned()),
     }
 }
 

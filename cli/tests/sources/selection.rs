@@ -356,6 +356,26 @@ fn an_entry_of_a_lock_installs_no_other_skill_than_it_names() {
 }
 
 #[test]
+fn a_path_follows_no_link_out_of_a_folder() {
+    let collection = Collection::of_skills(&[("skills/pdf/SKILL.md", "pdf")]);
+    let other = Collection::of_skills(&[("deep/csv/SKILL.md", "csv")]);
+    let folder = collection.repository.path();
+    symlink(other.repository.path(), folder.join("out")).unwrap();
+    let source = folder.to_str().unwrap();
+    let add = |path: &str| {
+        let machine = &collection.machine;
+        machine.run(&["add", source, "--path", path])
+    };
+    for path in ["out", "out/deep", "out/deep/csv"] {
+        let refused = add(path).fails(2, "source_invalid");
+        assert!(refused.to_string().contains("symbolic link"), "{path}");
+    }
+    assert!(!collection.machine.home.path(".vault").exists());
+    add("skills").ok();
+    assert!(collection.machine.skill("pdf").exists());
+}
+
+#[test]
 fn an_agent_that_nobody_knows_is_refused() {
     let collection = Collection::of_skills(&[("a/SKILL.md", "a")]);
     let source = collection.repository.path().to_str().unwrap();

@@ -19,7 +19,7 @@ use vault_library::admit::{
 };
 use vault_library::shelf::LibraryShelf;
 use vault_library::{
-    LockError, ProposeSkill, Proposed, VaultError, adopt, propose_skill, roots, shelf,
+    LockError, ProposeSkill, Proposed, SourceError, VaultError, adopt, propose_skill, roots, shelf,
 };
 use vault_shelf::{Change, Shelf as _, Submitted};
 use vault_testing::assert_matches;
@@ -208,6 +208,41 @@ fn a_busy_vault_is_busy_for_all_candidates_at_once() {
     drop(lock);
     let reports = admit_candidates(&waiting, &candidates).unwrap();
     assert!(reports.iter().all(Result::is_ok), "{reports:?}");
+}
+
+#[test]
+fn a_folder_that_changes_after_the_choice_is_not_taken() {
+    let home = Home::new(1);
+    let skill = home.source("pdf", "x", &[]);
+    let foreign = home.source("foreign", "x", &[]);
+    let top = home.path("coll");
+    std::fs::create_dir(&top).unwrap();
+    std::fs::rename(&skill, top.join("sk")).unwrap();
+    let examine = |copy_links| {
+        let source = Source::FolderBelow {
+            top: top.clone(),
+            below: "sk".to_owned(),
+            name: Some("pdf".to_owned()),
+        };
+        let options = Options {
+            copy_links,
+            ..Options::default()
+        };
+        examine_candidate(source, &options, &mut Neighbours::for_vault(&home.vault))
+    };
+    let candidate = examine(false).unwrap();
+    assert_eq!(candidate.package.name, name("pdf"));
+    assert_eq!(candidate.local, Some(top.join("sk")));
+    std::fs::rename(top.join("sk"), top.join("before")).unwrap();
+    std::os::unix::fs::symlink(&foreign, top.join("sk")).unwrap();
+    for copy_links in [false, true] {
+        let refused = examine(copy_links).unwrap_err();
+        assert_matches!(refused, AdmitError::Source(SourceError::Link(_)));
+    }
+    std::fs::remove_file(top.join("sk")).unwrap();
+    std::fs::rename(&foreign, top.join("sk")).unwrap();
+    let refused = examine(false).unwrap_err();
+    assert_matches!(refused, AdmitError::Source(SourceError::Changed(_)));
 }
 
 #[test]

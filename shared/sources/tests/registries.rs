@@ -116,14 +116,17 @@ async fn lock_files_of_another_tool_name_their_sources() {
     );
 }
 
-/// A repository with a marketplace of two plugins, which are one npm package.
+/// A repository with a marketplace of three plugins, which are one npm package.
 fn market() -> Repository {
     let repository = Repository::new();
     let source = r#""source":{"source":"npm","package":"@acme/tools"}"#;
     let one = r#""strict":false,"skills":["./skills/pdf"]"#;
+    let inner = r#""strict":false,"skills":["./skills/csv/inner"]"#;
     repository.write(
         ".claude-plugin/marketplace.json",
-        format!(r#"{{"plugins":[{{"name":"tagged",{source}}},{{"name":"one",{one},{source}}}]}}"#),
+        format!(
+            r#"{{"plugins":[{{"name":"tagged",{source}}},{{"name":"one",{one},{source}}},{{"name":"inner",{inner},{source}}}]}}"#
+        ),
     );
     repository.commit();
     repository
@@ -131,13 +134,14 @@ fn market() -> Repository {
 
 /// An npm registry with one version of a package.
 fn npm_registry() -> SiteServer {
-    let (pdf, csv) = (skill_md("pdf"), skill_md("csv"));
+    let (pdf, csv, inner) = (skill_md("pdf"), skill_md("csv"), skill_md("inner"));
     let package = gzip(&tar_of(&[
         ("package/package.json", 0o644, b"{}"),
         ("package/SKILL.md", 0o644, b"not one of the plugin's"),
         ("package/skills/pdf/SKILL.md", 0o644, pdf.as_bytes()),
         ("package/skills/pdf/run.sh", 0o755, b"#!/bin/sh\n"),
         ("package/skills/csv/SKILL.md", 0o644, csv.as_bytes()),
+        ("package/skills/csv/inner/SKILL.md", 0o644, inner.as_bytes()),
         ("package/node_modules/x/SKILL.md", 0o644, b"another's"),
     ]));
     let site = SiteServer::new();
@@ -176,9 +180,15 @@ async fn a_plugin_may_be_an_npm_package() {
     assert_eq!(paths(&skill), ["SKILL.md", "run.sh"]);
     let identifier = skill.upstream.identifier.as_str();
     assert!(identifier.ends_with("/tools-1.2.3.tgz"));
-    assert_eq!(skill.upstream.path.as_deref(), Some("package/skills/pdf"));
+    assert_eq!(skill.upstream.path.as_deref(), Some("skills/pdf"));
     let one = plugin("one").await.unwrap();
     assert_eq!(one.listing.skills.len(), 1);
+    // A folder inside of another skill is found again by its own path.
+    let opened = plugin("inner").await.unwrap();
+    let inner = &opened.listing.skills[0];
+    let inner = fetcher.take_skill(&opened, inner, &policy).await.unwrap();
+    let again = fetcher.fetch_recorded(&inner.upstream, &policy).await;
+    assert_eq!(again.unwrap().files[0].bytes, inner.files[0].bytes);
 
     // The registry receives no request if the owner's policy rejects it.
     let asked = site.asked().len();

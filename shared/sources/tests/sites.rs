@@ -11,7 +11,7 @@ use crate::support::{
 use vault_format::hash::Digest;
 use vault_format::manifest::Mode;
 use vault_shelf::DriftState;
-use vault_shelf::fetch::Fetch;
+use vault_shelf::fetch::{Fetch, Upstream};
 use vault_sources::site::SCHEMA;
 use vault_sources::{ParseOptions, Source, SourcePolicy, Tokens};
 use vault_testing::assert_matches;
@@ -75,6 +75,47 @@ async fn the_only_skill_left_in_an_archive_does_not_replace_another_one() {
     assert!(again().await.is_ok());
     put(&both[1..]);
     assert_eq!(code(again().await), "source_not_found");
+}
+
+#[tokio::test]
+async fn a_recorded_folder_of_an_archive_is_the_only_one_that_is_taken_again() {
+    let (one, other) = (skill_md("one"), skill_md("other"));
+    let put_in = |folder: &'static str, text: &str| (folder, text.to_owned());
+    let before = put_in("w/skills/one/SKILL.md", &one);
+    let site = SiteServer::new();
+    let fetcher = fetcher(&site.base);
+    let put = |files: &[&(&str, String)]| {
+        let files = files
+            .iter()
+            .map(|(path, text)| (*path, 0o644, text.as_bytes()));
+        let files: Vec<File<'_>> = files.collect();
+        site.put("/w.zip", Answer::Body("application/zip", zip_of(&files)));
+    };
+    put(&[&before]);
+    let source = parse(&format!("{}/w.zip", site.base));
+    let skill = fetch(&fetcher, &source, None).await.unwrap();
+    assert_eq!(skill.upstream.path.as_deref(), Some("skills/one"));
+    let policy = SourcePolicy::default();
+    let again = async |path: Option<&str>| {
+        let upstream = Upstream {
+            path: path.map(str::to_owned),
+            ..skill.upstream.clone()
+        };
+        let again = fetcher.fetch_recorded(&upstream, &policy).await;
+        again.map(|skill| String::from_utf8(skill.files[0].bytes.clone()).unwrap())
+    };
+    let root = put_in("w/SKILL.md", &other);
+    put(&[&root, &before]);
+    // An older record has the folder with the one around all files, or none.
+    for path in ["skills/one", "w/skills/one"] {
+        assert_eq!(again(Some(path)).await.unwrap(), one, "{path}");
+    }
+    assert_eq!(code(again(None).await), "source_not_found");
+    // The version around all files changes, and the skill stays.
+    put(&[&put_in("w-2/skills/one/SKILL.md", &one)]);
+    assert_eq!(again(Some("skills/one")).await.unwrap(), one);
+    put(&[&root]);
+    assert_eq!(code(again(Some("skills/one")).await), "source_not_found");
 }
 
 /// A site whose index pins three skills, one of them with a wrong digest, and the entries of that

@@ -357,6 +357,9 @@ impl SkillAdder<'_> {
                     // later.
                     let folder = match &source {
                         Source::Folder(folder) => Some(folder.clone()),
+                        Source::FolderBelow { top, below, .. } => {
+                            Some(top.join(below).display().to_string())
+                        }
                         _ => None,
                     };
                     let passed = examine_candidate(source, &options, &mut self.neighbours)

@@ -11,7 +11,8 @@ use vault_format::name::{AgentId, SkillName};
 use vault_format::provenance::{Provenance, ProvenanceId};
 use vault_format::time::Timestamp;
 use vault_gate::derived;
-use vault_gate::links;
+use vault_gate::document::Document;
+use vault_gate::links::{self, SkillLink};
 use vault_gate::package::Package;
 use vault_gate::secrets::{self, SeparatedFiles};
 use vault_gate::{self as gate, GateOptions, Outcome, RawFile};
@@ -29,6 +30,17 @@ use crate::vault::own_skills::LocalSource;
 pub enum Source {
     /// The path of a local folder, or of its SKILL.md.
     Folder(String),
+    /// A folder below a folder of this machine that was searched for skills. Symbolic links on the
+    /// way from the one to the other are rejected: the searched folder may be a clone.
+    FolderBelow {
+        /// The folder that was searched.
+        top: PathBuf,
+        /// The path of the skill below it, with `/`.
+        below: String,
+        /// The name in the SKILL.md when it was searched; `None` if that could not be read. The
+        /// user chose the skill by it, so another name is an error.
+        name: Option<String>,
+    },
     /// A folder of a project, by its path below the project. Symbolic links on the way to it are
     /// rejected, because a repository may bring them along.
     InProject {
@@ -233,6 +245,9 @@ pub fn unknown_includes<'n>(sources: &[&Source], include: &'n [String]) -> Vec<&
                     .map(|(folder, _)| folder.files)
                     .map_err(AdmitError::from)
             }
+            Source::FolderBelow { top, below, .. } => read_below(top, below, true)
+                .map(|(folder, _)| folder.files)
+                .map_err(AdmitError::from),
             Source::Fetched(skill) => Ok(skill.files.clone()),
             Source::Text { files, .. } => Ok(files.clone()),
             Source::InProject { .. } | Source::InVault { .. } | Source::Earlier(_) => {
@@ -370,6 +385,15 @@ impl GateInput {
                 let (folder, copied_links) = read_folder(&path, input.options.copy_links)?;
                 input.copied_links = copied_links;
                 // If another source is given, the path is that of a staged copy.
+                input.local = input.provenance.is_none().then(|| folder.path.clone());
+                input.read_local(folder, now);
+            }
+            Source::FolderBelow { top, below, name } => {
+                let read = read_below(&top, &below, input.options.copy_links)?;
+                let (folder, links) = read;
+                check_name(&folder, name.as_deref())?;
+                let (folder, copied_links) = source::take_copies((folder, links))?;
+                input.copied_links = copied_links;
                 input.local = input.provenance.is_none().then(|| folder.path.clone());
                 input.read_local(folder, now);
             }
@@ -512,7 +536,8 @@ fn read_folder(
     copy_links: bool,
 ) -> Result<(source::SourceFolder, Vec<String>), AdmitError> {
     let read = if copy_links {
-        source::read_with_copies(Path::new(path), LIMITS, &gate::is_ignored)
+        source::read_with_links(Path::new(path), LIMITS, &gate::is_ignored)
+            .and_then(source::take_copies)
     } else {
         let folder = source::read_skill_folder(Path::new(path), LIMITS, &gate::is_ignored);
         folder.map(|folder| (folder, Vec::new()))
@@ -524,6 +549,36 @@ fn read_folder(
             source_text: path.to_owned(),
         }),
         other => Ok(other?),
+    }
+}
+
+/// Reads a folder below another one. Returns it with its symbolic links if `with_links` is set, and
+/// fails for a link otherwise.
+fn read_below(
+    top: &Path,
+    below: &str,
+    with_links: bool,
+) -> Result<(source::SourceFolder, Vec<SkillLink>), SourceError> {
+    let (top, below) = (disk::resolve(top)?, Path::new(below));
+    if with_links {
+        return source::read_beneath_with_links(&top, below, LIMITS, &gate::is_ignored);
+    }
+    let folder = source::read_beneath(&top, below, LIMITS, &gate::is_ignored)?;
+    Ok((folder, Vec::new()))
+}
+
+/// Fails if the SKILL.md of a folder has another name than the one by which the skill was chosen.
+fn check_name(folder: &source::SourceFolder, chosen: Option<&str>) -> Result<(), SourceError> {
+    let mut files = folder.files.iter();
+    let document = files.find(|file| gate::is_document_name(&file.path));
+    // The gate reports a SKILL.md that cannot be parsed.
+    let parsed = document.and_then(|file| Document::parse(&file.bytes).ok());
+    let name = parsed.as_ref().map(|parsed| &parsed.frontmatter().name);
+    match (name, chosen) {
+        (Some(name), Some(chosen)) if !name.is_empty() && name != chosen => {
+            Err(SourceError::Changed(folder.path.clone()))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -126,6 +126,35 @@ pub(crate) fn read_beneath(
     limits: SourceLimits,
     ignored: &dyn Fn(&str) -> bool,
 ) -> Result<SourceFolder, SourceError> {
+    let options = ReadOptions {
+        limits,
+        ignored,
+        passed: None,
+    };
+    read_folder_beneath(top, below, options).map(|(read, _)| read)
+}
+
+/// Like [`read_beneath`], but returns the symbolic links below the folder instead of failing.
+pub(crate) fn read_beneath_with_links(
+    top: &Path,
+    below: &Path,
+    limits: SourceLimits,
+    ignored: &dyn Fn(&str) -> bool,
+) -> Result<(SourceFolder, Vec<SkillLink>), SourceError> {
+    let options = ReadOptions {
+        limits,
+        ignored,
+        passed: Some(Vec::new()),
+    };
+    let (folder, faults) = read_folder_beneath(top, below, options)?;
+    read_targets(folder, faults)
+}
+
+fn read_folder_beneath(
+    top: &Path,
+    below: &Path,
+    options: ReadOptions<'_>,
+) -> Result<(SourceFolder, Vec<Fault>), SourceError> {
     let opened = HeldFolder::open(top).and_then(|top| top.descend(below, false));
     let folder = opened.map_err(|error| match error {
         BeneathError::Missing(path) => SourceError::Missing(path),
@@ -134,12 +163,7 @@ pub(crate) fn read_beneath(
         BeneathError::File(error) => error.into(),
     })?;
     let path = folder.path().to_owned();
-    let options = ReadOptions {
-        limits,
-        ignored,
-        passed: None,
-    };
-    read_open(&path, &path, &folder.into_fd(), options).map(|(read, _)| read)
+    read_open(&path, &path, &folder.into_fd(), options)
 }
 
 /// Like [`read_skill_folder`], but returns the symbolic links below the folder instead of failing.
@@ -149,6 +173,15 @@ pub(crate) fn read_with_links(
     ignored: &dyn Fn(&str) -> bool,
 ) -> Result<(SourceFolder, Vec<SkillLink>), SourceError> {
     let (folder, faults) = read_leniently(path, limits, ignored)?;
+    read_targets(folder, faults)
+}
+
+/// Reads the targets of the skipped links of a folder. Fails if an entry was skipped for another
+/// reason.
+fn read_targets(
+    folder: SourceFolder,
+    faults: Vec<Fault>,
+) -> Result<(SourceFolder, Vec<SkillLink>), SourceError> {
     let mut links = Vec::new();
     for (path, error) in faults {
         let SourceError::Link(_) = error else {
@@ -163,14 +196,11 @@ pub(crate) fn read_with_links(
     Ok((folder, links))
 }
 
-/// Like [`read_skill_folder`], but takes symbolic links to files of the folder as copies, and
-/// returns their paths.
-pub(crate) fn read_with_copies(
-    path: &Path,
-    limits: SourceLimits,
-    ignored: &dyn Fn(&str) -> bool,
+/// Takes the symbolic links of a folder as copies of the files that they lead to, and returns the
+/// paths of the links. Fails if one does not lead to a file of the folder.
+pub(crate) fn take_copies(
+    (mut folder, links): (SourceFolder, Vec<SkillLink>),
 ) -> Result<(SourceFolder, Vec<String>), SourceError> {
-    let (mut folder, links) = read_with_links(path, limits, ignored)?;
     copy_links(&mut folder.files, &links)
         .map_err(|(link, bad)| SourceError::NotCopied(link.path.clone().into(), bad))?;
     Ok((folder, links.into_iter().map(|link| link.path).collect()))

@@ -46,12 +46,12 @@ pub(crate) struct LocalFolder {
 /// All files of an artifact, and the origin to record for its skills.
 #[derive(Debug)]
 pub(super) struct FileSet {
+    /// The content, with paths relative to the wrapper.
     unpacked: Unpacked,
     upstream: Upstream,
     place: String,
     /// The only folder at the top, which has all files; empty if there is none.
     wrapper: String,
-    has_several: bool,
 }
 
 /// Lists the skills of a local folder, or the one skill of a file named SKILL.md. Returns `None`
@@ -180,16 +180,16 @@ impl LocalFolder {
             base,
         }
     }
+}
 
-    /// Returns whether a symbolic link is on the way to a file of the folder.
-    fn has_link(&self, path: &str) -> bool {
-        let mut at = self.path.clone();
-        path.split('/').any(|part| {
-            at.push(part);
-            at.symlink_metadata()
-                .is_ok_and(|found| found.file_type().is_symlink())
-        })
-    }
+/// Returns the first symbolic link on the way from a folder to a path below it. Sends no request.
+pub fn find_link(folder: &Path, below: &str) -> Option<PathBuf> {
+    let mut at = folder.to_owned();
+    below.split('/').find_map(|part| {
+        at.push(part);
+        let found = at.symlink_metadata().ok()?;
+        found.file_type().is_symlink().then(|| at.clone())
+    })
 }
 
 #[async_trait]
@@ -214,7 +214,7 @@ impl Tree for LocalFolder {
     async fn read_file(&self, path: &str, max: u64) -> Result<Option<Vec<u8>>> {
         let file = self.path.join(path);
         // The folder may be a clone, and a link in it must not make vault read other files.
-        if self.has_link(path) || !file.is_file() {
+        if find_link(&self.path, path).is_some() || !file.is_file() {
             return Ok(None);
         }
         read_file(&file, max).map(Some)
@@ -244,6 +244,7 @@ impl Content for LocalFolder {
 }
 
 /// Returns the folder that has all files of an archive. Code hosts and people pack a folder as one.
+/// A folder `skills` counts as content, because a later archive may have files beside it.
 fn wrapper_of(unpacked: &Unpacked) -> String {
     let files = unpacked.files.iter().map(|file| file.path.as_str());
     let links = unpacked.links.iter().map(|link| link.path.as_str());
@@ -255,7 +256,7 @@ fn wrapper_of(unpacked: &Unpacked) -> String {
         return String::new();
     };
     let is_below = |path: &str| path.split_once('/').is_some_and(|(first, _)| first == top);
-    if paths.all(is_below) {
+    if top != "skills" && paths.all(is_below) {
         top.to_owned()
     } else {
         String::new()
@@ -265,15 +266,12 @@ fn wrapper_of(unpacked: &Unpacked) -> String {
 impl FileSet {
     pub(super) fn new(unpacked: Unpacked, upstream: Upstream, place: &str) -> Self {
         let wrapper = wrapper_of(&unpacked);
-        let mut set = Self {
-            unpacked,
+        Self {
+            unpacked: unpacked.relative_to(&wrapper),
             upstream,
             place: place.to_owned(),
             wrapper,
-            has_several: false,
-        };
-        set.has_several = set.find_skills(&set.wrapper).skills.len() > 1;
-        set
+        }
     }
 }
 
@@ -283,12 +281,16 @@ impl Tree for FileSet {
         &self.place
     }
 
-    fn root(&self) -> &str {
-        &self.wrapper
+    fn base(&self) -> &'static str {
+        ""
     }
 
-    fn base(&self) -> &str {
-        &self.wrapper
+    fn without_wrapper<'a>(&self, folder: &'a str) -> &'a str {
+        match folder.strip_prefix(self.wrapper.as_str()) {
+            Some("") => "",
+            Some(inside) => inside.strip_prefix('/').unwrap_or(folder),
+            None => folder,
+        }
     }
 
     fn find_skills(&self, base: &str) -> Found {
@@ -346,11 +348,12 @@ impl Content for FileSet {
         Ok(FetchedSkill {
             files,
             folder: last_part(&found.folder)
+                .or_else(|| last_part(&self.wrapper))
                 .or_else(|| file_stem(self.upstream.identifier.as_str())),
             upstream: Upstream {
-                // If the artifact has only one skill, record no folder, so that the skill is found
-                // again after it moved within the artifact.
-                path: self.has_several.then(|| found.folder.clone()),
+                // Record the folder even of the only skill: a later version of the artifact may
+                // have another skill, which must not take its place.
+                path: Some(found.folder.clone()),
                 copied_links,
                 ..self.upstream.clone()
             },
@@ -359,6 +362,19 @@ impl Content for FileSet {
 }
 
 impl Unpacked {
+    /// Makes the paths relative to the wrapper. An empty wrapper changes nothing.
+    fn relative_to(mut self, wrapper: &str) -> Self {
+        let files = self.files.iter_mut().map(|file| &mut file.path);
+        let links = self.links.iter_mut().map(|link| &mut link.path);
+        for path in files.chain(links) {
+            let inside = path.strip_prefix(wrapper);
+            if let Some(inside) = inside.and_then(|inside| inside.strip_prefix('/')) {
+                *path = inside.to_owned();
+            }
+        }
+        self
+    }
+
     /// Returns the files and links of the skill in a folder, with their paths in the skill.
     pub(super) fn content_below(&self, folder: &str) -> (Vec<RawFile>, Vec<SkillLink>) {
         let kept = self.files.iter().filter_map(|file| {

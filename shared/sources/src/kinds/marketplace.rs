@@ -116,8 +116,7 @@ pub(super) async fn open_plugin(
         PluginSource::Path(path) => {
             let inside = join_inside(&root, &path);
             let inside = inside.ok_or_else(|| leads_out(&place, "a plugin's path"))?;
-            let base = join_path(market.root(), &inside);
-            (market, base.trim_end_matches('/').to_owned())
+            (market, inside)
         }
         PluginSource::RemotePlugin(elsewhere) if elsewhere.source == "npm" => {
             let package = elsewhere.package.as_deref().unwrap_or_default();
@@ -128,8 +127,7 @@ pub(super) async fn open_plugin(
             let upstream = web_upstream(&archive.url, &archive.body)?;
             notice.push_str(&format!(", the npm package {}", archive.shown));
             let files = FileSet::new(unpacked, upstream, archive.url.as_str());
-            let base = files.root().to_owned();
-            (Box::new(files), base)
+            (Box::new(files), String::new())
         }
         PluginSource::RemotePlugin(elsewhere) => {
             let source = elsewhere.git_source(&access.fetcher.settings.parse, &place)?;
@@ -153,8 +151,7 @@ pub(super) async fn open_plugin(
 
 /// Returns the base folder for relative plugin paths, and the plugin's entry in the marketplace.
 async fn find_entry(tree: &dyn Tree, place: &str, name: &str) -> Result<(String, PluginEntry)> {
-    let path = join_path(tree.root(), FILE);
-    let bytes = tree.read_file(&path, MAX_JSON_BYTES).await?;
+    let bytes = tree.read_file(FILE, MAX_JSON_BYTES).await?;
     let bytes = bytes.ok_or_else(|| {
         let market = escape_untrusted(tree.place());
         FetchError::NotFound(format!("{market} is not a marketplace: it has no {FILE}"))

@@ -11,7 +11,7 @@ mod repository;
 pub mod site;
 mod tree;
 
-pub use files::list_folder;
+pub use files::{find_link, list_folder};
 
 use async_trait::async_trait;
 use url::Url;
@@ -115,38 +115,32 @@ pub(crate) async fn fetch_recorded(
         message: bad.to_string(),
         hint: "add it again from its new place".to_owned(),
     })?;
-    let opened = open_checked(access, &source, None).await?;
+    let recorded = upstream.path.as_deref();
+    let opened = match (&source, recorded) {
+        (Source::Archive(_), Some(folder)) => open_archived(access, &source, folder).await?,
+        _ => open_checked(access, &source, None).await?,
+    };
     // Whoever took links as copies once gets them so in later versions too.
     let access = Access {
         copy_links: !upstream.copied_links.is_empty(),
         ..access
     };
-    let found = match &upstream.path {
+    let skills = &opened.listing.skills;
+    let found = match (&source, recorded) {
+        // Either the recorded folder was opened, or the record is an older one, which names no
+        // folder if the archive had one skill. Of several, the one at the root may be a new one.
+        (Source::Archive(_), _) => match &skills[..] {
+            [only] => Some(only),
+            _ => None,
+        },
         // Take only the recorded folder. Even if one skill is left in the source, it may be a
         // different one.
-        Some(folder) => {
-            let mut skills = opened.listing.skills.iter();
-            skills.find(|found| found.folder == *folder)
-        }
-        None => opened.listing.default_skill(),
+        (_, Some(folder)) => skills.iter().find(|found| found.folder == *folder),
+        (_, None) => opened.listing.default_skill(),
     };
     let found = found.ok_or_else(|| {
-        FetchError::NotFound(match upstream.path.as_deref() {
-            None => format!("{} has several skills now", source.display_name()),
-            Some("") => format!(
-                "{} no longer has a skill at its root",
-                source.display_name()
-            ),
-            Some(folder) => {
-                let skills = opened.listing.skills.iter();
-                let folders = skills.map(|found| found.folder.as_str());
-                let moved = repository::moved_hint(folders, folder);
-                format!(
-                    "{} no longer has a folder {folder}{moved}",
-                    source.display_name()
-                )
-            }
-        })
+        let folders = skills.iter().map(|found| found.folder.as_str());
+        missing_folder(&source, recorded, folders)
     })?;
     let skill = opened
         .content
@@ -160,6 +154,49 @@ pub(crate) async fn fetch_recorded(
         reason: error.to_string(),
     })?;
     Ok(skill)
+}
+
+/// Opens an archive and lists only the skill in a recorded folder. Fails if it is not there.
+async fn open_archived(access: Access<'_>, source: &Source, folder: &str) -> Result<Opened> {
+    access.policy.check_source(source)?;
+    let access = access.to_source(source);
+    let kind = kind_of(source)?;
+    let tree = kind.open_tree(access).await?;
+    // Older records contain the folder around all files of the archive.
+    for folder in [folder, tree.without_wrapper(folder)] {
+        // A plugin may name a folder inside of another skill, so search at the folder itself.
+        let found = tree.find_skills(folder).of_named_folder(folder);
+        if found
+            .skills
+            .first()
+            .is_some_and(|(first, _)| first == folder)
+        {
+            let mut opened = tree.open_found(found, None).await?;
+            opened.scope = access.scope;
+            return Ok(opened);
+        }
+    }
+    let found = tree.find_skills("");
+    let folders = found.skills.iter().map(|(folder, _)| folder.as_str());
+    Err(missing_folder(source, Some(folder), folders))
+}
+
+/// The error that the recorded folder is not among the folders of skills. `None` means that the
+/// record names no folder and the source has several skills.
+fn missing_folder<'a>(
+    source: &Source,
+    recorded: Option<&str>,
+    folders: impl Iterator<Item = &'a str>,
+) -> FetchError {
+    let place = source.display_name();
+    FetchError::NotFound(match recorded {
+        None => format!("{place} has several skills now"),
+        Some("") => format!("{place} no longer has a skill at its root"),
+        Some(folder) => {
+            let moved = repository::moved_hint(folders, folder);
+            format!("{place} no longer has a folder {folder}{moved}")
+        }
+    })
 }
 
 /// Opens a source and lists its skills, if the policy allows it. `plugin` selects a plugin of a

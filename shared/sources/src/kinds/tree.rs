@@ -13,17 +13,14 @@ pub(crate) trait Tree: Send + Sync {
     /// Its name for messages.
     fn place(&self) -> &str;
 
-    /// The folder that counts as the root: an archive may have one folder around all files.
-    #[expect(
-        clippy::unnecessary_literal_bound,
-        reason = "an archive returns a folder of its own"
-    )]
-    fn root(&self) -> &str {
-        ""
-    }
-
     /// The folder that the source names, by default the root.
     fn base(&self) -> &str;
+
+    /// Returns a folder without the folder around all files of an archive, which is no part of the
+    /// paths in this tree. Older records contain it.
+    fn without_wrapper<'a>(&self, folder: &'a str) -> &'a str {
+        folder
+    }
 
     /// Finds the skills at and below a folder.
     fn find_skills(&self, base: &str) -> Found;
@@ -42,8 +39,7 @@ pub(crate) async fn open_all(tree: Box<dyn Tree + '_>, when: &str) -> Result<Ope
     let base = tree.base().to_owned();
     let found = tree.find_skills(&base);
     if found.skills.is_empty() {
-        // The folder around all files of an archive is no part of its name.
-        let place = if base == tree.root() {
+        let place = if base.is_empty() {
             tree.place().to_owned()
         } else {
             super::join_path(tree.place(), &base)

@@ -1,13 +1,13 @@
 //! Turns the sources given to `vault add` into skills: folders of this machine, and fetched skills.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use vault_format::provenance::is_archive;
 use vault_library::admit::{self, Options};
 use vault_shelf::fetch::FetchedSkill;
-use vault_sources::{LeftOut, Selection, Source, locks};
+use vault_sources::{LeftOut, OfferedSkill, Selection, Source, locks};
 
 use super::Arguments;
 use crate::{
@@ -34,6 +34,8 @@ pub struct SkillToAdd {
 struct ParsedSource {
     text: String,
     source: Source,
+    /// The folder of this machine that the user named, if `--path` selects another one below it.
+    top: Option<PathBuf>,
     tree: Option<String>,
 }
 
@@ -145,8 +147,8 @@ struct Downloaded {
 
 /// The content of a chosen skill.
 enum Content {
-    /// A folder of this machine, which the library reads.
-    Folder(String),
+    /// A folder of this machine, which the library reads: its label and its source.
+    Folder(String, admit::Source),
     Fetched(Box<FetchedSkill>),
 }
 
@@ -169,6 +171,7 @@ impl Gatherer<'_> {
                 Ok(source) => Ok(ParsedSource {
                     text: entry.name,
                     source,
+                    top: None,
                     tree: entry.tree,
                 }),
                 Err(bad) => Err((entry.name, fetch::bad_source(&bad))),
@@ -180,12 +183,18 @@ impl Gatherer<'_> {
         let (path, reference) = (arguments.path.as_deref(), arguments.reference.as_deref());
         let mut sources = Vec::new();
         for text in arguments.sources.clone() {
-            let parsed = fetch::parse_source(context, &text, &options)
-                .and_then(|source| fetch::refine_source(source, path, reference));
+            let parsed = fetch::parse_source(context, &text, &options).and_then(|source| {
+                let top = match &source {
+                    Source::Local(top) => path.map(|_| top.clone()),
+                    _ => None,
+                };
+                Ok((fetch::refine_source(source, path, reference)?, top))
+            });
             sources.push(match parsed {
-                Ok(source) => Ok(ParsedSource {
+                Ok((source, top)) => Ok(ParsedSource {
                     text,
                     source,
+                    top,
                     tree: None,
                 }),
                 // One bad source does not stop the others. Alone, it is the failure of the command.
@@ -208,7 +217,7 @@ impl Gatherer<'_> {
                 if self.arguments.plugin.is_none()
                     && (path.is_dir() || !is_archive(&path.to_string_lossy())) =>
             {
-                let items = self.items_in_folder(path)?;
+                let items = self.items_in_folder(path, source.top.as_deref())?;
                 Ok(items.into_iter().map(Ok).collect())
             }
             _ => self.fetch_items(source),
@@ -233,21 +242,27 @@ impl Gatherer<'_> {
         self.left_out.extend(left_out);
     }
 
-    /// The chosen skills in a folder of this machine.
-    fn items_in_folder(&mut self, path: &Path) -> Result<Vec<SkillToAdd>, Failure> {
+    /// The chosen skills in a folder of this machine. `top` is the folder that the user named, if
+    /// `path` is another one below it.
+    fn items_in_folder(
+        &mut self,
+        path: &Path,
+        top: Option<&Path>,
+    ) -> Result<Vec<SkillToAdd>, Failure> {
         let shown = path.display().to_string();
         let listing = vault_sources::list_folder(path);
         let listing = listing.map_err(|error| fetch::fetch_failure(&error))?;
         let is_unnamed = self.arguments.skills.is_empty();
         let Some(listing) = listing.filter(|found| !found.skills.is_empty() || !is_unnamed) else {
             // The library reports why this is no skill.
-            return Ok(vec![self.folder_item(shown)]);
+            let source = admit::Source::Folder(shown.clone());
+            return Ok(vec![self.folder_item(shown, source)]);
         };
         let selection = self.skill_selection();
         let choice = fetch::choose_skills(self.context, &shown, &listing, selection)?;
         let items = choice.chosen.iter().map(|found| {
             let folder = folder_below(&shown, &found.folder);
-            self.folder_item(folder)
+            self.folder_item(folder, folder_source(path, top, found))
         });
         let items = items.collect();
         let left_out = choice.left_out;
@@ -255,10 +270,9 @@ impl Gatherer<'_> {
         Ok(items)
     }
 
-    fn folder_item(&self, folder: String) -> SkillToAdd {
-        let source = admit::Source::Folder(folder.clone());
+    fn folder_item(&self, label: String, source: admit::Source) -> SkillToAdd {
         SkillToAdd {
-            label: folder,
+            label,
             source,
             options: self.admit_options(),
         }
@@ -304,7 +318,7 @@ impl Gatherer<'_> {
         let bar = context
             .ui
             .start_spinner(format!("Fetching {}", clean(&shown, 100)));
-        let skills = context.block_on(self.download_skills(fetching, &parsed.source, &bar));
+        let skills = context.block_on(self.download_skills(fetching, parsed, &bar));
         drop(bar);
         let (skills, left_out) = skills?;
         if arguments.name.is_some() && skills.len() > 1 {
@@ -315,7 +329,7 @@ impl Gatherer<'_> {
             // A label that ends in the name needs no second one.
             let is_named = shown.rsplit('/').next() == Some(name.as_str());
             let skill = match content {
-                Ok(Content::Folder(folder)) => return Ok(self.folder_item(folder)),
+                Ok(Content::Folder(label, source)) => return Ok(self.folder_item(label, source)),
                 Ok(Content::Fetched(skill)) => skill,
                 Err(failure) if is_named => return Err((shown.clone(), failure)),
                 Err(failure) => {
@@ -361,11 +375,12 @@ impl Gatherer<'_> {
     async fn download_skills(
         &self,
         fetching: &Fetching,
-        source: &Source,
+        parsed: &ParsedSource,
         bar: &Bar,
     ) -> Result<(Vec<Downloaded>, Vec<LeftOut>), Failure> {
         let failed = |error: vault_sources::FetchError| fetch::fetch_failure(&error);
         let (fetcher, policy) = (&fetching.fetcher, &fetching.policy);
+        let source = &parsed.source;
         let plugin = self.arguments.plugin.as_deref();
         let opened = fetcher.open_source(source, plugin, policy).await;
         let mut opened = opened.map_err(failed)?;
@@ -413,8 +428,9 @@ impl Gatherer<'_> {
         let mut skills = Vec::new();
         for found in choice.chosen {
             let content = if let Some(root) = opened.local_root() {
-                let root = root.display().to_string();
-                Ok(Content::Folder(folder_below(&root, &found.folder)))
+                let label = folder_below(&root.display().to_string(), &found.folder);
+                let source = folder_source(root, parsed.top.as_deref(), found);
+                Ok(Content::Folder(label, source))
             } else {
                 bar.set_message(&format!("Fetching {}", clean(&found.name, 100)));
                 let taken = fetcher.take_skill(&opened, found, policy).await;
@@ -428,6 +444,22 @@ impl Gatherer<'_> {
             });
         }
         Ok((skills, choice.left_out))
+    }
+}
+
+/// Returns the source of a skill that was found in a folder of this machine. `top` is the folder
+/// that the user named, if `root` is another one below it.
+fn folder_source(root: &Path, top: Option<&Path>, found: &OfferedSkill) -> admit::Source {
+    let below = root.join(&found.folder);
+    let top = top.unwrap_or(root);
+    match below.strip_prefix(top) {
+        Ok(below) if !below.as_os_str().is_empty() => admit::Source::FolderBelow {
+            top: top.to_owned(),
+            below: below.to_string_lossy().into_owned(),
+            // The description is known if the SKILL.md could be parsed.
+            name: found.description.is_some().then(|| found.name.clone()),
+        },
+        _ => admit::Source::Folder(root.display().to_string()),
     }
 }
 
