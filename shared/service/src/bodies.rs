@@ -1,14 +1,19 @@
 //! The bodies of requests in memory: one bound for all of them, so that no network and no tenant
 //! fills the memory of a process.
 //!
-//! A body counts by the bytes that have arrived, and each lane has a share: a namespace whose member
-//! or app sends it, or else the network that it comes from. Beyond the share, or when the memory is
-//! full, the request is refused with 503. A body of more than [`SMALL_BYTES`] needs one of a few
-//! places, for which lanes wait in turn. It gets the place only once so much of it has arrived, and
-//! loses it when it arrives slowly: a sender of a byte a second holds what it has sent, and no
-//! place.
+//! A body counts by the bytes that have arrived beyond its first [`UNCOUNTED_BYTES`]: a form, a token
+//! request or an enrolment never needs memory that others could have filled. Each lane has a share: a
+//! namespace whose member or app sends it, or else the network that it comes from. Namespaces and
+//! networks have memory of their own. Where it is full, the oldest body that is still arriving gives
+//! way, of the lane that holds most, and its sender gets 503. So senders who dawdle hold what they
+//! have only until somebody else needs it. A new body is refused if no other can give way.
+//!
+//! A body of more than [`SMALL_BYTES`] needs one of a few places, for which lanes wait in turn. It
+//! gets the place only once so much of it has arrived, and loses it when it arrives slowly: a sender
+//! of a byte a second holds what it has sent, and no place.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
 use std::future::poll_fn;
 use std::ops::Deref;
 use std::pin::Pin;
@@ -19,6 +24,7 @@ use axum::body::{Body, HttpBody};
 use axum::http::header::HeaderMap;
 use bytes::{Bytes, BytesMut};
 use serde::de::DeserializeOwned;
+use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 use vault_store::StoreError;
 use vault_store::fair::Lane;
@@ -27,6 +33,9 @@ use vault_store::gate::{FairGate, GateSize, Pass};
 use crate::error::{ErrorCode, Refusal};
 use crate::http::{BODY_TIME, DRAIN_BYTES, parse_json, require_media_type};
 
+/// Number of bytes of a body that do not count. The connections of a process are a bound for them:
+/// each has one request at a time.
+const UNCOUNTED_BYTES: usize = 8 * 1024;
 /// Number of bytes of a body that may arrive before it needs a place: all of any form, and of most
 /// JSON.
 pub const SMALL_BYTES: usize = 64 * 1024;
@@ -37,12 +46,11 @@ const PLACES: GateSize = GateSize {
     waiting: 64,
     patience: Duration::from_secs(10),
 };
-/// Bytes of all bodies without a place, and of the beginnings of those with one.
-const MOST: usize = 16 * 1024 * 1024;
-/// The part of [`MOST`] that callers may fill who are not known to belong to a namespace.
-const MOST_OF_STRANGERS: usize = MOST / 2;
-/// The part of [`MOST`] that one lane may fill.
-pub const MOST_OF_LANE: usize = MOST / 8;
+/// Counted bytes of all bodies without a place that namespaces send; as many again are for callers
+/// who are not known to belong to one.
+const MOST_OF_POOL: usize = 8 * 1024 * 1024;
+/// The part of [`MOST_OF_POOL`] that one lane may fill.
+pub const MOST_OF_LANE: usize = MOST_OF_POOL / 4;
 /// Time limits of the service.
 const TIMES: Times = Times {
     whole: BODY_TIME,
@@ -89,71 +97,205 @@ impl From<Lane> for Sender {
     }
 }
 
-/// The bytes that are held.
+/// The bodies that are held.
 #[derive(Debug, Default)]
 struct Held {
-    all: usize,
-    of_strangers: usize,
-    lanes: HashMap<Lane, usize>,
+    of_tenants: Pool,
+    of_strangers: Pool,
+    /// Number of the next body: older ones have smaller numbers.
+    next: u64,
 }
 
 impl Held {
-    fn take(&mut self, sender: &Sender, bytes: usize) -> bool {
-        let lane = &sender.lane;
-        let of_lane = self.lanes.get(lane).copied().unwrap_or(0);
-        let has_room = self.all + bytes <= MOST
-            && of_lane + bytes <= sender.most.min(MOST_OF_LANE)
-            && (!is_stranger(lane) || self.of_strangers + bytes <= MOST_OF_STRANGERS);
-        if has_room && bytes > 0 {
-            self.all += bytes;
-            self.of_strangers += if is_stranger(lane) { bytes } else { 0 };
-            *self.lanes.entry(lane.clone()).or_default() += bytes;
-        }
-        has_room
-    }
-
-    fn give_back(&mut self, lane: &Lane, bytes: usize) {
-        self.all -= bytes;
-        self.of_strangers -= if is_stranger(lane) { bytes } else { 0 };
-        if let Some(held) = self.lanes.get_mut(lane) {
-            *held -= bytes;
-            // Removed at zero, or the map would grow with every network that ever sent a body.
-            if *held == 0 {
-                self.lanes.remove(lane);
-            }
+    fn pool(&mut self, lane: &Lane) -> &mut Pool {
+        match lane {
+            Lane::Namespace(_) => &mut self.of_tenants,
+            _ => &mut self.of_strangers,
         }
     }
 }
 
-const fn is_stranger(lane: &Lane) -> bool {
-    !matches!(lane, Lane::Namespace(_))
+/// Bodies that share a bound.
+#[derive(Debug, Default)]
+struct Pool {
+    bytes: usize,
+    lanes: HashMap<Lane, HeldLane>,
+}
+
+#[derive(Debug, Default)]
+struct HeldLane {
+    bytes: usize,
+    bodies: BTreeMap<u64, HeldBody>,
+}
+
+#[derive(Debug)]
+struct HeldBody {
+    /// Bytes that count.
+    bytes: usize,
+    /// [`Sender::most`] of its sender.
+    most: usize,
+    /// Dropping it ends the reading; `None` once all has arrived.
+    reading: Option<oneshot::Sender<()>>,
+}
+
+impl HeldLane {
+    /// Returns the body that gives way first, of senders who may use no more than `most`: members
+    /// before publishers, and the oldest of each. Never the body `except`.
+    fn find_droppable(&self, except: u64, most: usize) -> Option<u64> {
+        let bodies = self.bodies.iter().filter(|(number, body)| {
+            **number != except && body.bytes > 0 && body.most <= most && body.reading.is_some()
+        });
+        bodies
+            .min_by_key(|(number, body)| (body.most, **number))
+            .map(|(number, _)| *number)
+    }
+}
+
+impl Pool {
+    /// Counts `bytes` more of a body. Other bodies give way where there is no room; false if that
+    /// does not suffice, or if this body has given way itself.
+    fn grow(&mut self, sender: &Sender, number: u64, bytes: usize) -> bool {
+        loop {
+            let Some(lane) = self.lanes.get_mut(&sender.lane) else {
+                return false;
+            };
+            let Some(body) = lane.bodies.get_mut(&number) else {
+                return false;
+            };
+            let is_lane_full = lane.bytes + bytes > sender.most.min(MOST_OF_LANE);
+            if !is_lane_full && self.bytes + bytes <= MOST_OF_POOL {
+                body.bytes += bytes;
+                lane.bytes += bytes;
+                self.bytes += bytes;
+                return true;
+            }
+            let droppable = if is_lane_full {
+                let own = lane.find_droppable(number, sender.most);
+                own.map(|number| (sender.lane.clone(), number))
+            } else {
+                let bytes = lane.bytes;
+                self.find_droppable(sender, number, bytes)
+            };
+            let Some((lane, number)) = droppable else {
+                return false;
+            };
+            self.remove(&lane, number);
+        }
+    }
+
+    /// Returns the body that gives way to one of a lane with `bytes`: of the lane that holds most,
+    /// and at least so many. So a lane that floods displaces its own bodies, not those of others.
+    fn find_droppable(&self, sender: &Sender, number: u64, bytes: usize) -> Option<(Lane, u64)> {
+        let lanes = self.lanes.iter().filter(|(_, lane)| lane.bytes >= bytes);
+        let droppable = lanes.filter_map(|(name, lane)| {
+            let is_own = *name == sender.lane;
+            let most = if is_own { sender.most } else { usize::MAX };
+            let number = lane.find_droppable(number, most)?;
+            Some((lane.bytes, Reverse(number), name))
+        });
+        let (_, Reverse(number), name) = droppable.max()?;
+        Some((name.clone(), number))
+    }
+
+    /// Stops counting the bytes of a body.
+    fn release(&mut self, lane: &Lane, number: u64) {
+        if let Some(lane) = self.lanes.get_mut(lane)
+            && let Some(body) = lane.bodies.get_mut(&number)
+        {
+            lane.bytes -= body.bytes;
+            self.bytes -= body.bytes;
+            body.bytes = 0;
+        }
+    }
+
+    fn remove(&mut self, name: &Lane, number: u64) {
+        self.release(name, number);
+        if let Some(lane) = self.lanes.get_mut(name) {
+            lane.bodies.remove(&number);
+            // Removed when empty, or the map would grow with every network that ever sent a body.
+            if lane.bodies.is_empty() {
+                self.lanes.remove(name);
+            }
+        }
+    }
 }
 
 /// The memory that one body has. Dropping it frees the memory.
 pub struct Room {
     held: Arc<Mutex<Held>>,
     sender: Sender,
+    number: u64,
+    /// Bytes that it counts.
     bytes: usize,
     place: Option<Pass>,
 }
 
 impl Room {
-    /// Takes memory for `bytes` more that have arrived.
-    fn grow(&mut self, bytes: usize) -> Result<(), Refusal> {
-        if self.place.is_some() {
+    /// Begins a body. The receiver hears when the body has to give way.
+    fn begin(held: &Arc<Mutex<Held>>, sender: Sender) -> (Self, oneshot::Receiver<()>) {
+        let (reading, given_way) = oneshot::channel();
+        let mut locked = lock_held(held);
+        let number = locked.next;
+        locked.next += 1;
+        let lane = locked.pool(&sender.lane).lanes.entry(sender.lane.clone());
+        let body = HeldBody {
+            bytes: 0,
+            most: sender.most,
+            reading: Some(reading),
+        };
+        lane.or_default().bodies.insert(number, body);
+        drop(locked);
+        let room = Self {
+            held: Arc::clone(held),
+            sender,
+            number,
+            bytes: 0,
+            place: None,
+        };
+        (room, given_way)
+    }
+
+    /// Takes memory for a body of which `length` bytes have arrived.
+    fn grow(&mut self, length: usize) -> Result<(), Refusal> {
+        let counted = length.saturating_sub(UNCOUNTED_BYTES);
+        if self.place.is_some() || counted <= self.bytes {
             return Ok(());
         }
-        if !lock_held(&self.held).take(&self.sender, bytes) {
+        let mut held = lock_held(&self.held);
+        let pool = held.pool(&self.sender.lane);
+        if !pool.grow(&self.sender, self.number, counted - self.bytes) {
             return Err(StoreError::Busy.into());
         }
-        self.bytes += bytes;
+        self.bytes = counted;
+        Ok(())
+    }
+
+    /// Keeps a place for the body, which is then all its memory.
+    fn hold_place(&mut self, place: Pass) {
+        self.place = Some(place);
+        let mut held = lock_held(&self.held);
+        held.pool(&self.sender.lane)
+            .release(&self.sender.lane, self.number);
+    }
+
+    /// Notes that all has arrived, so that the body does not give way any more. Fails if it has.
+    fn complete(&mut self) -> Result<(), Refusal> {
+        let mut held = lock_held(&self.held);
+        let lane = held
+            .pool(&self.sender.lane)
+            .lanes
+            .get_mut(&self.sender.lane);
+        let body = lane.and_then(|lane| lane.bodies.get_mut(&self.number));
+        body.ok_or(StoreError::Busy)?.reading = None;
         Ok(())
     }
 }
 
 impl Drop for Room {
     fn drop(&mut self) {
-        lock_held(&self.held).give_back(&self.sender.lane, self.bytes);
+        let mut held = lock_held(&self.held);
+        held.pool(&self.sender.lane)
+            .remove(&self.sender.lane, self.number);
     }
 }
 
@@ -194,19 +336,14 @@ impl Default for Bodies {
 
 impl Bodies {
     /// Reads a body of at most `limit` bytes. Fails with 413; with 408 if it arrives too slowly; with
-    /// 503 if its lane has no memory for it; and with 400 if the sender breaks off.
+    /// 503 if there is no memory for it, or if it gives way to others; and with 400 if the sender breaks off.
     pub async fn read(
         &self,
         sender: impl Into<Sender>,
         body: Body,
         limit: usize,
     ) -> Result<ReceivedBody, Refusal> {
-        let room = Room {
-            held: Arc::clone(&self.held),
-            sender: sender.into(),
-            bytes: 0,
-            place: None,
-        };
+        let (room, given_way) = Room::begin(&self.held, sender.into());
         // Refused by its announced length, before any byte is read.
         let announced = HttpBody::size_hint(&body).lower();
         if announced > (limit + DRAIN_BYTES) as u64 {
@@ -223,7 +360,11 @@ impl Bodies {
             rest: BytesMut::new(),
             length: 0,
         };
-        reading.read_all(body).await
+        tokio::select! {
+            biased;
+            _ = given_way => Err(StoreError::Busy.into()),
+            read = reading.read_all(body) => read,
+        }
     }
 
     /// Reads a JSON object; fails like [`Bodies::read`], then with 415, then with 400.
@@ -282,6 +423,7 @@ impl Reading<'_> {
         if self.length > self.limit {
             return Err(ErrorCode::BodyTooLarge.into());
         }
+        self.room.complete()?;
         Ok(ReceivedBody {
             bytes: self.first.unwrap_or_else(|| self.rest.freeze()),
             room: self.room,
@@ -313,19 +455,17 @@ impl Reading<'_> {
         if self.length > SMALL_BYTES && self.placed_at.is_none() {
             self.take_place().await?;
         }
-        self.room.grow(data.len())?;
+        self.room.grow(self.length)?;
         // Most bodies arrive as one frame, which is then returned without copying.
         match self.first.take() {
             None if self.rest.is_empty() => self.first = Some(data),
             held => {
                 if let Some(held) = held {
-                    let size = self.announced.max(held.len() + data.len());
+                    let mut size = held.len() + data.len();
                     // What has no place yet must not reserve more than it has sent.
-                    let size = if self.placed_at.is_some() {
-                        size
-                    } else {
-                        size.min(SMALL_BYTES)
-                    };
+                    if self.placed_at.is_some() {
+                        size = size.max(self.announced);
+                    }
                     self.rest.reserve(size);
                     self.rest.extend_from_slice(&held);
                 }
@@ -338,12 +478,9 @@ impl Reading<'_> {
     /// Waits for a place, without reading on. The wait does not count as time of the body.
     async fn take_place(&mut self) -> Result<(), Refusal> {
         let since = Instant::now();
-        self.room.place = Some(
-            self.bodies
-                .places
-                .enter(self.room.sender.lane.clone())
-                .await?,
-        );
+        let lane = self.room.sender.lane.clone();
+        let place = self.bodies.places.enter(lane).await?;
+        self.room.hold_place(place);
         let now = Instant::now();
         self.until += now - since;
         self.placed_at = Some(now);
@@ -375,8 +512,10 @@ mod tests {
 
     fn is_empty(bodies: &Bodies) -> bool {
         let held = lock_held(&bodies.held);
-        assert_eq!(held.all == 0, held.lanes.is_empty());
-        held.all == 0 && held.of_strangers == 0
+        let pools = [&held.of_tenants, &held.of_strangers];
+        pools
+            .iter()
+            .all(|pool| pool.bytes == 0 && pool.lanes.is_empty())
     }
 
     /// A body whose sender is the test.
@@ -521,52 +660,133 @@ mod tests {
         assert_eq!(answer.await.unwrap(), Ok(200_000));
     }
 
+    /// Bytes that count of a body that has all it may have without a place.
+    const COUNTED: usize = SMALL_BYTES - UNCOUNTED_BYTES;
+    /// Number of such bodies of one lane.
+    const SHARE: usize = MOST_OF_LANE / COUNTED;
+
+    fn member(n: u64) -> Sender {
+        Sender {
+            lane: tenant(n),
+            most: MOST_OF_LANE / 2,
+        }
+    }
+
+    async fn read_now(
+        bodies: &Bodies,
+        sender: impl Into<Sender>,
+        bytes: usize,
+    ) -> Result<Room, ErrorCode> {
+        let read = bodies.read(sender, Body::from(part(bytes)), SMALL_BYTES);
+        let read = read.await.map_err(|refusal| {
+            let retry = &axum::http::header::RETRY_AFTER;
+            assert!(refusal.header_value(retry).is_some());
+            refusal.code()
+        });
+        read.map(|body| body.into_parts().1)
+    }
+
+    /// Reads bodies until one is refused, and keeps them.
+    async fn fill(bodies: &Bodies, sender: impl Into<Sender>) -> Vec<Room> {
+        let (sender, mut rooms) = (sender.into(), Vec::new());
+        while let Ok(room) = read_now(bodies, sender.clone(), SMALL_BYTES).await {
+            rooms.push(room);
+        }
+        rooms
+    }
+
+    /// Begins bodies that stall, more than the lane may have.
+    async fn stall(bodies: &Bodies, lane: &Lane) -> Vec<(mpsc::UnboundedSender<Bytes>, Answer)> {
+        let mut stalled = Vec::new();
+        for _ in 0..SHARE + 9 {
+            let (sender, answer) = arriving(bodies, lane.clone());
+            sender.send(part(SMALL_BYTES)).unwrap();
+            stalled.push((sender, answer));
+            let_run().await;
+        }
+        stalled
+    }
+
     #[tokio::test]
-    async fn strangers_leave_memory_to_tenants_and_to_other_networks() {
+    async fn each_lane_has_a_share_and_strangers_have_memory_of_their_own() {
         let bodies = Bodies::default();
         let mut rooms = Vec::new();
-        let mut fill = async |sender: Sender| {
-            let mut number = 0;
-            loop {
-                let body = Body::from(part(SMALL_BYTES));
-                match bodies.read(sender.clone(), body, SMALL_BYTES).await {
-                    Ok(body) => rooms.push(body.into_parts().1),
-                    Err(refusal) => {
-                        assert_eq!(refusal.status(), 503);
-                        assert!(
-                            refusal
-                                .header_value(&axum::http::header::RETRY_AFTER)
-                                .is_some()
-                        );
-                        return number;
-                    }
-                }
-                number += 1;
-            }
-        };
-        let share = MOST_OF_LANE / SMALL_BYTES;
-        assert_eq!(
-            fill(stranger(1).into()).await,
-            share,
-            "one network has its share"
-        );
-        assert_eq!(
-            fill(stranger(2).into()).await,
-            share,
-            "and leaves another its own"
-        );
-        for n in 3..40 {
-            fill(stranger(n).into()).await;
+        // Bodies that have arrived do not give way, so that their handlers can use them.
+        for n in 1..40 {
+            let held = fill(&bodies, stranger(n)).await;
+            assert!(held.len() <= SHARE, "{n}: {}", held.len());
+            assert!(n > 3 || held.len() == SHARE, "{n}: {}", held.len());
+            rooms.extend(held);
         }
-        // A tenant has what strangers may not fill, and its members leave half to others.
-        let member = Sender {
-            lane: tenant(1),
-            most: MOST_OF_LANE / 2,
-        };
-        assert_eq!(fill(member).await, share / 2);
-        assert_eq!(fill(tenant(1).into()).await, share / 2);
-        drop(rooms);
+        // Members leave half of their namespace's share to others.
+        let held = fill(&bodies, member(1)).await;
+        assert_eq!(held.len(), SHARE / 2);
+        rooms.extend(held);
+        rooms.extend(fill(&bodies, tenant(1)).await);
+        assert_eq!(
+            read_now(&bodies, tenant(2), SMALL_BYTES).await.map(drop),
+            Ok(())
+        );
+        // Whatever is full: what a form, a token request and an enrolment send needs no memory.
+        for n in 0..99 {
+            let read = read_now(&bodies, stranger(n), UNCOUNTED_BYTES).await;
+            rooms.push(read.expect("a small body needs no memory"));
+        }
+        rooms.clear();
+        // Namespaces do not take what strangers have.
+        for n in 1..40 {
+            rooms.extend(fill(&bodies, tenant(n)).await);
+        }
+        assert_eq!(fill(&bodies, stranger(1)).await.len(), SHARE);
+        rooms.clear();
         assert!(is_empty(&bodies));
+    }
+
+    #[tokio::test]
+    async fn stalled_bodies_give_way_to_those_of_other_networks_and_of_their_own() {
+        let bodies = bodies_with(NEVER, NEVER, 1);
+        let mut stalled = Vec::new();
+        for n in 1..=37 {
+            stalled.extend(stall(&bodies, &stranger(n)).await);
+        }
+        // A network that has sent nothing yet, one that stalls itself, and an honest sender whose
+        // body is larger than what counts for nothing and takes its time.
+        let (form, answer) = arriving(&bodies, stranger(99));
+        form.send(part(26 * 1024)).unwrap();
+        for n in [98, 99, 1, 37] {
+            let read = read_now(&bodies, stranger(n), SMALL_BYTES).await;
+            assert_eq!(read.map(drop), Ok(()), "network {n}");
+        }
+        for n in 1..=37 {
+            stalled.extend(stall(&bodies, &stranger(n)).await);
+        }
+        drop(form);
+        assert_eq!(answer.await.unwrap(), Ok(26 * 1024));
+        let mut dropped = 0;
+        for (sender, answer) in stalled {
+            drop(sender);
+            match answer.await.unwrap() {
+                Ok(length) => assert_eq!(length, SMALL_BYTES),
+                Err(code) => {
+                    assert_eq!(code, ErrorCode::Unavailable);
+                    dropped += 1;
+                }
+            }
+        }
+        assert!(dropped > 0);
+        assert!(is_empty(&bodies));
+    }
+
+    /// Members of a namespace cannot displace what its publishers send; publishers can.
+    #[tokio::test]
+    async fn bodies_of_members_give_way_first() {
+        let bodies = bodies_with(NEVER, NEVER, 1);
+        let stalled = stall(&bodies, &tenant(1)).await;
+        let read = read_now(&bodies, member(1), SMALL_BYTES).await;
+        assert_eq!(read.map(drop), Err(ErrorCode::Unavailable));
+        let read = read_now(&bodies, tenant(1), SMALL_BYTES).await;
+        assert_eq!(read.map(drop), Ok(()));
+        drop(stalled);
     }
 
     #[tokio::test]

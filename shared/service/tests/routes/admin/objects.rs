@@ -292,7 +292,8 @@ async fn a_namespace_whose_bodies_fill_its_memory_delays_itself_alone() {
             }
         }
     };
-    let pack = packed(&[b"a"]);
+    // More than what counts for nothing.
+    let pack = packed(&[&[b'a'; 10_000]]);
     let of_another = fill(Lane::Namespace(NamespaceId::from_parts(1, 1))).await;
     let of_strangers = fill(Lane::Network("192.0.2.0/24".into())).await;
     let answer = desk.pack("bundles", PACK, pack.clone()).await;
@@ -301,8 +302,13 @@ async fn a_namespace_whose_bodies_fill_its_memory_delays_itself_alone() {
     let own = fill(Lane::Namespace(desk.acme.id)).await;
     let answer = desk.pack("bundles", PACK, pack.clone()).await;
     assert_eq!(answer.short(), "503 unavailable");
-    let question = json!({"class": "bundles", "objects": []});
-    assert_eq!(desk.missing(&question).await.short(), "503 unavailable");
+    let object = json!({"sha256": Digest::of(b"a"), "size": 1});
+    let question = |count| json!({"class": "bundles", "objects": vec![object.clone(); count]});
+    assert_eq!(
+        desk.missing(&question(200)).await.short(),
+        "503 unavailable"
+    );
+    assert_eq!(desk.missing(&question(1)).await.short(), "200");
     drop(own);
     let answer = desk.pack("bundles", PACK, pack).await;
     assert_eq!(answer.short(), "200");
