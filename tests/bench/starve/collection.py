@@ -9,7 +9,7 @@ import time
 from harness import Service
 
 OBJECTS = 900_000
-# The target; docs/limits.md has it with the figure.
+# The target, as docs/limits.md states it.
 ROUNDS = 2
 # The first round begins after one minute, and each further one five minutes after the last.
 WAIT_SECONDS = 60 + ROUNDS * (5 * 60 + 30)

@@ -23,7 +23,7 @@ pub const MAX_PASSWORD_BYTES: usize = 1024;
 /// Cost of argon2id: memory in KiB, passes, lanes. OWASP's first choice.
 const ARGON2_COST: (u32, u32, u32) = (19 * 1024, 2, 1);
 
-/// Number of hashes at the same time: each takes 19 MiB, and makes some 40 a second.
+/// Number of hashes at the same time. Each takes 19 MiB; one slot hashes some 40 passwords a second.
 const SLOTS: usize = 2;
 /// Maximum number of passwords that wait for a slot: one behind more would come too late for its
 /// request.

@@ -1,5 +1,5 @@
 //! Refusals in the audit log: equal ones of one actor within a minute are one entry with a count, and
-//! so are those about ever new targets.
+//! so are those about an endless series of targets.
 //!
 //! | partition | key | document |
 //! |---|---|---|
@@ -124,7 +124,8 @@ struct ActorEntries {
 impl ActorEntries {
     /// Counts one more entry of an actor; false if the actor has had as many as there may be.
     fn count_entry(&mut self, actor: Digest, minute: i64) -> bool {
-        if self.minute != minute {
+        // A refusal that is late counts in the latest minute: it must not begin the count anew.
+        if self.minute < minute {
             self.minute = minute;
             self.numbers.clear();
         }

@@ -78,6 +78,18 @@ fn refused(action: &str) -> RefusedRequest {
     }
 }
 
+#[test]
+fn a_late_refusal_does_not_begin_the_count_of_an_actor_anew() {
+    let mut entries = ActorEntries::default();
+    let actor = Digest::of(b"a");
+    for number in 0..=MAX_OF_ACTOR {
+        assert_eq!(entries.count_entry(actor, 120), number < MAX_OF_ACTOR);
+    }
+    assert!(!entries.count_entry(actor, 60), "late");
+    assert!(!entries.count_entry(actor, 120));
+    assert!(entries.count_entry(actor, 180), "the next minute");
+}
+
 /// Names that an actor makes up fill the log with no more than some entries, and the sum is right.
 #[tokio::test]
 async fn refusals_about_ever_new_targets_are_a_bounded_number_of_entries() {
