@@ -352,8 +352,8 @@ fn a_lock_file_that_is_too_large_is_called_so() {
     machine.run(&["install"]).fails(1, "lock_too_large");
 }
 
-/// Publishes a skill as an archive on a site and as a repository.
-fn published(path: &Path) -> (SiteServer, Repository) {
+/// Publishes the skill `name` as an archive on a site and as a repository.
+fn published(path: &Path, name: &str) -> (SiteServer, Repository) {
     let site = SiteServer::new();
     let repository = Repository::new();
     let mut copy = Command::new("cp");
@@ -365,7 +365,7 @@ fn published(path: &Path) -> (SiteServer, Repository) {
     let digest = Digest::of(&packed);
     site.body("/skill.tar.gz", "application/gzip", packed)
         .index(&format!(
-            r#"{{"name":"one","type":"archive","url":"/skill.tar.gz","digest":"sha256:{digest}"}}"#
+            r#"{{"name":"{name}","type":"archive","url":"/skill.tar.gz","digest":"sha256:{digest}"}}"#
         ));
     (site, repository)
 }
@@ -399,7 +399,8 @@ fn real_skills_come_the_same_from_repositories_archives_and_sites() {
         if dry.code != 0 {
             continue;
         }
-        let (site, repository) = published(&path);
+        let name = dry.json["data"][0]["name"].as_str().unwrap();
+        let (site, repository) = published(&path, name);
         let digests: Vec<Vec<(String, Digest)>> = [
             repository.address(),
             format!("{}/skill.tar.gz", site.base),
