@@ -364,10 +364,8 @@ fn walk(database: &Database) {
     laptop.fails("cloud pull", 4, "device_revoked");
     assert_eq!(vault_of(&laptop), before);
     laptop.fails(&format!("link {vault}"), 4, "device_revoked");
-    assert_eq!(
-        laptop.json("status --cloud")["links"][0]["status"],
-        "revoked"
-    );
+    let status = laptop.run("status --cloud --json").expect_code(4).json();
+    assert_eq!(status["data"]["links"][0]["status"], "revoked");
 
     // Forgotten, the machine enrols as a new one and waits again; the pin stays.
     owner.json(&format!("devices forget {device}"));
