@@ -1,7 +1,7 @@
 //! The bodies of requests in memory: one bound for all of them, so that no network and no tenant
 //! fills the memory of a process.
 //!
-//! A body counts by the bytes that have arrived beyond its first [`UNCOUNTED_BYTES`]: a form, a token
+//! A body counts by the bytes that have arrived beyond its first `UNCOUNTED_BYTES`: a form, a token
 //! request or an enrolment never needs memory that others could have filled. Each lane has a share: a
 //! namespace whose member or app sends it, or else the network that it comes from. Namespaces and
 //! networks have memory of their own. Where it is full, the oldest body that is still arriving gives
@@ -49,7 +49,7 @@ const PLACES: GateSize = GateSize {
 /// Counted bytes of all bodies without a place that namespaces send; as many again are for callers
 /// who are not known to belong to one.
 const MOST_OF_POOL: usize = 8 * 1024 * 1024;
-/// The part of [`MOST_OF_POOL`] that one lane may fill.
+/// The part of `MOST_OF_POOL` that one lane may fill.
 pub const MOST_OF_LANE: usize = MOST_OF_POOL / 4;
 /// Time limits of the service.
 const TIMES: Times = Times {
