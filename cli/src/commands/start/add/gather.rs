@@ -254,7 +254,7 @@ impl Gatherer<'_> {
         let listing = listing.map_err(|error| fetch::fetch_failure(&error))?;
         let is_unnamed = self.arguments.skills.is_empty();
         let Some(listing) = listing.filter(|found| !found.skills.is_empty() || !is_unnamed) else {
-            // The library reports why this is no skill.
+            // One folder is handed on as it is: the library has the error that says what it lacks.
             let source = admit::Source::Folder(shown.clone());
             return Ok(vec![self.folder_item(shown, source)]);
         };
