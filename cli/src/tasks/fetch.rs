@@ -9,6 +9,7 @@ use vault_format::{draft, name::SkillName};
 use vault_library::{read_policy_at, read_source_policy};
 use vault_policy::Policy;
 use vault_shelf::fetch::{Fetch as _, FetchFault, FetchedSkill};
+use vault_sources::source::check_path;
 use vault_sources::{
     BadSource, Choice, ChoiceError, DEFAULT_CLAWHUB, DEFAULT_NPM, FetchError, Fetcher, GitFault,
     GitSettings, Limits, Listing, OfferedSkill, ParseOptions, Selection, Settings, Source,
@@ -112,7 +113,9 @@ pub fn parse_source(
 /// The failure for an argument that cannot be parsed as a source.
 pub fn bad_source(bad: &BadSource) -> Failure {
     let failure = match bad {
-        BadSource::Invalid { .. } => fail!(SourceInvalid, "{}", clean(&bad.to_string(), 600)),
+        BadSource::Invalid { .. } | BadSource::NoPart { .. } => {
+            fail!(SourceInvalid, "{}", clean(&bad.to_string(), 600))
+        }
         BadSource::Missing { text, .. } | BadSource::Shorthand { text, .. } => {
             Failure::no_such_path(text)
         }
@@ -120,13 +123,19 @@ pub fn bad_source(bad: &BadSource) -> Failure {
     failure.hint_if(bad.hint())
 }
 
-/// Applies a folder inside the repository and a branch, tag, commit or version to a source.
-pub fn refine_source(
+/// Applies a folder inside the source and a branch, tag, commit or version to a source. Returns the
+/// folder too if the source is an archive, which is opened at it.
+pub fn refine_source<'a>(
     mut source: Source,
-    path: Option<&str>,
+    path: Option<&'a str>,
     reference: Option<&str>,
-) -> Result<Source, Failure> {
-    if let Some(path) = path {
+) -> Result<(Source, Option<&'a str>), Failure> {
+    let mut inside = None;
+    if let Some(path) = path
+        && source.is_archive()
+    {
+        inside = Some(check_path(path).map_err(|bad| bad_source(&bad))?);
+    } else if let Some(path) = path {
         // The folder may be a clone, and a link in it must not make vault read other files.
         if let Source::Local(folder) = &source
             && let Some(link) = vault_sources::find_link(folder, path)
@@ -142,7 +151,7 @@ pub fn refine_source(
             .with_reference(reference)
             .map_err(|bad| bad_source(&bad))?;
     }
-    Ok(source)
+    Ok((source, inside))
 }
 
 /// Reads the settings of a fetcher. `guarded` is set for callers other than the command line.

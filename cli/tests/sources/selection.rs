@@ -94,6 +94,10 @@ fn a_selection_takes_what_it_names_and_nothing_else() {
     for name in ["own", "inner", "skills/inner", "./skills/inner"] {
         rooted.takes(&["--skill", name], Ok(&["own"]));
     }
+    for path in ["skills", "skills/inner/"] {
+        rooted.takes(&["--path", path], Ok(&["own"]));
+        rooted.takes(&["--path", path, "--skill", "own"], Ok(&["own"]));
+    }
     rooted.takes(&["--skill", "."], Ok(&["top"]));
     rooted.takes(&["--skill", "other"], Err("skill_not_in_source"));
     // A SKILL.md is one skill, whatever lies beside it.
@@ -182,6 +186,13 @@ fn a_plugin_selects_the_same_skills_in_every_form_of_a_marketplace() {
         collection.takes(&["--plugin", plugin, "--all"], Ok(names));
     }
     collection.takes(&["--plugin", "more", "--skill", "dd"], Ok(&["dd"]));
+    // `--path` names the folder of the marketplace, in every form of a source that has paths.
+    let inner = r#"{"name":"i","plugins":[{"name":"own","source":"./parts"}]}"#;
+    let write = |path: &str, text: &str| collection.repository.write(path, text);
+    write("inner/.claude-plugin/marketplace.json", inner);
+    write("inner/parts/skills/ff/SKILL.md", &skill_md("ff"));
+    let of_inner = ["--path", "inner", "--plugin", "own", "--all"];
+    collection.takes(&of_inner, Ok(&["ff"]));
     collection.takes(
         &["--plugin", "own", "--skill", "bb"],
         Err("skill_not_in_source"),

@@ -16,7 +16,7 @@ use vault_shelf::fetch::{Fetch, FetchFault, FetchedSkill, Upstream};
 use crate::access::{Access, Fetcher};
 use crate::error::{FetchError, GitFault, Result, escape_untrusted};
 use crate::git;
-use crate::kinds;
+use crate::kinds::{self, Part};
 use crate::listing::{ChoiceError, OfferedSkill};
 use crate::opened::Opened;
 use crate::policy::SourcePolicy;
@@ -30,7 +30,18 @@ impl Fetcher {
         plugin: Option<&str>,
         policy: &SourcePolicy,
     ) -> Result<Opened> {
-        kinds::open_checked(self.with_policy(policy), source, plugin).await
+        let part = Part { path: None, plugin };
+        self.open_part(source, part, policy).await
+    }
+
+    /// Opens a source and lists the skills of this part.
+    pub async fn open_part(
+        &self,
+        source: &Source,
+        part: Part<'_>,
+        policy: &SourcePolicy,
+    ) -> Result<Opened> {
+        kinds::open_checked(self.with_policy(policy), source, part).await
     }
 
     /// Downloads one skill of an opened source. Fails if the skill contains links or exceeds a size

@@ -98,7 +98,7 @@ pub struct Arguments {
     /// A branch, tag, commit or version of the source
     #[arg(long = "ref", value_name = "REF")]
     reference: Option<String>,
-    /// A folder in the repository or folder
+    /// A folder in the repository, folder or archive
     #[arg(long, value_name = "PATH")]
     path: Option<String>,
     /// A plugin in a marketplace repository

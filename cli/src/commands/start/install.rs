@@ -16,7 +16,7 @@ use vault_library::{
     project::{self, ProjectFolder},
 };
 use vault_shelf::fetch::{FetchedSkill, Upstream};
-use vault_sources::{BadSource, ChoiceError, Source, git_commit};
+use vault_sources::{BadSource, ChoiceError, Part, Source, git_commit};
 use vault_store::clock::{Clock as _, SystemClock};
 
 use crate::{
@@ -323,16 +323,18 @@ async fn fetch_current(fetching: &Fetching, locked: &LockEntry) -> Result<Fetche
     let source = Source::parse(&locked.source, &fetching.options, &|_| false)
         .or_else(BadSource::accept_shorthand)
         .map_err(|bad| fetch::bad_source(&bad))?;
-    let source = fetch::refine_source(source, locked.path.as_deref(), locked.reference.as_deref())?;
+    // In a lock, `.` is the root of an archive.
+    let path = locked.path.as_deref().filter(|path| *path != ".");
+    let (source, path) = fetch::refine_source(source, path, locked.reference.as_deref())?;
     let failed = |error: vault_sources::FetchError| fetch::fetch_failure(&error);
     let (fetcher, policy, name) = (&fetching.fetcher, &fetching.policy, locked.name.as_str());
     let opened = fetcher
-        .open_source(&source, None, policy)
+        .open_part(&source, Part { path, plugin: None }, policy)
         .await
         .map_err(failed)?;
     let listing = &opened.listing;
-    let names_folder =
-        matches!(&source, Source::Git(git) if git.path.is_some() || !git.tail.is_empty());
+    let names_folder = path.is_some()
+        || matches!(&source, Source::Git(git) if git.path.is_some() || !git.tail.is_empty());
     let found = match (listing.find_skill(name), listing.default_skill()) {
         // An entry may give the skill another name than its source. Among several skills, it has to
         // name the folder: the one at the root may be another one.

@@ -52,6 +52,8 @@ pub(super) struct FileSet {
     place: String,
     /// The only folder at the top, which has all files; empty if there is none.
     wrapper: String,
+    /// The folder whose skills are listed, below the wrapper.
+    base: String,
 }
 
 /// Lists the skills of a local folder, or the one skill of a file named SKILL.md. Returns `None`
@@ -271,6 +273,7 @@ impl FileSet {
             upstream,
             place: place.to_owned(),
             wrapper,
+            base: String::new(),
         }
     }
 }
@@ -281,8 +284,13 @@ impl Tree for FileSet {
         &self.place
     }
 
-    fn base(&self) -> &'static str {
-        ""
+    fn base(&self) -> &str {
+        &self.base
+    }
+
+    fn set_base(&mut self, base: &str) -> Result<()> {
+        base.clone_into(&mut self.base);
+        Ok(())
     }
 
     fn without_wrapper<'a>(&self, folder: &'a str) -> &'a str {

@@ -1,5 +1,5 @@
-//! Plugin marketplaces: reads `.claude-plugin/marketplace.json` at the root of a repository, folder
-//! or archive and lists the skills of one plugin.
+//! Plugin marketplaces: reads `.claude-plugin/marketplace.json` in the folder that a source names,
+//! by default the root of a repository, folder or archive, and lists the skills of one plugin.
 
 use serde::Deserialize;
 use vault_gate::is_document_name;
@@ -104,7 +104,7 @@ pub(super) async fn open_plugin(
     market: Box<dyn Tree + '_>,
     name: &str,
 ) -> Result<Opened> {
-    let place = format!("{}/{FILE}", market.place());
+    let place = join_path(market.place(), &join_path(market.base(), FILE));
     let (root, entry) = find_entry(&*market, &place, name).await?;
     let rule = SkillRule {
         named: entry.skills.map(Folders::into_list),
@@ -116,7 +116,8 @@ pub(super) async fn open_plugin(
         PluginSource::Path(path) => {
             let inside = join_inside(&root, &path);
             let inside = inside.ok_or_else(|| leads_out(&place, "a plugin's path"))?;
-            (market, inside)
+            let base = join_path(market.base(), &inside);
+            (market, base.trim_matches('/').to_owned())
         }
         PluginSource::RemotePlugin(elsewhere) if elsewhere.source == "npm" => {
             let package = elsewhere.package.as_deref().unwrap_or_default();
@@ -151,9 +152,11 @@ pub(super) async fn open_plugin(
 
 /// Returns the base folder for relative plugin paths, and the plugin's entry in the marketplace.
 async fn find_entry(tree: &dyn Tree, place: &str, name: &str) -> Result<(String, PluginEntry)> {
-    let bytes = tree.read_file(FILE, MAX_JSON_BYTES).await?;
+    let path = join_path(tree.base(), FILE);
+    let bytes = tree.read_file(&path, MAX_JSON_BYTES).await?;
     let bytes = bytes.ok_or_else(|| {
-        let market = escape_untrusted(tree.place());
+        let market = join_path(tree.place(), tree.base());
+        let market = escape_untrusted(market.trim_end_matches('/'));
         FetchError::NotFound(format!("{market} is not a marketplace: it has no {FILE}"))
     })?;
     let market: Market = parse_json(place, &bytes)?;

@@ -118,7 +118,7 @@ pub(crate) async fn fetch_recorded(
     let recorded = upstream.path.as_deref();
     let opened = match (&source, recorded) {
         (Source::Archive(_), Some(folder)) => open_archived(access, &source, folder).await?,
-        _ => open_checked(access, &source, None).await?,
+        _ => open_checked(access, &source, Part::default()).await?,
     };
     // Whoever took links as copies once gets them so in later versions too.
     let access = Access {
@@ -199,22 +199,35 @@ fn missing_folder<'a>(
     })
 }
 
-/// Opens a source and lists its skills, if the policy allows it. `plugin` selects a plugin of a
-/// marketplace.
+/// The part of a source whose skills are listed. By default it is the whole source.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Part<'a> {
+    /// A folder of an archive. Other sources have their folder in [`Source`] itself.
+    pub path: Option<&'a str>,
+    /// A plugin of a marketplace.
+    pub plugin: Option<&'a str>,
+}
+
+/// Opens a source and lists the skills of this part, if the policy allows it.
 pub(crate) async fn open_checked(
     access: Access<'_>,
     source: &Source,
-    plugin: Option<&str>,
+    part: Part<'_>,
 ) -> Result<Opened> {
     access.policy.check_source(source)?;
     let access = access.to_source(source);
     let kind = kind_of(source)?;
-    let mut opened = match plugin {
-        Some(plugin) => {
-            let market = kind.open_tree(access).await?;
-            marketplace::open_plugin(access, market, plugin).await?
+    let mut opened = if part.path.is_none() && part.plugin.is_none() {
+        kind.open_source(access).await?
+    } else {
+        let mut tree = kind.open_tree(access).await?;
+        if let Some(path) = part.path {
+            tree.set_base(path)?;
         }
-        None => kind.open_source(access).await?,
+        match part.plugin {
+            Some(plugin) => marketplace::open_plugin(access, tree, plugin).await?,
+            None => tree::open_all(tree, "").await?,
+        }
     };
     opened.scope = access.scope;
     Ok(opened)

@@ -16,6 +16,15 @@ pub(crate) trait Tree: Send + Sync {
     /// The folder that the source names, by default the root.
     fn base(&self) -> &str;
 
+    /// Makes another folder the one that the source names. The default fails, because the address
+    /// of a repository and the path of a local folder have it already.
+    fn set_base(&mut self, _: &str) -> Result<()> {
+        Err(FetchError::Unsupported {
+            message: format!("{} is no archive", escape_untrusted(self.place())),
+            hint: "name the folder in the source".to_owned(),
+        })
+    }
+
     /// Returns a folder without the folder around all files of an archive, which is no part of the
     /// paths in this tree. Older records contain it.
     fn without_wrapper<'a>(&self, folder: &'a str) -> &'a str {

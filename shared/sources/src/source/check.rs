@@ -14,6 +14,13 @@ pub(super) fn decode_segment(segment: &str) -> String {
     }
 }
 
+/// Checks a path inside of a source. Returns it without slashes at its ends.
+pub fn check_path(path: &str) -> Result<&str, BadSource> {
+    let path = path.trim_matches('/');
+    check_segments(path, path.split('/'))?;
+    Ok(path)
+}
+
 /// Checks the segments of a path inside a repository, or of the path of an address.
 pub(super) fn check_segments<'a>(
     text: &str,

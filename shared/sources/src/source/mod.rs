@@ -16,6 +16,7 @@ use vault_format::name::is_deceptive;
 use vault_format::provenance::{ProvenanceId, is_archive};
 use vault_format::text::printable;
 
+pub use check::check_path;
 pub(crate) use check::check_reference;
 use check::check_segments;
 
@@ -125,6 +126,12 @@ pub enum BadSource {
         /// Advice for the user.
         hint: Option<String>,
     },
+    /// The source is valid, but has no such folder or version.
+    #[error("{reason}")]
+    NoPart {
+        /// What the source does not have.
+        reason: String,
+    },
     /// The text looks like a path, and the path does not exist.
     #[error("no such file or folder: {}", printable(.text))]
     Missing {
@@ -155,6 +162,11 @@ impl BadSource {
         }
     }
 
+    fn no_part(reason: impl Into<String>) -> Self {
+        let reason = reason.into();
+        Self::NoPart { reason }
+    }
+
     fn with_hint(self, with: impl Into<String>) -> Self {
         match self {
             Self::Invalid { text, reason, .. } => Self::Invalid {
@@ -170,6 +182,7 @@ impl BadSource {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Invalid { hint, .. } => hint.clone(),
+            Self::NoPart { .. } => None,
             Self::Missing { registry, .. } => registry
                 .as_ref()
                 .map(|skill| format!("for the registry's skill write {skill}")),
@@ -306,17 +319,17 @@ impl Source {
             Self::Git(git) if git.tail.is_empty() => &mut git.reference,
             Self::ClawHub { version, .. } | Self::Registry { version, .. } => version,
             _ => {
-                return Err(BadSource::new(
-                    reference,
-                    "only repositories and registries have branches, tags and versions",
+                return Err(BadSource::no_part(
+                    "--ref works for repositories and registries only",
                 ));
             }
         };
         match slot {
-            Some(before) if before != reference => Err(BadSource::new(
-                reference,
-                format!("the source names {} already", printable(before)),
-            )),
+            Some(before) if before != reference => Err(BadSource::no_part(format!(
+                "--ref {}: the source names {} already",
+                printable(reference),
+                printable(before)
+            ))),
             _ => {
                 *slot = Some(reference.to_owned());
                 Ok(self)
@@ -324,13 +337,21 @@ impl Source {
         }
     }
 
+    /// Returns whether this is an archive by its name.
+    pub fn is_archive(&self) -> bool {
+        match self {
+            Self::Local(path) => is_archive(&path.to_string_lossy()) && !path.is_dir(),
+            Self::Archive(_) => true,
+            _ => false,
+        }
+    }
+
     /// Sets the folder in a repository or local folder. Fails for other sources, and if the source
-    /// already names a folder.
+    /// already names a folder. A folder of an archive is a [`crate::Part`] of it.
     pub fn with_path(mut self, path: &str) -> Result<Self, BadSource> {
-        let path = path.trim_matches('/');
-        check_segments(path, path.split('/'))?;
+        let path = check_path(path)?;
         match &mut self {
-            Self::Local(folder) if !is_archive(&folder.to_string_lossy()) => {
+            Self::Local(folder) if folder.is_dir() => {
                 folder.push(path);
                 Ok(self)
             }
@@ -338,10 +359,12 @@ impl Source {
                 git.path = Some(path.to_owned());
                 Ok(self)
             }
-            Self::Git(_) => Err(BadSource::new(path, "the source names a path already")),
-            _ => Err(BadSource::new(
-                path,
-                "only repositories and folders have paths inside",
+            Self::Git(_) => Err(BadSource::no_part(format!(
+                "--path {}: the source names a path already",
+                printable(path)
+            ))),
+            _ => Err(BadSource::no_part(
+                "--path works for repositories, folders and archives only",
             )),
         }
     }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use vault_format::provenance::is_archive;
 use vault_library::admit::{self, Options};
 use vault_shelf::fetch::FetchedSkill;
-use vault_sources::{LeftOut, OfferedSkill, Selection, Source, locks};
+use vault_sources::{LeftOut, OfferedSkill, Part, Selection, Source, locks};
 
 use super::Arguments;
 use crate::{
@@ -36,6 +36,8 @@ struct ParsedSource {
     source: Source,
     /// The folder of this machine that the user named, if `--path` selects another one below it.
     top: Option<PathBuf>,
+    /// The folder of an archive that `--path` selects.
+    inside: Option<String>,
     tree: Option<String>,
 }
 
@@ -172,6 +174,7 @@ impl Gatherer<'_> {
                     text: entry.name,
                     source,
                     top: None,
+                    inside: None,
                     tree: entry.tree,
                 }),
                 Err(bad) => Err((entry.name, fetch::bad_source(&bad))),
@@ -188,13 +191,15 @@ impl Gatherer<'_> {
                     Source::Local(top) => path.map(|_| top.clone()),
                     _ => None,
                 };
-                Ok((fetch::refine_source(source, path, reference)?, top))
+                let (source, inside) = fetch::refine_source(source, path, reference)?;
+                Ok((source, top, inside.map(str::to_owned)))
             });
             sources.push(match parsed {
-                Ok((source, top)) => Ok(ParsedSource {
+                Ok((source, top, inside)) => Ok(ParsedSource {
                     text,
                     source,
                     top,
+                    inside,
                     tree: None,
                 }),
                 // One bad source does not stop the others. Alone, it is the failure of the command.
@@ -381,8 +386,11 @@ impl Gatherer<'_> {
         let failed = |error: vault_sources::FetchError| fetch::fetch_failure(&error);
         let (fetcher, policy) = (&fetching.fetcher, &fetching.policy);
         let source = &parsed.source;
-        let plugin = self.arguments.plugin.as_deref();
-        let opened = fetcher.open_source(source, plugin, policy).await;
+        let part = Part {
+            path: parsed.inside.as_deref(),
+            plugin: self.arguments.plugin.as_deref(),
+        };
+        let opened = fetcher.open_part(source, part, policy).await;
         let mut opened = opened.map_err(failed)?;
         opened.copy_links = self.arguments.copy_links;
         let shown = source.display_name();
