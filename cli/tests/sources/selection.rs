@@ -281,6 +281,14 @@ fn a_link_to_a_file_of_the_same_skill_is_copied_only_if_asked() {
         machine.run(&["update"]).ok();
         let copy = machine.skill("docs").join("CLAUDE.md");
         assert_eq!(std::fs::read_to_string(copy).unwrap(), source);
+        // Another link is no other place.
+        let second = collection.repository.path().join("docs/GEMINI.md");
+        symlink("AGENTS.md", &second).unwrap();
+        collection.repository.commit();
+        machine.run(&["update"]).ok();
+        let copy = machine.skill("docs").join("GEMINI.md");
+        assert_eq!(std::fs::read_to_string(copy).unwrap(), source);
+        std::fs::remove_file(second).unwrap();
         collection.repository.write("docs/AGENTS.md", "Read this.");
         collection.repository.commit();
     }

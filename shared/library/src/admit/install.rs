@@ -458,7 +458,7 @@ fn check_place(
         return Ok(());
     }
     match trusted.local_source(&name) {
-        Some(recorded) if *recorded == given => Ok(()),
+        Some(recorded) if recorded.is_same_place(&given) => Ok(()),
         Some(recorded) if recorded.identifier == given.identifier => Err(AdmitError::OtherPlace {
             name,
             recorded: PathBuf::from(&recorded.path),

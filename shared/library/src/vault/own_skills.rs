@@ -70,6 +70,13 @@ pub(crate) struct LocalSource {
     pub(crate) copied_links: Vec<String>,
 }
 
+impl LocalSource {
+    /// Returns whether this is the same folder or archive. Its links may be other ones by now.
+    pub(crate) fn is_same_place(&self, other: &Self) -> bool {
+        self.identifier == other.identifier && self.path == other.path
+    }
+}
+
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 struct InstalledVersion {
     version: u64,
