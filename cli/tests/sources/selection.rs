@@ -295,6 +295,33 @@ fn a_link_to_a_file_of_the_same_skill_is_copied_only_if_asked() {
 }
 
 #[test]
+fn a_lock_names_no_folder_whose_links_were_copied() {
+    let machine = Machine::new();
+    machine
+        .home
+        .write("project/docs/SKILL.md", skill_md("docs"));
+    machine.home.write("project/docs/AGENTS.md", "Read this.");
+    let link = machine.home.path("project/docs/CLAUDE.md");
+    symlink("AGENTS.md", link).unwrap();
+    let refused = machine.run(&["add", "./docs", "--lock", "--copy-links"]);
+    refused.fails(2, "usage");
+    assert!(!machine.home.path(".vault").exists());
+    machine.run(&["add", "./docs", "--copy-links"]).ok();
+}
+
+#[test]
+fn a_source_that_names_a_skill_takes_no_flag_for_others() {
+    let machine = Machine::new();
+    for flags in [&["--all"][..], &["--skill", "pdf"]] {
+        let run = machine.run(&[&["add", "github:acme/skills@csv"], flags].concat());
+        run.fails(2, "usage");
+    }
+    machine.home.write("project/lock.json", "{}");
+    let run = machine.run(&["add", "--from-lock", "lock.json", "--all"]);
+    run.fails(2, "usage");
+}
+
+#[test]
 fn what_is_listed_is_taken_refused_or_left_out_as_the_audit_sees_it() {
     let collection = Collection::of_skills(&[
         ("a/one/SKILL.md", "one"),

@@ -105,7 +105,7 @@ pub struct Arguments {
     #[arg(long, value_name = "NAME")]
     plugin: Option<String>,
     /// Add the skills in another tool's lock file (skills-lock.json)
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["sources", "skills", "reference", "path", "plugin", "name"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["sources", "skills", "all", "reference", "path", "plugin", "name"])]
     from_lock: Option<PathBuf>,
     /// The name in the vault [default: the skill's own name]
     #[arg(long, visible_alias = "as", value_name = "NAME")]
@@ -363,8 +363,12 @@ impl SkillAdder<'_> {
                         _ => None,
                     };
                     let passed = examine_candidate(source, &options, &mut self.neighbours)
-                        .map(|candidate| candidates.push(candidate))
-                        .map_err(|error| admission_failure(&shown, &texts, error));
+                        .map_err(|error| admission_failure(&shown, &texts, error))
+                        .and_then(|candidate| {
+                            self.check_lockable(&candidate, folder.as_deref())?;
+                            candidates.push(candidate);
+                            Ok(())
+                        });
                     (shown, texts, folder, passed)
                 }
                 Err((shown, failure)) => {
@@ -414,6 +418,18 @@ impl SkillAdder<'_> {
             }
         });
         Ok(outcomes.collect())
+    }
+
+    /// Fails if the project's lock cannot name the folder of a skill. Called before the skill is
+    /// signed.
+    fn check_lockable(&self, candidate: &Candidate, folder: Option<&str>) -> Result<(), Failure> {
+        let is_recorded = self.arguments.lock && folder.is_some();
+        if is_recorded && !candidate.copied_links.is_empty() {
+            let text = "vault.lock cannot name a folder whose links were taken as copies";
+            return Err(fail!(Usage, "{text}")
+                .hint("leave out --lock, or put the files in the place of the links"));
+        }
+        Ok(())
     }
 
     /// Asks on a terminal whether a skill replaces the one of its name from another source, and

@@ -7,7 +7,7 @@ use serde::Serialize;
 use vault_format::provenance::is_archive;
 use vault_library::admit::{self, Options};
 use vault_shelf::fetch::FetchedSkill;
-use vault_sources::{LeftOut, OfferedSkill, Part, Selection, Source, locks};
+use vault_sources::{GitSource, LeftOut, OfferedSkill, Part, Selection, Source, locks};
 
 use super::Arguments;
 use crate::{
@@ -187,6 +187,7 @@ impl Gatherer<'_> {
         let mut sources = Vec::new();
         for text in arguments.sources.clone() {
             let parsed = fetch::parse_source(context, &text, &options).and_then(|source| {
+                self.check_selection(&source)?;
                 let top = match &source {
                     Source::Local(top) => path.map(|_| top.clone()),
                     _ => None,
@@ -227,6 +228,27 @@ impl Gatherer<'_> {
             }
             _ => self.fetch_items(source),
         }
+    }
+
+    /// Fails if both the source and a flag select skills: one of them would be ignored.
+    fn check_selection(&self, source: &Source) -> Result<(), Failure> {
+        let Source::Git(GitSource {
+            skill: Some(skill), ..
+        }) = source
+        else {
+            return Ok(());
+        };
+        let flag = match (self.arguments.all, self.arguments.skills.as_slice()) {
+            (true, _) => "--all",
+            (false, []) => return Ok(()),
+            (false, _) => "--skill",
+        };
+        let skill = clean(skill, 64);
+        Err(fail!(
+            Usage,
+            "the source names the skill {skill}, so {flag} cannot select others"
+        )
+        .hint(format!("leave out @{skill} or {flag}")))
     }
 
     fn skill_selection(&self) -> Selection<'_> {
@@ -399,26 +421,15 @@ impl Gatherer<'_> {
             warning.path = Some(clean(&shown, 200));
             self.context.ui.warn(warning);
         }
-        // `owner/repository@name` selects a skill, unless flags select.
+        // `owner/repository@name` selects a skill like a flag.
         let in_source = match source {
             Source::Git(git) => git.skill.clone().map(|skill| (git, [skill])),
             _ => None,
         };
-        let selection = match (&in_source, self.skill_selection()) {
-            (
-                Some((_, names)),
-                Selection {
-                    names: [],
-                    all: false,
-                    max_skills,
-                },
-            ) => Selection {
-                names,
-                all: false,
-                max_skills,
-            },
-            (_, selection) => selection,
-        };
+        let mut selection = self.skill_selection();
+        if let Some((_, names)) = &in_source {
+            selection.names = names;
+        }
         let choice = fetch::choose_skills(self.context, &shown, &opened.listing, selection);
         let choice = match (choice, &in_source) {
             // `@` selects a skill, but many people expect it to select a branch or tag. The
