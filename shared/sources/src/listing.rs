@@ -22,6 +22,9 @@ pub struct OfferedSkill {
     pub folder: String,
     /// The description, if it is known.
     pub description: Option<String>,
+    /// Whether its SKILL.md is too large to be read for the list. Its own name is then unknown, so
+    /// a name may fit this skill too.
+    pub is_too_large: bool,
 }
 
 impl OfferedSkill {
@@ -174,12 +177,17 @@ impl Listing {
         }
     }
 
-    /// Returns the skills whose own name or folder's name this is.
+    /// Returns the skills whose own name or folder's name this is. If some fit, returns those whose
+    /// name is unknown too.
     pub fn skills_named(&self, name: &str) -> Vec<&OfferedSkill> {
-        let fits = |found: &&OfferedSkill| {
+        let fits = |found: &OfferedSkill| {
             found.name == name || last_part(&found.folder).as_deref() == Some(name)
         };
-        self.skills.iter().filter(fits).collect()
+        if !self.skills.iter().any(fits) {
+            return Vec::new();
+        }
+        let may_fit = |found: &&OfferedSkill| found.is_too_large || fits(found);
+        self.skills.iter().filter(may_fit).collect()
     }
 
     /// Returns the skill in a folder. The text has to be a path: it contains a slash, or is `.` for
@@ -228,13 +236,14 @@ impl Listing {
             let named = selection.names.iter().map(|name| self.find_skill(name));
             named.collect::<Result<Vec<_>, _>>()?
         };
-        if chosen.len() > selection.max_skills {
+        let choice = self.with_chosen(chosen);
+        if choice.chosen.len() > selection.max_skills {
             return Err(ChoiceError::TooMany {
-                found: chosen.len(),
+                found: choice.chosen.len(),
                 limit: selection.max_skills,
             });
         }
-        Ok(self.with_chosen(chosen))
+        Ok(choice)
     }
 
     /// Returns the choice of these skills of the listing. A skill that is named twice counts once.
@@ -271,6 +280,7 @@ mod tests {
             name: (*name).to_owned(),
             folder: (*folder).to_owned(),
             description: None,
+            is_too_large: false,
         });
         Listing {
             skills: skills.collect(),
@@ -314,6 +324,8 @@ mod tests {
             (&["c/one"], &["c/one"]),
             (&["y", "two"], &["c/one", "b/two"]),
             (&["two", "b/two"], &["b/two"]),
+            // A skill that is named twice counts once, also for the limit of two.
+            (&["two", "b/two", "./b/two"], &["b/two"]),
         ] {
             assert_eq!(choose(&listing, names).unwrap(), folders, "{names:?}");
         }
@@ -332,6 +344,19 @@ mod tests {
         ] {
             assert_eq!(choose(&listing, names), Err(error), "{names:?}");
         }
+    }
+
+    #[test]
+    fn a_name_does_not_pass_over_a_skill_whose_name_is_unknown() {
+        let mut listing = listing(&[("a", "a"), ("b", "b")]);
+        listing.skills[1].is_too_large = true;
+        let ambiguous = ChoiceError::Ambiguous {
+            name: "a".to_owned(),
+            folders: vec!["./a".to_owned(), "./b".to_owned()],
+        };
+        assert_eq!(choose(&listing, &["a"]), Err(ambiguous));
+        assert_eq!(choose(&listing, &["./a"]).unwrap(), ["a"]);
+        assert_eq!(choose(&listing, &["b"]).unwrap(), ["b"]);
     }
 
     #[test]

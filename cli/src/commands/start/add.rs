@@ -355,13 +355,7 @@ impl SkillAdder<'_> {
                     let texts = Texts::of_source(&shown, &source);
                     // `examine` consumes the source, and the path is needed for the lock entry
                     // later.
-                    let folder = match &source {
-                        Source::Folder(folder) => Some(folder.clone()),
-                        Source::FolderBelow { top, below, .. } => {
-                            Some(top.join(below).display().to_string())
-                        }
-                        _ => None,
-                    };
+                    let folder = local_folder(&source);
                     let passed = examine_candidate(source, &options, &mut self.neighbours)
                         .map_err(|error| admission_failure(&shown, &texts, error))
                         .and_then(|candidate| {
@@ -489,6 +483,15 @@ impl SkillAdder<'_> {
         }
         let fingerprint = KeyFingerprint::publisher(&vault.release_key()?).to_string();
         Ok(Some(origin_line(candidate, &fingerprint)))
+    }
+}
+
+/// Returns the folder of this machine that a source reads.
+fn local_folder(source: &Source) -> Option<String> {
+    match source {
+        Source::Folder(folder) => Some(folder.clone()),
+        Source::FolderBelow { top, below, .. } => Some(top.join(below).display().to_string()),
+        _ => None,
     }
 }
 

@@ -173,8 +173,11 @@ impl LocalFolder {
     fn list_skills(&self, found: Found, base: Option<String>) -> Listing {
         let skills = found.skills.iter().map(|(folder, document)| {
             // A SKILL.md that cannot be read still makes a skill. The library reports the reason.
-            let text = read_file(&self.path.join(document), MAX_SKILL_MD_BYTES).ok();
-            describe_skill(folder, &self.place, text.as_deref())
+            let text = read_file(&self.path.join(document), MAX_SKILL_MD_BYTES);
+            OfferedSkill {
+                is_too_large: matches!(text, Err(FetchError::TooLarge { .. })),
+                ..describe_skill(folder, &self.place, text.as_deref().ok())
+            }
         });
         Listing {
             skills: skills.collect(),

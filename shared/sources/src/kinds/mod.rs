@@ -316,6 +316,7 @@ pub(crate) fn describe_skill(folder: &str, place: &str, document: Option<&[u8]>)
             .unwrap_or_else(|| "skill".to_owned()),
         folder: folder.to_owned(),
         description: own.map(|own| own.description.clone()),
+        is_too_large: false,
     }
 }
 

@@ -339,8 +339,13 @@ impl Tree for Repository {
             .collect();
         let documents = self.read_documents(&ids).await?;
         let skills = found.skills.iter().map(|(folder, document)| {
-            let text = id_of(document).and_then(|id| documents.get(id));
-            describe_skill(folder, &self.source.place, text.map(Vec::as_slice))
+            let id = id_of(document);
+            let text = id.and_then(|id| documents.get(id));
+            OfferedSkill {
+                // Every other file of the commit was read.
+                is_too_large: id.is_some() && text.is_none(),
+                ..describe_skill(folder, &self.source.place, text.map(Vec::as_slice))
+            }
         });
         let listing = Listing {
             skills: skills.collect(),

@@ -74,6 +74,7 @@ impl Kind for Address<'_> {
             .iter()
             .filter(is_selected)
             .map(|entry| OfferedSkill {
+                is_too_large: false,
                 name: entry.name.clone(),
                 folder: entry.name.clone(),
                 description: entry.description.clone(),
