@@ -104,6 +104,8 @@ pub struct GateOptions<'a> {
     pub reason: Option<&'a str>,
     /// Exceptions of an earlier version; each holds only for the bytes that it names.
     pub waivers: Vec<Waiver>,
+    /// Exceptions of the skill that this one is a variant of; each holds for any bytes.
+    pub inherited: Vec<Waiver>,
     /// Names or ids of rules whose exceptions of an earlier version no longer count.
     pub ended: Vec<String>,
     /// Publishers that the skill comes from (owners of repositories and hosts), lower case: their
@@ -146,6 +148,7 @@ impl Default for GateOptions<'_> {
             allow: Vec::new(),
             reason: None,
             waivers: Vec::new(),
+            inherited: Vec::new(),
             ended: Vec::new(),
             publisher: Vec::new(),
             hints: false,
@@ -375,8 +378,14 @@ fn apply_waivers(
         // Escape the reason: it is signed and shown on the terminals of everyone who gets the
         // skill.
         let given = options.reason.filter(|_| is_allowed).map(printable);
+        let inherited = || {
+            let mut waivers = options.inherited.iter();
+            let waiver = waivers.find(|waiver| waiver.rule == finding.rule)?;
+            Some(waiver.reason.clone())
+        };
         let without = || is_allowed.then(|| ALLOWED.to_owned());
-        let Some(reason) = given.or(earlier).or_else(without) else {
+        let reason = given.or(earlier).or_else(inherited).or_else(without);
+        let Some(reason) = reason else {
             continue;
         };
         finding.level = Level::Warning;

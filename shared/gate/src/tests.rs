@@ -557,6 +557,15 @@ fn an_exception_holds_for_these_bytes_only() {
             "an exception is no flag that was let through"
         );
 
+        // A variant has other bytes, and the reason of the plain skill's exception.
+        let variant = GateOptions {
+            inherited: package.waivers.clone(),
+            ..GateOptions::default()
+        };
+        let of_variant = check(files("echo variant"), &variant).package.unwrap();
+        assert_eq!(of_variant.waivers[0].reason, "ours");
+        assert_ne!(of_variant.waivers[0].sha256, package.waivers[0].sha256);
+
         let later = GateOptions {
             waivers: package.waivers,
             ..GateOptions::default()

@@ -353,6 +353,8 @@ struct GateInput {
     files: Vec<RawFile>,
     folder: Option<String>,
     waivers: Vec<Waiver>,
+    /// The exceptions of the skill that this one is a variant of.
+    inherited: Vec<Waiver>,
     options: Options,
     provenance: Option<Provenance>,
     upstream: Option<Upstream>,
@@ -373,6 +375,7 @@ impl GateInput {
             files: Vec::new(),
             folder: None,
             waivers: Vec::new(),
+            inherited: Vec::new(),
             options,
             provenance: given.map(|identifier| recorded(identifier, None)),
             upstream: None,
@@ -463,6 +466,7 @@ impl GateInput {
             allow: self.options.allow.clone(),
             reason: self.options.reason.as_deref(),
             waivers: std::mem::take(&mut self.waivers),
+            inherited: std::mem::take(&mut self.inherited),
             ended: self.options.end_exceptions.clone(),
             publisher: provenance
                 .and_then(|provenance| gate::publisher_of_source(provenance.identifier.as_str()))
@@ -518,10 +522,7 @@ impl GateInput {
         if let Purpose::Variant(_) = earlier.purpose {
             // Exceptions of the plain skill also apply to its variants: the owner wrote the
             // transforms.
-            let rules = manifest.gate.waivers.iter();
-            options
-                .allow
-                .extend(rules.map(|waiver| waiver.rule.clone()));
+            self.inherited.clone_from(&manifest.gate.waivers);
         }
         self.files = earlier.files.into_iter().map(RawFile::from).collect();
         self.provenance = Some(manifest.provenance.clone());
