@@ -276,7 +276,7 @@ pub fn fetch_failure(error: &FetchError) -> Failure {
         FetchError::Signer { .. } => ErrorCode::SourceSigner,
         FetchError::ReleaseAwaited { .. } => ErrorCode::ReleaseAwaited,
         FetchError::Unsupported { .. } => ErrorCode::SourceUnsupported,
-        FetchError::NotFound(_) => ErrorCode::SourceNotFound,
+        FetchError::NotFound(_) | FetchError::NoSkill(_) => ErrorCode::SourceNotFound,
         FetchError::Git { fault, .. } => match fault {
             GitFault::NoRepository | GitFault::NoReference => ErrorCode::SourceNotFound,
             GitFault::NotAllowed | GitFault::HostKey => ErrorCode::SourceNotAllowed,

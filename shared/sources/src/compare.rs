@@ -34,8 +34,9 @@ impl Fetcher {
                 let _slot = slots.acquire().await;
                 let state = fetcher.compare_one(&batch, &upstream, &policy).await;
                 let failed = |error: FetchError| match error {
-                    // The place answered, so the skill is gone, and a retry does not help.
-                    FetchError::NotFound(reason) => DriftState::Removed(reason),
+                    // The source was read, so the skill is gone, and a retry does not help.
+                    // Everything else that is not found may be there again later.
+                    FetchError::NoSkill(reason) => DriftState::Removed(reason),
                     error => DriftState::Failed(error.to_string()),
                 };
                 (index, state.unwrap_or_else(failed))

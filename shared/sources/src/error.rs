@@ -28,6 +28,9 @@ pub enum FetchError {
     /// The repository, page, reference or skill does not exist.
     #[error("{0}")]
     NotFound(String),
+    /// The source was read, and it has no such skill.
+    #[error("{0}")]
+    NoSkill(String),
     /// The server cannot be reached or responds incorrectly.
     #[error("{place}: {reason}")]
     Unreachable {
@@ -273,7 +276,7 @@ impl FetchError {
         match self {
             Self::Policy { .. } => "source_refused",
             Self::NotAllowed { .. } => "source_not_allowed",
-            Self::NotFound(_) => "source_not_found",
+            Self::NotFound(_) | Self::NoSkill(_) => "source_not_found",
             Self::Git { fault, .. } => match fault {
                 GitFault::NoRepository | GitFault::NoReference => "source_not_found",
                 GitFault::NotAllowed | GitFault::HostKey => "source_not_allowed",

@@ -95,6 +95,7 @@ impl From<FetchError> for FetchFault {
         match error {
             FetchError::Policy { .. } | FetchError::Unsupported { .. } => Self::Refused(text),
             FetchError::NotFound(_)
+            | FetchError::NoSkill(_)
             | FetchError::Git {
                 fault: GitFault::NoRepository | GitFault::NoReference,
                 ..

@@ -118,6 +118,41 @@ async fn a_recorded_folder_of_an_archive_is_the_only_one_that_is_taken_again() {
     assert_eq!(code(again(Some("skills/one")).await), "source_not_found");
 }
 
+#[tokio::test]
+async fn a_skill_is_gone_only_from_a_source_that_was_read() {
+    let site = SiteServer::new();
+    let fetcher = fetcher(&site.base);
+    let (pdf, csv) = (skill_md("pdf"), skill_md("csv"));
+    let put = |path: &'static str, text: &str| {
+        let zip = zip_of(&[(path, 0o644, text.as_bytes())]);
+        site.put("/w.zip", Answer::Body("application/zip", zip));
+    };
+    site.index(&entry("pdf", "/pdf.md", &pdf))
+        .text("/pdf.md", &pdf);
+    put("w/pdf/SKILL.md", &pdf);
+    let mut skills = Vec::new();
+    for address in [site.base.clone(), format!("{}/w.zip", site.base)] {
+        let skill = fetch(&fetcher, &parse(&address), None).await;
+        skills.push(skill.unwrap());
+    }
+    site.index(&entry("csv", "/csv.md", &csv));
+    put("w/csv/SKILL.md", &csv);
+    for skill in &skills {
+        assert_matches!(drift(&fetcher, skill).await, DriftState::Removed(_));
+    }
+    // A page that is missing for some minutes removes nothing.
+    let missing = SiteServer::new();
+    for skill in &mut skills {
+        let address = skill.upstream.address.as_mut().unwrap();
+        *address = address.replace(&site.base, &missing.base);
+        let identifier = skill.upstream.identifier.as_str();
+        let bare = |base: &str| base.replace("http://", "https://");
+        let identifier = identifier.replace(&bare(&site.base), &bare(&missing.base));
+        skill.upstream.identifier = identifier.parse().unwrap();
+        assert_matches!(drift(&fetcher, skill).await, DriftState::Failed(_));
+    }
+}
+
 /// A site whose index pins three skills, one of them with a wrong digest, and the entries of that
 /// index. The digests are those of the archive of `pdf` and of the text of `csv`.
 fn pinned_site() -> (SiteServer, String, [Digest; 2]) {

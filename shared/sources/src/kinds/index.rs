@@ -257,9 +257,12 @@ impl Site {
                 format!("{}: {reason}", escape_untrusted(path))
             });
             let why = why.unwrap_or_else(|| "its index is empty".to_owned());
-            return Err(FetchError::NotFound(format!(
-                "{site} has an index without a usable skill: {why}"
-            )));
+            let text = format!("{site} has an index without a usable skill: {why}");
+            return Err(if left_out.is_empty() {
+                FetchError::NoSkill(text)
+            } else {
+                FetchError::NotFound(text)
+            });
         }
         Ok(Self {
             origin: origin.clone(),
@@ -279,9 +282,12 @@ impl Site {
         let site = origin_text(&self.origin);
         let shown = escape_untrusted(name);
         let mut left_out = self.left_out.iter();
-        FetchError::NotFound(match left_out.find(|left| left.path == name) {
-            Some(left) => format!("{shown} of {site} cannot be taken: {}", left.reason),
-            None => format!("{site} lists no skill named {shown}"),
-        })
+        match left_out.find(|left| left.path == name) {
+            Some(left) => FetchError::NotFound(format!(
+                "{shown} of {site} cannot be taken: {}",
+                left.reason
+            )),
+            None => FetchError::NoSkill(format!("{site} lists no skill named {shown}")),
+        }
     }
 }

@@ -189,7 +189,7 @@ fn missing_folder<'a>(
     folders: impl Iterator<Item = &'a str>,
 ) -> FetchError {
     let place = source.display_name();
-    FetchError::NotFound(match recorded {
+    FetchError::NoSkill(match recorded {
         None => format!("{place} has several skills now"),
         Some("") => format!("{place} no longer has a skill at its root"),
         Some(folder) => {

@@ -203,7 +203,7 @@ impl ClawHub<'_> {
 
     fn missing_error(&self, version: Option<&str>) -> FetchError {
         let version = version.map(|version| format!(" in version {}", escape_untrusted(version)));
-        FetchError::NotFound(format!(
+        FetchError::NoSkill(format!(
             "the registry has no skill {}{}",
             self.slug,
             version.unwrap_or_default()

@@ -91,7 +91,7 @@ impl Kind for Address<'_> {
                 let files = checkout.tree.iter().map(|entry| entry.path.as_str());
                 let found = find::find_skills(files, "");
                 let folders = found.skills.iter().map(|(folder, _)| folder.as_str());
-                Err(FetchError::NotFound(format!(
+                Err(FetchError::NoSkill(format!(
                     "{} no longer has a folder {path} at commit {}{}",
                     source.place,
                     short_commit(&checkout.commit),

@@ -54,7 +54,7 @@ pub(crate) async fn open_all(tree: Box<dyn Tree + '_>, when: &str) -> Result<Ope
             super::join_path(tree.place(), &base)
         };
         let place = escape_untrusted(&place);
-        return Err(FetchError::NotFound(format!(
+        return Err(FetchError::NoSkill(format!(
             "{place} holds no SKILL.md{when}"
         )));
     }
