@@ -208,6 +208,13 @@ fn a_word_that_is_no_file_asks_no_registry() {
     machine
         .run(&["--offline", "--yes", "add", "acme/skills/pdf#v1"])
         .fails(7, "offline");
+    // `--yes` asks no host that only looks like one.
+    let mistyped = machine.run(&["--offline", "--yes", "add", "notes.md/a/b"]);
+    let error = mistyped.fails(2, "source_unreadable");
+    assert_eq!(
+        error["hint"],
+        "for the repository write https://notes.md/a/b"
+    );
     assert!(site.asked().is_empty(), "{:?}", site.asked());
     assert!(!machine.home.path(".vault").exists());
 }

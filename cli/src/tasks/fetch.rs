@@ -83,7 +83,7 @@ pub fn parse_options(context: &Context) -> Result<ParseOptions, Failure> {
 }
 
 /// Parses a source argument. `owner/repository` without a prefix could also be a path, so it
-/// requires a confirmation.
+/// requires a confirmation. `--yes` confirms only known code hosts.
 pub fn parse_source(
     context: &Context,
     text: &str,
@@ -94,7 +94,21 @@ pub fn parse_source(
         Ok(source) => return Ok(source),
         Err(bad) => bad,
     };
-    if let BadSource::Shorthand { written, .. } = &bad {
+    if let BadSource::Shorthand {
+        written,
+        repository,
+        ..
+    } = &bad
+    {
+        // `--yes` must not turn a mistyped path such as `notes.md/a/b` into a request to the host
+        // `notes.md`.
+        let is_known_host = ["github:", "gitlab:"]
+            .iter()
+            .any(|prefix| repository.identifier.starts_with(prefix))
+            || repository.place.split('/').next() == Some(options.default_host.as_str());
+        if context.ui.is_yes() && !is_known_host {
+            return Err(bad_source(&bad));
+        }
         let written = clean(written, 400);
         let question = format!("{}. Fetch {written}?", clean(&bad.to_string(), 600));
         let hint = || format!("for the repository write {written}, or answer with `--yes`");
