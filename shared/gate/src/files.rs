@@ -159,7 +159,10 @@ fn check_pointers(files: &[RawFile], findings: &mut Vec<Finding>) {
 
 /// Whether a file is only a pointer to a file of Git LFS, as a checkout without git-lfs has it.
 pub fn is_lfs_pointer(bytes: &[u8]) -> bool {
-    bytes.starts_with(b"version https://git-lfs.github.com/spec/")
+    // The second one is that of pointers from before the name Git LFS.
+    ["git-lfs.github.com", "hawser.github.com"]
+        .iter()
+        .any(|host| bytes.starts_with(format!("version https://{host}/spec/").as_bytes()))
 }
 
 /// Whether a file of this name makes its folder a skill: SKILL.md, in any case of letters.

@@ -192,7 +192,16 @@ impl Reader<'_> {
                 path.to_owned()
             };
             let mode = entry.unix_mode().unwrap_or(0o644);
-            if entry.is_dir() || is_dos && path.ends_with('/') {
+            // The library counts a name that ends in a backslash as a folder too, so decide here.
+            if path.ends_with('/') {
+                let bytes = self.read(&mut entry);
+                // Some tools unpack the content of such a member as a file.
+                if bytes.is_err() || bytes.is_ok_and(|bytes| !bytes.is_empty()) {
+                    return Err(self.content_error(format!(
+                        "{} is a folder with content",
+                        escape_untrusted(&path)
+                    )));
+                }
                 continue;
             }
             // 0 means that the archive records no file type.
@@ -245,15 +254,9 @@ impl Reader<'_> {
     fn checked_path(&mut self, path: &str) -> Result<String> {
         let path = path.strip_prefix("./").unwrap_or(path);
         // Reject such a path instead of cleaning it: a cleaned one could meet another member.
-        let plain = !path.is_empty()
-            && !path.contains('\\')
-            && path.split('/').all(|part| !matches!(part, "" | "." | ".."))
-            && !path.contains('\0');
-        if !plain {
-            return Err(self.content_error(format!(
-                "{} points out of the archive",
-                escape_untrusted(path)
-            )));
+        if let Some(fault) = path_fault(path) {
+            let path = escape_untrusted(path);
+            return Err(self.content_error(format!("{path} {fault}")));
         }
         if self.paths.len() >= MAX_ARCHIVE_FILES {
             return Err(self.too_many());
@@ -275,6 +278,23 @@ impl Reader<'_> {
 
     fn too_many(&self) -> FetchError {
         FetchError::too_large(self.place, MAX_ARCHIVE_FILES as u64, "files")
+    }
+}
+
+/// Returns what is wrong with the path of a member.
+fn path_fault(path: &str) -> Option<&'static str> {
+    // `C:/x` is absolute on Windows.
+    let has_drive = matches!(path.as_bytes(), [letter, b':', ..] if letter.is_ascii_alphabetic());
+    if path.contains('\\') {
+        Some("has a backslash in its name")
+    } else if path.contains('\0') {
+        Some("has a NUL in its name")
+    } else if path.starts_with('/') || has_drive || path.split('/').any(|part| part == "..") {
+        Some("points out of the archive")
+    } else if path.split('/').any(|part| matches!(part, "" | ".")) {
+        Some("has an empty part or `.` in its path")
+    } else {
+        None
     }
 }
 

@@ -10,6 +10,8 @@ use crate::support::{SiteServer, fetch, fetcher, parse};
 const BAD: &str = "source_malformed";
 const LARGE: &str = "source_too_large";
 const GONE: &str = "source_not_found";
+const BACKSLASH: &str = "has a backslash in its name";
+const EMPTY: &str = "has an empty part or `.` in its path";
 
 /// Name, archive, code and part of the message.
 type Row = (&'static str, Vec<u8>, &'static str, &'static str);
@@ -54,11 +56,19 @@ fn zips_with_bad_paths() -> Vec<Row> {
         ("parent", zip_with("../evil"), BAD, out),
         ("parent inside", zip_with("a/../../evil"), BAD, out),
         ("absolute", zip_with("/etc/evil"), BAD, out),
-        ("backslash", zip_with("a\\..\\evil"), BAD, out),
-        ("share", zip_with("\\\\host\\evil"), BAD, out),
-        ("dot", zip_with("a/./evil"), BAD, out),
-        ("empty part", zip_with("a//evil"), BAD, out),
-        ("NUL", zip_with("evil\0.md"), BAD, out),
+        ("drive", zip_with("C:/evil.md"), BAD, out),
+        ("backslash", zip_with("a\\..\\evil"), BAD, BACKSLASH),
+        ("share", zip_with("\\\\host\\evil"), BAD, BACKSLASH),
+        ("backslash at the end", zip_with("evil\\"), BAD, BACKSLASH),
+        ("dot", zip_with("a/./evil"), BAD, EMPTY),
+        ("empty part", zip_with("a//evil"), BAD, EMPTY),
+        ("NUL", zip_with("evil\0.md"), BAD, "has a NUL in its name"),
+        (
+            "folder with content",
+            replaced(&zip_with("evilX"), b"evilX", b"evil/"),
+            BAD,
+            "evil/ is a folder with content",
+        ),
         (
             "hidden in the message",
             zip_with("../\u{202e}dm.live"),
@@ -244,13 +254,18 @@ fn tars_with_bad_paths() -> Vec<Row> {
         ("parent", tar_path(b"../../evil"), BAD, out),
         ("parent inside", tar_path(b"a/../../evil"), BAD, out),
         ("absolute", tar_path(b"/etc/evil"), BAD, out),
-        ("backslash", tar_path(b"..\\evil"), BAD, out),
-        ("empty part", tar_path(b"a//evil"), BAD, out),
-        ("empty", tar_path(b""), BAD, out),
+        ("backslash", tar_path(b"..\\evil"), BAD, BACKSLASH),
+        ("empty part", tar_path(b"a//evil"), BAD, EMPTY),
+        ("empty", tar_path(b""), BAD, EMPTY),
         ("not UTF-8", tar_path(b"\xff\xfe"), BAD, "not UTF-8"),
         ("long name", long_name(b"../../evil\0"), BAD, out),
         ("extended name", tar_pax("path", "../../evil"), BAD, out),
-        ("extended NUL", tar_pax("path", "evil\0.md"), BAD, out),
+        (
+            "extended NUL",
+            tar_pax("path", "evil\0.md"),
+            BAD,
+            "has a NUL in its name",
+        ),
         ("terminal escape", tar_path(b"../\x1b[2J"), BAD, "\\u{1b}"),
         (
             "twice",

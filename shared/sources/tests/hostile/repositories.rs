@@ -109,6 +109,16 @@ const FILES: &[Row] = &[
         "big.bin is in Git LFS",
     ),
     (
+        "skill in Git LFS by its former name",
+        |git| {
+            let pointer = "version https://hawser.github.com/spec/v1\noid sha256:0\nsize 1\n";
+            git.write("skills/pdf/big.bin", pointer).commit();
+        },
+        "",
+        BAD,
+        "big.bin is in Git LFS",
+    ),
+    (
         "large file",
         |git| {
             git.write("skills/pdf/a", vec![7; (4 << 20) + 2]).commit();
