@@ -295,6 +295,47 @@ fn a_link_to_a_file_of_the_same_skill_is_copied_only_if_asked() {
 }
 
 #[test]
+fn entries_that_cannot_be_taken_are_failures_of_all() {
+    let site = SiteServer::new();
+    let pdf = skill_md("pdf");
+    let bad = listed("a/b", &pdf);
+    let twice = listed("dup", &pdf);
+    site.index(
+        &[&listed("pdf", &pdf), &bad, &twice, &twice, &twice]
+            .map(|entry| entry.as_str())
+            .join(","),
+    )
+    .text("/pdf/SKILL.md", &pdf);
+    let machine = Machine::new();
+    let ran = machine.run(&["add", &site.base, "--all"]);
+    assert_eq!(ran.code, 1, "{}", ran.out);
+    let data = &ran.json["data"];
+    assert_eq!(data["added"].as_array().unwrap().len(), 1, "{}", ran.out);
+    assert_eq!(data["failed"].as_array().unwrap().len(), 4, "{}", ran.out);
+    // Whoever names one skill has not asked for the others.
+    let machine = Machine::new();
+    machine.run(&["add", &site.base, "--skill", "pdf"]).ok();
+}
+
+#[test]
+fn a_folder_without_skills_names_what_it_leaves_out() {
+    let collection = Collection::of_skills(&[("real/a/SKILL.md", "a"), ("coll/b/SKILL.md", "b")]);
+    let folder = collection.repository.path();
+    symlink("../real/a", folder.join("coll/linked")).unwrap();
+    let source = folder.join("coll").display().to_string();
+    let machine = &collection.machine;
+    let added = machine.run(&["add", &source, "--all"]).ok();
+    let left_out = &added["left_out"];
+    assert_eq!(left_out[0]["path"], "linked", "{left_out}");
+    assert_eq!(left_out[0]["reason"], "link");
+    std::fs::remove_dir_all(folder.join("coll/b")).unwrap();
+    let ran = machine.run(&["add", &source, "--all"]);
+    let left_out = &ran.json["data"]["left_out"];
+    assert_eq!(left_out[0]["reason"], "link", "{}", ran.out);
+    ran.fails(1, "source_not_found");
+}
+
+#[test]
 fn a_lock_names_no_folder_whose_links_were_copied() {
     let machine = Machine::new();
     machine

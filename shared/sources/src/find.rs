@@ -29,15 +29,20 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Leaves out the submodules at and below `base`. One inside a skill is a fault of that skill.
-    pub(crate) fn add_submodules<'a>(&mut self, paths: impl Iterator<Item = &'a str>, base: &str) {
-        for path in paths.filter(|path| below_base(path, base).is_some()) {
+    /// Leaves out those at and below `base`, such as submodules. One inside a skill is a fault of
+    /// that skill.
+    pub(crate) fn add_left_out(&mut self, left_out: impl Iterator<Item = LeftOut>, base: &str) {
+        for left in left_out {
+            let path = if left.path == "." {
+                ""
+            } else {
+                left.path.as_str()
+            };
             let in_skill = |(folder, _): &(String, String)| {
                 !folder.is_empty() && below_base(path, folder).is_some()
             };
-            if !self.skills.iter().any(in_skill) {
-                self.left_out
-                    .push(LeftOut::new(path, LeftOutReason::Submodule));
+            if below_base(path, base).is_some() && !self.skills.iter().any(in_skill) {
+                self.left_out.push(left);
             }
         }
     }
@@ -162,7 +167,7 @@ fn is_generated(part: &str) -> bool {
 pub(crate) struct LocalPaths {
     /// The paths of files and links named SKILL.md in any case, relative to the folder.
     pub(crate) documents: Vec<String>,
-    /// The folders that could not be searched.
+    /// The folders that could not be searched, and the links to folders of skills.
     pub(crate) left_out: Vec<LeftOut>,
 }
 
@@ -193,17 +198,23 @@ pub(crate) fn search_folder(folder: &Path) -> Result<LocalPaths> {
                 continue;
             }
         };
-        for (number, entry) in entries.filter_map(std::result::Result::ok).enumerate() {
+        for (number, entry) in entries.enumerate() {
             // A folder with very many entries must not stall the search.
             if number >= MAX_ENTRIES {
                 let place = folder.join(&inside).display().to_string();
                 return Err(FetchError::too_large(place, MAX_ENTRIES as u64, "entries"));
             }
             // `file_type` does not follow links, so the search neither leaves the folder nor loops.
-            let Ok(kind) = entry.file_type() else {
-                continue;
+            let read = entry.and_then(|entry| Ok((entry.file_type()?, entry.file_name())));
+            let (kind, name) = match read {
+                Ok(read) => read,
+                // What could not be read may be a folder of skills.
+                Err(error) => {
+                    let reason = LeftOutReason::Unreadable(error.to_string());
+                    found.left_out.push(LeftOut::new(inside.as_str(), reason));
+                    continue;
+                }
             };
-            let name = entry.file_name();
             let path = match inside.as_str() {
                 "" => name.to_string_lossy().into_owned(),
                 inside => format!("{inside}/{}", name.to_string_lossy()),
@@ -215,7 +226,10 @@ pub(crate) fn search_folder(folder: &Path) -> Result<LocalPaths> {
                 }
                 continue;
             };
-            if !kind.is_dir() && is_document_name(name) {
+            // Only whether the link leads to a skill is looked up: nothing behind it is read.
+            if kind.is_symlink() && folder.join(&path).join(SKILL_MD).is_file() {
+                found.left_out.push(LeftOut::new(path, LeftOutReason::Link));
+            } else if !kind.is_dir() && is_document_name(name) {
                 found.documents.push(path);
             } else if kind.is_dir() && !UNSEARCHED_FOLDERS.contains(&name) {
                 waiting.push_back((path, depth + 1));

@@ -62,6 +62,9 @@ pub enum LeftOutReason {
     /// A submodule: its files are in another repository.
     #[error("it is a submodule; add it from its own repository")]
     Submodule,
+    /// The folder is a symbolic link.
+    #[error("it is a symbolic link; add the folder that it leads to")]
+    Link,
     /// The folder cannot be searched. Holds the cause.
     #[error("it cannot be searched: {0}")]
     Unreadable(String),
@@ -71,6 +74,11 @@ pub enum LeftOutReason {
 }
 
 impl LeftOutReason {
+    /// Returns whether the source itself is at fault: whoever takes every skill of it misses some.
+    pub const fn is_fault(&self) -> bool {
+        matches!(self, Self::Unreadable(_) | Self::BadEntry(_))
+    }
+
     /// The stable code, for programs.
     pub const fn word(&self) -> &'static str {
         match self {
@@ -78,6 +86,7 @@ impl LeftOutReason {
             Self::InsideSkill(_) => "inside_skill",
             Self::Generated(_) => "generated",
             Self::Submodule => "submodule",
+            Self::Link => "link",
             Self::Unreadable(_) => "unreadable",
             Self::BadEntry(_) => "bad_entry",
         }

@@ -210,9 +210,7 @@ impl Tree for LocalFolder {
     fn find_skills(&self, base: &str) -> Found {
         let documents = self.paths.documents.iter().map(String::as_str);
         let mut found = find::find_skills(documents, base);
-        if base.is_empty() {
-            found.left_out.extend(self.paths.left_out.iter().cloned());
-        }
+        found.add_left_out(self.paths.left_out.iter().cloned(), base);
         found
     }
 

@@ -1,7 +1,7 @@
 //! The index of a site under `/.well-known/`: version 0.2.0 with digests, and the older version
 //! without.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -133,14 +133,13 @@ impl SiteEntry {
 fn parse_entries(values: &[Box<RawValue>], is_pinned: bool) -> (Vec<SiteEntry>, Vec<LeftOut>) {
     let mut entries: Vec<SiteEntry> = Vec::new();
     let mut left_out = Vec::new();
-    let mut twice = BTreeSet::new();
-    let mut names = HashSet::new();
+    let mut names: BTreeMap<String, usize> = BTreeMap::new();
     let bad_entry = |path, why| LeftOut::new(path, LeftOutReason::BadEntry(why));
     for (number, value) in values.iter().enumerate() {
         match SiteEntry::parse(value, is_pinned) {
-            Ok(entry) if names.insert(entry.name.clone()) => entries.push(entry),
             Ok(entry) => {
-                twice.insert(entry.name);
+                *names.entry(entry.name.clone()).or_default() += 1;
+                entries.push(entry);
             }
             Err((name, why)) => {
                 let path = name.unwrap_or_else(|| format!("entry {}", number + 1));
@@ -148,10 +147,13 @@ fn parse_entries(values: &[Box<RawValue>], is_pinned: bool) -> (Vec<SiteEntry>, 
             }
         }
     }
-    // Tools differ in which of two entries with one name they use, so use neither.
-    entries.retain(|entry| !twice.contains(&entry.name));
-    let again = |name| bad_entry(name, "the index lists it twice".to_owned());
-    left_out.extend(twice.into_iter().map(again));
+    // Tools differ in which of two entries with one name they use, so use neither. Each one counts.
+    names.retain(|_, number| *number > 1);
+    entries.retain(|entry| !names.contains_key(&entry.name));
+    for (name, number) in names {
+        let again = bad_entry(name, "the index lists it twice".to_owned());
+        left_out.extend(std::iter::repeat_n(again, number));
+    }
     (entries, left_out)
 }
 

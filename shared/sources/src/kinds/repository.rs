@@ -20,7 +20,7 @@ use crate::archive::{MAX_ARCHIVE_FILES, MAX_UNPACKED_BYTES};
 use crate::error::{FetchError, Result, escape_untrusted};
 use crate::find::{self, Found};
 use crate::git::{self, Checkout, Depth, EntryKind, Resolved, is_commit};
-use crate::listing::{Listing, OfferedSkill, last_part};
+use crate::listing::{LeftOut, LeftOutReason, Listing, OfferedSkill, last_part};
 use crate::opened::{Content, Opened};
 use crate::source::{GitSource, Source};
 
@@ -307,7 +307,9 @@ impl Tree for Repository {
         let files = entries().filter(|entry| is_file(entry.kind));
         let mut found = find::find_skills(files.map(|entry| entry.path.as_str()), base);
         let submodules = entries().filter(|entry| entry.kind == EntryKind::Submodule);
-        found.add_submodules(submodules.map(|entry| entry.path.as_str()), base);
+        let left_out =
+            submodules.map(|entry| LeftOut::new(entry.path.as_str(), LeftOutReason::Submodule));
+        found.add_left_out(left_out, base);
         found
     }
 

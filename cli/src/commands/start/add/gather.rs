@@ -7,7 +7,7 @@ use serde::Serialize;
 use vault_format::provenance::is_archive;
 use vault_library::admit::{self, Options};
 use vault_shelf::fetch::FetchedSkill;
-use vault_sources::{GitSource, LeftOut, OfferedSkill, Part, Selection, Source, locks};
+use vault_sources::{GitSource, LeftOut, Listing, OfferedSkill, Part, Selection, Source, locks};
 
 use super::Arguments;
 use crate::{
@@ -223,8 +223,7 @@ impl Gatherer<'_> {
                 if self.arguments.plugin.is_none()
                     && (path.is_dir() || !is_archive(&path.to_string_lossy())) =>
             {
-                let items = self.items_in_folder(path, source.top.as_deref())?;
-                Ok(items.into_iter().map(Ok).collect())
+                self.items_in_folder(path, source.top.as_deref())
             }
             _ => self.fetch_items(source),
         }
@@ -259,7 +258,11 @@ impl Gatherer<'_> {
         }
     }
 
-    fn leave_out(&mut self, source: &str, left_out: Vec<LeftOut>) {
+    /// Records the skills that are left out. Returns those that are failures: who takes all skills
+    /// of a source must learn that it has some that cannot be taken.
+    fn leave_out(&mut self, source: &str, left_out: Vec<LeftOut>) -> Vec<GatherResult<SkillToAdd>> {
+        let is_fault = |left: &LeftOut| self.arguments.all && left.reason.is_fault();
+        let (faults, left_out): (Vec<_>, Vec<_>) = left_out.into_iter().partition(is_fault);
         let left_out = left_out.into_iter().map(|left| LeftOutSkill {
             source: clean(source, 200),
             path: left.path,
@@ -267,6 +270,12 @@ impl Gatherer<'_> {
             message: left.reason.to_string(),
         });
         self.left_out.extend(left_out);
+        let faults = faults.into_iter().map(|left| {
+            let (path, reason) = (clean(&left.path, 200), left.reason.to_string());
+            let failure = fail!(SourceMalformed, "{path}: {}", clean(&reason, 300));
+            Err((format!("{source} ({path})"), failure))
+        });
+        faults.collect()
     }
 
     /// The chosen skills in a folder of this machine. `top` is the folder that the user named, if
@@ -275,26 +284,51 @@ impl Gatherer<'_> {
         &mut self,
         path: &Path,
         top: Option<&Path>,
-    ) -> Result<Vec<SkillToAdd>, Failure> {
+    ) -> Result<Vec<GatherResult<SkillToAdd>>, Failure> {
         let shown = path.display().to_string();
         let listing = vault_sources::list_folder(path);
         let listing = listing.map_err(|error| fetch::fetch_failure(&error))?;
         let is_unnamed = self.arguments.skills.is_empty();
-        let Some(listing) = listing.filter(|found| !found.skills.is_empty() || !is_unnamed) else {
+        let is_all = self.arguments.all;
+        let is_listed = |found: &Listing| !found.skills.is_empty() || !is_unnamed || is_all;
+        let Some(listing) = listing.filter(is_listed) else {
             // One folder is handed on as it is: the library has the error that says what it lacks.
             let source = admit::Source::Folder(shown.clone());
-            return Ok(vec![self.folder_item(shown, source)]);
+            return Ok(vec![Ok(self.folder_item(shown, source))]);
         };
+        if listing.skills.is_empty() && is_all {
+            return self.report_no_skills(&shown, listing.left_out);
+        }
         let selection = self.skill_selection();
         let choice = fetch::choose_skills(self.context, &shown, &listing, selection)?;
         let items = choice.chosen.iter().map(|found| {
             let folder = folder_below(&shown, &found.folder);
-            self.folder_item(folder, folder_source(path, top, found))
+            Ok(self.folder_item(folder, folder_source(path, top, found)))
         });
-        let items = items.collect();
+        let mut items: Vec<_> = items.collect();
         let left_out = choice.left_out;
-        self.leave_out(&shown, left_out);
+        items.extend(self.leave_out(&shown, left_out));
         Ok(items)
+    }
+
+    /// Reports that a folder has no skills, with what was left out.
+    fn report_no_skills(
+        &mut self,
+        shown: &str,
+        left_out: Vec<LeftOut>,
+    ) -> Result<Vec<GatherResult<SkillToAdd>>, Failure> {
+        let number = left_out.len();
+        let faults = self.leave_out(shown, left_out);
+        if !faults.is_empty() {
+            return Ok(faults);
+        }
+        let shown = clean(shown, 200);
+        let failure = fail!(
+            SourceNotFound,
+            "{shown} holds no SKILL.md that can be added"
+        );
+        let left_out = &self.left_out[self.left_out.len() - number..];
+        Err(failure.data(serde_json::json!({ "left_out": left_out })))
     }
 
     fn folder_item(&self, label: String, source: admit::Source) -> SkillToAdd {
@@ -351,7 +385,7 @@ impl Gatherer<'_> {
         if arguments.name.is_some() && skills.len() > 1 {
             return Err(super::name_needs_one());
         }
-        self.leave_out(&shown, left_out);
+        let faults = self.leave_out(&shown, left_out);
         let items = skills.into_iter().map(|Downloaded { name, content }| {
             // A label that ends in the name needs no second one.
             let is_named = shown.rsplit('/').next() == Some(name.as_str());
@@ -394,7 +428,7 @@ impl Gatherer<'_> {
                 },
             })
         });
-        Ok(items.collect())
+        Ok(items.chain(faults).collect())
     }
 
     /// Opens a source, lets the user choose among its skills, and downloads the chosen ones. Returns
