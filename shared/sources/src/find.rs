@@ -61,26 +61,37 @@ impl Found {
         }
         self
     }
+}
 
-    /// Sorts the skills by folder.
-    pub(crate) fn sort(&mut self) {
-        self.skills.sort();
-        let taken: Vec<&String> = self.skills.iter().map(|(folder, _)| folder).collect();
-        // A folder that was left out of one search may be a skill of another.
-        self.left_out.retain(|left| !taken.contains(&&left.path));
+/// The skills of several searches of one tree, each one once.
+#[derive(Debug, Default)]
+pub(crate) struct MergedSearches {
+    /// The folders with their SKILL.md.
+    skills: BTreeMap<String, String>,
+    left_out: BTreeMap<String, LeftOut>,
+}
+
+impl MergedSearches {
+    pub(crate) fn add(&mut self, found: Found) {
+        self.skills.extend(found.skills);
+        for left in found.left_out {
+            self.left_out.entry(left.path.clone()).or_insert(left);
+        }
     }
 
-    /// Adds the skills of another search of the same tree.
-    pub(crate) fn merge(&mut self, other: Self) {
-        for skill in other.skills {
-            if !self.skills.contains(&skill) {
-                self.skills.push(skill);
-            }
-        }
-        for left in other.left_out {
-            if !self.left_out.contains(&left) {
-                self.left_out.push(left);
-            }
+    /// The number of skills.
+    pub(crate) fn len(&self) -> usize {
+        self.skills.len()
+    }
+
+    /// Returns the skills, sorted by folder.
+    pub(crate) fn into_found(self) -> Found {
+        let mut left_out = self.left_out;
+        // A folder that was left out of one search may be a skill of another.
+        left_out.retain(|path, _| !self.skills.contains_key(path));
+        Found {
+            skills: self.skills.into_iter().collect(),
+            left_out: left_out.into_values().collect(),
         }
     }
 }
@@ -134,10 +145,20 @@ pub(crate) fn find_skills<'a>(paths: impl Iterator<Item = &'a str>, base: &str) 
 
 /// Fails if a source has more skills than a list may hold.
 pub(crate) fn check_number(place: &str, number: usize) -> Result<()> {
-    if number <= MAX_LISTED {
+    check_limit(place, number, MAX_LISTED, "skills")
+}
+
+/// Fails if a source has more of something than a limit.
+pub(crate) fn check_limit(
+    place: &str,
+    number: usize,
+    limit: usize,
+    unit: &'static str,
+) -> Result<()> {
+    if number <= limit {
         return Ok(());
     }
-    Err(FetchError::too_large(place, MAX_LISTED as u64, "skills"))
+    Err(FetchError::too_large(place, limit as u64, unit))
 }
 
 /// Returns the path of a folder relative to `base`; `None` if it is outside.

@@ -12,7 +12,7 @@ use super::{MAX_JSON_BYTES, join_path, parse_json};
 use crate::access::Access;
 use crate::archive;
 use crate::error::{FetchError, Result, escape_untrusted};
-use crate::find::{self, Found};
+use crate::find::{self, Found, MergedSearches};
 use crate::git::is_commit;
 use crate::opened::Opened;
 use crate::source::{BadSource, GitSource, ParseOptions, Source};
@@ -21,6 +21,9 @@ const FILE: &str = ".claude-plugin/marketplace.json";
 
 /// The file in a plugin's folder that may name more folders of skills.
 const PLUGIN_FILE: &str = ".claude-plugin/plugin.json";
+
+/// Maximum number of folders that a plugin may name. Each one is searched for in the whole tree.
+const MAX_NAMED: usize = 1_000;
 
 /// The rule that selects the skill folders of a plugin.
 struct SkillRule {
@@ -201,7 +204,8 @@ impl SkillRule {
                 named.extend(file.skills.map(Folders::into_list).unwrap_or_default());
             }
         }
-        let mut found = Found::default();
+        find::check_limit(tree.place(), named.len(), MAX_NAMED, "folders in a plugin")?;
+        let mut found = MergedSearches::default();
         for folder in &named {
             let inside = join_inside("", folder);
             let inside = inside.ok_or_else(|| leads_out(tree.place(), "a skill's path"))?;
@@ -213,21 +217,21 @@ impl SkillRule {
             };
             let folder = join_path(base, inside);
             let folder = folder.trim_matches('/');
-            found.merge(tree.find_skills(folder).of_named_folder(folder));
+            found.add(tree.find_skills(folder).of_named_folder(folder));
+            find::check_number(tree.place(), found.len())?;
         }
         if !named_all {
-            found.merge(tree.find_skills(&join_path(base, "skills")));
-            if found.skills.is_empty() {
+            found.add(tree.find_skills(&join_path(base, "skills")));
+            if found.len() == 0 {
                 let own = tree.find_skills(base).of_named_folder(base);
                 let is_own = own.skills.first().is_some_and(|(folder, _)| folder == base);
                 if is_own {
-                    found.merge(own);
+                    found.add(own);
                 }
             }
         }
-        find::check_number(tree.place(), found.skills.len())?;
-        found.sort();
-        Ok(found)
+        find::check_number(tree.place(), found.len())?;
+        Ok(found.into_found())
     }
 }
 

@@ -260,6 +260,11 @@ async fn a_plugin_of_a_marketplace() {
         let plugin = format!(r#""name":"tools","source":"./","strict":false,"skills":{skills}"#);
         get(row, &format!(r#"{{"plugins":[{{{plugin}}}]}}"#), code, part).await;
     }
+    let folders = vec![r#""./skills/pdf""#; 1_001].join(",");
+    let plugin = format!(r#""name":"tools","source":"./","skills":[{folders}]"#);
+    let many = format!(r#"{{"plugins":[{{{plugin}}}]}}"#);
+    let limit = "exceeds 1000 folders in a plugin";
+    get("1,001 folders", &many, "source_too_large", limit).await;
     let plugin = r#"{"name":"x","source":"."},"#.repeat(20_000);
     let many = format!(r#"{{"plugins":[{}]}}"#, plugin.trim_end_matches(','));
     get(
