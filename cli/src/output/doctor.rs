@@ -455,7 +455,7 @@ impl HiddenSkill {
                 "vault setup --review imports it into the vault".to_owned(),
             ),
             HiddenReason::NotSynced => (
-                "the agent's folder has another version of it".to_owned(),
+                "the agent's folder is out of date".to_owned(),
                 "vault sync-profiles".to_owned(),
             ),
         };

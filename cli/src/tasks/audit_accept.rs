@@ -229,7 +229,7 @@ impl AcceptList {
                 }
             }
             // What is accepted by its path may have any bytes, so the two are not the same.
-            _ => return Err(format!("{what} names neither one sha256 nor one path")),
+            _ => return Err(format!("{what} needs either sha256 or path, not both")),
         }
         Ok(())
     }

@@ -105,7 +105,7 @@ pub fn copy_links<'l>(
 pub fn copied_findings(paths: &[String]) -> Vec<Finding> {
     let findings = paths.iter().map(|path| {
         let message = format!(
-            "{} is a symbolic link, and is part of the skill as a copy, as asked",
+            "{} was replaced by a copy of its target (--copy-links)",
             quoted(path)
         );
         Finding::of(&LINK_COPIED, Level::Warning, message).at(path)

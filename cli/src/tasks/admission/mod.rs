@@ -109,7 +109,7 @@ pub fn admission_failure(source: &str, texts: &Texts, error: AdmitError) -> Fail
             fail!(Symlink, "{} is a {what}{leads}", clean(&whole.display().to_string(), 400))
                 .hint(either(
                     is_copyable,
-                    "put the file itself in its place, or --copy-links if it leads to a file of the same skill",
+                    "put the file itself in its place, or pass --copy-links if it leads to a file of the same skill",
                     "put the file itself in its place, or leave it out",
                 ))
         }
