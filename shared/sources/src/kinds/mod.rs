@@ -190,7 +190,8 @@ fn missing_folder<'a>(
 ) -> FetchError {
     let place = source.display_name();
     FetchError::NoSkill(match recorded {
-        None => format!("{place} has several skills now"),
+        // Which of them was added is not recorded, so nothing is known to be gone.
+        None => return FetchError::NotFound(format!("{place} has several skills now")),
         Some("") => format!("{place} no longer has a skill at its root"),
         Some(folder) => {
             let moved = repository::moved_hint(folders, folder);
