@@ -18,6 +18,7 @@ use vault_library::admit::{
 };
 use vault_library::{audit, run};
 use vault_shelf::fetch::{FetchedSkill, Upstream};
+use vault_testing::assert_matches;
 
 /// Text that raises no finding, and a heading under which commands count as quotations.
 const QUOTED: &str = "# Scanner\n\n## Attack patterns that we detect\n\n- odd names\n";
@@ -68,6 +69,29 @@ fn blocked(result: Result<Candidate, AdmitError>) -> Vec<Finding> {
         Err(AdmitError::Blocked { findings }) => findings,
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn a_record_without_a_folder_takes_no_other_skill_of_an_archive() {
+    let home = Home::new(1);
+    let options = Options {
+        name: Some(name("one")),
+        ..strict()
+    };
+    let get = |own: &str, body: &str, path: Option<&str>| {
+        let mut skill = fetched("tools.example.net", own, body, None);
+        skill.upstream.identifier = "https:https://tools.example.net/w.zip".parse().unwrap();
+        skill.upstream.path = path.map(str::to_owned);
+        gate(&home, skill, &options).unwrap()
+    };
+    let admit = |candidate: &Candidate| admit_one(&home.vault, candidate);
+    admit(&get("one", "First.", None)).unwrap();
+    let refused = admit(&get("other", "Second.", Some(""))).unwrap_err();
+    assert_matches!(refused, AdmitError::OtherSkill { found, .. } if found == "other");
+    // A record with the folder tells which skill it is, whatever its name.
+    let folder = Some("skills/one");
+    admit(&get("one", "Second.", folder)).unwrap();
+    admit(&get("other", "Third.", folder)).unwrap();
 }
 
 /// An installer of the skill's own publisher is a warning when it is admitted, and no more in later

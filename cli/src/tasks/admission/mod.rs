@@ -84,6 +84,8 @@ pub fn admission_failure(source: &str, texts: &Texts, error: AdmitError) -> Fail
         }
         AdmitError::Signer { .. } => Failure::new(ErrorCode::SourceSigner, message)
             .hint("nothing was changed; ask the owner of the source, and if the change is intended: vault add <source> --replace"),
+        AdmitError::OtherSkill { .. } => Failure::new(ErrorCode::SourceRemoved, message)
+            .hint("nothing was changed; if this is the skill that you want: vault add <source> --replace"),
         AdmitError::SourceUnsupported { .. } => Failure::new(ErrorCode::SourceUnsupported, message),
         AdmitError::Source(SourceError::Link(path) | SourceError::HardLink(path) | SourceError::Special { path, .. }) => {
             let folder = Path::new(source);

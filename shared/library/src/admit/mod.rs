@@ -44,6 +44,7 @@ use vault_format::hash::Digest;
 use vault_format::manifest::ManifestError;
 use vault_format::name::SkillName;
 use vault_format::provenance::{BadProvenance, ProvenanceId};
+use vault_format::text::printable;
 use vault_format::words;
 use vault_gate::Outcome;
 use vault_gate::derived::DerivedMismatch;
@@ -200,6 +201,16 @@ pub enum AdmitError {
         place: ProvenanceId,
         /// Fault of the signature.
         cause: PinError,
+    },
+    /// The source has another skill now, and the record does not tell where the installed one was.
+    #[error("{name} can no longer be updated from {place}: it has the skill {} now", printable(.found))]
+    OtherSkill {
+        /// The name.
+        name: SkillName,
+        /// The source.
+        place: ProvenanceId,
+        /// The own name of the other skill.
+        found: String,
     },
     /// The folder's name can't be part of a source identifier.
     #[error("no source can be recorded for this folder: {0}")]

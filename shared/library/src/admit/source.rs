@@ -392,8 +392,7 @@ impl GateInput {
                 input.read_local(folder, now);
             }
             Source::FolderBelow { top, below, name } => {
-                let read = read_below(&top, &below, input.options.copy_links)?;
-                let (folder, links) = read;
+                let (folder, links) = read_below(&top, &below, input.options.copy_links)?;
                 check_name(&folder, name.as_deref())?;
                 let (folder, copied_links) = source::take_copies((folder, links))?;
                 input.copied_links = copied_links;

@@ -198,9 +198,10 @@ impl From<AdmitError> for ShelfError {
             | AdmitError::Blocked { .. }
             | AdmitError::Derived(_)
             | AdmitError::Twice(_) => Self::Failed(text),
-            AdmitError::Source(_) | AdmitError::Provenance(_) | AdmitError::Signer { .. } => {
-                Self::Source(text)
-            }
+            AdmitError::Source(_)
+            | AdmitError::Provenance(_)
+            | AdmitError::Signer { .. }
+            | AdmitError::OtherSkill { .. } => Self::Source(text),
             AdmitError::NameTaken { .. }
             | AdmitError::OtherPlace { .. }
             | AdmitError::UnknownPlace { .. }

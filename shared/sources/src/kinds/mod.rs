@@ -189,15 +189,15 @@ fn missing_folder<'a>(
     folders: impl Iterator<Item = &'a str>,
 ) -> FetchError {
     let place = source.display_name();
-    FetchError::NoSkill(match recorded {
+    match recorded {
         // Which of them was added is not recorded, so nothing is known to be gone.
-        None => return FetchError::NotFound(format!("{place} has several skills now")),
-        Some("") => format!("{place} no longer has a skill at its root"),
+        None => FetchError::NotFound(format!("{place} has several skills now")),
+        Some("") => FetchError::NoSkill(format!("{place} no longer has a skill at its root")),
         Some(folder) => {
             let moved = repository::moved_hint(folders, folder);
-            format!("{place} no longer has a folder {folder}{moved}")
+            FetchError::NoSkill(format!("{place} no longer has a folder {folder}{moved}"))
         }
-    })
+    }
 }
 
 /// The part of a source whose skills are listed. By default it is the whole source.
