@@ -18,7 +18,6 @@ use vault_format::text::printable;
 
 pub use check::check_path;
 pub(crate) use check::check_reference;
-use check::check_segments;
 
 /// Maximum length of a source's text, in bytes.
 pub const MAX_SOURCE_BYTES: usize = 2048;
