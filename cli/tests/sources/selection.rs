@@ -302,7 +302,7 @@ fn entries_that_cannot_be_taken_are_failures_of_all() {
     let twice = listed("dup", &pdf);
     site.index(
         &[&listed("pdf", &pdf), &bad, &twice, &twice, &twice]
-            .map(|entry| entry.as_str())
+            .map(String::as_str)
             .join(","),
     )
     .text("/pdf/SKILL.md", &pdf);
