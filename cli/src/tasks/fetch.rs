@@ -100,8 +100,8 @@ pub fn parse_source(
         ..
     } = &bad
     {
-        // `--yes` must not turn a mistyped path such as `notes.md/a/b` into a request to the host
-        // `notes.md`.
+        // `--yes` must not turn a mistyped path such as `notes.txt/a/b` into a request to the host
+        // `notes.txt`.
         let is_known_host = ["github:", "gitlab:"]
             .iter()
             .any(|prefix| repository.identifier.starts_with(prefix))

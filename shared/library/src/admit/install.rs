@@ -7,13 +7,13 @@ use vault_format::hash::Digest;
 use vault_format::keys::Signer;
 use vault_format::manifest::Manifest;
 use vault_format::name::SkillName;
-use vault_format::provenance::{Kind, is_archive};
+use vault_format::provenance::Kind;
 use vault_format::root::VaultId;
 use vault_format::time::Timestamp;
 use vault_gate::package::Package;
 
 use super::sign::{self, SignedSkill};
-use super::{Admission, AdmitError, AdmitReport, Candidate, Purpose, check};
+use super::{Admission, AdmitError, AdmitReport, Candidate, Purpose, check, origin};
 use crate::disk::{self, Batch, Location};
 use crate::index::Index;
 use crate::installed::place::read_own_skill;
@@ -326,8 +326,8 @@ fn decide_admission(
             if let Some(manifest) = &before.manifest {
                 // Check the pin before the comparison of files: a source that lacks its pinned
                 // signature must not pass as unchanged.
-                check_pin(vault, candidate, &before.bundle)?;
-                check_own_name(vault, candidate, manifest, &before.bundle)?;
+                origin::check_pin(vault, candidate, &before.bundle)?;
+                origin::check_own_name(vault, candidate, manifest, &before.bundle)?;
                 if before.intact && is_unchanged(vault.id(), candidate, manifest) {
                     let report = unchanged(candidate, manifest, before.bundle);
                     return Ok(Decision::Keep(Box::new(report)));
@@ -510,69 +510,6 @@ fn occupied_error(name: &SkillName, reason: &str) -> AdmitError {
         name: name.clone(),
         reason: reason.to_owned(),
     }
-}
-
-/// Fails if the installed version was signed at its source, and the candidate is not signed by the
-/// same vault or is older.
-fn check_pin(vault: &Vault, candidate: &Candidate, before: &Digest) -> Result<(), AdmitError> {
-    // An owner who replaces the skill accepts the other signer.
-    let Some(now) = candidate
-        .upstream
-        .as_ref()
-        .filter(|_| !candidate.options.replace)
-    else {
-        return Ok(());
-    };
-    match upstream::of_bundle(vault, before)? {
-        Some(recorded) if recorded.identifier == now.identifier => {
-            recorded.check_pin(now).map_err(|cause| AdmitError::Signer {
-                name: candidate.package.name.clone(),
-                place: now.identifier.clone(),
-                cause,
-            })
-        }
-        // A pin applies to its own source only. `check_replace` decides about a change of source.
-        _ => Ok(()),
-    }
-}
-
-/// Fails if the record of the installed version names no folder in its archive, and the archive has
-/// another skill now. Such a record is from a version of vault that left the folder of the only
-/// skill out, so the name tells whether this is the same one.
-fn check_own_name(
-    vault: &Vault,
-    candidate: &Candidate,
-    manifest: &Manifest,
-    before: &Digest,
-) -> Result<(), AdmitError> {
-    let Some(now) = candidate
-        .upstream
-        .as_ref()
-        .filter(|_| !candidate.options.replace)
-    else {
-        return Ok(());
-    };
-    let address = now.identifier.as_str().split(['?', '#']).next();
-    let recorded = upstream::of_bundle(vault, before)?;
-    if manifest.provenance.identifier != now.identifier
-        || recorded.is_some_and(|recorded| recorded.path.is_some())
-        || !address.is_some_and(is_archive)
-    {
-        return Ok(());
-    }
-    let package = &candidate.package;
-    let own = |given: &Option<String>, name: &SkillName| {
-        given.clone().unwrap_or_else(|| name.to_string())
-    };
-    let found = own(&package.frontmatter_name, &package.name);
-    if found == own(&manifest.frontmatter_name, &manifest.name) {
-        return Ok(());
-    }
-    Err(AdmitError::OtherSkill {
-        name: package.name.clone(),
-        place: now.identifier.clone(),
-        found,
-    })
 }
 
 /// Returns the report on a candidate that is installed as it is already.

@@ -26,6 +26,7 @@ pub mod check;
 mod compare;
 pub mod history;
 mod install;
+mod origin;
 pub mod project;
 pub mod propose;
 pub mod remove;
