@@ -353,7 +353,7 @@ mod tests {
             (
                 "expires = 2027-01-15",
                 "expires = 2027-01-15\npath = \"x\"",
-                "neither one sha256 nor one path",
+                "needs either sha256 or path, not both",
             ),
             ("0000000000", "00", "SHA-256"),
             ("[[accept]]", "[[accepts]]", "unknown field"),
