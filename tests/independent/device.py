@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from objects import *
 
-EXITS = {"release_awaited": 3, "release_expired": 3, "device_pending": 4, "device_revoked": 4, "newer_vault": 1, "wrong_use": 2, "service_unreachable": 7,
+EXITS = {"release_awaited": 3, "release_expired": 3, "device_pending": 4, "device_revoked": 4, "newer_vault": 1, "wrong_use": 2, "service_unreachable": 7, "answer_unreadable": 7,
          "redirect_refused": 7, "encoding_refused": 7, "too_large": 7, "service_rolled_back": 6}
 ANSWER = record(status=pattern("pending|active|revoked"), device_id=text, catalog=optional(maybe(record(sha256=HASH, size=integer, release=integer))))
 url_base64 = lambda data: base64.urlsafe_b64encode(data).decode().rstrip("=")
@@ -75,12 +75,12 @@ class Device:
         need("address", place, "wrong_use")
         self.reader.base, self.reader.slug, self.reader.expected = *place.groups(), expected
         body = {"public_key": public_key(self.secret), **({"code": code} if code else {})}
-        parse(self.ask("POST", "devices", 4096, canonical(body)), ANSWER, "answer_invalid", signed=False)
+        parse(self.ask("POST", "devices", 4096, canonical(body)), ANSWER, "answer_unreadable", signed=False)
         self.save()
         print(fingerprint("dev", key_bytes(body["public_key"])))
 
     def pull(self):
-        current = parse(self.ask("GET", "devices/current", 4096), ANSWER, "answer_invalid", signed=False)
+        current = parse(self.ask("GET", "devices/current", 4096), ANSWER, "answer_unreadable", signed=False)
         need("active", current["status"] == "active", "device_" + current["status"])
         need("rolled back", current["catalog"] or not self.file, "service_rolled_back")
         if not current["catalog"]:
