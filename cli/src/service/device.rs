@@ -1,14 +1,12 @@
 //! The client of an enrolled machine. It signs every request with the key that belongs to this one
 //! vault.
 
-use std::time::Duration;
-
 use reqwest::Method;
 use vault_api::{CurrentDevice, Enrolment};
 use vault_format::{hash::Digest, keys::SecretKey, name::Slug, request};
 use vault_store::clock::{Clock, SystemClock};
 
-use super::{Answer, Base, Http, ceiling};
+use super::{Answer, Base, Http, Patience, ceiling};
 use vault_service::error::ErrorCode as ServiceCode;
 
 use crate::{
@@ -76,19 +74,15 @@ impl DeviceClient {
     /// longer responses are rejected.
     pub async fn fetch_bundle(&self, hash: &Digest, size: u64) -> Result<Vec<u8>, Failure> {
         let path = format!("/v/{}/bundles/{hash}.json", self.slug);
-        let mut tries = 0;
+        let mut patience = Patience::default();
         loop {
             // The signed size bounds the answer. The ceiling bounds a catalog with an absurd size.
             let answer = self.read_path(&path, size.min(ceiling::OBJECT)).await;
             let answer = answer.map_err(|failure| longer_than_signed(hash, size, failure))?;
-            match answer.retry_after() {
-                // Fetching many bundles may hit the rate limit, which is not a failure.
-                Some(seconds) if tries < 3 => {
-                    tries += 1;
-                    // The service must not be able to make this machine wait for long.
-                    tokio::time::sleep(Duration::from_secs(seconds.clamp(1, 20))).await;
-                }
-                _ => return Ok(answer.require_good()?.body),
+            // Fetching many bundles may hit the rate limit, which is not a failure.
+            match patience.pause_before_repeat(&answer) {
+                Some(pause) => tokio::time::sleep(pause).await,
+                None => return Ok(answer.require_good()?.body),
             }
         }
     }

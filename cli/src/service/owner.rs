@@ -11,7 +11,7 @@ use vault_api::Items;
 use vault_store::clock::{Clock, SystemClock};
 
 use super::{
-    Answer, AskedBy, Base, Http, ceiling,
+    Answer, AskedBy, Base, Http, Patience, ceiling,
     tokens::{TokenFile, Tokens},
 };
 use crate::{context::Context, errors::Failure};
@@ -115,9 +115,29 @@ impl OwnerClient {
         Err(signed_out(&self.base, &self.file))
     }
 
+    /// Sends a request that may be repeated: a question, or an upload of objects, which are named by
+    /// their hashes. While the service is busy, it is asked again a few times.
+    pub async fn call_patiently(
+        &self,
+        method: Method,
+        path: &str,
+        body: Body,
+        ceiling: u64,
+    ) -> Result<Answer, Failure> {
+        let mut patience = Patience::default();
+        loop {
+            let body = body.clone();
+            let answer = self.call(method.clone(), path, &[], body, ceiling).await?;
+            match patience.pause_before_repeat(&answer) {
+                Some(pause) => tokio::time::sleep(pause).await,
+                None => return Ok(answer),
+            }
+        }
+    }
+
     /// Sends `GET` for a catalog or an object. Error statuses are returned as responses.
     pub async fn read(&self, path: &str) -> Result<Answer, Failure> {
-        self.call(Method::GET, path, &[], Body::Empty, ceiling::OBJECT)
+        self.call_patiently(Method::GET, path, Body::Empty, ceiling::OBJECT)
             .await
     }
 

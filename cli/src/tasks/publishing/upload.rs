@@ -64,7 +64,11 @@ impl Publisher<'_> {
                 objects: objects.collect(),
             });
             let path = format!("{}/objects/missing", self.root);
-            let answer: MissingObjects = self.client.post(&path, question).await?;
+            let answer = self
+                .client
+                .call_patiently(Method::POST, &path, Body::Json(question), ceiling::LIST)
+                .await?;
+            let answer: MissingObjects = answer.json()?;
             lacking.extend(answer.missing);
         }
         let missing = asked.iter().copied();
@@ -104,7 +108,7 @@ impl Publisher<'_> {
                 async move {
                     let body = Body::Bytes(kind, Bytes::from(body?));
                     client
-                        .call(method, &path, &[], body, ceiling::SMALL)
+                        .call_patiently(method, &path, body, ceiling::SMALL)
                         .await?
                         .require_good()?;
                     Ok((number, size))
