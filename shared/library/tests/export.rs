@@ -2,7 +2,11 @@
 
 use std::path::Path;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
 use crate::support::{Home, set_mode, snapshot, write, write_skill};
+use vault_format::hash::Digest;
 use vault_format::root::VaultFingerprint;
 use vault_library::export::{self, Fault, Form, SiteInput, Verified, VerifyError, ZipInput};
 use vault_library::integrity::{self, KnownVault};
@@ -86,6 +90,8 @@ fn a_site_is_the_same_each_time_and_verifies() {
             ".well-known/agent-skills/long/SKILL.md",
             ".well-known/agent-skills/pdf.manifest.json",
             ".well-known/agent-skills/pdf.tar.gz",
+            ".well-known/agent-skills/reader.mjs",
+            ".well-known/agent-skills/verify.html",
         ]
     );
     let index: serde_json::Value =
@@ -96,6 +102,23 @@ fn a_site_is_the_same_each_time_and_verifies() {
     let verified = world.verify("one").unwrap();
     assert_eq!(verified.len(), 2);
     assert!(verified.iter().all(|skill| skill.form == Form::Site));
+}
+
+#[test]
+fn the_page_of_a_site_runs_its_reader_and_no_other_script() {
+    let world = World::new();
+    let folder = world.site("site").join(".well-known/agent-skills");
+    let read = |name| std::fs::read_to_string(folder.join(name)).unwrap();
+    let (page, reader) = (read("verify.html"), read("reader.mjs"));
+    let script = format!("<script type=\"module\">{reader}</script>");
+    assert!(page.contains(&script));
+    assert_eq!(page.matches("<script").count(), 1);
+    // The text must not end its own element.
+    assert!(!reader.contains("</script") && !reader.contains("<!--"));
+    let hash = Digest::of(reader.as_bytes());
+    let allowed = format!("script-src 'sha256-{}';", STANDARD.encode(hash.as_bytes()));
+    assert!(page.contains(&allowed), "the policy allows another script");
+    assert!(!page.contains("unsafe-"));
 }
 
 #[test]

@@ -33,7 +33,9 @@ enum Form {
     /// Export a site with a well-known index, for any tool that follows the standard
     #[command(after_help = "\
 Serve the folder as the root of a web site. It holds .well-known/agent-skills/index.json (version \
-0.2.0) with digests, an archive or SKILL.md for each skill, and the signed manifest beside it.
+0.2.0) with digests, an archive or SKILL.md for each skill, and the signed manifest beside it. The \
+page verify.html compares all of them with the vault's fingerprint in a visitor's browser, and \
+reader.mjs does so with Node.
 
 Examples:
   vault export well-known ./site
@@ -152,6 +154,7 @@ fn site_report(context: &Context, report: &SiteReport) -> Report {
         ));
     }
     lines.push(format!("{HINT}index:{HINT:#} {}", report.index.display()));
+    lines.push(format!("{HINT}page:{HINT:#}  {}", report.page.display()));
     Report::view(report, lines.join("\n"))
 }
 

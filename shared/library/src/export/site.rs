@@ -4,6 +4,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -26,6 +28,13 @@ use crate::vault::Vault;
 pub const INDEX: &str = ".well-known/agent-skills/index.json";
 /// The value of `$schema` in the index.
 pub const SCHEMA: &str = "https://schemas.agentskills.io/discovery/0.2.0/schema.json";
+/// The name of the page beside the index that verifies the site in a visitor's browser.
+const PAGE_NAME: &str = "verify.html";
+/// The name of the same check beside it, for a copy of one's own: a host that lies serves a page
+/// that lies.
+const READER_NAME: &str = "reader.mjs";
+/// The script of the page, written from docs/formats.md.
+const READER: &str = include_str!("reader.mjs");
 /// The standard's limit for a description, in UTF-16 code units. Clients skip entries with longer
 /// ones.
 const MAX_DESCRIPTION: usize = 1024;
@@ -46,6 +55,8 @@ pub struct SiteInput {
 pub struct SiteReport {
     /// Path of the index.
     pub index: PathBuf,
+    /// Path of the page that verifies the site in a visitor's browser.
+    pub page: PathBuf,
     /// The exported skills, ordered by name.
     pub skills: Vec<Exported>,
     /// Files of an earlier export that are no longer listed and were removed.
@@ -77,8 +88,8 @@ pub(super) struct SiteEntry {
     pub(super) meta: Option<Value>,
 }
 
-/// Writes a site: for each skill an archive or a SKILL.md with its signed manifest, and the index
-/// last. Removes files that an earlier export wrote for skills that are no longer exported.
+/// Writes a site: for each skill an archive or a SKILL.md with its signed manifest, a page that
+/// verifies them, and the index last. Removes files that an earlier export wrote for skills that are no longer exported.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -135,6 +146,9 @@ pub fn export_site(vault: &Vault, input: &SiteInput) -> Result<SiteReport, Expor
         entries.push(entry);
         exported.push(files);
     }
+    write_export(&folder.join(READER_NAME), READER.as_bytes())?;
+    let page = folder.join(PAGE_NAME);
+    write_export(&page, verify_page().as_bytes())?;
     // Write the index last, so that every file it lists exists by then.
     let text = serde_json::to_string_pretty(&SiteIndex {
         schema: SCHEMA.to_owned(),
@@ -150,10 +164,30 @@ pub fn export_site(vault: &Vault, input: &SiteInput) -> Result<SiteReport, Expor
     }
     Ok(SiteReport {
         index,
+        page,
         skills: exported,
         removed,
         shortened: writer.shortened,
     })
+}
+
+/// Returns the page that verifies the site. Its policy allows the script and the style by their
+/// hashes and nothing else.
+fn verify_page() -> String {
+    let style = include_str!("verify.css");
+    include_str!("verify.html")
+        .replace("{script-hash}", &policy_hash(READER))
+        .replace("{style-hash}", &policy_hash(style))
+        .replace("{style}", style)
+        .replace("{script}", READER)
+}
+
+/// The name of a script or style in a content security policy (CSP Level 3, section 2.3.1).
+fn policy_hash(text: &str) -> String {
+    format!(
+        "sha256-{}",
+        STANDARD.encode(Digest::of(text.as_bytes()).as_bytes())
+    )
 }
 
 /// Writes the files of a site, except the index.
