@@ -152,7 +152,7 @@ impl Operation {
             }
             Auth::Device => {
                 "signature_required signature_invalid timestamp_out_of_range vault_suspended \
-                 vault_not_found not_found rate_limited"
+                 not_found rate_limited"
             }
         };
         let is_below = route.group == Group::Admin && route.path.contains('{');
