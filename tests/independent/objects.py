@@ -194,9 +194,9 @@ def catalog_shape(catalog):
 # --- manifests ------------------------------------------------------------------------------------
 
 FLAG = record(rule=text, path=text, line=integer)
-ACTIONS = record(command=text, args=many(text), cwd=text, description=optional(shown_text), requires_tty=optional(flag))
+ACTIONS = record(command=text, args=many(text), cwd=text, description=optional(text), requires_tty=optional(flag))
 MANIFEST = record(
-    schema=constant("vault.skill-manifest/2"), vault_id=VAULT_ID, name=text, frontmatter_name=optional(shown_text), version=integer, signed_at=time,
+    schema=constant("vault.skill-manifest/2"), vault_id=VAULT_ID, name=text, frontmatter_name=optional(text), version=integer, signed_at=time,
     files=many(record(path=text, size=integer, sha256=HASH, mode=text)), actions=mapping(ACTIONS), agents=many(AGENT),
     rendered_from=optional(record(bundle_hash=HASH, agent=AGENT, transforms=many(record(name=text, sha256=HASH)))),
     provenance=record(identifier=text, kind=text, revision=maybe(text), fetched_at=time),
@@ -253,6 +253,7 @@ def check_manifest(manifest):
     files, (identifier, kind, revision, _) = manifest["files"], manifest["provenance"].values()
     with refusing("manifest_name"):
         skill_name(manifest["name"])
+        shown_text(manifest.get("frontmatter_name", ""))
     need("M3 version", manifest["version"] >= 1, "manifest_version")
     for one in files:
         check_path(one["path"], "manifest_path")
@@ -267,6 +268,7 @@ def check_manifest(manifest):
     with refusing("manifest_actions"):
         for name, action in manifest["actions"].items():
             ACTION(name)
+            shown_text(action.get("description", ""))
             need("M3 command", action["command"] in paths or re.fullmatch("(?![.-])[A-Za-z0-9._+-]{1,100}", action["command"]))
             need("M3 args", len(action["args"]) <= 64 and not any("\0" in one for one in action["args"]))
             need("M3 cwd", action["cwd"] in folders)

@@ -170,6 +170,20 @@ async function runFormats() {
     }
 }
 
+async function runKeys() {
+    const cases = read('ed25519.json');
+    const bytes = (text) => Uint8Array.from(Buffer.from(text, 'hex'));
+    const textOf = (text) => Buffer.from(text, 'hex').toString('base64url');
+    for (const one of [...cases.keys, ...cases.texts]) {
+        const value = one.text ?? textOf(one.bytes);
+        check('ed25519.json', one.why ?? value, await outcome(() => reader.key(value)) === value, one.good);
+    }
+    for (const one of cases.signatures) {
+        check('ed25519.json', one.why, await outcome(() => reader.verifies(textOf(one.key), bytes(one.signature), bytes(one.message))), one.good);
+    }
+}
+
+await runKeys();
 await runRoots();
 await runFormats();
 const sum = (of) => [...of.values()].reduce((total, one) => total + one, 0);

@@ -168,10 +168,6 @@ def play(file, name, reader, case):
     """One case or step: its word, exit, warnings, and the state afterwards."""
     roots, stored, signers, elsewhere = after(reader)
     word = outcome(lambda: judge(reader, case["do"], case["input"]))
-    if case["result"] == "catalog_clock" and word == "release_expired":  # the page: the vectors are older than that word
-        word, code = "catalog_clock", 6
-    else:
-        code = OTHER_EXITS.get(word, 6)
     wanted, now = case.get("after", {}), after(reader)
     if "root_count" in wanted:
         roots = [None] * wanted["root_count"]
@@ -181,7 +177,7 @@ def play(file, name, reader, case):
     if "stored" in wanted:
         stored = sha256(base64.b64decode(RELEASES[wanted["stored"]]["payload"]))
     state = roots, stored, wanted.get("signers", signers), {*wanted["revoked"]} if "revoked" in wanted else elsewhere
-    check(file, name, (word, code, reader.warnings, now), (case["result"], case["exit"], case.get("warnings", []), state))
+    check(file, name, (word, OTHER_EXITS.get(word, 6), reader.warnings, now), (case["result"], case["exit"], case.get("warnings", []), state))
 
 
 def vault_fingerprint(chain):
@@ -303,7 +299,7 @@ def run_formats():
             if case["kind"] == "catalog":
                 reader = reader_of({"latest_seen_at": None, "expect_key": None, "revoked": [], "signed": {}, "taken_over": [], **context})
                 word, result = outcome(lambda: reader.take_catalog(data)), case.get("result")
-                word = {"equal": "ok", "release_expired": "catalog_clock"}.get(word, word)
+                word = "ok" if word == "equal" else word
                 got = result and {"public_key": reader.stored["public_key"], "root_version": reader.stored["root_version"],
                                   "stored": {name: reader.stored[name] for name in ("release", "payload_sha256")}}
                 check("formats/" + file, case.get("id", case.get("why")), (word, got), (wanted, result))
@@ -363,19 +359,79 @@ def run_requests():
             check("device-requests.json", one["name"], got, wanted)
 
 
+KEY_REQUEST = record(schema=constant("vault.key-request/1"), vault_id=VAULT_ID, slug=SLUG, public_key=key, name=text, requested_at=time)
+
+
+def key_request(data, vault, slug):
+    """Q1 to Q4."""
+    need("Q1", len(data) <= 4096)
+    envelope = parse(data, lambda value: envelope_of(record(**ENVELOPE)(value)), None, signed=False)
+    need("Q1 type", envelope.kind == "application/vnd.vault.key-request.v1+json")
+    request = parse(envelope.payload, KEY_REQUEST, None)
+    key_name(request["name"])
+    need("Q3", envelope.signed_by([request["public_key"]]))
+    need("Q4 vault", request["vault_id"] == vault)
+    need("Q4 slug", request["slug"] == slug)
+    return True
+
+
+def run_key_requests():
+    for one in read(FORMATS / "key-requests.json")["cases"]:
+        got = outcome(lambda: key_request(one["bytes"].encode(), one["vault_id"], one["slug"]))
+        check("formats/key-requests.json", one["why"], got, True if one["good"] else None)
+
+
+def run_keys():
+    """K1 to K5 and S1 to S4, one by one."""
+    cases, text_of = read(VECTORS / "ed25519.json"), lambda data: base64.urlsafe_b64encode(bytes.fromhex(data)).decode().rstrip("=")
+    for one in cases["keys"] + cases["texts"]:
+        value = one["text"] if "text" in one else text_of(one["bytes"])
+        check("ed25519.json", one.get("why", value), outcome(lambda: key(value)) == value, one["good"])
+    for one in cases["signatures"]:
+        signature, message = bytes.fromhex(one["signature"]), bytes.fromhex(one["message"])
+        check("ed25519.json", one["why"], len(signature) == 64 and verifies(text_of(one["key"]), signature, message), one["good"])
+
+
 def numbers():
     """How many cases each file has, by the file itself."""
     content = {file: read(VECTORS / file) for file in read(VECTORS / "manifest.json")["cases"] if file.endswith(".json")}
-    members = lambda file: [len(content[file][part]) for part in ("cases", "chains", "files", "accept", "refuse", "requests", "enrolments") if part in content[file]]
+    members = lambda file: [len(content[file][part]) for part in ("cases", "chains", "files", "texts", "signatures", "accept", "refuse", "requests", "enrolments") if part in content[file]]
     found = {file: sum(members(file)) for file in content}
+    found["ed25519.json"] += len(content["ed25519.json"]["keys"])
     found["roots/stories.json"] = sum(len(story["steps"]) for story in content["roots/stories.json"]["stories"])
     return {**found, "formats/skill-md": len([*(FORMATS / "skill-md").glob("expected*.json")]), "formats/policy.toml": 1}
 
 
+def run_checks():
+    """checks.json says of every numbered check of the pages which case, host or test shows it, and each of these exists."""
+    root, table = VECTORS.parent.parent, read(VECTORS / "checks.json")
+    pages = "".join((root / "docs" / page).read_text() for page in ("formats.md", "device-protocol.md"))
+    rows = re.findall(r"^\| ([A-Z][0-9]+) \|", pages, re.MULTILINE)
+    if rows != [*table]:
+        failures.append("checks.json")
+        print("checks.json has other rows than the pages:", {*rows} ^ {*table})
+    tests = "".join(path.read_text() for place in ("shared", "tests", "cli") for path in (root / place).rglob("*.rs"))
+    hosts = (VECTORS / "servers.py").read_text()
+    for row, shown in table.items():
+        place, _, name = shown.partition(": ")
+        if place == "test":
+            there = re.search(rf"\bfn {name}\(", tests)
+        elif place == "servers.py":
+            there = f'yield "{name}"' in hosts
+        else:
+            there = re.search(rf'"(id|name|why|text)": {re.escape(json.dumps(name, ensure_ascii=False)[:-1])}', (VECTORS / place).read_text())
+        if not there:
+            failures.append(row)
+            print(f"checks.json, {row}: there is no {shown}")
+
+
 if __name__ == "__main__":
+    run_checks()
     run_roots()
     run_formats()
     run_requests()
+    run_keys()
+    run_key_requests()
     wanted = read(VECTORS / "manifest.json")["cases"]
     for file in {*wanted, *numbers(), *counts}:
         ran, there, listed = (of.get(file) for of in (counts, numbers(), wanted))

@@ -15,7 +15,8 @@ standard = lambda data: base64.b64encode(data).decode()
 
 
 class Vault:
-    """A vault of two publishers whose releases need both, at this address and time: releases 1 to 3, of which release 2 is accepted already."""
+    """A vault of two publishers whose releases need both, at this address and time: releases 1 to 3, of which 1 and 2 are accepted already. Release 2 has
+    a new version of `deploy`, and no more the skill `old`."""
 
     def __init__(self, base, now, secrets):
         self.base, self.now, self.secrets = base, now, secrets
@@ -26,8 +27,8 @@ class Vault:
         self.roots = [first]
         self.roots.append(self.root(2, first, {"threshold": 1, "keys": self.keys("recovery")}, two, ["anna", "recovery"]))
         self.objects = {}
-        self.bundles = {(name, version): self.bundle(name, version) for name in ("deploy", "hello") for version in (1, 2)}
-        self.catalogs = [self.catalog(1)]
+        self.bundles = {(name, version): self.bundle(name, version) for name in ("deploy", "hello", "old") for version in (1, 2)}
+        self.catalogs = [self.catalog(1, skills=[self.bundles["deploy", 1], self.bundles["hello", 1], self.bundles["old", 2]])]
         for number in (2, 3):
             self.catalogs.append(self.catalog(number))
 
@@ -71,7 +72,7 @@ class Vault:
 
     def catalog(self, number, **members):
         """The payload of a release, as it should be but for `members`."""
-        skills = members.pop("skills", None) or [self.bundles["deploy", 2 if number > 1 else 1], self.bundles["hello", 1]]
+        skills = members.pop("skills", None) or [self.bundles["deploy", 2], self.bundles["hello", 1]]
         listed = [{"name": one["name"], "bundle_hash": one["bundle_hash"], "description": f"Skill {one['name']} of a made-up vault.", "tags": [], "categories": [],
                    "when_to_use": "", "agents": [], "actions": []} for one in skills]
         index = self.store(compact({"schema": "vault.index/2", "vault_id": self.id, "skills": listed}))
@@ -181,6 +182,9 @@ def files(vault):
     yield "another release 2 before", 6, vault.signed(previous={"release": 2, "payload_sha256": "0" * 64})
     yield "a skill at a lower version", 6, vault.signed(**skills(vault.bundles["deploy", 1]))
     yield "another skill under the same version", 6, vault.signed(**skills(vault.bundle("deploy", 2, content="---\nname: deploy\ndescription: Another one.\n---\nOther.\n")))
+    removed = lambda entry: {"skills": [vault.bundles["deploy", 2], vault.bundles["hello", 1], entry]}
+    yield "a removed skill at a lower version", 6, vault.signed(**removed(vault.bundles["old", 1]))
+    yield "another skill under the version of a removed one", 6, vault.signed(**removed(vault.bundle("old", 2, content="---\nname: old\ndescription: Another one.\n---\nOther.\n")))
     yield "skills not in their order", 6, vault.signed(skills=[vault.bundles["hello", 1], vault.bundles["deploy", 2]])
     yield "a skill twice", 6, vault.signed(skills=[vault.bundles["hello", 1]] * 2)
     yield "the path of another bundle", 6, vault.signed(**skills({**vault.bundles["deploy", 2], "path": vault.bundles["hello", 1]["path"]}))
@@ -204,6 +208,11 @@ def files(vault):
     yield "a manifest by the root key", 6, vault.signed(**new(signers=["recovery"]))
     yield "a manifest with two signatures", 6, vault.signed(**new(signers=["anna", "bob"]))
     yield "a manifest of another vault", 6, vault.signed(**new(manifest={"vault_id": "vlt_" + "a" * 26}))
+    head = "---\nname: deploy\ndescription: A.\n---\n"
+    large = [("SKILL.md", head), ("large.txt", "a" * (MIB + 1))]
+    yield "a large file that is not in parts", 6, vault.signed(**new(
+        manifest={"files": [{"path": path, "size": len(text), "sha256": sha256(text.encode()), "mode": "0644"} for path, text in large]},
+        change={"files": [{"path": path, "encoding": "utf-8", "content": text} for path, text in large]}))
     above = [{"path": path, "size": 1, "sha256": sha256(b"x"), "mode": "0644"} for path in ("../up", "SKILL.md")]
     texts = [{"path": one["path"], "encoding": "utf-8", "content": "x"} for one in above]
     yield "a file above the skill", 6, vault.signed(**new(manifest={"files": above}, change={"files": texts}))

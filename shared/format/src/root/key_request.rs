@@ -114,6 +114,24 @@ mod tests {
     use crate::keys::SecretKey;
 
     #[test]
+    fn requests_of_the_vectors() {
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../tests/vectors/formats/key-requests.json"
+        );
+        let set: serde_json::Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+        let cases = set["cases"].as_array().unwrap();
+        assert_eq!(cases.len(), 10);
+        for case in cases {
+            let text = |name: &str| case[name].as_str().unwrap();
+            let (vault_id, slug) = (text("vault_id").parse(), text("slug").parse());
+            let judged =
+                KeyRequest::verify(text("bytes").as_bytes(), vault_id.unwrap(), &slug.unwrap());
+            assert_eq!(judged.is_ok(), case["good"], "{}", case["why"]);
+        }
+    }
+
+    #[test]
     fn a_request_counts_for_its_key_vault_and_namespace() {
         let key = SecretKey::from_seed([5; 32]);
         let vault_id = VaultId::derive(&Digest::of(b"vault"));

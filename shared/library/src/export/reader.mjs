@@ -434,8 +434,8 @@ export function standing(publicKey, chain, elsewhere) {
 
 // --- manifests ------------------------------------------------------------------------------------
 
-const ACTIONS = record({ command: text, args: many(text), cwd: text, description: optional(shownText), requires_tty: optional(flag) });
-const MANIFEST = record({ schema: constant('vault.skill-manifest/2'), vault_id: VAULT_ID, name: text, frontmatter_name: optional(shownText), version: integer,
+const ACTIONS = record({ command: text, args: many(text), cwd: text, description: optional(text), requires_tty: optional(flag) });
+const MANIFEST = record({ schema: constant('vault.skill-manifest/2'), vault_id: VAULT_ID, name: text, frontmatter_name: optional(text), version: integer,
     signed_at: TIME, files: many(record({ path: text, size: integer, sha256: HASH, mode: text })), actions: mapping(ACTIONS), agents: many(AGENT),
     rendered_from: optional(record({ bundle_hash: HASH, agent: AGENT, transforms: many(record({ name: text, sha256: HASH })) })),
     provenance: record({ identifier: text, kind: text, revision: maybe(text), fetched_at: TIME }),
@@ -487,7 +487,7 @@ function checkPaths(paths, word) {
 /** M3 beyond types. */
 function checkManifest(manifest) {
     const { files, provenance: { identifier, kind, revision } } = manifest;
-    need(NAME.test(manifest.name) && !DEVICE_NAMES.has(manifest.name), 'manifest_name');
+    need(NAME.test(manifest.name) && !DEVICE_NAMES.has(manifest.name) && !HIDDEN.test(manifest.frontmatter_name ?? ''), 'manifest_name');
     need(manifest.version >= 1, 'manifest_version');
     const paths = files.map((one) => one.path);
     for (const path of paths) checkPath(path, 'manifest_path');
@@ -500,6 +500,7 @@ function checkManifest(manifest) {
     for (const [name, action] of manifest.actions) {
         need(ACTION.test(name) && (paths.includes(action.command) || /^(?![.-])[A-Za-z0-9._+-]{1,100}$/.test(action.command)), 'manifest_actions');
         need(action.args.length <= 64 && !action.args.some((one) => one.includes('\0')) && folders.has(action.cwd), 'manifest_actions');
+        need(!HIDDEN.test(action.description ?? ''), 'manifest_actions');
     }
     need(provenanceKind(identifier) === kind, 'manifest_provenance');
     const fits = kind === 'code-host' ? /^(?:[0-9a-f]{40}|[0-9a-f]{64})$/.test(revision) : revision && encode(revision).length <= 255 && !HIDDEN.test(revision);

@@ -416,16 +416,6 @@ pub fn vector_json(name: &str) -> Value {
     serde_json::from_slice(&std::fs::read(vectors().join(name)).unwrap()).unwrap()
 }
 
-/// The word of the vectors for a word of this program. They are older than `release_expired`, and
-/// call what is expired `catalog_clock`.
-pub fn vector_word(word: &str) -> &str {
-    if word == "release_expired" {
-        "catalog_clock"
-    } else {
-        word
-    }
-}
-
 /// The secret of one of the vectors' keys.
 pub fn vector_key(name: &str) -> SecretKey {
     let keys = vector_json("formats/keys.json");

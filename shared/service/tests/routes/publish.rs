@@ -13,8 +13,7 @@ use vault_service::publish::Precondition;
 use vault_store::objects::{Class, Objects as _};
 
 use crate::support::{
-    World, big_table_parts, read_file, resigned, vector, vector_json, vector_word, world,
-    world_with,
+    World, big_table_parts, read_file, resigned, vector, vector_json, world, world_with,
 };
 
 /// A service in the state that a case of the vectors describes: the stored file with its root
@@ -96,7 +95,7 @@ async fn every_catalog_that_the_vectors_refuse_is_refused_with_its_word_and_chan
             .publish(slug, bytes_of(case))
             .await
             .expect_err(&case["id"].to_string());
-        let word = vector_word(refusal.code().row().code);
+        let word = refusal.code().row().code;
         assert_eq!(word, case["error"].as_str().unwrap(), "{}", case["id"]);
         words.insert(word);
         assert_eq!(state(&world, slug).await, before, "{}", case["id"]);
@@ -112,6 +111,8 @@ async fn every_catalog_that_the_vectors_refuse_is_refused_with_its_word_and_chan
             "catalog_schema",
             "catalog_slug",
             "catalog_vault_id",
+            "catalog_withdrawn",
+            "release_expired",
             "signatures_missing",
         ]
     );

@@ -25,7 +25,7 @@ use vault_testing::memory::shelf::Owner;
 
 use crate::admin::empty_desk;
 use crate::mcp::{request, rpc};
-use crate::support::{World, file_of, read_file, vector, vector_word, vectors, world_with};
+use crate::support::{World, file_of, read_file, vector, vectors, world_with};
 
 type Named = HashMap<String, Box<RawValue>>;
 
@@ -227,7 +227,7 @@ async fn every_vector_of_the_signed_root_ends_as_it_says() {
             let what = format!("{} {}", case["id"], case["what"]);
             let service = Case::new(&page["state"], &case["state"]).await;
             assert_eq!(
-                vector_word(&service.step(case).await),
+                service.step(case).await,
                 case["result"].as_str().unwrap(),
                 "{what}"
             );
@@ -254,7 +254,7 @@ async fn every_story_of_the_signed_root_goes_as_it_says() {
         for step in steps.filter(|step| step["actor"] == "service") {
             let what = format!("{}: {}", story["id"], step["what"]);
             assert_eq!(
-                vector_word(&service.step(step).await),
+                service.step(step).await,
                 step["result"].as_str().unwrap(),
                 "{what}"
             );
