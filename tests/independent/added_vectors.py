@@ -121,6 +121,10 @@ def format_cases():
     for place, (what, change, error, context) in enumerate(changes, 1):
         whole = canonical(envelope(MANIFEST_TYPE, canonical({**manifest, **change}), "release 0")).decode()
         yield {"id": f"manifest-more-{place}", "kind": "manifest", "file": "manifest.dsse.json", "change": what, "context": context, "error": error, "bytes": whole}
+    name = "profile-9941aaadc5a965400d4e7041bc966ea043455d4e72b58405aa69c4d4954bce39.json"
+    profile = json.loads((VECTORS / "formats" / name).read_bytes())
+    for place, (what, given) in enumerate((("no name", ""), ("a name of 65 code points", "\u00e9" * 65), ("U+200B in the name", "a\u200bb")), 1):
+        yield {"id": f"profile-more-{place}", "kind": "profile", "file": name, "change": what, "context": {}, "error": "profile_schema", "bytes": canonical({**profile, "name": given}).decode()}
 
 
 def write_key_requests():

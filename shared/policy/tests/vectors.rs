@@ -88,6 +88,6 @@ fn what_is_no_policy_or_profile_is_refused_with_its_word() {
         assert_eq!(word, case["error"].as_str().unwrap(), "{id}: {change}");
         *counts.entry(kind).or_default() += 1;
     }
-    let wanted = [("policy", 8), ("policy_object", 6), ("profile", 6)];
+    let wanted = [("policy", 8), ("policy_object", 6), ("profile", 9)];
     assert_eq!(counts, BTreeMap::from(wanted));
 }
