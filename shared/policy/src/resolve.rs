@@ -91,7 +91,7 @@ pub fn resolve_capabilities(input: &Input<'_>) -> Capabilities {
     let mut scores = vec![0.0; granted.len()];
     if let Some(query) = input.query {
         let ranking = Ranking::new(granted.iter().copied());
-        for hit in ranking.search(query, granted.len()) {
+        for hit in ranking.rank(query) {
             scores[hit.position] = hit.score;
         }
     }

@@ -3,10 +3,20 @@
 //!
 //! One ranking serves the command line, the MCP server and the hosted vault, so that the same
 //! question has the same answer everywhere. Equal scores are ordered by name.
+//!
+//! A word of the query finds itself with any ending, words that begin with it, words that mean the
+//! same (`thesaurus`), and if nobody uses it the word that it misspells. A skill that has too
+//! little of what the query asks for is no answer, so that a search may find nothing.
+
+mod spelling;
+mod thesaurus;
+mod words;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use unicode_normalization::UnicodeNormalization;
 use vault_format::index::IndexEntry;
+
+use self::thesaurus::{Span, THESAURUS};
+pub(crate) use self::words::split_words;
 
 /// The largest number of words of a query; later ones are ignored.
 pub const MAX_QUERY_WORDS: usize = 64;
@@ -17,10 +27,25 @@ const SATURATION: f64 = 1.2;
 const LENGTH_SHARE: f64 = 0.6;
 /// The share of a full match for a word that only begins with the query's word.
 const PREFIX_SHARE: f64 = 0.4;
+/// The share of a full match for a word that means the same as the query's word.
+const SYNONYM_SHARE: f64 = 0.8;
+/// The share of a full match for a word that the query misspells.
+const MISSPELLING_SHARE: f64 = 0.6;
 /// Minimum length of a query's word that also matches words beginning with it, in characters.
 const SHORTEST_PREFIX: usize = 3;
 /// Maximum number of terms that one word of a query matches as their beginning.
 const MOST_PREFIX_TERMS: usize = 128;
+/// Maximum number of words of a query whose spelling is corrected: each is compared with all terms.
+const MOST_CORRECTED_WORDS: usize = 8;
+
+/// The share of a query's weight that a skill must have to be an answer.
+const REQUIRED_SHARE: f64 = 0.45;
+/// The number of words that nobody uses whose weight is enough to ask for. Without this bound, a
+/// long query would find nothing.
+const FULL_QUERY_WORDS: f64 = 4.0;
+/// The number of skills that a vault has at least when rarity decides what is an answer. In a small
+/// vault, almost every word is as rare as any other.
+const SMALL_VAULT: usize = 1000;
 
 /// The searchable texts of a skill, borrowed for indexing.
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +90,8 @@ pub struct Hit<'a> {
 pub struct Ranking {
     documents: Vec<IndexedSkill>,
     terms: BTreeMap<String, Vec<Posting>>,
+    /// The skills that name a term only to say that they are not for it.
+    excluded: HashMap<String, Vec<usize>>,
 }
 
 #[derive(Clone, Debug)]
@@ -76,43 +103,64 @@ struct IndexedSkill {
     damping: f64,
 }
 
-/// Each document's best score for one word.
-struct BestScores {
-    scores: Vec<f64>,
-    raised: Vec<usize>,
-}
-
-impl BestScores {
-    fn with_documents(documents: usize) -> Self {
-        Self {
-            scores: vec![0.0; documents],
-            raised: Vec::new(),
-        }
-    }
-
-    fn raise_score(&mut self, document: usize, score: f64) {
-        // Keep the best score, not the sum: a query for `test` must not favour a skill with test,
-        // tester and testing.
-        let best_score = &mut self.scores[document];
-        if *best_score == 0.0 {
-            self.raised.push(document);
-        }
-        *best_score = best_score.max(score);
-    }
-
-    /// Adds the best scores to `scores` and resets them.
-    fn add_to(&mut self, scores: &mut [f64]) {
-        for document in self.raised.drain(..) {
-            scores[document] += std::mem::take(&mut self.scores[document]);
-        }
-    }
-}
-
 /// The frequency of a term in a document, each field counted by its weight.
 #[derive(Clone, Copy, Debug)]
 struct Posting {
     document: usize,
     frequency: u32,
+}
+
+/// One word or phrase of a query.
+#[derive(Clone, Debug)]
+struct QueryTerm {
+    text: String,
+    /// The words of a phrase; none for a single word.
+    parts: Vec<String>,
+    /// Its share of a full weight: less for an everyday word.
+    share: f64,
+}
+
+/// The match of a document with a query or a word of it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Match {
+    score: f64,
+    /// The weight of the words that the document has.
+    covered: f64,
+}
+
+/// Each document's best match for one word.
+struct BestMatches {
+    matches: Vec<Match>,
+    raised: Vec<usize>,
+}
+
+impl BestMatches {
+    fn with_documents(documents: usize) -> Self {
+        Self {
+            matches: vec![Match::default(); documents],
+            raised: Vec::new(),
+        }
+    }
+
+    fn raise(&mut self, document: usize, found: Match) {
+        // Keep the best score, not the sum: a query for `test` must not favour a skill with test,
+        // tester and testing.
+        let best = &mut self.matches[document];
+        if best.covered == 0.0 {
+            self.raised.push(document);
+        }
+        best.score = best.score.max(found.score);
+        best.covered = best.covered.max(found.covered);
+    }
+
+    /// Adds the best matches to `totals` and resets them.
+    fn add_to(&mut self, totals: &mut [Match]) {
+        for document in self.raised.drain(..) {
+            let found = std::mem::take(&mut self.matches[document]);
+            totals[document].score += found.score;
+            totals[document].covered += found.covered;
+        }
+    }
 }
 
 impl Ranking {
@@ -142,19 +190,27 @@ impl Ranking {
         let mut frequencies: HashMap<String, u32> = HashMap::new();
         let mut length = 0_u32;
         let mut add = |field: &str, weight: u32| {
-            for term in split_terms(field) {
+            for term in field_terms(field) {
                 let frequency = frequencies.entry(term).or_default();
                 *frequency = frequency.saturating_add(weight);
                 length = length.saturating_add(1);
             }
         };
+        let (purpose, excluded) = words::split_exclusions(text.description);
         // A hit in a name or tag says more about a skill than one in a long description.
         add(text.name, 4);
         text.tags.iter().for_each(|tag| add(tag, 3));
         text.categories.iter().for_each(|category| add(category, 2));
-        add(text.description, 1);
+        add(&purpose, 1);
         add(text.when_to_use, 1);
         let document = self.documents.len();
+        let excluded: BTreeSet<String> = field_terms(&excluded).into_iter().collect();
+        for term in excluded {
+            // "Not for tests of a browser" excludes no tests if the skill is for other tests.
+            if !frequencies.contains_key(&term) {
+                self.excluded.entry(term).or_default().push(document);
+            }
+        }
         for (term, frequency) in frequencies {
             self.terms.entry(term).or_default().push(Posting {
                 document,
@@ -178,22 +234,53 @@ impl Ranking {
         self.documents.is_empty()
     }
 
-    /// Returns the best `top_k` skills for a query, best first; none for a query without words.
+    /// Returns the best `top_k` answers to a query, best first; none for a query without words, or
+    /// if every skill has too little of what the query asks for.
     pub fn search(&self, query: &str, top_k: usize) -> Vec<Hit<'_>> {
-        let mut scores = vec![0.0_f64; self.documents.len()];
-        let mut best = BestScores::with_documents(self.documents.len());
+        let (totals, asked) = self.match_query(query);
+        let answers = totals.into_iter().enumerate();
+        let answers = answers.filter(|(_, found)| found.covered >= REQUIRED_SHARE * asked);
+        self.best_hits(answers, asked, top_k)
+    }
+
+    /// Returns all skills that have anything of a query, best first, for lists that show the others
+    /// as well.
+    pub fn rank(&self, query: &str) -> Vec<Hit<'_>> {
+        let (totals, asked) = self.match_query(query);
+        self.best_hits(totals.into_iter().enumerate(), asked, usize::MAX)
+    }
+
+    /// Returns the match of each document with a query, and the weight that a full match has.
+    fn match_query(&self, query: &str) -> (Vec<Match>, f64) {
+        let mut totals = vec![Match::default(); self.documents.len()];
+        let mut best = BestMatches::with_documents(self.documents.len());
+        let mut asked = 0.0;
+        let mut corrections = MOST_CORRECTED_WORDS;
         for term in query_terms(query) {
-            self.score_term(&term, &mut best);
-            best.add_to(&mut scores);
+            let known = self.known_terms(&term, &mut corrections);
+            asked += self.match_term(&term, &known, &mut best);
+            best.add_to(&mut totals);
+            self.subtract_excluded(&term, &mut totals);
         }
-        let mut hits: Vec<Hit<'_>> = scores
-            .into_iter()
-            .enumerate()
-            .filter(|(_, score)| *score > 0.0)
-            .map(|(position, score)| Hit {
+        (
+            totals,
+            asked.min(FULL_QUERY_WORDS * self.coverage_weight(0)),
+        )
+    }
+
+    fn best_hits(
+        &self,
+        matches: impl Iterator<Item = (usize, Match)>,
+        asked: f64,
+        top_k: usize,
+    ) -> Vec<Hit<'_>> {
+        let mut hits: Vec<Hit<'_>> = matches
+            .filter(|(_, found)| found.score > 0.0 && found.covered > 0.0)
+            .map(|(position, found)| Hit {
                 name: &self.documents[position].name,
                 position,
-                score,
+                // Half of the words twice is worth less than all of them once.
+                score: found.score * (found.covered / asked).min(1.0),
             })
             .collect();
         let order = |a: &Hit<'_>, b: &Hit<'_>| {
@@ -211,36 +298,138 @@ impl Ranking {
         hits
     }
 
-    /// Scores one word of the query: each document's best score, by the word itself or by a word
-    /// that begins with it.
-    fn score_term(&self, term: &str, best: &mut BestScores) {
-        let mut credit = |postings: &[Posting], share: f64| {
-            let weight = share * self.term_rarity(postings.len());
-            for posting in postings {
-                best.raise_score(
-                    posting.document,
-                    weight * self.saturated_frequency(*posting),
-                );
-            }
-        };
-        if let Some(postings) = self.terms.get(term) {
-            credit(postings, 1.0);
-        }
-        if has_beginnings(term) {
+    /// Returns the indexed terms that match a term of a query, each with its share of a full match.
+    /// An everyday word matches no longer ones: `own` says nothing about ownership.
+    fn known_terms(&self, term: &QueryTerm, corrections: &mut usize) -> Vec<(&str, f64)> {
+        let mut known = Vec::new();
+        self.push_known(&term.text, 1.0, &mut known);
+        if term.parts.is_empty() && term.share >= 1.0 && has_beginnings(&term.text) {
             self.terms
-                .range(term.to_owned()..)
-                .take_while(|(other, _)| other.starts_with(term))
-                .filter(|(other, _)| other.len() > term.len())
+                .range(term.text.clone()..)
+                .map(|(other, _)| other.as_str())
+                .take_while(|other| other.starts_with(&term.text))
+                .filter(|other| other.len() > term.text.len() && !other.contains(' '))
                 // A short word can begin thousands of terms; a query may have 64 such words.
                 .take(MOST_PREFIX_TERMS)
-                .for_each(|(_, postings)| credit(postings, PREFIX_SHARE));
+                .for_each(|other| known.push((other, PREFIX_SHARE)));
         }
+        let mut meant = vec![term.text.clone()];
+        if known.is_empty()
+            && *corrections > 0
+            && spelling::may_be_misspelled(&term.text)
+            && !THESAURUS.has_term(&term.text)
+        {
+            *corrections -= 1;
+            meant.extend(self.corrections_of(&term.text));
+        }
+        for word in &meant[1..] {
+            self.push_known(word, MISSPELLING_SHARE, &mut known);
+        }
+        for word in &meant {
+            for related in THESAURUS.related_terms(word) {
+                self.push_known(related, SYNONYM_SHARE, &mut known);
+            }
+        }
+        known
+    }
+
+    fn push_known<'a>(&'a self, term: &str, share: f64, known: &mut Vec<(&'a str, f64)>) {
+        if let Some((term, _)) = self.terms.get_key_value(term) {
+            known.push((term, share));
+        }
+    }
+
+    /// Returns the words of the index and of the thesaurus that a word may be meant to be.
+    fn corrections_of(&self, word: &str) -> BTreeSet<String> {
+        let indexed = self.terms.keys().map(String::as_str);
+        indexed
+            .chain(THESAURUS.words())
+            .filter(|known| spelling::is_misspelling(word, known))
+            .map(str::to_owned)
+            .collect()
+    }
+
+    /// Raises the best match of each document that has one of these terms. Returns the weight of
+    /// the query's term.
+    fn match_term(&self, term: &QueryTerm, known: &[(&str, f64)], best: &mut BestMatches) -> f64 {
+        // A term that only other words stand for is as rare as the rarest of them.
+        let rarest = |weight: &dyn Fn(usize) -> f64| {
+            let own = self.terms.get(&term.text).map(|own| weight(own.len()));
+            let others = known
+                .iter()
+                .map(|(other, _)| weight(self.postings(other).len()));
+            term.share * own.unwrap_or_else(|| others.reduce(f64::max).unwrap_or(weight(0)))
+        };
+        let highest = rarest(&|holding| self.term_rarity(holding));
+        let asked = rarest(&|holding| self.coverage_weight(holding));
+        for (other, share) in known {
+            let postings = self.postings(other);
+            // No other word can say more than the one in the query.
+            let weight = share * (term.share * self.term_rarity(postings.len())).min(highest);
+            // A word that means the same is all that was asked for, a longer word is half of it.
+            let covered = if *share > PREFIX_SHARE {
+                asked
+            } else {
+                asked / 2.0
+            };
+            for posting in postings {
+                let score = weight * self.saturated_frequency(*posting);
+                best.raise(posting.document, Match { score, covered });
+            }
+        }
+        self.match_parts(term, highest, asked, best);
+        asked
+    }
+
+    /// Raises the matches of documents that have some of the words of a phrase.
+    fn match_parts(&self, term: &QueryTerm, highest: f64, asked: f64, best: &mut BestMatches) {
+        let mut found: BTreeMap<usize, Match> = BTreeMap::new();
+        let share = 1.0 / as_f64(term.parts.len().max(1));
+        for part in term
+            .parts
+            .iter()
+            .filter(|part| words::share_of(part) >= 1.0)
+        {
+            let postings = self.postings(part);
+            for posting in postings {
+                let part = found.entry(posting.document).or_default();
+                let score = self.term_rarity(postings.len()) * self.saturated_frequency(*posting);
+                part.score += share * score;
+                part.covered += share * asked;
+            }
+        }
+        for (document, part) in found {
+            // Both words apart are not worth more than the phrase.
+            let score = part.score.min(highest * 2.0);
+            best.raise(document, Match { score, ..part });
+        }
+    }
+
+    /// Subtracts the weight of a word from the skills that say that they are not for it.
+    fn subtract_excluded(&self, term: &QueryTerm, totals: &mut [Match]) {
+        if term.share < 1.0 {
+            return;
+        }
+        for document in self.excluded.get(&term.text).into_iter().flatten() {
+            totals[*document].score -= self.term_rarity(0);
+            totals[*document].covered -= self.coverage_weight(0);
+        }
+    }
+
+    fn postings(&self, term: &str) -> &[Posting] {
+        self.terms.get(term).map_or(&[], Vec::as_slice)
     }
 
     fn term_rarity(&self, holding: usize) -> f64 {
         let (all, holding) = (as_f64(self.documents.len()), as_f64(holding));
         // Without the added 1, a word in more than half of the skills would score below zero.
         (1.0 + (all - holding + 0.5) / (holding + 0.5)).ln()
+    }
+
+    /// Returns the weight of a word that so many skills have when it decides what is an answer.
+    fn coverage_weight(&self, holding: usize) -> f64 {
+        let all = as_f64(self.documents.len().max(SMALL_VAULT));
+        (1.0 + (all + 0.5) / (as_f64(holding) + 0.5)).ln()
     }
 
     fn saturated_frequency(&self, posting: Posting) -> f64 {
@@ -258,12 +447,52 @@ const fn as_f64(count: usize) -> f64 {
     count as f64
 }
 
-/// Returns the distinct words of a query, up to the limit.
-fn query_terms(query: &str) -> impl Iterator<Item = String> {
+/// Returns the terms of a field of a skill: its words, and the phrases that the thesaurus has.
+fn field_terms(text: &str) -> Vec<String> {
+    let mut terms = words::stems(text);
+    let phrases = THESAURUS.divide_phrases(&terms).into_iter();
+    let phrases: Vec<String> = phrases
+        .filter(|span| span.length > 1)
+        .map(|span| join_span(&terms, span))
+        .collect();
+    terms.extend(phrases);
+    terms
+}
+
+fn join_span(words: &[String], span: Span) -> String {
+    words[span.start..span.start + span.length].join(" ")
+}
+
+/// Returns the distinct words and phrases of a query, up to the limit. Words that only hold a
+/// sentence together are left out unless there are no others.
+fn query_terms(query: &str) -> Vec<QueryTerm> {
+    let mut words = words::stems(query);
+    words.truncate(MAX_QUERY_WORDS);
     let mut seen = BTreeSet::new();
-    split_terms(query)
-        .filter(move |term| seen.insert(term.clone()))
-        .take(MAX_QUERY_WORDS)
+    let spans = THESAURUS.divide_phrases(&words).into_iter();
+    let terms = spans.map(|span| {
+        let text = join_span(&words, span);
+        let parts = words[span.start..span.start + span.length].to_vec();
+        QueryTerm {
+            share: if span.length > 1 {
+                1.0
+            } else {
+                words::share_of(&text)
+            },
+            parts: if span.length > 1 { parts } else { Vec::new() },
+            text,
+        }
+    });
+    let mut terms: Vec<QueryTerm> = terms
+        .filter(|term| seen.insert(term.text.clone()))
+        .collect();
+    if terms.iter().all(|term| term.share == 0.0) {
+        for term in &mut terms {
+            term.share = 1.0;
+        }
+    }
+    terms.retain(|term| term.share > 0.0);
+    terms
 }
 
 /// Whether a word is long enough to match words that begin with it.
@@ -271,190 +500,5 @@ fn has_beginnings(term: &str) -> bool {
     term.chars().count() >= SHORTEST_PREFIX
 }
 
-/// Splits a text into terms: runs of letters and digits in lower case without a plural `s`. Scripts
-/// without spaces between words give pairs of neighbouring characters.
-fn split_terms(text: &str) -> impl Iterator<Item = String> {
-    let folded: String = text.nfkc().flat_map(char::to_lowercase).collect();
-    let mut terms = Vec::new();
-    for run in folded.split(|character: char| !character.is_alphanumeric()) {
-        let mut rest = run;
-        while let Some(first) = rest.chars().next() {
-            let spaceless = is_spaceless(first);
-            let end = rest
-                .find(|c| is_spaceless(c) != spaceless)
-                .unwrap_or(rest.len());
-            let (part, after) = rest.split_at(end);
-            if spaceless {
-                push_pairs(part, &mut terms);
-            } else {
-                terms.push(strip_plural(part).to_owned());
-            }
-            rest = after;
-        }
-    }
-    terms.into_iter()
-}
-
-/// Splits a text into words as a search does, to match words outside a ranking.
-pub(crate) fn split_words(text: &str) -> impl Iterator<Item = String> {
-    split_terms(text)
-}
-
-fn push_pairs(part: &str, terms: &mut Vec<String>) {
-    let characters: Vec<char> = part.chars().collect();
-    // A single character forms no pair, so it becomes a term by itself.
-    if characters.len() == 1 {
-        terms.push(part.to_owned());
-    }
-    terms.extend(
-        characters
-            .windows(2)
-            .map(|pair| pair.iter().collect::<String>()),
-    );
-}
-
-fn strip_plural(word: &str) -> &str {
-    match word.strip_suffix('s') {
-        // `class` and `bus` are no plurals.
-        Some(stem) if stem.len() > 2 && !stem.ends_with('s') => stem,
-        _ => word,
-    }
-}
-
-/// Whether a character is Han, kana or Thai, which are written without spaces between words.
-const fn is_spaceless(character: char) -> bool {
-    matches!(
-        character,
-        '\u{0E00}'..='\u{0E7F}' | '\u{3040}'..='\u{30FF}' | '\u{3400}'..='\u{4DBF}' | '\u{4E00}'..='\u{9FFF}'
-            | '\u{F900}'..='\u{FAFF}' | '\u{20000}'..='\u{3FFFF}'
-    )
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn text<'a>(name: &'a str, description: &'a str) -> Text<'a> {
-        Text {
-            name,
-            description,
-            tags: &[],
-            categories: &[],
-            when_to_use: "",
-        }
-    }
-
-    fn names<'a>(ranking: &'a Ranking, query: &str) -> Vec<&'a str> {
-        ranking
-            .search(query, 10)
-            .iter()
-            .map(|hit| hit.name)
-            .collect()
-    }
-
-    #[test]
-    fn the_name_weighs_more_than_the_description() {
-        let ranking = Ranking::new([
-            text("release-notes", "Writes notes; mentions review once."),
-            text("code-review", "Looks at a change."),
-            text("weather", "Says whether it rains."),
-        ]);
-        assert_eq!(names(&ranking, "review"), ["code-review", "release-notes"]);
-    }
-
-    #[test]
-    fn tags_categories_and_when_to_use_are_searched() {
-        let (tags, categories) = (["kubernetes".to_owned()], ["operations".to_owned()]);
-        let ranking = Ranking::new([Text {
-            name: "roll-out",
-            description: "Brings a version up.",
-            tags: &tags,
-            categories: &categories,
-            when_to_use: "Before a maintenance window.",
-        }]);
-        for query in ["kubernetes", "operations", "window", "ROLL", "version"] {
-            assert_eq!(names(&ranking, query), ["roll-out"], "{query}");
-        }
-    }
-
-    #[test]
-    fn more_words_found_is_better_and_rare_words_count_more() {
-        let ranking = Ranking::new([
-            text("a", "git commit log"),
-            text("b", "git"),
-            text("c", "git bisect"),
-            text("d", "git blame"),
-        ]);
-        assert_eq!(names(&ranking, "git commit")[0], "a");
-        assert_eq!(names(&ranking, "git bisect")[0], "c");
-    }
-
-    #[test]
-    fn plurals_and_beginnings_match_but_whole_words_come_first() {
-        let ranking = Ranking::new([
-            text("x", "deployment of services"),
-            text("y", "deploy a service"),
-        ]);
-        assert_eq!(names(&ranking, "deploy"), ["y", "x"]);
-        assert_eq!(names(&ranking, "service").len(), 2);
-        assert_eq!(
-            names(&ranking, "de"),
-            Vec::<&str>::new(),
-            "two letters are too few for a beginning"
-        );
-    }
-
-    #[test]
-    fn equal_scores_are_ordered_by_name() {
-        let ranking = Ranking::new([
-            text("zebra", "same"),
-            text("ant", "same"),
-            text("mole", "same"),
-        ]);
-        assert_eq!(names(&ranking, "same"), ["ant", "mole", "zebra"]);
-        let two: Vec<_> = ranking
-            .search("same", 2)
-            .iter()
-            .map(|hit| (hit.name, hit.position))
-            .collect();
-        assert_eq!(two, [("ant", 1), ("mole", 2)]);
-    }
-
-    #[test]
-    fn scripts_without_spaces_are_found_by_parts() {
-        let ranking = Ranking::new([text("a", "代码审查工具"), text("b", "天气预报 weather")]);
-        assert_eq!(names(&ranking, "审查"), ["a"]);
-        assert_eq!(names(&ranking, "weather预报"), ["b"]);
-    }
-
-    #[test]
-    fn compatibility_forms_and_case_are_one() {
-        let ranking = Ranking::new([text("a", "Ｄｅｐｌｏｙ ÄPFEL")]);
-        assert_eq!(names(&ranking, "deploy"), ["a"]);
-        assert_eq!(names(&ranking, "äpfel"), ["a"]);
-    }
-
-    #[test]
-    fn nothing_asked_or_nothing_there_gives_nothing() {
-        assert!(Ranking::new([]).search("x", 5).is_empty());
-        let ranking = Ranking::new([text("a", "b")]);
-        assert!(ranking.search("", 5).is_empty());
-        assert!(ranking.search("-- !", 5).is_empty());
-        assert!(ranking.search("b", 0).is_empty());
-        assert_eq!(ranking.len(), 1);
-    }
-
-    proptest! {
-        #[test]
-        fn any_query_is_answered_in_order(query in ".{0,200}", texts in proptest::collection::vec("[a-c ]{0,12}", 0..20), top_k in 0_usize..25) {
-            let ranking = Ranking::new(texts.iter().map(|description| text("n", description)));
-            let hits = ranking.search(&query, top_k);
-            prop_assert!(hits.len() <= top_k.min(texts.len()));
-            prop_assert!(hits.windows(2).all(|pair| pair[0].score >= pair[1].score));
-            prop_assert_eq!(&hits, &ranking.search(&query, top_k));
-            let all = ranking.search(&query, usize::MAX);
-            prop_assert_eq!(&all[..hits.len()], &hits[..], "a shorter answer is the beginning of a longer one");
-        }
-    }
-}
+mod tests;

@@ -181,7 +181,7 @@ fn grant_everything(visible: &Visible, resolved: &mut Capabilities, query: Optio
     let snapshot = visible.snapshot();
     let ranking = snapshot.ranking();
     let mut scores = vec![0.0; snapshot.entries().len()];
-    for hit in ranking.search(query.unwrap_or_default(), ranking.len()) {
+    for hit in ranking.rank(query.unwrap_or_default()) {
         if let Some(score) = scores.get_mut(hit.position) {
             *score = hit.score;
         }
