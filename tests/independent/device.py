@@ -71,7 +71,7 @@ class Device:
         raise Refused("service_rolled_back" if code == "catalog_not_published" and self.file else code)
 
     def link(self, address, expected, code):
-        place = re.fullmatch(r"(https://[^/?#@%]+(?:/[A-Za-z0-9._~/-]*[^/])?|http://(?:localhost|127\.[0-9.]+|\[::1\])(?::[0-9]+)?(?:/[A-Za-z0-9._~/-]*[^/])?)/v/([^/]+)", address)
+        place = re.fullmatch(r"(https://[^/?#@%]+(?:/[A-Za-z0-9._~/-]*[^/])?|http://(?:localhost|127\.[0-9.]+|\[::1\])(?::[0-9]+)?(?:/[A-Za-z0-9._~/-]*[^/])?)/v/([a-z0-9-]+)", address)
         need("address", place, "wrong_use")
         self.reader.base, self.reader.slug, self.reader.expected = *place.groups(), expected
         body = {"public_key": public_key(self.secret), **({"code": code} if code else {})}

@@ -1,5 +1,5 @@
-"""Takes out each check of the reader and the device, one at a time, and names the first vector, or else the first host of tests/vectors/servers.py, that
-notices. Run by hand, some minutes: `mutations.py [--write] [CHECK]...`. With --write it writes tests/vectors/checks.json, which says of each numbered check
+"""Takes out each check of the reader and the device, one at a time, and names the first vector, or else the first host of tests/vectors/servers.py or story,
+that notices. Run by hand, some minutes: `mutations.py [--write] [CHECK]...`. With --write it writes tests/vectors/checks.json, which says of each numbered check
 of the pages where it is shown."""
 
 import json
@@ -11,7 +11,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 VECTORS = HERE.parent / "vectors"
-PLAYERS = (["vectors.py", "--first"], [str(VECTORS / "run"), "--servers", "--first", sys.executable, str(HERE / "device.py")])
+DEVICE = [sys.executable, str(HERE / "device.py")]
+PLAYERS = (["vectors.py", "--first"], [str(VECTORS / "run"), "--servers", "--first", *DEVICE], [str(VECTORS / "run"), *DEVICE])
 # Another check refuses the same with the same word, so that no vector can tell.
 IMPLIED = {
     "K2": "no y from p to p + 18 is that of a point of good order (K4, K5)",
@@ -48,7 +49,11 @@ def noticed(check):
         if done.returncode:
             lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
             case = re.match(r"(\S+\.json) (.*?): |failed  (.*?): ends with", lines[0] if lines else "")
-            return "an exception" if not case else f"servers.py: {case[3]}" if case[3] else f"{case[1]}: {case[2]}"
+            if not case:
+                return "an exception"
+            if case[1]:
+                return f"{case[1]}: {case[2]}"
+            return f"servers.py: {case[3]}" if "--servers" in player else f"roots/stories.json: {case[3].split()[0]}"
     return None
 
 

@@ -249,6 +249,11 @@ def first_contact(vault):
     yield "over, at first contact", 3, vault.signed(issued_at=vault.at(-90), expires_at=vault.at(-1))
 
 
+# Addresses that a client refuses before it sends anything.
+ADDRESSES = ["http://vault.example/v/acme", "http://10.0.0.1/v/acme", "https://user@vault.example/v/acme", "https://vault.example/v/acme?x",
+             "https://vault.example/v/acme#x", "https://vault.example/v/ac%6de", "ftp://vault.example/v/acme", "https://vault.example/acme"]
+
+
 def every(base, now, secrets):
     """The vault, and all its wrong hosts: name, exit, file and answers."""
     vault = Vault(base, now, secrets)
