@@ -26,6 +26,21 @@ fn an_index_path_where_no_file_can_be_is_one_warning() {
 }
 
 #[test]
+fn the_folder_of_the_index_is_made_where_it_is_missing() {
+    let home = Home::new();
+    home.skill("good", "Does good. Use when good is to be done.");
+    let path = home.path("cache/of/vault/index.db");
+    for line in [&["add", "./good"][..], &["list"]] {
+        let mut command = home.vault(&[line, &["--json"]].concat());
+        let ended = Ended::of(command.env("VAULT_DB_PATH", &path));
+        assert_eq!(ended.json["warnings"], serde_json::json!([]), "{line:?}");
+        ended.ok();
+    }
+    assert!(path.is_file());
+    assert!(!home.path(".vault/index.db").exists());
+}
+
+#[test]
 fn every_code_of_the_table_means_what_it_says() {
     let home = Home::new();
     home.skill("good", "Does good. Use when good is to be done.");

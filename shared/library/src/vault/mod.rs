@@ -27,7 +27,7 @@ pub mod trust;
 mod writer;
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -74,16 +74,18 @@ impl VaultPaths {
         }
     }
 
-    /// Resets the index to its default location if no file can be created at the configured path,
-    /// and returns that path.
+    /// Creates the folder of the configured index if it is missing. Resets the index to its default
+    /// location if no file can be created at the configured path, and returns that path.
     pub fn drop_unusable_index(&mut self) -> Option<PathBuf> {
-        // A file that is absent is fine: the index creates it. A folder in its place, or no folder
-        // around it, is not.
+        // A file that is absent is fine: the index creates it. A folder in its place, or a folder
+        // around it that can't be created, is not.
         let path = self.index.take_if(|path| {
             let folder = path
                 .parent()
                 .filter(|folder| !folder.as_os_str().is_empty());
-            path.is_dir() || folder.is_some_and(|folder| !folder.is_dir())
+            let has_folder =
+                |folder: &Path| folder.is_dir() || disk::make_dirs(folder, 0o700).is_ok();
+            path.is_dir() || !folder.is_none_or(has_folder)
         })?;
         Some(path)
     }
@@ -186,6 +188,8 @@ struct FormatSchema {
     schema: String,
 }
 
+/// Name of the folder, in the trust folder, of the copies that actions run from.
+pub(crate) const RUNNING: &str = "running";
 const SCHEMA: &str = "vault.library/2";
 /// The format before root versions. Such a vault is imported and not opened.
 const EARLIER_SCHEMA: &str = "vault.library/1";
@@ -434,7 +438,7 @@ impl Vault {
     /// Creates a temporary folder in the trust folder, for files that must stay as they were
     /// verified. It is removed on drop, or else by the next call.
     pub(crate) fn private_scratch(&self) -> Result<Scratch, VaultError> {
-        let folder = PrivateFolder::new(&self.paths.config, "running");
+        let folder = PrivateFolder::new(&self.paths.config, RUNNING);
         folder.ensure_exists()?;
         let folder = HeldPath::new(folder.path());
         // Another process may sweep at the same time, so a leftover may be gone before this process
