@@ -167,6 +167,59 @@ fn every_log_line_is_one_json_object_and_the_last_one_is_written_at_a_stop() {
     assert_eq!(last, ["stopped", "stopping"]);
 }
 
+#[test]
+fn a_refused_start_is_one_line_of_the_log() {
+    let home = Home::new();
+    home.write("unknown.toml", "colour = \"blue\"\n");
+    // No start gets beyond the last case: this machine does not have the address.
+    let good = [
+        "--public-url",
+        "http://127.0.0.1:1",
+        "--bind",
+        "192.0.2.1",
+        "--port",
+        "0",
+    ];
+    let local = ["--public-url", "http://127.0.0.1:1", "--port", "0"];
+    let email = ("VAULT_ADMIN_EMAIL", "owner@example.com");
+    for (arguments, variable, code) in [
+        (&[][..], email, "setting_missing"),
+        (&good, ("VAULT_TOKEN_TTL", "59"), "setting_invalid"),
+        (&["--port", "eighty"], email, "setting_invalid"),
+        (&["--config", "unknown.toml"], email, "setting_unknown"),
+        (&[], ("VAULT_LOG_LEVEL", "loud"), "setting_invalid"),
+        (
+            &good,
+            ("VAULT_TRUSTED_PROXIES", "10.0.0.0/99"),
+            "setting_invalid",
+        ),
+        (
+            // The port is bound before the database is looked at.
+            &local,
+            ("VAULT_DATABASE_URL", "mysql://a"),
+            "setting_invalid",
+        ),
+        (&good, email, "address_in_use"),
+    ] {
+        let mut command = home.vault(&[&["serve"], arguments].concat());
+        command.env("VAULT_ADMIN_PASSWORD", "a password of many words");
+        command.envs([email, variable]);
+        let output = command.output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        let exit = if code == "address_in_use" { 1 } else { 2 };
+        let ended = (output.status.code(), stderr.lines().count());
+        assert_eq!(ended, (Some(exit), 1), "{stderr}");
+        let line: Value = serde_json::from_str(&stderr).expect(&stderr);
+        assert_eq!(
+            (&line["level"], &line["code"]),
+            (&"ERROR".into(), &code.into()),
+            "{line}"
+        );
+        assert!(output.stdout.is_empty());
+        assert!(!home.path("data").exists(), "{arguments:?}");
+    }
+}
+
 /// Starts `vault serve` and stops it once it listens. Returns the log up to that line.
 fn start_and_stop(home: &Home, arguments: &[&str]) -> Vec<Value> {
     let serve = ["serve", "--port", "0", "--public-url", "http://127.0.0.1:1"];

@@ -100,6 +100,39 @@ pub struct ServerSettings {
 
 /// Serves until SIGTERM or SIGINT.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    let settings = read_settings(context, arguments);
+    if arguments.print_config {
+        let settings = settings?;
+        let options = Options::from_settings(context, &settings, arguments.library.as_deref());
+        return print_config(context, &settings, options);
+    }
+    // A refused start is a line of the log too, so the log begins before the settings are judged.
+    let level = settings.as_ref().ok();
+    let level = level.and_then(|settings| settings.text("VAULT_LOG_LEVEL"));
+    let _flush_log = server::log_to_stderr(level.unwrap_or("info"));
+    match settings.and_then(|settings| serve(context, arguments, &settings)) {
+        Err(failure) if !context.global.json => {
+            let (code, hint) = (failure.code.word(), failure.hint.as_deref());
+            tracing::error!(code, hint, "{}", failure.message);
+            Ok(Report::silent(failure.exit()))
+        }
+        ended => ended.map(|()| Report::silent(Exit::Done)),
+    }
+}
+
+fn serve(context: &Context, arguments: &Arguments, settings: &Settings) -> Result<(), Failure> {
+    let options = Options {
+        recovery: arguments.recovery.clone(),
+        ..Options::from_settings(context, settings, arguments.library.as_deref())?
+    };
+    for (variable, did_you_mean) in Settings::unknown_variables(&context.process) {
+        tracing::warn!(%variable, did_you_mean, "unknown variable: it has no effect");
+    }
+    server::run_server(options)
+}
+
+/// Returns the settings of the server: those of the flags, of the environment and of the file.
+fn read_settings(context: &Context, arguments: &Arguments) -> Result<Settings, Failure> {
     // The server reads a settings file only if `--config` names it. The user's own file is for the
     // other commands.
     let mut settings = Settings::load(&context.process, context.global.config.as_deref())?;
@@ -134,28 +167,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     ] {
         settings.set_flag(flag, name, value.clone())?;
     }
-    let library = arguments.library.as_deref();
-    let options = Options::from_settings(context, &settings, library);
-    if arguments.print_config {
-        return print_config(context, &settings, options);
-    }
-    let options = Options {
-        recovery: arguments.recovery.clone(),
-        ..options?
-    };
-    let _flush_log = server::log_to_stderr(settings.text("VAULT_LOG_LEVEL").unwrap_or("info"));
-    for (variable, did_you_mean) in Settings::unknown_variables(&context.process) {
-        tracing::warn!(%variable, did_you_mean, "unknown variable: it has no effect");
-    }
-    match server::run_server(options) {
-        // The log has begun, and each of its lines is JSON.
-        Err(failure) if !context.global.json => {
-            let (code, hint) = (failure.code.word(), failure.hint.as_deref());
-            tracing::error!(code, hint, "{}", failure.message);
-            Ok(Report::silent(failure.exit()))
-        }
-        ended => ended.map(|()| Report::silent(Exit::Done)),
-    }
+    Ok(settings)
 }
 
 fn print_config(
