@@ -17,11 +17,12 @@ bin:
   vanish: { command: bin/vanish.sh }
   env: { command: bin/env.sh }
   ask: { command: bin/env.sh, requires-tty: true }
+  make: { command: bin/make.sh }
 ---
 Work.
 ";
 
-const SCRIPTS: [(&str, &str); 3] = [
+const SCRIPTS: [(&str, &str); 4] = [
     (
         "wait.sh",
         "#!/bin/sh\ntrap 'echo got TERM; exit 41' TERM\ntrap 'echo got INT; exit 42' INT\ntrap 'echo got HUP; exit 43' HUP\n\
@@ -29,6 +30,10 @@ const SCRIPTS: [(&str, &str); 3] = [
     ),
     ("vanish.sh", "#!/bin/sh\necho ready\nkill -KILL $$\n"),
     ("env.sh", "#!/bin/sh\nenv | sort\n"),
+    (
+        "make.sh",
+        "#!/bin/sh\npwd\necho lost >lost.txt\necho made >\"$VAULT_OUTPUT/made.txt\"\n",
+    ),
 ];
 
 /// A home with the skill `worker` in its vault.
@@ -131,7 +136,7 @@ fn variables(home: &Home, flags: &[&str], skill: &str) -> Vec<String> {
         .collect()
 }
 
-const DECLARED: &str = "HOME LANG PATH TERM VAULT_CALLED_FROM WORKER_TOKEN";
+const DECLARED: &str = "HOME LANG PATH TERM VAULT_CALLED_FROM VAULT_OUTPUT WORKER_TOKEN";
 
 #[test]
 fn settings_of_vault_reach_no_action() {
@@ -141,7 +146,10 @@ fn settings_of_vault_reach_no_action() {
         let of_vault = names
             .iter()
             .filter(|name| name.to_lowercase().starts_with("vault_"));
-        assert_eq!(of_vault.collect::<Vec<_>>(), ["VAULT_CALLED_FROM"]);
+        assert_eq!(
+            of_vault.collect::<Vec<_>>(),
+            ["VAULT_CALLED_FROM", "VAULT_OUTPUT"]
+        );
         let has_all = names.iter().any(|name| name == "AWS_SECRET_ACCESS_KEY");
         assert_eq!(has_all, flags != ["--clean-env"], "{flags:?} {names:?}");
         if !has_all {
@@ -162,6 +170,42 @@ fn a_skill_from_elsewhere_gets_what_it_declares_unless_told_otherwise() {
     }
     let all = variables(&world, &["--inherit-env"], "worker");
     assert!(all.iter().any(|name| name == "AWS_SECRET_ACCESS_KEY"));
+}
+
+#[test]
+fn the_output_of_an_action_stays_in_the_folder_that_which_names() {
+    let world = world();
+    let located = world.run(&["skill", "which", "worker", "make"]).ok();
+    assert_eq!(
+        located["output"],
+        world.path("").display().to_string().trim_end_matches('/')
+    );
+    let output = act(&world, "make").output().unwrap();
+    let ran_in = text(&output).0;
+    let copies = located["copies"].as_str().unwrap();
+    assert!(ran_in.starts_with(copies), "{ran_in} is not below {copies}");
+    assert!(!std::path::Path::new(ran_in.trim()).exists(), "{ran_in}");
+    assert!(world.path("made.txt").is_file());
+    assert!(!world.path("lost.txt").exists());
+
+    std::fs::create_dir(world.path("results")).unwrap();
+    let mut command = act(&world, "make");
+    assert!(
+        command
+            .env("VAULT_OUTPUT", "results")
+            .status()
+            .unwrap()
+            .success()
+    );
+    assert!(world.path("results/made.txt").is_file());
+
+    let output = act(&world, "make")
+        .env("VAULT_OUTPUT", "nowhere")
+        .output()
+        .unwrap();
+    let (stdout, stderr) = text(&output);
+    assert_eq!((output.status.code(), stdout.as_str()), (Some(2), ""));
+    assert!(stderr.contains("VAULT_OUTPUT is not a folder"), "{stderr}");
 }
 
 #[test]
@@ -207,8 +251,9 @@ Count.
     let text = text(&home.vault(&["skill", "which", "tools"]).output().unwrap()).0;
     let script = format!("  arg      {script}\n");
     assert_eq!(text.matches(&script).count(), 3, "{text}");
-    assert!(
-        text.contains(&format!("  cwd      {}\n", file("scripts"))),
-        "{text}"
+    let copy = format!(
+        "  cwd      {}/<run>/files/scripts  (deleted after the run)\n",
+        found["copies"].as_str().unwrap()
     );
+    assert!(text.contains(&copy), "{text}");
 }

@@ -126,13 +126,14 @@ pub(super) const TABLE: &[Variable] = &[
 
 /// Variables that are not settings of `vault` and are read elsewhere: by the installer, by the
 /// smoke test, and by the actions of skills.
-pub(super) const OTHER_VARIABLES: [&str; 8] = [
+pub(super) const OTHER_VARIABLES: [&str; 9] = [
     "VAULT_CALLED_FROM",
     "VAULT_INSTALL_DIR",
     "VAULT_INSTALL_FROM",
     "VAULT_INSTALL_SHA256",
     "VAULT_NO_BOOTSTRAP",
     "VAULT_NO_SETUP",
+    "VAULT_OUTPUT",
     "VAULT_REMOTE_URL",
     "VAULT_YES",
 ];

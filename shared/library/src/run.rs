@@ -27,7 +27,7 @@ use crate::disk::scratch::Scratch;
 use crate::installed::place::{self, Origin, OriginGroup, Place};
 use crate::installed::project::Project;
 use crate::store::{self, Damage, Examined, Trusted};
-use crate::vault::{Vault, VaultError};
+use crate::vault::{RUNNING, Vault, VaultError};
 
 /// Environment variables that every action gets: paths of programs and home, user, terminal, and
 /// locale.
@@ -222,6 +222,8 @@ pub struct LocatedSkill {
     pub files: PathBuf,
     /// Its actions in name order.
     pub actions: Vec<ResolvedAction>,
+    /// Absolute path of the folder below which each run of an action gets a copy of the skill.
+    pub copies: PathBuf,
 }
 
 /// Finds a skill and verifies all of its files.
@@ -258,6 +260,7 @@ pub fn locate_skill_in(
         manifest: examined.manifest,
         files,
         actions,
+        copies: vault.paths().config.join(RUNNING),
     })
 }
 

@@ -35,8 +35,11 @@ use crate::{
     after_help = "\
 Any other word is an action: `vault skill ACTION NAME` verifies the skill NAME and runs its \
 declared action bin.ACTION. The exit code of the action is passed on, and signals are passed to \
-it. The action finds your current folder in VAULT_CALLED_FROM. Secrets that the skill declares \
-under requires-secrets must be set.
+it. Secrets that the skill declares under requires-secrets must be set.
+
+The action runs in a copy of the skill that is deleted when it ends, with every file that it leaves \
+there. It finds your current folder in VAULT_CALLED_FROM, and in VAULT_OUTPUT the folder for its \
+results: the one that you set there, or your current folder.
 
 An action of your own skill, added from a folder or from text, gets your whole environment. An \
 action of any other skill gets the variables that the skill declares, and PATH, HOME, TERM, LANG \
@@ -115,7 +118,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             let project = project_here(vault)?;
             let located_result = run::locate_skill_in(vault, project.as_ref(), &name);
             let located = located_result.map_err(|error| suggest_name(vault, error))?;
-            show_scripts(located, action.as_deref())
+            let output = action::output_folder(context)?;
+            show_scripts(located, output, action.as_deref())
         }
         Action::Run(words) => action::run(context, vault.as_ref(), words, scope),
     }
@@ -282,14 +286,44 @@ pub struct Scripts {
     files: PathBuf,
     /// Its actions.
     actions: Vec<ResolvedAction>,
+    #[serde(flatten)]
+    folders: RunFolders,
 }
 
-fn show_scripts(found: LocatedSkill, wanted: Option<&str>) -> Result<Report, Failure> {
+/// Where one action of a skill is.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct LocatedAction {
+    #[serde(flatten)]
+    action: ResolvedAction,
+    #[serde(flatten)]
+    folders: RunFolders,
+}
+
+/// The folders of the runs of an action.
+#[derive(Clone, Debug, JsonSchema, Serialize)]
+pub struct RunFolders {
+    /// The folder below which each run gets a copy of the skill. The copy is deleted when the
+    /// action ends.
+    copies: PathBuf,
+    /// The folder for what must outlive the action, which it finds in `VAULT_OUTPUT`; null if the
+    /// current folder was removed.
+    output: Option<PathBuf>,
+}
+
+fn show_scripts(
+    found: LocatedSkill,
+    output: Option<PathBuf>,
+    wanted: Option<&str>,
+) -> Result<Report, Failure> {
+    let folders = RunFolders {
+        copies: found.copies.clone(),
+        output,
+    };
     let Some(wanted) = wanted else {
         let mut lines = Vec::new();
         for action in &found.actions {
             lines.push(paint(BOLD, &action.name));
-            let rows = action_lines(action);
+            let rows = action_lines(action, &found, &folders);
             lines.extend(rows.into_iter().map(|row| format!("  {row}")));
         }
         if found.actions.is_empty() {
@@ -300,24 +334,43 @@ fn show_scripts(found: LocatedSkill, wanted: Option<&str>) -> Result<Report, Fai
             bundle_hash: found.bundle,
             files: found.files,
             actions: found.actions,
+            folders,
         };
         return Ok(Report::view(scripts, lines.join("\n")));
     };
-    let action = found
-        .actions
-        .iter()
+    let mut actions = found.actions.iter();
+    let action = actions
         .find(|action| action.name.as_str() == wanted)
         .ok_or_else(|| no_action(&found, wanted))?;
-    let lines = action_lines(action);
-    Ok(Report::view(action, lines.join("\n")))
+    let lines = action_lines(action, &found, &folders).join("\n");
+    let action = action.clone();
+    Ok(Report::view(LocatedAction { action, folders }, lines))
 }
 
-/// Formats the command of an action, its arguments and its folder.
-fn action_lines(action: &ResolvedAction) -> Vec<String> {
+/// Formats the command of an action, its arguments and its folders.
+fn action_lines(
+    action: &ResolvedAction,
+    found: &LocatedSkill,
+    folders: &RunFolders,
+) -> Vec<String> {
     let row = |label: &str, text: &str| format!("{DIM}{label:<7}{DIM:#}  {}", clean(text, 500));
     let mut lines = vec![row("command", &action.command)];
     lines.extend(action.args.iter().map(|argument| row("arg", argument)));
-    lines.push(row("cwd", &action.cwd.display().to_string()));
+    // A run is in a copy, so the folder in the store would be the wrong one to name.
+    let below = action.cwd.strip_prefix(&found.files).unwrap_or(&action.cwd);
+    let copy = folders.copies.join("<run>/files");
+    // Joining an empty path would end the folder with a slash.
+    let copy = if below.as_os_str().is_empty() {
+        copy
+    } else {
+        copy.join(below)
+    };
+    lines.push(row(
+        "cwd",
+        &format!("{}  (deleted after the run)", copy.display()),
+    ));
+    let output = folders.output.as_ref();
+    lines.extend(output.map(|folder| row("output", &folder.display().to_string())));
     let about = action.description.as_deref();
     lines.extend(about.map(|about| row("about", about)));
     lines

@@ -1,7 +1,7 @@
 //! Runs a declared action of a skill. The bytes are verified for this run. Signals are forwarded to
 //! the action's process, and its exit code is passed on.
 
-use std::{ffi::OsString, os::unix::process::ExitStatusExt, process::ExitStatus};
+use std::{ffi::OsString, os::unix::process::ExitStatusExt, path::PathBuf, process::ExitStatus};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::signal::unix::{SignalKind, signal};
@@ -67,9 +67,13 @@ pub fn run(
     let mut prepared = prepared.map_err(|error| explain_refusal(vault, &action, &name, error))?;
     prepared.command.args(extra);
     check_prerequisites(context, &prepared, &format!("{action} of {name}"))?;
+    // The action starts in a copy of the skill that is deleted when it ends, so these tell it where
+    // the user is and where its output stays.
     if let Ok(folder) = std::env::current_dir() {
-        // The action starts in a folder of the skill, so this tells it where the user is.
         prepared.command.env("VAULT_CALLED_FROM", folder);
+    }
+    if let Some(folder) = output_folder(context)? {
+        prepared.command.env("VAULT_OUTPUT", folder);
     }
     let status = context.block_on(async { Ok(run_and_forward_signals(&mut prepared).await?) })?;
     // Like a shell, report 128 + n for a process that signal n killed.
@@ -79,6 +83,23 @@ pub fn run(
         .and_then(|code| u8::try_from(code).ok())
         .unwrap_or(1);
     Ok(Report::silent(Exit::Action(code)))
+}
+
+/// Returns the folder in which an action puts what must outlive it: `VAULT_OUTPUT` if it is set,
+/// otherwise the current folder; `None` if the current folder was removed.
+pub(super) fn output_folder(context: &Context) -> Result<Option<PathBuf>, Failure> {
+    let Some(given) = context.process.variable("VAULT_OUTPUT") else {
+        return Ok(std::env::current_dir().ok());
+    };
+    let folder = std::path::absolute(given).unwrap_or_else(|_| PathBuf::from(given));
+    if folder.is_dir() {
+        return Ok(Some(folder));
+    }
+    let shown = clean(&folder.display().to_string(), 200);
+    Err(
+        fail!(SettingInvalid, "VAULT_OUTPUT is not a folder: {shown}")
+            .hint("create the folder, or unset VAULT_OUTPUT to use the current one"),
+    )
 }
 
 /// Returns the failure of an action that cannot run, with the command that was probably meant.
