@@ -82,10 +82,13 @@ impl From<PlanError> for Failure {
             }
             PlanError::Refused { .. } => Self::new(ErrorCode::GateBlocked, message)
                 .hint("add it again or remove it; nothing was published"),
-            PlanError::Transform { ref skill, .. } => Self::new(ErrorCode::TransformFailed, message)
-                .hint(format!(
+            PlanError::Transform { ref skill, .. } | PlanError::TransformUnread { ref skill, .. } => {
+                Self::new(ErrorCode::TransformFailed, message).hint(format!(
                     "fix the transform and add it again, or remove it: vault transform list {skill}"
-                )),
+                ))
+            }
+            PlanError::Published(_) => Self::new(ErrorCode::ReleaseTooLarge, message)
+                .hint("name fewer agents in transforms and in profiles.toml; nothing was published"),
             PlanError::TooLarge => Self::new(ErrorCode::ReleaseTooLarge, message),
             PlanError::Moved(_) => Self::new(ErrorCode::SkillChanged, message).hint("vault sync --cloud"),
         }

@@ -444,6 +444,98 @@ fn a_release_names_the_variants_of_each_agent_and_machines_install_them() {
     );
 }
 
+/// The profile of this agent in the host's current release.
+fn published_for(host: &Host, agent: &str) -> Option<Profile> {
+    let catalog = host.catalog();
+    let mut entries = catalog.profiles.iter();
+    let entry = entries.find(|entry| entry.agent.as_str() == agent)?;
+    Some(Profile::parse(&host.objects[&entry.bundle_hash]).unwrap())
+}
+
+#[test]
+fn a_transform_is_published_for_its_agents_without_further_settings() {
+    let home = Home::new(1);
+    let mut host = Host::new("acme");
+    home.add("greet", "body");
+    home.add("plain", "body");
+    host.sync(&home.vault, home.now()).unwrap();
+    assert!(host.catalog().profiles.is_empty());
+    let greet = support::name("greet");
+    let add = |name: &str, text: &[u8]| {
+        transforms::add_transform(&home.vault, &greet, support::name(name), text).unwrap();
+    };
+    add("rules", b"---\nagents: [codex]\n---\nFor Codex.\n");
+    host.sync(&home.vault, home.now()).unwrap();
+    let catalog = host.catalog();
+    assert_eq!(catalog.profiles.len(), 1);
+    let codex = published_for(&host, "codex").unwrap();
+    let plain = |name: &str| catalog.skill(&support::name(name)).unwrap().bundle_hash;
+    let bundle = |profile: &Profile, skill: usize| profile.skills[skill].bundle_hash;
+    assert!(bundle(&codex, 0) != plain("greet") && bundle(&codex, 1) == plain("plain"));
+
+    // A file that names another agent, and gives its profile the name of this one.
+    let file = "[[profile]]\nname = \"codex\"\nagent = \"cursor\"\nexclude_tags = [\"x\"]\n";
+    std::fs::write(home.path("vault/profiles.toml"), file).unwrap();
+    support::approve_all(&home.vault).unwrap();
+    host.sync(&home.vault, home.now()).unwrap();
+    let names = |host: &Host| -> Vec<(String, String)> {
+        let profiles = host.catalog().profiles.into_iter();
+        profiles.map(|it| (it.name, it.agent.to_string())).collect()
+    };
+    let pair = |name: &str, agent: &str| (name.to_owned(), agent.to_owned());
+    assert_eq!(
+        names(&host),
+        [pair("codex", "cursor"), pair("codex+", "codex")]
+    );
+    assert_eq!(published_for(&host, "codex").unwrap().skills, codex.skills);
+
+    // A transform that names no agent is for every agent that vault knows.
+    add("all", b"---\n{}\n---\nFor everybody.\n");
+    host.sync(&home.vault, home.now()).unwrap();
+    let known = vault_library::agents::known_agents();
+    assert!(known.len() > 64, "{}", known.len());
+    for agent in known {
+        let profile = published_for(&host, agent.id.as_str()).unwrap();
+        assert_ne!(bundle(&profile, 0), plain("greet"), "{}", agent.id);
+    }
+    assert!(host.sync(&home.vault, home.now()).is_none());
+}
+
+#[test]
+fn a_variant_with_the_bytes_of_the_skill_is_the_skill() {
+    let home = Home::new(1);
+    let mut host = Host::new("acme");
+    let text = "---\nname: greet\ndescription: \"About greet.\"\n---\nBody.\n";
+    support::write(&home.path("sources/greet/SKILL.md"), text);
+    home.add_folder(&home.path("sources/greet"));
+    let transform = b"---\nagents: [codex]\nset: {description: About greet.}\n---\n";
+    let greet = support::name("greet");
+    transforms::add_transform(&home.vault, &greet, support::name("same"), transform).unwrap();
+    host.sync(&home.vault, home.now()).unwrap();
+    let codex = published_for(&host, "codex").unwrap();
+    let plain = host.catalog().skills[0].bundle_hash;
+    assert_eq!(codex.skills[0].bundle_hash, plain);
+}
+
+#[test]
+fn a_transform_that_cannot_be_read_stops_a_release_without_profiles_too() {
+    let home = Home::new(1);
+    let mut host = Host::new("acme");
+    home.add("greet", "body");
+    host.sync(&home.vault, home.now()).unwrap();
+    let greet = support::name("greet");
+    let text = b"---\nagents: [codex]\n---\nFor Codex.\n";
+    transforms::add_transform(&home.vault, &greet, support::name("rules"), text).unwrap();
+    let id = home.vault.id();
+    let approved = format!("config/vaults/{id}/approved/transforms/greet/rules.md");
+    std::fs::write(home.path(&approved), "broken").unwrap();
+    let refused = host.plan(&home.vault).unwrap_err();
+    assert!(
+        matches!(&refused, PlanError::TransformUnread { skill, .. } if *skill == greet),
+        "{refused}"
+    );
+}
+
 #[test]
 fn withdrawn_bytes_are_named_for_four_hundred_days() {
     let home = Home::new(1);

@@ -10,6 +10,7 @@ mod compiled;
 mod file;
 mod pattern;
 pub mod profile;
+pub mod published;
 mod resolve;
 pub mod search;
 mod toml_text;

@@ -67,6 +67,54 @@ pub enum ProfileError {
     /// Skills out of order or repeated.
     #[error("the profile is not sorted by name at `{0}`")]
     Order(SkillName),
+    /// The bytes are missing, or are not those that the catalog signs for.
+    #[error("the bytes of the profile {} are not those that were signed for", quoted(.0))]
+    OtherBytes(String),
+    /// The object is not in the canonical form.
+    #[error("the profile {} is not in canonical form", quoted(.0))]
+    NotCanonical(String),
+    /// The name or agent is not that of the catalog's entry.
+    #[error("the object of the profile {} has another name or agent", quoted(.0))]
+    OtherProfile(String),
+    /// The catalog does not list the skill, or the bundle that the profile names is not of it.
+    #[error(
+        "the profile {} names a bundle of {skill} that does not fit the release",
+        quoted(profile)
+    )]
+    Skill {
+        /// The profile.
+        profile: String,
+        /// The skill.
+        skill: SkillName,
+    },
+    /// The bundle is not a variant of the skill for the agent.
+    #[error("the bundle of {skill} for {agent} was not rendered from this version for this agent")]
+    NotRendered {
+        /// The skill.
+        skill: SkillName,
+        /// The agent.
+        agent: AgentId,
+    },
+    /// The profiles of a new release name too many skills.
+    #[error(
+        "the profiles of {agents} agents name {skills} skills together; a release has at most {}",
+        crate::published::MAX_SKILLS
+    )]
+    TooManySkills {
+        /// The number of skills in all profiles.
+        skills: usize,
+        /// The number of agents.
+        agents: usize,
+    },
+    /// A new release has too many variants.
+    #[error(
+        "{variants} variants for agents are rendered; a release has at most {}",
+        crate::published::MAX_VARIANTS
+    )]
+    TooManyVariants {
+        /// The number of variants of all agents.
+        variants: usize,
+    },
 }
 
 impl ProfileError {

@@ -81,7 +81,7 @@ pub struct RenderedVariant {
 pub(crate) enum VariantLookup<'a> {
     /// The plain skill: no transform applies to it.
     Plain,
-    /// The rendered variant.
+    /// The rendered variant. Without a bundle it is the plain skill.
     Rendered(&'a Variant),
     /// The variant, which has to be rendered first.
     Missing,
@@ -253,6 +253,36 @@ impl Transforms {
         Ok(all)
     }
 
+    /// Returns the agents that the transforms of these skills are for. `all` returns those of a
+    /// transform that names none.
+    pub(crate) fn agents_of<'a>(
+        &self,
+        names: impl Iterator<Item = &'a SkillName>,
+        all: impl Fn() -> Vec<AgentId>,
+    ) -> BTreeSet<AgentId> {
+        let transforms: Vec<_> = names
+            .filter_map(|name| self.by_skill.get(name))
+            .flatten()
+            .collect();
+        let mut agents: BTreeSet<_> = transforms
+            .iter()
+            .flat_map(|transform| transform.agents.iter().cloned())
+            .collect();
+        if transforms
+            .iter()
+            .any(|transform| transform.agents.is_empty())
+        {
+            agents.extend(all());
+        }
+        agents
+    }
+
+    /// Returns whether any transform of this skill is for this agent.
+    pub(crate) fn applies_to(&self, name: &SkillName, agent: &AgentId) -> bool {
+        let transforms = self.by_skill.get(name);
+        transforms.is_some_and(|transforms| !in_order(transforms, agent).is_empty())
+    }
+
     /// Returns the content that this agent gets for this skill.
     pub(crate) fn look_up(
         &self,
@@ -317,7 +347,9 @@ impl Transforms {
                 problem: None,
             };
             match make_variant(vault, base, trusted, agent, &chosen)? {
-                Ok((candidate, signed)) => {
+                // The transforms leave the text as it is, so the agent gets the plain skill.
+                Ok(None) => {}
+                Ok(Some((candidate, signed))) => {
                     variant.bundle = Some(signed.encoded.hash);
                     variant.size = signed.encoded.bytes.len() as u64;
                     variant.parts = signed
@@ -465,14 +497,15 @@ pub(crate) fn forget_variants(
     record.write(vault, change)
 }
 
-/// Renders and signs one variant. The inner error is the reason why the variant can't be rendered.
+/// Renders and signs one variant; `None` if it would have the bytes of the plain skill. The inner
+/// error is the reason why the variant can't be rendered.
 fn make_variant(
     vault: &Vault,
     base: &Place,
     trusted: &Trusted,
     agent: &AgentId,
     transforms: &[&Transform],
-) -> Result<Result<(Candidate, SignedSkill), String>, VaultError> {
+) -> Result<Result<Option<(Candidate, SignedSkill)>, String>, VaultError> {
     let (store, name) = (vault.store_folder(), Some(&base.signed_name));
     let examined = store::examine_stored(&store, &base.bundle, name, trusted);
     let mut plain = match examined {
@@ -485,6 +518,7 @@ fn make_variant(
         return Ok(Err("it has no SKILL.md".to_owned()));
     };
     match render_text(&document.bytes, transforms) {
+        Ok(text) if text == document.bytes => return Ok(Ok(None)),
         Ok(text) => document.bytes = text,
         Err(error) => return Ok(Err(error.to_string())),
     }
@@ -507,7 +541,7 @@ fn make_variant(
         },
     );
     match signed {
-        Ok(signed) => Ok(Ok(signed)),
+        Ok(signed) => Ok(Ok(Some(signed))),
         Err(AdmitError::Vault(failed)) => Err(failed),
         Err(AdmitError::Blocked { findings }) => {
             let first = findings.first();

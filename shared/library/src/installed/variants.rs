@@ -17,7 +17,8 @@ pub(crate) struct Variant {
     /// The bundle of the skill that the variant was rendered from.
     pub(crate) base: Digest,
     pub(crate) transforms: Vec<AppliedTransform>,
-    /// The variant's bundle; `None` if rendering failed, for the reason in `problem`.
+    /// The variant's bundle; `None` if rendering failed, for the reason in `problem`, or if it would
+    /// have the bytes of the plain skill.
     pub(crate) bundle: Option<Digest>,
     pub(crate) size: u64,
     pub(crate) parts: Vec<Part>,

@@ -15,6 +15,7 @@ use vault_format::root::RootVersion;
 use vault_format::time::Timestamp;
 use vault_policy::Policy;
 use vault_policy::profile::{Profile, ProfileRule, ProfileSkill};
+use vault_policy::published::PublishedProfiles;
 use vault_store::objects::Class;
 
 use super::current::{Current, ReleaseSkill, compare_with_catalog, skill_places};
@@ -126,6 +127,7 @@ impl ReleaseBuilder<'_> {
             "root": self.newest_root().payload_sha256(),
             "policy": self.policy,
             "profiles": self.profiles,
+            "agents": self.rules.iter().map(|rule| (&rule.name, &rule.agent)).collect::<Vec<_>>(),
             "variants": self.rendered_variants().filter_map(|(_, variant)| variant.bundle).collect::<Vec<_>>(),
             "withdrawn": self.withdrawn,
         });
@@ -246,6 +248,12 @@ impl ReleaseBuilder<'_> {
                 size,
             });
         }
+        let mut published = PublishedProfiles::default();
+        for entry in &release.catalog.profiles {
+            let object = release.object(&entry.bundle_hash).unwrap_or_default();
+            published.add(&release.catalog, entry, object)?;
+        }
+        published.check_bounds()?;
         for object in &release.objects {
             if object.1.len() > vault_format::catalog::MAX_OBJECT_BYTES {
                 return Err(PlanError::TooLarge);
@@ -474,6 +482,11 @@ pub(super) struct UnsignedRelease {
 }
 
 impl UnsignedRelease {
+    fn object(&self, hash: &Digest) -> Option<&[u8]> {
+        let mut objects = self.objects.iter().map(|(_, bytes)| &**bytes);
+        objects.find(|bytes| Digest::of(bytes) == *hash)
+    }
+
     pub(super) fn add_object(&mut self, class: Class, bytes: Vec<u8>) -> (Digest, u64) {
         let hash_and_size = (Digest::of(&bytes), bytes.len() as u64);
         // Two rules may make the same object. It is uploaded once.

@@ -6,7 +6,7 @@ use vault_format::catalog::{CatalogError, ChangeLine};
 use vault_format::hash::Digest;
 use vault_format::name::{AgentId, SkillName};
 use vault_policy::PolicyError;
-use vault_policy::profile::RulesError;
+use vault_policy::profile::{ProfileError, RulesError};
 
 use crate::admit::AdmitError;
 use crate::store::Damage;
@@ -139,6 +139,17 @@ pub enum PlanError {
         /// The cause.
         reason: String,
     },
+    /// A transform file is not valid, so it is unknown which agents it is for.
+    #[error("a transform of {skill} can't be read: {reason}")]
+    TransformUnread {
+        /// The skill.
+        skill: SkillName,
+        /// The file and its fault.
+        reason: String,
+    },
+    /// The profiles of the release are more than the service accepts.
+    #[error(transparent)]
+    Published(#[from] ProfileError),
     /// An index, profile or policy object is too large.
     #[error("an index, profile or policy object is over 4 MiB")]
     TooLarge,

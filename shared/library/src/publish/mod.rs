@@ -17,6 +17,7 @@ mod release;
 mod request;
 mod review;
 pub mod roots;
+mod variants;
 
 pub use self::build::{RENEW_DAYS, ends_soon};
 pub use self::change::{CheckedSkill, NeededObjects, ReleaseChange, Reviewed};

@@ -10,10 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use vault_format::catalog::{Catalog, CatalogError, MAX_RELEASE_JUMP, ReleaseRef, SignedCatalog};
 use vault_format::hash::Digest;
 use vault_format::keys::PublicKey;
-use vault_format::name::{AgentId, SkillName, Slug};
+use vault_format::name::{SkillName, Slug};
 use vault_format::root;
 use vault_format::root::{KeyStanding, RootChain, RootError, RootList, RootState};
-use vault_policy::profile::ProfileRule;
 
 use super::build::ReleaseBuilder;
 use super::change::{ReleaseChange, former_signers};
@@ -26,7 +25,7 @@ use super::merge::{ReleaseMerge, TakeOver};
 use super::release::Plan;
 use super::request::{OnDivergence, PlanRequest};
 use super::state::{self, AcknowledgedRelease, CatalogFile, CloudState, SignedPayload};
-use crate::admit::variants::{RenderedVariant, Transforms, VariantLookup};
+use super::variants::render_for_release;
 use crate::admit::{list_unsigned, remove, sign_again, sign_waiting};
 use crate::installed::place::{self, Place};
 use crate::installed::roots;
@@ -82,8 +81,8 @@ pub fn plan_release(vault: &Vault, request: &PlanRequest<'_>) -> Result<Plan, Pl
         skills = own_skills(vault)?;
     }
     let profiles = read_text(vault, &AuthoredFile::Profiles, PROFILES_FILE)?;
-    let rules = profile_rules(profiles.as_deref(), &skills)?;
-    let (transforms, rendered) = render_for_release(vault, &mut change, &skills, &rules)?;
+    let (rules, transforms, rendered) =
+        render_for_release(vault, &mut change, &skills, profiles.as_deref())?;
     let builder = ReleaseBuilder {
         vault,
         request,
@@ -437,68 +436,6 @@ fn build_plan(builder: &ReleaseBuilder<'_>, mut state: CloudState) -> Result<Pla
     });
     state.write_state(vault)?;
     builder.choose_plan(release, bytes, false)
-}
-
-/// Returns the profile rules of a release: those of `profiles.toml`, otherwise one for each agent
-/// that a manifest names.
-fn profile_rules(
-    text: Option<&str>,
-    skills: &[ReleaseSkill],
-) -> Result<Vec<ProfileRule>, PlanError> {
-    if let Some(text) = text {
-        return Ok(ProfileRule::from_toml(text)?);
-    }
-    let agents: BTreeSet<_> = skills
-        .iter()
-        .flat_map(|skill| &skill.row.texts.agents)
-        .collect();
-    Ok(agents
-        .into_iter()
-        .map(|agent| ProfileRule::for_agent(agent.clone()))
-        .collect())
-}
-
-/// Renders the variants that the release's profiles need; returns those that were signed. Fails if
-/// a transform can't be applied, so that no variant is silently left out.
-fn render_for_release(
-    vault: &Vault,
-    change: &mut Change<'_>,
-    skills: &[ReleaseSkill],
-    rules: &[ProfileRule],
-) -> Result<(Transforms, Vec<RenderedVariant>), PlanError> {
-    let mut transforms = Transforms::read_approved(vault)?;
-    let trusted = vault.trusted()?;
-    let agents: BTreeSet<_> = rules.iter().map(|rule| &rule.agent).collect();
-    let mut missing = Vec::new();
-    for skill in skills {
-        for agent in &agents {
-            if is_missing(&transforms, &skill.place, agent)? {
-                missing.push((&skill.place, &trusted, (*agent).clone()));
-            }
-        }
-    }
-    let mut rendered = Vec::new();
-    if !missing.is_empty() {
-        rendered = transforms.render_variants(vault, change, &missing)?;
-        for (place, _, agent) in &missing {
-            // A failed rendering is recorded and not returned, so it shows only here.
-            is_missing(&transforms, place, agent)?;
-        }
-    }
-    Ok((transforms, rendered))
-}
-
-/// Returns whether a variant still has to be rendered. Fails if it can't be rendered.
-fn is_missing(transforms: &Transforms, base: &Place, agent: &AgentId) -> Result<bool, PlanError> {
-    match transforms.look_up(&base.name, &base.bundle, agent) {
-        VariantLookup::Missing => Ok(true),
-        VariantLookup::Plain | VariantLookup::Rendered(_) => Ok(false),
-        VariantLookup::Impossible(reason) => Err(PlanError::Transform {
-            skill: base.name.clone(),
-            agent: agent.clone(),
-            reason,
-        }),
-    }
 }
 
 /// Returns the own skills whose version would decrease, or stay the same with different content,

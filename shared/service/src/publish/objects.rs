@@ -11,7 +11,8 @@ use vault_format::catalog::{Catalog, CountedCatalog};
 use vault_format::hash::Digest;
 use vault_format::keys::PublicKey;
 use vault_format::root::RootState;
-use vault_policy::profile::Profile;
+use vault_policy::profile::ProfileError;
+use vault_policy::published::{PublishedProfiles, check_variant};
 use vault_store::StoreError;
 use vault_store::objects::{Class, MAX_ASKED};
 
@@ -30,8 +31,8 @@ const READS_AT_ONCE: usize = 32;
 
 /// Collects every object that the catalog names, directly or through others; `older` is the list of
 /// objects of the current release `last`. Fails with 409 and the hashes of objects that are not
-/// stored, and with 422 for a skill whose signing key never was a publisher's or is revoked, or
-/// whose signed values do not follow from its bytes.
+/// stored, and with 422 for a skill whose signing key never was a publisher's or is revoked, whose
+/// signed values do not follow from its bytes, or that a profile names and should not.
 pub(super) async fn collect_closure(
     app: &App,
     namespace: &Namespace,
@@ -43,9 +44,12 @@ pub(super) async fn collect_closure(
         app,
         namespace,
         state: &counted.state,
+        catalog,
         older,
         closure: Closure::default(),
         missing: Vec::new(),
+        profiles: PublishedProfiles::default(),
+        profile_fault: None,
         skills: ReadSkills::default(),
     };
     let leaf = |hash, size| (ObjectKind::Nothing, hash, size);
@@ -77,6 +81,10 @@ pub(super) async fn collect_closure(
         named = walk.add_objects(Class::Bundles, named).await?;
     }
     if walk.missing.is_empty() {
+        if let Some(fault) = &walk.profile_fault {
+            return Err(refuse_profile(fault));
+        }
+        walk.check_variants()?;
         // Checked for all, also for skills of the current release: their signers may have been
         // revoked since.
         let signers = walk.closure.signers();
@@ -104,8 +112,17 @@ enum ObjectKind {
     Nothing,
     /// A skill, whose large files are parts.
     Bundle,
-    /// A rendered profile, which names bundles.
+    /// A rendered profile, which names variants beside the bundles of the catalog.
     Profile,
+    /// A skill as it was rendered for one agent.
+    Variant,
+}
+
+impl ObjectKind {
+    /// Whether the object is compared with this catalog, so that it is read for each one.
+    fn is_read_anew(self) -> bool {
+        matches!(self, Self::Profile | Self::Variant)
+    }
 }
 
 type NamedObject = (ObjectKind, Digest, u64);
@@ -114,9 +131,14 @@ struct ClosureWalk<'a> {
     app: &'a App,
     namespace: &'a Namespace,
     state: &'a RootState,
+    catalog: &'a Catalog,
     older: &'a Closure,
     closure: Closure,
     missing: Vec<Digest>,
+    /// The profiles that were read.
+    profiles: PublishedProfiles,
+    /// The first fault of a profile. Missing objects are reported before it.
+    profile_fault: Option<ProfileError>,
     /// Skills whose bundles were read.
     skills: ReadSkills,
 }
@@ -131,14 +153,14 @@ impl ClosureWalk<'_> {
         let mut fresh: BTreeMap<Digest, (ObjectKind, u64)> = BTreeMap::new();
         for (reading, hash, size) in named {
             // An object that was recorded as another kind before is read again, and refused if it
-            // is not of this kind: only a skill has a signer, and only a profile names others
-            // without one.
+            // is not of this kind: only a skill has a signer.
             let size_in = |closure: &Closure| {
                 let node = closure.node(class, &hash)?;
                 let fits = match reading {
                     ObjectKind::Nothing => true,
-                    ObjectKind::Bundle => node.signer.is_some(),
-                    ObjectKind::Profile => node.signer.is_none() && !node.children.is_empty(),
+                    ObjectKind::Bundle | ObjectKind::Variant => node.signer.is_some(),
+                    // Whether it was a profile does not show if it has no variants.
+                    ObjectKind::Profile => false,
                 };
                 fits.then_some(node.size)
             };
@@ -149,7 +171,7 @@ impl ClosureWalk<'_> {
                 Some(_) => self.missing.push(hash),
                 // Its objects were verified for the current release, so they are taken over without
                 // reading.
-                None if size_in(self.older) == Some(size) => {
+                None if !reading.is_read_anew() && size_in(self.older) == Some(size) => {
                     self.closure.carry_from(self.older, class, hash, size);
                 }
                 None => {
@@ -222,7 +244,10 @@ impl ClosureWalk<'_> {
                 signer,
                 below,
                 skill,
-            } = parse_object(self.state, reading, &bytes, &hash, size)?;
+            } = match reading {
+                ObjectKind::Profile => self.read_profile(&bytes, hash),
+                _ => parse_object(self.state, reading, &bytes, &hash, size)?,
+            };
             self.skills.extend(skill.map(|skill| (hash, skill)));
             let node = Node {
                 size,
@@ -234,6 +259,58 @@ impl ClosureWalk<'_> {
         }
         Ok(all)
     }
+
+    /// Reads a profile with the check that devices run, and returns the variants that it names. The
+    /// other bundles that it names are those of the catalog.
+    fn read_profile(&mut self, bytes: &[u8], hash: Digest) -> ParsedObject {
+        let catalog = self.catalog;
+        let mut below = Vec::new();
+        // The release is refused, so nothing more of it is kept.
+        if self.profile_fault.is_some() {
+            return ParsedObject::default();
+        }
+        let entries = catalog.profiles.iter();
+        for entry in entries.filter(|entry| entry.bundle_hash == hash) {
+            let added = self.profiles.add(catalog, entry, bytes);
+            // Checked with each profile, so that no more of them is kept than the bounds allow.
+            let added = added.and_then(|()| self.profiles.check_bounds());
+            if let Err(fault) = added {
+                self.profile_fault.get_or_insert(fault);
+                continue;
+            }
+            let published = self.profiles.agent(&entry.agent);
+            let skills = published.iter().flat_map(|agent| agent.skills.values());
+            let variants = skills.flatten();
+            below = variants
+                .map(|variant| (ObjectKind::Variant, variant.bundle_hash, variant.size))
+                .collect();
+        }
+        ParsedObject {
+            below,
+            ..ParsedObject::default()
+        }
+    }
+
+    /// Checks that each variant was rendered from the skill of the catalog, for the agent of its
+    /// profile.
+    fn check_variants(&self) -> Result<(), Refusal> {
+        for (agent, variant) in self.profiles.variants() {
+            let plain = self.catalog.skill(&variant.name);
+            let read = self.skills.get(&variant.bundle_hash);
+            // Both are there: a profile names skills of the catalog, and its variants were read.
+            let (Some(plain), Some(read)) = (plain, read) else {
+                return Err(ErrorCode::CatalogSchema.into());
+            };
+            let signed = (&read.texts.name, read.version);
+            let checked = check_variant(plain, agent, signed, read.rendered_from.as_ref());
+            checked.map_err(|error| refuse_profile(&error))?;
+        }
+        Ok(())
+    }
+}
+
+fn refuse_profile(error: &ProfileError) -> Refusal {
+    Refusal::new(ErrorCode::CatalogSchema).detail(format!("{error}."))
 }
 
 /// The content of an object, as far as it matters here.
@@ -260,8 +337,9 @@ fn parse_object(
             .detail("The catalog names an object of another kind than it says.")
     };
     match reading {
-        ObjectKind::Nothing => Ok(ParsedObject::default()),
-        ObjectKind::Bundle => {
+        // The walk reads profiles itself, with the catalog.
+        ObjectKind::Nothing | ObjectKind::Profile => Ok(ParsedObject::default()),
+        ObjectKind::Bundle | ObjectKind::Variant => {
             let bundle = Bundle::parse(bytes, hash, size).map_err(|_| wrong())?;
             let signer = bundle
                 .signed_manifest()
@@ -273,15 +351,6 @@ fn parse_object(
                 signer: Some(signer),
                 below: parts.collect(),
                 skill: Some(ReadSkill::from_bundle(state, bundle, *hash)?),
-            })
-        }
-        ObjectKind::Profile => {
-            let profile = Profile::parse(bytes).map_err(|_| wrong())?;
-            let skills = profile.skills.iter();
-            let skills = skills.map(|skill| (ObjectKind::Bundle, skill.bundle_hash, skill.size));
-            Ok(ParsedObject {
-                below: skills.collect(),
-                ..ParsedObject::default()
             })
         }
     }

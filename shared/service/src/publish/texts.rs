@@ -8,7 +8,7 @@ use vault_format::bundle::{self, Bundle, BundleError};
 use vault_format::catalog::{Catalog, SkillEntry};
 use vault_format::hash::Digest;
 use vault_format::index::{self, IndexEntry};
-use vault_format::manifest::{ManifestError, ManifestTrust, Mode};
+use vault_format::manifest::{ManifestError, ManifestTrust, Mode, RenderedFrom};
 use vault_format::root::{RootState, SkillPlace};
 use vault_gate::derived;
 use vault_store::objects::Class;
@@ -20,8 +20,10 @@ use crate::model::namespace::Namespace;
 /// A skill whose bundle was read.
 #[derive(Clone, Debug)]
 pub(super) struct ReadSkill {
-    version: u64,
-    texts: IndexEntry,
+    pub(super) version: u64,
+    pub(super) texts: IndexEntry,
+    /// The origin of a variant; `None` for a plain skill.
+    pub(super) rendered_from: Option<RenderedFrom>,
 }
 
 /// Skills that were read, by the hash of their bundle.
@@ -75,6 +77,7 @@ impl ReadSkill {
         Ok(Self {
             version: manifest.version,
             texts: derived::index_entry(&manifest, frontmatter.as_ref(), hash),
+            rendered_from: manifest.rendered_from,
         })
     }
 }

@@ -6,6 +6,7 @@ use base64::Engine as _;
 use serde_json::{Value, json};
 use vault_format::catalog::SignedCatalog;
 use vault_format::hash::Digest;
+use vault_policy::profile::{Profile, ProfileSkill};
 use vault_service::config::Config;
 use vault_service::model::namespace::{Kind, Namespace, Subscription};
 use vault_service::model::release::{self, Release};
@@ -13,7 +14,8 @@ use vault_service::publish::Precondition;
 use vault_store::objects::{Class, Objects as _};
 
 use crate::support::{
-    World, big_table_parts, read_file, resigned, vector, vector_json, world, world_with,
+    World, big_table_parts, file_of, read_file, resigned, vector, vector_json, vector_key, world,
+    world_with,
 };
 
 /// A service in the state that a case of the vectors describes: the stored file with its root
@@ -308,6 +310,61 @@ async fn another_size_or_another_kind_of_object_is_refused() {
     });
     let refusal = world.publish("acme", index_as_skill).await.unwrap_err();
     assert_eq!(refusal.code().row().code, "catalog_schema");
+}
+
+/// The service refuses what machines refuse: both run the checks of `vault_policy::published`.
+#[tokio::test]
+async fn a_profile_that_does_not_fit_the_release_is_refused() {
+    const VARIANT: &str = "92799e0874198a739b8c8b89de79709191cd65e8e2457f99b8414d38a74e2cec";
+    let variant = ProfileSkill {
+        name: "code-review".parse().unwrap(),
+        bundle_hash: VARIANT.parse().unwrap(),
+        size: 2293,
+    };
+    let named = |agent: &str, skill: &ProfileSkill| Profile {
+        name: "one".to_owned(),
+        agent: agent.parse().unwrap(),
+        skills: vec![skill.clone()],
+    };
+    let plain = ProfileSkill {
+        bundle_hash: "f34de946eb91e82374337096f2a8c220746748d3625f3065a4149f19d414b703"
+            .parse()
+            .unwrap(),
+        size: 1797,
+        ..variant.clone()
+    };
+    let unlisted = ProfileSkill {
+        name: "commit-log".parse().unwrap(),
+        ..variant.clone()
+    };
+    for (profile, agent, status) in [
+        (named("claude-code", &variant), "claude-code", None),
+        (named("codex", &plain), "codex", None),
+        // The variant was rendered for claude-code.
+        (named("codex", &variant), "codex", Some("catalog_schema")),
+        (named("codex", &plain), "cursor", Some("catalog_schema")),
+        (named("codex", &unlisted), "codex", Some("catalog_schema")),
+    ] {
+        let world = world();
+        let namespace = world.namespace("acme", Kind::Hosted).await;
+        world.put_vectors(&namespace).await;
+        let bytes = profile.to_object();
+        let size = bytes.len() as u64;
+        let hash = world.put_object(&namespace, Class::Bundles, bytes).await;
+        world.clock.advance(3600);
+        let (mut catalog, chain) = read_file(&vector("catalog-43-rotated.json"));
+        let entry = &mut catalog.profiles[0];
+        (entry.bundle_hash, entry.size) = (hash, size);
+        entry.name = "one".to_owned();
+        entry.agent = agent.parse().unwrap();
+        let bytes = file_of(&catalog, &chain, &vector_key("release 1"));
+        let before = state(&world, "acme").await;
+        let refused = world.publish("acme", bytes).await.err();
+        assert_eq!(refused.as_ref().map(|it| it.code().row().code), status);
+        if status.is_some() {
+            assert_eq!(state(&world, "acme").await, before);
+        }
+    }
 }
 
 #[tokio::test]

@@ -1,0 +1,116 @@
+//! The profiles that a release publishes, and the variants of skills that they need.
+
+use std::collections::BTreeSet;
+
+use vault_format::name::AgentId;
+use vault_policy::profile::{ProfileError, ProfileRule};
+use vault_policy::published::MAX_VARIANTS;
+
+use super::current::ReleaseSkill;
+use super::error::PlanError;
+use crate::admit::variants::{RenderedVariant, Transforms, VariantLookup};
+use crate::agents::known_agents;
+use crate::installed::place::Place;
+use crate::vault::{Change, Vault};
+
+/// Renders the variants that the profiles of the release need. Returns the rules of the profiles,
+/// the transforms, and the variants that were signed now. Fails if a transform can't be applied, so
+/// that no variant is silently left out. `text` is the approved `profiles.toml`.
+pub(super) fn render_for_release(
+    vault: &Vault,
+    change: &mut Change<'_>,
+    skills: &[ReleaseSkill],
+    text: Option<&str>,
+) -> Result<(Vec<ProfileRule>, Transforms, Vec<RenderedVariant>), PlanError> {
+    let mut transforms = Transforms::read_approved(vault)?;
+    let rules = profile_rules(text, skills, &transforms)?;
+    let trusted = vault.trusted()?;
+    let agents: BTreeSet<_> = rules.iter().map(|rule| &rule.agent).collect();
+    let (mut missing, mut variants) = (Vec::new(), 0);
+    for skill in skills {
+        for agent in &agents {
+            let place = &skill.place;
+            variants += usize::from(transforms.applies_to(&place.name, agent));
+            if is_missing(&transforms, place, agent)? {
+                missing.push((place, &trusted, (*agent).clone()));
+            }
+        }
+    }
+    check_transforms(&transforms, skills)?;
+    // The service refuses such a release, so nothing is rendered for it.
+    if variants > MAX_VARIANTS {
+        return Err(ProfileError::TooManyVariants { variants }.into());
+    }
+    let mut rendered = Vec::new();
+    if !missing.is_empty() {
+        rendered = transforms.render_variants(vault, change, &missing)?;
+        for (place, _, agent) in &missing {
+            // A failed rendering is recorded and not returned, so it shows only here.
+            is_missing(&transforms, place, agent)?;
+        }
+    }
+    Ok((rules, transforms, rendered))
+}
+
+/// Returns the profile rules of a release: those of `profiles.toml`, otherwise one for each agent
+/// that a manifest names. An agent that a transform is for has a rule in any case, because machines
+/// would otherwise show it the plain skill.
+fn profile_rules(
+    text: Option<&str>,
+    skills: &[ReleaseSkill],
+    transforms: &Transforms,
+) -> Result<Vec<ProfileRule>, PlanError> {
+    let names = skills.iter().map(|skill| &skill.place.name);
+    let mut agents = transforms.agents_of(names, || {
+        known_agents()
+            .iter()
+            .map(|agent| agent.id.clone())
+            .collect()
+    });
+    let mut rules = match text {
+        Some(text) => ProfileRule::from_toml(text)?,
+        None => {
+            let named = skills.iter().flat_map(|skill| &skill.row.texts.agents);
+            agents.extend(named.cloned());
+            Vec::new()
+        }
+    };
+    for agent in agents {
+        if rules.iter().any(|rule| rule.agent == agent) {
+            continue;
+        }
+        let mut rule = ProfileRule::for_agent(agent);
+        // The owner may have given this name to the profile of another agent.
+        while rules.iter().any(|other| other.name == rule.name) {
+            rule.name.push('+');
+        }
+        rules.push(rule);
+    }
+    Ok(rules)
+}
+
+/// Fails if a transform of a published skill can't be read: it may be meant for any agent.
+fn check_transforms(transforms: &Transforms, skills: &[ReleaseSkill]) -> Result<(), PlanError> {
+    for (name, path, error) in &transforms.bad {
+        if skills.iter().any(|skill| skill.place.name == *name) {
+            return Err(PlanError::TransformUnread {
+                skill: name.clone(),
+                reason: format!("{}:{error}", path.display()),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether a variant still has to be rendered. Fails if it can't be rendered.
+fn is_missing(transforms: &Transforms, base: &Place, agent: &AgentId) -> Result<bool, PlanError> {
+    match transforms.look_up(&base.name, &base.bundle, agent) {
+        VariantLookup::Missing => Ok(true),
+        VariantLookup::Plain | VariantLookup::Rendered(_) => Ok(false),
+        VariantLookup::Impossible(reason) => Err(PlanError::Transform {
+            skill: base.name.clone(),
+            agent: agent.clone(),
+            reason,
+        }),
+    }
+}

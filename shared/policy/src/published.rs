@@ -1,0 +1,358 @@
+//! The profiles that a release publishes: the checks that publisher, service and device share.
+//!
+//! A profile names a bundle for each of its skills: the plain one, which the catalog lists too, or a
+//! variant that was rendered from it for the agent of the profile. The service refuses what a device
+//! refuses, because both call these functions.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use vault_format::catalog::{Catalog, ProfileEntry, SkillEntry};
+use vault_format::hash::Digest;
+use vault_format::manifest::RenderedFrom;
+use vault_format::name::{AgentId, SkillName};
+
+use crate::profile::{Profile, ProfileError, ProfileSkill};
+
+/// Most skills that all profiles of a new release name together. Releases that were published before
+/// may have more.
+pub const MAX_SKILLS: usize = 100_000;
+/// Most variants of a new release.
+pub const MAX_VARIANTS: usize = 4_000;
+
+/// What the profiles of a release say about one agent.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct PublishedAgent {
+    /// The names of its profiles.
+    pub profiles: Vec<String>,
+    /// The skills that it gets; `None` for the plain one, otherwise the variant.
+    pub skills: BTreeMap<SkillName, Option<ProfileSkill>>,
+}
+
+/// The profiles of a release, by agent. An agent that is absent gets the plain skills.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct PublishedProfiles {
+    agents: BTreeMap<AgentId, PublishedAgent>,
+    /// The skills that all profiles name together.
+    skills: usize,
+    /// The variants of all agents together.
+    variants: usize,
+}
+
+impl PublishedProfiles {
+    /// Reads the profiles of a catalog. `object` returns the bytes of an object, which are compared
+    /// with the size and hash in the catalog before they are parsed.
+    pub fn read(
+        catalog: &Catalog,
+        object: &dyn Fn(&Digest) -> Option<Vec<u8>>,
+    ) -> Result<Self, ProfileError> {
+        let mut published = Self::default();
+        for entry in &catalog.profiles {
+            let bytes = object(&entry.bundle_hash).unwrap_or_default();
+            published.add(catalog, entry, &bytes)?;
+        }
+        Ok(published)
+    }
+
+    /// Adds the profile of an entry of the catalog. Fails if the bytes are not its object, or if the
+    /// profile does not agree with the catalog or with another profile of its agent.
+    pub fn add(
+        &mut self,
+        catalog: &Catalog,
+        entry: &ProfileEntry,
+        bytes: &[u8],
+    ) -> Result<(), ProfileError> {
+        if bytes.len() as u64 != entry.size || Digest::of(bytes) != entry.bundle_hash {
+            return Err(ProfileError::OtherBytes(entry.name.clone()));
+        }
+        let profile = Profile::parse(bytes)?;
+        if profile.to_object() != bytes {
+            return Err(ProfileError::NotCanonical(entry.name.clone()));
+        }
+        if profile.name != entry.name || profile.agent != entry.agent {
+            return Err(ProfileError::OtherProfile(entry.name.clone()));
+        }
+        let plain: BTreeSet<_> = catalog.skills.iter().map(|it| it.bundle_hash).collect();
+        let agent = self.agents.entry(profile.agent.clone()).or_default();
+        for skill in profile.skills {
+            let name = skill.name.clone();
+            let wrong = || ProfileError::Skill {
+                profile: entry.name.clone(),
+                skill: name.clone(),
+            };
+            let listed = catalog.skill(&skill.name).ok_or_else(wrong)?;
+            let is_plain = skill.bundle_hash == listed.bundle_hash;
+            // The size is signed twice, and a bundle of another skill is not a variant of this one.
+            if is_plain && skill.size != listed.size
+                || !is_plain && plain.contains(&skill.bundle_hash)
+            {
+                return Err(wrong());
+            }
+            self.skills += 1;
+            let variant = (!is_plain).then(|| skill.clone());
+            match agent.skills.get(&skill.name) {
+                // An agent has one folder, so its profiles cannot give it two forms of one skill.
+                Some(first) if *first != variant => return Err(wrong()),
+                Some(_) => {}
+                None => {
+                    self.variants += usize::from(variant.is_some());
+                    agent.skills.insert(skill.name, variant);
+                }
+            }
+        }
+        agent.profiles.push(profile.name);
+        Ok(())
+    }
+
+    /// Fails if a new release would publish more than [`MAX_SKILLS`] or [`MAX_VARIANTS`].
+    pub fn check_bounds(&self) -> Result<(), ProfileError> {
+        if self.skills > MAX_SKILLS {
+            let agents = self.agents.len();
+            let skills = self.skills;
+            return Err(ProfileError::TooManySkills { skills, agents });
+        }
+        if self.variants > MAX_VARIANTS {
+            let variants = self.variants;
+            return Err(ProfileError::TooManyVariants { variants });
+        }
+        Ok(())
+    }
+
+    /// Returns the agents that have a profile, with what they get.
+    pub fn agents(&self) -> impl Iterator<Item = (&AgentId, &PublishedAgent)> {
+        self.agents.iter()
+    }
+
+    /// Returns what an agent gets; `None` if it has no profile.
+    pub fn agent(&self, agent: &AgentId) -> Option<&PublishedAgent> {
+        self.agents.get(agent)
+    }
+
+    /// Returns every variant with its agent. Two agents never share one, because its manifest names
+    /// the agent.
+    pub fn variants(&self) -> impl Iterator<Item = (&AgentId, &ProfileSkill)> {
+        let agents = self.agents.iter();
+        agents.flat_map(|(agent, published)| {
+            let variants = published.skills.values().flatten();
+            variants.map(move |variant| (agent, variant))
+        })
+    }
+}
+
+/// Checks that the manifest of a bundle, with this name, version and origin, is of a variant of the
+/// plain skill for the agent. The signature and the files are checked where the bundle is opened.
+pub fn check_variant(
+    plain: &SkillEntry,
+    agent: &AgentId,
+    (name, version): (&SkillName, u64),
+    rendered_from: Option<&RenderedFrom>,
+) -> Result<(), ProfileError> {
+    // The plain bundle that it was rendered from may differ: the same version signed again has
+    // another hash.
+    let is_rendered = rendered_from.is_some_and(|from| from.agent == *agent);
+    if is_rendered && *name == plain.name && version == plain.version {
+        return Ok(());
+    }
+    Err(ProfileError::NotRendered {
+        skill: plain.name.clone(),
+        agent: agent.clone(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use vault_format::manifest::AppliedTransform;
+
+    use super::*;
+
+    fn digest(text: &str) -> Digest {
+        Digest::of(text.as_bytes())
+    }
+
+    fn skill(name: &str, bundle: &str) -> ProfileSkill {
+        ProfileSkill {
+            name: name.parse().unwrap(),
+            bundle_hash: digest(bundle),
+            size: 7,
+        }
+    }
+
+    fn catalog() -> Catalog {
+        let key = "smChZ3R8WoQ17zQ6ZJ1UJXnDGYRtbFppya5b2nXQk8E";
+        let skills: Vec<_> = ["a", "b"]
+            .iter()
+            .map(|name| {
+                let bundle_hash = digest(name);
+                serde_json::json!({
+                    "name": name, "version": 3, "bundle_hash": bundle_hash,
+                    "path": format!("bundles/{bundle_hash}.json"), "size": 7,
+                })
+            })
+            .collect();
+        let text = serde_json::json!({
+            "schema": "vault.catalog/2", "vault_id": "vlt_42lxzqowomyghk6kpyjb2x6ywz",
+            "slug": "acme", "audience": ["https://vault.example/v/acme/"], "release": 1,
+            "issued_at": "2026-11-25T09:00:00Z", "expires_at": "2027-02-23T09:00:00Z",
+            "public_key": key, "root_version": 1, "root_sha256": digest("root"),
+            "previous": null, "skills": skills, "index": [], "policy": null, "profiles": [],
+            "withdrawn": [],
+        });
+        serde_json::from_value(text).unwrap()
+    }
+
+    fn entry(profile: &Profile) -> (ProfileEntry, Vec<u8>) {
+        let bytes = profile.to_object();
+        let entry = ProfileEntry {
+            name: profile.name.clone(),
+            agent: profile.agent.clone(),
+            bundle_hash: Digest::of(&bytes),
+            size: bytes.len() as u64,
+        };
+        (entry, bytes)
+    }
+
+    fn profile(name: &str, agent: &str, skills: Vec<ProfileSkill>) -> Profile {
+        Profile {
+            name: name.to_owned(),
+            agent: agent.parse().unwrap(),
+            skills,
+        }
+    }
+
+    #[test]
+    fn profiles_of_an_agent_are_read_together() {
+        let catalog = catalog();
+        let mut published = PublishedProfiles::default();
+        for profile in [
+            profile("codex", "codex", vec![skill("a", "a for codex")]),
+            profile(
+                "more",
+                "codex",
+                vec![skill("a", "a for codex"), skill("b", "b")],
+            ),
+            profile("cursor", "cursor", vec![]),
+        ] {
+            let (entry, bytes) = entry(&profile);
+            published.add(&catalog, &entry, &bytes).unwrap();
+        }
+        published.check_bounds().unwrap();
+        let codex = &published.agent(&"codex".parse().unwrap()).unwrap().skills;
+        assert_eq!(codex["a"], Some(skill("a", "a for codex")));
+        assert_eq!(codex["b"], None);
+        let cursor = published.agent(&"cursor".parse().unwrap());
+        assert!(cursor.unwrap().skills.is_empty());
+        assert_eq!(published.agent(&"zed".parse().unwrap()), None);
+        assert_eq!(published.variants().count(), 1);
+    }
+
+    #[test]
+    fn a_profile_that_does_not_fit_the_release_is_refused() {
+        let catalog = catalog();
+        let good = profile("codex", "codex", vec![skill("a", "a"), skill("b", "b+")]);
+        let refused = |entry: &ProfileEntry, bytes: &[u8]| {
+            let mut published = PublishedProfiles::default();
+            let error = published.add(&catalog, entry, bytes).unwrap_err();
+            assert_eq!(error.error_code(), "profile_schema");
+            error
+        };
+        let (named, bytes) = entry(&good);
+        PublishedProfiles::default()
+            .add(&catalog, &named, &bytes)
+            .unwrap();
+        let mut longer = named.clone();
+        longer.size += 1;
+        assert!(matches!(
+            refused(&longer, &bytes),
+            ProfileError::OtherBytes(_)
+        ));
+        assert!(matches!(refused(&named, b""), ProfileError::OtherBytes(_)));
+        let mut spaced = bytes.clone();
+        spaced.push(b' ');
+        let mut of_spaced = named.clone();
+        (of_spaced.bundle_hash, of_spaced.size) = (Digest::of(&spaced), spaced.len() as u64);
+        assert!(matches!(
+            refused(&of_spaced, &spaced),
+            ProfileError::NotCanonical(_) | ProfileError::Json(_)
+        ));
+        let mut other_agent = named.clone();
+        other_agent.agent = "cursor".parse().unwrap();
+        assert!(matches!(
+            refused(&other_agent, &bytes),
+            ProfileError::OtherProfile(_)
+        ));
+        let mut other_name = named;
+        other_name.name = "Codex".to_owned();
+        assert!(matches!(
+            refused(&other_name, &bytes),
+            ProfileError::OtherProfile(_)
+        ));
+        let mut other_size = skill("a", "a");
+        other_size.size = 8;
+        for wrong in [skill("c", "c"), skill("a", "b"), other_size] {
+            let (entry, bytes) = entry(&profile("codex", "codex", vec![wrong.clone()]));
+            let error = refused(&entry, &bytes);
+            assert!(matches!(error, ProfileError::Skill { .. }), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn an_agent_has_one_form_of_a_skill() {
+        let catalog = catalog();
+        for second in [skill("a", "a"), skill("a", "a, otherwise")] {
+            let mut published = PublishedProfiles::default();
+            let (first, bytes) = entry(&profile("one", "codex", vec![skill("a", "a+")]));
+            published.add(&catalog, &first, &bytes).unwrap();
+            let (other, bytes) = entry(&profile("two", "codex", vec![second]));
+            let error = published.add(&catalog, &other, &bytes).unwrap_err();
+            assert!(matches!(error, ProfileError::Skill { .. }), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_new_release_is_bounded() {
+        let catalog = catalog();
+        let mut published = PublishedProfiles::default();
+        for number in 0..MAX_VARIANTS {
+            let agent = format!("agent-{number}");
+            let variant = skill("a", &agent);
+            let (entry, bytes) = entry(&profile(&agent, &agent, vec![variant]));
+            published.add(&catalog, &entry, &bytes).unwrap();
+        }
+        published.check_bounds().unwrap();
+        let (entry, bytes) = entry(&profile("last", "last", vec![skill("a", "last")]));
+        published.add(&catalog, &entry, &bytes).unwrap();
+        let error = published.check_bounds().unwrap_err().to_string();
+        assert!(error.starts_with("4001 variants"), "{error}");
+        let full = PublishedProfiles {
+            skills: MAX_SKILLS + 1,
+            ..PublishedProfiles::default()
+        };
+        let error = full.check_bounds().unwrap_err().to_string();
+        assert!(error.contains("100001 skills"), "{error}");
+    }
+
+    #[test]
+    fn a_variant_is_of_its_skill_version_and_agent() {
+        let catalog = catalog();
+        let plain = &catalog.skills[0];
+        let from = |agent: &str| RenderedFrom {
+            bundle_hash: plain.bundle_hash,
+            agent: agent.parse().unwrap(),
+            transforms: vec![AppliedTransform {
+                name: "rules".parse().unwrap(),
+                sha256: digest("rules"),
+            }],
+        };
+        let (codex, other): (AgentId, SkillName) = ("codex".parse().unwrap(), "b".parse().unwrap());
+        let good = from("codex");
+        check_variant(plain, &codex, (&plain.name, 3), Some(&good)).unwrap();
+        for (name, version, from) in [
+            (&other, 3, Some(&good)),
+            (&plain.name, 2, Some(&good)),
+            (&plain.name, 3, Some(&from("cursor"))),
+            (&plain.name, 3, None),
+        ] {
+            let refused = check_variant(plain, &codex, (name, version), from);
+            assert!(matches!(refused, Err(ProfileError::NotRendered { .. })));
+        }
+    }
+}
