@@ -9,6 +9,7 @@ use vault_gate::report::json::AuditView;
 use vault_library::{
     Capabilities,
     export::{SiteReport, ZipReport},
+    run::ResolvedAction,
 };
 use vault_testing::schema::{kind, line, type_words};
 
@@ -83,10 +84,7 @@ const VIEWS: &[(&str, Describe)] = &[
     ("skill list", view::<Vec<find::skill::ListedSkill>>),
     ("skill search", view::<Vec<find::skill::FoundSkill>>),
     ("skill which", view::<find::skill::Scripts>),
-    (
-        "skill which NAME ACTION",
-        view::<find::skill::LocatedAction>,
-    ),
+    ("skill which NAME ACTION", view::<ResolvedAction>),
     ("agents", view::<Vec<agent::agents::ShownAgent>>),
     ("cloud connect", view::<share::cloud::connect::Connected>),
     (

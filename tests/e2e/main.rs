@@ -13,6 +13,7 @@ mod drafts;
 mod keys;
 mod library;
 mod linked;
+mod linked_agents;
 mod page;
 mod people;
 mod questions;

@@ -169,7 +169,13 @@ impl From<LinkError> for Failure {
                 .hint("--skill <name> --as <other-name>"),
             LinkError::Derived { .. } => Self::new(ErrorCode::DerivedMismatch, message)
                 .hint("nothing was installed; tell the owner of the vault"),
-            LinkError::Object { .. }
+            LinkError::Variant { agent, cause } => {
+                let failure = Self::from(*cause);
+                let message = format!("the variant for {agent}: {}", failure.message);
+                Self { message, ..failure }
+            }
+            LinkError::Profile(_)
+            | LinkError::Object { .. }
             | LinkError::Bundle { .. }
             | LinkError::NotCanonical(_)
             | LinkError::NotStaged(_) => Self::new(ErrorCode::BundleRefused, message)

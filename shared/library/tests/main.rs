@@ -13,6 +13,7 @@ mod folders;
 mod held;
 mod known;
 mod linked;
+mod linked_agents;
 mod linked_names;
 mod lying_host_owner;
 mod own_skills;

@@ -5,7 +5,9 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use crate::support::{Home, approve_all, file_names, for_agent, name, removal, snapshot, write};
+use crate::support::{
+    Home, approve_all, file_names, for_agent, name, nothing_dangles, removal, snapshot, write,
+};
 use vault_format::name::AgentId;
 use vault_library::admit::remove::{RemoveSkills, remove_skills};
 use vault_library::admit::variants::{self as transforms, AddTransformError};
@@ -32,13 +34,13 @@ fn agent(id: &str) -> AgentId {
 
 fn sync(home: &Home) -> ProfileSyncReport {
     let report = sync_profiles(&home.vault, &home.sync_input()).unwrap();
-    nothing_dangles(home);
+    nothing_dangles(&home.path(""));
     report
 }
 
 fn again(home: &Home) -> ProfileSyncReport {
     let report = sync_linked(&home.vault, &Machine::with_home(home.path(""))).unwrap();
-    nothing_dangles(home);
+    nothing_dangles(&home.path(""));
     report.unwrap()
 }
 
@@ -50,21 +52,6 @@ fn root<'r>(report: &'r ProfileSyncReport, home: &Home, path: &str) -> &'r RootS
 /// The names in a folder of the home.
 fn names(home: &Home, path: &str) -> Vec<String> {
     file_names(&home.path(path))
-}
-
-fn nothing_dangles(home: &Home) {
-    let mut open = vec![home.path("")];
-    while let Some(folder) = open.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            let kind = fs::symlink_metadata(&path).unwrap().file_type();
-            if kind.is_dir() {
-                open.push(path);
-            } else if kind.is_symlink() {
-                assert!(path.exists(), "{} dangles", path.display());
-            }
-        }
-    }
 }
 
 fn tagged(home: &Home, skill: &str, tag: &str) {
@@ -153,7 +140,7 @@ fn what_is_not_ours_is_never_touched() {
     assert_eq!(mine(&home), before);
     let request = removal(&["greet", "other", "pdf"]);
     remove_skills(&home.vault, &request).unwrap();
-    nothing_dangles(&home);
+    nothing_dangles(&home.path(""));
     again(&home);
     assert_eq!(mine(&home), before);
     assert!(!home.path(".claude/skills/pdf").exists());
@@ -176,7 +163,7 @@ fn a_removed_skill_leaves_every_folder_that_shows_it() {
         ..removal(&["greet"])
     };
     let report = remove_skills(&home.vault, &request).unwrap();
-    nothing_dangles(&home);
+    nothing_dangles(&home.path(""));
     assert_eq!(report.unlinked.len(), 3, "{:?}", report.unlinked);
     assert_eq!(names(&home, ".claude/skills"), ["pdf"]);
     assert!(fs::read_dir(&further).unwrap().next().is_none());
@@ -323,7 +310,7 @@ fn a_forgotten_agent_loses_its_links_and_is_not_offered_again() {
         ..SyncProfilesInput::default()
     };
     let report = sync_profiles(&home.vault, &forget).unwrap();
-    nothing_dangles(&home);
+    nothing_dangles(&home.path(""));
     assert_eq!(root(&report, &home, ".cursor/skills").removed, ["greet"]);
     assert!(names(&home, ".cursor/skills").is_empty());
     assert_eq!(names(&home, ".claude/skills"), ["greet"]);
@@ -391,7 +378,7 @@ fn a_removed_skill_takes_links_that_others_made_to_it_along() {
     let by_hand = home.path(".claude/skills/hello");
     symlink(home.path("vault/skills/greet"), &by_hand).unwrap();
     home.remove("greet", None);
-    nothing_dangles(&home);
+    nothing_dangles(&home.path(""));
     assert!(names(&home, ".claude/skills").is_empty());
 }
 
@@ -403,7 +390,7 @@ fn a_project_has_links_of_its_own() {
     project.project = true;
     project.machine.project = Some(home.path("work"));
     sync_profiles(&home.vault, &project).unwrap();
-    nothing_dangles(&home);
+    nothing_dangles(&home.path(""));
     assert_eq!(names(&home, "work/.claude/skills"), ["greet"]);
     assert_eq!(names(&home, "work/.agents/skills"), ["greet"]);
     assert!(!home.path(".claude/skills").exists());
@@ -479,7 +466,7 @@ fn a_variant_is_shown_to_its_agent_alone_and_follows_the_skill() {
     // Until the next sync the agent sees the complete old variant, afterwards the one of the new
     // version.
     home.add("greet", "two");
-    nothing_dangles(&home);
+    nothing_dangles(&home.path(""));
     assert_eq!(shown(&home, ".cursor/skills/greet"), variant);
     assert!(again(&home).restart_required);
     assert!(shown(&home, ".cursor/skills/greet").contains("two\n\nMore."));
@@ -511,7 +498,7 @@ fn removing_a_skill_takes_its_transforms_and_variants() {
     assert!(shown(&home, ".cursor/skills/greet").contains("For everybody."));
     let report = home.remove("greet", None);
     assert!(report.removed[0].transforms);
-    nothing_dangles(&home);
+    nothing_dangles(&home.path(""));
     assert!(snapshot(&home.path("vault/store")).is_empty());
     assert!(!home.path("vault/transforms/greet").exists());
     again(&home);

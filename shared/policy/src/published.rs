@@ -71,7 +71,9 @@ impl PublishedProfiles {
         if profile.name != entry.name || profile.agent != entry.agent {
             return Err(ProfileError::OtherProfile(entry.name.clone()));
         }
-        let plain: BTreeSet<_> = catalog.skills.iter().map(|it| it.bundle_hash).collect();
+        let plain = catalog.skills.iter().map(|it| it.bundle_hash);
+        let withdrawn = catalog.withdrawn.iter().map(|it| it.bundle_hash);
+        let other: BTreeSet<_> = plain.chain(withdrawn).collect();
         let agent = self.agents.entry(profile.agent.clone()).or_default();
         for skill in profile.skills {
             let name = skill.name.clone();
@@ -83,7 +85,7 @@ impl PublishedProfiles {
             let is_plain = skill.bundle_hash == listed.bundle_hash;
             // The size is signed twice, and a bundle of another skill is not a variant of this one.
             if is_plain && skill.size != listed.size
-                || !is_plain && plain.contains(&skill.bundle_hash)
+                || !is_plain && other.contains(&skill.bundle_hash)
             {
                 return Err(wrong());
             }

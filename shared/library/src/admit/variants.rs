@@ -89,6 +89,9 @@ pub(crate) enum VariantLookup<'a> {
     Impossible(String),
 }
 
+/// Returns the bundle from which the variant of a skill for an agent is rendered.
+type BaseOf<'a> = &'a dyn Fn(&SkillName, &AgentId) -> Option<Digest>;
+
 /// All transforms and variants of a vault.
 #[derive(Debug, Default)]
 pub(crate) struct Transforms {
@@ -392,17 +395,17 @@ impl Transforms {
     }
 
     /// Removes outdated variants from the record, and their bundles from the store. Call it under
-    /// the writer lock, after no link points to them. `installed` maps each name to its current
-    /// bundle.
+    /// the writer lock, after no link points to them. `base` returns the bundle from which the
+    /// variant of a skill for an agent is rendered.
     pub(crate) fn forget_stale(
         &mut self,
         vault: &Vault,
         change: &mut Change<'_>,
-        installed: &BTreeMap<&SkillName, Digest>,
+        base: BaseOf<'_>,
     ) -> Result<(), VaultError> {
         let (kept, gone): (Vec<_>, Vec<_>) = std::mem::take(&mut self.record.variants)
             .into_iter()
-            .partition(|variant| self.is_current(variant, installed));
+            .partition(|variant| self.is_current(variant, base));
         self.record.variants = kept;
         if gone.is_empty() {
             return Ok(());
@@ -425,15 +428,15 @@ impl Transforms {
     }
 
     /// Returns whether [`Self::forget_stale`] would remove anything.
-    pub(crate) fn has_stale(&self, installed: &BTreeMap<&SkillName, Digest>) -> bool {
+    pub(crate) fn has_stale(&self, base: BaseOf<'_>) -> bool {
         let mut variants = self.record.variants.iter();
-        variants.any(|variant| !self.is_current(variant, installed))
+        variants.any(|variant| !self.is_current(variant, base))
     }
 
     /// Returns whether a variant was rendered from the installed version with the current
     /// transforms.
-    fn is_current(&self, variant: &Variant, installed: &BTreeMap<&SkillName, Digest>) -> bool {
-        installed.get(&variant.name) == Some(&variant.base)
+    fn is_current(&self, variant: &Variant, base: BaseOf<'_>) -> bool {
+        base(&variant.name, &variant.agent) == Some(variant.base)
             && self.by_skill.get(&variant.name).is_some_and(|transforms| {
                 variant.transforms == applied_transforms(&in_order(transforms, &variant.agent))
             })

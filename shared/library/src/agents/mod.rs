@@ -25,6 +25,7 @@ pub(crate) use self::sync::clean_up_links;
 pub use self::sync::{
     decline_agents, forget_restored, linked_roots, list_unlinked, sync_linked, sync_profiles,
 };
-pub(crate) use self::view::view_agents;
-pub use self::view::{AgentView, AgentViews, Hidden, HiddenReason};
+pub use self::view::{
+    AgentView, AgentViews, Hidden, HiddenReason, SeenVariant, VariantMaker, view_agents,
+};
 pub use crate::installed::agent_links::record::{RootMode, RootScope};

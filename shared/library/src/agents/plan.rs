@@ -6,9 +6,10 @@ use std::rc::Rc;
 
 use vault_format::hash::Digest;
 use vault_format::name::{AgentId, SkillName};
+use vault_policy::profile::ProfileRule;
 
 use super::found::{self, Agent, Machine};
-use super::profiles::{self, AvailableSkill, PlannedProfile, Variants};
+use super::profiles::{self, AvailableSkill, LinkedVault, PlannedProfile, Variants};
 use super::report::{ProfileState, ProfileSyncError, ProfileSyncReport, ProfileWarning};
 use super::roots::{self, RootChange};
 use super::switches::Switches;
@@ -19,6 +20,8 @@ use crate::installed::agent_links::entries::own_link_targets;
 use crate::installed::agent_links::record::{
     AgentFolders, RootMode, RootRecord, RootScope, link_trees_folder,
 };
+use crate::installed::place::Place;
+use crate::store::Trusted;
 use crate::vault::{Change, Vault, VaultError};
 
 /// Options of a profile sync.
@@ -47,7 +50,9 @@ pub struct SyncProfilesInput {
 pub(super) struct Plan {
     pub(super) skills: Vec<AvailableSkill>,
     pub(super) transforms: Transforms,
-    pub(super) unrendered: Vec<(SkillName, AgentId)>,
+    pub(super) unrendered: Vec<(Place, Rc<Trusted>, AgentId)>,
+    /// Agents whose folders the sets of linked vaults lack.
+    pub(super) agent_folders: Vec<(Rc<LinkedVault>, AgentId)>,
     pub(super) profiles: Vec<PlannedProfile>,
     pub(super) trees: Vec<TreeChange>,
     pub(super) roots: Vec<RootChange>,
@@ -117,18 +122,20 @@ impl Plan {
         let switches = Switches::read(vault)?;
         let transforms = Transforms::read_approved(vault)?;
         // Without profiles and stale variants, nothing depends on the skills.
-        let (skills, mut warnings) =
-            if rules.is_empty() && !transforms.has_stale(&current_bundles(&[])) {
-                Default::default()
-            } else {
-                profiles::available_skills(vault)?
-            };
+        let (skills, mut warnings) = if rules.is_empty()
+            && !transforms.has_stale(&|name, agent| base_of(&[], name, agent))
+        {
+            Default::default()
+        } else {
+            profiles::available_skills(vault)?
+        };
         let mut variants = Variants {
             transforms: &transforms,
             trusted: Rc::new(vault.trusted()?.on_variants()),
             missing: Vec::new(),
             failed: Vec::new(),
         };
+        let agent_folders = list_missing_folders(&skills, &rules);
         let profiles = profiles::choose_skills(rules, &skills, &switches, home, &mut variants)?;
         let unrendered = variants.missing;
         warnings.extend(variants.failed);
@@ -142,6 +149,7 @@ impl Plan {
             skills,
             transforms,
             unrendered,
+            agent_folders,
             profiles,
             trees: Vec::new(),
             roots: Vec::new(),
@@ -238,8 +246,10 @@ impl Plan {
 
     /// Returns whether anything but the record of the folders has to change.
     pub(super) fn changes_links(&self) -> bool {
+        let base = |name: &SkillName, agent: &AgentId| base_of(&self.skills, name, agent);
         !self.unrendered.is_empty()
-            || self.transforms.has_stale(&current_bundles(&self.skills))
+            || !self.agent_folders.is_empty()
+            || self.transforms.has_stale(&base)
             || !self.trees.is_empty()
             || !self.roots.iter().all(RootChange::is_empty)
     }
@@ -252,10 +262,7 @@ impl Plan {
         let variants_to_render: Vec<_> = self
             .unrendered
             .iter()
-            .filter_map(|(name, agent)| {
-                let skill = self.skills.iter().find(|skill| skill.place.name == *name)?;
-                Some((&skill.place, &*skill.trusted, agent.clone()))
-            })
+            .map(|(place, trusted, agent)| (place, &**trusted, agent.clone()))
             .collect();
         self.transforms
             .render_variants(vault, change, &variants_to_render)
@@ -273,6 +280,10 @@ impl Plan {
             self.record.write(vault, change)?;
         }
         change.mark_changing()?;
+        // Links of the trees lead into these folders.
+        for (linked, agent) in &self.agent_folders {
+            linked.link.make_agent_folder(vault, agent)?;
+        }
         let mut kept = BTreeSet::new();
         for root in &mut self.roots {
             let opened = root.create_folder(&self.profiles);
@@ -308,8 +319,8 @@ impl Plan {
         }
         // Remove stale variants last, when no symlink points to them any more.
         if self.roots.iter().all(|root| root.failed.is_none()) {
-            self.transforms
-                .forget_stale(vault, change, &current_bundles(&self.skills))?;
+            let base = |name: &SkillName, agent: &AgentId| base_of(&self.skills, name, agent);
+            self.transforms.forget_stale(vault, change, &base)?;
         }
         Ok(self.into_report(vault))
     }
@@ -343,10 +354,32 @@ impl Plan {
     }
 }
 
-/// Returns the current bundle of each installed skill.
-fn current_bundles(skills: &[AvailableSkill]) -> BTreeMap<&SkillName, Digest> {
-    let places = skills.iter().map(|skill| &skill.place);
-    places.map(|place| (&place.name, place.bundle)).collect()
+/// Returns the bundle from which a variant of a skill for an agent is rendered; `None` if the agent
+/// gets no such skill.
+fn base_of(skills: &[AvailableSkill], name: &SkillName, agent: &AgentId) -> Option<Digest> {
+    let mut skills = skills.iter();
+    skills
+        .find(|skill| skill.place.name == *name)?
+        .base_for(agent)
+}
+
+/// Returns the agents with a rule that have a profile in the release of a linked vault, but no
+/// folder in its set.
+fn list_missing_folders(
+    skills: &[AvailableSkill],
+    rules: &[ProfileRule],
+) -> Vec<(Rc<LinkedVault>, AgentId)> {
+    let agents: BTreeSet<_> = rules.iter().map(|rule| &rule.agent).collect();
+    let linked = skills.iter().filter_map(|skill| skill.linked.as_ref());
+    let linked: BTreeMap<_, _> = linked.map(|linked| (&linked.link.id, linked)).collect();
+    let mut missing = Vec::new();
+    for linked in linked.into_values() {
+        let lacking = agents
+            .iter()
+            .filter(|agent| linked.link.lacks_agent_folder(agent));
+        missing.extend(lacking.map(|agent| (Rc::clone(linked), (*agent).clone())));
+    }
+    missing
 }
 
 /// Records the folders that this call adds; returns those that may be created.

@@ -12,6 +12,8 @@ use vault_policy::profile::ProfileRule;
 use super::report::{ProfileSyncError, ProfileWarning};
 use super::switches::Switches;
 use crate::admit::variants::{Transforms, VariantLookup};
+use crate::installed::linked::{self, Link};
+use crate::installed::linked_agents::AgentChoice;
 use crate::installed::list;
 use crate::installed::place::{self, Origin, Place};
 use crate::installed::project;
@@ -19,11 +21,21 @@ use crate::store::{self, Trusted};
 use crate::vault::authored::AuthoredFile;
 use crate::vault::{Vault, VaultError};
 
+/// A linked vault whose release may give agents variants of its skills.
+#[derive(Debug)]
+pub(super) struct LinkedVault {
+    pub(super) link: Link,
+    /// The trust for the variants.
+    variants: Rc<Trusted>,
+}
+
 /// An installed skill that profiles can select.
 #[derive(Debug)]
 pub(super) struct AvailableSkill {
     pub(super) place: Place,
     pub(super) trusted: Rc<Trusted>,
+    /// The vault that it came from; `None` for an own skill.
+    pub(super) linked: Option<Rc<LinkedVault>>,
     pub(super) agents: Vec<AgentId>,
     tags: Vec<String>,
 }
@@ -49,6 +61,8 @@ pub(super) struct ShownSkill {
     pub(super) bundle: Digest,
     pub(super) signed_name: SkillName,
     pub(super) trusted: Rc<Trusted>,
+    /// Whether it was made for the agent of the profile.
+    pub(super) is_variant: bool,
 }
 
 /// Returns the profile rules and whether they come from the approved `profiles.toml`. Without that
@@ -75,9 +89,19 @@ pub(super) fn available_skills(
 ) -> Result<(Vec<AvailableSkill>, Vec<ProfileWarning>), VaultError> {
     let places = place::list_places(vault)?;
     let rows = list::indexed_rows(vault, &places);
+    let mut links = linked::list_links(vault)?;
     let mut available = Vec::new();
     let mut warnings = Vec::new();
     for group in places.groups {
+        let origin = group.places.first().map(|place| place.origin.clone());
+        let index = links
+            .iter()
+            .position(|link| matches!(&origin, Some(Origin::Linked(id)) if *id == link.id));
+        let linked = index.map(|index| {
+            let link = links.swap_remove(index);
+            let variants = Rc::new(link.variant_trust(&group.trusted));
+            Rc::new(LinkedVault { link, variants })
+        });
         let trusted = Rc::new(group.trusted);
         // Two skills of one name would collide in an agent's folder, so only the one that holds the
         // bare name is shown.
@@ -97,6 +121,7 @@ pub(super) fn available_skills(
             available.push(AvailableSkill {
                 place,
                 trusted: Rc::clone(&trusted),
+                linked: linked.clone(),
                 agents,
                 tags,
             });
@@ -138,20 +163,28 @@ pub(super) fn choose_skills(
             let target = target
                 .map(|text| self::parse_target(text, home))
                 .transpose()?;
-            let chosen = skills
-                .iter()
-                .filter(|skill| {
-                    rule.selects(&skill.agents, &skill.tags)
-                        && switches.shows(&skill.place.name, &rule.agent)
-                })
-                .map(|skill| {
-                    (
-                        skill.place.name.clone(),
-                        variants.shown_skill(skill, &rule.agent),
-                    )
-                });
+            // The profile of the linked vault and the own rule both narrow what the agent sees.
+            let chosen = skills.iter().filter(|skill| {
+                rule.selects(&skill.agents, &skill.tags)
+                    && switches.shows(&skill.place.name, &rule.agent)
+            });
+            let mut shown = BTreeMap::new();
+            for skill in chosen {
+                let name = &skill.place.name;
+                match skill.choice_for(&rule.agent) {
+                    AgentChoice::LeftOut => {}
+                    AgentChoice::Damaged => {
+                        let damaged = ProfileWarning::SkillDamaged(name.clone());
+                        variants.failed.push(damaged);
+                    }
+                    choice => {
+                        let skill = variants.shown_skill(skill, &rule.agent, choice);
+                        shown.insert(name.clone(), skill);
+                    }
+                }
+            }
             Ok(PlannedProfile {
-                skills: chosen.collect(),
+                skills: shown,
                 folder: folder_name(&rule.name),
                 name: rule.name,
                 agent: rule.agent,
@@ -167,16 +200,30 @@ pub(super) struct Variants<'a> {
     pub(super) transforms: &'a Transforms,
     /// The keys that variants are verified with: those of this vault.
     pub(super) trusted: Rc<Trusted>,
-    pub(super) missing: Vec<(SkillName, AgentId)>,
+    /// The skills to render, as the agent gets them without a transform of this vault.
+    pub(super) missing: Vec<(Place, Rc<Trusted>, AgentId)>,
     pub(super) failed: Vec<ProfileWarning>,
 }
 
 impl Variants<'_> {
-    fn shown_skill(&mut self, skill: &AvailableSkill, agent: &AgentId) -> ShownSkill {
+    fn shown_skill(
+        &mut self,
+        skill: &AvailableSkill,
+        agent: &AgentId,
+        choice: AgentChoice,
+    ) -> ShownSkill {
         let place = &skill.place;
-        match self.transforms.look_up(&place.name, &place.bundle, agent) {
+        let shown = skill.as_shown_skill(agent, choice);
+        match self.transforms.look_up(&place.name, &shown.bundle, agent) {
             VariantLookup::Plain => {}
-            VariantLookup::Missing => self.missing.push((place.name.clone(), agent.clone())),
+            VariantLookup::Missing => {
+                let base = Place {
+                    bundle: shown.bundle,
+                    ..place.clone()
+                };
+                let trusted = Rc::clone(&shown.trusted);
+                self.missing.push((base, trusted, agent.clone()));
+            }
             VariantLookup::Impossible(reason) => {
                 self.failed.push(ProfileWarning::TransformFailed {
                     skill: place.name.clone(),
@@ -191,17 +238,51 @@ impl Variants<'_> {
                         bundle,
                         signed_name: place.name.clone(),
                         trusted: Rc::clone(&self.trusted),
+                        is_variant: true,
                     };
                 }
             }
         }
-        skill.as_shown_skill()
+        shown
     }
 }
 
 impl AvailableSkill {
-    fn as_shown_skill(&self) -> ShownSkill {
+    /// Returns what the release of a linked vault gives an agent of this skill.
+    pub(super) fn choice_for(&self, agent: &AgentId) -> AgentChoice {
+        let linked = self.linked.as_ref();
+        linked.map_or(AgentChoice::Plain, |linked| {
+            linked.link.choice_for(agent, &self.place.name)
+        })
+    }
+
+    /// Returns the bundle that an agent gets without transforms of this vault; `None` if it gets
+    /// none.
+    pub(super) fn base_for(&self, agent: &AgentId) -> Option<Digest> {
+        match self.choice_for(agent) {
+            AgentChoice::Plain => Some(self.place.bundle),
+            AgentChoice::Shown(bundle) => Some(bundle),
+            AgentChoice::LeftOut | AgentChoice::Damaged => None,
+        }
+    }
+
+    fn as_shown_skill(&self, agent: &AgentId, choice: AgentChoice) -> ShownSkill {
         let place = &self.place;
+        if let (AgentChoice::Shown(bundle), Some(linked)) = (choice, &self.linked) {
+            let is_plain = bundle == place.bundle;
+            let trusted = if is_plain {
+                &self.trusted
+            } else {
+                &linked.variants
+            };
+            return ShownSkill {
+                target: linked.link.agent_target(agent, &place.name),
+                bundle,
+                signed_name: place.signed_name.clone(),
+                trusted: Rc::clone(trusted),
+                is_variant: !is_plain,
+            };
+        }
         // Relative to `profiles/<profile>/`, so that the links still work if the vault's folder
         // moves.
         let skills = match &place.origin {
@@ -215,6 +296,7 @@ impl AvailableSkill {
             bundle: place.bundle,
             signed_name: place.signed_name.clone(),
             trusted: Rc::clone(&self.trusted),
+            is_variant: false,
         }
     }
 }

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
+use vault_format::hash::Digest;
 use vault_format::name::SkillName;
 
 use super::copies::{self, VerifiedCopy};
@@ -45,6 +46,8 @@ pub(super) struct RootChange {
     pub(super) foreign: Vec<SkillName>,
     /// Those of them that no sync has reported yet.
     newly_foreign: Vec<SkillName>,
+    /// The bundle of each skill that the folder shows, or will show.
+    pub(super) shows: BTreeMap<SkillName, Digest>,
     /// The skills that are already up to date.
     pub(super) up_to_date: Vec<SkillName>,
     /// Symlinks that do not belong to the vault.
@@ -121,7 +124,8 @@ pub(super) fn compare_folder(
     profiles: &[PlannedProfile],
     create: bool,
 ) -> Result<RootChange, FileError> {
-    // Two agents may read the same folder: the first profile that shows a name wins.
+    // Two agents may read the same folder: a variant wins, because it was made for one of them, and
+    // otherwise the first profile that shows a name.
     let mut entries_to_show: BTreeMap<SkillName, (PathBuf, &ShownSkill)> = BTreeMap::new();
     let trees = link_trees_folder(vault);
     for profile in profiles
@@ -130,17 +134,23 @@ pub(super) fn compare_folder(
     {
         let folder = trees.join(&profile.folder);
         for (name, shown) in &profile.skills {
-            entries_to_show
-                .entry(name.clone())
-                .or_insert_with(|| (folder.join(name.as_str()).path(), shown));
+            let entry = || (folder.join(name.as_str()).path(), shown);
+            let first = entries_to_show.entry(name.clone()).or_insert_with(entry);
+            if shown.is_variant && !first.1.is_variant {
+                *first = entry();
+            }
         }
     }
+    let shows = entries_to_show.iter();
+    let shows = shows.map(|(name, (_, shown))| (name.clone(), shown.bundle));
+    let shows = shows.collect();
     let is_there = disk::is_folder(&root.path);
     let is_given = root.scope == RootScope::Given;
     let mut change = RootChange {
         real: root.path.clone(),
         create: create && !is_there && (is_given || !entries_to_show.is_empty()),
         record: root,
+        shows,
         ..RootChange::default()
     };
     if is_there {
@@ -322,10 +332,12 @@ impl RootChange {
     fn without_links(&mut self, profiles: &[PlannedProfile]) {
         self.record.mode = RootMode::Copy;
         for (name, _) in std::mem::take(&mut self.links_to_make) {
-            let mut profiles = profiles
+            let profiles = profiles
                 .iter()
                 .filter(|profile| shows_profile(&self.record, profile));
-            if let Some(shown) = profiles.find_map(|profile| profile.skills.get(&name)) {
+            let shown = profiles.filter_map(|profile| profile.skills.get(&name));
+            // As in `compare_folder`: a variant wins, otherwise the first profile.
+            if let Some(shown) = shown.min_by_key(|shown| !shown.is_variant) {
                 self.copies_to_make.push((name, shown.clone()));
             }
         }

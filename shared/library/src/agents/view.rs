@@ -8,12 +8,13 @@ use vault_format::name::{AgentId, SkillName};
 
 use super::found::Machine;
 use super::plan::{Plan, SyncProfilesInput};
-use super::profiles::AvailableSkill;
+use super::profiles::{AvailableSkill, PlannedProfile};
 use super::report::{ProfileSyncError, ProfileWarning};
 use super::roots::RootChange;
 use super::switches::Switches;
 use crate::disk;
 use crate::installed::agent_links::record::RootScope;
+use crate::installed::linked_agents::AgentChoice;
 use crate::vault::Vault;
 
 /// View of a vault's skills by the agents of a machine.
@@ -42,9 +43,32 @@ pub struct AgentView {
     pub roots: Vec<PathBuf>,
     /// The visible skills.
     pub sees: Vec<SkillName>,
+    /// Those of them that it sees as a variant.
+    pub variants: Vec<SeenVariant>,
     /// The hidden skills, each with the reason.
     #[serde(skip)]
     pub hidden: Vec<Hidden>,
+}
+
+/// A skill that an agent sees as a variant.
+#[derive(Clone, Debug, Eq, JsonSchema, PartialEq, Serialize)]
+pub struct SeenVariant {
+    /// The skill.
+    pub skill: SkillName,
+    /// Who made the variant.
+    pub by: VariantMaker,
+}
+
+/// Who made a variant.
+#[derive(Clone, Copy, Debug, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum VariantMaker {
+    /// A transform of this vault.
+    Transform,
+    /// The publisher of the linked vault.
+    Publisher,
+    /// Another agent that reads the same folder gets this variant, so this one sees it too.
+    SharedFolder,
 }
 
 /// A skill that an agent does not see.
@@ -65,6 +89,8 @@ pub enum HiddenReason {
     OtherAgents(Vec<AgentId>),
     /// No profile of the agent includes it.
     Profile,
+    /// The release of the linked vault leaves it out for the agent.
+    Published,
     /// Another entry in the agent's folder has the skill's name.
     Foreign(PathBuf),
     /// The agent's folder does not hold the skill as it is now: no sync has put it there yet.
@@ -78,6 +104,7 @@ impl HiddenReason {
             Self::Disabled => "disabled",
             Self::OtherAgents(_) => "other_agents",
             Self::Profile => "profile",
+            Self::Published => "published",
             Self::Foreign(_) => "foreign",
             Self::NotSynced => "not_synced",
         }
@@ -85,10 +112,7 @@ impl HiddenReason {
 }
 
 /// Compares the profiles with the agents' folders; writes nothing.
-pub(crate) fn view_agents(
-    vault: &Vault,
-    machine: &Machine,
-) -> Result<AgentViews, ProfileSyncError> {
+pub fn view_agents(vault: &Vault, machine: &Machine) -> Result<AgentViews, ProfileSyncError> {
     let input = SyncProfilesInput {
         machine: machine.clone(),
         ..SyncProfilesInput::default()
@@ -126,6 +150,7 @@ fn agent_view(plan: &Plan, switches: &Switches, agent: &AgentId) -> AgentView {
         })
         .collect();
     let mut sees = Vec::new();
+    let mut variants = Vec::new();
     let mut hidden = Vec::new();
     for skill in &plan.skills {
         let name = &skill.place.name;
@@ -146,6 +171,11 @@ fn agent_view(plan: &Plan, switches: &Switches, agent: &AgentId) -> AgentView {
             Some(root) => HiddenReason::Foreign(root.record.path.join(name.as_str())),
             None if !roots.is_empty() && !is_there => HiddenReason::NotSynced,
             None => {
+                let by = variant_maker(skill, agent, &profiles, &roots);
+                variants.extend(by.map(|by| SeenVariant {
+                    skill: name.clone(),
+                    by,
+                }));
                 sees.push(name.clone());
                 continue;
             }
@@ -160,13 +190,42 @@ fn agent_view(plan: &Plan, switches: &Switches, agent: &AgentId) -> AgentView {
         linked: !roots.is_empty(),
         roots: roots.iter().map(|root| root.record.path.clone()).collect(),
         sees,
+        variants,
         hidden,
+    }
+}
+
+/// Returns who made the variant of a skill that an agent sees; `None` if it sees the plain skill.
+fn variant_maker(
+    skill: &AvailableSkill,
+    agent: &AgentId,
+    profiles: &[&PlannedProfile],
+    roots: &[&RootChange],
+) -> Option<VariantMaker> {
+    let name = &skill.place.name;
+    let meant = profiles.iter().find_map(|profile| profile.skills.get(name));
+    let meant = meant.map(|shown| shown.bundle);
+    // Several agents may read a folder, which has one form of a skill.
+    let shown = roots.iter().find_map(|root| root.shows.get(name));
+    let shown = shown.copied().or(meant);
+    if shown == Some(skill.place.bundle) {
+        None
+    } else if shown != meant {
+        Some(VariantMaker::SharedFolder)
+    } else if shown == skill.base_for(agent) {
+        Some(VariantMaker::Publisher)
+    } else {
+        Some(VariantMaker::Transform)
     }
 }
 
 fn hidden_reason(skill: &AvailableSkill, switches: &Switches, agent: &AgentId) -> HiddenReason {
     if !switches.shows(&skill.place.name, agent) {
         HiddenReason::Disabled
+    } else if skill.choice_for(agent) == AgentChoice::LeftOut {
+        HiddenReason::Published
+    } else if skill.choice_for(agent) == AgentChoice::Damaged {
+        HiddenReason::NotSynced
     } else if !skill.agents.is_empty() && !skill.agents.contains(agent) {
         HiddenReason::OtherAgents(skill.agents.clone())
     } else {

@@ -45,6 +45,9 @@ impl Doctor<'_> {
             for agent in &mut self.report.agents.agents {
                 agent.sees.retain(|seen| Some(seen) == name.as_ref());
                 agent
+                    .variants
+                    .retain(|variant| Some(&variant.skill) == name.as_ref());
+                agent
                     .hidden
                     .retain(|hidden| Some(&hidden.skill) == name.as_ref());
             }

@@ -2,10 +2,11 @@
 //!
 //! ```text
 //! <vault>/links/<id>/current        -> sets/<n>: the one atomic switch
-//! <vault>/links/<id>/sets/<n>/      skills/<name> -> the store
-//! <vault>/links/<id>/skills         constant link through `current`
+//! <vault>/links/<id>/sets/<n>/      skills/<name> -> the store, agents/<agent>/<name> -> the store
+//! <vault>/links/<id>/skills         constant link through `current`, as is agents
 //! <config>/links/<id>/pin.json      what is accepted and installed, in the trust folder
 //! <config>/links/<id>/<sha256>.catalog.json   the accepted catalog, exact bytes
+//! <config>/links/<id>/<sha256>.profile.json   a profile of it, exact bytes
 //! <config>/links/<id>/device.key    this machine's key
 //! <config>/links/<id>/device.next   a key that takes its place once a service has enrolled it
 //! ```
@@ -125,15 +126,37 @@ pub struct CountedFile {
     pub file_sha256: Digest,
     /// The keys whose signatures were accepted.
     pub signers: Vec<PublicKey>,
-    /// The bundles that profiles of the catalog name, as far as they were read.
+    /// The profiles of the catalog that were read, with the variants that they name.
     pub(crate) variants: Vec<ProfileBundles>,
     /// The skills that the pull selected.
     pub selection: Selection,
     /// The skills that are installed from it, by the names they are installed under.
     pub(crate) installed: BTreeMap<SkillName, LinkedSkill>,
+    /// The agents for which the profiles of the release say something else than the plain skills.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) agents: BTreeMap<AgentId, AgentSkills>,
 }
 
-/// The bundles that one profile of a catalog names.
+/// What an agent gets that has a profile in the release. The names are those that the skills are
+/// installed under. An agent without an entry gets the plain skills.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) struct AgentSkills {
+    /// The bundles that replace the plain ones.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) variants: BTreeMap<SkillName, Digest>,
+    /// The skills that it does not get.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) left_out: BTreeSet<SkillName>,
+}
+
+impl AgentSkills {
+    /// Returns whether the agent gets exactly the plain skills.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.variants.is_empty() && self.left_out.is_empty()
+    }
+}
+
+/// The variants that one profile of a catalog names.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct ProfileBundles {
     /// Hash of the profile object.
@@ -243,6 +266,14 @@ pub(crate) fn catalog_file(file_sha256: &Digest) -> String {
 
 /// The ending of the file names of accepted catalogs.
 pub(crate) const CATALOG_ENDING: &str = ".catalog.json";
+
+/// Returns the file name of a profile of an accepted catalog.
+pub(crate) fn profile_file(sha256: &Digest) -> String {
+    format!("{sha256}{PROFILE_ENDING}")
+}
+
+/// The ending of the file names of profiles.
+pub(crate) const PROFILE_ENDING: &str = ".profile.json";
 
 impl Link {
     /// The link's id.

@@ -6,6 +6,7 @@ pub mod drift;
 pub mod folders;
 pub(crate) mod link_id;
 pub(crate) mod linked;
+pub(crate) mod linked_agents;
 pub mod list;
 pub mod place;
 pub mod project;

@@ -241,7 +241,12 @@ impl Link {
         Ok((Some(OriginGroup { trusted, places }), strange))
     }
 
-    fn place_of_skill(&self, name: &SkillName, skill: &LinkedSkill, bundle: Digest) -> Place {
+    pub(crate) fn place_of_skill(
+        &self,
+        name: &SkillName,
+        skill: &LinkedSkill,
+        bundle: Digest,
+    ) -> Place {
         Place {
             name: name.clone(),
             signed_name: skill.name.clone(),

@@ -6,6 +6,7 @@ use vault_format::hash::Digest;
 use vault_format::manifest::AppliedTransform;
 use vault_format::name::{AgentId, SkillName};
 
+use super::linked::list_links;
 use super::place::{Origin, Place};
 use crate::vault::{Change, Vault, VaultError};
 
@@ -52,17 +53,18 @@ impl VariantsRecord {
     }
 }
 
-/// Returns the bundles of all variants. Garbage collection must treat them as used.
+/// Returns the bundles of all variants, also of those that linked vaults publish. Garbage collection
+/// must treat them as used.
 pub(crate) fn variant_bundles(vault: &Vault) -> Result<Vec<Digest>, VaultError> {
-    let record = VariantsRecord::read(vault)?;
-    Ok(record
-        .variants
-        .into_iter()
-        .filter_map(|variant| variant.bundle)
-        .collect())
+    let own = VariantsRecord::read(vault)?.variants.into_iter();
+    let mut bundles: Vec<_> = own.filter_map(|variant| variant.bundle).collect();
+    for link in list_links(vault)? {
+        bundles.extend(link.variant_bundles());
+    }
+    Ok(bundles)
 }
 
-/// Returns the variants as installed places, for verification.
+/// Returns the variants of own transforms as installed places, for verification.
 pub(crate) fn variant_places(vault: &Vault) -> Result<Vec<Place>, VaultError> {
     let record = VariantsRecord::read(vault)?;
     let places = record.variants.into_iter().filter_map(|variant| {

@@ -10,6 +10,7 @@ use vault_gate as gate;
 use vault_gate::document::Secret;
 
 use super::linked;
+use super::linked_agents;
 use super::place::{self, Origin, OriginGroup, Place};
 use super::project;
 use super::variants;
@@ -123,13 +124,14 @@ pub fn known_vaults(vault: &Vault) -> Result<Vec<KnownVault>, VaultError> {
 pub fn verify_all_installed(vault: &Vault) -> Result<VerifyReport, VaultError> {
     let places = place::list_places(vault)?;
     let store = vault.store_folder();
-    let rendered = OriginGroup {
+    let mut rendered = vec![OriginGroup {
         trusted: vault.trusted()?.on_variants(),
         places: variants::variant_places(vault)?,
-    };
+    }];
+    rendered.extend(linked_agents::linked_variants(vault)?);
     let list_unreferenced = || -> Result<_, VaultError> {
         let (mut bundles, strange) = store::list_bundles(&store)?;
-        let groups = places.groups.iter().chain([&rendered]);
+        let groups = places.groups.iter().chain(&rendered);
         let mut named: HashSet<_> = groups
             .flat_map(|group| &group.places)
             .chain(&places.gone)
@@ -145,7 +147,11 @@ pub fn verify_all_installed(vault: &Vault) -> Result<VerifyReport, VaultError> {
         let skills: Vec<_> = groups
             .flat_map(|group| check_group(&store, group))
             .collect();
-        (skills, check_group(&store, &rendered))
+        let rendered = rendered.iter();
+        let variants: Vec<_> = rendered
+            .flat_map(|group| check_group(&store, group))
+            .collect();
+        (skills, variants)
     };
     // Listing the store waits for the disk while the verification uses the processor.
     let ((mut skills, variants), listed) = rayon::join(check_all, list_unreferenced);

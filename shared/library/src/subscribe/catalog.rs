@@ -6,13 +6,14 @@ use std::sync::Arc;
 use vault_format::catalog::{ObjectEntry, SkillEntry};
 use vault_format::hash::Digest;
 use vault_format::index;
+use vault_format::manifest::Manifest;
 use vault_format::name::{AgentId, SkillName};
-use vault_policy::profile;
+use vault_policy::published::{PublishedAgent, PublishedProfiles, check_variant};
 
 use super::accept::AcceptedCatalog;
 use super::error::LinkError;
 use crate::index::Index;
-use crate::installed::linked::{Link, ProfileBundles, Selection};
+use crate::installed::linked::{Link, Selection, profile_file, trust_folder};
 use crate::store::{self, Trusted};
 use crate::vault::Vault;
 
@@ -23,19 +24,43 @@ impl Selection {
     }
 }
 
-/// A skill that a selection includes.
+/// The skills that a selection includes, with their variants and what the profiles of the release
+/// say about them.
+#[derive(Clone, Debug, Default)]
+pub struct SelectedSkills {
+    /// The plain skills, by name.
+    pub skills: Vec<SelectedSkill>,
+    /// The variants of them, each for one agent.
+    pub variants: Vec<SelectedSkill>,
+    /// For each agent with a profile: the skills that it leaves out, by the names they are installed
+    /// under.
+    pub(super) left_out: BTreeMap<AgentId, BTreeSet<SkillName>>,
+    /// The profile objects that were read.
+    pub(super) profiles: BTreeMap<Digest, Vec<u8>>,
+}
+
+impl SelectedSkills {
+    /// Returns all bundles: those of the plain skills, then the variants.
+    pub fn bundles(&self) -> impl Iterator<Item = &SelectedSkill> {
+        self.skills.iter().chain(&self.variants)
+    }
+}
+
+/// A skill that a selection includes, or a variant of it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SelectedSkill {
     /// Its name in the linked vault.
     pub name: SkillName,
     /// Its version in the linked vault.
     pub version: u64,
-    /// The bundle hash; that of a rendered variant if a profile names one.
+    /// The bundle hash.
     pub bundle_hash: Digest,
     /// Exact size of the bundle, in bytes.
     pub size: u64,
     /// The name it is installed under.
     pub installed_as: SkillName,
+    /// The agent that a variant is for; `None` for the plain skill.
+    pub agent: Option<AgentId>,
 }
 
 impl AcceptedCatalog {
@@ -44,28 +69,26 @@ impl AcceptedCatalog {
     pub fn objects_for(&self, selection: &Selection) -> Vec<ObjectEntry> {
         let catalog = &self.catalog;
         let mut objects = Vec::new();
-        let profiles: Vec<_> = self.profiles_of(selection).collect();
-        // The index is large. It is needed for tags, and for an agent only if no profile lists the
-        // agent's skills.
-        if selection.tag.is_some() || (selection.agent.is_some() && profiles.is_empty()) {
+        if self.needs_index(selection) {
             objects.extend(catalog.index.iter().copied());
         }
-        objects.extend(profiles);
+        // All of them, whatever agents this machine has: an agent may be linked before the next
+        // pull.
+        objects.extend(catalog.profiles.iter().map(|entry| ObjectEntry {
+            bundle_hash: entry.bundle_hash,
+            size: entry.size,
+        }));
         objects
     }
 
-    fn profiles_of<'a>(
-        &'a self,
-        selection: &'a Selection,
-    ) -> impl Iterator<Item = ObjectEntry> + 'a {
-        self.catalog
-            .profiles
-            .iter()
-            .filter(|entry| Some(&entry.agent) == selection.agent.as_ref())
-            .map(|entry| ObjectEntry {
-                bundle_hash: entry.bundle_hash,
-                size: entry.size,
-            })
+    /// Returns whether a selection is resolved with the index, which is large: for tags, and for an
+    /// agent only if no profile lists the agent's skills.
+    fn needs_index(&self, selection: &Selection) -> bool {
+        let has_profile = |agent: &AgentId| {
+            let mut profiles = self.catalog.profiles.iter();
+            profiles.any(|entry| entry.agent == *agent)
+        };
+        selection.tag.is_some() || selection.agent.as_ref().is_some_and(|it| !has_profile(it))
     }
 
     /// Checks that the vault publishes everything that a selection names, so that a misspelt name
@@ -117,8 +140,11 @@ impl AcceptedCatalog {
 
     /// Returns the installed skills that the vault still publishes and that `chosen` leaves out, by
     /// the names they are installed under.
-    pub fn left_out(&self, link: &Link, chosen: &[SelectedSkill]) -> Vec<SkillName> {
-        let stays = |name: &SkillName| chosen.iter().any(|skill| skill.installed_as == *name);
+    pub fn left_out(&self, link: &Link, chosen: &SelectedSkills) -> Vec<SkillName> {
+        let stays = |name: &SkillName| {
+            let mut chosen = chosen.skills.iter();
+            chosen.any(|skill| skill.installed_as == *name)
+        };
         let is_published = |name: &SkillName| {
             let mut skills = self.catalog.skills.iter();
             skills.any(|skill| skill.name == *name)
@@ -136,7 +162,7 @@ impl AcceptedCatalog {
         &self,
         selection: &Selection,
         object: &dyn Fn(&Digest) -> Option<Vec<u8>>,
-    ) -> Result<Vec<SelectedSkill>, LinkError> {
+    ) -> Result<SelectedSkills, LinkError> {
         if selection.install_as.is_some() && selection.skills.len() != 1 {
             return Err(LinkError::OneNameOnly);
         }
@@ -149,11 +175,7 @@ impl AcceptedCatalog {
         if !selection.skills.is_empty() {
             chosen.retain(|name, _| selection.skills.contains(name));
         }
-        let entries = if selection.is_all() {
-            Vec::new()
-        } else {
-            self.read_index(selection, object)?
-        };
+        let entries = self.read_index(selection, object)?;
         if let Some(tag) = &selection.tag {
             let tagged: BTreeSet<_> = entries
                 .iter()
@@ -162,61 +184,26 @@ impl AcceptedCatalog {
                 .collect();
             chosen.retain(|name, _| tagged.contains(name));
         }
+        let published = PublishedProfiles::read(catalog, object)?;
         if let Some(agent) = &selection.agent {
-            self.choose_for(agent, selection, &entries, object, &mut chosen)?;
+            retain_for(agent, published.agent(agent), &entries, &mut chosen);
         }
         let mut chosen: Vec<_> = chosen.into_values().collect();
         if let (Some(name), [only]) = (&selection.install_as, chosen.as_mut_slice()) {
             only.installed_as = name.clone();
         }
-        Ok(chosen)
-    }
-
-    fn choose_for(
-        &self,
-        agent: &AgentId,
-        selection: &Selection,
-        entries: &[index::IndexEntry],
-        object: &dyn Fn(&Digest) -> Option<Vec<u8>>,
-        chosen: &mut BTreeMap<SkillName, SelectedSkill>,
-    ) -> Result<(), LinkError> {
-        let mut published = BTreeMap::new();
-        let mut any = false;
-        for entry in self.profiles_of(selection) {
-            any = true;
-            let bytes = verified_object(&entry, object)?;
-            let profile = profile::Profile::parse(&bytes)
-                .map_err(|reason| unusable_object(&entry, reason.to_string()))?;
-            // The object is chosen by the catalog's entry, so both must agree on the agent.
-            if profile.agent != *agent {
-                return Err(unusable_object(
-                    &entry,
-                    "it is for another agent".to_owned(),
-                ));
-            }
-            for skill in profile.skills {
-                published.insert(skill.name.clone(), skill);
-            }
+        let mut selected = SelectedSkills {
+            skills: chosen,
+            ..SelectedSkills::default()
+        };
+        for (agent, profile) in published.agents() {
+            selected.add_profile(agent, profile);
         }
-        if any {
-            chosen.retain(|name, chosen| {
-                // A profile may name the variant of a skill: its bundle replaces the plain one.
-                let Some(skill) = published.get(name) else {
-                    return false;
-                };
-                chosen.bundle_hash = skill.bundle_hash;
-                chosen.size = skill.size;
-                true
-            });
-        } else {
-            let for_agent: BTreeSet<_> = entries
-                .iter()
-                .filter(|entry| entry.agents.is_empty() || entry.agents.contains(agent))
-                .map(|entry| &entry.name)
-                .collect();
-            chosen.retain(|name, _| for_agent.contains(name));
+        for entry in &catalog.profiles {
+            let bytes = object(&entry.bundle_hash).unwrap_or_default();
+            selected.profiles.insert(entry.bundle_hash, bytes);
         }
-        Ok(())
+        Ok(selected)
     }
 
     fn read_index(
@@ -224,72 +211,122 @@ impl AcceptedCatalog {
         selection: &Selection,
         object: &dyn Fn(&Digest) -> Option<Vec<u8>>,
     ) -> Result<Vec<index::IndexEntry>, LinkError> {
-        let objects = self.objects_for(selection);
         let mut entries = Vec::new();
+        if !self.needs_index(selection) {
+            return Ok(entries);
+        }
         for entry in &self.catalog.index {
-            if objects
-                .iter()
-                .any(|object| object.bundle_hash == entry.bundle_hash)
-            {
-                let bytes = verified_object(entry, object)?;
-                let part = index::parse_object(&bytes, &self.catalog.vault_id)
-                    .map_err(|reason| unusable_object(entry, reason.to_string()))?;
-                entries.extend(part);
-            }
+            let bytes = verified_object(entry, object)?;
+            let part = index::parse_object(&bytes, &self.catalog.vault_id)
+                .map_err(|reason| unusable_object(entry, reason.to_string()))?;
+            entries.extend(part);
         }
         Ok(entries)
     }
 
-    /// Returns the chosen skills whose bundle is not in the store or fails verification.
-    pub fn missing_bundles(&self, vault: &Vault, chosen: &[SelectedSkill]) -> Vec<SelectedSkill> {
+    /// Returns the chosen skills and variants whose bundle is not in the store or fails
+    /// verification.
+    pub fn missing_bundles(&self, vault: &Vault, chosen: &SelectedSkills) -> Vec<SelectedSkill> {
         let store = vault.store_folder();
-        let chosen_bundles = chosen.iter().map(|skill| skill.bundle_hash);
+        let chosen_bundles = chosen.bundles().map(|skill| skill.bundle_hash);
         let trusted = self.trust_in_bundles(chosen_bundles);
         let rows = Index::open(vault).load_rows();
-        // Skip the full verification if the index shows that no file changed since the last one.
         let good = |skill: &&SelectedSkill| {
             let (hash, name) = (&skill.bundle_hash, &skill.name);
-            let row = rows.get(hash);
+            // Skip the full verification if the index shows that no file changed since the last one.
+            // The index has no variants.
+            let row = rows.get(hash).filter(|_| skill.agent.is_none());
             row.is_some_and(|row| row.current_row(&store, hash, name, &trusted).is_some())
-                || store::examine_stored(&store, hash, Some(name), &trusted).is_ok()
+                || store::examine_stored(&store, hash, Some(name), &trusted)
+                    .is_ok_and(|examined| self.check_variant(skill, &examined.manifest).is_ok())
         };
         chosen
-            .iter()
+            .bundles()
             .filter(|skill| !good(skill))
             .cloned()
             .collect()
     }
 
-    /// Returns the chosen bundles that only a profile of the catalog names, with that profile.
-    pub(super) fn selected_variants(
+    /// Checks that a variant was rendered from the skill of the catalog, for its agent. A plain
+    /// skill needs no check.
+    pub(super) fn check_variant(
         &self,
-        selection: &Selection,
-        chosen: &[SelectedSkill],
-    ) -> Vec<ProfileBundles> {
-        let named = |bundle: &Digest| {
-            let mut skills = self.catalog.skills.iter();
-            skills.any(|entry| entry.bundle_hash == *bundle)
-        };
-        let bundles: BTreeSet<_> = chosen
-            .iter()
-            .map(|skill| skill.bundle_hash)
-            .filter(|bundle| !named(bundle))
-            .collect();
-        if bundles.is_empty() {
-            return Vec::new();
+        skill: &SelectedSkill,
+        manifest: &Manifest,
+    ) -> Result<(), LinkError> {
+        let plain = self.catalog.skill(&skill.name);
+        if let (Some(agent), Some(plain)) = (&skill.agent, plain) {
+            let signed = (&manifest.name, manifest.version);
+            check_variant(plain, agent, signed, manifest.rendered_from.as_ref())?;
         }
-        self.profiles_of(selection)
-            .map(|entry| ProfileBundles {
-                profile: entry.bundle_hash,
-                bundles: bundles.clone(),
-            })
-            .collect()
+        Ok(())
+    }
+
+    /// Returns the bytes of a profile that an earlier pull of this link has stored.
+    pub fn stored_profile(&self, vault: &Vault, hash: &Digest) -> Option<Vec<u8>> {
+        let folder = trust_folder(vault, &self.link);
+        // It is only a cache: what can't be read is fetched again.
+        let bytes = folder.read_file(&profile_file(hash)).ok().flatten()?;
+        Some(bytes.to_vec()).filter(|bytes| Digest::of(bytes) == *hash)
     }
 
     /// Returns the trust for bundles of this catalog that [`Self::resolve_selection`] has named.
     pub(super) fn trust_in_bundles(&self, bundles: impl Iterator<Item = Digest>) -> Trusted {
         Trusted::for_listed(Arc::new(self.roots.clone()), bundles.collect())
     }
+}
+
+impl SelectedSkill {
+    /// Adds the agent to an error about a variant.
+    pub(super) fn name_agent(&self, error: LinkError) -> LinkError {
+        match &self.agent {
+            Some(agent) => LinkError::Variant {
+                agent: agent.clone(),
+                cause: Box::new(error),
+            },
+            None => error,
+        }
+    }
+}
+
+impl SelectedSkills {
+    /// Adds what the profiles of one agent say about the plain skills.
+    fn add_profile(&mut self, agent: &AgentId, profile: &PublishedAgent) {
+        let left_out = self.left_out.entry(agent.clone()).or_default();
+        for plain in &self.skills {
+            match profile.skills.get(&plain.name) {
+                None => {
+                    left_out.insert(plain.installed_as.clone());
+                }
+                Some(None) => {}
+                Some(Some(variant)) => self.variants.push(SelectedSkill {
+                    bundle_hash: variant.bundle_hash,
+                    size: variant.size,
+                    agent: Some(agent.clone()),
+                    ..plain.clone()
+                }),
+            }
+        }
+    }
+}
+
+/// Keeps the skills that an agent gets: those of its profiles if it has any, otherwise those whose
+/// manifest names it or no agent.
+fn retain_for(
+    agent: &AgentId,
+    published: Option<&PublishedAgent>,
+    entries: &[index::IndexEntry],
+    chosen: &mut BTreeMap<SkillName, SelectedSkill>,
+) {
+    let named: BTreeSet<_> = match published {
+        Some(profile) => profile.skills.keys().collect(),
+        None => entries
+            .iter()
+            .filter(|entry| entry.agents.is_empty() || entry.agents.contains(agent))
+            .map(|entry| &entry.name)
+            .collect(),
+    };
+    chosen.retain(|name, _| named.contains(name));
 }
 
 fn choose_entry(entry: &SkillEntry) -> SelectedSkill {
@@ -299,6 +336,7 @@ fn choose_entry(entry: &SkillEntry) -> SelectedSkill {
         bundle_hash: entry.bundle_hash,
         size: entry.size,
         installed_as: entry.name.clone(),
+        agent: None,
     }
 }
 

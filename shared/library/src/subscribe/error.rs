@@ -6,6 +6,7 @@ use vault_format::hash::Digest;
 use vault_format::name::{AgentId, SkillName, SkillRef, Slug};
 use vault_gate::derived::DerivedMismatch;
 use vault_gate::finding::Finding;
+use vault_policy::profile::ProfileError;
 
 use crate::disk::FileError;
 use crate::installed::link_id::LinkId;
@@ -53,13 +54,24 @@ pub enum LinkError {
         /// The agents that the catalog names.
         published: Vec<AgentId>,
     },
-    /// An index or profile object is missing or invalid.
+    /// An index object is missing or invalid.
     #[error("the object {hash} of the catalog is not usable: {reason}")]
     Object {
         /// The object's hash.
         hash: Digest,
         /// The reason.
         reason: String,
+    },
+    /// A profile of the release is missing, invalid, or does not fit the release.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    /// The variant of a skill for an agent is refused.
+    #[error("the variant for {agent}: {cause}")]
+    Variant {
+        /// The agent.
+        agent: AgentId,
+        /// The error of its bundle, with the name of the skill.
+        cause: Box<Self>,
     },
     /// Another name (`--as`) was given, but not exactly one skill was selected.
     #[error("another name can be given to one skill only")]

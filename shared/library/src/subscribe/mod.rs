@@ -6,6 +6,7 @@
 //! killed pull leaves the old set or the new one, with the catalog that lists it.
 
 mod accept;
+mod agents;
 mod catalog;
 mod device_key;
 mod error;
@@ -13,10 +14,11 @@ mod last_pull;
 mod pin;
 mod pull;
 mod pull_report;
+mod staged;
 mod state;
 
 pub use self::accept::{AcceptOptions, AcceptedCatalog};
-pub use self::catalog::SelectedSkill;
+pub use self::catalog::{SelectedSkill, SelectedSkills};
 pub use self::device_key::{discard_device_key, prepare_device_key, replace_device_key};
 pub use self::error::{FlaggedSkill, LinkError};
 pub use self::last_pull::{LastPull, PullError, last_pull, note_pull};
@@ -24,8 +26,9 @@ pub use self::pin::{
     LinkSettings, RemovedLink, configure_link, expect_fingerprint, link_vault, prefer_skill,
     unlink_vault,
 };
-pub use self::pull::{StagedBundles, install_selection, pin_only};
+pub use self::pull::{install_selection, pin_only, withdraw_first};
 pub use self::pull_report::{PullReport, TakenName, WithdrawnSkill};
+pub use self::staged::StagedBundles;
 pub use crate::installed::link_id::{BadLinkId, LinkId};
 pub use crate::installed::linked::{
     CountedFile, Link, Pin, PullGate, Selection, find_link_by_id, list_links,

@@ -9,7 +9,7 @@ use vault_format::root::VaultFingerprint;
 
 use super::device_key::create_device_key;
 use super::error::LinkError;
-use super::state::{InstalledSet, switch_set};
+use super::state::{AgentFolderEntries, InstalledSet, switch_set};
 use crate::admit::remove;
 use crate::disk;
 use crate::installed::agent_links::withdraw::withdraw as withdraw_from_agents;
@@ -59,6 +59,7 @@ pub fn link_vault(vault: &Vault, base: &str, slug: &Slug) -> Result<Link, LinkEr
                 // Nothing of what was installed is in this vault folder.
                 counted: pin.counted.map(|counted| CountedFile {
                     installed: BTreeMap::new(),
+                    agents: BTreeMap::new(),
                     ..counted
                 }),
                 replaced: None,
@@ -83,7 +84,14 @@ pub fn link_vault(vault: &Vault, base: &str, slug: &Slug) -> Result<Link, LinkEr
     trust.write_record(PIN, &pin)?;
     let folder = links_folder(vault).join(id.as_str());
     disk::make_dirs(&folder, 0o700)?;
-    switch_set(vault, &mut change, &folder, &InstalledSet::default())?;
+    let agents = AgentFolderEntries::new();
+    switch_set(
+        vault,
+        &mut change,
+        &folder,
+        &InstalledSet::default(),
+        &agents,
+    )?;
     find_link_by_id(vault, &id)?.ok_or(LinkError::Unknown(id))
 }
 

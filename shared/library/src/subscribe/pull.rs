@@ -1,30 +1,25 @@
-//! Stages fetched bundles and installs them in one switch.
+//! Installs staged bundles in one switch.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use vault_format::bundle;
-use vault_format::bundle::{Bundle, File};
 use vault_format::catalog::FormerSkills;
 use vault_format::hash::Digest;
-use vault_format::manifest::{ManifestExpectation, ManifestTrust};
-use vault_format::name::{SkillName, Slug};
-use vault_format::root::SkillPlace;
-use vault_gate::derived;
-use vault_gate::finding::Level;
-use vault_gate::{self as gate, GateOptions, RawFile};
+use vault_format::name::{AgentId, SkillName, Slug};
 
 use super::accept::AcceptedCatalog;
-use super::catalog::SelectedSkill;
+use super::agents::{
+    agent_folders, agents_kept, agents_of, changed_variants, lost_targets, profile_bundles,
+};
+use super::catalog::{SelectedSkill, SelectedSkills};
 use super::error::{FlaggedSkill, LinkError};
 use super::pull_report::{PullReport, TakenName, WithdrawnSkill};
-use super::state::{InstalledSet, switch_set};
+use super::staged::StagedBundles;
+use super::state::{AgentFolderEntries, InstalledSet, switch_set};
 use crate::admit::remove;
-use crate::disk::Batch;
-use crate::disk::scratch::Scratch;
-use crate::installed::agent_links::withdraw::withdraw as withdraw_from_agents;
+use crate::installed::agent_links::withdraw::{withdraw as withdraw_from_agents, withdraw_targets};
 use crate::installed::linked::{
-    CATALOG_ENDING, CountedFile, Link, LinkedSkill, PIN, Pin, ProfileBundles, PullGate, Selection,
-    catalog_file, find_link_by_id, list_links, trust_folder,
+    CATALOG_ENDING, CountedFile, Link, LinkedSkill, PIN, PROFILE_ENDING, Pin, ProfileBundles,
+    PullGate, Selection, catalog_file, find_link_by_id, list_links, profile_file, trust_folder,
 };
 use crate::installed::place;
 use crate::installed::roots;
@@ -32,135 +27,32 @@ use crate::store;
 use crate::vault::folder::PrivateFolder;
 use crate::vault::{Change, Vault, VaultError};
 
-/// Fetched bundles that are verified and staged for [`install_selection`]. Dropping this value
-/// deletes the staged files.
-#[derive(Debug)]
-pub struct StagedBundles {
-    aside: Scratch,
-    batch: Batch,
-    hashes: BTreeSet<Digest>,
-    /// The staged skills that the gate rejects, unless the link's gate is off.
-    flagged: BTreeMap<Digest, FlaggedSkill>,
-}
-
-impl StagedBundles {
-    /// Creates an empty set. Takes no lock, so that a slow download does not block other writers.
-    pub fn new(vault: &Vault) -> Result<Self, LinkError> {
-        Ok(Self {
-            aside: vault.new_scratch()?,
-            batch: Batch::default(),
-            hashes: BTreeSet::new(),
-            flagged: BTreeMap::new(),
-        })
-    }
-
-    /// Lists the parts to fetch in addition to a bundle, with their sizes. Fails if the bytes do
-    /// not match the catalog.
-    pub fn list_parts(
-        skill: &SelectedSkill,
-        bytes: &[u8],
-    ) -> Result<Vec<(Digest, u64)>, LinkError> {
-        let bundle = parse_bundle(skill, bytes)?;
-        Ok(bundle
-            .part_refs()
-            .map(|part| (part.bundle_hash, part.size))
-            .collect())
-    }
-
-    /// Verifies a fetched bundle (hash and size, manifest, every file) and stages it.
-    pub fn add_bundle(
-        &mut self,
-        accepted: &AcceptedCatalog,
-        skill: &SelectedSkill,
-        bytes: &[u8],
-        parts: &dyn Fn(&Digest) -> Option<Vec<u8>>,
-    ) -> Result<(), LinkError> {
-        // A bundle is staged in a folder named after its hash, so it must not be added twice.
-        if !self.hashes.insert(skill.bundle_hash) {
-            return Ok(());
-        }
-        let refused = |reason| LinkError::Bundle {
-            name: skill.name.clone(),
-            reason,
-        };
-        let trust = ManifestTrust {
-            state: &accepted.roots,
-            place: SkillPlace::Listed,
-        };
-        let expected = ManifestExpectation {
-            name: &skill.name,
-            version: Some(skill.version),
-            stored_version: None,
-        };
-        let opened = parse_bundle(skill, bytes)?
-            .open(parts, &trust, &expected)
-            .map_err(refused)?;
-        // The integrity check encodes each bundle again from the store, so the encoding must be
-        // canonical.
-        let encoded =
-            bundle::encode(&opened.signed, &opened.manifest, &opened.files).map_err(refused)?;
-        if encoded.hash != skill.bundle_hash {
-            return Err(LinkError::NotCanonical(skill.name.clone()));
-        }
-        // Searches and lists read the texts in the manifest, so they must be those of the signed
-        // files.
-        derived::compare_with_files(&opened.manifest, &opened.files).map_err(|reason| {
-            LinkError::Derived {
-                name: skill.name.clone(),
-                reason,
-            }
-        })?;
-        store::stage_bundle(
-            &mut self.batch,
-            self.aside.path(),
-            &skill.bundle_hash,
-            opened.signed.as_bytes(),
-            &opened.files,
-        )?;
-        if accepted.gate != PullGate::Off {
-            let flagged = accepted.flag_skill(skill, opened.files);
-            self.flagged
-                .extend(flagged.map(|flagged| (skill.bundle_hash, flagged)));
-        }
-        Ok(())
-    }
-}
-
-impl AcceptedCatalog {
-    /// Runs the gate of this machine on a skill, without the publisher's exceptions: the publisher
-    /// may be careless, or a thief may have the key.
-    fn flag_skill(&self, skill: &SelectedSkill, files: Vec<File>) -> Option<FlaggedSkill> {
-        let options = GateOptions {
-            strict: !self.options.lenient,
-            name: Some(skill.name.clone()),
-            ..GateOptions::default()
-        };
-        let verdict = gate::check(files.into_iter().map(RawFile::from).collect(), &options);
-        let mut findings = verdict.findings;
-        // Warnings do not reject a skill, neither here nor at admission.
-        findings.retain(|finding| finding.level > Level::Warning);
-        (!findings.is_empty()).then(|| FlaggedSkill {
-            name: skill.installed_as.clone(),
-            findings,
-        })
-    }
-}
-
-fn parse_bundle(skill: &SelectedSkill, bytes: &[u8]) -> Result<Bundle, LinkError> {
-    Bundle::parse(bytes, &skill.bundle_hash, skill.size).map_err(|reason| LinkError::Bundle {
-        name: skill.name.clone(),
-        reason,
-    })
-}
-
 /// Pins an accepted catalog and removes withdrawn skills, but installs nothing. A device uses this
 /// until it is approved.
 pub fn pin_only(vault: &Vault, catalog: &AcceptedCatalog) -> Result<PullReport, LinkError> {
     let mut pull = PullTransaction::begin(vault, catalog)?;
     let set = pull.kept_set();
     let variants = pull.kept_variants();
-    pull.switch_to(&set, variants)?;
+    pull.switch_to(&set, variants, &BTreeMap::new())?;
     pull.finish_report(&set)
+}
+
+/// Removes what the catalog withdraws of the installed skills, before anything is fetched: a service
+/// that refuses bundles, such as those of a lapsed vault, must not keep withdrawn ones in use.
+/// Returns `None` if nothing of it is installed.
+pub fn withdraw_first(
+    vault: &Vault,
+    catalog: &AcceptedCatalog,
+) -> Result<Option<PullReport>, LinkError> {
+    let link = find_link_by_id(vault, &catalog.link)?;
+    let link = link.ok_or_else(|| LinkError::Unknown(catalog.link.clone()))?;
+    let mut installed = link.variant_bundles();
+    installed.extend(link.installed_skills().map(|(_, skill)| skill.bundle));
+    let mut withdrawn = catalog.catalog.withdrawn.iter();
+    if !withdrawn.any(|entry| installed.contains(&entry.bundle_hash)) {
+        return Ok(None);
+    }
+    pin_only(vault, catalog).map(Some)
 }
 
 /// Makes the installed set equal to the selection. Every selected bundle must be staged or
@@ -169,14 +61,14 @@ pub fn install_selection(
     vault: &Vault,
     catalog: &AcceptedCatalog,
     selection: &Selection,
-    selected: &[SelectedSkill],
+    selected: &SelectedSkills,
     staged: StagedBundles,
 ) -> Result<PullReport, LinkError> {
     let mut pull = PullTransaction::begin(vault, catalog)?;
     pull.gate_selected(selected, &staged)?;
     let set = pull.admit_staged(selection, selected, staged)?;
-    let variants = pull.catalog.selected_variants(selection, selected);
-    pull.switch_to(&set, variants)?;
+    let variants = profile_bundles(selected, &pull.catalog.catalog.profiles);
+    pull.switch_to(&set, variants, &selected.profiles)?;
     pull.finish_report(&set)
 }
 
@@ -189,6 +81,8 @@ struct PullTransaction<'a> {
     catalog: AcceptedCatalog,
     /// The bundles that the vault folder shows for the link before the switch.
     before: BTreeMap<SkillName, Digest>,
+    /// The folders of agents that it shows for the link.
+    agents_before: AgentFolderEntries,
     report: PullReport,
 }
 
@@ -203,6 +97,7 @@ impl<'a> PullTransaction<'a> {
         let catalog = link.accept_under(vault, Some(&mut change), bytes, options)?;
         Ok(Self {
             before: link.linked_bundles()?.0,
+            agents_before: link.agent_folders()?,
             report: PullReport {
                 release: catalog.catalog.release,
                 ..PullReport::default()
@@ -218,7 +113,7 @@ impl<'a> PullTransaction<'a> {
     fn admit_staged(
         &mut self,
         selection: &Selection,
-        selected: &[SelectedSkill],
+        selected: &SelectedSkills,
         staged: StagedBundles,
     ) -> Result<InstalledSet, LinkError> {
         let StagedBundles {
@@ -227,16 +122,15 @@ impl<'a> PullTransaction<'a> {
             hashes,
             ..
         } = staged;
-        let unstaged: Vec<_> = selected
-            .iter()
-            .filter(|skill| !hashes.contains(&skill.bundle_hash))
-            .cloned()
-            .collect();
+        let mut unstaged = selected.clone();
+        let is_unstaged = |skill: &SelectedSkill| !hashes.contains(&skill.bundle_hash);
+        unstaged.skills.retain(is_unstaged);
+        unstaged.variants.retain(is_unstaged);
         if let Some(skill) = self.catalog.missing_bundles(self.vault, &unstaged).first() {
-            return Err(LinkError::NotStaged(skill.name.clone()));
+            return Err(skill.name_agent(LinkError::NotStaged(skill.name.clone())));
         }
         let selected_bundles: BTreeSet<_> =
-            selected.iter().map(|skill| skill.bundle_hash).collect();
+            selected.bundles().map(|skill| skill.bundle_hash).collect();
         // Staged bundles that are not selected stay out of the store, where nothing would refer to
         // them.
         let hashes: Vec<_> = hashes.intersection(&selected_bundles).copied().collect();
@@ -248,7 +142,7 @@ impl<'a> PullTransaction<'a> {
         }
         let holders = self.bare_name_holders()?;
         let mut skills = BTreeMap::new();
-        for skill in selected {
+        for skill in &selected.skills {
             let name = &skill.installed_as;
             let signer =
                 // Record the signer in the pin now: a later pull must not depend on a manifest that
@@ -266,6 +160,7 @@ impl<'a> PullTransaction<'a> {
         Ok(InstalledSet {
             selection: selection.clone(),
             skills,
+            agents: agents_of(selected),
         })
     }
 
@@ -274,20 +169,18 @@ impl<'a> PullTransaction<'a> {
     /// does not install yet.
     fn gate_selected(
         &mut self,
-        selected: &[SelectedSkill],
+        selected: &SelectedSkills,
         staged: &StagedBundles,
     ) -> Result<(), LinkError> {
         let gate = self.link.pin.gate;
         if gate == PullGate::Off {
             return Ok(());
         }
-        let installed_bundles: BTreeSet<_> = self
-            .link
-            .installed_skills()
-            .map(|(_, skill)| skill.bundle)
-            .collect();
+        let mut installed_bundles = self.link.variant_bundles();
+        let plain = self.link.installed_skills();
+        installed_bundles.extend(plain.map(|(_, skill)| skill.bundle));
         let mut flagged = Vec::new();
-        for skill in selected {
+        for skill in selected.bundles() {
             let hash = &skill.bundle_hash;
             if staged.hashes.contains(hash) {
                 flagged.extend(staged.flagged.get(hash).cloned());
@@ -304,6 +197,9 @@ impl<'a> PullTransaction<'a> {
                 }
             }
         }
+        // Variants often repeat the findings of their skill.
+        flagged.sort_by(|one: &FlaggedSkill, other| one.name.cmp(&other.name));
+        flagged.dedup_by(|one, other| one.name == other.name);
         if gate == PullGate::Refuse && !flagged.is_empty() {
             return Err(LinkError::Gate(flagged));
         }
@@ -361,11 +257,13 @@ impl<'a> PullTransaction<'a> {
             .link
             .installed_skills()
             .filter(|(_, skill)| is_kept(skill));
+        let skills = kept
+            .map(|(name, skill)| (name.clone(), skill.clone()))
+            .collect();
         InstalledSet {
             selection: self.link.selection(),
-            skills: kept
-                .map(|(name, skill)| (name.clone(), skill.clone()))
-                .collect(),
+            agents: agents_kept(self.link.pin.counted.as_ref(), &skills, withdrawn),
+            skills,
         }
     }
 
@@ -392,6 +290,7 @@ impl<'a> PullTransaction<'a> {
         &mut self,
         set: &InstalledSet,
         variants: Vec<ProfileBundles>,
+        profiles: &BTreeMap<Digest, Vec<u8>>,
     ) -> Result<(), LinkError> {
         self.report_changes(set);
         let catalog = &self.catalog;
@@ -411,18 +310,19 @@ impl<'a> PullTransaction<'a> {
             variants,
             selection: set.selection.clone(),
             installed: set.skills.clone(),
+            agents: set.agents.clone(),
         };
+        self.store_files(&folder, &counted, profiles)?;
         let before = self.link.pin.counted.as_ref();
-        // The file is written before the pin names it, and its name is its hash, so a kill leaves
-        // no pin without its catalog.
-        if before.map(|before| before.file_sha256) != Some(counted.file_sha256) {
-            folder.replace_file(&catalog_file(&counted.file_sha256), &catalog.bytes)?;
-        }
+        let before = before.filter(|_| self.is_same_vault());
+        let agents = agent_folders(self.vault, &self.link, before, set)?;
         let new_skills = set.skills.iter();
         let same_set = new_skills
             .map(|(name, skill)| (name, &skill.bundle))
             .eq(&self.before)
-            && self.link.installed_skills().eq(&set.skills);
+            && self.link.installed_skills().eq(&set.skills)
+            && before.map_or(set.agents.is_empty(), |before| before.agents == set.agents)
+            && agents == self.agents_before;
         let mut pin = self.link.pin.clone();
         if self.is_same_vault() {
             pin.note_former(&set.skills);
@@ -445,9 +345,12 @@ impl<'a> PullTransaction<'a> {
                 .filter(|name| self.link.holds_bare_name(name))
                 .cloned()
                 .collect();
-            self.report.unlinked =
-                withdraw_from_agents(self.vault, &mut self.change, &removed, &[])?;
-            switch_set(self.vault, &mut self.change, &self.link.folder, set)?;
+            let (vault, change) = (self.vault, &mut self.change);
+            self.report.unlinked = withdraw_from_agents(vault, change, &removed, &[])?;
+            // Also the entries of single agents that lose a skill.
+            let lost = lost_targets(&self.link, &self.agents_before, &agents);
+            self.report.unlinked.extend(withdraw_targets(vault, &lost)?);
+            switch_set(vault, change, &self.link.folder, set, &agents)?;
             // The switch is complete, so bundles of the old catalog are no longer accepted.
             pin.replaced = None;
             folder.write_record(PIN, &pin)?;
@@ -455,15 +358,41 @@ impl<'a> PullTransaction<'a> {
         remove_catalogs(&folder, [&self.link.pin, &pin])
     }
 
+    /// Stores the catalog and its profiles. They are written before the pin names them, and their
+    /// names are their hashes, so a kill leaves no pin without its catalog.
+    fn store_files(
+        &self,
+        folder: &PrivateFolder,
+        counted: &CountedFile,
+        profiles: &BTreeMap<Digest, Vec<u8>>,
+    ) -> Result<(), LinkError> {
+        let before = self.link.pin.counted.as_ref();
+        if before.map(|before| before.file_sha256) != Some(counted.file_sha256) {
+            let name = catalog_file(&counted.file_sha256);
+            folder.replace_file(&name, &self.catalog.bytes)?;
+        }
+        let stored = folder.file_names()?;
+        for (hash, bytes) in profiles {
+            if !stored.contains(&profile_file(hash)) {
+                folder.replace_file(&profile_file(hash), bytes)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Returns the catalog whose skills the vault's folder shows. After a killed pull, that is the
     /// one before the pinned one.
     fn shown_by(&self) -> Option<CountedFile> {
         let pin = Some(&self.link.pin).filter(|_| self.is_same_vault())?;
         let is_shown = |file: &&CountedFile| {
+            let is_shown_to = |(agent, shown): (&AgentId, &BTreeMap<SkillName, Digest>)| {
+                file.bundles_for(agent) == *shown
+            };
             let installed = file.installed.iter();
             installed
                 .map(|(name, skill)| (name, &skill.bundle))
                 .eq(&self.before)
+                && self.agents_before.iter().all(is_shown_to)
         };
         let mut known = pin.counted.iter().chain(&pin.replaced);
         known.find(is_shown).or(pin.counted.as_ref()).cloned()
@@ -471,10 +400,13 @@ impl<'a> PullTransaction<'a> {
 
     fn report_changes(&mut self, set: &InstalledSet) {
         let report = &mut self.report;
+        let changed = changed_variants(self.link.pin.counted.as_ref(), set);
         for (name, skill) in &set.skills {
             match self.before.get(name) {
                 None => report.installed.push(name.clone()),
-                Some(old) if *old != skill.bundle => report.updated.push(name.clone()),
+                Some(old) if *old != skill.bundle || changed.contains(name) => {
+                    report.updated.push(name.clone());
+                }
                 Some(_) => report.unchanged += 1,
             }
         }
@@ -522,27 +454,31 @@ impl<'a> PullTransaction<'a> {
     /// Returns the bundles that the catalog withdraws and this link had installed. Bundles that
     /// other links or the owner installed are not affected.
     fn withdrawn_bundles(&self) -> BTreeSet<Digest> {
-        let had: BTreeSet<_> = self
-            .link
-            .installed_skills()
-            .map(|(_, skill)| skill.bundle)
-            .collect();
+        let mut had = self.link.variant_bundles();
+        let plain = self.link.installed_skills();
+        had.extend(plain.map(|(_, skill)| skill.bundle));
         let withdrawn = self.catalog.catalog.withdrawn.iter();
         let withdrawn = withdrawn.map(|entry| entry.bundle_hash);
         withdrawn.filter(|bundle| had.contains(bundle)).collect()
     }
 }
 
-/// Removes the catalog files that none of these pins names.
+/// Removes the files of catalogs and profiles that none of these pins names.
 fn remove_catalogs(folder: &PrivateFolder, pins: [&Pin; 2]) -> Result<(), LinkError> {
     // Keep the catalogs of both pins: a reader may still hold the pin from before this pull.
-    let kept: BTreeSet<_> = pins
+    let counted = pins
         .into_iter()
-        .flat_map(|pin| pin.counted.iter().chain(&pin.replaced))
-        .map(|file| catalog_file(&file.file_sha256))
+        .flat_map(|pin| pin.counted.iter().chain(&pin.replaced));
+    let kept: BTreeSet<_> = counted
+        .flat_map(|file| {
+            let profiles = file.variants.iter();
+            let profiles = profiles.map(|known| profile_file(&known.profile));
+            profiles.chain([catalog_file(&file.file_sha256)])
+        })
         .collect();
     for name in folder.file_names()? {
-        if name.ends_with(CATALOG_ENDING) && !kept.contains(&name) {
+        let is_named = name.ends_with(CATALOG_ENDING) || name.ends_with(PROFILE_ENDING);
+        if is_named && !kept.contains(&name) {
             folder.remove_file(&name)?;
         }
     }

@@ -39,6 +39,17 @@ pub struct PullReport {
     pub unlinked: Vec<(PathBuf, Vec<SkillName>)>,
 }
 
+impl PullReport {
+    /// Adds what [`withdraw_first`](super::withdraw_first) removed before this pull.
+    pub fn add_withdrawn(&mut self, first: Self) {
+        self.removed.extend(first.removed);
+        self.removed.sort();
+        self.withdrawn.extend(first.withdrawn);
+        self.kept.extend(first.kept);
+        self.unlinked.extend(first.unlinked);
+    }
+}
+
 /// Writes the names of flagged skills alone.
 fn names<S: Serializer>(flagged: &[FlaggedSkill], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(flagged.iter().map(|skill| &skill.name))

@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use vault_format::name::SkillName;
+use vault_format::hash::Digest;
+use vault_format::name::{AgentId, SkillName};
 
 use super::error::LinkError;
 use crate::disk::{self, Batch, FileError, HeldPath};
-use crate::installed::linked::{LinkedSkill, Selection};
+use crate::installed::linked::{AgentSkills, LinkedSkill, Selection};
+use crate::installed::linked_agents::{self, AGENTS, write_agent_folder};
 use crate::store;
 use crate::vault::{Change, Vault};
 
@@ -17,15 +19,21 @@ pub(super) struct InstalledSet {
     pub(super) selection: Selection,
     /// The skills, by the names they are installed under.
     pub(super) skills: BTreeMap<SkillName, LinkedSkill>,
+    /// The agents that get something else than these skills.
+    pub(super) agents: BTreeMap<AgentId, AgentSkills>,
 }
 
-/// Writes symlinks to the skills of a set under a new number, flushes them, switches the `current`
-/// symlink, and removes all but the last two sets.
+/// The folders of agents in a set, with the bundles that they show.
+pub(super) type AgentFolderEntries = BTreeMap<AgentId, BTreeMap<SkillName, Digest>>;
+
+/// Writes symlinks to the skills of a set under a new number, and those of each agent's folder,
+/// flushes them, switches the `current` symlink, and removes all but the last two sets.
 pub(super) fn switch_set(
     vault: &Vault,
     change: &mut Change<'_>,
     folder: &HeldPath,
     set: &InstalledSet,
+    agents: &AgentFolderEntries,
 ) -> Result<(), LinkError> {
     let sets = folder.join("sets");
     disk::make_dirs(&sets, 0o700)?;
@@ -34,10 +42,11 @@ pub(super) fn switch_set(
     if disk::kind_at(&skills)?.is_none() {
         disk::new_link(&skills, Path::new("current/skills"))?;
     }
+    linked_agents::make_constant_link(folder)?;
     let aside = vault.new_scratch()?;
     let staged = aside.path().join("set");
     let mut batch = Batch::default();
-    write_set(&mut batch, &staged, set)?;
+    write_set(&mut batch, &staged, set, agents)?;
     batch.flush(aside.path())?;
     // Use a new number each time, so that a reader that followed `current` before the switch keeps
     // a complete set.
@@ -55,13 +64,23 @@ pub(super) fn switch_set(
     remove_old_sets(&sets, number)
 }
 
-fn write_set(batch: &mut Batch, folder: &HeldPath, set: &InstalledSet) -> Result<(), LinkError> {
+fn write_set(
+    batch: &mut Batch,
+    folder: &HeldPath,
+    set: &InstalledSet,
+    agents: &AgentFolderEntries,
+) -> Result<(), LinkError> {
     batch.make_folder(folder, 0o700)?;
     let links = folder.join("skills");
     batch.make_folder(&links, 0o755)?;
     for (name, skill) in &set.skills {
         let target = store::link_target(&skill.bundle, 5);
         disk::new_link(&links.join(name.as_str()), &target)?;
+    }
+    let folders = folder.join(AGENTS);
+    batch.make_folder(&folders, 0o755)?;
+    for (agent, bundles) in agents {
+        write_agent_folder(batch, &folders.join(agent.as_str()), bundles)?;
     }
     Ok(())
 }

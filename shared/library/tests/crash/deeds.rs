@@ -1,5 +1,6 @@
 //! The deeds of the killed process: what each needs beforehand and what must hold afterwards.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -131,6 +132,10 @@ pub fn act(deed: Deed, home: &Path) {
             publish::record_published(&vault, &plan).unwrap();
         }
         Deed::Pull => pull(home, 2),
+        Deed::PullForAgents => {
+            pull(home, 2);
+            sync(home, deed);
+        }
         Deed::Link | Deed::Render | Deed::CopyOut => sync(home, deed),
         Deed::Unlink => {
             crate::support::remove(&open(home), "subject", None);
@@ -178,11 +183,13 @@ pub fn agents_are_well(home: &Path, what: &str) {
             let kind = std::fs::symlink_metadata(&path).unwrap().file_type();
             // Staged symlinks may dangle before they are moved into place.
             let staged = path.starts_with(home.join("vault/tmp"));
+            // The former set of a linked vault is there for readers that have it open.
+            let former = kind.is_dir() && path.ends_with("sets");
             if kind.is_symlink() {
                 let shown = path.display();
                 assert!(staged || path.exists(), "{what}: {shown} leads nowhere");
             } else if kind.is_dir() {
-                folders.push(path);
+                folders.extend((!former).then_some(path));
             } else {
                 let bytes = std::fs::read(&path).unwrap_or_default();
                 own += usize::from(bytes.ends_with(b"of my own\n"));
@@ -194,6 +201,21 @@ pub fn agents_are_well(home: &Path, what: &str) {
     assert_eq!(not_stored, 1, "{what}: what the vault does not hold");
     let theirs = std::fs::read(home.join(".claude/skills/theirs.txt")).unwrap();
     assert_eq!(theirs, b"theirs", "{what}");
+}
+
+/// What the agents read of each skill: its last line, by folder and name.
+pub fn agents_read(home: &Path) -> BTreeMap<&'static str, BTreeMap<String, String>> {
+    let folders = [".claude/skills", ".cursor/skills"].into_iter();
+    let read = folders.map(|folder| {
+        let names = crate::support::file_names(&home.join(folder)).into_iter();
+        let skills = names.filter_map(|name| {
+            let file = home.join(folder).join(&name).join("SKILL.md");
+            let text = std::fs::read_to_string(file).ok()?;
+            Some((name, text.lines().last().unwrap_or_default().to_owned()))
+        });
+        (folder, skills.collect())
+    });
+    read.collect()
 }
 
 /// What must hold after the deed is complete and leftovers of a killed run are removed.
@@ -267,6 +289,10 @@ fn agents(deed: Deed, home: &Path, vault: &Vault) {
     add(vault, &source(home, "subject", "old", 2));
     match deed {
         Deed::Unlink => sync(home, deed),
+        Deed::PullForAgents => {
+            serve_for_agents(home, vault);
+            sync(home, deed);
+        }
         Deed::Render | Deed::CopyOut => {
             if deed == Deed::Render {
                 let text = b"---\nagents: [cursor]\n---\nrendered\n";
@@ -291,6 +317,44 @@ fn serve(home: &Path, vault: &Vault) {
     owner.add("comes", "one");
     owner.remove("goes", Some("harmful"));
     host.sync(&owner.vault, owner.now()).unwrap();
+    hand_over(home, vault, &host, &first);
+}
+
+/// Serves two releases that give cursor variants, of which the second leaves a skill out for one
+/// agent, and ends one variant.
+fn serve_for_agents(home: &Path, vault: &Vault) {
+    let owner = Home::new(77);
+    let mut host = Host::new("acme");
+    for skill in ["moves", "plain", "varies", "goes"] {
+        owner.add(skill, "one");
+    }
+    let text = "---\nname: tagged\ndescription: About it.\ntags: [ops]\n---\none\n";
+    write(&owner.path("sources/tagged/SKILL.md"), text);
+    owner.add_folder(&owner.path("sources/tagged"));
+    let transform = |skill: &str, text: &str| {
+        let text = format!("---\nagents: [cursor]\n---\n{text}\n");
+        transforms::add_transform(&owner.vault, &name(skill), name("t"), text.as_bytes()).unwrap();
+    };
+    for skill in ["moves", "varies", "goes", "tagged"] {
+        transform(skill, "rendered one");
+    }
+    host.sync(&owner.vault, owner.now()).unwrap();
+    let first = host.current.clone().unwrap();
+    owner.add("moves", "two");
+    owner.add("plain", "two");
+    transform("moves", "rendered two");
+    transforms::remove_transform(&owner.vault, &name("varies"), &name("t")).unwrap();
+    owner.add("varies", "two");
+    owner.remove("goes", Some("harmful"));
+    let rules = "[[profile]]\nname = \"a\"\nagent = \"cursor\"\nexclude_tags = [\"ops\"]\n";
+    write(&owner.path("vault/profiles.toml"), rules);
+    crate::support::approve_all(&owner.vault).unwrap();
+    host.sync(&owner.vault, owner.now()).unwrap();
+    hand_over(home, vault, &host, &first);
+}
+
+/// Writes what the host serves for the victim, and pulls its first release.
+fn hand_over(home: &Path, vault: &Vault, host: &Host, first: &[u8]) {
     let served = home.join("host");
     std::fs::create_dir_all(&served).unwrap();
     std::fs::write(served.join("catalog-1"), first).unwrap();

@@ -13,7 +13,7 @@ mod deeds;
 #[path = "../support/mod.rs"]
 mod support;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use vault_library::{Vault, integrity, roots, shelf};
 use vault_testing::SeededRandom;
 use vault_testing::TestClock;
 
-use deeds::{act, agents_are_done, agents_are_well, open, prepare};
+use deeds::{act, agents_are_done, agents_are_well, agents_read, open, prepare};
 
 /// System calls that change files on disk.
 const CALLS: [&str; 17] = [
@@ -81,6 +81,7 @@ deeds! {
     CopyOut copying_out_survives_a_kill_anywhere
     Backup an_adoption_with_backup_survives_a_kill_anywhere
     InPlace an_adoption_in_place_survives_a_kill_anywhere
+    PullForAgents a_pull_with_variants_survives_a_kill_anywhere
 }
 
 impl Deed {
@@ -204,9 +205,11 @@ fn sweep(deed: Deed) {
     copy(&home, &start);
     let log = folder.path().join("log");
     let before = seen(&home);
+    let read_before = agents_read(&home);
     let undisturbed = traced("", &log, word, &home).status().unwrap();
     assert!(undisturbed.success(), "{word}");
     let after = seen(&home);
+    let read_after = agents_read(&home);
     // Earlier versions stay. A killed writer leaves no bundle that it did not link. A repeated
     // rotation signs again, which makes new bundles.
     let orphans = integrity::verify_all_installed(&open(&home))
@@ -232,6 +235,9 @@ fn sweep(deed: Deed) {
         if deed.has_agents() {
             agents_are_well(&home, &what);
         }
+        if deed == Deed::PullForAgents {
+            agents_read_no_mix(&read_before, &read_after, &agents_read(&home), &what);
+        }
         if deed == Deed::AddMany {
             // Each skill is switched separately.
             let grows = now.is_superset(&before) && now.is_subset(&after);
@@ -253,6 +259,9 @@ fn sweep(deed: Deed) {
         let acknowledged = deed == Deed::Plan && published(&home);
         assert!(again || acknowledged, "given again after {what}");
         assert_eq!(seen(&home), after, "{what}");
+        if deed == Deed::PullForAgents {
+            assert_eq!(agents_read(&home), read_after, "{what}");
+        }
         is_tidy(deed, &home, orphans, &what);
     }
     assert!(unharmed * 4 < calls.len(), "{word}: {unharmed} unharmed");
@@ -262,6 +271,24 @@ fn sweep(deed: Deed) {
         outcomes.0,
         outcomes.1
     ));
+}
+
+/// What each agent reads after a kill: all skills that it has before and after the deed, all of them
+/// old or all of them new.
+fn agents_read_no_mix(
+    before: &BTreeMap<&str, BTreeMap<String, String>>,
+    after: &BTreeMap<&str, BTreeMap<String, String>>,
+    now: &BTreeMap<&str, BTreeMap<String, String>>,
+    what: &str,
+) {
+    for (folder, before) in before {
+        let (after, now) = (&after[folder], &now[folder]);
+        let both = || before.keys().filter(|name| after.contains_key(*name));
+        let is = |wanted: &BTreeMap<String, String>| {
+            both().all(|name| now.get(name) == wanted.get(name))
+        };
+        assert!(is(before) || is(after), "{what}: {folder}: {now:?}");
+    }
 }
 
 /// What must hold after a killed deed was repeated: nothing of the killed run is left.

@@ -3,6 +3,7 @@
 
 pub mod connect;
 pub mod every;
+mod fetch;
 mod pending;
 pub mod pull;
 pub mod reset_pin;

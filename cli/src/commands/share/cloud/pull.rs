@@ -3,11 +3,7 @@
 //! Everything is fetched and verified before one step switches to the new set. If the pull is
 //! rejected or killed, or the disk is full, the installed set stays as it was.
 
-use std::{
-    collections::{HashMap, hash_map::Entry},
-    sync::Arc,
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use clap::Args;
 use schemars::JsonSchema;
@@ -21,7 +17,7 @@ use vault_library::{
     Vault, agents,
     subscribe::{
         self, AcceptOptions, AcceptedCatalog, LastPull, Link, LinkId, PullError, PullReport,
-        SelectedSkill, Selection, StagedBundles, TakenName, WithdrawnSkill,
+        Selection, TakenName, WithdrawnSkill,
     },
 };
 use vault_service::error::ErrorCode as ServiceCode;
@@ -30,6 +26,7 @@ use vault_store::clock::{Clock as _, SystemClock};
 
 use super::{
     every::{self, PullSchedule},
+    fetch::{catalog_bytes, fetch_bundles, fetch_objects},
     pending,
     time_limit::limit_time,
 };
@@ -37,10 +34,9 @@ use crate::{
     context::Context,
     errors::{Exit, Failure},
     output::{
-        BOLD, DIM, HINT, Report, SingleOrList, TICK, WARN, change_lines, clean, count,
+        BOLD, DIM, HINT, Report, SingleOrList, TICK, WARN, Warning, change_lines, clean, count,
         format_flagged, format_size, join,
     },
-    service::{DeviceClient, in_flight},
     tasks::{
         profiles::{self, AgentLinks, ShownLinks, agent_id},
         subscription::{
@@ -336,7 +332,16 @@ async fn pull_link(
     // Without flags the stored selection stays in force, so that a pull by a timer does not undo
     // it.
     let selection = given.clone().unwrap_or_else(|| link.selection());
-    let objects = fetch_objects(&client, &catalog, &selection).await?;
+    let withdrawn = subscribe::withdraw_first(vault, &catalog)?;
+    for WithdrawnSkill { name, reason } in withdrawn.iter().flat_map(|first| &first.withdrawn) {
+        // Said now, because nothing is reported if the rest of the pull fails.
+        let text = format!(
+            "{name} was withdrawn by its owner and is removed: {}",
+            clean(reason, 200)
+        );
+        context.ui.warn(Warning::new("withdrawn", text));
+    }
+    let objects = fetch_objects(vault, &client, &catalog, &selection).await?;
     let object = |hash: &Digest| objects.get(hash).cloned();
     // Only a new selection must name existing skills. A stored one may name a skill that the owner
     // has withdrawn since, which must not stop every later pull.
@@ -351,14 +356,17 @@ async fn pull_link(
     // A bundle that is installed and verifies is not fetched again.
     let missing = catalog.missing_bundles(vault, &chosen);
     let (staged, bytes) = fetch_bundles(context, vault, &client, &catalog, &missing).await?;
-    let report = subscribe::install_selection(vault, &catalog, &selection, &chosen, staged)?;
+    let mut report = subscribe::install_selection(vault, &catalog, &selection, &chosen, staged)?;
+    if let Some(first) = withdrawn {
+        report.add_withdrawn(first);
+    }
     Ok(Some(Pulled {
         report,
         // No bundle was missing, so the service had none to refuse. Those of the next release it
         // will.
         lapsed: state.lapsed,
         // In a vault without skills the selection is not to blame.
-        selects_nothing: chosen.is_empty() && !catalog.catalog().skills.is_empty(),
+        selects_nothing: chosen.skills.is_empty() && !catalog.catalog().skills.is_empty(),
         selection: Some(selection).filter(|selection| !selection.is_all()),
         fetched: missing.len(),
         bytes,
@@ -388,91 +396,6 @@ fn confirm_removal(context: &Context, left_out: &[SkillName]) -> Result<(), Fail
     let effects: Vec<_> = left_out.iter().map(|name| format!("- {name}")).collect();
     let question = format!("Remove {skills} that this selection leaves out?");
     context.ui.confirm_step(&question, &effects)
-}
-
-/// Returns the current catalog. Uses the stored bytes if they have the digest that the service
-/// reports as current, else fetches the catalog. `None` if there is no catalog yet.
-async fn catalog_bytes(
-    vault: &Vault,
-    client: &DeviceClient,
-    link: &Link,
-    current: Option<Digest>,
-) -> Result<Option<Vec<u8>>, Failure> {
-    // The service only saves a download by this digest: stored bytes are judged like fetched ones.
-    if let (Some(current), Some(stored)) = (current, link.catalog_bytes(vault)?)
-        && Digest::of(&stored) == current
-    {
-        return Ok(Some(stored));
-    }
-    client.fetch_catalog().await
-}
-
-async fn fetch_objects(
-    client: &Arc<DeviceClient>,
-    catalog: &AcceptedCatalog,
-    selection: &Selection,
-) -> Result<HashMap<Digest, Vec<u8>>, Failure> {
-    // Downloads finish in any order, so the objects are kept by their digest.
-    let mut objects = HashMap::new();
-    in_flight(
-        catalog.objects_for(selection),
-        |object| {
-            let client = Arc::clone(client);
-            async move {
-                // The signed size bounds the download, so a service cannot send endless data.
-                let bytes = client
-                    .fetch_bundle(&object.bundle_hash, object.size)
-                    .await?;
-                Ok((object.bundle_hash, bytes))
-            }
-        },
-        |(hash, bytes)| {
-            objects.insert(hash, bytes);
-            Ok(())
-        },
-    )
-    .await?;
-    Ok(objects)
-}
-
-async fn fetch_bundles(
-    context: &Context,
-    vault: &Vault,
-    client: &Arc<DeviceClient>,
-    catalog: &AcceptedCatalog,
-    missing: &[SelectedSkill],
-) -> Result<(StagedBundles, u64), Failure> {
-    let mut staged = StagedBundles::new(vault)?;
-    let mut total = 0_u64;
-    let bar = context.ui.start_bar(missing.len() as u64, "Fetching");
-    in_flight(
-        missing.to_vec(),
-        |skill| {
-            let client = Arc::clone(client);
-            async move {
-                let bytes = client.fetch_bundle(&skill.bundle_hash, skill.size).await?;
-                let mut parts = HashMap::new();
-                for (hash, size) in StagedBundles::list_parts(&skill, &bytes)? {
-                    // A bundle lists a part once for each file that uses it; one download is
-                    // enough.
-                    if let Entry::Vacant(part) = parts.entry(hash) {
-                        part.insert(client.fetch_bundle(&hash, size).await?);
-                    }
-                }
-                Ok((skill, bytes, parts))
-            }
-        },
-        |(skill, bytes, parts)| {
-            total += bytes.len() as u64 + parts.values().map(|part| part.len() as u64).sum::<u64>();
-            // Each bundle is verified as it arrives: the first bad one aborts the other downloads.
-            staged.add_bundle(catalog, &skill, &bytes, &|hash| parts.get(hash).cloned())?;
-            bar.advance(1);
-            bar.set_message(skill.name.as_str());
-            Ok(())
-        },
-    )
-    .await?;
-    Ok((staged, total))
 }
 
 impl Pulled {

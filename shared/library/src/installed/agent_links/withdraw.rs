@@ -1,12 +1,12 @@
 //! Removes skills from the agents' folders before they leave the vault.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use vault_format::name::SkillName;
 
 use super::copies;
-use super::entries::{Entry, is_ours, list_entries, removed_link_targets};
+use super::entries::{Entry, is_ours, list_entries, own_link_targets, removed_link_targets};
 use super::record::{AgentFolders, CopyRecord, link_trees_folder};
 use crate::disk::{self, FileError, Kind};
 use crate::vault::{Change, Vault, VaultError};
@@ -87,6 +87,67 @@ pub(crate) fn unlink_skills(
         if copy_hash.is_some_and(|found| record.contents.contains(&found)) {
             copies::remove_copy(&real, name.as_str())?;
             removed.push(name.clone());
+        }
+    }
+    Ok(removed)
+}
+
+/// Removes the entries of the link trees that have one of these targets, and the links of the
+/// agents' folders to them, before the targets disappear. Copies stay until the next sync: they do
+/// not dangle. Returns the folders with the names that were removed there.
+pub(crate) fn withdraw_targets(
+    vault: &Vault,
+    targets: &BTreeSet<PathBuf>,
+) -> Result<Vec<(PathBuf, Vec<SkillName>)>, VaultError> {
+    let trees = link_trees_folder(vault);
+    let mut entries = Vec::new();
+    for (folder, kind) in disk::list(&trees)? {
+        if targets.is_empty() || kind != Kind::Dir {
+            continue;
+        }
+        for (name, entry) in list_entries(&trees.join(&folder))? {
+            let is_lost = |target: &Vec<u8>| {
+                let mut targets = targets.iter();
+                targets.any(|lost| lost.as_os_str().as_encoded_bytes() == target)
+            };
+            if matches!(&entry, Entry::Link(target) if is_lost(target)) {
+                entries.push(Path::new(&folder).join(name));
+            }
+        }
+    }
+    let mut removed = Vec::new();
+    if entries.is_empty() {
+        return Ok(removed);
+    }
+    let homes = own_link_targets(vault);
+    for root in AgentFolders::read(vault)?.roots {
+        if !disk::is_folder(&root.path) {
+            continue;
+        }
+        let real = disk::resolve(&root.path)?;
+        let mut names = Vec::new();
+        for (entry_name, entry) in list_entries(&real)? {
+            let Entry::Link(target) = &entry else {
+                continue;
+            };
+            let mut lost = homes
+                .iter()
+                .flat_map(|home| entries.iter().map(|entry| home.join(entry)));
+            if lost.any(|lost| lost.as_os_str().as_encoded_bytes() == target) {
+                disk::remove_file(&real.join(&entry_name))?;
+                names.extend(entry_name.to_string_lossy().parse::<SkillName>());
+            }
+        }
+        if !names.is_empty() {
+            disk::sync_dir(&real)?;
+            removed.push((root.path, names));
+        }
+    }
+    for entry in entries {
+        let path = trees.join(entry);
+        disk::remove_file(&path)?;
+        if let Some(folder) = path.parent() {
+            disk::sync_dir(&folder)?;
         }
     }
     Ok(removed)

@@ -1,0 +1,254 @@
+//! What the skills of a linked vault are for each agent: its release may have a profile for an
+//! agent, which replaces skills by variants and leaves others out.
+//!
+//! ```text
+//! <vault>/links/<id>/sets/<n>/agents/<agent>/<name> -> the store: what that agent gets
+//! <vault>/links/<id>/agents                         constant link through `current`
+//! ```
+//! So one switch gives every agent the new skills together. A set has folders for the agents that
+//! this machine links; a sync adds the one of a new agent.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use vault_format::hash::Digest;
+use vault_format::name::{AgentId, SkillName};
+
+use super::linked::{CountedFile, Link, list_links};
+use super::place::{OriginGroup, Place};
+use crate::disk::{self, Batch, FileError, HeldPath, Kind};
+use crate::store::{self, Trusted};
+use crate::vault::{Vault, VaultError};
+
+/// Name of the agents' folder in a set, and of the constant link to it.
+pub(crate) const AGENTS: &str = "agents";
+
+/// What one agent gets of one installed skill.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum AgentChoice {
+    /// The plain skill: the release has no profile for the agent.
+    Plain,
+    /// The bundle in the agent's folder of the link: the plain one or a variant.
+    Shown(Digest),
+    /// Nothing: the profile leaves the skill out.
+    LeftOut,
+    /// Nothing: the vault's folder does not show the bundle that the pin names.
+    Damaged,
+}
+
+impl CountedFile {
+    /// Returns the bundle that an agent gets for an installed skill; `None` if it gets none.
+    pub(crate) fn bundle_for(&self, agent: &AgentId, name: &SkillName) -> Option<Digest> {
+        let plain = self.installed.get(name)?.bundle;
+        let Some(skills) = self.agents.get(agent) else {
+            return Some(plain);
+        };
+        let variant = skills.variants.get(name).copied();
+        (!skills.left_out.contains(name)).then(|| variant.unwrap_or(plain))
+    }
+
+    /// Returns every skill that an agent gets, with its bundle.
+    pub(crate) fn bundles_for(&self, agent: &AgentId) -> BTreeMap<SkillName, Digest> {
+        let names = self.installed.keys();
+        names
+            .filter_map(|name| Some((name.clone(), self.bundle_for(agent, name)?)))
+            .collect()
+    }
+
+    fn variant_bundles(&self) -> impl Iterator<Item = Digest> + '_ {
+        let agents = self.agents.values();
+        agents.flat_map(|skills| skills.variants.values().copied())
+    }
+}
+
+impl Link {
+    /// Returns the variants that this link installs. While a pull switches, those of the set that it
+    /// replaces count too.
+    pub(crate) fn variant_bundles(&self) -> BTreeSet<Digest> {
+        let counted = self.pin.counted.iter().chain(&self.pin.replaced);
+        counted.flat_map(CountedFile::variant_bundles).collect()
+    }
+
+    /// Returns what an agent gets of an installed skill.
+    pub(crate) fn choice_for(&self, agent: &AgentId, name: &SkillName) -> AgentChoice {
+        let counted = self.pin.counted.as_ref();
+        let Some(counted) = counted.filter(|counted| counted.agents.contains_key(agent)) else {
+            return AgentChoice::Plain;
+        };
+        let Some(wanted) = counted.bundle_for(agent, name) else {
+            return AgentChoice::LeftOut;
+        };
+        let folder = self.agent_folder(agent);
+        let replaced = self.pin.replaced.as_ref();
+        if !matches!(disk::kind_at(&folder), Ok(Some(Kind::Dir))) {
+            // A pull that was cut short before its switch: the old set stays in use, and it has no
+            // profile for the agent. Otherwise the next sync makes the folder.
+            return match replaced {
+                Some(_) => AgentChoice::Plain,
+                None => AgentChoice::Shown(wanted),
+            };
+        }
+        let linked = store::bundle_at(&folder.join(name.as_str()));
+        let former = replaced.and_then(|replaced| replaced.bundle_for(agent, name));
+        match linked.ok().flatten() {
+            Some(bundle) if bundle == wanted || former == Some(bundle) => {
+                AgentChoice::Shown(bundle)
+            }
+            _ => AgentChoice::Damaged,
+        }
+    }
+
+    /// Returns the target of the link to a skill in an agent's link tree, `profiles/<name>/`.
+    pub(crate) fn agent_target(&self, agent: &AgentId, name: &SkillName) -> PathBuf {
+        let link = Path::new("../../links").join(self.id.as_str());
+        link.join(AGENTS).join(agent.as_str()).join(name.as_str())
+    }
+
+    /// Returns whether the current set lacks the folder of an agent that has a profile.
+    pub(crate) fn lacks_agent_folder(&self, agent: &AgentId) -> bool {
+        let counted = self.pin.counted.as_ref();
+        self.pin.replaced.is_none()
+            && counted.is_some_and(|counted| counted.agents.contains_key(agent))
+            && !matches!(
+                disk::kind_at(&self.agent_folder(agent)),
+                Ok(Some(Kind::Dir))
+            )
+    }
+
+    /// Makes the folder of an agent in the current set, with all that it gets. Call it under the
+    /// writer lock.
+    pub(crate) fn make_agent_folder(
+        &self,
+        vault: &Vault,
+        agent: &AgentId,
+    ) -> Result<(), FileError> {
+        let Some(counted) = &self.pin.counted else {
+            return Ok(());
+        };
+        let agents = self.set.join(AGENTS);
+        disk::make_dirs(&agents, 0o755)?;
+        make_constant_link(&self.folder)?;
+        let aside = vault.new_scratch()?;
+        let staged = aside.path().join(agent.as_str());
+        let mut batch = Batch::default();
+        write_agent_folder(&mut batch, &staged, &counted.bundles_for(agent))?;
+        batch.flush(aside.path())?;
+        // Renamed as a whole, so that an agent never sees a part of its skills.
+        disk::rename(&staged, &agents.join(agent.as_str()))?;
+        disk::sync_dir(&agents)
+    }
+
+    fn agent_folder(&self, agent: &AgentId) -> HeldPath {
+        self.set.join(AGENTS).join(agent.as_str())
+    }
+
+    /// Returns the agents' folders of the current set, with the bundles that they show.
+    pub(crate) fn agent_folders(
+        &self,
+    ) -> Result<BTreeMap<AgentId, BTreeMap<SkillName, Digest>>, VaultError> {
+        let mut folders = BTreeMap::new();
+        for (name, kind) in disk::list(&self.set.join(AGENTS))? {
+            let Ok(agent) = name.to_string_lossy().parse::<AgentId>() else {
+                continue;
+            };
+            if kind != Kind::Dir {
+                continue;
+            }
+            let mut bundles = BTreeMap::new();
+            let folder = self.agent_folder(&agent);
+            for (name, _) in disk::list(&folder)? {
+                let bundle = store::bundle_at(&folder.join(&name)).ok().flatten();
+                let name = name.to_string_lossy().parse::<SkillName>();
+                if let (Ok(name), Some(bundle)) = (name, bundle) {
+                    bundles.insert(name, bundle);
+                }
+            }
+            folders.insert(agent, bundles);
+        }
+        Ok(folders)
+    }
+
+    /// Returns the trust for the variants of this link alone: a variant must not pass for the plain
+    /// skill, nor for another agent's. `plain` is the trust for the plain skills.
+    pub(crate) fn variant_trust(&self, plain: &Trusted) -> Trusted {
+        trust_in(plain, self.variant_bundles())
+    }
+
+    /// Returns what the agents' folders show that is not the plain skill, with the trust for
+    /// verifying it: one group for each agent.
+    fn variant_groups(&self, vault: &Vault) -> Result<Vec<OriginGroup>, VaultError> {
+        let (Some(counted), Some(plain)) = (&self.pin.counted, self.installed_trust(vault)?) else {
+            return Ok(Vec::new());
+        };
+        let shown = self.agent_folders()?;
+        let mut groups = Vec::new();
+        for agent in counted.agents.keys() {
+            let files = [Some(counted), self.pin.replaced.as_ref()];
+            let (mut places, mut expected) = (Vec::new(), BTreeSet::new());
+            for (name, skill) in &counted.installed {
+                let bundles = files.iter().flatten();
+                let bundles: BTreeSet<_> = bundles
+                    .filter_map(|file| file.bundle_for(agent, name))
+                    .collect();
+                let linked = shown.get(agent).and_then(|shown| shown.get(name)).copied();
+                let bundle = linked.or(counted.bundle_for(agent, name));
+                // Where the plain skill is expected, it is verified under its own name.
+                let is_plain = bundle == Some(skill.bundle) && bundles.contains(&skill.bundle);
+                if let Some(bundle) = bundle.filter(|_| !is_plain) {
+                    let place = self.place_of_skill(name, skill, bundle);
+                    places.push(Place {
+                        bare: true,
+                        ..place
+                    });
+                    expected.extend(bundles);
+                }
+            }
+            // What the agent should not get is not in the list, so it is reported as damage.
+            let trusted = trust_in(&plain, expected);
+            groups.push(OriginGroup { trusted, places });
+        }
+        Ok(groups)
+    }
+}
+
+fn trust_in(plain: &Trusted, bundles: BTreeSet<Digest>) -> Trusted {
+    match plain.roots() {
+        Some(roots) => Trusted::for_listed(Arc::clone(roots), bundles),
+        None => plain.clone(),
+    }
+}
+
+/// Returns the variants of all linked vaults, for verification.
+pub(crate) fn linked_variants(vault: &Vault) -> Result<Vec<OriginGroup>, VaultError> {
+    let mut groups = Vec::new();
+    for link in list_links(vault)? {
+        groups.extend(link.variant_groups(vault)?);
+    }
+    Ok(groups)
+}
+
+/// Makes the link that stays the same and follows `current` to the agents' folders of the newest
+/// set.
+pub(crate) fn make_constant_link(folder: &HeldPath) -> Result<(), FileError> {
+    let constant = folder.join(AGENTS);
+    if disk::kind_at(&constant)?.is_none() {
+        disk::new_link(&constant, &Path::new("current").join(AGENTS))?;
+    }
+    Ok(())
+}
+
+/// Writes the folder of one agent of a set.
+pub(crate) fn write_agent_folder(
+    batch: &mut Batch,
+    folder: &HeldPath,
+    bundles: &BTreeMap<SkillName, Digest>,
+) -> Result<(), FileError> {
+    batch.make_folder(folder, 0o755)?;
+    for (name, bundle) in bundles {
+        // From `links/<id>/sets/<n>/agents/<agent>/`.
+        let target = store::link_target(bundle, 6);
+        disk::new_link(&folder.join(name.as_str()), &target)?;
+    }
+    Ok(())
+}
