@@ -9,7 +9,6 @@ use vault_gate::report::json::AuditView;
 use vault_library::{
     Capabilities,
     export::{SiteReport, ZipReport},
-    run::ResolvedAction,
 };
 use vault_testing::schema::{kind, line, type_words};
 
@@ -84,8 +83,12 @@ const VIEWS: &[(&str, Describe)] = &[
     ("skill list", view::<Vec<find::skill::ListedSkill>>),
     ("skill search", view::<Vec<find::skill::FoundSkill>>),
     ("skill which", view::<find::skill::Scripts>),
-    ("skill which NAME ACTION", view::<ResolvedAction>),
+    (
+        "skill which NAME ACTION",
+        view::<find::skill::LocatedAction>,
+    ),
     ("agents", view::<Vec<agent::agents::ShownAgent>>),
+    ("profiles", view::<Vec<agent::profiles::AgentProfile>>),
     ("cloud connect", view::<share::cloud::connect::Connected>),
     (
         "cloud pull",

@@ -14,9 +14,8 @@ fn transcript(name: &str) {
     }
     // vault detects agents by their folders in the home.
     for mark in match name {
-        "agents.md" | "doctor.md" | "mcp.md" | "sync-profiles.md" | "transform.md" => {
-            &[".claude", ".cursor", ".codex"][..]
-        }
+        "agents.md" | "doctor.md" | "mcp.md" | "profiles.md" | "sync-profiles.md"
+        | "transform.md" => &[".claude", ".cursor", ".codex"][..],
         _ => &[],
     } {
         std::fs::create_dir(home.path().join(mark)).unwrap();
@@ -225,6 +224,7 @@ transcripts! {
     operator,
     outdated,
     policy,
+    profiles,
     publishers,
     release,
     remove,

@@ -25,6 +25,7 @@ pub mod agent {
     pub mod agents;
     pub mod disable;
     pub mod enable;
+    pub mod profiles;
     pub mod switch;
     pub mod sync_profiles;
     pub mod transform;
@@ -227,6 +228,7 @@ commands! {
     }
     "Agents" {
         Agents(agent::agents) "Show the coding agents on this machine and their skill folders",
+        Profiles(agent::profiles) "Show which skills each agent gets, and why",
         SyncProfiles(agent::sync_profiles) "Link the vault's skills into the agents' folders",
         Enable(agent::enable) "Show a disabled skill to agents again",
         Disable(agent::disable) "Hide a skill from agents but keep it installed",

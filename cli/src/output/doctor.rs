@@ -14,7 +14,7 @@ use vault_format::{
     time::Timestamp,
 };
 use vault_library::{
-    agents::{Hidden, HiddenReason, ProfileWarning},
+    agents::{Hidden, HiddenReason, ProfileWarning, VariantMaker},
     doctor::{DoctorFinding as Finding, RecordedSource, Remedy, Severity},
     keys::KeyError,
 };
@@ -259,7 +259,9 @@ fn finding_hint(finding: &Finding) -> String {
             return format!("vault link prefer {qualified} gives it the bare name");
         }
         Finding::VariantDamaged { skill, .. } => {
-            return format!("vault transform list {skill}; add the transform again");
+            return format!(
+                "vault transform list {skill}; add the transform again, or pull the skill's vault"
+            );
         }
         Finding::ProjectLinks { project, .. } => {
             let project = shell_path(project.display());
@@ -418,6 +420,17 @@ pub fn profile_warning(warning: &ProfileWarning) -> (String, String) {
     }
 }
 
+/// Names who made a variant of a skill for an agent.
+pub const fn variant_maker(by: VariantMaker) -> &'static str {
+    match by {
+        VariantMaker::Transform => "a transform of this vault",
+        VariantMaker::Publisher => "the vault that publishes it",
+        VariantMaker::SharedFolder => {
+            "its publisher or a transform for another agent with the same folder"
+        }
+    }
+}
+
 /// A skill that an agent does not see.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct HiddenSkill {
@@ -432,6 +445,11 @@ pub struct HiddenSkill {
 }
 
 impl HiddenSkill {
+    /// The skill.
+    pub const fn skill(&self) -> &SkillName {
+        &self.skill
+    }
+
     /// Creates the texts about a skill that this agent does not see.
     pub fn new(agent: &AgentId, hidden: &Hidden) -> Self {
         let (reason, hint) = match &hidden.reason {
@@ -446,6 +464,10 @@ impl HiddenSkill {
             HiddenReason::Profile => (
                 "no profile of this agent includes it".to_owned(),
                 "change profiles.toml in the vault's folder, then vault sync-profiles".to_owned(),
+            ),
+            HiddenReason::Published => (
+                "the vault that publishes it leaves it out for this agent".to_owned(),
+                "its owner decides: profiles.toml of that vault".to_owned(),
             ),
             HiddenReason::Foreign(path) => (
                 format!(

@@ -9,8 +9,9 @@ use serde::Serialize;
 use vault_format::name::SkillName;
 use vault_gate::document::Transform;
 use vault_library::{
-    Vault,
+    Origin, Vault,
     admit::variants::{self as transforms, AddTransformError, ListedTransform},
+    publish, run,
 };
 
 use crate::{
@@ -180,18 +181,33 @@ fn add_transform(
         .map_err(|error| transform_failure(vault, skill, file, error))?;
     let profiles = profiles::refresh_links(context, vault);
     let restart = profiles.is_some_and(|profiles| profiles.restart_required);
-    let line = format!(
+    let mut line = format!(
         "{TICK} added {BOLD}{}{BOLD:#} to {BOLD}{skill}{BOLD:#}  {DIM}for {}, priority {}{DIM:#}",
         transform.name,
         agents_text(&transform),
         transform.priority
     );
+    if will_be_published(vault, &parsed)? {
+        line +=
+            "\n  The next `vault sync` publishes it: linked machines show it to the same agents.";
+    }
     let added = AddedTransform {
         skill: skill.to_owned(),
         transform,
         restart_required: restart,
     };
     Ok(Report::view(added, line))
+}
+
+/// Returns whether a transform of this skill is a part of the next release: this vault publishes, and
+/// the skill is its own.
+fn will_be_published(vault: &Vault, skill: &SkillName) -> Result<bool, Failure> {
+    let publishes = || -> Result<bool, Failure> {
+        let states = publish::state::list_states(vault)?;
+        Ok(states.iter().any(|state| state.published.is_some()))
+    };
+    let found = run::find_skill(vault, skill.clone())?;
+    Ok(found.is_some_and(|found| found.origin == Origin::Local) && publishes()?)
 }
 
 fn agents_text(transform: &Transform) -> String {

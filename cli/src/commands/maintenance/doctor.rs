@@ -18,7 +18,7 @@ use crate::{
     lookup,
     output::{
         BAD, BOLD, DIM, HINT, Report, TICK, WARN, clean, count,
-        doctor::{FindingText, HiddenSkill},
+        doctor::{FindingText, HiddenSkill, variant_maker},
         either, paint,
     },
     tasks::profiles,
@@ -356,7 +356,15 @@ fn one_skill(report: &DoctorReport, name: &str, lines: &mut Vec<String>) {
             continue;
         }
         if !agent.sees.is_empty() {
-            lines.push(format!("  {TICK} {} sees it", agent.agent));
+            let variant = agent
+                .variants
+                .first()
+                .map(|variant| variant_maker(variant.by));
+            let form = variant.map_or_else(
+                || "it".to_owned(),
+                |by| format!("a variant of it, made by {by}"),
+            );
+            lines.push(format!("  {TICK} {} sees {form}", agent.agent));
         }
         for hidden in &agent.hidden {
             let HiddenSkill { reason, hint, .. } = HiddenSkill::new(&agent.agent, hidden);

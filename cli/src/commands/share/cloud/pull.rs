@@ -16,8 +16,8 @@ use vault_format::{
 use vault_library::{
     Vault, agents,
     subscribe::{
-        self, AcceptOptions, AcceptedCatalog, LastPull, Link, LinkId, PullError, PullReport,
-        Selection, TakenName, WithdrawnSkill,
+        self, AcceptOptions, LastPull, Link, LinkId, PullError, PullReport, Selection, TakenName,
+        WithdrawnSkill,
     },
 };
 use vault_service::error::ErrorCode as ServiceCode;
