@@ -25,6 +25,8 @@ IMPLIED = {
     "root version": "R1 and R10 bound the number",
     "C1": "a client stops reading at the ceiling",
     "M2": "an unknown signer counts nowhere (M5)",
+    "A2": "a stored release is not its own previous one (A4)",
+    "H3": "a header that is not there has no value to verify",
     "B1 encoding": "B4 gives the same word",
     "B1 parts": "B5 counts the parts",
     "B5 hash": "B6 hashes the whole file",
