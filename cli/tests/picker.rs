@@ -121,3 +121,30 @@ fn ctrl_c_at_a_question_about_a_replacement_ends_the_whole_command() {
     let csv = home.read(".vault/skills/csv/SKILL.md");
     assert!(csv.contains("tables of any size"), "{csv}");
 }
+
+#[test]
+fn a_skill_that_changes_while_the_question_waits_is_not_added() {
+    let home = home();
+    for folder in ["two", "two/inner"] {
+        home.skill(folder, "Reads tables.");
+    }
+    let renamed = |folder: &str| {
+        let path = format!("{folder}/SKILL.md");
+        let text = home.read(&path).replace("name: inner", "name: two");
+        home.write(&path, &text);
+    };
+    renamed("two/inner");
+    let Some(mut terminal) = start(home.root(), "add two --skill two") else {
+        return;
+    };
+    terminal.wait_for(HELP);
+    let swapped = home
+        .read("two/SKILL.md")
+        .replace("name: two", "name: swapped");
+    home.write("two/SKILL.md", swapped);
+    terminal.press(&[" ", ENTER]);
+    let (screen, code) = terminal.finish();
+    assert_ne!(code, 0, "{screen}");
+    assert!(screen.contains("changed while"), "{screen}");
+    assert!(!is_installed(&home, "swapped") && !is_installed(&home, "two"));
+}

@@ -10,6 +10,7 @@ use crate::support::{
 };
 use vault_format::bundle;
 use vault_format::catalog::SkillEntry;
+use vault_format::hash::Digest;
 use vault_format::manifest::{Mode, SKILL_MD, SignedManifest};
 use vault_format::name::SkillName;
 use vault_gate::RawFile;
@@ -216,13 +217,15 @@ fn a_folder_that_changes_after_the_choice_is_not_taken() {
     let skill = home.source("pdf", "x", &[]);
     let foreign = home.source("foreign", "x", &[]);
     let top = home.path("coll");
+    let listed = std::fs::read(skill.join("SKILL.md")).unwrap();
+    let listed = Some(Digest::of(&listed));
     std::fs::create_dir(&top).unwrap();
     std::fs::rename(&skill, top.join("sk")).unwrap();
     let examine = |copy_links| {
         let source = Source::FolderBelow {
             top: top.clone(),
             below: "sk".to_owned(),
-            name: Some("pdf".to_owned()),
+            document: listed,
         };
         let options = Options {
             copy_links,
@@ -243,6 +246,38 @@ fn a_folder_that_changes_after_the_choice_is_not_taken() {
     std::fs::rename(&foreign, top.join("sk")).unwrap();
     let refused = examine(false).unwrap_err();
     assert_matches!(refused, AdmitError::Source(SourceError::Changed(_)));
+}
+
+#[test]
+fn a_document_that_changes_after_the_choice_is_not_taken() {
+    let home = Home::new(1);
+    let top = home.source("top", "x", &[]);
+    for (below, own) in [("", "top"), ("inner", "inner")] {
+        let folder = top.join(below);
+        let write = |text: &str| {
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(folder.join(SKILL_MD), text).unwrap();
+            Some(Digest::of(text.as_bytes()))
+        };
+        let examine = |document| {
+            let source = Source::FolderBelow {
+                top: top.clone(),
+                below: below.to_owned(),
+                document,
+            };
+            let options = Options::default();
+            examine_candidate(source, &options, &mut Neighbours::for_vault(&home.vault))
+        };
+        let listed = write(&skill_md(own, "", "First."));
+        assert_eq!(examine(listed).unwrap().package.name, name(own));
+        // The same name with other instructions, and then one that could be read only now.
+        let now = write(&skill_md(own, "", "Second."));
+        for earlier in [listed, None] {
+            let refused = examine(earlier).unwrap_err();
+            assert_matches!(refused, AdmitError::Source(SourceError::Changed(_)));
+        }
+        examine(now).unwrap();
+    }
 }
 
 #[test]

@@ -88,10 +88,50 @@ fn a_record_without_a_folder_takes_no_other_skill_of_an_archive() {
     admit(&get("one", "First.", None)).unwrap();
     let refused = admit(&get("other", "Second.", Some(""))).unwrap_err();
     assert_matches!(refused, AdmitError::OtherSkill { found, .. } if found == "other");
+    // The root may have been a folder around all files, which is no part of the record.
+    admit(&get("one", "Second.", Some(""))).unwrap();
+    let refused = admit(&get("other", "Third.", Some(""))).unwrap_err();
+    assert_matches!(refused, AdmitError::OtherSkill { .. });
     // A record with the folder tells which skill it is, whatever its name.
+    let home = Home::new(1);
+    let admit = |candidate: &Candidate| admit_one(&home.vault, candidate);
     let folder = Some("skills/one");
     admit(&get("one", "Second.", folder)).unwrap();
     admit(&get("other", "Third.", folder)).unwrap();
+}
+
+#[test]
+fn a_skill_of_another_folder_of_the_same_archive_takes_no_installed_name() {
+    let home = Home::new(1);
+    let get = |identifier: &str, folder: &str, body: &str, replace: bool| {
+        let mut skill = fetched("tools.example.net", "pdf", body, None);
+        skill.upstream.identifier = identifier.parse().unwrap();
+        skill.upstream.path = Some(folder.to_owned());
+        let options = Options {
+            replace,
+            ..strict()
+        };
+        admit_one(&home.vault, &gate(&home, skill, &options).unwrap())
+    };
+    for identifier in [
+        "https:https://tools.example.net/w.zip",
+        "local:w.zip",
+        "registry:clawhub/pdf",
+    ] {
+        get(identifier, "a", "First.", true).unwrap();
+        // Even the same files: the record would name the other folder, and updates follow it.
+        for body in ["First.", "Second."] {
+            for folder in ["b", "", "a/b"] {
+                let refused = get(identifier, folder, body, false).unwrap_err();
+                assert_matches!(&refused, AdmitError::OtherPart { recorded, given, .. }
+                    if recorded == "a" && given == folder);
+                assert!(refused.is_other_source());
+            }
+        }
+        let version = get(identifier, "a", "Second.", false).unwrap().version;
+        let replaced = get(identifier, "b", "Third.", true).unwrap();
+        assert_eq!(replaced.version, version + 1);
+    }
 }
 
 /// An installer of the skill's own publisher is a warning when it is admitted, and no more in later

@@ -6,6 +6,8 @@
 
 use std::collections::BTreeSet;
 
+use vault_format::hash::Digest;
+
 /// Maximum number of skills that one command takes from a source, unless the user names another
 /// number.
 pub const DEFAULT_MAX_SKILLS: usize = 2_000;
@@ -22,6 +24,8 @@ pub struct OfferedSkill {
     pub folder: String,
     /// The description, if it is known.
     pub description: Option<String>,
+    /// SHA-256 of its SKILL.md, if that was read for the list.
+    pub document: Option<Digest>,
     /// Whether its SKILL.md is too large to be read for the list. Its own name is then unknown, so
     /// a name may fit this skill too.
     pub is_too_large: bool,
@@ -289,6 +293,7 @@ mod tests {
             name: (*name).to_owned(),
             folder: (*folder).to_owned(),
             description: None,
+            document: None,
             is_too_large: false,
         });
         Listing {

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use vault_format::json::unique_map;
 use vault_format::text::printable;
+use vault_gate::is_document_name;
 
 use crate::source::{BadSource, ParseOptions, Source};
 
@@ -19,6 +20,9 @@ pub struct LockedSkill {
     pub name: String,
     /// The source, or why the entry cannot be used.
     pub source: Result<Source, BadSource>,
+    /// The name or folder that selects the skill in the source; `None` if the source itself names
+    /// the skill.
+    pub skill: Option<String>,
     /// The recorded git tree id of the skill's folder.
     pub tree: Option<String>,
 }
@@ -59,6 +63,7 @@ pub fn parse_lock(
         .into_iter()
         .map(|(name, entry)| LockedSkill {
             source: locked_source(&name, &entry, folder, options),
+            skill: entry.selected_skill(&name),
             tree: entry
                 // Keep only git tree ids: other hashes cannot be compared with the source later.
                 .skill_folder_hash
@@ -66,6 +71,33 @@ pub fn parse_lock(
             name,
         })
         .collect())
+}
+
+impl LockFileEntry {
+    /// Returns the folder of the skill in the source; empty for the root.
+    fn skill_folder(&self) -> Option<&str> {
+        let path = self.skill_path.as_deref()?;
+        let folder = match path.rsplit_once('/') {
+            Some((folder, name)) if is_document_name(name) => folder,
+            None if is_document_name(path) => "",
+            _ => path,
+        };
+        Some(folder.trim_start_matches("./").trim_matches('/'))
+    }
+
+    /// Returns the text that selects the skill in the source. A source that lost the skill may have
+    /// another one, so the entry never stands for the only skill that is left.
+    fn selected_skill(&self, name: &str) -> Option<String> {
+        let kind = self.source_type.as_deref();
+        if !matches!(kind, None | Some("github" | "gitlab" | "git" | "local")) {
+            return None;
+        }
+        Some(match self.skill_folder() {
+            Some("") => ".".to_owned(),
+            Some(folder) => format!("./{folder}"),
+            None => name.to_owned(),
+        })
+    }
 }
 
 fn locked_source(
@@ -109,18 +141,11 @@ fn locked_source(
             )));
         }
     };
-    if let Source::Git(git) = &mut source {
-        let path = entry
-            .skill_path
-            .as_deref()
-            .map(|path| path.trim_end_matches("SKILL.md").trim_matches('/'));
-        match path {
-            Some("") | None => git.skill = (entry.skill_path.is_none()).then(|| name.to_owned()),
-            Some(path) => {
-                git.path = None;
-                source = source.with_path(path)?;
-            }
-        }
+    if let Source::Git(git) = &mut source
+        && let Some(path) = entry.skill_folder().filter(|path| !path.is_empty())
+    {
+        git.path = None;
+        source = source.with_path(path)?;
     }
     match &entry.reference {
         Some(reference) => source.with_reference(reference),

@@ -6,7 +6,7 @@ use crate::support::{
     skill_md,
 };
 use vault_shelf::DriftState;
-use vault_sources::{FetchError, Source, SourcePolicy};
+use vault_sources::{FetchError, SourcePolicy};
 use vault_testing::assert_matches;
 
 #[tokio::test]
@@ -71,7 +71,9 @@ async fn lock_files_of_another_tool_name_their_sources() {
             "pdf":{{"source":"acme/skills","sourceType":"github","skillPath":"skills/pdf/SKILL.md","ref":"v1","computedHash":"x"}},
             "csv":{{"source":"acme/skills","sourceType":"github","computedHash":"x"}},
             "git":{{"source":"x","sourceUrl":"{}","sourceType":"git","skillPath":"skills/pdf"}},
+            "root":{{"source":"acme/skills","sourceType":"github","skillPath":"SKILL.md"}},
             "here":{{"source":"./skills/here","sourceType":"local","computedHash":"x"}},
+            "below":{{"source":"./up","sourceType":"local","skillPath":"skills/below/SKILL.md"}},
             "site":{{"source":"docs.example.com","sourceUrl":"https://docs.example.com/.well-known/agent-skills/index.json","sourceType":"well-known"}},
             "npm":{{"source":"left-pad","sourceType":"npm"}},
             "evil":{{"source":"--upload-pack=x","sourceType":"git"}}}}}}"#,
@@ -95,8 +97,18 @@ async fn lock_files_of_another_tool_name_their_sources() {
     assert_eq!(find("site"), "https://docs.example.com");
     assert!(find("npm").contains("sources of the type npm"));
     assert!(find("evil").starts_with("no: "));
-    let csv = entries.iter().find(|entry| entry.name == "csv").unwrap();
-    assert_matches!(&csv.source, Ok(Source::Git(git)) if git.skill.as_deref() == Some("csv"));
+    for (name, skill) in [
+        ("pdf", Some("./skills/pdf")),
+        ("csv", Some("csv")),
+        ("git", Some("./skills/pdf")),
+        ("root", Some(".")),
+        ("here", Some("here")),
+        ("below", Some("./skills/below")),
+        ("site", None),
+    ] {
+        let entry = entries.iter().find(|entry| entry.name == name).unwrap();
+        assert_eq!(entry.skill.as_deref(), skill, "{name}");
+    }
     let git = entries.iter().find(|entry| entry.name == "git").unwrap();
     let skill = fetch(
         &fetcher("http://127.0.0.1:9"),

@@ -17,6 +17,7 @@ use vault_library::{
     folders,
 };
 use vault_shelf::DriftState;
+use vault_sources::FetchError;
 
 use crate::{
     context::Context,
@@ -280,7 +281,11 @@ impl SkillUpdater<'_> {
         let bar = context.ui.start_spinner(format!("Fetching {name}"));
         let fetched = context.block_on(async {
             let again = fetcher.fetch_recorded(upstream, policy);
-            again.await.map_err(|error| fetch::fetch_failure(&error))
+            again.await.map_err(|error| match &error {
+                // A registry's version tells nothing of the folders in its repository.
+                FetchError::NoSkill(gone) => fail!(SourceRemoved, "{}", clean(gone, 400)),
+                error => fetch::fetch_failure(error),
+            })
         });
         drop(bar);
         Ok(Source::Fetched(Box::new(fetched?)))

@@ -3,7 +3,7 @@
 pub mod dry_run;
 mod gather;
 
-use std::path::PathBuf;
+use std::{collections::BTreeSet, path::PathBuf};
 
 use clap::Args;
 use schemars::JsonSchema;
@@ -264,6 +264,7 @@ pub fn run_with(
             _ => None,
         },
         neighbours: Neighbours::new(existing.as_ref(), SystemClock.now()),
+        names: BTreeSet::new(),
         admitted: false,
         interrupted: None,
     };
@@ -322,6 +323,8 @@ struct SkillAdder<'a> {
     /// skill leaves nothing behind.
     vault: Option<Vault>,
     neighbours: Neighbours<'a>,
+    /// The names of the skills that passed the gate.
+    names: BTreeSet<SkillName>,
     /// Whether any skill was admitted, changed or not.
     admitted: bool,
     /// The failure of a question that was not answered. It ends the command.
@@ -355,8 +358,10 @@ impl SkillAdder<'_> {
                     let texts = Texts::of_source(&shown, &source);
                     // `examine` consumes the source, and the path is needed for the lock entry
                     // later.
-                    let folder = local_folder(&source);
+                    let folder = source.folder_path().map(|path| path.display().to_string());
                     let passed = examine_candidate(source, &options, &mut self.neighbours)
+                        // A skill of an earlier batch is installed by now, and would be replaced.
+                        .and_then(|candidate| self.check_first(candidate))
                         .map_err(|error| admission_failure(&shown, &texts, error))
                         .and_then(|candidate| {
                             self.check_lockable(&candidate, folder.as_deref())?;
@@ -412,6 +417,16 @@ impl SkillAdder<'_> {
             }
         });
         Ok(outcomes.collect())
+    }
+
+    /// Fails if this command has another skill of the same name.
+    fn check_first(&mut self, candidate: Candidate) -> Result<Candidate, AdmitError> {
+        let name = &candidate.package.name;
+        if self.names.insert(name.clone()) {
+            Ok(candidate)
+        } else {
+            Err(AdmitError::Twice(name.clone()))
+        }
     }
 
     /// Fails if the project's lock cannot name the folder of a skill. Called before the skill is
@@ -483,15 +498,6 @@ impl SkillAdder<'_> {
         }
         let fingerprint = KeyFingerprint::publisher(&vault.release_key()?).to_string();
         Ok(Some(origin_line(candidate, &fingerprint)))
-    }
-}
-
-/// Returns the folder of this machine that a source reads.
-fn local_folder(source: &Source) -> Option<String> {
-    match source {
-        Source::Folder(folder) => Some(folder.clone()),
-        Source::FolderBelow { top, below, .. } => Some(top.join(below).display().to_string()),
-        _ => None,
     }
 }
 

@@ -77,6 +77,7 @@ pub fn admission_failure(source: &str, texts: &Texts, error: AdmitError) -> Fail
         }
         AdmitError::NameTaken { name, .. }
         | AdmitError::OtherPlace { name, .. }
+        | AdmitError::OtherPart { name, .. }
         | AdmitError::UnknownPlace { name, .. } => {
             Failure::new(ErrorCode::NameTaken, message).hint(format!(
                 "--replace replaces it, --name <other> keeps both; vault show {name} shows the installed one"

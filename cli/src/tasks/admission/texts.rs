@@ -33,9 +33,8 @@ impl Texts {
         match source {
             Source::Fetched(skill) => Self::of_fetched(shown, &skill.files),
             Source::Text { files, .. } => Self::of_fetched(shown, files),
-            Source::Folder(folder) => Self::of_folder(folder),
-            Source::FolderBelow { top, below, .. } => {
-                Self::of_folder(&top.join(below).to_string_lossy())
+            Source::Folder(_) | Source::FolderBelow { .. } => {
+                Self::of_folder(&source.folder_path().unwrap_or_default().to_string_lossy())
             }
             Source::InProject { project, path } => {
                 Self::of_folder(&project.path().join(path).to_string_lossy())

@@ -328,6 +328,7 @@ fn decide_admission(
                 // signature must not pass as unchanged.
                 origin::check_pin(vault, candidate, &before.bundle)?;
                 origin::check_own_name(vault, candidate, manifest, &before.bundle)?;
+                origin::check_folder(vault, candidate, manifest, &before.bundle)?;
                 if before.intact && is_unchanged(vault.id(), candidate, manifest) {
                     let report = unchanged(candidate, manifest, before.bundle);
                     return Ok(Decision::Keep(Box::new(report)));

@@ -11,6 +11,7 @@
 //! | [`add`], [`propose`], [`update`] | the library's interface: one input and one report each |
 //! | `source` | what can be admitted, and with which options |
 //! | [`check`] | the gate, with what the vault knows about a new skill |
+//! | `local` | reading the folders of this machine |
 //! | `install` | deciding, storing, switching links |
 //! | `sign` | the only place that signs manifests |
 //! | `sign_again` | signing own skills again with the current key |
@@ -26,6 +27,7 @@ pub mod check;
 mod compare;
 pub mod history;
 mod install;
+mod local;
 mod origin;
 pub mod project;
 pub mod propose;
@@ -181,6 +183,22 @@ pub enum AdmitError {
         /// The new folder or archive.
         given: PathBuf,
     },
+    /// A skill of this name came from another folder of the same source.
+    #[error(
+        "{name} is installed from {} in {place}; this one is in {}",
+        shown_folder(.recorded),
+        shown_folder(.given)
+    )]
+    OtherPart {
+        /// The name.
+        name: SkillName,
+        /// The source.
+        place: ProvenanceId,
+        /// The recorded folder in it; empty for the root.
+        recorded: String,
+        /// The folder of the new skill.
+        given: String,
+    },
     /// The name belongs to a skill that submitted text may not replace, or to a skill of a linked
     /// vault.
     #[error("there is a skill named `{name}`: {reason}")]
@@ -203,7 +221,8 @@ pub enum AdmitError {
         /// Fault of the signature.
         cause: PinError,
     },
-    /// The source has another skill now, and the record does not tell where the installed one was.
+    /// The source has another skill now, and the record does not tell for sure where the installed
+    /// one was.
     #[error("{name} can no longer be updated from {place}: it has the skill {} now", printable(.found))]
     OtherSkill {
         /// The name.
@@ -233,7 +252,10 @@ impl AdmitError {
     pub const fn is_other_source(&self) -> bool {
         matches!(
             self,
-            Self::NameTaken { .. } | Self::OtherPlace { .. } | Self::UnknownPlace { .. }
+            Self::NameTaken { .. }
+                | Self::OtherPlace { .. }
+                | Self::OtherPart { .. }
+                | Self::UnknownPlace { .. }
         )
     }
 }
@@ -261,6 +283,14 @@ impl From<ManifestError> for AdmitError {
             },
             failed => Self::Unsignable(failed.to_string()),
         }
+    }
+}
+
+/// The folder of a source in messages.
+fn shown_folder(folder: &str) -> String {
+    match folder {
+        "" => "its root".to_owned(),
+        folder => printable(folder),
     }
 }
 

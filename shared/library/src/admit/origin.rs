@@ -4,7 +4,8 @@
 use vault_format::hash::Digest;
 use vault_format::manifest::Manifest;
 use vault_format::name::SkillName;
-use vault_format::provenance::is_archive;
+use vault_format::provenance::{Kind, is_archive};
+use vault_shelf::fetch::Upstream;
 
 use super::{AdmitError, Candidate};
 use crate::installed::upstream;
@@ -38,28 +39,23 @@ pub(super) fn check_pin(
     }
 }
 
-/// Fails if the record of the installed version names no folder in its archive, and the archive has
-/// another skill now. Such a record is from a version of vault that left the folder of the only
-/// skill out, so the name tells whether this is the same one.
+/// Fails if the installed version came from the root of an archive or registry, or from a folder
+/// that is not recorded, and the source has another skill now. A folder around all files of an
+/// archive is no part of the record, and older records lack the folder of the only skill, so the
+/// name tells whether this is the same one.
 pub(super) fn check_own_name(
     vault: &Vault,
     candidate: &Candidate,
     manifest: &Manifest,
     before: &Digest,
 ) -> Result<(), AdmitError> {
-    let Some(now) = candidate
-        .upstream
-        .as_ref()
-        .filter(|_| !candidate.options.replace)
-    else {
+    let Some(now) = same_source(candidate, manifest) else {
         return Ok(());
     };
     let address = now.identifier.as_str().split(['?', '#']).next();
-    let recorded = upstream::of_bundle(vault, before)?;
-    if manifest.provenance.identifier != now.identifier
-        || recorded.is_some_and(|recorded| recorded.path.is_some())
-        || !address.is_some_and(is_archive)
-    {
+    let has_several = address.is_some_and(is_archive) || now.identifier.kind() == Kind::Registry;
+    let recorded = upstream::of_bundle(vault, before)?.and_then(|recorded| recorded.path);
+    if !has_several || recorded.is_some_and(|folder| !folder.is_empty()) {
         return Ok(());
     }
     let package = &candidate.package;
@@ -75,4 +71,38 @@ pub(super) fn check_own_name(
         place: now.identifier.clone(),
         found,
     })
+}
+
+/// Fails if the installed version came from another folder of the same source. All skills of an
+/// archive have one identifier, so it does not tell them apart.
+pub(super) fn check_folder(
+    vault: &Vault,
+    candidate: &Candidate,
+    manifest: &Manifest,
+    before: &Digest,
+) -> Result<(), AdmitError> {
+    // An update was fetched from the recorded folder. Older records contain the folder around all
+    // files of the archive, too.
+    let is_update = candidate.options.require_installed;
+    let Some(now) = same_source(candidate, manifest).filter(|_| !is_update) else {
+        return Ok(());
+    };
+    let recorded = upstream::of_bundle(vault, before)?.and_then(|recorded| recorded.path);
+    match (recorded, &now.path) {
+        (Some(recorded), Some(given)) if recorded != *given => Err(AdmitError::OtherPart {
+            name: candidate.package.name.clone(),
+            place: now.identifier.clone(),
+            recorded,
+            given: given.clone(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the origin of a fetched candidate if the installed version is from the same source, and
+/// the owner did not ask to replace that version.
+fn same_source<'c>(candidate: &'c Candidate, manifest: &Manifest) -> Option<&'c Upstream> {
+    let now = candidate.upstream.as_ref()?;
+    let is_same = manifest.provenance.identifier == now.identifier;
+    (is_same && !candidate.options.replace).then_some(now)
 }

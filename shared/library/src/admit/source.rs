@@ -11,14 +11,13 @@ use vault_format::name::{AgentId, SkillName};
 use vault_format::provenance::{Provenance, ProvenanceId};
 use vault_format::time::Timestamp;
 use vault_gate::derived;
-use vault_gate::document::Document;
-use vault_gate::links::{self, SkillLink};
+use vault_gate::links;
 use vault_gate::package::Package;
 use vault_gate::secrets::{self, SeparatedFiles};
 use vault_gate::{self as gate, GateOptions, Outcome, RawFile};
 use vault_shelf::fetch::{FetchedSkill, Upstream};
 
-use super::{AdmitError, Neighbours};
+use super::{AdmitError, Neighbours, local};
 use crate::disk;
 use crate::disk::source::{self, SourceError};
 use crate::installed::project::ProjectFolder;
@@ -30,16 +29,16 @@ use crate::vault::own_skills::LocalSource;
 pub enum Source {
     /// The path of a local folder, or of its SKILL.md.
     Folder(String),
-    /// A folder below a folder of this machine that was searched for skills. Symbolic links on the
-    /// way from the one to the other are rejected: the searched folder may be a clone.
+    /// A folder that was found by a search of a folder of this machine. Symbolic links on the way
+    /// from the one to the other are rejected: the searched folder may be a clone.
     FolderBelow {
         /// The folder that was searched.
         top: PathBuf,
-        /// The path of the skill below it, with `/`.
+        /// The path of the skill below it, with `/`; empty for the searched folder itself.
         below: String,
-        /// The name in the SKILL.md when it was searched; `None` if that could not be read. The
-        /// user chose the skill by it, so another name is an error.
-        name: Option<String>,
+        /// SHA-256 of the SKILL.md when it was searched; `None` if it could not be read. The user
+        /// chose the skill by what it said, so another SKILL.md is an error.
+        document: Option<Digest>,
     },
     /// A folder of a project, by its path below the project. Symbolic links on the way to it are
     /// rejected, because a repository may bring them along.
@@ -74,6 +73,17 @@ impl Source {
     /// Makes a source from the path of a local folder.
     pub fn folder(path: &Path) -> Self {
         Self::Folder(path.to_string_lossy().into_owned())
+    }
+
+    /// Returns the path of the folder or SKILL.md that the caller named or found by a search.
+    pub fn folder_path(&self) -> Option<PathBuf> {
+        match self {
+            Self::Folder(path) => Some(path.into()),
+            // Joining an empty path would add a slash.
+            Self::FolderBelow { top, below, .. } if below.is_empty() => Some(top.clone()),
+            Self::FolderBelow { top, below, .. } => Some(top.join(below)),
+            _ => None,
+        }
     }
 }
 
@@ -245,7 +255,7 @@ pub fn unknown_includes<'n>(sources: &[&Source], include: &'n [String]) -> Vec<&
                     .map(|(folder, _)| folder.files)
                     .map_err(AdmitError::from)
             }
-            Source::FolderBelow { top, below, .. } => read_below(top, below, true)
+            Source::FolderBelow { top, below, .. } => local::read_below(top, below, true)
                 .map(|(folder, _)| folder.files)
                 .map_err(AdmitError::from),
             Source::Fetched(skill) => Ok(skill.files.clone()),
@@ -385,15 +395,19 @@ impl GateInput {
         };
         match source {
             Source::Folder(path) => {
-                let (folder, copied_links) = read_folder(&path, input.options.copy_links)?;
+                let (folder, copied_links) = local::read_folder(&path, input.options.copy_links)?;
                 input.copied_links = copied_links;
                 // If another source is given, the path is that of a staged copy.
                 input.local = input.provenance.is_none().then(|| folder.path.clone());
                 input.read_local(folder, now);
             }
-            Source::FolderBelow { top, below, name } => {
-                let (folder, links) = read_below(&top, &below, input.options.copy_links)?;
-                check_name(&folder, name.as_deref())?;
+            Source::FolderBelow {
+                top,
+                below,
+                document,
+            } => {
+                let (folder, links) = local::read_below(&top, &below, input.options.copy_links)?;
+                local::check_document(&folder, document)?;
                 let (folder, copied_links) = source::take_copies((folder, links))?;
                 input.copied_links = copied_links;
                 input.local = input.provenance.is_none().then(|| folder.path.clone());
@@ -528,65 +542,4 @@ impl GateInput {
         self.upstream = earlier.upstream;
         self.earlier = Some((manifest, earlier.purpose));
     }
-}
-
-/// Reads a local folder. Returns it with the links that were taken as copies, if that is asked for.
-fn read_folder(
-    path: &str,
-    copy_links: bool,
-) -> Result<(source::SourceFolder, Vec<String>), AdmitError> {
-    let read = if copy_links {
-        source::read_with_links(Path::new(path), LIMITS, &gate::is_ignored)
-            .and_then(source::take_copies)
-    } else {
-        let folder = source::read_skill_folder(Path::new(path), LIMITS, &gate::is_ignored);
-        folder.map(|folder| (folder, Vec::new()))
-    };
-    match read {
-        // A missing path that looks like `owner/repository` was probably meant as a remote source,
-        // so the error says that it can't be fetched here.
-        Err(SourceError::Missing(_)) if looks_remote(path) => Err(AdmitError::SourceUnsupported {
-            source_text: path.to_owned(),
-        }),
-        other => Ok(other?),
-    }
-}
-
-/// Reads a folder below another one. Returns it with its symbolic links if `with_links` is set, and
-/// fails for a link otherwise.
-fn read_below(
-    top: &Path,
-    below: &str,
-    with_links: bool,
-) -> Result<(source::SourceFolder, Vec<SkillLink>), SourceError> {
-    let (top, below) = (disk::resolve(top)?, Path::new(below));
-    if with_links {
-        return source::read_beneath_with_links(&top, below, LIMITS, &gate::is_ignored);
-    }
-    let folder = source::read_beneath(&top, below, LIMITS, &gate::is_ignored)?;
-    Ok((folder, Vec::new()))
-}
-
-/// Fails if the SKILL.md of a folder has another name than the one by which the skill was chosen.
-fn check_name(folder: &source::SourceFolder, chosen: Option<&str>) -> Result<(), SourceError> {
-    let mut files = folder.files.iter();
-    let document = files.find(|file| gate::is_document_name(&file.path));
-    // The gate reports a SKILL.md that cannot be parsed.
-    let parsed = document.and_then(|file| Document::parse(&file.bytes).ok());
-    let name = parsed.as_ref().map(|parsed| &parsed.frontmatter().name);
-    match (name, chosen) {
-        (Some(name), Some(chosen)) if !name.is_empty() && name != chosen => {
-            Err(SourceError::Changed(folder.path.clone()))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Returns whether a source looks like a URL, a registry entry or `owner/repository`. For sources
-/// that do not exist as local paths.
-fn looks_remote(source: &str) -> bool {
-    if source.starts_with(['.', '/', '~']) {
-        return false;
-    }
-    source.contains(':') || source.starts_with('@') || source.split('/').count() == 2
 }

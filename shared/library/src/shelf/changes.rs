@@ -204,6 +204,7 @@ impl From<AdmitError> for ShelfError {
             | AdmitError::OtherSkill { .. } => Self::Source(text),
             AdmitError::NameTaken { .. }
             | AdmitError::OtherPlace { .. }
+            | AdmitError::OtherPart { .. }
             | AdmitError::UnknownPlace { .. }
             | AdmitError::Occupied { .. } => Self::NameTaken(text),
             AdmitError::NotReviewed { .. } => Self::NotReviewed(text),

@@ -15,6 +15,7 @@ pub use files::{find_link, list_folder};
 
 use async_trait::async_trait;
 use url::Url;
+use vault_format::hash::Digest;
 use vault_format::manifest::Mode;
 use vault_format::provenance::ProvenanceId;
 use vault_format::text::printable;
@@ -317,6 +318,7 @@ pub(crate) fn describe_skill(folder: &str, place: &str, document: Option<&[u8]>)
             .unwrap_or_else(|| "skill".to_owned()),
         folder: folder.to_owned(),
         description: own.map(|own| own.description.clone()),
+        document: document.map(Digest::of),
         is_too_large: false,
     }
 }

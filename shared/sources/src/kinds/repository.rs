@@ -251,6 +251,8 @@ impl Repository {
         // may name another repository by then.
         if let Some(recorded) = &self.recorded {
             return Ok(Upstream {
+                // The registry names the repository only, so record the folder of the skill in it.
+                path: Some(folder.to_owned()),
                 tree,
                 ..recorded.clone()
             });

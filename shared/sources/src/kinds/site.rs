@@ -78,6 +78,7 @@ impl Kind for Address<'_> {
                 name: entry.name.clone(),
                 folder: entry.name.clone(),
                 description: entry.description.clone(),
+                document: None,
             })
             .collect();
         if let (Some(skill), true) = (skill, found.is_empty()) {

@@ -38,6 +38,8 @@ struct ParsedSource {
     top: Option<PathBuf>,
     /// The folder of an archive that `--path` selects.
     inside: Option<String>,
+    /// The skill that the entry of a lock file names.
+    skill: Option<String>,
     tree: Option<String>,
 }
 
@@ -144,6 +146,8 @@ struct Gatherer<'a> {
 struct Downloaded {
     /// Its name at the source.
     name: String,
+    /// The folder or entry in the source, unless the name of the source tells it.
+    place: Option<String>,
     content: Result<Content, Failure>,
 }
 
@@ -175,6 +179,7 @@ impl Gatherer<'_> {
                     source,
                     top: None,
                     inside: None,
+                    skill: entry.skill,
                     tree: entry.tree,
                 }),
                 Err(bad) => Err((entry.name, fetch::bad_source(&bad))),
@@ -201,6 +206,7 @@ impl Gatherer<'_> {
                     source,
                     top,
                     inside,
+                    skill: None,
                     tree: None,
                 }),
                 // One bad source does not stop the others. Alone, it is the failure of the command.
@@ -223,7 +229,7 @@ impl Gatherer<'_> {
                 if self.arguments.plugin.is_none()
                     && (path.is_dir() || !is_archive(&path.to_string_lossy())) =>
             {
-                self.items_in_folder(path, source.top.as_deref())
+                self.items_in_folder(path, source)
             }
             _ => self.fetch_items(source),
         }
@@ -250,9 +256,10 @@ impl Gatherer<'_> {
         .hint(format!("leave out @{skill} or {flag}")))
     }
 
-    fn skill_selection(&self) -> Selection<'_> {
+    fn skill_selection<'s>(&'s self, source: &'s ParsedSource) -> Selection<'s> {
+        let names = source.skill.as_ref().map(std::slice::from_ref);
         Selection {
-            names: &self.arguments.skills,
+            names: names.unwrap_or(&self.arguments.skills),
             all: self.arguments.all,
             max_skills: self.arguments.max_skills,
         }
@@ -278,17 +285,17 @@ impl Gatherer<'_> {
         faults.collect()
     }
 
-    /// The chosen skills in a folder of this machine. `top` is the folder that the user named, if
-    /// `path` is another one below it.
+    /// The chosen skills in a folder of this machine.
     fn items_in_folder(
         &mut self,
         path: &Path,
-        top: Option<&Path>,
+        source: &ParsedSource,
     ) -> Result<Vec<GatherResult<SkillToAdd>>, Failure> {
         let shown = path.display().to_string();
         let listing = vault_sources::list_folder(path);
         let listing = listing.map_err(|error| fetch::fetch_failure(&error))?;
-        let is_unnamed = self.arguments.skills.is_empty();
+        let selection = self.skill_selection(source);
+        let is_unnamed = selection.names.is_empty();
         let is_all = self.arguments.all;
         let is_listed = |found: &Listing| !found.skills.is_empty() || !is_unnamed || is_all;
         let Some(listing) = listing.filter(is_listed) else {
@@ -299,8 +306,8 @@ impl Gatherer<'_> {
         if listing.skills.is_empty() && is_all {
             return self.report_no_skills(&shown, listing.left_out);
         }
-        let selection = self.skill_selection();
         let choice = fetch::choose_skills(self.context, &shown, &listing, selection)?;
+        let top = source.top.as_deref();
         let items = choice.chosen.iter().map(|found| {
             let folder = folder_below(&shown, &found.folder);
             Ok(self.folder_item(folder, folder_source(path, top, found)))
@@ -386,17 +393,21 @@ impl Gatherer<'_> {
             return Err(super::name_needs_one());
         }
         let faults = self.leave_out(&shown, left_out);
-        let items = skills.into_iter().map(|Downloaded { name, content }| {
-            // A label that ends in the name needs no second one.
-            let is_named = shown.rsplit('/').next() == Some(name.as_str());
+        let items = skills.into_iter().map(|skill| {
+            let Downloaded {
+                name,
+                place,
+                content,
+            } = skill;
+            // Skills of one source need labels that differ.
+            let label = match place {
+                Some(place) => format!("{shown} ({})", clean(&place, 200)),
+                None => shown.clone(),
+            };
             let skill = match content {
                 Ok(Content::Folder(label, source)) => return Ok(self.folder_item(label, source)),
                 Ok(Content::Fetched(skill)) => skill,
-                Err(failure) if is_named => return Err((shown.clone(), failure)),
-                Err(failure) => {
-                    let name = clean(&name, 64);
-                    return Err((format!("{shown} ({name})"), failure));
-                }
+                Err(failure) => return Err((label, failure)),
             };
             // The lock of another tool pins no content for vault. A changed tree is only a warning,
             // because the gate judges what was fetched.
@@ -407,12 +418,6 @@ impl Gatherer<'_> {
                 let text = format!("{name} changed after the lock file was written");
                 context.ui.warn(Warning::new("source_moved", text));
             }
-            // Skills of one source need labels that differ.
-            let shown = if is_local || is_named || skill.upstream.path.is_none() {
-                shown.clone()
-            } else {
-                format!("{shown} ({name})")
-            };
             let source = admit::Source::Fetched(skill);
             // An absolute path, so that later commands find the archive from any folder.
             let archive = match &parsed.source {
@@ -420,7 +425,7 @@ impl Gatherer<'_> {
                 _ => None,
             };
             Ok(SkillToAdd {
-                label: shown,
+                label,
                 source,
                 options: Options {
                     archive,
@@ -460,7 +465,7 @@ impl Gatherer<'_> {
             Source::Git(git) => git.skill.clone().map(|skill| (git, [skill])),
             _ => None,
         };
-        let mut selection = self.skill_selection();
+        let mut selection = self.skill_selection(parsed);
         if let Some((_, names)) = &in_source {
             selection.names = names;
         }
@@ -491,8 +496,14 @@ impl Gatherer<'_> {
                     .map(|skill| Content::Fetched(Box::new(skill)))
                     .map_err(failed)
             };
+            let is_told = found.folder.is_empty() || shown.ends_with(&format!("/{}", found.name));
+            let is_only = opened.listing.skills.len() == 1 && is_told;
             skills.push(Downloaded {
                 name: found.name.clone(),
+                place: (!is_only).then(|| match found.folder.as_str() {
+                    "" => ".".to_owned(),
+                    folder => folder.to_owned(),
+                }),
                 content,
             });
         }
@@ -503,16 +514,15 @@ impl Gatherer<'_> {
 /// Returns the source of a skill that was found in a folder of this machine. `top` is the folder
 /// that the user named, if `root` is another one below it.
 fn folder_source(root: &Path, top: Option<&Path>, found: &OfferedSkill) -> admit::Source {
-    let below = root.join(&found.folder);
-    let top = top.unwrap_or(root);
-    match below.strip_prefix(top) {
-        Ok(below) if !below.as_os_str().is_empty() => admit::Source::FolderBelow {
-            top: top.to_owned(),
-            below: below.to_string_lossy().into_owned(),
-            // The description is known if the SKILL.md could be parsed.
-            name: found.description.is_some().then(|| found.name.clone()),
-        },
-        _ => admit::Source::Folder(root.display().to_string()),
+    let folder = root.join(&found.folder);
+    let (top, below) = match top.map(|top| (top, folder.strip_prefix(top))) {
+        Some((top, Ok(below))) => (top, below.to_string_lossy().into_owned()),
+        _ => (root, found.folder.clone()),
+    };
+    admit::Source::FolderBelow {
+        top: top.to_owned(),
+        below,
+        document: found.document,
     }
 }
 
