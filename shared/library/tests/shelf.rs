@@ -113,6 +113,7 @@ async fn a_folder_is_taken_in_under_the_source_that_its_owner_recorded() {
     let change = |identifier: &str| Change::Folder {
         path: folder.to_str().unwrap().to_owned(),
         identifier: identifier.to_owned(),
+        skill: None,
         agents: Vec::new(),
     };
     let other = shelf.submit(&by(), change("github:acme/x/beta")).await;
@@ -131,6 +132,7 @@ async fn a_folder_is_taken_in_under_the_identifier_that_the_command_records() {
     let change = |path: &std::path::Path, identifier: &str| Change::Folder {
         path: path.to_str().unwrap().to_owned(),
         identifier: identifier.to_owned(),
+        skill: None,
         agents: vec!["codex".parse().unwrap()],
     };
     for wrong in ["local:beta", "alpha", "", "github:a/b"] {
@@ -157,6 +159,16 @@ async fn a_folder_is_taken_in_under_the_identifier_that_the_command_records() {
     let change = change("github:a/b".as_ref(), "github:a/b");
     let remote = shelf.submit(&by(), change).await;
     assert_matches!(remote, Err(ShelfError::SourceUnsupported(_)));
+    let named = |skill: &str| Change::Folder {
+        path: folder.to_str().unwrap().to_owned(),
+        identifier: "local:alpha".to_owned(),
+        skill: Some(name(skill)),
+        agents: Vec::new(),
+    };
+    let other = shelf.submit(&by(), named("beta")).await;
+    assert_matches!(other, Err(ShelfError::Source(text)) if text.contains("the skill alpha, not beta"));
+    let same = shelf.submit(&by(), named("alpha")).await;
+    assert_matches!(same, Ok(Submitted::Unchanged { .. }));
 }
 
 #[tokio::test]
@@ -186,6 +198,7 @@ async fn a_change_of_a_tool_reaches_the_folders_of_agents() {
     let change = Change::Folder {
         path: home.source("beta", "two", &[]).to_str().unwrap().to_owned(),
         identifier: "local:beta".to_owned(),
+        skill: None,
         agents: Vec::new(),
     };
     let skills = home.path(".claude/skills");

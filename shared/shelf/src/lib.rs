@@ -225,6 +225,8 @@ pub enum Change {
         path: String,
         /// The expected provenance: the one that `vault add` would record for the folder.
         identifier: String,
+        /// The name that the skill must have, if the caller named one.
+        skill: Option<SkillName>,
         /// Target agents in addition to those that the skill declares.
         agents: Vec<AgentId>,
     },

@@ -173,16 +173,19 @@ pub enum ChoiceError {
 }
 
 impl Listing {
-    /// Finds a skill by its folder, or else by its own name or its folder's name. Fails if the name
-    /// fits several skills, because a signature must not depend on their order.
+    /// Finds a skill by its folder if the text is a path, and otherwise by its own name or its
+    /// folder's name. Fails if the name fits several skills, because a signature must not depend on
+    /// their order.
     pub fn find_skill(&self, name: &str) -> Result<&OfferedSkill, ChoiceError> {
-        if let Some(exact) = self.at_folder(name) {
-            return Ok(exact);
+        if let Some(folder) = named_folder(name) {
+            // Never by a name: any skill can give itself the text of a path as its name.
+            let exact = self.skills.iter().find(|found| found.folder == folder);
+            return exact.ok_or_else(|| self.missing_name(name, folder));
         }
         let fitting = self.skills_named(name);
         match fitting[..] {
             [only] => Ok(only),
-            [] => Err(self.missing_name(name)),
+            [] => Err(self.missing_name(name, name)),
             _ => Err(ChoiceError::Ambiguous {
                 name: name.to_owned(),
                 folders: fitting.iter().map(|found| found.as_path()).collect(),
@@ -203,24 +206,10 @@ impl Listing {
         self.skills.iter().filter(may_fit).collect()
     }
 
-    /// Returns the skill in a folder. The text has to be a path: it contains a slash, or is `.` for
-    /// the root.
-    fn at_folder(&self, text: &str) -> Option<&OfferedSkill> {
-        if text != "." && !text.contains('/') {
-            return None;
-        }
-        let folder = text.strip_prefix("./").unwrap_or(text);
-        let folder = if folder == "." {
-            ""
-        } else {
-            folder.trim_matches('/')
-        };
-        self.skills.iter().find(|found| found.folder == folder)
-    }
-
-    fn missing_name(&self, name: &str) -> ChoiceError {
+    /// Returns the error for a text that selects no skill. `folder` is the text as a folder.
+    fn missing_name(&self, name: &str, folder: &str) -> ChoiceError {
         let named =
-            |left: &&LeftOut| left.path == name || last_part(&left.path).as_deref() == Some(name);
+            |left: &&LeftOut| left.path == folder || last_part(&left.path).as_deref() == Some(name);
         match self.left_out.iter().find(named) {
             Some(left) => ChoiceError::LeftOut(left.clone()),
             None => ChoiceError::Unknown(name.to_owned()),
@@ -274,6 +263,16 @@ impl Listing {
         let left_out = self.left_out.iter().cloned().chain(others).collect();
         Choice { chosen, left_out }
     }
+}
+
+/// Returns the folder that a text names; empty for the root. `None` if the text is no path: it
+/// contains no slash and is not `.`.
+fn named_folder(text: &str) -> Option<&str> {
+    if text == "." {
+        return Some("");
+    }
+    let folder = text.strip_prefix("./").unwrap_or(text);
+    text.contains('/').then(|| folder.trim_end_matches('/'))
 }
 
 /// Returns the last part of a path; `None` for an empty one.
@@ -358,6 +357,18 @@ mod tests {
         ] {
             assert_eq!(choose(&listing, names), Err(error), "{names:?}");
         }
+    }
+
+    #[test]
+    fn a_path_selects_no_skill_by_the_name_that_it_gives_itself() {
+        let listing = listing(&[("evil", "./pdf"), ("other", "a/pdf"), ("third", ".")]);
+        for name in ["./pdf", "a/pdf", "/evil", "."] {
+            let unknown = ChoiceError::Unknown(name.to_owned());
+            assert_eq!(choose(&listing, &[name]), Err(unknown), "{name}");
+        }
+        let left_out = ChoiceError::LeftOut(listing.left_out[0].clone());
+        assert_eq!(choose(&listing, &["./mods/gone"]), Err(left_out));
+        assert_eq!(choose(&listing, &["./evil/"]).unwrap(), ["evil"]);
     }
 
     #[test]

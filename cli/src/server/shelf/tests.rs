@@ -280,6 +280,7 @@ async fn no_folder_of_the_server_is_read_for_who_asks_over_the_network() {
     let change = Change::Folder {
         path: folder.to_str().unwrap().to_owned(),
         identifier: "local:alpha".to_owned(),
+        skill: None,
         agents: Vec::new(),
     };
     let refused = shelf(&app).await.submit(&by(), change).await;

@@ -10,7 +10,9 @@ use vault_format::text::printable;
 use vault_policy::Policy;
 use vault_shelf::fetch::{Fetch, FetchFault};
 
-use super::{AdmitError, AdmitReport, Neighbours, Options, Source, admit_one, examine_candidate};
+use super::{
+    AdmitError, AdmitReport, Candidate, Neighbours, Options, Source, admit_one, examine_candidate,
+};
 use crate::disk;
 use crate::vault::policy::{self, ResolveError};
 use crate::vault::{Vault, VaultError};
@@ -126,17 +128,22 @@ pub async fn add_skill(vault: &Vault, input: &AddSkill) -> Result<AdmitReport, A
     let admitted = tokio::task::spawn_blocking(move || {
         let mut neighbours = Neighbours::for_vault(&vault);
         let candidate = examine_candidate(source, &options, &mut neighbours)?;
-        let author = candidate.package.frontmatter.name.as_str();
-        if let Some(named) = named
-            && author != named.as_str()
-            && candidate.package.name != named
-        {
-            let text = format!("the folder is the skill {author}, not {named}");
-            return Err(FetchFault::NotFound(printable(&text)).into());
+        if let Some(named) = named {
+            check_named(&candidate, &named).map_err(FetchFault::NotFound)?;
         }
         Ok(admit_one(&vault, &candidate)?)
     });
     join_blocking(admitted.await)
+}
+
+/// Fails with the reason if the skill of a folder is not the one that the caller named.
+pub(crate) fn check_named(candidate: &Candidate, named: &SkillName) -> Result<(), String> {
+    let author = candidate.package.frontmatter.name.as_str();
+    if author == named.as_str() || candidate.package.name == *named {
+        return Ok(());
+    }
+    let text = format!("the folder is the skill {author}, not {named}");
+    Err(printable(&text))
 }
 
 /// Adds a local folder, given by its path or the path of its SKILL.md.

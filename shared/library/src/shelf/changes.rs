@@ -10,7 +10,7 @@ use vault_shelf::fetch::FetchFault;
 use vault_shelf::{Change, ShelfError, Submitted};
 
 use super::PreparedChange;
-use crate::admit::add::{AddError, admit_source};
+use crate::admit::add::{AddError, admit_source, check_named};
 use crate::admit::propose::{ProposeReport, ProposeSkill, Proposed, propose_skill};
 use crate::admit::remove::{RemoveSkills, remove_skills};
 use crate::admit::update::{admit_update, not_installed};
@@ -63,10 +63,16 @@ pub(super) fn apply_change(
             Change::Folder {
                 path,
                 identifier,
+                skill,
                 agents,
             },
             _,
-        ) => admit_folder(vault, &path, &identifier, &options(agents)),
+        ) => admit_folder(
+            vault,
+            (&path, skill.as_ref()),
+            &identifier,
+            &options(agents),
+        ),
         (Change::Fetch { agents, .. }, Some(source)) => {
             admission_result(admit_source(vault, source, &options(agents)))
         }
@@ -110,7 +116,7 @@ fn proposal_result(report: ProposeReport) -> Submitted {
 
 fn admit_folder(
     vault: &Vault,
-    path: &str,
+    (path, named): (&str, Option<&SkillName>),
     identifier: &str,
     options: &Options,
 ) -> Result<Submitted, ShelfError> {
@@ -118,6 +124,9 @@ fn admit_folder(
     let mut neighbours = Neighbours::for_vault(vault);
     let mut examined = examine_candidate(source(), options, &mut neighbours);
     if let Ok(candidate) = &examined {
+        if let Some(named) = named {
+            check_named(candidate, named).map_err(ShelfError::Source)?;
+        }
         let folder = candidate.provenance.identifier.as_str();
         if folder != identifier {
             let name = candidate.package.name.clone();

@@ -30,7 +30,7 @@ pub struct Input {
     /// recorded for the
     /// installed skill.
     identifier: String,
-    /// Which skill, if the source has several.
+    /// Which skill, if the source has several. With `local` the folder is one skill, which must have this name.
     #[serde(default)]
     #[schemars(with = "String")]
     skill: Option<SkillName>,
@@ -133,6 +133,9 @@ fn folder_change(call: &Call<'_>, input: Input) -> Result<Change, Fault> {
     let path = input
         .skill_dir
         .ok_or_else(|| Fault::bad_arguments("`local` needs `skill_dir`"))?;
+    if input.reference.is_some() {
+        return Err(Fault::bad_arguments("`ref` is not for the source `local`"));
+    }
     // A path of the caller's machine would name another folder on this one.
     if !call.session.person().local {
         return Err(only_local());
@@ -140,6 +143,7 @@ fn folder_change(call: &Call<'_>, input: Input) -> Result<Change, Fault> {
     Ok(Change::Folder {
         path,
         identifier: input.identifier,
+        skill: input.skill,
         agents: input.agents.into_iter().map(|agent| agent.0).collect(),
     })
 }

@@ -288,6 +288,7 @@ async fn a_folder_is_taken_in_on_its_own_machine_only() {
     );
     for arguments in [
         json!({ "source": "local", "identifier": "local:notes" }),
+        json!({ "source": "local", "identifier": "local:notes", "skill_dir": "/x", "ref": "main" }),
         json!({ "source": "git", "identifier": "github:acme/skills", "skill_dir": "/x" }),
         json!({ "source": "git", "identifier": "https://example.org/SKILL.md" }),
         json!({ "source": "url", "identifier": "https://user:pass@example.org/SKILL.md" }),

@@ -584,6 +584,7 @@ pub async fn a_folder_that_is_not_there_changes_nothing(fixture: &ShelfFixture) 
         .submit(Change::Folder {
             path: "/nowhere/at/all".to_owned(),
             identifier: "local:all".to_owned(),
+            skill: None,
             agents: Vec::new(),
         })
         .await;
