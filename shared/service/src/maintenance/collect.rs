@@ -1,11 +1,12 @@
 //! Garbage collection, mark and sweep: marks objects that no root reaches, and deletes them if that
 //! is still so after the grace period of 24 hours.
 //!
-//! A visit to a namespace goes through its objects in batches. It stores its position, so it may end
-//! anywhere and the next run continues from there. Nothing is marked or deleted in a namespace whose
-//! current release cannot be read.
+//! A visit to a namespace goes through its objects in batches, and for each batch through the roots
+//! (`roots.rs`). It stores its position among both, so it may end anywhere and the next run continues
+//! from there. Nothing is marked or deleted in a namespace whose current release cannot be read.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::ops::Range;
 
 use tokio::time::Instant;
 use vault_format::hash::Digest;
@@ -18,13 +19,12 @@ use vault_store::records::{Commit, Document, MAX_WRITES, When, Write};
 
 use super::Report;
 use super::ending::announce_end;
+use super::roots::read_roots;
 use crate::app::App;
 use crate::drafts;
 use crate::model::kept::{self, Mark, Marked, ObjectName};
 use crate::model::namespace::{self, Namespace};
-use crate::model::release::Closure;
-use crate::model::upkeep::{ObjectPosition, Visit};
-use crate::publish;
+use crate::model::upkeep::{ObjectPosition, RootWalk, Visit};
 
 /// Classes that are collected, in the order of a visit: those that a release names, then drafts.
 pub(super) const CLASSES: [Class; 5] = [
@@ -37,11 +37,6 @@ pub(super) const CLASSES: [Class; 5] = [
 /// Maximum number of pages of one batch, for which the roots are read once. Its objects are held in
 /// memory.
 const BATCH_PAGES: usize = 25;
-/// Pages of temporary roots that a batch reads however little time is left. A namespace with more
-/// has them read within its time, or it is not collected: it keeps its own objects, and delays no
-/// other namespace.
-const MIN_ROOT_PAGES: usize = 100;
-
 /// Continues or begins a visit, until its end or until `until` is reached; then the visit has the
 /// position. After an error it has none.
 pub(super) async fn visit_namespace(
@@ -62,19 +57,31 @@ pub(super) async fn visit_namespace(
     let Some((namespace, _)) = collectable else {
         return Ok(());
     };
-    let mut position = match within {
-        Some(position) => position,
-        None => {
-            begin_visit(app, &namespace, report).await;
-            ObjectPosition::default()
+    let mut start = BatchStart::default();
+    if let Some(position) = within {
+        start.position = position;
+        start.begun = RootWalk::load(app, &namespace.id, visit.began_at, position).await?;
+    } else {
+        begin_visit(app, &namespace, report).await;
+    }
+    loop {
+        match collect_batch(app, &namespace, start, report, until).await? {
+            BatchEnd::Last => break,
+            BatchEnd::Next(position) if Instant::now() < until => {
+                let begun = None;
+                start = BatchStart { position, begun };
+            }
+            BatchEnd::Next(next) => {
+                visit.within = Some(next);
+                break;
+            }
+            BatchEnd::OutOfTime(mut walk) => {
+                walk.began_at = visit.began_at;
+                walk.store(app, &namespace.id).await?;
+                visit.within = Some(walk.position);
+                break;
+            }
         }
-    };
-    while let Some(next) = collect_batch(app, &namespace, position, report, until).await? {
-        if Instant::now() >= until {
-            visit.within = Some(next);
-            break;
-        }
-        position = next;
     }
     Ok(())
 }
@@ -115,22 +122,29 @@ struct ObjectPage {
 }
 
 impl ObjectPage {
+    /// Reads the page behind `position`, up to `end`; `None` behind it and behind the last class.
     async fn read(
         app: &App,
         namespace: NamespaceId,
         position: ObjectPosition,
+        end: ObjectPosition,
     ) -> Result<Option<Self>, StoreError> {
         let ObjectPosition(class_at, after) = position;
-        let Some(class) = CLASSES.get(class_at).copied() else {
+        let class = CLASSES.get(class_at).copied();
+        let Some(class) = class.filter(|_| position < end) else {
             return Ok(None);
         };
-        let listed = app
+        let mut listed = app
             .objects
             .list_objects(&namespace, class, after.as_ref(), MAX_PAGE)
             .await?;
-        let last = (listed.len() == MAX_PAGE)
+        let page_end = (listed.len() == MAX_PAGE)
             .then(|| listed.last().map(|(digest, _)| *digest))
             .flatten();
+        let class_end = end.1.filter(|_| end.0 == class_at);
+        // The earlier of the two, if there are both.
+        let last = page_end.into_iter().chain(class_end).min();
+        listed.retain(|(digest, _)| last.is_none_or(|last| *digest <= last));
         let marks = kept::marks_between(app, &namespace, class, after, last).await?;
         Ok(Some(Self {
             position,
@@ -151,6 +165,10 @@ impl ObjectPage {
         }
     }
 
+    fn plan(&self, moment: Moment, unreached: &BTreeSet<ObjectName>) -> SweepPlan {
+        plan_page(moment, &self.range, &self.listed, &self.marks, unreached)
+    }
+
     fn names(&self) -> impl Iterator<Item = ObjectName> {
         let class = self.range.class;
         self.listed
@@ -159,57 +177,111 @@ impl ObjectPage {
     }
 }
 
-/// Processes a batch of objects. Returns the position behind what was done; `None` after the last
-/// class. However little time is left, it does a part of the first page.
+/// End of a batch.
+enum BatchEnd {
+    /// Behind the last object of the namespace.
+    Last,
+    /// All its objects are judged; the next ones are behind this position.
+    Next(ObjectPosition),
+    /// Time ran out before that.
+    OutOfTime(RootWalk),
+}
+
+/// Beginning of a batch: a position, and the walk that an earlier run began there.
+#[derive(Default)]
+struct BatchStart {
+    position: ObjectPosition,
+    begun: Option<RootWalk>,
+}
+
+/// Processes a batch of objects. However little time is left, it does a part of the first page.
 async fn collect_batch(
     app: &App,
     namespace: &Namespace,
-    position: ObjectPosition,
+    start: BatchStart,
     report: &mut Report,
     until: Instant,
-) -> Result<Option<ObjectPosition>, StoreError> {
+) -> Result<BatchEnd, StoreError> {
+    let BatchStart { position, begun } = start;
     // Objects and marks are read before the roots. An upload writes its root before it puts the
     // bytes, so the root of every object that is listed here is among those read later.
-    let pages = read_pages(app, namespace.id, position, until).await?;
-    let listed: HashSet<_> = pages.iter().flat_map(ObjectPage::names).collect();
-    let Some(reachable) = reachable_objects(app, namespace, listed, until).await? else {
-        return Ok(Some(position));
+    let is_begun = begun.is_some();
+    let mut walk = begun.unwrap_or_else(|| RootWalk::begin(position, app.now()));
+    let listed_end = ObjectPosition(CLASSES.len(), None);
+    let end = if is_begun { walk.end } else { listed_end };
+    let pages = read_pages(app, namespace.id, position..end, until).await?;
+    let listed = pages.iter().flat_map(ObjectPage::names);
+    walk.unreached = if is_begun {
+        // What was not listed then may have had its root among those that are read already. It
+        // counts as reached until the next visit.
+        listed
+            .filter(|name| walk.unreached.contains(name))
+            .collect()
+    } else {
+        listed.collect()
     };
-    let mut next = None;
-    for page in pages {
-        if next.is_some() && Instant::now() >= until {
-            return Ok(next);
-        }
-        let plan = plan_page(
-            app.clock.now(),
-            &page.range,
-            &page.listed,
-            &page.marks,
-            &reachable,
-        );
-        if !carry_out(app, namespace.id, plan, report, until).await? {
-            // Out of time. The next run plans the same page anew, since marks and roots may have
-            // changed by then.
-            return Ok(Some(page.position));
-        }
-        next = Some(page.next_position());
+    if !read_roots(app, namespace, &mut walk, until).await? {
+        return Ok(stop_before(walk, &pages));
     }
-    Ok(next.filter(|ObjectPosition(class_at, _)| *class_at < CLASSES.len()))
+    let mut waiting = pages.as_slice();
+    while let [page, behind @ ..] = waiting {
+        let moment = Moment {
+            now: app.now(),
+            listed_at: walk.listed_at,
+        };
+        let has_time = page.position == position || Instant::now() < until;
+        let plan = page.plan(moment, &walk.unreached);
+        // The next run plans a page anew that was not finished, since marks may have changed by
+        // then.
+        if !has_time || !carry_out(app, namespace.id, plan, report, until).await? {
+            return Ok(stop_before(walk, waiting));
+        }
+        waiting = behind;
+    }
+    let next = pages.last().map_or(listed_end, ObjectPage::next_position);
+    Ok(if next < listed_end {
+        BatchEnd::Next(next)
+    } else {
+        BatchEnd::Last
+    })
 }
 
-/// Reads the pages of a batch: as many as a third of the time allows, and at least one unless all
-/// classes were visited.
+/// Ends a batch in front of these pages. The walk goes on with as many of them as its record has
+/// room for.
+fn stop_before(walk: RootWalk, pages: &[ObjectPage]) -> BatchEnd {
+    let mut unreached = BTreeSet::new();
+    let mut end = walk.end;
+    for page in pages {
+        let of_page = page.names().filter(|name| walk.unreached.contains(name));
+        let of_page: Vec<_> = of_page.collect();
+        if !RootWalk::has_room(unreached.len() + of_page.len()) {
+            break;
+        }
+        unreached.extend(of_page);
+        end = page.next_position();
+    }
+    BatchEnd::OutOfTime(RootWalk {
+        position: pages.first().map_or(walk.position, |page| page.position),
+        end,
+        unreached,
+        ..walk
+    })
+}
+
+/// Reads the pages of a batch: as many as a third of the time allows, and at least one if there is
+/// one.
 async fn read_pages(
     app: &App,
     namespace: NamespaceId,
-    mut position: ObjectPosition,
+    range: Range<ObjectPosition>,
     until: Instant,
 ) -> Result<Vec<ObjectPage>, StoreError> {
     let now = Instant::now();
     // The rest of the time is for the roots, and for what has to be done.
     let reading_until = now + until.saturating_duration_since(now) / 3;
+    let mut position = range.start;
     let mut pages = Vec::new();
-    while let Some(page) = ObjectPage::read(app, namespace, position).await? {
+    while let Some(page) = ObjectPage::read(app, namespace, position, range.end).await? {
         position = page.next_position();
         pages.push(page);
         if pages.len() == BATCH_PAGES || Instant::now() >= reading_until {
@@ -217,55 +289,6 @@ async fn read_pages(
         }
     }
     Ok(pages)
-}
-
-/// Returns those of the `listed` objects that a root reaches now; `None` if time runs out before all
-/// roots are read.
-async fn reachable_objects(
-    app: &App,
-    namespace: &Namespace,
-    listed: HashSet<ObjectName>,
-    until: Instant,
-) -> Result<Option<HashSet<ObjectName>>, StoreError> {
-    let mut reachable = HashSet::new();
-    // Only listed ones are kept, so that memory does not grow with what a namespace names.
-    let mut add = |names: &mut dyn Iterator<Item = ObjectName>| {
-        reachable.extend(names.filter(|name| listed.contains(name)));
-    };
-    // Read again, since a release may have become current after the visit began.
-    let reread = namespace::find_namespace(app, &namespace.slug).await?;
-    let unchanged = reread.filter(|(found, _)| found.id == namespace.id);
-    let namespace = unchanged.as_ref().map_or(namespace, |(found, _)| found);
-    if let Some(current) = &namespace.current {
-        let closure: Closure = publish::current_closure(app, namespace.id, current).await?;
-        add(&mut closure.object_names());
-        let own = [
-            ObjectName::new(Class::Catalogs, current.sha256),
-            ObjectName::new(Class::Closures, current.closure),
-        ];
-        add(&mut own.into_iter());
-    }
-    // Judged by the same state of the namespace as the release above: a proposal that is published
-    // meanwhile still counts as waiting, so its objects are kept.
-    let pending = drafts::pending_objects(app, namespace).await?;
-    add(&mut pending.into_iter());
-    // Read after the current release: where that is replaced in between, the same commit wrote what
-    // its successor dropped into these records.
-    let (mut after, mut pages) = (None, 0);
-    while let Some((names, last)) = kept::roots_page(app, &namespace.id, after).await? {
-        add(&mut names.into_iter());
-        after = Some(last);
-        pages += 1;
-        if pages >= MIN_ROOT_PAGES && Instant::now() >= until {
-            tracing::warn!(
-                namespace = %namespace.id,
-                pages,
-                "did not collect a namespace: its uploads of a week are more than can be read in its time"
-            );
-            return Ok(None);
-        }
-    }
-    Ok(Some(reachable))
 }
 
 /// Part of one class that a page covers: behind `after`, up to `last` or to the end.
@@ -294,30 +317,41 @@ struct SweepPlan {
     delete: Vec<Marked>,
 }
 
+/// Times by which objects are judged.
+#[derive(Clone, Copy, Debug)]
+struct Moment {
+    now: Timestamp,
+    /// Time before objects and roots were read, perhaps by an earlier run. The grace period has to
+    /// be over then: an upload since then has removed the mark, and a new one is younger.
+    listed_at: Timestamp,
+}
+
 /// Decides about each object of a page without changing anything.
 fn plan_page(
-    now: Timestamp,
+    moment: Moment,
     range: &PageRange,
     listed: &[Digest],
     marks: &BTreeMap<ObjectName, Marked>,
-    named: &HashSet<ObjectName>,
+    unreached: &BTreeSet<ObjectName>,
 ) -> SweepPlan {
+    let Moment { now, listed_at } = moment;
     let mut plan = SweepPlan::default();
     let listed: HashSet<_> = listed
         .iter()
         .map(|digest| ObjectName::new(range.class, *digest))
         .collect();
     for name in &listed {
+        let is_unreached = unreached.contains(name);
         match marks.get(name) {
-            None if !named.contains(name) => plan.mark.push(*name),
+            None if is_unreached => plan.mark.push(*name),
             // While a deletion runs the mark belongs to it, so a mark that is not liftable is left
             // alone.
-            Some(marked) if named.contains(name) && marked.mark.is_liftable(now) => {
+            Some(marked) if !is_unreached && marked.mark.is_liftable(now) => {
                 plan.unmark.push(*marked);
             }
             Some(marked)
-                if !named.contains(name)
-                    && marked.mark.is_grace_over(now)
+                if is_unreached
+                    && marked.mark.is_grace_over(listed_at)
                     && marked.mark.is_liftable(now) =>
             {
                 plan.delete.push(*marked);
@@ -474,6 +508,13 @@ mod tests {
         (name(n), marked)
     }
 
+    fn moment(now: i64) -> Moment {
+        Moment {
+            now: Timestamp::from_unix(now),
+            listed_at: Timestamp::from_unix(now),
+        }
+    }
+
     /// Whether it is there, whether it is named, its mark; and what happens to it.
     type Row = (bool, bool, Option<(i64, Option<i64>)>, &'static str);
 
@@ -512,20 +553,14 @@ mod tests {
         ];
         for (row, (there, is_named, mark, outcome)) in table.iter().enumerate() {
             let listed: Vec<_> = there.then(|| name(7).digest).into_iter().collect();
-            let named: HashSet<_> = is_named.then(|| name(7)).into_iter().collect();
+            let unreached: BTreeSet<_> = (!is_named).then(|| name(7)).into_iter().collect();
             let marks = mark.map(|(at, since)| marked(7, at, since)).into_iter();
             let range = PageRange {
                 class: Class::Bundles,
                 after: None,
                 last: None,
             };
-            let plan = plan_page(
-                Timestamp::from_unix(now),
-                &range,
-                &listed,
-                &marks.collect(),
-                &named,
-            );
+            let plan = plan_page(moment(now), &range, &listed, &marks.collect(), &unreached);
             let told = match (plan.mark.len(), plan.unmark.len(), plan.delete.len()) {
                 (0, 0, 0) => "-",
                 (1, 0, 0) => "mark",
@@ -545,8 +580,7 @@ mod tests {
             after: Some(name(1).digest),
             last: Some(name(5).digest),
         };
-        let now = Timestamp::from_unix(10);
-        let unmarked = plan_page(now, &range, &[], &marks, &HashSet::new()).unmark;
+        let unmarked = plan_page(moment(10), &range, &[], &marks, &BTreeSet::new()).unmark;
         assert_eq!(
             unmarked.iter().map(|m| m.name).collect::<Vec<_>>(),
             [name(5)]
@@ -557,7 +591,7 @@ mod tests {
             last: None,
         };
         assert_eq!(
-            plan_page(now, &other, &[], &marks, &HashSet::new()),
+            plan_page(moment(10), &other, &[], &marks, &BTreeSet::new()),
             SweepPlan::default()
         );
     }

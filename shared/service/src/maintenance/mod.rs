@@ -9,6 +9,7 @@
 mod collect;
 mod ending;
 mod remove;
+mod roots;
 mod visits;
 
 use std::time::Duration;
@@ -49,7 +50,8 @@ pub struct Report {
     pub namespaces: usize,
     /// Vaults that were set up for people who signed up.
     pub provisioned: usize,
-    /// Namespaces that were skipped because something in them could not be read.
+    /// Namespaces that were skipped because something in them could not be read, or whose collection
+    /// has not ended for days.
     pub skipped: usize,
     /// Notices that arrived.
     pub sent: usize,

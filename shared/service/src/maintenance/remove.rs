@@ -18,6 +18,7 @@ use crate::model::namespace::{self, Namespace, Status};
 use crate::model::notice;
 use crate::model::removal::{REMOVALS, Removal, removal_partitions};
 use crate::model::token::token_key;
+use crate::model::upkeep::RootWalk;
 use crate::model::user::{User, users_partition};
 
 /// Maximum number of users or grants that one commit removes, with all records that belong to them.
@@ -199,6 +200,7 @@ async fn finish_removal(app: &App, removal: &Removal) -> Result<bool, StoreError
         Write::delete(removal.key(), When::Any),
         Write::delete(namespace::queue_key(&removal.slug), When::Any),
         Write::delete(notice::due_key(&removal.namespace_id), When::Any),
+        Write::delete(RootWalk::key(&removal.namespace_id), When::Any),
     ];
     writes.extend(provisioning::removal_writes(app, &removal.slug, &removal.namespace_id).await?);
     if let Some(record) = namespace_record {

@@ -34,7 +34,7 @@ pub const GRACE_SECONDS: i64 = 24 * 3600;
 /// background work runs that long.
 pub const DELETING_SECONDS: i64 = 120;
 /// Maximum number of names in one record; with 76 bytes each they stay below 256 KiB.
-const MAX_NAMES: usize = 3000;
+pub(super) const MAX_NAMES: usize = 3000;
 /// Records with names in one page: up to 5 MiB.
 const ROOTS_PER_PAGE: usize = 20;
 

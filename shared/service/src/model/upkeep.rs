@@ -4,15 +4,19 @@
 //! |---|---|---|
 //! | `work` | `collection` | [`StepLock`] of the garbage collection |
 //! | `work` | `background` | [`LastRun`] of all background work |
+//! | `work` | `roots/<namespace_id>` | [`RootWalk`] of a visit that ran out of time |
 //! | `collected` | `<slug>` | [`Visit`] of the garbage collection to a namespace |
+
+use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use vault_format::hash::Digest;
-use vault_format::name::Slug;
+use vault_format::name::{NamespaceId, Slug};
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Commit, Document, RecordKey, When, Write};
 
+use super::kept::{MAX_NAMES, ObjectName};
 use crate::ports::{Ports, Versioned};
 
 /// The partition of the visits.
@@ -20,7 +24,7 @@ pub const VISITS: &str = "collected";
 
 /// Position among the objects of a namespace: an index into the collected classes, and the last
 /// object of that class that was visited.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 pub struct ObjectPosition(pub usize, pub Option<Digest>);
 
 /// The visits of the garbage collection to a namespace.
@@ -48,6 +52,71 @@ impl Visit {
     /// Returns the key of the visits to this namespace.
     pub fn key(slug: &Slug) -> RecordKey {
         RecordKey::new(VISITS, slug.as_str())
+    }
+}
+
+/// Time for which a [`RootWalk`] is kept, in seconds: 7 days.
+const WALK_SECONDS: i64 = 7 * 24 * 3600;
+
+/// Position of a visit among the temporary roots of its namespace, for some of the objects. A
+/// namespace may have more of these roots than one run can read.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct RootWalk {
+    /// [`Visit::began_at`] of its visit. Another visit begins a walk of its own.
+    pub began_at: Option<Timestamp>,
+    /// Position of the visit, in front of the objects that are judged.
+    pub position: ObjectPosition,
+    /// Position behind these objects.
+    pub end: ObjectPosition,
+    /// Time before they were listed.
+    pub listed_at: Timestamp,
+    /// Those of them that no root reaches, as far as the roots are read.
+    pub unreached: BTreeSet<ObjectName>,
+    /// Key of the last temporary root that was read.
+    pub after: Option<String>,
+}
+
+impl RootWalk {
+    /// Begins a walk for the objects behind `position`, which are listed from now on.
+    pub fn begin(position: ObjectPosition, now: Timestamp) -> Self {
+        Self {
+            began_at: None,
+            position,
+            end: position,
+            listed_at: now,
+            unreached: BTreeSet::new(),
+            after: None,
+        }
+    }
+
+    /// Returns whether the record of a walk has room for so many unreached objects.
+    pub const fn has_room(unreached: usize) -> bool {
+        unreached <= MAX_NAMES
+    }
+
+    /// Reads the walk that a visit stored at `position`.
+    pub async fn load(
+        ports: &Ports,
+        namespace: &NamespaceId,
+        began_at: Option<Timestamp>,
+        position: ObjectPosition,
+    ) -> Result<Option<Self>, StoreError> {
+        let stored = ports.get::<Self>(&Self::key(namespace)).await?;
+        let own = stored.map(|stored| stored.value);
+        Ok(own.filter(|walk| walk.began_at == began_at && walk.position == position))
+    }
+
+    /// Stores the walk of a namespace, in place of an earlier one.
+    pub async fn store(&self, ports: &Ports, namespace: &NamespaceId) -> Result<(), StoreError> {
+        let until = ports.now().plus_seconds(WALK_SECONDS);
+        let document = Document::from_value(self)?;
+        let write = Write::put_until(Self::key(namespace), document, When::Any, until);
+        ports.records.commit_writes(vec![write]).await.map(drop)
+    }
+
+    /// Returns the key of the walk of a namespace.
+    pub fn key(namespace: &NamespaceId) -> RecordKey {
+        RecordKey::new("work", format!("roots/{namespace}"))
     }
 }
 

@@ -20,6 +20,7 @@ mod healthz;
 mod hooks;
 mod http;
 mod maintenance;
+mod many_uploads;
 mod mcp;
 mod notices;
 mod oauth;

@@ -476,35 +476,6 @@ async fn a_namespace_of_many_objects_does_not_keep_others_waiting() {
     assert!(world.held(&large).await.is_empty() && world.marks(&large).await.is_empty());
 }
 
-/// A tenant who uploads without end keeps garbage of its own, and no time of others.
-#[tokio::test]
-async fn a_namespace_of_many_uploads_does_not_keep_others_waiting() {
-    let world = world();
-    let busy = world.namespace("acme", Kind::Hosted).await;
-    let uploaded = ObjectName::new(Class::Bundles, Digest::of(b"uploaded"));
-    for _ in 0..25 {
-        let writes = (0..100).flat_map(|_| {
-            let why = kept::RootReason::Upload;
-            kept::root_writes(&world.app, &busy.id, why, &[uploaded], DAY).unwrap()
-        });
-        let commit = world.app.records.commit_writes(writes.collect()).await;
-        assert!(commit.unwrap().is_done());
-    }
-    for namespace in [&busy, &world.namespace("beta", Kind::Hosted).await] {
-        let bytes = b"unnamed".to_vec();
-        world.put_object(namespace, Class::Bundles, bytes).await;
-    }
-    let step = async || {
-        let report = maintenance::run_within(&world.app, Duration::ZERO).await;
-        let report = report.unwrap();
-        (report.marked, report.skipped)
-    };
-    assert_eq!(step().await, (0, 0), "out of time, and no failure");
-    assert_eq!(step().await, (1, 0), "then the other one");
-    // With time it is collected too.
-    assert_eq!(world.work().await.marked, 1);
-}
-
 #[tokio::test]
 async fn a_run_that_fails_is_recorded_until_one_succeeds() {
     let world = world();

@@ -1,0 +1,223 @@
+//! Garbage collection of a namespace that has more uploads than one run can read. With no time at all
+//! a run makes one small step, so what happens between two steps shows.
+
+use std::time::Duration;
+
+use vault_format::hash::Digest;
+use vault_service::maintenance::{self, Report};
+use vault_service::model::kept::{self, ObjectName, RootReason};
+use vault_service::model::namespace::{Kind, Namespace, namespace_key};
+use vault_service::model::upkeep::{LastRun, RootWalk};
+use vault_service::uploads;
+use vault_store::objects::{Class, Objects};
+use vault_store::records::{When, Write};
+
+use crate::support::{World, world};
+
+const DAY: i64 = 24 * 3600;
+/// More than a run reads without time, 400.
+const MANY: usize = 2_500;
+
+impl World {
+    async fn step(&self) -> Report {
+        let report = maintenance::run_within(&self.app, Duration::ZERO).await;
+        report.unwrap()
+    }
+
+    /// Adds the records of `count` uploads of one object, which is not stored.
+    async fn add_uploads(&self, namespace: &Namespace, count: usize) {
+        for at in (0..count).step_by(100) {
+            let writes = (at..count.min(at + 100)).flat_map(|_| self.upload_of(namespace, b"old"));
+            let commit = self.app.records.commit_writes(writes.collect()).await;
+            assert!(commit.unwrap().is_done());
+        }
+    }
+
+    fn upload_of(&self, namespace: &Namespace, bytes: &[u8]) -> Vec<Write> {
+        let object = [ObjectName::new(Class::Bundles, Digest::of(bytes))];
+        kept::root_writes(
+            &self.app,
+            &namespace.id,
+            RootReason::Upload,
+            &object,
+            7 * DAY,
+        )
+        .unwrap()
+    }
+
+    /// Returns which of these objects have a mark.
+    async fn marked(&self, namespace: &Namespace, objects: &[&[u8]]) -> Vec<bool> {
+        let marks = kept::all_marks(&self.uncounted(), &namespace.id)
+            .await
+            .unwrap();
+        let is_marked = |bytes: &&[u8]| {
+            let digest = Digest::of(bytes);
+            marks.iter().any(|marked| marked.name.digest == digest)
+        };
+        objects.iter().map(is_marked).collect()
+    }
+
+    async fn upload(&self, namespace: &Namespace, bytes: &'static [u8]) {
+        let key = namespace.object_key(Class::Bundles, Digest::of(bytes));
+        uploads::put_objects(&self.app, namespace.id, vec![(key, bytes.into())])
+            .await
+            .unwrap();
+    }
+
+    async fn objects_of(&self, namespace: &Namespace) -> Vec<Digest> {
+        let listed =
+            Objects::list_objects(&*self.memory, &namespace.id, Class::Bundles, None, 1000).await;
+        listed
+            .unwrap()
+            .into_iter()
+            .map(|(digest, _)| digest)
+            .collect()
+    }
+
+    async fn put(&self, namespace: &Namespace, bytes: &[u8]) {
+        self.put_object(namespace, Class::Bundles, bytes.to_vec())
+            .await;
+    }
+}
+
+#[tokio::test]
+async fn a_namespace_with_any_number_of_uploads_is_collected_in_its_turn() {
+    let world = world();
+    let busy = world.namespace("acme", Kind::Hosted).await;
+    world.add_uploads(&busy, MANY).await;
+    // The last record of all names an object that is stored.
+    world.upload(&busy, b"kept").await;
+    world.put(&busy, b"garbage").await;
+    let other = world.namespace("beta", Kind::Hosted).await;
+    world.put(&other, b"garbage").await;
+
+    assert_eq!(world.step().await.marked, 0, "out of time");
+    assert_eq!(world.step().await.marked, 1, "then the other one");
+    let mut marked = 0;
+    for _ in 0..20 {
+        let report = world.step().await;
+        assert_eq!(report.skipped, 0);
+        marked += report.marked;
+    }
+    assert_eq!(marked, 1);
+    assert_eq!(
+        world.marked(&busy, &[b"garbage", b"kept"]).await,
+        [true, false]
+    );
+    // Later visits read the uploads in steps too, and delete.
+    world.clock.advance(DAY);
+    let mut deleted = 0;
+    for _ in 0..20 {
+        deleted += world.step().await.deleted;
+    }
+    assert_eq!(deleted, 2);
+    assert_eq!(world.objects_of(&busy).await, [Digest::of(b"kept")]);
+}
+
+/// What somebody uploads while a visit waits between two runs.
+#[tokio::test]
+async fn uploads_between_two_steps_of_a_visit_keep_their_objects() {
+    let world = world();
+    let busy = world.namespace("acme", Kind::Hosted).await;
+    world.put(&busy, b"unnamed").await;
+    world.put(&busy, b"garbage").await;
+    assert_eq!(world.step().await.marked, 2);
+    world.add_uploads(&busy, MANY).await;
+    world.clock.advance(DAY);
+    assert_eq!(world.step().await.deleted, 0, "out of time");
+    // Within a visit: one object that it has listed, with a mark whose grace period is over, and one
+    // that it has not.
+    world.upload(&busy, b"unnamed").await;
+    world.upload(&busy, b"new").await;
+    for _ in 0..20 {
+        world.step().await;
+    }
+    let marked = world.marked(&busy, &[b"unnamed", b"new", b"garbage"]).await;
+    assert_eq!(marked, [false; 3]);
+    let mut kept = [Digest::of(b"new"), Digest::of(b"unnamed")];
+    kept.sort_unstable();
+    assert_eq!(world.objects_of(&busy).await, kept);
+}
+
+/// A process whose clock is slow writes the record of an upload in front of the position.
+#[tokio::test]
+async fn an_upload_whose_record_a_visit_has_passed_is_never_deleted() {
+    let world = world();
+    let busy = world.namespace("acme", Kind::Hosted).await;
+    world.put(&busy, b"unnamed").await;
+    world.step().await;
+    let early = world.upload_of(&busy, b"unnamed");
+    world.clock.advance(DAY);
+    world.add_uploads(&busy, MANY).await;
+    assert_eq!(world.step().await.deleted, 0, "out of time");
+    world.upload(&busy, b"unnamed").await;
+    let partition = kept::kept_partition(&busy.id);
+    let uploads = kept::all_records(&world.uncounted(), &partition)
+        .await
+        .unwrap();
+    let late = uploads.last().unwrap().key.clone();
+    let early = early.into_iter().chain([Write::delete(late, When::Any)]);
+    assert!(
+        world
+            .app
+            .records
+            .commit_writes(early.collect())
+            .await
+            .unwrap()
+            .is_done()
+    );
+    for _ in 0..20 {
+        world.step().await;
+    }
+    assert_eq!(world.objects_of(&busy).await, [Digest::of(b"unnamed")]);
+    // The next visit removes the mark.
+    world.clock.advance(DAY);
+    for _ in 0..20 {
+        world.step().await;
+    }
+    assert_eq!(world.objects_of(&busy).await, [Digest::of(b"unnamed")]);
+    assert_eq!(world.marked(&busy, &[b"unnamed"]).await, [false]);
+}
+
+#[tokio::test]
+async fn a_visit_that_does_not_end_within_three_days_counts_as_failed() {
+    let world = world();
+    let busy = world.namespace("acme", Kind::Hosted).await;
+    world.add_uploads(&busy, MANY).await;
+    world.put(&busy, b"garbage").await;
+    let start = world.now();
+    for day in 0..5 {
+        let report = world.step().await;
+        assert_eq!(report.skipped, usize::from(day >= 3), "day {day}");
+        let last = world.app.get::<LastRun>(&LastRun::key()).await.unwrap();
+        let failing = last.unwrap().value.failing_since;
+        assert_eq!(failing, (day >= 3).then(|| start.plus_seconds(3 * DAY)));
+        world.clock.advance(DAY);
+    }
+    assert_eq!(world.work().await.skipped, 0);
+}
+
+#[tokio::test]
+async fn nothing_of_a_walk_outlives_its_vault() {
+    let world = world();
+    let busy = world.namespace("acme", Kind::Hosted).await;
+    world.add_uploads(&busy, MANY).await;
+    world.put(&busy, b"garbage").await;
+    world.step().await;
+    let walk = async || {
+        world
+            .app
+            .get::<RootWalk>(&RootWalk::key(&busy.id))
+            .await
+            .unwrap()
+    };
+    assert!(walk().await.is_some());
+    let key = namespace_key(&busy.slug);
+    let stored = world.app.get::<Namespace>(&key).await.unwrap().unwrap();
+    let deletion = stored.value.deletion_writes(stored.revision, world.now());
+    let commit = world.app.records.commit_writes(deletion.unwrap()).await;
+    assert!(commit.unwrap().is_done());
+    world.clock.advance(600);
+    world.work().await;
+    assert!(walk().await.is_none());
+}
