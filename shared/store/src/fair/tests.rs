@@ -1,0 +1,231 @@
+//! The order in which requests are served, and the bounds of lanes.
+
+use std::rc::Rc;
+
+use super::*;
+use crate::records::{RecordKey, When};
+
+/// A request with a name, whose caller holds the other `Rc` while it waits.
+struct Request(&'static str, Work, Rc<()>);
+
+impl Waiting for Request {
+    fn work(&self) -> Work {
+        self.1
+    }
+
+    fn is_abandoned(&self) -> bool {
+        Rc::strong_count(&self.2) == 1
+    }
+}
+
+struct Callers {
+    queue: FairQueue<Request>,
+    waiting: Vec<Rc<()>>,
+}
+
+const ONE: Work = Work { rows: 1, bytes: 1 };
+
+impl Callers {
+    fn new(requests: usize, bytes: usize) -> Self {
+        Self {
+            queue: FairQueue::new(LaneBound { requests, bytes }),
+            waiting: Vec::new(),
+        }
+    }
+
+    fn push(&mut self, lane: u8, name: &'static str, work: Work) -> bool {
+        let caller = Rc::new(());
+        self.waiting.push(Rc::clone(&caller));
+        let request = Request(name, work, caller);
+        self.queue.push(lane_of(lane), request).is_ok()
+    }
+
+    fn take(&mut self, rows: usize) -> String {
+        let bytes = usize::MAX;
+        let group = self.queue.take_group(Work { rows, bytes });
+        group.iter().map(|request| request.0).collect()
+    }
+}
+
+fn lane_of(lane: u8) -> Lane {
+    Lane::Namespace(NamespaceId::from_parts(u64::from(lane), 0))
+}
+
+#[test]
+fn lanes_are_served_in_turn_and_each_in_order() {
+    let mut callers = Callers::new(9, 99);
+    for (lane, name) in [(1, "a"), (1, "b"), (1, "c"), (2, "x"), (3, "p"), (2, "y")] {
+        assert!(callers.push(lane, name, ONE));
+    }
+    assert_eq!(callers.take(4), "axpb");
+    assert_eq!(callers.take(4), "yc");
+    assert_eq!(callers.take(4), "");
+    assert!(callers.queue.lanes.is_empty());
+}
+
+#[test]
+fn a_request_that_does_not_fit_keeps_its_turn_and_holds_up_nobody() {
+    let large = Work { rows: 9, bytes: 1 };
+    let mut callers = Callers::new(9, 99);
+    for (lane, name, work) in [
+        (1, "a", ONE),
+        (2, "L", large),
+        (1, "b", ONE),
+        (2, "M", large),
+        (1, "c", ONE),
+        (3, "x", ONE),
+    ] {
+        assert!(callers.push(lane, name, work));
+    }
+    // The small ones fill the group, and the large one is first in the next.
+    assert_eq!(callers.take(9), "axbc");
+    assert!(callers.push(1, "d", ONE));
+    assert_eq!(callers.take(9), "L");
+    assert_eq!(callers.take(9), "d");
+    assert_eq!(callers.take(9), "M");
+    assert!(callers.queue.lanes.is_empty());
+}
+
+#[test]
+fn a_request_waits_for_at_most_one_of_another_lane() {
+    let mut callers = Callers::new(999, 9999);
+    for _ in 0..100 {
+        callers.push(
+            1,
+            "a",
+            Work {
+                rows: 100,
+                bytes: 1,
+            },
+        );
+    }
+    assert_eq!(callers.take(100), "a");
+    // It comes while that one is served.
+    callers.push(2, "x", ONE);
+    assert_eq!(callers.take(100), "x");
+    assert_eq!(callers.take(100), "a");
+    callers.push(2, "y", ONE);
+    callers.push(3, "p", ONE);
+    assert_eq!(callers.take(100), "yp");
+}
+
+#[test]
+fn a_group_ends_at_its_bound_and_has_at_least_one_request() {
+    let mut callers = Callers::new(9, 99);
+    let work = |rows, bytes| Work { rows, bytes };
+    callers.push(1, "a", work(500, 50));
+    callers.push(1, "b", work(60, 1));
+    callers.push(2, "x", work(60, 1));
+    callers.push(2, "y", work(40, 1));
+    assert_eq!(callers.take(100), "a");
+    assert_eq!(callers.take(100), "xy");
+    assert_eq!(callers.take(100), "b");
+    callers.push(1, "c", work(1, 7));
+    callers.push(2, "z", work(1, 4));
+    let group = callers.queue.take_group(work(9, 10));
+    assert_eq!(group.len(), 1, "by bytes too");
+}
+
+#[test]
+fn a_full_lane_rejects_its_own_requests_alone() {
+    let mut callers = Callers::new(2, 10);
+    assert!(callers.push(1, "a", ONE) && callers.push(1, "b", ONE));
+    assert!(!callers.push(1, "c", ONE));
+    let large = Work { rows: 1, bytes: 99 };
+    assert!(callers.push(2, "x", large), "an empty lane takes anything");
+    assert!(!callers.push(2, "y", ONE), "full by its bytes");
+    assert!(callers.push(3, "p", ONE));
+    assert_eq!(callers.take(9), "axpb");
+    assert!(callers.push(2, "y", ONE) && callers.push(1, "d", ONE));
+    assert_eq!(callers.take(9), "yd");
+}
+
+#[test]
+fn a_caller_who_leaves_frees_the_place() {
+    let mut callers = Callers::new(2, 10);
+    callers.push(1, "a", ONE);
+    callers.push(1, "b", ONE);
+    callers.push(2, "x", ONE);
+    callers.waiting.remove(1);
+    assert!(callers.push(1, "c", ONE));
+    callers.waiting.remove(0);
+    assert_eq!(callers.take(9), "cx");
+    assert!(callers.queue.lanes.is_empty());
+}
+
+#[test]
+fn a_lane_whose_callers_all_left_is_forgotten() {
+    let mut callers = Callers::new(2, 10);
+    callers.push(1, "a", ONE);
+    callers.push(2, "x", ONE);
+    callers.push(2, "y", ONE);
+    callers.waiting.truncate(1);
+    assert_eq!(callers.take(9), "a");
+    assert_eq!(callers.take(9), "");
+    assert!(callers.queue.lanes.is_empty() && callers.queue.turns.is_empty());
+}
+
+#[test]
+fn a_lane_that_may_not_pass_keeps_its_turn() {
+    let mut callers = Callers::new(9, 99);
+    for (lane, name) in [(1, "a"), (1, "b"), (2, "x"), (3, "p")] {
+        callers.push(lane, name, ONE);
+    }
+    let mut take = |closed: u8| {
+        let taken = callers.queue.take_next(|lane| *lane != lane_of(closed));
+        taken.map_or("-", |(_, request)| request.0)
+    };
+    let order = [take(1), take(1), take(1), take(0), take(0), take(0)];
+    assert_eq!(order, ["x", "p", "-", "a", "b", "-"]);
+    assert!(callers.queue.lanes.is_empty());
+}
+
+#[test]
+fn the_records_of_a_commit_name_its_lane() {
+    let id = NamespaceId::from_parts(1_795_219_200_000, 7);
+    let lane = |partitions: &[&str]| {
+        let writes: Vec<_> = partitions
+            .iter()
+            .map(|partition| Write::delete(RecordKey::new(*partition, "k"), When::Any))
+            .collect();
+        Lane::for_writes(&writes)
+    };
+    let named = Lane::Machines("acme".parse().unwrap());
+    let (kept, user) = (format!("kept/{id}"), format!("user/{id}"));
+    let doomed = format!("doomed/{id}");
+    let other = format!("user/{}", NamespaceId::from_parts(1_795_219_200_000, 8));
+    let network = |name: &str| Lane::Network(name.into());
+    for (partitions, expected) in [
+        (&[kept.as_str()][..], Lane::Namespace(id)),
+        (&["ns/acme", &user], Lane::Namespace(id)),
+        (&["dev/acme", "limit/enrol"], named.clone()),
+        (&["limit/x", "seen/acme"], named),
+        // Names that strangers make up get no lane.
+        (&["reserved/acme"], Lane::Service),
+        (&["acct/acct_1", "tok/1"], Lane::Service),
+        (&[], Lane::Service),
+        // Nobody takes the turn of another by a commit over both.
+        (&[kept.as_str(), &other], Lane::Service),
+        (&["dev/acme", "dev/other"], Lane::Service),
+        (
+            &["sess/1", "limit/a/192.0.2.7", "limit/a/192.0.2.0/24"],
+            network("192.0.2.0/24"),
+        ),
+        (&["limit/a/x/192.0.2.0/24"], network("192.0.2.0/24")),
+        (
+            &["limit/a/2001:db8:1:ab00::/56", "limit/a/2001:db8:1::/48"],
+            network("2001:db8:1:ab00::/56"),
+        ),
+        (&["limit/a/unknown"], Lane::Service),
+        (&["limit/a/x/24"], Lane::Service),
+        (&["limit/192.0.2.0/24"], Lane::Service),
+        (&["seen/192.0.2.0/24"], Lane::Service),
+        (&["work"], Lane::Upkeep),
+        (&["collected"], Lane::Upkeep),
+        (&[doomed.as_str(), "work"], Lane::Upkeep),
+        // An upload, which takes the marks of its objects away.
+        (&[doomed.as_str(), &kept], Lane::Namespace(id)),
+    ] {
+        assert_eq!(lane(partitions), expected, "{partitions:?}");
+    }
+}
