@@ -5,6 +5,9 @@
 //! lanes, each that waits gets one request served in turn, and a lane that was just served goes
 //! behind those that arrived meanwhile. So a request waits for at most one request of each other
 //! lane, however many those have queued. A lane that is full rejects requests of its own alone.
+//!
+//! The networks of strangers share one turn, since a stranger may have any number of networks. A few
+//! of them are served in it, and they take turns among themselves.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -95,6 +98,29 @@ fn machines_of(partition: &str) -> Option<Lane> {
     slug.parse().ok().map(Lane::Machines)
 }
 
+/// A party that has turns: a lane, or all networks of strangers together.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub enum Party {
+    /// The one party of this lane.
+    Lane(Lane),
+    /// Callers who are not known yet, from all networks.
+    Strangers,
+}
+
+impl Party {
+    /// Returns the party of a lane.
+    pub fn of(lane: &Lane) -> Self {
+        match lane {
+            Lane::Network(_) => Self::Strangers,
+            _ => Self::Lane(lane.clone()),
+        }
+    }
+}
+
+/// Most networks that one turn of strangers serves. Their commits have a few rows each, so all of
+/// them are less than one commit of a tenant may be.
+const NETWORKS_PER_TURN: usize = 8;
+
 /// An amount of work.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Work {
@@ -135,15 +161,37 @@ pub struct LaneBound {
     pub bytes: usize,
 }
 
-/// A queue with a lane for each party; see the module.
+/// A queue with lanes; see the module.
 pub struct FairQueue<T> {
-    /// The lanes that are in `turns` or `served`, and no others: a lane that is empty is forgotten.
+    /// The lanes in which somebody waits: those of `turns` and `served`, and all of `networks` and
+    /// `served_networks`. A lane that is empty is forgotten.
     lanes: HashMap<Lane, Queued<T>>,
-    /// The lanes that wait, in the order of their turns.
-    turns: VecDeque<Lane>,
-    /// The lanes that the last group served.
-    served: Vec<Lane>,
+    /// The parties that wait, in the order of their turns.
+    turns: VecDeque<Party>,
+    /// The parties that the last group served.
+    served: Vec<Party>,
+    /// The networks of strangers, in the order of their turns among themselves.
+    networks: VecDeque<Lane>,
+    /// The networks that the last turns of strangers served.
+    served_networks: Vec<Lane>,
     bound: LaneBound,
+}
+
+/// Requests that are served together.
+struct Group<T> {
+    requests: Vec<T>,
+    work: Work,
+    bound: Work,
+}
+
+/// Outcome of a turn.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Turn {
+    Served,
+    /// The group has no room for the next request of the party.
+    NoRoom,
+    /// Nobody of the party waits.
+    Nobody,
 }
 
 struct Queued<T> {
@@ -185,6 +233,8 @@ impl<T: Waiting> FairQueue<T> {
             lanes: HashMap::new(),
             turns: VecDeque::new(),
             served: Vec::new(),
+            networks: VecDeque::new(),
+            served_networks: Vec::new(),
             bound,
         }
     }
@@ -196,7 +246,16 @@ impl<T: Waiting> FairQueue<T> {
         let queued = match self.lanes.entry(lane) {
             Entry::Occupied(lane) => lane.into_mut(),
             Entry::Vacant(lane) => {
-                self.turns.push_back(lane.key().clone());
+                let party = Party::of(lane.key());
+                let mut has_turn = false;
+                if party == Party::Strangers {
+                    self.networks.push_back(lane.key().clone());
+                    // Another network may wait already.
+                    has_turn = self.turns.contains(&party) || self.served.contains(&party);
+                }
+                if !has_turn {
+                    self.turns.push_back(party);
+                }
                 lane.insert(Queued {
                     requests: VecDeque::new(),
                     bytes: 0,
@@ -219,13 +278,16 @@ impl<T: Waiting> FairQueue<T> {
     /// work left of `bound`. The first is taken however much work it is. A request that does not fit
     /// keeps its turn for the next group and holds up no other lane. Empty if nobody waits.
     pub fn take_group(&mut self, bound: Work) -> Vec<T> {
-        let mut group = Vec::new();
-        let mut work = Work::default();
+        let mut group = Group {
+            requests: Vec::new(),
+            work: Work::default(),
+            bound,
+        };
         let (mut kept, mut behind) = (VecDeque::new(), Vec::new());
         let mut is_first_round = true;
         self.end_turns();
         loop {
-            let Some(lane) = self.turns.pop_front() else {
+            let Some(party) = self.turns.pop_front() else {
                 // A round in which nothing fits ends the group.
                 if self.served.is_empty() {
                     break;
@@ -234,49 +296,100 @@ impl<T: Waiting> FairQueue<T> {
                 is_first_round = false;
                 continue;
             };
-            let next = self.lanes.get_mut(&lane).and_then(Queued::next_work);
-            let Some(next) = next else {
-                self.lanes.remove(&lane);
-                continue;
-            };
-            if !group.is_empty() && !work.plus(next).fits(bound) {
-                if is_first_round {
-                    kept.push_back(lane);
-                } else {
-                    // The group has served this lane, so those that arrive before the next group go
-                    // first.
-                    behind.push(lane);
-                }
-                continue;
+            match self.serve_party(&party, &mut group) {
+                Turn::Served => self.served.push(party),
+                Turn::Nobody => {}
+                Turn::NoRoom if is_first_round => kept.push_back(party),
+                // The group has served this party, so those that arrive before the next group go
+                // first.
+                Turn::NoRoom => behind.push(party),
             }
-            work = work.plus(next);
-            group.extend(self.lanes.get_mut(&lane).and_then(Queued::take_front));
-            self.served.push(lane);
         }
         self.turns = kept;
         self.served = behind;
-        group
+        group.requests
     }
 
-    /// Takes the next request of a lane that `may_pass`. Returns it with its lane; `None` if none of
-    /// these lanes waits.
-    pub fn take_next(&mut self, may_pass: impl Fn(&Lane) -> bool) -> Option<(Lane, T)> {
+    /// Adds the next requests of a party to the group: that of a lane, or those of a few networks.
+    fn serve_party(&mut self, party: &Party, group: &mut Group<T>) -> Turn {
+        if let Party::Lane(lane) = party {
+            let turn = self.serve_lane(lane, group);
+            if turn == Turn::Nobody {
+                self.lanes.remove(lane);
+            }
+            return turn;
+        }
+        let mut served = 0;
+        while served < NETWORKS_PER_TURN
+            && let Some(network) = self.networks.pop_front()
+        {
+            match self.serve_lane(&network, group) {
+                Turn::Served => {
+                    served += 1;
+                    self.served_networks.push(network);
+                }
+                Turn::Nobody => drop(self.lanes.remove(&network)),
+                Turn::NoRoom => {
+                    self.networks.push_front(network);
+                    break;
+                }
+            }
+        }
+        match (served, self.networks.is_empty()) {
+            (1.., _) => Turn::Served,
+            (0, false) => Turn::NoRoom,
+            (0, true) => Turn::Nobody,
+        }
+    }
+
+    /// Adds the next request of a lane to the group.
+    fn serve_lane(&mut self, lane: &Lane, group: &mut Group<T>) -> Turn {
+        let Some(queued) = self.lanes.get_mut(lane) else {
+            return Turn::Nobody;
+        };
+        let Some(next) = queued.next_work() else {
+            return Turn::Nobody;
+        };
+        let work = group.work.plus(next);
+        if !group.requests.is_empty() && !work.fits(group.bound) {
+            return Turn::NoRoom;
+        }
+        group.work = work;
+        group.requests.extend(queued.take_front());
+        Turn::Served
+    }
+
+    /// Takes the next request of a party that `may_pass`. Returns it with its party; `None` if none of
+    /// these parties waits.
+    pub fn take_next(&mut self, may_pass: impl Fn(&Party) -> bool) -> Option<(Party, T)> {
         self.end_turns();
         let mut at = 0;
-        while let Some(lane) = self.turns.get(at) {
-            if !may_pass(lane) {
+        while let Some(party) = self.turns.get(at) {
+            if !may_pass(party) {
                 at += 1;
                 continue;
             }
-            let lane = self.turns.remove(at)?;
+            let party = self.turns.remove(at)?;
+            let lane = match &party {
+                Party::Lane(lane) => Some(lane.clone()),
+                Party::Strangers => self.networks.pop_front(),
+            };
+            let Some(lane) = lane else { continue };
             if let Some(queued) = self.lanes.get_mut(&lane)
                 && queued.next_work().is_some()
             {
                 let request = queued.take_front()?;
-                self.served.push(lane.clone());
-                return Some((lane, request));
+                if party == Party::Strangers {
+                    self.served_networks.push(lane);
+                }
+                self.served.push(party.clone());
+                return Some((party, request));
             }
             self.lanes.remove(&lane);
+            if party == Party::Strangers {
+                // The next network has the turn.
+                self.turns.insert(at, party);
+            }
         }
         None
     }
@@ -286,14 +399,30 @@ impl<T: Waiting> FairQueue<T> {
         self.lanes.clear();
         self.turns.clear();
         self.served.clear();
+        self.networks.clear();
+        self.served_networks.clear();
     }
 
-    /// Puts the lanes that were served behind those that wait.
+    /// Puts the parties that were served behind those that wait.
     fn end_turns(&mut self) {
-        for lane in self.served.drain(..) {
-            match self.lanes.get(&lane) {
-                Some(queued) if !queued.requests.is_empty() => self.turns.push_back(lane),
-                _ => drop(self.lanes.remove(&lane)),
+        for network in self.served_networks.drain(..) {
+            match self.lanes.get(&network) {
+                Some(queued) if !queued.requests.is_empty() => self.networks.push_back(network),
+                _ => drop(self.lanes.remove(&network)),
+            }
+        }
+        for party in self.served.drain(..) {
+            let is_waiting = match &party {
+                Party::Strangers => !self.networks.is_empty(),
+                Party::Lane(lane) => {
+                    let queued = self.lanes.get(lane);
+                    queued.is_some_and(|queued| !queued.requests.is_empty())
+                }
+            };
+            if is_waiting {
+                self.turns.push_back(party);
+            } else if let Party::Lane(lane) = party {
+                self.lanes.remove(&lane);
             }
         }
     }

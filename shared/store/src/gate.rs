@@ -2,7 +2,8 @@
 //! ([`crate::fair`]): commits to the connections of PostgreSQL, uploads to memory.
 //!
 //! Without it, a tenant with many requests would take all places, in the order of arrival. One lane
-//! never has all places, so that slow requests of one namespace do not stop the others.
+//! never has all places, so that slow requests of one namespace do not stop the others. Strangers of
+//! all networks have no more places than one lane.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,14 +13,14 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::StoreError;
-use crate::fair::{FairQueue, Lane, LaneBound, Waiting, Work};
+use crate::fair::{FairQueue, Lane, LaneBound, Party, Waiting, Work};
 
 /// The size of a gate.
 #[derive(Clone, Copy, Debug)]
 pub struct GateSize {
     /// Requests that it lets through at once.
     pub places: usize,
-    /// Requests of one lane that it lets through at once.
+    /// Requests of one lane, or of all networks of strangers, that it lets through at once.
     pub places_of_lane: usize,
     /// Requests of one lane that may wait.
     pub waiting: usize,
@@ -36,8 +37,8 @@ pub struct FairGate {
 struct State {
     queue: FairQueue<Waiter>,
     free: usize,
-    /// The places that each lane has; no entry is 0.
-    taken: HashMap<Lane, usize>,
+    /// The places that each party has; no entry is 0.
+    taken: HashMap<Party, usize>,
 }
 
 struct Waiter(oneshot::Sender<Pass>);
@@ -54,7 +55,7 @@ impl Waiting for Waiter {
 
 /// A place behind the gate; dropping it lets the next request through.
 pub struct Pass {
-    lane: Lane,
+    party: Party,
     /// `None` once the place was given back.
     gate: Option<Arc<FairGate>>,
 }
@@ -62,28 +63,28 @@ pub struct Pass {
 impl Drop for Pass {
     fn drop(&mut self) {
         if let Some(gate) = self.gate.take() {
-            gate.hand_on(&self.lane);
+            gate.hand_on(&self.party);
         }
     }
 }
 
 impl State {
-    fn may_pass(&self, lane: &Lane, size: GateSize) -> bool {
-        self.free > 0 && self.taken.get(lane).copied().unwrap_or(0) < size.places_of_lane
+    fn may_pass(&self, party: &Party, size: GateSize) -> bool {
+        self.free > 0 && self.taken.get(party).copied().unwrap_or(0) < size.places_of_lane
     }
 
-    fn take_place(&mut self, lane: &Lane) {
+    fn take_place(&mut self, party: &Party) {
         self.free -= 1;
-        *self.taken.entry(lane.clone()).or_default() += 1;
+        *self.taken.entry(party.clone()).or_default() += 1;
     }
 
-    fn give_back(&mut self, lane: &Lane) {
+    fn give_back(&mut self, party: &Party) {
         self.free += 1;
-        if let Some(taken) = self.taken.get_mut(lane) {
+        if let Some(taken) = self.taken.get_mut(party) {
             *taken -= 1;
             // Removed at zero, or the map would grow with every namespace.
             if *taken == 0 {
-                self.taken.remove(lane);
+                self.taken.remove(party);
             }
         }
     }
@@ -112,9 +113,10 @@ impl FairGate {
         let turn = {
             let mut state = self.lock_state();
             // Nobody who waits could take the place: it is handed on when it becomes free.
-            if state.may_pass(&lane, self.size) {
-                state.take_place(&lane);
-                return Ok(self.create_pass(lane));
+            let party = Party::of(&lane);
+            if state.may_pass(&party, self.size) {
+                state.take_place(&party);
+                return Ok(self.create_pass(party));
             }
             let (sender, turn) = oneshot::channel();
             state.queue.push(lane, Waiter(sender))?;
@@ -126,16 +128,16 @@ impl FairGate {
         }
     }
 
-    fn create_pass(self: &Arc<Self>, lane: Lane) -> Pass {
+    fn create_pass(self: &Arc<Self>, party: Party) -> Pass {
         Pass {
-            lane,
+            party,
             gate: Some(Arc::clone(self)),
         }
     }
 
-    /// Gives the place of a lane to the next request that may have it.
-    fn hand_on(self: &Arc<Self>, lane: &Lane) {
-        let mut given_back = lane.clone();
+    /// Gives the place of a party to the next request that may have it.
+    fn hand_on(self: &Arc<Self>, party: &Party) {
+        let mut given_back = party.clone();
         while let Some((next, Waiter(sender))) = self.replace(&given_back) {
             match sender.send(self.create_pass(next)) {
                 Ok(()) => return,
@@ -143,19 +145,19 @@ impl FairGate {
                 // call deeper for each caller who left.
                 Err(mut pass) => {
                     drop(pass.gate.take());
-                    given_back = pass.lane.clone();
+                    given_back = pass.party.clone();
                 }
             }
         }
     }
 
     /// Frees a place, and takes one for the next request.
-    fn replace(&self, lane: &Lane) -> Option<(Lane, Waiter)> {
+    fn replace(&self, party: &Party) -> Option<(Party, Waiter)> {
         let mut state = self.lock_state();
-        state.give_back(lane);
+        state.give_back(party);
         let State { queue, taken, .. } = &mut *state;
         let most = self.size.places_of_lane;
-        let next = queue.take_next(|lane| taken.get(lane).copied().unwrap_or(0) < most)?;
+        let next = queue.take_next(|party| taken.get(party).copied().unwrap_or(0) < most)?;
         state.take_place(&next.0);
         Some(next)
     }
@@ -236,6 +238,23 @@ mod tests {
         passes.pop();
         assert!(is_waiting(&mut third).await);
         passes.pop();
+        passes.push(third.await.unwrap());
+        passes.clear();
+        assert_eq!(free(&gate), 3);
+    }
+
+    #[tokio::test]
+    async fn strangers_of_many_networks_have_the_places_of_one_lane() {
+        let gate = gate(3, 2, LONG);
+        let network = |n: u8| Lane::Network(format!("192.0.{n}.0/24").into());
+        let mut passes = vec![
+            gate.enter(network(1)).await.unwrap(),
+            gate.enter(network(2)).await.unwrap(),
+        ];
+        let mut third = Box::pin(gate.enter(network(3)));
+        assert!(is_waiting(&mut third).await, "although a place is free");
+        passes.push(gate.enter(lane(1)).await.unwrap());
+        passes.swap_remove(0);
         passes.push(third.await.unwrap());
         passes.clear();
         assert_eq!(free(&gate), 3);

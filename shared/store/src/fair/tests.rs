@@ -172,12 +172,111 @@ fn a_lane_that_may_not_pass_keeps_its_turn() {
         callers.push(lane, name, ONE);
     }
     let mut take = |closed: u8| {
-        let taken = callers.queue.take_next(|lane| *lane != lane_of(closed));
+        let taken = callers
+            .queue
+            .take_next(|party| *party != Party::Lane(lane_of(closed)));
         taken.map_or("-", |(_, request)| request.0)
     };
     let order = [take(1), take(1), take(1), take(0), take(0), take(0)];
     assert_eq!(order, ["x", "p", "-", "a", "b", "-"]);
     assert!(callers.queue.lanes.is_empty());
+}
+
+fn network(n: u8) -> Lane {
+    Lane::Network(format!("192.0.{n}.0/24").into())
+}
+
+impl Callers {
+    /// Adds requests of this many networks, one of each, and a second one of the first.
+    fn push_strangers(&mut self, networks: u8) {
+        for n in (0..networks).chain([0]) {
+            let caller = Rc::new(());
+            self.waiting.push(Rc::clone(&caller));
+            let request = Request("s", ONE, caller);
+            assert!(self.queue.push(network(n), request).is_ok());
+        }
+    }
+}
+
+/// A stranger who has many networks has no more turns than one who has a single one.
+#[test]
+fn strangers_of_many_networks_share_one_turn() {
+    let mut callers = Callers::new(999, 9999);
+    callers.push_strangers(100);
+    for name in ["a", "b", "c"] {
+        callers.push(1, name, ONE);
+    }
+    callers.push(2, "x", ONE);
+    // Each group has room for a turn of each, and for a bit more.
+    assert_eq!(callers.take(11), "ssssssssax".to_owned() + "s");
+    assert_eq!(callers.take(3), "bss");
+    assert_eq!(callers.take(30), "c".to_owned() + &"s".repeat(29));
+    let rest = callers.take(999);
+    assert_eq!(rest.len(), 101 - 9 - 2 - 29);
+    let queue = &callers.queue;
+    assert!(queue.lanes.is_empty() && queue.networks.is_empty() && queue.turns.is_empty());
+    // It begins anew.
+    callers.push(1, "a", ONE);
+    callers.push_strangers(1);
+    assert_eq!(callers.take(9), "ass");
+}
+
+#[test]
+fn networks_of_strangers_take_turns_among_themselves() {
+    let mut callers = Callers::new(999, 9999);
+    let mut push = |n: u8, name| {
+        let caller = Rc::new(());
+        callers.waiting.push(Rc::clone(&caller));
+        assert!(
+            callers
+                .queue
+                .push(network(n), Request(name, ONE, caller))
+                .is_ok()
+        );
+    };
+    for _ in 0..50 {
+        push(1, "a");
+    }
+    push(2, "x");
+    push(3, "p");
+    assert_eq!(callers.take(2), "ax");
+    assert_eq!(callers.take(3), "paa");
+    let next = callers.queue.take_next(|_| true);
+    assert_eq!(
+        next.map(|(party, request)| (party, request.0)),
+        Some((Party::Strangers, "a"))
+    );
+    assert!(
+        callers
+            .queue
+            .take_next(|party| *party != Party::Strangers)
+            .is_none()
+    );
+    callers.waiting.clear();
+    assert_eq!(callers.take(9), "");
+    assert!(callers.queue.take_next(|_| true).is_none());
+    let queue = &callers.queue;
+    assert!(queue.lanes.is_empty() && queue.networks.is_empty() && queue.turns.is_empty());
+}
+
+/// However many networks flood the queue, a tenant waits for one turn of them.
+#[test]
+fn a_turn_of_strangers_that_does_not_fit_holds_up_nobody() {
+    let mut callers = Callers::new(999, 9999);
+    let pack = Work {
+        rows: 100,
+        bytes: 1,
+    };
+    callers.push(1, "P", pack);
+    callers.push_strangers(20);
+    callers.push(2, "x", ONE);
+    assert_eq!(callers.take(100), "P");
+    callers.push(1, "Q", pack);
+    assert_eq!(
+        callers.take(100),
+        "ssssssss".to_owned() + "x" + &"s".repeat(13)
+    );
+    assert_eq!(callers.take(100), "Q");
 }
 
 #[test]
