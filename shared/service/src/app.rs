@@ -14,12 +14,12 @@ use vault_format::name::NamespaceId;
 use vault_format::time::Timestamp;
 use vault_shelf::{Change as ShelfChange, Shelf, ShelfError, Submitted};
 use vault_store::StoreError;
-use vault_store::fair::Lane;
+use vault_store::fair::{Lane, LaneBound};
 use vault_store::gate::{FairGate, GateSize, Pass};
 use vault_store::objects::ObjectKey;
 use vault_store::records::Write;
 
-use crate::bodies::Bodies;
+use crate::bodies::{Bodies, SharedRoom};
 use crate::budget::charge::Charge;
 use crate::budget::{Budgets, RefusedTokens};
 use crate::cache::{Object, ObjectCache};
@@ -37,13 +37,18 @@ use crate::senders::Senders;
 use crate::transaction::Transaction;
 
 /// Scans that a process makes at once: one for each processor, but at least two, half of them for
-/// one namespace. A scan of the largest skill takes some ten MiB, and may take seconds.
+/// one namespace. A scan of the largest skill takes some ten MiB, and may take seconds. Large bodies
+/// whose skills wait count by their bytes.
 fn scan_gate_size() -> GateSize {
     let places = available_parallelism().map_or(2, usize::from).clamp(2, 8);
     GateSize {
         places,
         places_of_lane: places / 2,
-        waiting: 32,
+        waiting: LaneBound {
+            requests: 32,
+            bytes: 8 * 1024 * 1024,
+            all_bytes: 32 * 1024 * 1024,
+        },
         patience: Duration::from_secs(15),
     }
 }
@@ -62,6 +67,8 @@ pub struct App {
     pub(crate) refused_tokens: Arc<RefusedTokens>,
     /// The request that this clone serves, if its caller belongs to a namespace.
     pub(crate) charge: Option<Arc<Charge>>,
+    /// Memory of the body of the request that this clone serves, if it has read one.
+    pub(crate) body_room: Option<SharedRoom>,
     /// Settings.
     pub config: Arc<Config>,
     /// Time at which this process started.
@@ -172,6 +179,7 @@ impl App {
             budgets: Arc::default(),
             refused_tokens: Arc::default(),
             charge: None,
+            body_room: None,
             shelves: None,
             documents: None,
             provider: None,
@@ -233,9 +241,13 @@ impl App {
     }
 
     /// Waits until the gate may scan a skill for this namespace. The thread that scans holds the
-    /// place: a request that is given up leaves it at work.
+    /// place: a request that is given up leaves it at work. The place for a large body is given back
+    /// before, so that scans keep nobody from sending one.
     pub(crate) async fn enter_scan(&self, namespace: &NamespaceId) -> Result<Pass, StoreError> {
-        self.scan_places.enter(Lane::Namespace(*namespace)).await
+        let room = self.body_room.as_ref();
+        let bytes = room.map_or(0, SharedRoom::leave_place);
+        let lane = Lane::Namespace(*namespace);
+        self.scan_places.enter_with(lane, bytes).await
     }
 
     /// Creates the audit record of an action, for the commit that makes the change; `outcome` is

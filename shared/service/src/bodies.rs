@@ -10,7 +10,8 @@
 //!
 //! A body of more than [`SMALL_BYTES`] needs one of a few places, for which lanes wait in turn. It
 //! gets the place only once so much of it has arrived, and loses it when it arrives slowly: a sender
-//! of a byte a second holds what it has sent, and no place.
+//! of a byte a second holds what it has sent, and no place. A body that waits for a scan of the gate
+//! gives its place back, and counts in the queue for scans instead.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -27,7 +28,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 use vault_store::StoreError;
-use vault_store::fair::Lane;
+use vault_store::fair::{Lane, LaneBound};
 use vault_store::gate::{FairGate, GateSize, Pass};
 
 use crate::error::{ErrorCode, Refusal};
@@ -43,7 +44,7 @@ pub const SMALL_BYTES: usize = 64 * 1024;
 const PLACES: GateSize = GateSize {
     places: 8,
     places_of_lane: 3,
-    waiting: 64,
+    waiting: LaneBound::of_requests(64),
     patience: Duration::from_secs(10),
 };
 /// Counted bytes of all bodies without a place that namespaces send; as many again are for callers
@@ -228,6 +229,8 @@ pub struct Room {
     /// Bytes that it counts.
     bytes: usize,
     place: Option<Pass>,
+    /// Length of a body that has or had a place, once all has arrived; 0 for others.
+    placed_bytes: usize,
 }
 
 impl Room {
@@ -251,6 +254,7 @@ impl Room {
             number,
             bytes: 0,
             place: None,
+            placed_bytes: 0,
         };
         (room, given_way)
     }
@@ -278,8 +282,12 @@ impl Room {
             .release(&self.sender.lane, self.number);
     }
 
-    /// Notes that all has arrived, so that the body does not give way any more. Fails if it has.
-    fn complete(&mut self) -> Result<(), Refusal> {
+    /// Notes that all `length` bytes have arrived, so that the body does not give way any more.
+    /// Fails if it has.
+    fn complete(&mut self, length: usize) -> Result<(), Refusal> {
+        if self.place.is_some() {
+            self.placed_bytes = length;
+        }
         let mut held = lock_held(&self.held);
         let lane = held
             .pool(&self.sender.lane)
@@ -288,6 +296,32 @@ impl Room {
         let body = lane.and_then(|lane| lane.bodies.get_mut(&self.number));
         body.ok_or(StoreError::Busy)?.reading = None;
         Ok(())
+    }
+}
+
+/// The memory of the body of one request, which its handler and what it calls share.
+#[derive(Clone, Default)]
+pub struct SharedRoom(Arc<Mutex<Option<Room>>>);
+
+impl SharedRoom {
+    /// Keeps the memory of the body that was read until the request is answered.
+    pub fn hold(&self, room: Room) {
+        *self.lock_room() = Some(room);
+    }
+
+    /// Gives the place of a large body back, before something that has a queue of its own. Returns
+    /// the bytes that count there: none for a small body, whose memory still counts here.
+    pub fn leave_place(&self) -> usize {
+        let mut room = self.lock_room();
+        let Some(room) = room.as_mut() else {
+            return 0;
+        };
+        room.place = None;
+        room.placed_bytes
+    }
+
+    fn lock_room(&self) -> MutexGuard<'_, Option<Room>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -382,7 +416,7 @@ impl Bodies {
 
     /// Takes a place as a large body does.
     #[cfg(test)]
-    async fn take_place(&self, lane: Lane) -> Pass {
+    pub(crate) async fn take_place(&self, lane: Lane) -> Pass {
         self.places.enter(lane).await.expect("a place is free")
     }
 }
@@ -423,7 +457,7 @@ impl Reading<'_> {
         if self.length > self.limit {
             return Err(ErrorCode::BodyTooLarge.into());
         }
-        self.room.complete()?;
+        self.room.complete(self.length)?;
         Ok(ReceivedBody {
             bytes: self.first.unwrap_or_else(|| self.rest.freeze()),
             room: self.room,

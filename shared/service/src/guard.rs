@@ -19,7 +19,7 @@ use vault_store::fair::Lane;
 
 use crate::app::App;
 use crate::bearer::{Bearer, Caller, Operator, identify_bearer, sent_token};
-use crate::bodies::{MOST_OF_LANE, Room, Sender};
+use crate::bodies::{MOST_OF_LANE, Sender, SharedRoom};
 use crate::budget::Rank;
 use crate::config::Config;
 use crate::error::{ErrorCode, Refusal, is_safe};
@@ -45,7 +45,7 @@ pub(crate) struct Call<C = Caller> {
     /// The party whose share of the memory for bodies it takes.
     sender: Sender,
     /// Memory of the body that was read, until the call is answered.
-    room: Mutex<Option<Room>>,
+    room: SharedRoom,
 }
 
 impl<C> Call<C> {
@@ -65,7 +65,7 @@ impl<C> Call<C> {
             .read(self.sender.clone(), body, limit)
             .await?;
         let (bytes, room) = received.into_parts();
-        *self.room.lock().unwrap_or_else(PoisonError::into_inner) = Some(room);
+        self.room.hold(room);
         Ok(bytes)
     }
 }
@@ -189,7 +189,7 @@ where
             Spending::count_request(&app, &caller.namespace, grant, rank)
         }
     };
-    let spending = match spending {
+    let mut spending = match spending {
         Ok(spending) => spending,
         Err(full) => {
             if let Some(token) = token {
@@ -202,6 +202,8 @@ where
             return response;
         }
     };
+    let room = SharedRoom::default();
+    spending.app.body_room = Some(room.clone());
     let app = &spending.app;
     let namespace = namespace.map(|namespace| namespace.id);
     let actor = Actor {
@@ -233,7 +235,7 @@ where
                 params,
                 body: Arc::clone(&body),
                 sender,
-                room: Mutex::default(),
+                room,
             };
             handler(call).await
         }

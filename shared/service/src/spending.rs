@@ -165,3 +165,74 @@ impl Drop for Reservation {
             .settle_gate_work(namespace, reserved, work, reserved_at);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::task::Poll;
+
+    use axum::body::Body;
+    use vault_gate::GateOptions;
+    use vault_store::fair::Lane;
+    use vault_testing::TestClock;
+
+    use super::*;
+    use crate::bodies::SharedRoom;
+    use crate::config::Config;
+    use crate::ports::Ports;
+
+    fn namespace(n: u128) -> NamespaceId {
+        NamespaceId::from_parts(1_795_219_200_000, n)
+    }
+
+    /// Returns the app of a request of this namespace, whose large body has arrived.
+    async fn app_with_body(app: &App, namespace: NamespaceId) -> App {
+        let body = Body::from(vec![b'x'; 100_000]);
+        let received = app.bodies.read(Lane::Namespace(namespace), body, 100_000);
+        let room = SharedRoom::default();
+        room.hold(received.await.unwrap().into_parts().1);
+        let mut app = app.clone();
+        app.body_room = Some(room);
+        app
+    }
+
+    /// Each tenant has as many requests as it may have places, and all wait for scans.
+    #[tokio::test]
+    async fn what_waits_for_a_scan_holds_no_place_for_a_body() {
+        let clock = Arc::new(TestClock::default());
+        let config = Config::new("https://vault.example".parse().unwrap());
+        let app = App::new(Ports::in_memory(clock), config);
+        let mut scans = Vec::new();
+        for tenant in 1..=8 {
+            let id = namespace(tenant);
+            let place = app.enter_scan(&id);
+            scans.extend(tokio::time::timeout(std::time::Duration::ZERO, place).await);
+        }
+        let mut waiting = Vec::new();
+        for tenant in [1, 1, 1, 2, 2, 2, 3, 3] {
+            let app = app_with_body(&app, namespace(tenant)).await;
+            waiting.push(Box::pin(async move {
+                let check = || {
+                    (
+                        vault_gate::check(Vec::new(), &GateOptions::in_service()),
+                        (),
+                    )
+                };
+                run_gate(&app, &namespace(tenant), check).await.map(drop)
+            }));
+        }
+        for request in &mut waiting {
+            let is_waiting = std::future::poll_fn(|context| {
+                Poll::Ready(request.as_mut().poll(context).is_pending())
+            });
+            assert!(is_waiting.await);
+        }
+        // All places are free, so an upload of another tenant takes one at once.
+        let mut places = Vec::new();
+        for tenant in [4, 4, 4, 5, 5, 5, 6, 6] {
+            let lane = Lane::Namespace(namespace(tenant));
+            places.push(app.bodies.take_place(lane).await);
+        }
+        drop(scans);
+        assert!(waiting.remove(0).await.is_ok());
+    }
+}

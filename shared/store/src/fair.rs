@@ -152,13 +152,27 @@ pub trait Waiting {
     fn is_abandoned(&self) -> bool;
 }
 
-/// The size of one lane. An empty lane takes any request.
+/// The size of one lane, which takes any request while it is empty, and of all lanes together.
 #[derive(Clone, Copy, Debug)]
 pub struct LaneBound {
-    /// Maximum number of requests that wait.
+    /// Maximum number of requests that wait in a lane.
     pub requests: usize,
-    /// Maximum content of the requests that wait, in bytes.
+    /// Maximum content of the requests that wait in a lane, in bytes.
     pub bytes: usize,
+    /// Maximum content of the requests that wait in all lanes, in bytes. Beyond it, the latest
+    /// request of the lane with most content gives way.
+    pub all_bytes: usize,
+}
+
+impl LaneBound {
+    /// Returns a bound of the number of requests alone.
+    pub const fn of_requests(requests: usize) -> Self {
+        Self {
+            requests,
+            bytes: usize::MAX,
+            all_bytes: usize::MAX,
+        }
+    }
 }
 
 /// A queue with lanes; see the module.
@@ -219,6 +233,12 @@ impl<T: Waiting> Queued<T> {
         self.requests.front().map(Waiting::work)
     }
 
+    fn drop_latest(&mut self) {
+        if let Some(request) = self.requests.pop_back() {
+            self.bytes -= request.work().bytes;
+        }
+    }
+
     fn take_front(&mut self) -> Option<T> {
         let request = self.requests.pop_front()?;
         self.bytes -= request.work().bytes;
@@ -240,9 +260,11 @@ impl<T: Waiting> FairQueue<T> {
     }
 
     /// Adds a request at the end of its lane. Fails with `Busy` if the lane is full; the request is
-    /// dropped then, and no other lane is affected.
+    /// dropped then, and no other lane is affected. If all lanes together are full, it fails unless
+    /// another lane has more.
     pub fn push(&mut self, lane: Lane, request: T) -> Result<(), StoreError> {
         let bytes = request.work().bytes;
+        self.make_room(&lane, bytes)?;
         let queued = match self.lanes.entry(lane) {
             Entry::Occupied(lane) => lane.into_mut(),
             Entry::Vacant(lane) => {
@@ -272,6 +294,23 @@ impl<T: Waiting> FairQueue<T> {
         queued.bytes += bytes;
         queued.requests.push_back(request);
         Ok(())
+    }
+
+    /// Lets requests of lanes with more content give way to one of `lane` with so many bytes.
+    fn make_room(&mut self, lane: &Lane, bytes: usize) -> Result<(), StoreError> {
+        if self.bound.all_bytes == usize::MAX {
+            return Ok(());
+        }
+        let own = self.lanes.get(lane).map_or(0, |queued| queued.bytes) + bytes;
+        loop {
+            let all: usize = self.lanes.values().map(|queued| queued.bytes).sum();
+            if all + bytes <= self.bound.all_bytes {
+                return Ok(());
+            }
+            let most = self.lanes.values_mut().max_by_key(|queued| queued.bytes);
+            let most = most.filter(|queued| queued.bytes > own);
+            most.ok_or(StoreError::Busy)?.drop_latest();
+        }
     }
 
     /// Takes the requests that are served next, one of each lane in turn, and again while there is

@@ -22,8 +22,8 @@ pub struct GateSize {
     pub places: usize,
     /// Requests of one lane, or of all networks of strangers, that it lets through at once.
     pub places_of_lane: usize,
-    /// Requests of one lane that may wait.
-    pub waiting: usize,
+    /// Requests that may wait, and their content.
+    pub waiting: LaneBound,
     /// Time for which a request waits.
     pub patience: Duration,
 }
@@ -41,15 +41,22 @@ struct State {
     taken: HashMap<Party, usize>,
 }
 
-struct Waiter(oneshot::Sender<Pass>);
+struct Waiter {
+    turn: oneshot::Sender<Pass>,
+    /// Content that it keeps in memory meanwhile, in bytes.
+    bytes: usize,
+}
 
 impl Waiting for Waiter {
     fn work(&self) -> Work {
-        Work::default()
+        Work {
+            rows: 0,
+            bytes: self.bytes,
+        }
     }
 
     fn is_abandoned(&self) -> bool {
-        self.0.is_closed()
+        self.turn.is_closed()
     }
 }
 
@@ -93,13 +100,9 @@ impl State {
 impl FairGate {
     /// Creates a gate with all places free.
     pub fn new(size: GateSize) -> Arc<Self> {
-        let waiting = LaneBound {
-            requests: size.waiting,
-            bytes: usize::MAX,
-        };
         Arc::new(Self {
             state: Mutex::new(State {
-                queue: FairQueue::new(waiting),
+                queue: FairQueue::new(size.waiting),
                 free: size.places,
                 taken: HashMap::new(),
             }),
@@ -110,6 +113,16 @@ impl FairGate {
     /// Waits for the turn of `lane`. Fails with `Busy` if too many requests of this lane wait, and
     /// with `Unavailable` if the turn does not come in time.
     pub async fn enter(self: &Arc<Self>, lane: Lane) -> Result<Pass, StoreError> {
+        self.enter_with(lane, 0).await
+    }
+
+    /// Waits like [`FairGate::enter`] with so many bytes of content in memory. Also fails with `Busy`
+    /// or `Unavailable` if the lanes that wait have too much content.
+    pub async fn enter_with(
+        self: &Arc<Self>,
+        lane: Lane,
+        bytes: usize,
+    ) -> Result<Pass, StoreError> {
         let turn = {
             let mut state = self.lock_state();
             // Nobody who waits could take the place: it is handed on when it becomes free.
@@ -119,7 +132,11 @@ impl FairGate {
                 return Ok(self.create_pass(party));
             }
             let (sender, turn) = oneshot::channel();
-            state.queue.push(lane, Waiter(sender))?;
+            let waiter = Waiter {
+                turn: sender,
+                bytes,
+            };
+            state.queue.push(lane, waiter)?;
             turn
         };
         match timeout(self.size.patience, turn).await {
@@ -138,8 +155,8 @@ impl FairGate {
     /// Gives the place of a party to the next request that may have it.
     fn hand_on(self: &Arc<Self>, party: &Party) {
         let mut given_back = party.clone();
-        while let Some((next, Waiter(sender))) = self.replace(&given_back) {
-            match sender.send(self.create_pass(next)) {
+        while let Some((next, waiter)) = self.replace(&given_back) {
+            match waiter.turn.send(self.create_pass(next)) {
                 Ok(()) => return,
                 // Its caller left in this moment. Dropped as it is, the pass would be handed on one
                 // call deeper for each caller who left.
@@ -187,7 +204,7 @@ mod tests {
         FairGate::new(GateSize {
             places,
             places_of_lane,
-            waiting: 9,
+            waiting: LaneBound::of_requests(9),
             patience,
         })
     }

@@ -25,7 +25,7 @@ use vault_format::name::NamespaceId;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::clock::Clock;
-use vault_store::fair::Lane;
+use vault_store::fair::{Lane, LaneBound};
 use vault_store::gate::{FairGate, GateSize};
 use vault_store::objects::{self, Class, ObjectKey, Objects, Stored};
 use vault_store::random::{SystemRandom, random_bytes};
@@ -100,7 +100,7 @@ impl Postgres {
             writes: FairGate::new(GateSize {
                 places: WRITES,
                 places_of_lane: WRITES / 2,
-                waiting: WAITING,
+                waiting: LaneBound::of_requests(WAITING),
                 patience: options.patience,
             }),
         })

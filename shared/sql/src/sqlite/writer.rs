@@ -38,6 +38,7 @@ const GROUP: Work = Work {
 const LANE: LaneBound = LaneBound {
     requests: 2048,
     bytes: 16 * 1024 * 1024,
+    all_bytes: usize::MAX,
 };
 
 /// The handle of the writing thread. Dropping it waits until the thread has finished all requests

@@ -28,7 +28,11 @@ const ONE: Work = Work { rows: 1, bytes: 1 };
 impl Callers {
     fn new(requests: usize, bytes: usize) -> Self {
         Self {
-            queue: FairQueue::new(LaneBound { requests, bytes }),
+            queue: FairQueue::new(LaneBound {
+                requests,
+                bytes,
+                all_bytes: 100_000,
+            }),
             waiting: Vec::new(),
         }
     }
@@ -138,6 +142,27 @@ fn a_full_lane_rejects_its_own_requests_alone() {
     assert_eq!(callers.take(9), "axpb");
     assert!(callers.push(2, "y", ONE) && callers.push(1, "d", ONE));
     assert_eq!(callers.take(9), "yd");
+}
+
+#[test]
+fn the_lane_with_most_content_gives_way_where_all_lanes_are_full() {
+    let mut callers = Callers::new(99, 60_000);
+    let of = |bytes| Work { rows: 1, bytes };
+    for name in ["a", "b", "c"] {
+        assert!(callers.push(1, name, of(20_000)));
+    }
+    assert!(callers.push(2, "x", of(20_000)) && callers.push(2, "y", of(20_000)));
+    assert!(
+        callers.push(3, "p", of(10_000)),
+        "in place of the latest of the first lane"
+    );
+    assert!(
+        !callers.push(2, "z", of(20_000)),
+        "it would have most itself"
+    );
+    assert!(callers.push(3, "q", of(10_000)));
+    assert_eq!(callers.take(9), "axpbyq");
+    assert!(callers.queue.lanes.is_empty());
 }
 
 #[test]
