@@ -9,11 +9,13 @@ use axum::http::Request;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde_json::{Value, json};
 use sha2::Sha256;
+use vault_format::name::NamespaceId;
 use vault_service::config::Config;
 use vault_service::config::hosting::Hosting;
 use vault_service::model::namespace::Subscription;
 use vault_service::{hosting::provisioning, router};
 use vault_store::StoreError;
+use vault_store::fair::Lane;
 use vault_testing::memory::hooked::{Call, Hook, Hooked};
 
 use crate::common::partitions::run_work;
@@ -317,13 +319,33 @@ async fn an_event_that_is_forged_or_old_is_rejected_and_changes_nothing() {
     let no_event = "{}";
     let answer = deliver(&world, no_event, &signature(no_event, now)).await;
     assert_eq!(answer.short(), "400 json_invalid");
-    let large = " ".repeat(256 * 1024 + 1);
+    let large = " ".repeat(64 * 1024 + 1);
     let answer = deliver(&world, &large, &signature(&large, now)).await;
     assert_eq!(answer.short(), "413 body_too_large");
     // Without a secret there is no such route.
     let free = world_with(|_| {});
     let answer = deliver(&free, body, &signature(body, now)).await;
     assert_eq!(answer.short(), "404 not_found");
+}
+
+/// Places for large bodies are for tenants: anybody may send a body to the hook.
+#[tokio::test]
+async fn a_body_for_the_hook_needs_no_place_for_large_ones() {
+    let world = shop().await;
+    let mut places = Vec::new();
+    for tenant in [1, 1, 1, 2, 2, 2, 3, 3] {
+        let lane = Lane::Namespace(NamespaceId::from_parts(1_795_219_200_000, tenant));
+        let body = Body::from(vec![b'x'; 100_000]);
+        places.push(world.app.bodies.read(lane, body, 100_000).await.unwrap());
+    }
+    let now = world.now().unix();
+    let event = r#"{"id":"evt_1","type":"x","created":1,"data":{"object":{}}}"#;
+    let padded = format!("{event}{}", " ".repeat(64 * 1024 - event.len()));
+    let answer = deliver(&world, &padded, &signature(&padded, now)).await;
+    assert_eq!(answer.short().trim_end(), "200");
+    let large = "x".repeat(200_000);
+    let answer = deliver(&world, &large, "t=1,v1=00").await;
+    assert_eq!(answer.short(), "413 body_too_large");
 }
 
 #[tokio::test]

@@ -18,13 +18,14 @@ use super::event::Event;
 use super::process_event;
 use super::signature::{BadSignature, verify_signature};
 use crate::app::App;
-use crate::bodies::ReceivedBody;
+use crate::bodies::{ReceivedBody, SMALL_BYTES};
 use crate::error::{ErrorCode, Refusal};
 use crate::http::{client_address, json_answer};
 use crate::model::limits::{NetworkLimit, Networks, Window, try_count};
 
-/// Maximum size of an event, in bytes.
-const MAX_EVENT_BYTES: usize = 256 * 1024;
+/// Maximum size of an event, in bytes. Those of the provider have some KiB. Anybody may send a body,
+/// so it must not need one of the places for large ones.
+const MAX_EVENT_BYTES: usize = SMALL_BYTES;
 /// Length of the windows in which bodies without a good signature are counted, in seconds.
 const WINDOW_SECONDS: i64 = 60;
 /// The header with the signature.
