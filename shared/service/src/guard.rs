@@ -14,7 +14,6 @@ use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::Response;
 use bytes::Bytes;
-use vault_format::name::NamespaceId;
 use vault_store::fair::Lane;
 
 use crate::app::App;
@@ -26,7 +25,8 @@ use crate::error::{ErrorCode, Refusal, is_safe};
 use crate::http::{LogFields, client_address, drop_body};
 use crate::model::audit::{Actor, Change, log_unwritten};
 use crate::model::limits::Networks;
-use crate::model::refusals::RefusedRequest;
+use crate::model::namespace::{Namespace, NamespaceRef};
+use crate::model::refusals::{NamedBy, RefusedRequest};
 use crate::model::user::{Role, Scope};
 use crate::path_params::PathParams;
 use crate::route::{Auth, Route};
@@ -205,7 +205,7 @@ where
     let room = SharedRoom::default();
     spending.app.body_room = Some(room.clone());
     let app = &spending.app;
-    let namespace = namespace.map(|namespace| namespace.id);
+    let namespace = namespace.map(Namespace::to_ref);
     let actor = Actor {
         user: bearer.audit_name().to_owned(),
         client: Some(bearer.client_id().to_string()),
@@ -303,18 +303,19 @@ pub(crate) struct RefusedAct<'a> {
 /// one entry. If the log cannot be written, the failure is only logged and the refusal stands.
 pub(crate) async fn audit_refusal(
     app: &App,
-    namespace: Option<&NamespaceId>,
+    namespace: Option<&NamespaceRef>,
     actor: &Actor,
     refused: RefusedAct<'_>,
 ) {
     let refused = RefusedRequest {
-        namespace: namespace.copied(),
+        namespace: namespace.map(|namespace| namespace.id),
         actor: actor.clone(),
         action: refused.action.to_owned(),
         change: Change {
             target: refused.target.map(str::to_owned),
             ..Change::default()
         },
+        named_by: NamedBy::Caller(namespace.cloned()),
         outcome: refused.code.row().code.to_owned(),
     };
     // In a task of its own: a caller who closes the connection must not keep it out of the log.

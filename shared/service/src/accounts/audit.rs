@@ -14,7 +14,7 @@ use vault_store::records::{Document, Record, RecordKey, When, Write};
 use crate::app::App;
 use crate::model::account::{self, Account, AccountId, account_partition};
 use crate::model::audit::{Actor, Change, log_unwritten};
-use crate::model::refusals::RefusedRequest;
+use crate::model::refusals::{NamedBy, RefusedRequest};
 use crate::model::user::{MEMBERSHIPS, Membership};
 use crate::web::browser::Browser;
 
@@ -168,6 +168,7 @@ pub async fn record_refusal(
                 actor: subject.to_actor(),
                 action: action.to_owned(),
                 change: Change::about(subject.email),
+                named_by: NamedBy::Service,
                 outcome: outcome.to_owned(),
             };
             app.refusals.record(app, &refused).await?;

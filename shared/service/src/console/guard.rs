@@ -234,7 +234,7 @@ impl ConsoleForm {
             target: None,
             code,
         };
-        audit_refusal(app, Some(&namespace.id), actor, refused).await;
+        audit_refusal(app, Some(&namespace.to_ref()), actor, refused).await;
         let page = self.page.address(below);
         Ok(redirect_with(&page, REFUSED, code.row().code))
     }
@@ -412,7 +412,11 @@ where
         Ok(page) => page,
         Err(refused) => return Ok(refused),
     };
-    let (fields, actor, home) = (page.log_fields(), page.actor.clone(), page.namespace.id);
+    let (fields, actor, home) = (
+        page.log_fields(),
+        page.actor.clone(),
+        page.namespace.to_ref(),
+    );
     let (charged, charge) = (page.app().clone(), page.app().charge.clone());
     let requested = FormAction::from_form(row.name, &form, &page.params);
     // A person without the right to write may open the page, so the form is refused here and

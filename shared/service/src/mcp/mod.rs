@@ -284,14 +284,14 @@ async fn deny_call(call: &Call, denied: &Denied, id: &Id) -> Response {
             action,
             consentable,
         } => {
-            let (namespace, code) = (&call.caller.namespace.id, ErrorCode::InsufficientScope);
+            let (namespace, code) = (call.caller.namespace.to_ref(), ErrorCode::InsufficientScope);
             // The target in the audit record is the tool.
             let refused = RefusedAct {
                 action: ROUTE.name,
                 target: Some(action),
                 code,
             };
-            audit_refusal(app, Some(namespace), &call.actor, refused).await;
+            audit_refusal(app, Some(&namespace), &call.actor, refused).await;
             let mut refusal = Refusal::new(ErrorCode::InsufficientScope)
                 .detail(format!("This needs the scope `{scope}`."));
             // If the user cannot grant the scope, a challenge would send the client to the consent

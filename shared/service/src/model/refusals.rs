@@ -1,5 +1,6 @@
 //! Refusals in the audit log: equal ones of one actor within a minute are one entry with a count, and
-//! so are those about an endless series of targets.
+//! so are those about an endless series of targets that do not exist. A target that exists is named
+//! however many others an actor names before it.
 //!
 //! | partition | key | document |
 //! |---|---|---|
@@ -23,16 +24,21 @@ use vault_store::StoreError;
 use vault_store::records::{Commit, Document, RecordKey, When, Write};
 
 use super::audit::{self, Actor, Change, Entry};
+use super::namespace::NamespaceRef;
 use crate::ports::Ports;
 use crate::transaction::Transaction;
+
+mod target;
+
+use target::target_exists;
 
 /// Length of the window in which equal refusals are one entry, in seconds.
 const MINUTE: i64 = 60;
 /// Most entries whose counts a process holds in memory. Further refusals are added to their entries
 /// one by one.
 const MAX_COUNTED: usize = 16_384;
-/// Most entries of one actor in a minute, in one process. Further refusals, about other targets, are
-/// one entry for each action and outcome.
+/// Most entries of one actor in a minute, in one process, about targets that need not exist. Further
+/// refusals about such targets are one entry for each action and outcome.
 const MAX_OF_ACTOR: usize = 20;
 /// Target of the entry of these further refusals. No id and no name has a blank.
 const FURTHER_TARGETS: &str = "further targets";
@@ -40,6 +46,16 @@ const FURTHER_TARGETS: &str = "further targets";
 const MAX_ALONG: usize = 20;
 /// Action each of whose requests has an entry of its own.
 const EACH_RECORDED: &str = "user.scopes";
+
+/// Origin of the target that a refusal names.
+#[derive(Clone, Debug)]
+pub enum NamedBy {
+    /// The service, from a record that it has read.
+    Service,
+    /// The caller, who may have made it up. It is looked up in this vault; without one it counts as
+    /// made up.
+    Caller(Option<NamespaceRef>),
+}
 
 /// A refused request of a known actor.
 #[derive(Clone, Debug)]
@@ -52,6 +68,8 @@ pub struct RefusedRequest {
     pub action: String,
     /// The target, and what else is recorded.
     pub change: Change,
+    /// Origin of the target.
+    pub named_by: NamedBy,
     /// The code of the refusal.
     pub outcome: String,
 }
@@ -62,7 +80,7 @@ impl RefusedRequest {
     fn identity(&self) -> Result<Digest, StoreError> {
         let change = &self.change;
         let text = serde_json::to_vec(&(
-            audit::audit_partition(self.namespace.as_ref()),
+            self.log(),
             (&self.actor.user, &self.actor.client),
             (&self.action, &self.outcome),
             (&change.target, &change.before, &change.after),
@@ -71,9 +89,25 @@ impl RefusedRequest {
         Ok(Digest::of(&text))
     }
 
+    /// Returns the partition of the log.
+    fn log(&self) -> String {
+        audit::audit_partition(self.namespace.as_ref())
+    }
+
+    /// Returns whether its target exists; false if it has none.
+    async fn has_target(&self, ports: &Ports) -> Result<bool, StoreError> {
+        match (&self.named_by, &self.change.target) {
+            (_, None) | (NamedBy::Caller(None), _) => Ok(false),
+            (NamedBy::Service, Some(_)) => Ok(true),
+            (NamedBy::Caller(Some(vault)), Some(target)) => {
+                target_exists(ports, vault, &self.action, target).await
+            }
+        }
+    }
+
     /// Returns the hash of the actor and the log.
     fn actor_identity(&self) -> Digest {
-        let log = audit::audit_partition(self.namespace.as_ref());
+        let log = self.log();
         let client = self.actor.client.as_deref().unwrap_or_default();
         // A text from a caller has no line feed: ids of users and clients have none.
         Digest::of(format!("{log}\n{}\n{client}", self.actor.user).as_bytes())
@@ -183,7 +217,7 @@ impl RefusalCounts {
             return ports.records.commit_writes(vec![entry]).await.map(|_| ());
         }
         let now = ports.now();
-        let refused = &*self.within_bound(refused, now)?;
+        let refused = &*self.within_bound(ports, refused, now).await?;
         let identity = refused.identity()?;
         match self.count(identity, now) {
             Step::Done => {}
@@ -203,7 +237,7 @@ impl RefusalCounts {
             }
         }
         // Those of the same log alone, so that nobody's request waits for the log of somebody else.
-        let log = audit::audit_partition(refused.namespace.as_ref());
+        let log = refused.log();
         for ended in self.take_ended(now, MAX_ALONG, |entry| entry.partition == log) {
             add_to_entry(ports, &ended).await?;
         }
@@ -223,10 +257,11 @@ impl RefusalCounts {
         outcome
     }
 
-    /// Returns the refusal as it is recorded: if its actor has caused many entries in this minute, as
-    /// one without its target.
-    fn within_bound<'r>(
+    /// Returns the refusal as it is recorded: if its actor has caused many entries in this minute, and
+    /// its target does not exist, as one without its target.
+    async fn within_bound<'r>(
         &self,
+        ports: &Ports,
         refused: &'r RefusedRequest,
         now: Timestamp,
     ) -> Result<Cow<'r, RefusedRequest>, StoreError> {
@@ -235,13 +270,17 @@ impl RefusalCounts {
         if held == Some(minute) {
             return Ok(Cow::Borrowed(refused)); // it needs no entry of its own
         }
+        if self.count_entry(refused, minute) || refused.has_target(ports).await? {
+            return Ok(Cow::Borrowed(refused));
+        }
+        Ok(Cow::Owned(refused.without_target()))
+    }
+
+    /// Counts one more entry of the actor of a refusal; false if the actor has had as many as there
+    /// may be.
+    fn count_entry(&self, refused: &RefusedRequest, minute: i64) -> bool {
         let mut actors = self.actors.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_within = actors.count_entry(refused.actor_identity(), minute);
-        Ok(if is_within {
-            Cow::Borrowed(refused)
-        } else {
-            Cow::Owned(refused.without_target())
-        })
+        actors.count_entry(refused.actor_identity(), minute)
     }
 
     fn lock_counts(&self) -> MutexGuard<'_, HashMap<Digest, Counted>> {

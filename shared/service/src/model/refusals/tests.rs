@@ -65,6 +65,13 @@ impl Place {
     }
 }
 
+fn vault() -> NamespaceRef {
+    NamespaceRef {
+        slug: "acme".parse().unwrap(),
+        id: NamespaceId::from_parts(1_795_219_200_000, 1),
+    }
+}
+
 fn refused(action: &str) -> RefusedRequest {
     RefusedRequest {
         namespace: None,
@@ -74,8 +81,94 @@ fn refused(action: &str) -> RefusedRequest {
         },
         action: action.to_owned(),
         change: Change::about("usr_2"),
+        named_by: NamedBy::Caller(None),
         outcome: "role_insufficient".to_owned(),
     }
+}
+
+/// Names that an actor makes up do not hide what it tries on people, machines, apps, drafts, codes
+/// and webhooks that exist.
+#[tokio::test]
+async fn a_target_that_exists_is_named_behind_any_number_of_made_up_ones() {
+    let place = Place::new();
+    let counts = RefusalCounts::default();
+    let vault = vault();
+    let (namespace, slug) = (vault.id, &vault.slug);
+    let ending = "a".repeat(26);
+    let id = |prefix: &str, letter: &str| format!("{prefix}_{}", letter.repeat(26));
+    let (user, device, client) = (id("usr", "b"), id("dev", "b"), id("cli", "b"));
+    let hash = Digest::of(b"code");
+    let draft_id = vault_format::name::DraftId::from_parts(1_795_219_200_000, 1);
+    let draft = draft_id.to_string();
+    let client_id: crate::model::client::ClientId = client.parse().unwrap();
+    let empty = || Document::from_value(&serde_json::json!({})).unwrap();
+    let keys = [
+        crate::model::user::user_key(&namespace, &user),
+        crate::model::device::id_key(slug, &device),
+        crate::model::client::connection_key(&namespace, &client_id),
+        crate::model::draft::ended_key(&namespace, &draft_id),
+        crate::model::enrolment::code_key(&namespace, &hash),
+    ];
+    let writes = keys.map(|key| Write::put(key, empty(), When::Absent));
+    let commit = place.ports.records.commit_writes(writes.into()).await;
+    assert!(commit.unwrap().is_done());
+    let about = |action: &str, target: &str| RefusedRequest {
+        namespace: Some(namespace),
+        change: Change::about(&target),
+        named_by: NamedBy::Caller(Some(vault.clone())),
+        ..refused(action)
+    };
+    for n in 0..100 {
+        let made_up = about("user.remove", &format!("usr_{n:026}"));
+        counts.record(&place.ports, &made_up).await.unwrap();
+    }
+    let code = format!("enc_{}", &hash.to_string()[..26]);
+    let real = [
+        ("user.remove", user.as_str()),
+        ("device.revoke", &device),
+        ("client.revoke", &client),
+        ("draft.accept", &draft),
+        ("enrolment.end", &code),
+    ];
+    for (action, target) in real.into_iter().cycle().take(15) {
+        let refused = about(action, target);
+        counts.record(&place.ports, &refused).await.unwrap();
+    }
+    // Those of another vault, and what has no record, fall together.
+    let unknown = id("usr", "c");
+    for (action, target) in [
+        ("user.remove", unknown.as_str()),
+        ("user.remove", &device),
+        ("device.revoke", &format!("dev_{ending}")),
+        ("notice.remove", "whk_1"),
+        ("draft.accept", "x"),
+    ] {
+        let refused = about(action, target);
+        counts.record(&place.ports, &refused).await.unwrap();
+    }
+    counts.write_counts(&place.ports, true).await.unwrap();
+    let log = audit::audit_partition(Some(&namespace));
+    let records = place.ports.records.list_page(&log, "", None, 1000).await;
+    let named: Vec<_> = records
+        .unwrap()
+        .iter()
+        .map(|record| record.read::<Entry>().unwrap())
+        .map(|entry| {
+            (
+                entry.action,
+                entry.target.unwrap(),
+                entry.count.unwrap_or(1),
+            )
+        })
+        .collect();
+    for (action, target) in real {
+        let entry = (action.to_owned(), target.to_owned(), 3);
+        assert!(named.contains(&entry), "{action} {target}: {named:?}");
+    }
+    let sum: u64 = named.iter().map(|(_, _, count)| count).sum();
+    assert_eq!(sum, 100 + 15 + 5);
+    // The named ones, and one for each action about the rest.
+    assert_eq!(named.len(), MAX_OF_ACTOR + real.len() + 4);
 }
 
 #[test]
@@ -237,7 +330,7 @@ async fn a_refusal_writes_what_is_left_in_its_own_log_alone() {
     }
     place.clock.advance(60);
     let mut elsewhere = refused("a.b");
-    elsewhere.namespace = Some(NamespaceId::from_parts(1_795_219_200_000, 1));
+    elsewhere.namespace = Some(vault().id);
     counts.record(&place.ports, &elsewhere).await.unwrap();
     assert_eq!(place.entries().await, [one("x.y", 4, 0)]);
     counts.write_counts(&place.ports, false).await.unwrap();

@@ -17,7 +17,7 @@ use super::{Decision, RequestRecords, TokenError, TokenRequest, TokenTerms};
 use crate::model::audit::{Actor, Change};
 use crate::model::client::{Client, Connection, USED_SECONDS, client_key, connection_key};
 use crate::model::grant::{GRANT_SECONDS, Grant, OPERATOR_SECONDS, Previous, RevocationReason};
-use crate::model::refusals::RefusedRequest;
+use crate::model::refusals::{NamedBy, RefusedRequest};
 use crate::model::token::{
     AuthorizationCode, CODE_SECONDS, Family, Reach, Secret, TokenKind, USED_CODE_SECONDS, code_key,
 };
@@ -332,6 +332,7 @@ impl LoadedRequest<'_> {
             actor,
             action: GRANT_ACTION.to_owned(),
             change,
+            named_by: NamedBy::Service,
             outcome: error.error_code().to_owned(),
         }
     }

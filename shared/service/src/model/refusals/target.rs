@@ -1,0 +1,58 @@
+//! Whether the target of a refused action exists. An actor may name any number of targets, but no more
+//! than the vault has that exist.
+
+use vault_store::StoreError;
+use vault_store::records::RecordKey;
+
+use crate::model::client::{ClientId, connection_key};
+use crate::model::device::{id_key, is_device_id};
+use crate::model::draft::{draft_key, ended_key};
+use crate::model::enrolment::{codes_partition, hash_prefix};
+use crate::model::namespace::NamespaceRef;
+use crate::model::notice::Destinations;
+use crate::model::user::{is_user_id, user_key};
+use crate::ports::Ports;
+
+/// Returns whether this vault has the target of an action of `/admin` or of the console: a person, a
+/// machine, an app, a draft, a code or a webhook.
+pub(super) async fn target_exists(
+    ports: &Ports,
+    vault: &NamespaceRef,
+    action: &str,
+    target: &str,
+) -> Result<bool, StoreError> {
+    let namespace = &vault.id;
+    let kind = action.split('.').next().unwrap_or_default();
+    let keys: Vec<RecordKey> = match kind {
+        "user" if is_user_id(target) => vec![user_key(namespace, target)],
+        "device" if is_device_id(target) => vec![id_key(&vault.slug, target)],
+        "client" => {
+            let client = target.parse::<ClientId>().ok();
+            let key = client.map(|client| connection_key(namespace, &client));
+            key.into_iter().collect()
+        }
+        "draft" => match target.parse() {
+            Ok(draft) => vec![draft_key(namespace, &draft), ended_key(namespace, &draft)],
+            Err(_) => Vec::new(),
+        },
+        "enrolment" => {
+            let codes = codes_partition(namespace);
+            // The id of a code is the beginning of its hash.
+            let Some(prefix) = hash_prefix(target) else {
+                return Ok(false);
+            };
+            let found = ports.records.list_page(&codes, prefix, None, 1).await?;
+            return Ok(!found.is_empty());
+        }
+        "notice" => {
+            let (destinations, _) = Destinations::find(ports, namespace).await?;
+            return Ok(destinations.find_webhook(target).is_some());
+        }
+        _ => Vec::new(),
+    };
+    if keys.is_empty() {
+        return Ok(false);
+    }
+    let found = ports.records.get_many(&keys).await?;
+    Ok(found.iter().any(Option::is_some))
+}
