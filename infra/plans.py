@@ -259,6 +259,23 @@ def check_rest(made):
     logged = made.one("aws_cloudwatch_log_metric_filter.incomplete_work[0]")
     sought = '{ $.message = "background work failed" }'
     check((logged["pattern"], logged["log_group_name"]) == (sought, "/aws/lambda/vault-admin"), "no alarm finds failed work in the log")
+    # Each trace of background work that failed, was skipped in part, or never ran has an alarm that sees it.
+    measured = logged["metric_transformation"][0]
+    check(measured["value"] == "1", "a line about failed work does not count")
+    traces = {
+        "incomplete_work": (measured["namespace"], measured["name"], "Sum", "GreaterThanThreshold", 0, "notBreaching"),
+        "failed_work": ("AWS/SQS", "ApproximateNumberOfMessagesVisible", "Maximum", "GreaterThanThreshold", 0, "notBreaching"),
+        "missing_work": ("AWS/Events", "Invocations", "Sum", "LessThanThreshold", 1, "breaching"),
+    }
+    for name, wanted in traces.items():
+        alarm = made.one(f"aws_cloudwatch_metric_alarm.{name}[0]")
+        found = tuple(alarm[key] for key in ("namespace", "metric_name", "statistic", "comparison_operator", "threshold", "treat_missing_data"))
+        check(found == wanted, f"the alarm {name} watches {found}")
+        check(alarm.get("actions_enabled") is not False, f"the alarm {name} tells nobody")
+    queue = made.one("aws_sqs_queue.failed_work[0]")["name"]
+    check(made.one("aws_cloudwatch_metric_alarm.failed_work[0]")["dimensions"] == {"QueueName": queue}, "no alarm watches the queue of failed work")
+    rule = made.one("aws_cloudwatch_event_rule.work")["name"]
+    check(made.one("aws_cloudwatch_metric_alarm.missing_work[0]")["dimensions"] == {"RuleName": rule}, "no alarm watches the schedule")
     counted = json.dumps(made.one('aws_cloudwatch_metric_alarm.sum["errors"]')["metric_query"])
     for function in FUNCTIONS:
         check(f'"vault-{function}"' in counted, f"no alarm counts the errors of {function}")

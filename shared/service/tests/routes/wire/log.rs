@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 use tracing::subscriber::DefaultGuard;
 use vault_service::model::user::Scopes;
+use vault_store::objects::{Class, Objects};
 
 use super::{BUNDLE, busy, bytes_of};
 use crate::common;
-use crate::support::key;
+use crate::support::{key, world};
 
 /// What the log writes: one JSON line a request, under the id that the answer names, and nothing
 /// that was secret or sent.
@@ -189,6 +190,30 @@ async fn no_secret_of_a_sign_in_stands_in_the_log_and_no_line_is_forged() {
         "\u{1b}",
         "\\u001b",
     ]);
+}
+
+/// Background work that skips a part logs the line that the alarm on AWS counts, and no other does.
+#[tokio::test]
+async fn a_run_that_skips_a_part_logs_the_line_of_the_alarm() {
+    let alarms = include_str!("../../../../../infra/alarms.tf");
+    let (_, sought) = alarms.split_once(r#"{ $.message = \""#).unwrap();
+    let (sought, _) = sought.split_once(r#"\" }"#).unwrap();
+    let (log, _recording) = Log::record();
+    let world = world();
+    let namespace = world.acme().await;
+    let count = || {
+        let lines = log.lines();
+        let counted = lines.iter().filter(|line| line["message"] == sought);
+        counted.count()
+    };
+    assert_eq!((world.work().await.skipped, count()), (0, 0));
+    let current = world.current("acme").await;
+    let list = namespace.object_key(Class::Closures, current.closure);
+    Objects::delete_object(&*world.memory, &list).await.unwrap();
+    let fresh = world.restarted();
+    fresh.clock.advance(24 * 3600);
+    assert_eq!((fresh.work().await.skipped, count()), (1, 1));
+    assert_eq!((fresh.work().await.skipped, count()), (0, 1), "not due");
 }
 
 /// The JSON lines that a test's thread logs.
