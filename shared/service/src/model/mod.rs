@@ -47,6 +47,7 @@
 //! | `outbox-due/<shard>` | `<namespace_id>` | when an outbox is visited next | `notice` |
 //! | `removals` | `<slug>` | a deleted vault whose records and objects are being removed | `removal` |
 //! | `work` | `collection`, `background` | the lock of the collection of objects, and the last run of all work | `upkeep` |
+//! | `work` | `roots/<namespace_id>` | where a visit of the collection stands among uploads | `upkeep` |
 //! | `collected` | `<slug>` | where the collection of objects stands in a namespace | `upkeep` |
 //!
 //! A bearer check is two readings: the token by hash, then one `get_many` of its grant, user,
