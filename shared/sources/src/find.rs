@@ -47,6 +47,14 @@ impl Found {
         }
     }
 
+    /// Keeps what lies in this folder itself or one level below it.
+    pub(crate) fn keep_level(&mut self, base: &str) {
+        let is_near =
+            |folder: &str| below_base(folder, base).is_some_and(|below| !below.contains('/'));
+        self.skills.retain(|(folder, _)| is_near(folder));
+        self.left_out.retain(|left| is_near(&left.path));
+    }
+
     /// Keeps only the skill of this folder, if it is one. The others then belong to it.
     pub(crate) fn of_named_folder(mut self, folder: &str) -> Self {
         if self

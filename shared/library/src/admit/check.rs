@@ -10,10 +10,13 @@ use std::borrow::Cow;
 
 use vault_format::bundle::File;
 use vault_format::hash::Digest;
+use vault_format::manifest::SKILL_MD;
 use vault_format::name::SkillName;
+use vault_format::text::quoted;
 use vault_format::time::Timestamp;
-use vault_gate::finding::Finding;
+use vault_gate::finding::{Finding, Level, Rule, Severity};
 use vault_gate::names as look_alike;
+use vault_gate::package::Package;
 use vault_gate::similar;
 use vault_gate::similar::{DUPLICATE, Sketch};
 use vault_gate::{self as gate, GateOptions, RawFile, Verdict};
@@ -21,9 +24,18 @@ use vault_gate::{self as gate, GateOptions, RawFile, Verdict};
 use super::AdmitError;
 use super::compare::{ComparedSkills, Nearest};
 use crate::installed::linked;
-use crate::installed::place::{Place, list_places};
+use crate::installed::place::{Place, list_places, read_own_skill};
 use crate::store::{self, Examined, Trusted};
 use crate::vault::{Vault, VaultError};
+
+/// The rule about a skill whose new version gives itself another name.
+const RENAMED: Rule = Rule {
+    id: "VG-SF-004",
+    name: "renamed-at-source",
+    category: "AST01",
+    severity: Severity::Low,
+    why: "A skill with another name may be another skill in the same place.",
+};
 
 /// The skills that a new skill is compared with. One command uses one value of this type for all
 /// its skills, so that each skill is also compared with those that passed the gate before it.
@@ -63,6 +75,28 @@ impl<'v> Neighbours<'v> {
 
     pub(super) fn now(&self) -> Timestamp {
         self.now
+    }
+
+    /// Returns a warning if the installed version of a skill gives itself another name: its source
+    /// may have another skill in the same place now.
+    pub(super) fn renamed_finding(&self, package: &Package) -> Result<Option<Finding>, AdmitError> {
+        let Some(vault) = self.vault.as_deref() else {
+            return Ok(None);
+        };
+        let installed = read_own_skill(vault, &package.name, &vault.trusted()?)?;
+        let Some(manifest) = installed.and_then(|found| found.manifest) else {
+            return Ok(None);
+        };
+        let before = own_name(manifest.frontmatter_name.as_deref(), &manifest.name);
+        let now = own_name(package.frontmatter_name.as_deref(), &package.name);
+        Ok((before != now).then(|| {
+            let (before, now) = (quoted(before), quoted(now));
+            let message =
+                format!("its SKILL.md has the name {now} now; the installed one has {before}");
+            Finding::of(&RENAMED, Level::Warning, message)
+                .at(SKILL_MD)
+                .hint("check that this is still the same skill")
+        }))
     }
 
     /// Runs the gate on a skill. The gate compares it with its previous version, or else with the
@@ -155,6 +189,11 @@ impl Nearest {
         let hint = "read both; keep one, or let each description say what only that skill is for";
         similar::likeness_warning(self.name.as_str(), self.likeness, hint)
     }
+}
+
+/// Returns the name that a skill gives itself, which may differ from its name in the vault.
+pub(super) fn own_name<'n>(given: Option<&'n str>, name: &'n SkillName) -> &'n str {
+    given.unwrap_or(name.as_str())
 }
 
 /// Returns the installed version of a skill with its verified bytes, if it is intact.

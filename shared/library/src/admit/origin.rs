@@ -3,10 +3,10 @@
 
 use vault_format::hash::Digest;
 use vault_format::manifest::Manifest;
-use vault_format::name::SkillName;
 use vault_format::provenance::{Kind, is_archive};
 use vault_shelf::fetch::Upstream;
 
+use super::check::own_name;
 use super::{AdmitError, Candidate};
 use crate::installed::upstream;
 use crate::vault::Vault;
@@ -59,17 +59,14 @@ pub(super) fn check_own_name(
         return Ok(());
     }
     let package = &candidate.package;
-    let own = |given: &Option<String>, name: &SkillName| {
-        given.clone().unwrap_or_else(|| name.to_string())
-    };
-    let found = own(&package.frontmatter_name, &package.name);
-    if found == own(&manifest.frontmatter_name, &manifest.name) {
+    let found = own_name(package.frontmatter_name.as_deref(), &package.name);
+    if found == own_name(manifest.frontmatter_name.as_deref(), &manifest.name) {
         return Ok(());
     }
     Err(AdmitError::OtherSkill {
         name: package.name.clone(),
         place: now.identifier.clone(),
-        found,
+        found: found.to_owned(),
     })
 }
 

@@ -466,6 +466,7 @@ impl GateInput {
         // verdict.
         let mut findings = separated.findings();
         findings.extend(links::copied_findings(&self.copied_links));
+        let is_from_source = self.upstream.is_some() || self.local.is_some();
         let SeparatedFiles {
             files,
             included,
@@ -490,6 +491,9 @@ impl GateInput {
             most_work: self.options.most_work,
         };
         let mut verdict = neighbours.run_gate(files, gate_options)?;
+        if let Some(package) = verdict.package.as_ref().filter(|_| is_from_source) {
+            findings.extend(neighbours.renamed_finding(package)?);
+        }
         for finding in findings {
             verdict.add_warning(finding);
         }

@@ -14,6 +14,7 @@ use crate::archive;
 use crate::error::{FetchError, Result, escape_untrusted};
 use crate::find::{self, Found, MergedSearches};
 use crate::git::is_commit;
+use crate::listing::{LeftOut, LeftOutReason};
 use crate::opened::Opened;
 use crate::source::{BadSource, GitSource, ParseOptions, Source};
 
@@ -217,7 +218,16 @@ impl SkillRule {
             };
             let folder = join_path(base, inside);
             let folder = folder.trim_matches('/');
-            found.add(tree.find_skills(folder).of_named_folder(folder));
+            let mut below = tree.find_skills(folder).of_named_folder(folder);
+            if folder == base {
+                // Below the plugin's own folder lie the other plugins of its repository, too.
+                below.keep_level(folder);
+            }
+            if below.skills.is_empty() {
+                let reason = LeftOutReason::BadEntry("it holds no SKILL.md".to_owned());
+                below.left_out.insert(0, LeftOut::new(folder, reason));
+            }
+            found.add(below);
             find::check_number(tree.place(), found.len())?;
         }
         if !named_all {

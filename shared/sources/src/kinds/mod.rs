@@ -143,10 +143,15 @@ pub(crate) async fn fetch_recorded(
         let folders = skills.iter().map(|found| found.folder.as_str());
         missing_folder(&source, recorded, folders)
     })?;
-    let skill = opened
+    let mut skill = opened
         .content
         .take_skill(access.to_source(&source), found)
         .await?;
+    // Older records lack the publisher of a registry's skill. The same identifier stays, because
+    // another one is another source.
+    if let Source::ClawHub { owner: None, .. } = &source {
+        skill.upstream.identifier.clone_from(&upstream.identifier);
+    }
     // Whoever takes over the source later must not be able to replace the skill of the signer that
     // was pinned.
     let pin = upstream.check_pin(&skill.upstream);

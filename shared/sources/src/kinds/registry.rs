@@ -21,7 +21,7 @@ use crate::archive::{self, MAX_DOWNLOAD_BYTES};
 use crate::error::{FetchError, Result, escape_untrusted};
 use crate::git::is_commit;
 use crate::opened::Opened;
-use crate::source::{GitSource, ParseOptions, Source};
+use crate::source::{GitSource, ParseOptions, Source, is_slug};
 
 /// A skill in the registry that speaks ClawHub's protocol.
 #[derive(Clone, Copy)]
@@ -86,7 +86,7 @@ struct HandOff {
 impl Kind for ClawHub<'_> {
     async fn open_source(&self, access: Access<'_>) -> Result<Opened> {
         let api = api_base(access).await?;
-        let version = self.resolve_version(access, &api).await?;
+        let (version, publisher) = self.resolve_version(access, &api).await?;
         self.check_verdict(access, &api, &version).await?;
         let mut url = api_endpoint(&api, &["download"])?;
         url.query_pairs_mut()
@@ -94,7 +94,10 @@ impl Kind for ClawHub<'_> {
             .append_pair("version", &version);
         let got = access.fetch_if_found(&url, MAX_DOWNLOAD_BYTES).await?;
         let got = got.ok_or_else(|| self.missing_error(Some(&version)))?;
-        let owner = self.owner.map(|owner| format!("{owner}/"));
+        // Record the publisher even if the user named none: whoever gets the slug later must not
+        // be able to update the skill.
+        let owner = self.owner.map(str::to_owned).or(publisher);
+        let owner = owner.map(|owner| format!("{owner}/"));
         let identifier = format!(
             "registry:clawhub/{}{}",
             owner.unwrap_or_default(),
@@ -124,15 +127,20 @@ impl Kind for ClawHub<'_> {
         }
         let access = comparison.access;
         let api = api_base(access).await?;
-        let latest = self.resolve_version(access, &api).await?;
+        let (latest, _) = self.resolve_version(access, &api).await?;
         Ok(comparison.with_revision(&latest))
     }
 }
 
 impl ClawHub<'_> {
-    /// Returns the version to fetch: the requested one, or else the latest. Fails if the registry
-    /// blocks the skill as malware or names a different owner.
-    async fn resolve_version(&self, access: Access<'_>, api: &Url) -> Result<String> {
+    /// Returns the version to fetch: the requested one, or else the latest. Returns the publisher
+    /// that the registry names, too. Fails if the registry blocks the skill as malware or names a
+    /// different owner.
+    async fn resolve_version(
+        &self,
+        access: Access<'_>,
+        api: &Url,
+    ) -> Result<(String, Option<String>)> {
         let url = api_endpoint(api, &["skills", self.slug])?;
         let got = access.fetch_if_found(&url, MAX_JSON_BYTES).await?;
         let got = got.ok_or_else(|| self.missing_error(None))?;
@@ -160,15 +168,20 @@ impl ClawHub<'_> {
                 return Err(FetchError::NotFound(fault));
             }
         }
+        let publisher = handle
+            .map(|handle| handle.to_ascii_lowercase())
+            .filter(|handle| is_slug(handle));
         if let Some(version) = self.version {
-            return Ok(version.to_owned());
+            return Ok((version.to_owned(), publisher));
         }
         // The version becomes part of an address and of the record.
         let version = skill.latest.map(|latest| latest.version).filter(|version| {
             (1..=100).contains(&version.len())
                 && version.bytes().all(|byte| byte.is_ascii_graphic())
         });
-        version.ok_or_else(|| FetchError::content_error(&url, "the skill has no published version"))
+        let version = version
+            .ok_or_else(|| FetchError::content_error(&url, "the skill has no published version"))?;
+        Ok((version, publisher))
     }
 
     /// Fails if the registry's own check rejects the version. Succeeds if the registry has no such

@@ -18,6 +18,7 @@ use vault_format::text::printable;
 
 pub use check::check_path;
 pub(crate) use check::check_reference;
+pub(crate) use parse::is_slug;
 
 /// Maximum length of a source's text, in bytes.
 pub const MAX_SOURCE_BYTES: usize = 2048;

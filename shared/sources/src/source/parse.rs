@@ -438,14 +438,7 @@ impl Parser<'_> {
             Some((slug, version)) => (slug, Some(version)),
             None => (text, None),
         };
-        let fits = |part: &str| {
-            (1..=100).contains(&part.len())
-                && !part.starts_with(['.', '-'])
-                && part.bytes().all(|byte| {
-                    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'+')
-                })
-        };
-        if !slug.split('/').all(fits) || !version.is_none_or(fits) {
+        if !slug.split('/').all(is_slug) || !version.is_none_or(is_slug) {
             return Err(self
                 .invalid_source(
                     "there is no such path on this machine, and it is no other kind of source",
@@ -454,6 +447,15 @@ impl Parser<'_> {
         }
         Ok((slug.to_owned(), version.map(str::to_owned)))
     }
+}
+
+/// Returns whether a text can be the name of a registry's skill, its owner or its version.
+pub(crate) fn is_slug(part: &str) -> bool {
+    (1..=100).contains(&part.len())
+        && !part.starts_with(['.', '-'])
+        && part
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'+'))
 }
 
 /// Returns whether a text without a scheme begins with the host of a repository, as people copy
