@@ -424,15 +424,21 @@ fn a_source_with_more_skills_than_a_command_takes_needs_the_number() {
 
 #[test]
 fn an_entry_of_a_lock_installs_no_other_skill_than_it_names() {
-    let collection =
-        Collection::of_skills(&[("SKILL.md", "top"), ("skills/inner/SKILL.md", "inner")]);
-    collection.repository.commit();
-    let address = collection.repository.address();
-    for (name, inside, is_installed) in [
-        ("inner", "", true),
-        ("other", "//skills/inner", true),
-        ("other", "", false),
+    let several = Collection::of_skills(&[("SKILL.md", "top"), ("skills/inner/SKILL.md", "inner")]);
+    let below = Collection::of_skills(&[("only/SKILL.md", "evil")]);
+    let root = Collection::of_skills(&[("SKILL.md", "top")]);
+    for (collection, name, inside, is_installed) in [
+        (&several, "inner", "", true),
+        (&several, "other", "//skills/inner", true),
+        (&several, "other", "", false),
+        (&below, "evil", "", true),
+        (&below, "other", "", false),
+        (&below, "other", "//only", true),
+        // The repository itself is the skill, which may have another name here.
+        (&root, "other", "", true),
     ] {
+        collection.repository.commit();
+        let address = collection.repository.address();
         let machine = Machine::new();
         let entry = format!("[[skill]]\nname = \"{name}\"\nsource = \"git:{address}{inside}\"\n");
         let lock = format!("schema = 1\n\n{entry}");

@@ -58,6 +58,9 @@ pub fn parse_lock(
     }
     let lock: Lock = serde_json::from_slice(bytes)
         .map_err(|error| format!("it is not a lock file of skills: {error}"))?;
+    if lock.skills.is_empty() {
+        return Err("it names no skills".to_owned());
+    }
     Ok(lock
         .skills
         .into_iter()

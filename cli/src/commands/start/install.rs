@@ -335,11 +335,19 @@ async fn fetch_current(fetching: &Fetching, locked: &LockEntry) -> Result<Fetche
     let listing = &opened.listing;
     let names_folder = path.is_some()
         || matches!(&source, Source::Git(git) if git.path.is_some() || !git.tail.is_empty());
+    let names_skill = match &source {
+        Source::ClawHub { .. } | Source::Registry { .. } | Source::SkillMd(_) => true,
+        Source::WellKnown { skill, .. } => skill.is_some(),
+        _ => false,
+    };
     let found = match (listing.find_skill(name), listing.default_skill()) {
-        // An entry may give the skill another name than its source. Among several skills, it has to
-        // name the folder: the one at the root may be another one.
-        (Err(ChoiceError::Unknown(_)), Some(only)) if names_folder || listing.skills.len() == 1 => {
-            Ok(only)
+        // An entry may give the skill another name than its source. Then it has to name the folder
+        // or the skill, or the source itself is the skill: any other one may be another skill.
+        (Err(ChoiceError::Unknown(_)), Some(found))
+            if names_folder
+                || listing.skills.len() == 1 && (names_skill || found.folder.is_empty()) =>
+        {
+            Ok(found)
         }
         (found, _) => found,
     };

@@ -139,6 +139,11 @@ const FILES: &[(&str, &str)] = &[
     ("<html>", "not a JSON object"),
     ("[]", "not a JSON object"),
     ("\u{feff}{}", "not a JSON object"),
+    ("{}", "it names no skills"),
+    (
+        r#"{"name":"a-package","version":"1.0.0"}"#,
+        "it names no skills",
+    ),
     (r#"{"skills":{"#, "EOF while parsing"),
     (r#"{"skills":[]}"#, "invalid type"),
     (r#"{"skills":{"pdf":{"source":1}}}"#, "invalid type"),
