@@ -2,6 +2,7 @@
 //! sources.
 
 mod replacing;
+mod reported;
 mod selection;
 mod signer;
 mod tools;
@@ -440,4 +441,21 @@ fn contents(folder: &Path) -> Vec<(String, Digest)> {
         (shown, Digest::of(&std::fs::read(&path).unwrap()))
     };
     files_below(folder).into_iter().map(digest).collect()
+}
+
+/// Packs these files as an archive.
+fn archive(machine: &Machine, files: &[(&str, &str)]) -> Vec<u8> {
+    let folder = TempDir::new().unwrap();
+    for (path, text) in files {
+        let path = folder.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    let archive = machine.home.path("packed.tar.gz");
+    let mut tar = Command::new("tar");
+    let tar = tar.arg("-czf").arg(&archive).arg("-C").arg(folder.path());
+    // The names without `./`, so that one folder at the top is the only one.
+    let entries = std::fs::read_dir(folder.path()).unwrap();
+    run_program(tar.args(entries.map(|entry| entry.unwrap().file_name())));
+    std::fs::read(archive).unwrap()
 }

@@ -415,22 +415,7 @@ pub fn note_folder(
     name: &SkillName,
     agents: &[AgentId],
 ) -> Result<(), Failure> {
-    let lock = Lock::find_or_new(context)?;
-    let real = |path: &Path| {
-        path.canonicalize()
-            .map_err(|error| Failure::io("resolving", path, &error))
-    };
-    let folder = folder_of(&real(Path::new(source))?);
-    let root = real(lock.folder())?;
-    let inside = folder.strip_prefix(&root).map_err(|_| {
-        fail!(
-            LockOutside,
-            "{} is outside {}",
-            folder.display(),
-            root.display()
-        )
-        .hint("a lock can only name folders in its own project: move the skill there, or into a repository")
-    })?;
+    let (lock, inside) = folder_in_project(context, source)?;
     let (digest, include) = installed_content(vault, name)?;
     let locked = LockEntry {
         name: name.clone(),
@@ -450,4 +435,27 @@ pub fn note_folder(
         copied_links: Vec::new(),
     };
     lock.record_entry(context, locked)
+}
+
+/// Returns the project's lock, and the path of a folder below the project. Fails if the folder is
+/// outside the project.
+pub fn folder_in_project(context: &Context, source: &str) -> Result<(Lock, PathBuf), Failure> {
+    let lock = Lock::find_or_new(context)?;
+    let real = |path: &Path| {
+        path.canonicalize()
+            .map_err(|error| Failure::io("resolving", path, &error))
+    };
+    let folder = folder_of(&real(Path::new(source))?);
+    let root = real(lock.folder())?;
+    let inside = folder.strip_prefix(&root).map_err(|_| {
+        fail!(
+            LockOutside,
+            "{} is outside {}",
+            folder.display(),
+            root.display()
+        )
+        .hint("a lock can only name folders in its own project: move the skill there, or into a repository")
+    })?;
+    let inside = inside.to_owned();
+    Ok((lock, inside))
 }

@@ -2,23 +2,6 @@
 
 use super::*;
 
-/// Packs these files as an archive.
-fn archive(machine: &Machine, files: &[(&str, &str)]) -> Vec<u8> {
-    let folder = TempDir::new().unwrap();
-    for (path, text) in files {
-        let path = folder.path().join(path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
-    }
-    let archive = machine.home.path("packed.tar.gz");
-    let mut tar = Command::new("tar");
-    let tar = tar.arg("-czf").arg(&archive).arg("-C").arg(folder.path());
-    // The names without `./`, so that one folder at the top is the only one.
-    let entries = std::fs::read_dir(folder.path()).unwrap();
-    run_program(tar.args(entries.map(|entry| entry.unwrap().file_name())));
-    std::fs::read(archive).unwrap()
-}
-
 fn other(name: &str) -> String {
     skill_md(name).replace("Do it.", "Do another thing.")
 }

@@ -2,6 +2,7 @@
 
 pub mod dry_run;
 mod gather;
+mod report;
 
 use std::{collections::BTreeSet, path::PathBuf};
 
@@ -21,21 +22,17 @@ use vault_library::{
         examine_candidate,
     },
 };
-use vault_sources::{DEFAULT_MAX_SKILLS, MAX_LISTED, short_commit};
+use vault_sources::{DEFAULT_MAX_SKILLS, MAX_LISTED};
 use vault_store::clock::{Clock as _, SystemClock};
 
-use self::gather::{GatherResult, Gathered, LeftOutSkill, SkillToAdd};
+use self::gather::{GatherResult, Gathered, SkillToAdd};
+use self::report::{AddOutcome, AddedSkills, SkillsReport, origin_line};
 use crate::{
     context::Context,
-    errors::{ErrorCode, Failure, FailureCode},
-    output::{DIM, HINT, Report, clean, count, either, paint},
+    errors::{ErrorCode, Failure},
+    output::{HINT, Report, clean},
     tasks::{
-        admission::{
-            admission_failure, admitted_text,
-            outcomes::{FailedSkill, SkillLabel},
-            require_includes, require_reason,
-            texts::Texts,
-        },
+        admission::{admission_failure, require_includes, require_reason, texts::Texts},
         profiles::{self, ShownLinks},
         project_lock,
     },
@@ -175,19 +172,34 @@ pub struct Added {
     agents: Option<ShownLinks>,
 }
 
-/// The skills of all sources.
-#[derive(Debug, JsonSchema, Serialize)]
-struct AddedSkills {
-    /// The skills that passed the gate, changed or not.
-    added: Vec<AdmitReport>,
-    /// The skills that could not be added.
-    failed: Vec<FailedSkill>,
-    /// The skills that were not taken, and why.
-    left_out: Vec<LeftOutSkill>,
-}
-
 fn name_needs_one() -> Failure {
     fail!(NameNeedsOneSkill, "--name needs exactly one skill")
+}
+
+/// Fails if a flag names an unknown rule.
+fn check_rules(arguments: &Arguments) -> Result<(), Failure> {
+    // A misspelt rule fails before anything is fetched: it would accept nothing, and the same
+    // finding would come back. `hidden-text` is not a scan rule, but it can be accepted like one.
+    let is_known_rule = |rule: &str| {
+        rule == "hidden-text"
+            || gate::scan_rules().any(|known| known.name == rule || known.id == rule)
+    };
+    let mut rules = arguments.allow.iter().chain(&arguments.end_exceptions);
+    match rules.find(|rule| !is_known_rule(rule)) {
+        Some(rule) => Err(fail!(UnknownRule, "unknown rule {}", clean(rule, 80))
+            .hint("a finding names its rule, as in `error[download-pipe-shell]`")),
+        None => Ok(()),
+    }
+}
+
+/// Returns the failure of an exception for skills that nobody has named: it is for files that
+/// somebody has read.
+fn allow_needs_names() -> Failure {
+    fail!(
+        Usage,
+        "--allow with --all would accept the findings of every skill of the source"
+    )
+    .hint("name the skills that you have read: --skill NAME --allow RULE")
 }
 
 /// Admits the skills and reports the outcome of each.
@@ -205,17 +217,7 @@ pub fn run_with(
     if arguments.name.is_some() && arguments.sources.len() > 1 {
         return Err(name_needs_one());
     }
-    // A misspelt rule fails before anything is fetched: it would accept nothing, and the same
-    // finding would come back. `hidden-text` is not a scan rule, but it can be accepted like one.
-    let is_known_rule = |rule: &str| {
-        rule == "hidden-text"
-            || gate::scan_rules().any(|known| known.name == rule || known.id == rule)
-    };
-    let mut rules = arguments.allow.iter().chain(&arguments.end_exceptions);
-    if let Some(rule) = rules.find(|rule| !is_known_rule(rule)) {
-        return Err(fail!(UnknownRule, "unknown rule {}", clean(rule, 80))
-            .hint("a finding names its rule, as in `error[download-pipe-shell]`"));
-    }
+    check_rules(arguments)?;
     // A dry run signs no exception.
     let reason = if arguments.dry_run {
         arguments.reason.clone()
@@ -231,18 +233,24 @@ pub fn run_with(
     let Gathered {
         mut items,
         left_out,
+        mut failed_sources,
     } = gathered;
     // Sources that the caller rejected count like the others in the totals and for the exit code.
+    failed_sources += refused.len();
     items.extend(refused.into_iter().map(Err));
     // The failure of the only source is the failure of the command, not "1 of 1 skills".
     if items.len() == 1
-        && let Some(Err((_, failure))) = items.pop_if(|item| item.is_err())
+        && let Some(Err((label, failure))) = items.pop_if(|item| item.is_err())
     {
-        return Err(failure);
+        let report = SkillsReport::new(context, left_out, failed_sources);
+        return Err(report.of_single(label, failure));
     }
     // A single source may turn out to hold several skills, which is known only now.
     if arguments.name.is_some() && items.len() > 1 {
         return Err(name_needs_one());
+    }
+    if arguments.all && !arguments.allow.is_empty() && items.len() > 1 {
+        return Err(allow_needs_names());
     }
     if !arguments.include.is_empty() {
         // Before anything is admitted, so that a slip changes nothing.
@@ -250,7 +258,8 @@ pub fn run_with(
         require_includes(&sources, &arguments.include)?;
     }
     if arguments.dry_run {
-        return dry_run::check_skills(context, items, left_out);
+        let report = SkillsReport::new(context, left_out, failed_sources);
+        return dry_run::check_skills(items, report);
     }
     let single = items.len() == 1;
     let existing = context.existing_vault()?;
@@ -284,7 +293,8 @@ pub fn run_with(
     }
     // If every skill was rejected, nothing changes, not even the links of agents.
     let vault = adding.vault.filter(|_| adding.admitted);
-    let mut skills = report_outcomes(context, done, left_out, single);
+    let report = SkillsReport::new(context, left_out, failed_sources);
+    let mut skills = report.of_outcomes(done, single);
     // Skills that were admitted before Ctrl-C stay admitted, so the failure lists them for
     // programs.
     if let Some(failure) = interrupted {
@@ -329,15 +339,6 @@ struct SkillAdder<'a> {
     admitted: bool,
     /// The failure of a question that was not answered. It ends the command.
     interrupted: Option<Failure>,
-}
-
-/// The outcome for one skill.
-struct AddOutcome {
-    label: String,
-    texts: Texts,
-    result: Result<AdmitReport, Failure>,
-    /// The source and the signer of a fetched skill, in one line.
-    from: Option<String>,
 }
 
 impl SkillAdder<'_> {
@@ -432,8 +433,11 @@ impl SkillAdder<'_> {
     /// Fails if the project's lock cannot name the folder of a skill. Called before the skill is
     /// signed.
     fn check_lockable(&self, candidate: &Candidate, folder: Option<&str>) -> Result<(), Failure> {
-        let is_recorded = self.arguments.lock && folder.is_some();
-        if is_recorded && !candidate.copied_links.is_empty() {
+        let Some(folder) = folder.filter(|_| self.arguments.lock) else {
+            return Ok(());
+        };
+        project_lock::folder_in_project(self.context, folder)?;
+        if !candidate.copied_links.is_empty() {
             let text = "vault.lock cannot name a folder whose links were taken as copies";
             return Err(fail!(Usage, "{text}")
                 .hint("leave out --lock, or put the files in the place of the links"));
@@ -501,27 +505,6 @@ impl SkillAdder<'_> {
     }
 }
 
-/// Formats the source of a fetched skill and the key that signs it now.
-fn origin_line(candidate: &Candidate, fingerprint: &str) -> String {
-    let at =
-        candidate.provenance.revision.as_deref().map_or_else(
-            String::new,
-            |revision| match revision.strip_prefix("sha256:") {
-                Some(digest) => format!(" at sha256:{}", short_commit(digest)),
-                None => format!(" at {}", clean(short_commit(revision), 40)),
-            },
-        );
-    let signer = candidate
-        .upstream
-        .as_ref()
-        .and_then(|upstream| upstream.signer);
-    let there = signer.map_or_else(String::new, |signer| {
-        format!(", signed there by {signer} (pinned)")
-    });
-    let source = clean(candidate.provenance.identifier.as_str(), 200);
-    format!("  from {source}{at}{there}, signed by this vault: {fingerprint}")
-}
-
 /// Shows the owner of a new vault its fingerprint and how a recovery key is made.
 fn announce_vault(context: &Context, vault: &Vault) -> Result<(), Failure> {
     let (root, fingerprint) = (
@@ -535,65 +518,4 @@ fn announce_vault(context: &Context, vault: &Vault) -> Result<(), Failure> {
         "{HINT}hint:{HINT:#} vault key recovery create <file> creates a recovery key, in case this machine is lost; it changes the fingerprint"
     ));
     Ok(())
-}
-
-/// Returns the code of a command from those of its failures, in order. `None` if nothing failed.
-fn code_of_several(failed: Vec<FailureCode>, is_any_added: bool) -> Option<FailureCode> {
-    // Scripts stop at what the gate refuses, whatever else there is.
-    if failed.iter().any(|code| *code == ErrorCode::GateBlocked) {
-        return Some(ErrorCode::GateBlocked.into());
-    }
-    let first = failed.into_iter().next()?;
-    Some(if is_any_added {
-        ErrorCode::NotAdded.into()
-    } else {
-        first
-    })
-}
-
-fn report_outcomes(
-    context: &Context,
-    done: Vec<AddOutcome>,
-    left_out: Vec<LeftOutSkill>,
-    single: bool,
-) -> Result<AddedSkills, Failure> {
-    if let (true, [AddOutcome { result, .. }]) = (single, &done[..])
-        && let Err(failure) = result
-    {
-        return Err(failure.clone());
-    }
-    let total = count(done.len(), "skill");
-    let (mut added, mut failed, mut codes) = (Vec::new(), Vec::new(), Vec::new());
-    for done in done {
-        match done.result {
-            Ok(report) => {
-                done.texts.warn_about_findings(context, &report.findings);
-                context.ui.print_line(admitted_text(&report));
-                if let Some(from) = &done.from {
-                    context.ui.print_line(paint(DIM, from));
-                }
-                added.push(report);
-            }
-            Err(failure) => {
-                context.ui.note_failure(&failure);
-                let mut skill = FailedSkill::new(SkillLabel::Source(done.label), &failure);
-                let findings = failure.json_data().map(|data| data["findings"].clone());
-                skill.findings = Some(findings.unwrap_or_default());
-                failed.push(skill);
-                codes.push(failure.code);
-            }
-        }
-    }
-    gather::report_left_out(context, &left_out, added.len(), failed.len());
-    let (number, verb) = (failed.len(), either(failed.len() == 1, "was", "were"));
-    let skills = AddedSkills {
-        added,
-        failed,
-        left_out,
-    };
-    let message = format!("{number} of {total} {verb} not added");
-    match code_of_several(codes, !skills.added.is_empty()) {
-        Some(code) => Err(Failure::new(code, message).data(skills)),
-        None => Ok(skills),
-    }
 }

@@ -130,17 +130,16 @@ fn not_compared(kind: Option<Kind>, provenance: &str) -> NotCompared {
 /// Returns the result of comparing a skill of this version with its folder. `None` as state means
 /// that the skill is no longer installed.
 pub fn folder_drift(state: Option<&FolderState>, version: u64) -> DriftState {
-    let unchecked = |why: &str| DriftState::Unchecked(why.to_owned());
     match state {
         Some(FolderState::Same) => DriftState::UpToDate,
         Some(FolderState::Changed) => DriftState::Drifted {
             recorded: format!("version {version}"),
             upstream: "changed files".to_owned(),
         },
-        Some(FolderState::Missing) => unchecked("its folder is gone"),
+        Some(FolderState::Missing) => DriftState::Removed("its folder is gone".to_owned()),
         Some(FolderState::Unreadable(reason)) => {
-            DriftState::Unchecked(format!("its folder cannot be read: {reason}"))
+            DriftState::Failed(format!("its folder cannot be read: {reason}"))
         }
-        None => unchecked("removed meanwhile"),
+        None => DriftState::Unchecked("removed meanwhile".to_owned()),
     }
 }

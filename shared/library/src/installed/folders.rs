@@ -9,6 +9,7 @@ use rayon::prelude::*;
 use vault_format::hash::Digest;
 use vault_format::manifest::{Manifest, SKILL_MD};
 use vault_format::name::SkillName;
+use vault_format::provenance::is_archive;
 use vault_gate::secrets::looks_secret;
 use vault_gate::{self as gate, RawFile};
 
@@ -81,7 +82,13 @@ fn folders_with_manifests(vault: &Vault) -> Result<Vec<(SourceFolder, Manifest)>
         let manifest = store::read_manifest(&store, &bundle, &trusted)?;
         // The record outlives the version that it was written for, so the signed manifest must name
         // the same source.
-        let is_source = manifest.provenance.identifier == local.identifier && !path.is_file();
+        // An archive may be gone since, which is no missing folder.
+        let is_folder = if is_archive(local.identifier.as_str()) {
+            path.is_dir()
+        } else {
+            !path.is_file()
+        };
+        let is_source = manifest.provenance.identifier == local.identifier && is_folder;
         let name = name.clone();
         let folder = SourceFolder {
             name,

@@ -1,8 +1,12 @@
 //! `vault add --dry-run`: what adding would do, without a change.
 
+use std::collections::BTreeSet;
+
 use schemars::JsonSchema;
 use serde::Serialize;
-use vault_format::{bundle::File, manifest::Mode, path::FilePath, provenance::ProvenanceId};
+use vault_format::{
+    bundle::File, manifest::Mode, name::SkillName, path::FilePath, provenance::ProvenanceId,
+};
 use vault_gate::{Outcome, document::Secret, finding::Level, package::Package, report::Audited};
 use vault_library::{
     Origin, Vault,
@@ -11,8 +15,8 @@ use vault_library::{
 };
 use vault_store::clock::{Clock as _, SystemClock};
 
-use super::code_of_several;
-use super::gather::{GatherResult, LeftOutSkill, SkillToAdd, report_left_out};
+use super::gather::{GatherResult, SkillToAdd};
+use super::report::{LeftOutSkill, SkillsReport, code_of_several};
 use crate::{
     context::Context,
     errors::{ErrorCode, Exit, Failure},
@@ -108,18 +112,22 @@ impl ContextCost {
 
 /// Runs `--dry-run`: checks the skills and changes nothing. A missing vault is not created.
 pub fn check_skills(
-    context: &Context,
     items: Vec<GatherResult<SkillToAdd>>,
-    left_out: Vec<LeftOutSkill>,
+    report: SkillsReport<'_>,
 ) -> Result<Report, Failure> {
+    let context = report.context;
     let single = items.len() == 1;
     let vault = context.existing_vault()?;
-    let mut neighbours = Neighbours::new(vault.as_ref(), SystemClock.now());
-    let (mut checked, mut lines) = (Vec::new(), Vec::new());
-    let (mut codes, mut refused) = (Vec::new(), 0);
+    let mut judge = SkillJudge {
+        context,
+        vault: vault.as_ref(),
+        neighbours: Neighbours::new(vault.as_ref(), SystemClock.now()),
+        names: BTreeSet::new(),
+        lines: Vec::new(),
+    };
+    let (mut checked, mut codes, mut refused) = (Vec::new(), Vec::new(), 0);
     for item in items {
-        let judge = |item| judge_item(context, vault.as_ref(), item, &mut neighbours, &mut lines);
-        let (label, failure) = match item.and_then(judge) {
+        let (label, failure) = match item.and_then(|item| judge.judge_item(item)) {
             Ok(skill) => {
                 if skill.outcome == Outcome::Blocked {
                     codes.push(ErrorCode::GateBlocked.into());
@@ -132,7 +140,7 @@ pub fn check_skills(
         };
         // With one source, its failure is that of the command, with its code and hint.
         if single {
-            return Err(failure);
+            return Err(report.of_single(label, failure));
         }
         context.ui.note_failure(&failure);
         refused += 1;
@@ -141,69 +149,82 @@ pub fn check_skills(
         checked.push(CheckedSource::Failed(failed));
     }
     let taken = checked.len() - refused;
-    report_left_out(context, &left_out, taken, refused);
+    report.print_left_out(taken, refused);
     let code = code_of_several(codes, taken > 0);
     let exit = code.map_or(Exit::Done, |code| code.exit());
-    checked.extend(left_out.into_iter().map(CheckedSource::LeftOut));
-    Ok(Report::view(checked, lines.join("\n")).with_exit(exit))
+    checked.extend(report.left_out.into_iter().map(CheckedSource::LeftOut));
+    Ok(Report::view(checked, judge.lines.join("\n")).with_exit(exit))
 }
 
-/// Judges a skill and describes the effect of adding it, for programs and in `lines`.
-fn judge_item(
-    context: &Context,
-    vault: Option<&Vault>,
-    item: SkillToAdd,
-    neighbours: &mut Neighbours<'_>,
-    lines: &mut Vec<String>,
-) -> GatherResult<CheckedSkill> {
-    let texts = Texts::of_source(&item.label, &item.source);
-    let (label, source) = (clean(&item.label, 200), item.label);
-    // A skill can pass the gate and still be rejected, for example because its name belongs to a
-    // skill from another source. So the preview is part of the examination.
-    let examined =
-        examine_candidate(item.source, &item.options, neighbours).and_then(|candidate| {
-            let admission = predict_admission(vault, &candidate)?;
-            Ok((candidate, admission))
-        });
-    match examined {
-        Ok((candidate, admission)) => {
-            let package = &candidate.package;
-            let all = context.ui.is_verbose();
-            let findings = package.findings.iter();
-            let findings = findings.filter(|finding| all || finding.level > Level::Note);
-            lines.extend(findings.map(|finding| texts.render_finding(finding)));
-            let mark = match admission {
-                Admission::Unchanged => paint(DIM, "= unchanged"),
-                Admission::Updated => paint(GOOD, "✓ would be updated"),
-                Admission::Added => paint(GOOD, "✓ would be added"),
-            };
-            lines.push(format!("{mark} {label}"));
-            lines.extend(package_lines(&candidate));
-            let audit = audited_skill(&source, candidate.outcome, Some(package), &package.findings);
-            Ok(CheckedSkill {
-                audit,
-                source,
-                outcome: candidate.outcome,
-                addition: Some(Addition::new(candidate, admission)),
-            })
-        }
-        // A blocked skill is a result of this command and no failure, so that programs find it in
-        // the same list as the accepted ones.
-        Err(AdmitError::Blocked { findings }) => {
-            lines.extend(findings.iter().map(|finding| texts.render_finding(finding)));
-            lines.push(format!("{BAD}✗ would be refused{BAD:#} {label}"));
-            lines.extend(allow_hint(findings.iter()).map(|hint| format!("  {hint}")));
-            let outcome = Outcome::Blocked;
-            Ok(CheckedSkill {
-                audit: audited_skill(&source, outcome, None, &findings),
-                source,
-                outcome,
-                addition: None,
-            })
-        }
-        Err(error) => {
-            let failure = admission_failure(&source, &texts, error);
-            Err((source, failure))
+/// Judges the skills of one command.
+struct SkillJudge<'a> {
+    context: &'a Context,
+    vault: Option<&'a Vault>,
+    neighbours: Neighbours<'a>,
+    /// The names of the skills that passed the gate.
+    names: BTreeSet<SkillName>,
+    /// The lines for people.
+    lines: Vec<String>,
+}
+
+impl SkillJudge<'_> {
+    /// Judges a skill and describes the effect of adding it, for programs and in the lines.
+    fn judge_item(&mut self, item: SkillToAdd) -> GatherResult<CheckedSkill> {
+        let (context, lines) = (self.context, &mut self.lines);
+        let texts = Texts::of_source(&item.label, &item.source);
+        let (label, source) = (clean(&item.label, 200), item.label);
+        // A skill can pass the gate and still be rejected, for example because its name belongs to a
+        // skill from another source. So the preview is part of the examination.
+        let examined = examine_candidate(item.source, &item.options, &mut self.neighbours)
+            .and_then(|candidate| {
+                let name = &candidate.package.name;
+                if !self.names.insert(name.clone()) {
+                    return Err(AdmitError::Twice(name.clone()));
+                }
+                let admission = predict_admission(self.vault, &candidate)?;
+                Ok((candidate, admission))
+            });
+        match examined {
+            Ok((candidate, admission)) => {
+                let package = &candidate.package;
+                let all = context.ui.is_verbose();
+                let findings = package.findings.iter();
+                let findings = findings.filter(|finding| all || finding.level > Level::Note);
+                lines.extend(findings.map(|finding| texts.render_finding(finding)));
+                let mark = match admission {
+                    Admission::Unchanged => paint(DIM, "= unchanged"),
+                    Admission::Updated => paint(GOOD, "✓ would be updated"),
+                    Admission::Added => paint(GOOD, "✓ would be added"),
+                };
+                lines.push(format!("{mark} {label}"));
+                lines.extend(package_lines(&candidate));
+                let audit =
+                    audited_skill(&source, candidate.outcome, Some(package), &package.findings);
+                Ok(CheckedSkill {
+                    audit,
+                    source,
+                    outcome: candidate.outcome,
+                    addition: Some(Addition::new(candidate, admission)),
+                })
+            }
+            // A blocked skill is a result of this command and no failure, so that programs find it in
+            // the same list as the accepted ones.
+            Err(AdmitError::Blocked { findings }) => {
+                lines.extend(findings.iter().map(|finding| texts.render_finding(finding)));
+                lines.push(format!("{BAD}✗ would be refused{BAD:#} {label}"));
+                lines.extend(allow_hint(findings.iter()).map(|hint| format!("  {hint}")));
+                let outcome = Outcome::Blocked;
+                Ok(CheckedSkill {
+                    audit: audited_skill(&source, outcome, None, &findings),
+                    source,
+                    outcome,
+                    addition: None,
+                })
+            }
+            Err(error) => {
+                let failure = admission_failure(&source, &texts, error);
+                Err((source, failure))
+            }
         }
     }
 }

@@ -2,18 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
-use schemars::JsonSchema;
-use serde::Serialize;
 use vault_format::provenance::is_archive;
 use vault_library::admit::{self, Options};
 use vault_shelf::fetch::FetchedSkill;
 use vault_sources::{GitSource, LeftOut, Listing, OfferedSkill, Part, Selection, Source, locks};
 
 use super::Arguments;
+use super::report::LeftOutSkill;
 use crate::{
     context::Context,
     errors::{ErrorCode, Failure},
-    output::{Bar, DIM, Warning, clean, count, paint},
+    output::{Bar, Warning, clean},
     tasks::fetch::{self, Fetching},
 };
 
@@ -49,58 +48,8 @@ pub struct Gathered {
     pub items: Vec<GatherResult<SkillToAdd>>,
     /// The skills that are not added.
     pub left_out: Vec<LeftOutSkill>,
-}
-
-/// A skill of a source that is not added, and the reason.
-#[derive(Debug, JsonSchema, Serialize)]
-pub struct LeftOutSkill {
-    /// The source, as it was named.
-    source: String,
-    /// The folder in the source, or the name in a site's index.
-    path: String,
-    /// The stable code of the reason.
-    reason: &'static str,
-    /// The reason, in one sentence without a full stop.
-    message: String,
-}
-
-/// The largest number of left-out skills that are named one by one.
-const MOST_NAMED: usize = 20;
-
-/// Prints the skills that were left out, and the numbers that add up.
-pub fn report_left_out(context: &Context, left_out: &[LeftOutSkill], taken: usize, refused: usize) {
-    let is_chosen_away = |skill: &&LeftOutSkill| skill.reason == "not_chosen";
-    let others = left_out.iter().filter(is_chosen_away).count();
-    let mut faults: Vec<&LeftOutSkill> = left_out.iter().collect();
-    faults.retain(|skill| context.ui.is_verbose() || !is_chosen_away(skill));
-    let most = if context.ui.is_verbose() {
-        faults.len()
-    } else {
-        MOST_NAMED
-    };
-    for skill in faults.iter().take(most) {
-        let (path, message) = (clean(&skill.path, 200), clean(&skill.message, 300));
-        context
-            .ui
-            .note(format!("{DIM}left out{DIM:#} {path}: {message}"));
-    }
-    if faults.len() > most {
-        let more = faults.len() - most;
-        context
-            .ui
-            .note(format!("{DIM}left out{DIM:#} {more} more (-v names them)"));
-    }
-    let listed = taken + refused + left_out.len();
-    if listed > taken && !left_out.is_empty() {
-        context.ui.note(paint(
-            DIM,
-            format!(
-                "{} listed: {taken} taken, {refused} refused, {} left out ({others} not chosen)",
-                count(listed, "skill"),
-                left_out.len()
-            ),
-        ));
-    }
+    /// The number of failed items that are no skills but whole sources.
+    pub failed_sources: usize,
 }
 
 /// Resolves all sources to skills, and fetches remote ones. One of several sources may fail without
@@ -117,7 +66,7 @@ pub fn gather_items(
         fetching: None,
         left_out: Vec::new(),
     };
-    let mut items = Vec::new();
+    let (mut items, mut failed_sources) = (Vec::new(), 0);
     for source in gatherer.parse_sources()? {
         match source.and_then(|source| {
             gatherer
@@ -125,12 +74,16 @@ pub fn gather_items(
                 .map_err(|error| (source.text, error))
         }) {
             Ok(found) => items.extend(found),
-            Err(failed) => items.push(Err(failed)),
+            Err(failed) => {
+                failed_sources += 1;
+                items.push(Err(failed));
+            }
         }
     }
     Ok(Gathered {
         items,
         left_out: gatherer.left_out,
+        failed_sources,
     })
 }
 
@@ -324,18 +277,15 @@ impl Gatherer<'_> {
         shown: &str,
         left_out: Vec<LeftOut>,
     ) -> Result<Vec<GatherResult<SkillToAdd>>, Failure> {
-        let number = left_out.len();
         let faults = self.leave_out(shown, left_out);
         if !faults.is_empty() {
             return Ok(faults);
         }
         let shown = clean(shown, 200);
-        let failure = fail!(
+        Err(fail!(
             SourceNotFound,
             "{shown} holds no SKILL.md that can be added"
-        );
-        let left_out = &self.left_out[self.left_out.len() - number..];
-        Err(failure.data(serde_json::json!({ "left_out": left_out })))
+        ))
     }
 
     fn folder_item(&self, label: String, source: admit::Source) -> SkillToAdd {

@@ -1,0 +1,230 @@
+//! Reports the outcome of `vault add` for each skill of the sources.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use vault_library::admit::{AdmitReport, Candidate};
+use vault_sources::short_commit;
+
+use crate::{
+    context::Context,
+    errors::{ErrorCode, Failure, FailureCode},
+    output::{DIM, clean, count, either, paint},
+    tasks::admission::{
+        admitted_text,
+        outcomes::{FailedSkill, SkillLabel},
+        texts::Texts,
+    },
+};
+
+/// The skills of all sources.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct AddedSkills {
+    /// The skills that passed the gate, changed or not.
+    pub added: Vec<AdmitReport>,
+    /// The skills that could not be added.
+    pub failed: Vec<FailedSkill>,
+    /// The skills that were not taken, and why.
+    pub left_out: Vec<LeftOutSkill>,
+}
+
+/// A skill of a source that is not added, and the reason.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct LeftOutSkill {
+    /// The source, as it was named.
+    pub source: String,
+    /// The folder in the source, or the name in a site's index.
+    pub path: String,
+    /// The stable code of the reason.
+    pub reason: &'static str,
+    /// The reason, in one sentence without a full stop.
+    pub message: String,
+}
+
+/// The outcome for one skill.
+pub struct AddOutcome {
+    pub label: String,
+    pub texts: Texts,
+    pub result: Result<AdmitReport, Failure>,
+    /// The source and the signer of a fetched skill, in one line.
+    pub from: Option<String>,
+}
+
+/// The largest number of left-out skills that are named one by one.
+const MOST_NAMED: usize = 20;
+
+/// Reports on the skills of all sources.
+pub struct SkillsReport<'a> {
+    /// The command.
+    pub context: &'a Context,
+    /// The skills that are not added.
+    pub left_out: Vec<LeftOutSkill>,
+    /// The number of failures that concern whole sources.
+    failed_sources: usize,
+}
+
+impl<'a> SkillsReport<'a> {
+    /// Creates a report in which these skills are left out.
+    pub const fn new(
+        context: &'a Context,
+        left_out: Vec<LeftOutSkill>,
+        failed_sources: usize,
+    ) -> Self {
+        Self {
+            context,
+            left_out,
+            failed_sources,
+        }
+    }
+
+    /// Returns the failure of the only skill or source as that of the command, with all that was
+    /// listed.
+    pub fn of_single(self, label: String, failure: Failure) -> Failure {
+        self.print_left_out(0, 1);
+        let skills = AddedSkills {
+            added: Vec::new(),
+            failed: vec![failed_skill(label, &failure)],
+            left_out: self.left_out,
+        };
+        let mut data = serde_json::to_value(skills).unwrap_or_default();
+        // Keep what the failure tells beyond the lists.
+        if let (Some(all), Some(own)) = (
+            data.as_object_mut(),
+            failure.json_data().and_then(serde_json::Value::as_object),
+        ) {
+            all.extend(own.clone());
+        }
+        failure.data(data)
+    }
+
+    /// Prints the outcome of each skill. Fails if one was not added. With one skill, its failure is
+    /// that of the command.
+    pub fn of_outcomes(
+        self,
+        mut done: Vec<AddOutcome>,
+        single: bool,
+    ) -> Result<AddedSkills, Failure> {
+        if single
+            && let Some(AddOutcome {
+                label,
+                result: Err(failure),
+                ..
+            }) = done.pop_if(|done| done.result.is_err())
+        {
+            return Err(self.of_single(label, failure));
+        }
+        let context = self.context;
+        let total = count(done.len(), "skill");
+        let (mut added, mut failed, mut codes) = (Vec::new(), Vec::new(), Vec::new());
+        for done in done {
+            match done.result {
+                Ok(report) => {
+                    done.texts.warn_about_findings(context, &report.findings);
+                    context.ui.print_line(admitted_text(&report));
+                    if let Some(from) = &done.from {
+                        context.ui.print_line(paint(DIM, from));
+                    }
+                    added.push(report);
+                }
+                Err(failure) => {
+                    context.ui.note_failure(&failure);
+                    failed.push(failed_skill(done.label, &failure));
+                    codes.push(failure.code);
+                }
+            }
+        }
+        self.print_left_out(added.len(), failed.len());
+        let (number, verb) = (failed.len(), either(failed.len() == 1, "was", "were"));
+        let skills = AddedSkills {
+            added,
+            failed,
+            left_out: self.left_out,
+        };
+        let message = format!("{number} of {total} {verb} not added");
+        match code_of_several(codes, !skills.added.is_empty()) {
+            Some(code) => Err(Failure::new(code, message).data(skills)),
+            None => Ok(skills),
+        }
+    }
+
+    /// Prints the skills that were left out, and the numbers that add up.
+    pub fn print_left_out(&self, taken: usize, failed: usize) {
+        let (context, left_out) = (self.context, &self.left_out);
+        // A source that cannot be read is no skill that was listed.
+        let refused = failed.saturating_sub(self.failed_sources);
+        let is_chosen_away = |skill: &&LeftOutSkill| skill.reason == "not_chosen";
+        let others = left_out.iter().filter(is_chosen_away).count();
+        let mut faults: Vec<&LeftOutSkill> = left_out.iter().collect();
+        faults.retain(|skill| context.ui.is_verbose() || !is_chosen_away(skill));
+        let most = if context.ui.is_verbose() {
+            faults.len()
+        } else {
+            MOST_NAMED
+        };
+        for skill in faults.iter().take(most) {
+            let (path, message) = (clean(&skill.path, 200), clean(&skill.message, 300));
+            context
+                .ui
+                .note(format!("{DIM}left out{DIM:#} {path}: {message}"));
+        }
+        if faults.len() > most {
+            let more = faults.len() - most;
+            context
+                .ui
+                .note(format!("{DIM}left out{DIM:#} {more} more (-v names them)"));
+        }
+        let listed = taken + refused + left_out.len();
+        if listed > taken && !left_out.is_empty() {
+            context.ui.note(paint(
+                DIM,
+                format!(
+                    "{} listed: {taken} taken, {refused} refused, {} left out ({others} not chosen)",
+                    count(listed, "skill"),
+                    left_out.len()
+                ),
+            ));
+        }
+    }
+}
+
+/// Returns the entry of a failed skill or source.
+fn failed_skill(label: String, failure: &Failure) -> FailedSkill {
+    let mut skill = FailedSkill::new(SkillLabel::Source(label), failure);
+    let findings = failure.json_data().map(|data| data["findings"].clone());
+    skill.findings = Some(findings.unwrap_or_default());
+    skill
+}
+
+/// Returns the code of a command from those of its failures, in order. `None` if nothing failed.
+pub fn code_of_several(failed: Vec<FailureCode>, is_any_added: bool) -> Option<FailureCode> {
+    // Scripts stop at what the gate refuses, whatever else there is.
+    if failed.iter().any(|code| *code == ErrorCode::GateBlocked) {
+        return Some(ErrorCode::GateBlocked.into());
+    }
+    let first = failed.into_iter().next()?;
+    Some(if is_any_added {
+        ErrorCode::NotAdded.into()
+    } else {
+        first
+    })
+}
+
+/// Formats the source of a fetched skill and the key that signs it now.
+pub fn origin_line(candidate: &Candidate, fingerprint: &str) -> String {
+    let at =
+        candidate.provenance.revision.as_deref().map_or_else(
+            String::new,
+            |revision| match revision.strip_prefix("sha256:") {
+                Some(digest) => format!(" at sha256:{}", short_commit(digest)),
+                None => format!(" at {}", clean(short_commit(revision), 40)),
+            },
+        );
+    let signer = candidate
+        .upstream
+        .as_ref()
+        .and_then(|upstream| upstream.signer);
+    let there = signer.map_or_else(String::new, |signer| {
+        format!(", signed there by {signer} (pinned)")
+    });
+    let source = clean(candidate.provenance.identifier.as_str(), 200);
+    format!("  from {source}{at}{there}, signed by this vault: {fingerprint}")
+}
