@@ -6,7 +6,7 @@ use vault_api::{CurrentDevice, Enrolment};
 use vault_format::{hash::Digest, keys::SecretKey, name::Slug, request};
 use vault_store::clock::{Clock, SystemClock};
 
-use super::{Answer, Base, Http, Patience, ceiling};
+use super::{Answer, Base, Http, ceiling, patience::Patience};
 use vault_service::error::ErrorCode as ServiceCode;
 
 use crate::{

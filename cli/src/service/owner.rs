@@ -11,7 +11,8 @@ use vault_api::Items;
 use vault_store::clock::{Clock, SystemClock};
 
 use super::{
-    Answer, AskedBy, Base, Http, Patience, ceiling,
+    Answer, AskedBy, Base, Http, ceiling,
+    patience::Patience,
     tokens::{TokenFile, Tokens},
 };
 use crate::{context::Context, errors::Failure};
