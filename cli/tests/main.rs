@@ -14,6 +14,7 @@ mod exits;
 mod fetching;
 mod install;
 mod keys;
+mod local_drafts;
 mod picker;
 mod register;
 mod screens;

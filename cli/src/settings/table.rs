@@ -39,6 +39,7 @@ const DEFAULT_SIGN_IN: &str = "password, or both with a provider";
 /// other commands.
 pub const SERVED_LIBRARY: &str = "library beside the database";
 const LOG_LEVELS: &[&str] = &["debug", "info", "warn", "error"];
+const MCP_WRITES: &[&str] = &["draft", "sign"];
 const TOOL_NAMES: &[&str] = &["plain", "dotted"];
 
 /// Every variable that `vault` reads except `PORT`, which platforms set.
@@ -74,6 +75,7 @@ pub(super) const TABLE: &[Variable] = &[
     variable("VAULT_LIMIT_TOKEN", ValueKind::Number, "60"),
     variable("VAULT_LOG_LEVEL", ValueKind::OneOf(LOG_LEVELS), "info"),
     variable("VAULT_MAIL_FROM", ValueKind::Text, ""),
+    variable("VAULT_MCP_WRITES", ValueKind::OneOf(MCP_WRITES), "sign"),
     variable(
         "VAULT_MEMBER_WRITES",
         ValueKind::OneOf(&["draft", "sign"]),

@@ -4,12 +4,14 @@
 //! If the server signs the vault, the draft is compared with the published release, and the server
 //! carries it out.
 
+use std::path::Path;
+
 use vault_api::Draft;
 use vault_format::{
     bundle::{self, File},
     draft::{self, DraftContext, DraftError, Request},
     hash::Digest,
-    name::SkillName,
+    name::{AgentId, SkillName, Slug},
 };
 use vault_gate::{RawFile, secrets};
 use vault_library::{
@@ -19,6 +21,8 @@ use vault_library::{
         remove::{RemoveSkills, remove_skills},
     },
     run::{self, RunError},
+    shelf::drafts::{DraftOrigin, LocalDraft, local_slug},
+    upstream,
 };
 use vault_store::clock::{Clock, SystemClock};
 
@@ -28,7 +32,7 @@ use crate::{
     output::{
         BAD, BOLD, DIM, GOOD, WARN, clean, count,
         diff::{FileChange, RenderedDiff, by_path, diff_files, file_changes},
-        either,
+        either, join,
     },
     service::connection::Connection,
     tasks::{
@@ -62,7 +66,10 @@ pub struct Choices {
 pub struct Reviewer<'a> {
     context: &'a Context,
     vault: &'a Vault,
-    connection: &'a Connection,
+    /// The name that the drafts are for.
+    slug: Slug,
+    /// The draft of this machine that is reviewed; `None` for drafts of a service.
+    local: Option<&'a LocalDraft>,
     /// Reads the published skills, if the server signs the vault.
     served: Option<ServedVault<'a>>,
 }
@@ -140,14 +147,26 @@ impl<'a> Reviewer<'a> {
         Ok(Self {
             context,
             vault,
-            connection,
+            slug: connection.slug.clone(),
+            local: None,
             served,
         })
     }
 
-    /// Returns the connection to the namespace.
-    pub const fn connection(&self) -> &'a Connection {
-        self.connection
+    /// Creates the reviewer of a draft that an agent made on this machine.
+    pub fn local(context: &'a Context, vault: &'a Vault, draft: &'a LocalDraft) -> Self {
+        Self {
+            context,
+            vault,
+            slug: local_slug(),
+            local: Some(draft),
+            served: None,
+        }
+    }
+
+    /// Returns whether the draft was made on this machine, and is not for a service.
+    pub const fn is_local(&self) -> bool {
+        self.local.is_some()
     }
 
     /// Returns whether the server signs the vault.
@@ -191,6 +210,7 @@ impl<'a> Reviewer<'a> {
             lines: vec![heading_lines(draft, &content, before.as_ref())],
             hidden: 0,
         };
+        shown.lines.extend(self.local.and_then(local_line));
         let mut left_out = Vec::new();
         let (effect, files) = match &content.request {
             Request::Remove if before.is_none() => (Effect::None, None),
@@ -297,7 +317,7 @@ impl<'a> Reviewer<'a> {
 
     fn parse_draft(&self, draft: &Draft, bytes: &[u8]) -> Result<draft::Draft, Failure> {
         let parse = |vault_id| {
-            let slug = &self.connection.slug;
+            let slug = &self.slug;
             draft::Draft::parse(bytes, &DraftContext { slug, vault_id })
         };
         let id = match &self.served {
@@ -327,6 +347,9 @@ impl<'a> Reviewer<'a> {
                 by: draft.submitted_by.user_id.clone(),
             }),
             Request::Install { source } => {
+                if let Some(source) = self.local_source(&content.name)? {
+                    return Ok(source);
+                }
                 // The author of the draft chose the source, so it is fetched without this user's
                 // access.
                 let fetched = fetch::fetch_named(self.context, source, &content.name)?;
@@ -334,6 +357,47 @@ impl<'a> Reviewer<'a> {
             }
             Request::Remove => Err(fail!(Internal, "a removal has no files")),
         }
+    }
+
+    /// Returns what a draft of this machine installs from a folder, or from the recorded source of
+    /// the skill that it updates.
+    fn local_source(&self, name: &SkillName) -> Result<Option<Source>, Failure> {
+        match self.local.map(|local| &local.origin) {
+            Some(DraftOrigin::Folder(path)) => Ok(Some(Source::folder(Path::new(path)))),
+            Some(DraftOrigin::Update) => {
+                let upstream = upstream::of_skill(self.vault, name)?.ok_or_else(|| {
+                    fail!(DraftOutdated, "{name} is no longer installed from a source")
+                })?;
+                // With the signer and digests that are recorded for the source.
+                let fetched = fetch::fetch_upstream(self.context, &upstream, name)?;
+                Ok(Some(Source::Fetched(Box::new(fetched))))
+            }
+            Some(DraftOrigin::Draft | DraftOrigin::Source) | None => Ok(None),
+        }
+    }
+
+    /// Adds what the agent that made a draft on this machine chose.
+    fn local_options(&self, options: Options) -> Options {
+        let Some(local) = self.local else {
+            return options;
+        };
+        let mut options = Options {
+            agents: local.agents.clone(),
+            replace: local.replace,
+            reject_linked_name: true,
+            require_installed: local.origin == DraftOrigin::Update,
+            ..options
+        };
+        // An update takes the files again that the owner included before, for the same agents.
+        if let (DraftOrigin::Update, Ok(skill)) = (
+            &local.origin,
+            run::inspect_skill(self.vault, &local.draft.name),
+        ) {
+            let examined = skill.examined;
+            options.agents = examined.manifest.agents;
+            options.include.extend(secrets::paths_of(&examined.files));
+        }
+        options
     }
 
     /// Runs the gate on the files of a draft, and shows its findings.
@@ -356,6 +420,7 @@ impl<'a> Reviewer<'a> {
             by_others: true,
             ..Options::default()
         };
+        let options = self.local_options(options);
         let name = content.name.to_string();
         require_includes(&[&source], &choices.include)?;
         let texts = Texts::of_source(&name, &source);
@@ -405,6 +470,20 @@ fn effect_of(
     let detail = choices.review.detail_level();
     shown.add_difference(diff_files(&by_path(old), &by_path(&files), detail));
     (Effect::Admit(Box::new(candidate)), Some(files))
+}
+
+/// Returns what the agent that made a draft on this machine chose, for people.
+fn local_line(local: &LocalDraft) -> Option<String> {
+    let folder = match &local.origin {
+        DraftOrigin::Folder(path) => Some(format!("  in the folder {}", clean(path, 400))),
+        DraftOrigin::Draft | DraftOrigin::Source | DraftOrigin::Update => None,
+    };
+    let agents = (!local.agents.is_empty()).then(|| {
+        let names = join(local.agents.iter().map(AgentId::as_str));
+        format!("  only for {names}, and the agents that it names")
+    });
+    let lines: Vec<String> = folder.into_iter().chain(agents).collect();
+    (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
 /// Formats the skill, the change and its author.

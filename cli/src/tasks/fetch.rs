@@ -8,7 +8,7 @@ use url::Url;
 use vault_format::{draft, name::SkillName};
 use vault_library::{read_policy_at, read_source_policy};
 use vault_policy::Policy;
-use vault_shelf::fetch::{Fetch as _, FetchFault, FetchedSkill};
+use vault_shelf::fetch::{Fetch as _, FetchFault, FetchedSkill, Upstream};
 use vault_sources::source::check_path;
 use vault_sources::{
     BadSource, Choice, ChoiceError, DEFAULT_CLAWHUB, DEFAULT_NPM, FetchError, Fetcher, GitFault,
@@ -247,18 +247,37 @@ pub fn fetch_named(
     let bar = context.ui.start_spinner(format!("Fetching {skill}"));
     let fetched = context.block_on(async {
         let fetched = fetcher.fetch(source, Some(skill), policy.as_ref()).await;
-        fetched.map_err(|fault| {
-            // The text may quote a hostile host.
-            let message = clean(&fault.to_string(), 400);
-            match fault {
-                FetchFault::Refused(_) => fail!(SourceRefused, "{message}"),
-                FetchFault::NotFound(_) => fail!(SourceNotFound, "{message}"),
-                FetchFault::Unreachable(_) => fail!(SourceUnreachable, "{message}"),
-            }
-        })
+        fetched.map_err(|fault| tool_failure(&fault))
     });
     drop(bar);
     fetched
+}
+
+/// Fetches a skill again from its recorded source, as a tool does for an agent of this machine.
+/// Reaches only public hosts.
+pub fn fetch_upstream(
+    context: &Context,
+    upstream: &Upstream,
+    skill: &SkillName,
+) -> Result<FetchedSkill, Failure> {
+    let (fetcher, policy) = (for_tools(context)?, load_policy(context)?);
+    let bar = context.ui.start_spinner(format!("Fetching {skill}"));
+    let fetched = context.block_on(async {
+        let fetched = fetcher.fetch_again(upstream, policy.as_ref()).await;
+        fetched.map_err(|fault| tool_failure(&fault))
+    });
+    drop(bar);
+    fetched
+}
+
+fn tool_failure(fault: &FetchFault) -> Failure {
+    // The text may quote a hostile host.
+    let message = clean(&fault.to_string(), 400);
+    match fault {
+        FetchFault::Refused(_) => fail!(SourceRefused, "{message}"),
+        FetchFault::NotFound(_) => fail!(SourceNotFound, "{message}"),
+        FetchFault::Unreachable(_) => fail!(SourceUnreachable, "{message}"),
+    }
 }
 
 /// Creates the fetcher for agents' tools. It only reaches public hosts and does not use SSH.

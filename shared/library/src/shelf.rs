@@ -4,6 +4,7 @@
 //! skill's bytes are verified when they are requested. All file access runs on blocking threads.
 
 mod changes;
+pub mod drafts;
 
 pub use crate::installed::list::{InstalledSkill as Listed, Listing, list_installed};
 pub use crate::installed::search::{Hit, search_installed};
@@ -58,6 +59,8 @@ pub struct LibraryShelf {
     /// Whether callers may learn how skills differ from the folders of this machine that they were
     /// added from.
     reads_folders: bool,
+    /// Whether changes wait as drafts instead of being signed.
+    drafts: bool,
     last: Arc<Mutex<Option<Arc<CachedView>>>>,
 }
 
@@ -113,6 +116,7 @@ impl LibraryShelf {
             fetch: None,
             machine: None,
             reads_folders: false,
+            drafts: false,
             last: Arc::default(),
         }
     }
@@ -141,6 +145,12 @@ impl LibraryShelf {
             reads_folders: true,
             ..self
         }
+    }
+
+    /// Returns this shelf, which now keeps changes as drafts for the owner instead of signing them.
+    #[must_use]
+    pub fn with_drafts(self, drafts: bool) -> Self {
+        Self { drafts, ..self }
     }
 
     /// Performs the network part of a change: checks the policy, then fetches. Changes nothing and
@@ -250,7 +260,11 @@ impl Shelf for LibraryShelf {
     }
 
     fn write_mode(&self) -> Writes {
-        Writes::Signed
+        if self.drafts {
+            Writes::Drafted
+        } else {
+            Writes::Signed
+        }
     }
 
     async fn take_snapshot(&self) -> Result<Arc<Snapshot>, ShelfError> {
@@ -265,6 +279,12 @@ impl Shelf for LibraryShelf {
 
     async fn submit(&self, by: &Submitter, change: Change) -> Result<Submitted, ShelfError> {
         let prepared = self.prepare_change(change).await?;
+        if self.drafts {
+            let by = by.clone();
+            return self
+                .run_blocking(move |vault| drafts::submit_draft(vault, &by, prepared))
+                .await;
+        }
         self.admit_prepared(by, prepared).await
     }
 

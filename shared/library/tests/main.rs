@@ -8,6 +8,7 @@
 mod admission;
 mod capabilities;
 mod doctor;
+mod drafts;
 mod export;
 mod folders;
 mod held;

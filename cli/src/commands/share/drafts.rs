@@ -1,12 +1,15 @@
 //! `vault drafts`: shows what people and their agents propose for this vault, and accepts or
 //! declines it.
 
+mod local;
+
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use vault_api::{Draft, DraftKind};
 use vault_format::hash::Digest;
 use vault_library::Vault;
 
+use self::local::LocalDrafts;
 use crate::{
     context::Context,
     errors::{ErrorCode, Failure},
@@ -32,8 +35,9 @@ use crate::{
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Members of a vault, and their agents, cannot publish: what they add, change or remove waits as a \
-draft. `accept` shows the findings of the gate and the differences, asks, signs the skill with \
-this vault's key and publishes it.
+draft. With VAULT_MCP_WRITES=draft, so do the changes of the agents on this machine; the command \
+shows these first, and they need no service. `accept` shows the findings of the gate and the differences, asks, signs the skill with \
+this vault's key and publishes it, if the draft is for a service.
 
 Examples:
   vault drafts list
@@ -110,13 +114,18 @@ struct Accept {
 
 /// Lists, shows or decides.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    let local = LocalDrafts::load(context)?;
+    if let Some(report) = decide_locally(context, &local, &arguments.action)? {
+        return Ok(report);
+    }
     let connection = Connection::load(context)?;
     let client = connection.owner_client(context)?;
     let drafts = DraftClient::new(&client, &connection);
     let find = |id: &str| find_pending_draft(context, &drafts, id);
     match &arguments.action {
         Action::List { all } => {
-            let listed_drafts = context.block_on(drafts.list(*all))?;
+            let mut listed_drafts = local.listed();
+            listed_drafts.extend(context.block_on(drafts.list(*all))?);
             Ok(drafts_report(context, &listed_drafts, *all))
         }
         Action::Show(wanted) => {
@@ -125,14 +134,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         }
         Action::Accept(accept) => {
             let draft = find(&accept.which.id)?;
-            let choices = Choices {
-                allow: accept.allow.clone(),
-                reason: require_reason(context, &accept.allow, accept.reason.as_deref())?,
-                include: accept.include.clone(),
-                anyway: accept.anyway,
-                bundle: accept.bundle,
-                review: accept.review.clone(),
-            };
+            let choices = accept.choices(context)?;
             accept_draft(context, &connection, &drafts, &draft, &choices)
         }
         Action::Decline { which, reason } => {
@@ -145,6 +147,49 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             let decided = context.block_on(drafts.withdraw(&draft.id))?;
             Ok(decision_report("withdrew", &decided))
         }
+    }
+}
+
+/// Decides on a draft of this machine; `None` if the action is about drafts of a service.
+fn decide_locally(
+    context: &Context,
+    local: &LocalDrafts,
+    action: &Action,
+) -> Result<Option<Report>, Failure> {
+    let id = match action {
+        // Without a service there are no others.
+        Action::List { all } => {
+            let listed_drafts = local.listed();
+            let is_alone = !listed_drafts.is_empty() && Connection::find(context)?.is_none();
+            return Ok(is_alone.then(|| drafts_report(context, &listed_drafts, *all)));
+        }
+        Action::Show(wanted) => &wanted.which.id,
+        Action::Accept(accept) => &accept.which.id,
+        Action::Decline { which, .. } | Action::Withdraw(which) => &which.id,
+    };
+    let Some(draft) = local.find(id)? else {
+        return Ok(None);
+    };
+    let report = match action {
+        Action::List { .. } => return Ok(None),
+        Action::Show(wanted) => local.show(context, draft, &wanted.review),
+        Action::Accept(accept) => local.accept(context, draft, &accept.choices(context)?),
+        Action::Decline { reason, .. } => local.discard(draft, "declined", Some(reason)),
+        Action::Withdraw(_) => local.discard(draft, "withdrew", None),
+    };
+    report.map(Some)
+}
+
+impl Accept {
+    fn choices(&self, context: &Context) -> Result<Choices, Failure> {
+        Ok(Choices {
+            allow: self.allow.clone(),
+            reason: require_reason(context, &self.allow, self.reason.as_deref())?,
+            include: self.include.clone(),
+            anyway: self.anyway,
+            bundle: self.bundle,
+            review: self.review.clone(),
+        })
     }
 }
 
@@ -170,6 +215,11 @@ pub fn find_pending_draft(
     drafts: &DraftClient<'_>,
     id: &str,
 ) -> Result<Draft, Failure> {
+    pick_draft(&context.block_on(drafts.list(false))?, id)
+}
+
+/// Finds one of these drafts by its id or the beginning of it.
+fn pick_draft(drafts: &[Draft], id: &str) -> Result<Draft, Failure> {
     const KIND: EntryWords = EntryWords {
         noun: "draft",
         missing: ErrorCode::DraftNotFound,
@@ -178,8 +228,7 @@ pub fn find_pending_draft(
         list: "vault drafts list",
     };
     let id = id.to_lowercase();
-    let waiting = context.block_on(drafts.list(false))?;
-    let ids: Vec<_> = waiting
+    let ids: Vec<_> = drafts
         .iter()
         .map(|draft| (draft.id.to_string().to_lowercase(), draft))
         .collect();
@@ -289,11 +338,16 @@ fn show_draft(
     };
     let review =
         Reviewer::new(context, &vault, connection)?.review_draft(draft, &bytes, &choices)?;
+    Ok(review_report(&review))
+}
+
+/// Reports what a draft would change.
+fn review_report(review: &Review) -> Report {
     let data = json!({
-        "draft": draft, "taken": review.is_taken(), "bundle": review.bundle,
+        "draft": review.draft, "taken": review.is_taken(), "bundle": review.bundle,
         "left_out": review.left_out, "files": review.files, "review": review.shown.plain_lines(),
     });
-    Ok(Report::new(data, review.shown.lines.join("\n")))
+    Report::new(data, review.shown.lines.join("\n"))
 }
 
 fn accept_draft(
@@ -313,7 +367,7 @@ fn accept_draft(
     // `carry_out` signs the skill, so it comes after the question.
     confirm_draft(context, &reviewer, &review, choices)?;
     reviewer.carry_out(&review)?;
-    publish_accepted(context, &reviewer, drafts, &[review])
+    publish_accepted(context, &reviewer, (connection, drafts), &[review])
 }
 
 /// Shows a draft and asks. Fails if the answer is no. A draft that an earlier run took in needs no
@@ -338,7 +392,11 @@ fn confirm_draft(
         "this machine signs it with its key"
     };
     let question = Question {
-        text: "Accept this draft and publish it?",
+        text: if reviewer.is_local() {
+            "Accept this draft?"
+        } else {
+            "Accept this draft and publish it?"
+        },
         effects: &[signer.to_owned()],
         hash: &review.bundle,
         flag: "--bundle",
@@ -356,7 +414,7 @@ fn confirm_draft(
 pub fn publish_accepted(
     context: &Context,
     reviewer: &Reviewer<'_>,
-    drafts: &DraftClient<'_>,
+    (connection, drafts): (&Connection, &DraftClient<'_>),
     accepted: &[Review],
 ) -> Result<Report, Failure> {
     // A server signs with its own key, so there is nothing to publish from here.
@@ -366,7 +424,6 @@ pub fn publish_accepted(
     let vault = context.open_vault()?;
     // The skills are installed, whatever becomes of the release.
     let agents = profiles::show_to_agents(context, &vault);
-    let connection = reviewer.connection();
     let publisher = Publisher::new(context, &vault, connection)?;
     let outcome = context.block_on(publisher.sync_release(&SyncOptions::default()))?;
     let mut done = Report::from(sync_report(connection, &outcome));

@@ -153,7 +153,7 @@ pub fn propose_skill(vault: &Vault, input: &ProposeSkill) -> Result<ProposeRepor
 }
 
 /// Returns the choices with which submitted text is admitted.
-fn proposal_options(input: &ProposeSkill) -> Options {
+pub(crate) fn proposal_options(input: &ProposeSkill) -> Options {
     Options {
         replace: input.replace,
         // An own skill takes the bare name from a linked one. Submitted text must not do that.

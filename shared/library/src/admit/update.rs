@@ -125,12 +125,23 @@ pub(crate) fn admit_update(
     source: Source,
     options: Options,
 ) -> Result<AdmitReport, AdmitError> {
+    let options = update_options(vault, name, options)?;
+    admit_source(vault, source, &options)
+}
+
+/// Returns the options of an update of an installed skill. Of `options` only what concerns neither
+/// the name, the files nor the agents counts.
+pub(crate) fn update_options(
+    vault: &Vault,
+    name: &SkillName,
+    options: Options,
+) -> Result<Options, AdmitError> {
     let installed_skill = read_own_skill(vault, name, &vault.trusted()?)?;
     // The skill may have been removed during the fetch.
     let Some(manifest) = installed_skill.and_then(|found| found.manifest) else {
         return Err(AdmitError::NotInstalled(name.clone()));
     };
-    let options = Options {
+    Ok(Options {
         name: Some(name.clone()),
         include: secrets_of(vault, name),
         agents: manifest.agents,
@@ -138,8 +149,7 @@ pub(crate) fn admit_update(
         // update must not bring it back.
         require_installed: true,
         ..options
-    };
-    admit_source(vault, source, &options)
+    })
 }
 
 /// Returns the files of the installed version that look like secrets. An update takes them again,

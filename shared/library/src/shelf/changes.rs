@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use vault_format::name::SkillName;
+use vault_format::name::{AgentId, SkillName};
 use vault_format::provenance::ProvenanceId;
 use vault_format::text::printable;
 use vault_shelf::fetch::FetchFault;
@@ -15,7 +15,7 @@ use crate::admit::propose::{ProposeReport, ProposeSkill, Proposed, propose_skill
 use crate::admit::remove::{RemoveSkills, remove_skills};
 use crate::admit::update::{admit_update, not_installed};
 use crate::admit::{
-    AdmitError, AdmitReport, Neighbours, Options, Source, admit_one, examine_candidate,
+    AdmitError, AdmitReport, Candidate, Neighbours, Options, Source, admit_one, examine_candidate,
 };
 use crate::disk::source::SourceError;
 use crate::installed::place::read_own_skill;
@@ -33,12 +33,10 @@ pub(super) fn apply_change(
         reviewed,
     } = prepared;
     let options = |agents| Options {
-        agents,
         reviewed,
         // Only changes by other authors are reviewed; the owner's own changes need no review.
         by_others: reviewed.is_some(),
-        reject_linked_name: true,
-        ..bounded_options()
+        ..addition_options(agents)
     };
     match (change, source) {
         (
@@ -87,11 +85,20 @@ pub(super) fn apply_change(
 }
 
 /// Returns the options of every change that a tool submits.
-fn bounded_options() -> Options {
+pub(super) fn bounded_options() -> Options {
     Options {
         // A writer over MCP must not occupy the server's processor without a bound.
         most_work: Some(vault_gate::SERVICE_WORK),
         ..Options::default()
+    }
+}
+
+/// Returns the options of a skill that a tool adds for these agents.
+pub(super) fn addition_options(agents: Vec<AgentId>) -> Options {
+    Options {
+        agents,
+        reject_linked_name: true,
+        ..bounded_options()
     }
 }
 
@@ -120,6 +127,20 @@ fn admit_folder(
     identifier: &str,
     options: &Options,
 ) -> Result<Submitted, ShelfError> {
+    match examine_folder(vault, (path, named), identifier, options)? {
+        Ok(candidate) => admission_result(admit_one(vault, &candidate)),
+        Err(error) => admission_result(Err(error)),
+    }
+}
+
+/// Examines the skill in a folder. Fails if the caller named another source than the folder, or
+/// than the one that the owner recorded for the skill.
+pub(super) fn examine_folder(
+    vault: &Vault,
+    (path, named): (&str, Option<&SkillName>),
+    identifier: &str,
+    options: &Options,
+) -> Result<Result<Candidate, AdmitError>, ShelfError> {
     let source = || Source::folder(Path::new(path));
     let mut neighbours = Neighbours::for_vault(vault);
     let mut examined = examine_candidate(source(), options, &mut neighbours);
@@ -149,10 +170,7 @@ fn admit_folder(
             examined = examine_candidate(source(), &options, &mut neighbours);
         }
     }
-    match examined {
-        Ok(candidate) => admission_result(admit_one(vault, &candidate)),
-        Err(error) => admission_result(Err(error)),
-    }
+    Ok(examined)
 }
 
 /// Returns the source that the manifest of an own skill records.

@@ -13,6 +13,7 @@
 //!                                          the agents' folders that hold links and copies, and the
 //!                                          skills that no agent is shown
 //! <config>/vaults/<vault id>/variants.json which bundle an agent gets in place of a skill
+//! <config>/vaults/<vault id>/drafts/      changes of agents that wait for the owner
 //! <config>/vaults/<vault id>/index-seal    the key of the HMAC over rows of the index
 //! <config>/links/<link>/                   device key, pin and accepted catalog of a linked vault
 //! <config>/services/<origin>/              tokens of the sign-in

@@ -50,6 +50,17 @@ pub struct Arguments {
     dry_run: bool,
 }
 
+/// The arguments of `vault mcp install`.
+#[derive(Args, Debug)]
+pub struct InstallArguments {
+    #[command(flatten)]
+    common: Arguments,
+    /// What becomes of changes that the agents make: `sign` signs them at once, `draft` keeps them
+    /// until you accept them with `vault drafts`. Without it, a terminal is asked
+    #[arg(long, value_name = "MODE", value_parser = ["draft", "sign"])]
+    writes: Option<String>,
+}
+
 /// The outcome for the entry in one file.
 #[derive(Clone, Copy, Debug, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -91,8 +102,12 @@ pub struct FileChange {
 }
 
 /// Adds the server to the settings of the given agents.
-pub fn install_server(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
-    let (server, name) = (server_command(context, arguments.project)?, &arguments.name);
+pub fn install_server(context: &Context, given: &InstallArguments) -> Result<Report, Failure> {
+    let arguments = &given.common;
+    let (mut server, name) = (server_command(context, arguments.project)?, &arguments.name);
+    if let Some(writes) = choose_writes(context, given)? {
+        server.env.push(("VAULT_MCP_WRITES".to_owned(), writes));
+    }
     let changes = plan_changes(context, arguments, |known, file, text| {
         let failed = |error: EditError| unreadable_settings(known, file, &error);
         let entry = known.server_entry(&server);
@@ -137,6 +152,18 @@ pub fn install_server(context: &Context, arguments: &Arguments) -> Result<Report
         }
     }
     Ok(report_changes(arguments, changes))
+}
+
+/// Returns what becomes of the agents' changes; `None` leaves it to the settings of vault.
+fn choose_writes(context: &Context, given: &InstallArguments) -> Result<Option<String>, Failure> {
+    let ui = &context.ui;
+    if given.writes.is_some() || given.common.dry_run || !ui.may_ask() || ui.is_yes() {
+        return Ok(given.writes.clone());
+    }
+    let question =
+        "Agents can add, change and remove skills. Shall their changes wait until you accept them?";
+    let waits = ui.confirm_default(question, false)?;
+    Ok(waits.then(|| "draft".to_owned()))
 }
 
 /// Removes the server from the settings of the given agents.

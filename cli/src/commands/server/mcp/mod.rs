@@ -44,8 +44,9 @@ const NOT_JSON: &[u8] =
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Agents on this machine start this server and speak MCP with it over standard input and output. It \
-reads and changes the whole vault, as its owner. The log goes to standard error. The server ends \
-when its input closes or its parent process ends.
+reads and changes the whole vault, as its owner. With VAULT_MCP_WRITES=draft, the changes of \
+agents wait until you accept them with `vault drafts`. The log goes to standard error. The server \
+ends when its input closes or its parent process ends.
 
 Examples:
   vault mcp
@@ -68,8 +69,9 @@ installed on this machine.
 Examples:
   vault mcp install --agent claude-code
   vault mcp install --agent cursor --agent codex --dry-run
-  vault mcp install --agent vscode --project")]
-    Install(install::Arguments),
+  vault mcp install --agent vscode --project
+  vault mcp install --agent claude-code --writes draft")]
+    Install(install::InstallArguments),
     /// Remove the server from an agent's settings
     #[command(after_help = "\
 Removes the entry. If the file did not change since it was added, the original is restored byte \
@@ -103,6 +105,7 @@ fn serve_stdio(context: &Context) -> Result<Report, Failure> {
     let is_remote = settings.text("VAULT_MODE") == Some("remote");
     let machine = context.process.machine(None).filter(|_| !is_remote);
     let fetcher = fetch::for_tools(context)?;
+    let drafts = settings.text("VAULT_MCP_WRITES") == Some("draft");
     let shelf = std::sync::Arc::new(LocalShelf {
         owner: OWNER,
         paths: context.paths_json()?,
@@ -112,7 +115,9 @@ fn serve_stdio(context: &Context) -> Result<Report, Failure> {
                 .with_fetch(fetcher.clone())
                 .with_folders()
                 .with_agents(machine.clone())
+                .with_drafts(drafts)
         }),
+        drafts,
         opened: std::sync::OnceLock::new(),
     });
     context.block_on(async {

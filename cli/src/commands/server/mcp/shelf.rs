@@ -28,6 +28,8 @@ pub(super) struct LocalShelf {
     pub(super) paths: VaultPaths,
     pub(super) passphrases: Arc<KeyPassphrases>,
     pub(super) build: Box<Build>,
+    /// Whether the built shelf keeps changes as drafts.
+    pub(super) drafts: bool,
     pub(super) opened: OnceLock<LibraryShelf>,
 }
 
@@ -84,7 +86,11 @@ impl Shelf for LocalShelf {
     }
 
     fn write_mode(&self) -> Writes {
-        Writes::Signed
+        if self.drafts {
+            Writes::Drafted
+        } else {
+            Writes::Signed
+        }
     }
 
     async fn take_snapshot(&self) -> Result<Arc<Snapshot>, ShelfError> {

@@ -58,7 +58,12 @@ pub(super) fn run(context: &Context) -> Result<Report, Failure> {
     let mut report = if decisions.accepted.is_empty() {
         Report::new(json!({ "accepted": [] }), "Nothing was accepted.")
     } else {
-        publish_accepted(context, &reviewer, &drafts, &decisions.accepted)?
+        publish_accepted(
+            context,
+            &reviewer,
+            (&connection, &drafts),
+            &decisions.accepted,
+        )?
     };
     report.data["declined"] = json!(decisions.declined);
     report.data["later"] = json!(decisions.later);

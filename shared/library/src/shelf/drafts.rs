@@ -1,0 +1,428 @@
+//! Changes of tools that wait for the owner of this machine, if the owner wants to review them.
+//!
+//! A draft lies in the vault's part of the trust folder and changes nothing. The gate judges it when
+//! it is made, so that its author learns at once what is wrong; it judges again before anything is
+//! signed, and that result decides. Files that a tool sends are kept as they are. A folder or a
+//! source is read again when the owner reviews the draft, so that what is shown is what is signed.
+
+use serde::{Deserialize, Serialize};
+use vault_format::draft::{Draft, DraftContext, DraftError, GateHint, Request, Source, Submitter};
+use vault_format::hash::Digest;
+use vault_format::json;
+use vault_format::name::{AgentId, DraftId, SkillName, Slug};
+use vault_gate as gate;
+use vault_shelf::{Change, ShelfError, Submitted};
+use vault_store::random::ulid_parts;
+
+use super::PreparedChange;
+use super::changes::{addition_options, bounded_options, examine_folder};
+use crate::admit::propose::{ProposeSkill, proposal_options};
+use crate::admit::update::{not_installed, update_options};
+use crate::admit::{
+    self, AdmitError, Candidate, Neighbours, Options, examine_candidate, preview_admission,
+};
+use crate::installed::place::read_own_skill;
+use crate::vault::{Vault, VaultError};
+
+/// The largest number of drafts that wait in a vault.
+pub const MAX_DRAFTS: usize = 20;
+/// The largest size of all drafts of a vault together, in bytes.
+pub const MAX_BYTES: usize = 8 << 20;
+/// The name in a draft of the vault of this machine, in place of the slug of a service.
+const OWNER: &str = "local";
+const FOLDER: &str = "drafts";
+
+/// The place that the files of a draft come from.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum DraftOrigin {
+    /// The draft itself, or none for a removal.
+    Draft,
+    /// A folder of this machine, by its path.
+    Folder(String),
+    /// The source that the draft names.
+    Source,
+    /// The recorded source of the installed skill.
+    Update,
+}
+
+/// A draft that waits on this machine.
+#[derive(Clone, Debug)]
+pub struct LocalDraft {
+    /// The request. Its `slug` has no meaning.
+    pub draft: Draft,
+    /// Its exact bytes.
+    pub bytes: Vec<u8>,
+    /// Where its files come from.
+    pub origin: DraftOrigin,
+    /// Target agents in addition to those that the skill declares.
+    pub agents: Vec<AgentId>,
+    /// Whether it may replace a skill that was submitted or added from a local folder.
+    pub replace: bool,
+}
+
+#[derive(Deserialize, Serialize)]
+struct Record {
+    origin: OriginWord,
+    /// Only for the origin `folder`.
+    folder: Option<String>,
+    agents: Vec<AgentId>,
+    replace: bool,
+    draft: String,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum OriginWord {
+    Draft,
+    Folder,
+    Source,
+    Update,
+}
+
+impl Record {
+    fn new(judged: Judged, draft: String) -> Self {
+        let (origin, folder) = match judged.origin {
+            DraftOrigin::Draft => (OriginWord::Draft, None),
+            DraftOrigin::Folder(path) => (OriginWord::Folder, Some(path)),
+            DraftOrigin::Source => (OriginWord::Source, None),
+            DraftOrigin::Update => (OriginWord::Update, None),
+        };
+        Self {
+            origin,
+            folder,
+            agents: judged.agents,
+            replace: judged.replace,
+            draft,
+        }
+    }
+
+    fn origin(&self) -> Option<DraftOrigin> {
+        match (&self.origin, &self.folder) {
+            (OriginWord::Draft, None) => Some(DraftOrigin::Draft),
+            (OriginWord::Folder, Some(path)) => Some(DraftOrigin::Folder(path.clone())),
+            (OriginWord::Source, None) => Some(DraftOrigin::Source),
+            (OriginWord::Update, None) => Some(DraftOrigin::Update),
+            _ => None,
+        }
+    }
+}
+
+/// A change that the gate has judged.
+struct Judged {
+    name: SkillName,
+    request: Request,
+    origin: DraftOrigin,
+    agents: Vec<AgentId>,
+    replace: bool,
+    flags: Vec<vault_format::manifest::Flag>,
+    findings: Vec<gate::finding::Finding>,
+}
+
+/// Returns the name under which a draft of this machine is read.
+pub fn local_slug() -> Slug {
+    OWNER.parse().expect("a constant slug")
+}
+
+/// Lists the waiting drafts of a vault, oldest first. Fails if one cannot be read or is for another
+/// vault.
+pub fn list_drafts(vault: &Vault) -> Result<Vec<LocalDraft>, VaultError> {
+    let folder = vault.trust_folder().child(FOLDER);
+    let mut drafts = Vec::new();
+    for name in folder.file_names()? {
+        // Another process may be writing or removing a draft.
+        if name.parse::<DraftId>().is_err() {
+            continue;
+        }
+        let Some(record) = folder.read_record::<Record>(&name)? else {
+            continue;
+        };
+        let damaged = |reason: String| VaultError::Damaged {
+            path: folder.path_of(&name),
+            reason,
+        };
+        let origin = record.origin();
+        let origin = origin.ok_or_else(|| damaged("it has no origin".to_owned()))?;
+        let bytes = record.draft.into_bytes();
+        let slug = local_slug();
+        let context = DraftContext {
+            slug: &slug,
+            vault_id: Some(vault.id()),
+        };
+        let draft = Draft::parse(&bytes, &context).map_err(|error| damaged(error.to_string()))?;
+        if draft.draft_id.as_str() != name {
+            return Err(damaged("it is another draft than its name says".to_owned()));
+        }
+        drafts.push(LocalDraft {
+            draft,
+            bytes,
+            origin,
+            agents: record.agents,
+            replace: record.replace,
+        });
+    }
+    Ok(drafts)
+}
+
+/// Removes a draft that was accepted or declined; returns whether it was there.
+pub fn remove_draft(vault: &Vault, id: &DraftId) -> Result<bool, VaultError> {
+    let _change = vault.begin_change()?;
+    let folder = vault.trust_folder().child(FOLDER);
+    Ok(folder.remove_file(id.as_str())?)
+}
+
+/// Judges a prepared change and keeps it as a draft. A change that the vault has already, or that
+/// the gate blocks, is answered without one.
+pub(super) fn submit_draft(
+    vault: &Vault,
+    by: &Submitter,
+    prepared: PreparedChange,
+) -> Result<Submitted, ShelfError> {
+    let is_check = matches!(prepared.change, Change::Take { check: true, .. });
+    let judged = match judge_change(vault, by, prepared)? {
+        Ok(judged) => judged,
+        Err(answer) => return Ok(answer),
+    };
+    if is_check {
+        return Ok(Submitted::WouldPass {
+            name: judged.name,
+            findings: judged.findings,
+        });
+    }
+    keep_draft(vault, by, judged)
+}
+
+/// A change whose files the gate has examined.
+struct Examined {
+    candidate: Result<Candidate, AdmitError>,
+    origin: DraftOrigin,
+    agents: Vec<AgentId>,
+    replace: bool,
+    /// The source that the caller named.
+    given: Option<Source>,
+}
+
+/// Returns what a change asks for, or the answer if there is nothing to decide.
+fn judge_change(
+    vault: &Vault,
+    by: &Submitter,
+    prepared: PreparedChange,
+) -> Result<Result<Judged, Submitted>, ShelfError> {
+    if let Change::Remove(name) = prepared.change {
+        return judge_removal(vault, name).map(Ok);
+    }
+    let examined = examine_change(vault, by, prepared)?;
+    let candidate = match examined.candidate {
+        Ok(candidate) => candidate,
+        Err(AdmitError::Blocked { findings }) => {
+            return Ok(Err(Submitted::Refused { findings }));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if let Some(report) = preview_admission(vault, &candidate)? {
+        return Ok(Err(Submitted::Unchanged {
+            name: report.name,
+            version: report.version,
+            bundle_hash: report.bundle,
+        }));
+    }
+    let request = request_of(&candidate, &examined.origin, examined.given);
+    Ok(Ok(Judged {
+        name: candidate.package.name,
+        request,
+        origin: examined.origin,
+        agents: examined.agents,
+        replace: examined.replace,
+        flags: candidate.package.flags,
+        findings: candidate.package.findings,
+    }))
+}
+
+fn examine_change(
+    vault: &Vault,
+    by: &Submitter,
+    prepared: PreparedChange,
+) -> Result<Examined, ShelfError> {
+    let PreparedChange { change, source, .. } = prepared;
+    let examine = |source, options: &Options| {
+        examine_candidate(source, options, &mut Neighbours::for_vault(vault))
+    };
+    let missing = || ShelfError::Failed("this source was not fetched before".to_owned());
+    let new = |candidate, origin| Examined {
+        candidate,
+        origin,
+        agents: Vec::new(),
+        replace: false,
+        given: None,
+    };
+    match change {
+        Change::Take {
+            files,
+            replace,
+            check,
+            ..
+        } => {
+            let proposal = ProposeSkill {
+                files,
+                by: by.user_id.clone(),
+                replace,
+                check,
+                reviewed: None,
+            };
+            let options = proposal_options(&proposal);
+            let source = admit::Source::Text {
+                files: proposal.files,
+                by: proposal.by,
+            };
+            let examined = new(examine(source, &options), DraftOrigin::Draft);
+            Ok(Examined {
+                replace,
+                ..examined
+            })
+        }
+        Change::Folder {
+            path,
+            skill,
+            identifier,
+            agents,
+        } => {
+            let options = addition_options(agents.clone());
+            let named = (path.as_str(), skill.as_ref());
+            let candidate = examine_folder(vault, named, &identifier, &options)?;
+            let examined = new(candidate, DraftOrigin::Folder(path));
+            Ok(Examined { agents, ..examined })
+        }
+        Change::Fetch {
+            source: given,
+            agents,
+            ..
+        } => {
+            let candidate = examine(
+                source.ok_or_else(missing)?,
+                &addition_options(agents.clone()),
+            );
+            Ok(Examined {
+                agents,
+                given: Some(given),
+                ..new(candidate, DraftOrigin::Source)
+            })
+        }
+        Change::Update(name) => {
+            let options = update_options(vault, &name, bounded_options())?;
+            let candidate = examine(source.ok_or_else(missing)?, &options);
+            Ok(new(candidate, DraftOrigin::Update))
+        }
+        Change::Remove(_) => Err(ShelfError::Failed("a removal has no files".to_owned())),
+    }
+}
+
+fn judge_removal(vault: &Vault, name: SkillName) -> Result<Judged, ShelfError> {
+    if read_own_skill(vault, &name, &vault.trusted()?)?.is_none() {
+        return Err(not_installed(vault, &name)?.into());
+    }
+    Ok(Judged {
+        name,
+        request: Request::Remove,
+        origin: DraftOrigin::Draft,
+        agents: Vec::new(),
+        replace: false,
+        flags: Vec::new(),
+        findings: Vec::new(),
+    })
+}
+
+fn request_of(candidate: &Candidate, origin: &DraftOrigin, given: Option<Source>) -> Request {
+    match (origin, given) {
+        (DraftOrigin::Draft, _) => Request::Propose {
+            files: candidate.package.files.clone(),
+        },
+        (_, Some(source)) => Request::Install { source },
+        (_, None) => Request::Install {
+            source: Source {
+                identifier: candidate.provenance.identifier.clone(),
+                reference: None,
+            },
+        },
+    }
+}
+
+/// Stores a draft, unless the same one waits already.
+fn keep_draft(vault: &Vault, by: &Submitter, judged: Judged) -> Result<Submitted, ShelfError> {
+    // Under the lock, so that two sessions together keep to the limits, and the base is the
+    // installed skill.
+    let _change = vault.begin_change()?;
+    let waiting = list_drafts(vault)?;
+    let base = current_bundle(vault, &judged.name)?;
+    let (millis, bits) = ulid_parts(vault.clock(), vault.random());
+    let draft = Draft {
+        draft_id: DraftId::from_parts(millis, bits),
+        vault_id: Some(*vault.id()),
+        slug: local_slug(),
+        name: judged.name.clone(),
+        base_bundle_hash: base,
+        submitted_at: vault.clock().now(),
+        submitted_by: by.clone(),
+        request: judged.request.clone(),
+        gate: GateHint {
+            rules: gate::RULES.to_owned(),
+            flags: judged.flags.clone(),
+        },
+    };
+    let is_same = |other: &&LocalDraft| {
+        let held = &other.draft;
+        (&held.name, &held.base_bundle_hash, &held.request)
+            == (&draft.name, &draft.base_bundle_hash, &draft.request)
+            && other.origin == judged.origin
+            && other.agents == judged.agents
+    };
+    if let Some(same) = waiting.iter().find(is_same) {
+        return Ok(drafted(&same.draft, judged.findings, waiting.len()));
+    }
+    if waiting.len() >= MAX_DRAFTS {
+        return Err(full(&format!("{MAX_DRAFTS} drafts wait already")));
+    }
+    let bytes = draft.to_bytes().map_err(|error| match error {
+        DraftError::TooLarge(_) => ShelfError::TooLarge(error.to_string()),
+        error => ShelfError::Source(error.to_string()),
+    })?;
+    let held: usize = waiting.iter().map(|draft| draft.bytes.len()).sum();
+    if held + bytes.len() > MAX_BYTES {
+        let limit = MAX_BYTES >> 20;
+        return Err(full(&format!(
+            "the drafts that wait would exceed {limit} MiB"
+        )));
+    }
+    let text = String::from_utf8(bytes).map_err(|error| ShelfError::Failed(error.to_string()))?;
+    let findings = judged.findings.clone();
+    let record = Record::new(judged, text);
+    let folder = vault.trust_folder().child(FOLDER);
+    let name = draft.draft_id.as_str();
+    let is_new = folder
+        .create_file(name, &json::to_bytes(&record))
+        .map_err(VaultError::from)?;
+    if !is_new {
+        return Err(ShelfError::Failed(format!(
+            "there is a draft {name} already"
+        )));
+    }
+    Ok(drafted(&draft, findings, waiting.len() + 1))
+}
+
+fn full(reason: &str) -> ShelfError {
+    ShelfError::DraftsFull(format!(
+        "{reason}; the owner accepts or declines some first (`vault drafts list`)"
+    ))
+}
+
+fn drafted(draft: &Draft, findings: Vec<gate::finding::Finding>, waiting: usize) -> Submitted {
+    Submitted::Drafted {
+        draft: draft.draft_id,
+        name: draft.name.clone(),
+        findings,
+        waiting: waiting as u64,
+    }
+}
+
+fn current_bundle(vault: &Vault, name: &SkillName) -> Result<Option<Digest>, VaultError> {
+    let own_skill = read_own_skill(vault, name, &vault.trusted()?)?;
+    Ok(own_skill.map(|found| found.bundle))
+}
