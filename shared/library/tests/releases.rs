@@ -1,6 +1,8 @@
 //! Tests of releases: what causes one, what does not, what prevents one, and what an interrupted
 //! push leaves.
 
+use std::collections::BTreeSet;
+
 use crate::support::host::{BASE, Host, planned, read};
 use crate::support::{self, Home};
 use vault_format::hash::Digest;
@@ -499,6 +501,45 @@ fn a_transform_is_published_for_its_agents_without_further_settings() {
         assert_ne!(bundle(&profile, 0), plain("greet"), "{}", agent.id);
     }
     assert!(host.sync(&home.vault, home.now()).is_none());
+}
+
+#[test]
+fn only_variants_that_a_profile_names_are_rendered_and_uploaded() {
+    let home = Home::new(1);
+    let mut host = Host::new("acme");
+    let text = "---\nname: greet\ndescription: Greets.\nagents: [codex]\ntags: [x]\n---\nBody.\n";
+    support::write(&home.path("sources/greet/SKILL.md"), text);
+    home.add_folder(&home.path("sources/greet"));
+    host.sync(&home.vault, home.now()).unwrap();
+    let greet = support::name("greet");
+    let transform = b"---\n{}\n---\nFor everybody.\n";
+    transforms::add_transform(&home.vault, &greet, support::name("all"), transform).unwrap();
+    let before: BTreeSet<_> = host.objects.keys().copied().collect();
+    host.sync(&home.vault, home.now()).unwrap();
+    // The skill is for one agent, so the others get no profile, and no variant.
+    let codex = published_for(&host, "codex").unwrap();
+    assert_eq!(host.catalog().profiles.len(), 1);
+    let catalog = host.catalog();
+    assert_ne!(codex.skills[0].bundle_hash, catalog.skills[0].bundle_hash);
+    let named = [
+        codex.skills[0].bundle_hash,
+        catalog.profiles[0].bundle_hash,
+        catalog.index[0].bundle_hash,
+    ];
+    let new = host.objects.keys().filter(|hash| !before.contains(hash));
+    assert!(new.clone().count() > 0);
+    for hash in new {
+        assert!(named.contains(hash), "{hash} is named by nothing");
+    }
+
+    // A profile that leaves the skill out needs no variant of it either.
+    let file = "[[profile]]\nname = \"codex\"\nagent = \"codex\"\nexclude_tags = [\"x\"]\n";
+    std::fs::write(home.path("vault/profiles.toml"), file).unwrap();
+    support::approve_all(&home.vault).unwrap();
+    let plan = host.sync(&home.vault, home.now()).unwrap();
+    assert!(published_for(&host, "codex").unwrap().skills.is_empty());
+    let variant = codex.skills[0].bundle_hash;
+    assert!(plan.objects.iter().all(|object| object.sha256 != variant));
 }
 
 #[test]

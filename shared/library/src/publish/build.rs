@@ -24,6 +24,7 @@ use super::merge::lost_profiles;
 use super::release::{Plan, PlannedObject, ReleasePlan, Source};
 use super::request::PlanRequest;
 use super::state::{AcknowledgedRelease, CatalogFile, CloudState};
+use super::variants::is_selected;
 use crate::admit::remove;
 use crate::admit::variants::{RenderedVariant, Transforms, VariantLookup};
 use crate::installed::variants::Variant;
@@ -99,13 +100,14 @@ impl ReleaseBuilder<'_> {
         }
     }
 
-    /// The rendered variants for the agents of all profiles, each with its skill.
+    /// The rendered variants that profiles name, each with its skill.
     pub(super) fn rendered_variants(&self) -> impl Iterator<Item = (&ReleaseSkill, &Variant)> {
         let agents: BTreeSet<_> = self.rules.iter().map(|rule| &rule.agent).collect();
         self.skills.iter().flat_map(move |skill| {
             agents
                 .clone()
                 .into_iter()
+                .filter(move |agent| is_selected(&self.rules, skill, agent))
                 .filter_map(move |agent| Some((skill, self.rendered_variant(skill, agent)?)))
         })
     }

@@ -29,6 +29,9 @@ pub(super) fn render_for_release(
     let (mut missing, mut variants) = (Vec::new(), 0);
     for skill in skills {
         for agent in &agents {
+            if !is_selected(&rules, skill, agent) {
+                continue;
+            }
             let place = &skill.place;
             variants += usize::from(transforms.applies_to(&place.name, agent));
             if is_missing(&transforms, place, agent)? {
@@ -60,13 +63,21 @@ fn profile_rules(
     skills: &[ReleaseSkill],
     transforms: &Transforms,
 ) -> Result<Vec<ProfileRule>, PlanError> {
-    let names = skills.iter().map(|skill| &skill.place.name);
-    let mut agents = transforms.agents_of(names, || {
-        known_agents()
-            .iter()
-            .map(|agent| agent.id.clone())
-            .collect()
-    });
+    let known = || {
+        let all = known_agents().iter();
+        all.map(|agent| agent.id.clone()).collect()
+    };
+    let mut agents = BTreeSet::new();
+    for skill in skills {
+        // A skill for certain agents needs no profile of another agent, which does not get it.
+        let named = &skill.row.texts.agents;
+        let transformed = transforms.agents_of(std::iter::once(&skill.place.name), known);
+        agents.extend(
+            transformed
+                .into_iter()
+                .filter(|agent| named.is_empty() || named.contains(agent)),
+        );
+    }
     let mut rules = match text {
         Some(text) => ProfileRule::from_toml(text)?,
         None => {
@@ -87,6 +98,14 @@ fn profile_rules(
         rules.push(rule);
     }
     Ok(rules)
+}
+
+/// Returns whether a profile of this agent names the skill.
+pub(super) fn is_selected(rules: &[ProfileRule], skill: &ReleaseSkill, agent: &AgentId) -> bool {
+    let texts = &skill.row.texts;
+    rules
+        .iter()
+        .any(|rule| rule.agent == *agent && rule.selects(&texts.agents, &texts.tags))
 }
 
 /// Fails if a transform of a published skill can't be read: it may be meant for any agent.
