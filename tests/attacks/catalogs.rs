@@ -12,7 +12,7 @@ use vault_tests::signed::{
     vault_of,
 };
 
-use crate::support::{DIFFERENCES, Dice, FIRST, INTEGRITY, Scene, USAGE, refused};
+use crate::support::{DIFFERENCES, Dice, FIRST, INTEGRITY, NETWORK, Scene, USAGE};
 
 const NEXT: u64 = FIRST + 1;
 
@@ -612,10 +612,9 @@ fn withdrawn_bytes_go_even_where_the_rest_of_the_release_is_withheld() {
         listed.stdout.contains(&format!("\"name\":\"{name}\""))
     };
     assert!(there("alpha"));
-    let network = crate::support::NETWORK;
     scene
         .machine
-        .fails("cloud pull", network, "bundle_unavailable");
+        .fails("cloud pull", NETWORK, "bundle_unavailable");
     assert!(!there("alpha") && !there("beta"));
     namespace
         .objects
