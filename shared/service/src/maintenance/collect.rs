@@ -16,15 +16,17 @@ use vault_store::StoreError;
 use vault_store::objects::{Class, MAX_PAGE};
 use vault_store::records::{Commit, Document, MAX_WRITES, When, Write};
 
-use super::Report;
 use super::ending::announce_end;
+use super::{Report, recount};
 use crate::app::App;
 use crate::drafts;
 use crate::model::kept::{self, Mark, Marked, ObjectName};
 use crate::model::namespace::{self, Namespace};
 use crate::model::release::Closure;
 use crate::model::upkeep::{ObjectPosition, Visit};
+use crate::model::usage::Tally;
 use crate::publish;
+use crate::uploads;
 
 /// Classes that are collected, in the order of a visit: those that a release names, then drafts.
 pub(super) const CLASSES: [Class; 5] = [
@@ -52,6 +54,7 @@ pub(super) async fn visit_namespace(
     until: Instant,
 ) -> Result<(), StoreError> {
     let within = visit.within.take();
+    let began_at = visit.began_at.unwrap_or_else(|| app.now());
     let current_namespace = namespace::find_namespace(app, slug).await?;
     // A deleted namespace is not visited: `remove` empties it as a whole. Nor is one whose release
     // an earlier version of vault published: its references cannot be read, so all its objects stay
@@ -66,16 +69,22 @@ pub(super) async fn visit_namespace(
         Some(position) => position,
         None => {
             begin_visit(app, &namespace, report).await;
+            recount::begin(app, &namespace, began_at).await;
+            visit.counted = Tally::default();
             ObjectPosition::default()
         }
     };
-    while let Some(next) = collect_batch(app, &namespace, position, report, until).await? {
+    let counted = &mut visit.counted;
+    while let Some(next) =
+        collect_batch(app, &namespace, position, (report, counted), until).await?
+    {
         if Instant::now() >= until {
             visit.within = Some(next);
-            break;
+            return Ok(());
         }
         position = next;
     }
+    recount::end(app, &namespace, began_at, visit.counted).await;
     Ok(())
 }
 
@@ -111,6 +120,7 @@ struct ObjectPage {
     position: ObjectPosition,
     range: PageRange,
     listed: Vec<Digest>,
+    sizes: Vec<u64>,
     marks: BTreeMap<ObjectName, Marked>,
 }
 
@@ -135,6 +145,7 @@ impl ObjectPage {
         Ok(Some(Self {
             position,
             range: PageRange { class, after, last },
+            sizes: listed.iter().map(|(_, size)| *size).collect(),
             listed: listed.into_iter().map(|(digest, _)| digest).collect(),
             marks: marks
                 .into_iter()
@@ -157,15 +168,33 @@ impl ObjectPage {
             .iter()
             .map(move |digest| ObjectName::new(class, *digest))
     }
+
+    /// Counts the objects that are left when those in `deleted` are gone.
+    fn count_left(&self, deleted: &HashSet<ObjectName>, reachable: &Reachable) -> Tally {
+        let objects = self.names().zip(&self.sizes);
+        let left = objects.filter(|(name, _)| !deleted.contains(name));
+        let named = &reachable.named;
+        left.map(|(name, size)| uploads::tally_of_object(name.class, *size, named.contains(&name)))
+            .fold(Tally::default(), |tally, one| tally + one)
+    }
 }
 
-/// Processes a batch of objects. Returns the position behind what was done; `None` after the last
-/// class. However little time is left, it does a part of the first page.
+/// Objects that a root reaches.
+#[derive(Default)]
+struct Reachable {
+    /// All of them.
+    all: HashSet<ObjectName>,
+    /// Those that the current release or a former one names.
+    named: HashSet<ObjectName>,
+}
+
+/// Processes a batch of objects; adds those that are left to `counted`. Returns the position behind
+/// what was done, `None` after the last class. It always does a part of the first page.
 async fn collect_batch(
     app: &App,
     namespace: &Namespace,
     position: ObjectPosition,
-    report: &mut Report,
+    (report, counted): (&mut Report, &mut Tally),
     until: Instant,
 ) -> Result<Option<ObjectPosition>, StoreError> {
     // Objects and marks are read before the roots. An upload writes its root before it puts the
@@ -185,13 +214,14 @@ async fn collect_batch(
             &page.range,
             &page.listed,
             &page.marks,
-            &reachable,
+            &reachable.all,
         );
-        if !carry_out(app, namespace.id, plan, report, until).await? {
+        let Some(deleted) = carry_out(app, namespace.id, plan, report, until).await? else {
             // Out of time. The next run plans the same page anew, since marks and roots may have
             // changed by then.
             return Ok(Some(page.position));
-        }
+        };
+        *counted = *counted + page.count_left(&deleted, &reachable);
         next = Some(page.next_position());
     }
     Ok(next.filter(|ObjectPosition(class_at, _)| *class_at < CLASSES.len()))
@@ -226,35 +256,39 @@ async fn reachable_objects(
     namespace: &Namespace,
     listed: HashSet<ObjectName>,
     until: Instant,
-) -> Result<Option<HashSet<ObjectName>>, StoreError> {
-    let mut reachable = HashSet::new();
+) -> Result<Option<Reachable>, StoreError> {
+    let mut reachable = Reachable::default();
     // Only listed ones are kept, so that memory does not grow with what a namespace names.
-    let mut add = |names: &mut dyn Iterator<Item = ObjectName>| {
-        reachable.extend(names.filter(|name| listed.contains(name)));
-    };
+    let is_listed = |name: &ObjectName| listed.contains(name);
     // Read again, since a release may have become current after the visit began.
     let reread = namespace::find_namespace(app, &namespace.slug).await?;
     let unchanged = reread.filter(|(found, _)| found.id == namespace.id);
     let namespace = unchanged.as_ref().map_or(namespace, |(found, _)| found);
     if let Some(current) = &namespace.current {
         let closure: Closure = publish::current_closure(app, namespace.id, current).await?;
-        add(&mut closure.object_names());
         let own = [
             ObjectName::new(Class::Catalogs, current.sha256),
             ObjectName::new(Class::Closures, current.closure),
         ];
-        add(&mut own.into_iter());
+        let names = closure.object_names().chain(own);
+        reachable.named.extend(names.filter(is_listed));
     }
     // Judged by the same state of the namespace as the release above: a proposal that is published
     // meanwhile still counts as waiting, so its objects are kept.
     let pending = drafts::pending_objects(app, namespace).await?;
-    add(&mut pending.into_iter());
+    reachable.all.extend(pending.into_iter().filter(is_listed));
     // Read after the current release: where that is replaced in between, the same commit wrote what
     // its successor dropped into these records.
+    let uploaded_since = recount::oldest_upload(app, namespace).await?;
     let (mut after, mut pages) = (None, 0);
-    while let Some((names, last)) = kept::roots_page(app, &namespace.id, after).await? {
-        add(&mut names.into_iter());
-        after = Some(last);
+    while let Some(roots) = kept::roots_page(app, &namespace.id, after, uploaded_since).await? {
+        reachable
+            .named
+            .extend(roots.former.into_iter().filter(is_listed));
+        reachable
+            .all
+            .extend(roots.uploaded.into_iter().filter(is_listed));
+        after = Some(roots.last);
         pages += 1;
         if pages >= MIN_ROOT_PAGES && Instant::now() >= until {
             tracing::warn!(
@@ -265,6 +299,7 @@ async fn reachable_objects(
             return Ok(None);
         }
     }
+    reachable.all.extend(&reachable.named);
     Ok(Some(reachable))
 }
 
@@ -340,14 +375,14 @@ fn plan_page(
     plan
 }
 
-/// Carries out a plan. Returns false when time ran out before the end.
+/// Carries out a plan. Returns what it has deleted; `None` when time ran out before the end.
 async fn carry_out(
     app: &App,
     namespace: NamespaceId,
     plan: SweepPlan,
     report: &mut Report,
     until: Instant,
-) -> Result<bool, StoreError> {
+) -> Result<Option<HashSet<ObjectName>>, StoreError> {
     let now = app.clock.now();
     let fresh = Document::from_value(&Mark {
         marked_at: now,
@@ -371,13 +406,16 @@ async fn carry_out(
     report.unmarked += commit_each(app, unmark.collect()).await?;
     // Only deletions watch the time: each is a call of the object store. The first of a page are
     // made in any case, so that every run gets further.
+    let mut deleted = HashSet::new();
     for (at, some) in plan.delete.chunks(MAX_WRITES).enumerate() {
         if at > 0 && Instant::now() >= until {
-            return Ok(false);
+            return Ok(None);
         }
-        report.deleted += delete_objects(app, namespace, some).await?;
+        let names = delete_objects(app, namespace, some).await?;
+        report.deleted += names.len();
+        deleted.extend(names);
     }
-    Ok(true)
+    Ok(Some(deleted))
 }
 
 /// Commits writes in batches, leaving out each write whose condition no longer holds. Returns how
@@ -417,14 +455,14 @@ async fn commit_possible<T>(
     Ok(Vec::new())
 }
 
-/// Deletes up to 100 objects and returns how many. First each mark moves to `deleting_since` under
+/// Deletes up to 100 objects and returns which. First each mark moves to `deleting_since` under
 /// the revision that was read: an upload that has removed the mark meanwhile wins, and one that
 /// comes later waits for the deletion.
 async fn delete_objects(
     app: &App,
     namespace: NamespaceId,
     marked: &[Marked],
-) -> Result<usize, StoreError> {
+) -> Result<Vec<ObjectName>, StoreError> {
     let now = app.clock.now();
     let mut begun = Vec::with_capacity(marked.len());
     for marked in marked {
@@ -439,10 +477,8 @@ async fn delete_objects(
         Write::put(key, deleting.clone(), When::At(marked.revision))
     })
     .await?;
-    let keys: Vec<_> = begun
-        .iter()
-        .map(|((marked, _), _)| marked.name.key(namespace))
-        .collect();
+    let names: Vec<_> = begun.iter().map(|((marked, _), _)| marked.name).collect();
+    let keys: Vec<_> = names.iter().map(|name| name.key(namespace)).collect();
     app.objects.delete_many(&keys).await?;
     // Where a mark has changed it stays. A later visit removes it, since its object is gone.
     let ended = begun.iter().map(|((marked, _), revision)| {
@@ -450,7 +486,7 @@ async fn delete_objects(
         Write::delete(kept::mark_key(&namespace, marked.name), when)
     });
     commit_each(app, ended.collect()).await?;
-    Ok(keys.len())
+    Ok(names)
 }
 
 #[cfg(test)]

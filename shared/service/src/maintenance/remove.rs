@@ -16,6 +16,7 @@ use crate::model::audit;
 use crate::model::grant::{Grant, grants_partition};
 use crate::model::namespace::{self, Namespace, Status};
 use crate::model::notice;
+use crate::model::places;
 use crate::model::removal::{REMOVALS, Removal, removal_partitions};
 use crate::model::token::token_key;
 use crate::model::user::{User, users_partition};
@@ -198,6 +199,8 @@ async fn finish_removal(app: &App, removal: &Removal) -> Result<bool, StoreError
     let mut writes = vec![
         Write::delete(removal.key(), When::Any),
         Write::delete(namespace::queue_key(&removal.slug), When::Any),
+        Write::delete(places::machines_key(&removal.slug), When::Any),
+        Write::delete(places::people_key(&removal.slug), When::Any),
         Write::delete(notice::due_key(&removal.namespace_id), When::Any),
     ];
     writes.extend(provisioning::removal_writes(app, &removal.slug, &removal.namespace_id).await?);

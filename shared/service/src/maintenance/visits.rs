@@ -143,6 +143,7 @@ fn select_due(mut all: Vec<DueVisit>, now: Timestamp) -> VecDeque<DueVisit> {
 mod tests {
     use super::*;
     use crate::model::upkeep::ObjectPosition;
+    use crate::model::usage::Tally;
 
     #[test]
     fn the_namespace_that_waits_longest_comes_first() {
@@ -164,6 +165,7 @@ mod tests {
                 visited_at: times.map(|(_, visited)| time(visited)),
                 ended_at: None,
                 within: is_unfinished.then(ObjectPosition::default),
+                counted: Tally::default(),
             },
             when: When::Any,
         });

@@ -13,6 +13,7 @@ use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Commit, Document, RecordKey, When, Write};
 
+use super::usage::Tally;
 use crate::ports::{Ports, Versioned};
 
 /// The partition of the visits.
@@ -34,6 +35,9 @@ pub struct Visit {
     pub ended_at: Option<Timestamp>,
     /// Position of a visit that has not ended.
     pub within: Option<ObjectPosition>,
+    /// The objects that this visit has counted up to there.
+    #[serde(default)]
+    pub counted: Tally,
 }
 
 impl Visit {
