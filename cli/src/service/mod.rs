@@ -195,6 +195,12 @@ fn request_failure(host: &str, error: &HttpError) -> Failure {
                 "{host} sent a compressed body that was not requested"
             )
         }
+        HttpError::Certificate(_) => fail!(
+            Unreachable,
+            "{host} cannot be reached: {}",
+            error_reason(error)
+        )
+        .hint(CERTIFICATE_HINT),
         HttpError::Connect(_) | HttpError::NotPublic => fail!(
             Unreachable,
             "{host} cannot be reached: {}",

@@ -12,7 +12,7 @@ use vault_shelf::fetch::{Fetch as _, FetchFault, FetchedSkill, Upstream};
 use vault_sources::source::check_path;
 use vault_sources::{
     BadSource, Choice, ChoiceError, DEFAULT_CLAWHUB, DEFAULT_NPM, FetchError, Fetcher, GitFault,
-    GitSettings, Limits, Listing, OfferedSkill, ParseOptions, Selection, Settings, Source,
+    GitSettings, Limits, Listing, OfferedSkill, ParseOptions, Proxy, Selection, Settings, Source,
     SourcePolicy, Tokens, is_loopback,
 };
 use vault_store::clock::SystemClock;
@@ -207,6 +207,8 @@ pub fn fetch_settings(context: &Context, guarded: bool) -> Result<Settings, Fail
         git,
         tokens,
         limits: Limits::default(),
+        // Whom an agent's tool or the service reaches must not depend on a proxy's names.
+        proxy: if guarded { None } else { read_proxy(context)? },
         clawhub: address_or("VAULT_CLAWHUB_URL", DEFAULT_CLAWHUB)?,
         npm: address_or("VAULT_NPM_REGISTRY_URL", DEFAULT_NPM)?,
         registry,
@@ -215,6 +217,24 @@ pub fn fetch_settings(context: &Context, guarded: bool) -> Result<Settings, Fail
         // Only a caller whose sources come from the user turns this on.
         local_sites: false,
     })
+}
+
+/// Reads the variables with which a company names its proxy, as other tools do.
+fn read_proxy(context: &Context) -> Result<Option<Proxy>, Failure> {
+    let find = |names: &[&'static str]| {
+        let mut names = names.iter();
+        names.find_map(|name| Some((*name, context.process.variable(name)?)))
+    };
+    let Some((name, address)) = find(&["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"])
+    else {
+        return Ok(None);
+    };
+    let direct = find(&["NO_PROXY", "no_proxy"]).map_or("", |(_, list)| list);
+    // The value may contain a password, so the message does not quote it.
+    let proxy = Proxy::parse(address, direct).map_err(|reason| {
+        fail!(SettingInvalid, "{name}: {reason}").hint("http://proxy.example:3128")
+    })?;
+    Ok(Some(proxy))
 }
 
 /// Reads the policy that decides what may be fetched. Fails if it cannot be read.
@@ -304,7 +324,9 @@ pub fn fetch_failure(error: &FetchError) -> Failure {
         FetchError::Policy { .. } => ErrorCode::SourceRefused,
         FetchError::NotPublic(_) => ErrorCode::SourceNotPublic,
         FetchError::NotAllowed { .. } => ErrorCode::SourceNotAllowed,
-        FetchError::Unreachable { .. } => ErrorCode::SourceUnreachable,
+        FetchError::Unreachable { .. } | FetchError::Certificate { .. } => {
+            ErrorCode::SourceUnreachable
+        }
         FetchError::Digest { .. } => ErrorCode::SourceDigest,
         FetchError::Signer { .. } => ErrorCode::SourceSigner,
         FetchError::ReleaseAwaited { .. } => ErrorCode::ReleaseAwaited,

@@ -39,6 +39,14 @@ pub enum FetchError {
         /// The failure.
         reason: String,
     },
+    /// The server's certificate is not trusted.
+    #[error("{place}: {reason}")]
+    Certificate {
+        /// Name of the source.
+        place: String,
+        /// The fault of the certificate.
+        reason: String,
+    },
     /// git failed.
     #[error("{place}: {fault}")]
     Git {
@@ -282,7 +290,7 @@ impl FetchError {
                 GitFault::NotAllowed | GitFault::HostKey => "source_not_allowed",
                 _ => "source_unreachable",
             },
-            Self::Unreachable { .. } => "source_unreachable",
+            Self::Unreachable { .. } | Self::Certificate { .. } => "source_unreachable",
             Self::NotPublic(_) => "source_not_public",
             Self::Digest { .. } => "source_digest",
             Self::Signer { .. } => "source_signer",
@@ -314,6 +322,7 @@ impl FetchError {
                 "set VAULT_SOURCE_TOKENS=<host>=<token>: vault sends that token to that host".to_owned()
             }
             Self::Git { fault, .. } => fault.hint().to_owned(),
+            Self::Certificate { .. } => CERTIFICATE_HINT.to_owned(),
             Self::NotPublic(_) => "fetch it another way and add the folder".to_owned(),
             Self::Digest { .. } => "nothing was used; tell the site's owner".to_owned(),
             Self::Signer { .. } => "nothing was used; ask the source's owner, and if the change is intended: vault add <source> --replace".to_owned(),
@@ -328,6 +337,9 @@ impl FetchError {
         })
     }
 }
+
+/// What to do about a certificate that is not trusted.
+pub const CERTIFICATE_HINT: &str = "if a private authority signed its certificate, set SSL_CERT_FILE to a file with the system's certificates and that authority's, in PEM";
 
 /// Prepares untrusted text for a message: cuts it to 300 characters and escapes control characters.
 pub(crate) fn escape_untrusted(text: &str) -> String {

@@ -13,6 +13,7 @@ use vault_http::{Client, Guard, HttpError, Limits, Options, Reach, Response};
 
 use crate::error::{FetchError, Result, escape_untrusted};
 use crate::policy::SourcePolicy;
+use crate::proxy::Proxy;
 use crate::source::is_loopback;
 use crate::tokens::Tokens;
 
@@ -34,6 +35,8 @@ pub(crate) struct Http {
     client: Client,
     /// The client for [`Scope::ThisMachine`].
     local: Client,
+    /// The client for [`Scope::Public`] behind a proxy.
+    proxied: Option<(Proxy, Client)>,
     loopback: bool,
     limits: Limits,
     tokens: Tokens,
@@ -59,19 +62,31 @@ pub(crate) fn create_guard(loopback: bool) -> Guard {
 }
 
 impl Http {
-    pub(crate) fn new(loopback: bool, limits: Limits, tokens: Tokens) -> Self {
-        let client = |guard, https_only| {
+    pub(crate) fn new(
+        loopback: bool,
+        limits: Limits,
+        tokens: Tokens,
+        proxy: Option<Proxy>,
+    ) -> Self {
+        let client = |reach, https_only| {
             Client::new(Options {
                 limits,
-                reach: Reach::Guarded(guard),
+                reach,
                 https_only,
                 reuse: true,
                 roots: &[],
             })
         };
         Self {
-            client: client(create_guard(loopback), !loopback),
-            local: client(Guard::new(|ip| ip.is_loopback()), false),
+            client: client(Reach::Guarded(create_guard(loopback)), !loopback),
+            local: client(Reach::Guarded(Guard::new(|ip| ip.is_loopback())), false),
+            proxied: proxy.map(|proxy| {
+                let reach = Reach::Proxied {
+                    proxy: proxy.address().clone(),
+                    guard: create_guard(loopback),
+                };
+                (proxy, client(reach, !loopback))
+            }),
             loopback,
             limits,
             tokens,
@@ -142,9 +157,16 @@ impl Http {
     }
 
     async fn send_get(&self, url: &Url, scope: Scope) -> Result<Response, HttpError> {
-        let client = match scope {
-            Scope::Public => &self.client,
-            Scope::ThisMachine => &self.local,
+        let client = match (scope, &self.proxied) {
+            (Scope::ThisMachine, _) => &self.local,
+            (Scope::Public, Some((proxy, client))) if proxy.serves(url) => {
+                // The proxy would resolve this name to itself.
+                if is_loopback(url) && !self.loopback {
+                    return Err(HttpError::NotPublic);
+                }
+                client
+            }
+            (Scope::Public, _) => &self.client,
         };
         let mut request = client.new_request(Method::GET, url.as_str())?;
         // Select the token for each hop, so that a redirect cannot carry it to another host.
@@ -205,6 +227,10 @@ fn request_error(url: &Url, error: HttpError) -> FetchError {
         HttpError::NotPublic => FetchError::NotPublic(escape_untrusted(url.as_str())),
         HttpError::TooLarge(limit) => FetchError::too_large(url.as_str(), limit, "bytes"),
         HttpError::Encoded => FetchError::content_error(url, error.to_string()),
+        error @ HttpError::Certificate(_) => FetchError::Certificate {
+            place: escape_untrusted(url.as_str()),
+            reason: escape_untrusted(&error.system_message()),
+        },
         error => FetchError::unreachable_error(url, escape_untrusted(&error.system_message())),
     }
 }
