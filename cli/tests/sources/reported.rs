@@ -76,7 +76,7 @@ fn a_single_failure_has_the_lists_of_all_that_was_listed() {
     assert_eq!(names(&data["failed"], "code"), ["gate_blocked"]);
     assert_eq!(data["findings"][0]["rule"], RULE, "{data}");
     refused.fails(5, "gate_blocked");
-    // Another skill has the name, which is no finding of the gate.
+    // Another skill has the name already. The gate reports nothing about that.
     machine
         .home
         .write("project/other/good/SKILL.md", skill_md("good"));

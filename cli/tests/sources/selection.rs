@@ -281,7 +281,7 @@ fn a_link_to_a_file_of_the_same_skill_is_copied_only_if_asked() {
         machine.run(&["update"]).ok();
         let copy = machine.skill("docs").join("CLAUDE.md");
         assert_eq!(std::fs::read_to_string(copy).unwrap(), source);
-        // Another link is no other place.
+        // Another link to the same folder does not make it another place.
         let second = collection.repository.path().join("docs/GEMINI.md");
         symlink("AGENTS.md", &second).unwrap();
         collection.repository.commit();
@@ -312,7 +312,7 @@ fn entries_that_cannot_be_taken_are_failures_of_all() {
     let data = &ran.json["data"];
     assert_eq!(data["added"].as_array().unwrap().len(), 1, "{}", ran.out);
     assert_eq!(data["failed"].as_array().unwrap().len(), 4, "{}", ran.out);
-    // Whoever names one skill has not asked for the others.
+    // Naming one skill does not ask for the others.
     let machine = Machine::new();
     machine.run(&["add", &site.base, "--skill", "pdf"]).ok();
 }

@@ -157,7 +157,7 @@ fn decide_locally(
     action: &Action,
 ) -> Result<Option<Report>, Failure> {
     let id = match action {
-        // Without a service there are no others.
+        // A machine without a service has only its own drafts.
         Action::List { all } => {
             let listed_drafts = local.listed();
             let is_alone = !listed_drafts.is_empty() && Connection::find(context)?.is_none();

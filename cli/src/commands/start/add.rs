@@ -192,8 +192,8 @@ fn check_rules(arguments: &Arguments) -> Result<(), Failure> {
     }
 }
 
-/// Returns the failure of an exception for skills that nobody has named: it is for files that
-/// somebody has read.
+/// Returns the failure of `--allow` without named skills. An exception is for exactly the files
+/// that a person has read, and nobody has read all skills of a source.
 fn allow_needs_names() -> Failure {
     fail!(
         Usage,

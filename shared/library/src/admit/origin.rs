@@ -40,9 +40,9 @@ pub(super) fn check_pin(
 }
 
 /// Fails if the installed version came from the root of an archive or registry, or from a folder
-/// that is not recorded, and the source has another skill now. A folder around all files of an
-/// archive is no part of the record, and older records lack the folder of the only skill, so the
-/// name tells whether this is the same one.
+/// that is not recorded, and the source has another skill now. The record leaves out a
+/// folder around all files of an archive, and older records lack the folder of the only skill, so
+/// the name tells whether this is the same one.
 pub(super) fn check_own_name(
     vault: &Vault,
     candidate: &Candidate,

@@ -48,7 +48,7 @@ pub struct Gathered {
     pub items: Vec<GatherResult<SkillToAdd>>,
     /// The skills that are not added.
     pub left_out: Vec<LeftOutSkill>,
-    /// The number of failed items that are no skills but whole sources.
+    /// The number of failed items that are whole sources, not skills.
     pub failed_sources: usize,
 }
 

@@ -149,7 +149,7 @@ impl<'a> SkillsReport<'a> {
     /// Prints the skills that were left out, and the numbers that add up.
     pub fn print_left_out(&self, taken: usize, failed: usize) {
         let (context, left_out) = (self.context, &self.left_out);
-        // A source that cannot be read is no skill that was listed.
+        // A source that cannot be read was not listed as a skill.
         let refused = failed.saturating_sub(self.failed_sources);
         let is_chosen_away = |skill: &&LeftOutSkill| skill.reason == "not_chosen";
         let others = left_out.iter().filter(is_chosen_away).count();
