@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use url::{Host, Url};
+use url::{Host, Url, form_urlencoded::byte_serialize};
 use vault_format::{hash::Digest, name::Slug};
 
 /// The base address of a service in canonical form: scheme, host, port if it is not the default,
@@ -27,6 +27,21 @@ pub struct Address {
     pub base: Base,
     /// The vault.
     pub slug: Option<Slug>,
+}
+
+/// Escapes a text from the command line for one segment of a path of the service, so that it
+/// cannot address another route.
+pub fn path_segment(text: &str) -> String {
+    // Form encoding leaves letters, digits and `*-._` as they are. It writes a space as `+`, which
+    // a path takes literally; a real `+` is `%2B` by now.
+    let segment = byte_serialize(text.as_bytes()).collect::<String>();
+    match segment.as_str() {
+        // Every parser of addresses resolves these two, even if escaped once. No id is one of
+        // them, so the service answers the second escape with "not found".
+        "." => "%252E".to_owned(),
+        ".." => "%252E%252E".to_owned(),
+        _ => segment.replace('+', "%20"),
+    }
 }
 
 impl Base {
@@ -212,6 +227,22 @@ mod tests {
             let Address { base, slug } = text.parse().unwrap();
             let slug = slug.map_or_else(String::new, |slug| format!(" {slug}"));
             assert_eq!(format!("{base}{slug}"), expected);
+        }
+    }
+
+    #[test]
+    fn a_text_stays_one_segment_of_a_path() {
+        for (text, expected) in [
+            ("whk_1", "/a/whk_1"),
+            ("ann+x@example.com", "/a/ann%2Bx%40example.com"),
+            ("a/b?c#d é", "/a/a%2Fb%3Fc%23d%20%C3%A9"),
+            (".", "/a/%252E"),
+            ("..", "/a/%252E%252E"),
+            ("%2e%2E", "/a/%252e%252E"),
+            ("...", "/a/..."),
+        ] {
+            let address = format!("https://vault.example/a/{}", path_segment(text));
+            assert_eq!(Url::parse(&address).unwrap().path(), expected, "{text}");
         }
     }
 

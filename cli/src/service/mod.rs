@@ -32,7 +32,7 @@ use vault_service::error::ErrorCode as ServiceCode;
 use vault_store::clock::{Clock as _, SystemClock};
 
 pub use self::{
-    base::{Address, Base},
+    base::{Address, Base, path_segment},
     device::DeviceClient,
     owner::{Body, OwnerClient, PACK_BYTES},
 };

@@ -11,7 +11,7 @@ use crate::{
     context::Context,
     errors::Failure,
     output::{BOLD, Column, HINT, Report, TICK, Table, clean, count, format_day, paint},
-    service::{OwnerClient, confirmation::send_confirmed, connection::Connection},
+    service::{OwnerClient, confirmation::send_confirmed, connection::Connection, path_segment},
 };
 
 /// The arguments of `vault devices invite`.
@@ -138,9 +138,7 @@ pub async fn end_code(
     connection: &Connection,
     id: &str,
 ) -> Result<Report, Failure> {
-    // The id comes from the command line: a slash in it must not address another route.
-    let path: String = url::form_urlencoded::byte_serialize(id.as_bytes()).collect();
-    let path = format!("{}/{path}", codes_path(connection));
+    let path = format!("{}/{}", codes_path(connection), path_segment(id));
     let ended: Value = client
         .send(Method::DELETE, &path, None)
         .await

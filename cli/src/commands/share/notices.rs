@@ -12,7 +12,7 @@ use crate::{
     context::Context,
     errors::{Exit, Failure},
     output::{BOLD, Column, DIM, GOOD, HINT, Report, TICK, Table, WARN, clean, format_day, paint},
-    service::{OwnerClient, connection::Connection},
+    service::{OwnerClient, connection::Connection, path_segment},
 };
 
 /// The arguments of `vault notices`.
@@ -125,9 +125,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 
 /// Returns the path of a webhook.
 fn webhook_path(root: &str, id: &str) -> String {
-    // The id comes from the command line: a slash in it must not address another route.
-    let id: String = url::form_urlencoded::byte_serialize(id.as_bytes()).collect();
-    format!("{root}/{id}")
+    format!("{root}/{}", path_segment(id))
 }
 
 async fn add_webhook(

@@ -21,6 +21,7 @@ use crate::{
     service::{
         Base, OwnerClient,
         confirmation::{change_each, confirm_together, send_confirmed},
+        path_segment,
     },
 };
 
@@ -353,7 +354,7 @@ async fn delete_account(
     client: &OwnerClient,
     email: &str,
 ) -> Result<(DeletedAccount, String), Failure> {
-    let path = format!("{ACCOUNTS}/{}", in_path(email));
+    let path = format!("{ACCOUNTS}/{}", path_segment(email));
     let deleted: DeletedAccount =
         send_confirmed(context, client, Method::DELETE, &path, None).await?;
     let mut text = format!("{TICK} deleted {}", paint(BOLD, &deleted.email));
@@ -374,17 +375,8 @@ async fn change_account(
     email: &str,
     verb: &str,
 ) -> Result<Account, Failure> {
-    let path = format!("{ACCOUNTS}/{}/{verb}", in_path(email));
+    let path = format!("{ACCOUNTS}/{}/{verb}", path_segment(email));
     send_confirmed(context, client, Method::POST, &path, Some(json!({}))).await
-}
-
-/// Escapes an address for a segment of a path.
-fn in_path(email: &str) -> String {
-    url::form_urlencoded::byte_serialize(email.as_bytes())
-        .collect::<String>()
-        // Form encoding writes a space as `+`, which a path takes literally. A real `+` is `%2B` by
-        // now.
-        .replace('+', "%20")
 }
 
 fn ask_to_reset(context: &Context, emails: &[String]) -> Result<(), Failure> {
@@ -412,18 +404,4 @@ fn format_link(link: &str) -> String {
         "\nSend them this link. Whoever opens it controls the account. It works once, for 72 hours, and is not shown again:\n  {HINT}{}{HINT:#}",
         clean(link, 500)
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_address_is_one_segment_of_a_path() {
-        assert_eq!(in_path("ann+x@example.com"), "ann%2Bx%40example.com");
-        assert_eq!(
-            in_path("a/b?c#d@example.com"),
-            "a%2Fb%3Fc%23d%40example.com"
-        );
-    }
 }
