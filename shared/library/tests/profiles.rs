@@ -241,7 +241,15 @@ fn a_disabled_skill_is_shown_to_nobody_and_comes_back() {
     assert_eq!(set(Some(&claude), false), (true, 0, 1));
     assert_eq!(set(Some(&claude), false), (false, 0, 1));
     assert_eq!(set(None, false), (true, 0, 0));
-    assert_eq!(set(Some(&claude), true), (true, 0, 0), "off for all still");
+    assert_eq!(set(Some(&claude), true), (true, 1, 0), "to this one alone");
+    assert_eq!(set(None, false), (true, 0, 0));
+    let cursor = agent("cursor");
+    assert_eq!(
+        set(Some(&cursor), true),
+        (true, 0, 1),
+        "the other stays off"
+    );
+    assert_eq!(set(Some(&claude), true), (true, 1, 1));
     assert_eq!(set(None, true), (true, 1, 1));
 }
 

@@ -1,4 +1,4 @@
-//! Skills that are disabled for one agent or for all. The record lies in the trust folder, so that
+//! Skills that are disabled for one agent or for all, or shown to certain agents only. The record lies in the trust folder, so that
 //! write access to the vault's folder is not enough to show a disabled skill to an agent, or to
 //! hide a skill.
 
@@ -12,7 +12,7 @@ use crate::vault::{Vault, VaultError};
 /// Name of the record.
 const RECORD: &str = "disabled.json";
 
-/// The skills that are disabled for one agent or for all.
+/// The skills that are not shown to every agent.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Switches {
     disabled: BTreeSet<Disabled>,
@@ -40,8 +40,8 @@ impl Switches {
 
     /// Returns whether a skill is enabled for an agent.
     pub fn shows(&self, name: &SkillName, agent: &AgentId) -> bool {
-        let is_kept_from = self.kept_to.get(name);
-        let is_kept_from = is_kept_from.is_some_and(|agents| !agents.contains(agent));
+        let kept_to = self.kept_to.get(name);
+        let is_kept_from = kept_to.is_some_and(|agents| !agents.contains(agent));
         let mut disabled = self.disabled.iter();
         !is_kept_from
             && !disabled.any(|off| {
@@ -60,7 +60,7 @@ impl Switches {
     }
 }
 
-/// Shows a skill to these agents alone, until [`set_enabled`] enables it for another one or for
+/// Hides a skill from all agents but these, until [`set_enabled`] enables it for another one or for
 /// all. Takes effect with the next [`crate::sync_profiles`].
 pub fn keep_to(vault: &Vault, name: &SkillName, agents: &[AgentId]) -> Result<(), VaultError> {
     let mut change = vault.begin_change()?;
@@ -74,7 +74,8 @@ pub fn keep_to(vault: &Vault, name: &SkillName, agents: &[AgentId]) -> Result<()
 }
 
 /// Enables or disables a skill for one agent, or for all. Enabling it for all also removes the
-/// entries for single agents. Returns whether that changed anything. Takes effect with the next
+/// entries for single agents; enabling it for one agent while it is disabled for all shows it to
+/// that agent alone. Returns whether that changed anything. Takes effect with the next
 /// [`crate::sync_profiles`].
 pub fn set_enabled(
     vault: &Vault,
@@ -86,14 +87,24 @@ pub fn set_enabled(
     let before = Switches::read(vault)?;
     let mut switches = before.clone();
     if on {
+        let for_all = Disabled {
+            name: name.clone(),
+            agent: None,
+        };
+        let was_off_for_all = switches.disabled.remove(&for_all);
         switches
             .disabled
             .retain(|off| off.name != *name || (agent.is_some() && off.agent.as_ref() != agent));
-        // If the skill is kept to some agents, add this one to them. Only enabling the skill for
-        // all agents lifts that limit.
         match (agent, switches.kept_to.get_mut(name)) {
-            (Some(agent), Some(agents)) => {
+            // If the skill is kept to some agents, add this one to them. Only enabling the skill
+            // for all agents lifts that limit.
+            (Some(agent), Some(agents)) if !was_off_for_all => {
                 agents.insert(agent.clone());
+            }
+            // The other agents did not see the skill and must not begin to.
+            (Some(agent), _) if was_off_for_all => {
+                let only = BTreeSet::from([agent.clone()]);
+                switches.kept_to.insert(name.clone(), only);
             }
             _ => {
                 switches.kept_to.remove(name);
