@@ -10,6 +10,7 @@ mod collect;
 mod ending;
 mod remove;
 mod roots;
+mod sweep;
 mod visits;
 
 use std::time::Duration;
