@@ -468,7 +468,7 @@ fn what_was_not_paid_for_or_is_too_much_is_told_as_that() {
     );
     set("subscription", "\"none\"");
 
-    set("quota_bytes", "2000");
+    set("quota", r#"{"bytes": 2000}"#);
     owner.add("large", &"Text. ".repeat(1000)).ok();
     fails(&owner, "sync --cloud", 1, "quota_exceeded");
     owner.json("remove large");

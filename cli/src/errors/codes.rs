@@ -407,6 +407,9 @@ pub const fn service_hint(code: ServiceCode) -> Option<&'static str> {
         ServiceCode::DeviceState => {
             "vault devices list shows it; a forgotten machine may enrol again"
         }
+        ServiceCode::QuotaFull => {
+            "remove what is no longer needed, or ask the operator of the service for more room"
+        }
         ServiceCode::QuotaExceeded => {
             "remove skills, or ask the operator of the service for more room"
         }

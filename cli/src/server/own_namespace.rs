@@ -21,7 +21,7 @@ use vault_service::{
         namespace::{Namespace, Pinned},
     },
     publish::{self, Precondition},
-    uploads,
+    uploads::{self, Purpose},
 };
 use vault_store::{
     StoreError,
@@ -93,6 +93,13 @@ impl OwnNamespace {
         }
     }
 
+    async fn store_objects(&self, objects: Vec<(ObjectKey, Bytes)>) -> Result<(), PublishError> {
+        uploads::put_objects(&self.app, &self.namespace, Purpose::Upload, objects)
+            .await
+            .map_err(Refusal::from)?;
+        Ok(())
+    }
+
     fn object_key(&self, object: &PlannedObject) -> ObjectKey {
         self.namespace.object_key(object.class, object.sha256)
     }
@@ -147,13 +154,12 @@ impl releases::Namespace for OwnNamespace {
             batch_bytes += bytes.len();
             batch.push((key, bytes));
             if batch_bytes >= BATCH_BYTES || batch.len() >= 100 {
-                uploads::put_objects(&self.app, self.namespace.id, std::mem::take(&mut batch))
-                    .await?;
+                self.store_objects(std::mem::take(&mut batch)).await?;
                 batch_bytes = 0;
             }
         }
         if !batch.is_empty() {
-            uploads::put_objects(&self.app, self.namespace.id, batch).await?;
+            self.store_objects(batch).await?;
         }
         Ok(uploaded)
     }

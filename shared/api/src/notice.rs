@@ -21,6 +21,8 @@ words! {
         KeyReplaced = "key_replaced",
         /// A payment failed.
         PaymentFailed = "payment_failed",
+        /// The vault stores 80 % of its quota.
+        QuotaNear = "quota_near",
     }
 }
 

@@ -143,6 +143,9 @@ pub struct Vault {
     pub last_push: Option<Timestamp>,
     /// The limit of a release.
     pub quota: Quota,
+    /// How much it holds.
+    #[serde(default)]
+    pub usage: Usage,
     /// The numbers of its skills, releases and waiting machines.
     pub counts: Counts,
     /// The drafts that wait.
@@ -291,11 +294,70 @@ pub struct CurrentRelease {
     pub published_at: Timestamp,
 }
 
-/// The limit of a release.
+/// How much a vault may hold.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct Quota {
-    /// The most bytes that one release may name; null: no limit.
+    /// The most bytes that it may store; null: no limit.
     pub bytes: Option<u64>,
+    /// The most objects that it may store; null: no limit.
+    pub objects: Option<u64>,
+    /// The most machines that its owners may admit; null: no limit.
+    pub machines: Option<u64>,
+    /// The most members and waiting invitations; null: no limit.
+    pub people: Option<u64>,
+}
+
+/// A change of the quota of a namespace by an operator. What is absent stays as it is.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct QuotaChange {
+    /// The most bytes that it may store.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<QuotaLimit>,
+    /// The most objects that it may store.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub objects: Option<QuotaLimit>,
+    /// The most machines that its owners may admit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machines: Option<QuotaLimit>,
+    /// The most members and waiting invitations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub people: Option<QuotaLimit>,
+}
+
+/// A limit of a quota, as an operator sets it.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum QuotaLimit {
+    /// This many; 0: no limit.
+    Most(u64),
+    /// What the plan of the namespace says, or else the default.
+    Plan(PlanWord),
+}
+
+words! {
+    /// The word with which a limit goes back to that of the plan.
+    #[derive(JsonSchema)]
+    #[schemars(inline)]
+    pub enum PlanWord {
+        /// The limit of the plan.
+        Plan = "plan",
+    }
+}
+
+/// How much a vault holds. Numbers of stored bytes and objects are corrected every 6 hours.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub struct Usage {
+    /// Bytes that it stores: of its release, of former releases, of uploads and drafts.
+    pub bytes: u64,
+    /// Objects that it stores.
+    pub objects: u64,
+    /// Bytes of uploads that no release has named yet.
+    pub unnamed_bytes: u64,
+    /// Uploads that no release has named yet.
+    pub unnamed_objects: u64,
+    /// Machines that are admitted; null until the first admission since an upgrade.
+    pub machines: Option<u64>,
 }
 
 /// The numbers of a vault's skills, releases and waiting machines.

@@ -43,6 +43,7 @@ codes! {
     ReleaseAwaited "release_awaited" "The current release does not count: a key that signed it was revoked, or an earlier version of vault published it. Content is withheld until the owner signs a new release.";
     ResourceTooLarge "resource_too_large" "The answer would be too large for every transport; the data has its digest and size.";
     DraftsFull "drafts_full" "Too many drafts are waiting already.";
+    QuotaExceeded "quota_exceeded" "The quota of the vault has no room for this.";
     DraftTooLarge "draft_too_large" "The change is larger than a draft may be.";
     ContentDamaged "content_damaged" "The stored copy of the skill was modified after signing.";
     CallerForbidden "caller_forbidden" "Only an owner may ask for someone else.";

@@ -132,6 +132,8 @@ impl Fault {
             // Every caller gets this text: it says only how many drafts wait, those of the author
             // or all.
             ShelfError::DraftsFull(text) => Self::by_caller(ToolError::DraftsFull, text),
+            // So does this one, with the numbers of the vault as a whole.
+            ShelfError::StorageFull(text) => Self::by_caller(ToolError::QuotaExceeded, text),
             ShelfError::TooLarge(text) => {
                 caller(ToolError::DraftTooLarge, text, "the change is too large")
             }

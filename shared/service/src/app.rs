@@ -23,13 +23,14 @@ use crate::bodies::{Bodies, SharedRoom};
 use crate::budget::charge::Charge;
 use crate::budget::{Budgets, RefusedTokens};
 use crate::cache::{Object, ObjectCache};
+use crate::config::quota::Quota;
 use crate::config::{Config, Issuer};
 use crate::documents::Documents;
 use crate::model::account::AccountId;
 use crate::model::audit::{self, Actor, Change};
 use crate::model::client::ClientId;
 use crate::model::family::Family;
-use crate::model::namespace::Namespace;
+use crate::model::namespace::{Kind, Namespace};
 use crate::model::refusals::RefusalCounts;
 use crate::oidc::{Provider, ProviderHttp, SecretSource};
 use crate::ports::Ports;
@@ -52,6 +53,15 @@ fn scan_gate_size() -> GateSize {
         patience: Duration::from_secs(15),
     }
 }
+
+/// Changes of the usage of namespaces: one at a time for each namespace, so that its uploads do not
+/// overtake one another again and again.
+const USAGE_GATE: GateSize = GateSize {
+    places: 1024,
+    places_of_lane: 1,
+    waiting: LaneBound::of_requests(256),
+    patience: Duration::from_secs(10),
+};
 
 /// The ports and the settings of one process. Clones share them.
 #[derive(Clone)]
@@ -83,6 +93,8 @@ pub struct App {
     pub bodies: Bodies,
     /// The processors for the gate, which scans skills: each scan has a place.
     scan_places: Arc<FairGate>,
+    /// Turns of changes of the usage of namespaces.
+    usage_turns: Arc<FairGate>,
     /// Sends notices; if `None`, they wait for a process that can send them.
     pub senders: Option<Senders>,
 }
@@ -186,6 +198,7 @@ impl App {
             senders: None,
             bodies: Bodies::default(),
             scan_places: FairGate::new(scan_gate_size()),
+            usage_turns: FairGate::new(USAGE_GATE),
             ports,
             config: Arc::new(config),
         }
@@ -248,6 +261,26 @@ impl App {
         let bytes = room.map_or(0, SharedRoom::leave_place);
         let lane = Lane::Namespace(*namespace);
         self.scan_places.enter_with(lane, bytes).await
+    }
+
+    /// Waits for the turn to change the usage of this namespace. Other processes may change it at
+    /// the same time, which the commit notices.
+    pub(crate) async fn enter_usage(&self, namespace: &NamespaceId) -> Result<Pass, StoreError> {
+        self.usage_turns.enter(Lane::Namespace(*namespace)).await
+    }
+
+    /// Returns the quota of a namespace. The vault that a server signs itself has none: it belongs
+    /// to the operator of that server.
+    pub fn quota_of(&self, namespace: &Namespace) -> Quota {
+        match namespace.kind {
+            Kind::SelfSigned => Quota::NONE,
+            Kind::Hosted => {
+                let plan = namespace.plan.as_deref();
+                let plan = plan.and_then(|plan| self.config.hosting.plan(plan));
+                let of_plan = plan.map(|plan| plan.quota).unwrap_or_default();
+                Quota::default().with(&of_plan).with(&namespace.quota)
+            }
+        }
     }
 
     /// Creates the audit record of an action, for the commit that makes the change; `outcome` is

@@ -6,6 +6,7 @@ mod bad_setting;
 pub mod hosting;
 mod hosts;
 mod limits;
+pub mod quota;
 mod sign_in;
 
 use std::fmt;

@@ -169,7 +169,8 @@ codes! {
     ObjectsMissing CONFLICT "objects_missing" Caller "The catalog names objects that were not uploaded.";
     PreconditionRequired PRECONDITION_REQUIRED "precondition_required" Caller "Publishing needs If-Match with the current catalog's hash, or If-None-Match: *.";
     ReleaseConflict PRECONDITION_FAILED "release_conflict" Caller "Another release became current.";
-    QuotaExceeded PAYLOAD_TOO_LARGE "quota_exceeded" Caller "The release is larger than the quota of this vault.";
+    QuotaFull CONFLICT "quota_full" Caller "All places that the quota of this vault allows are taken; the member `quota` has the numbers.";
+    QuotaExceeded PAYLOAD_TOO_LARGE "quota_exceeded" Caller "The quota of this vault has no room for this; the member `quota` has the numbers.";
     CatalogSchema UNPROCESSABLE_ENTITY "catalog_schema" Caller "The catalog does not have the form vault.catalog/2.";
     DerivedMismatch UNPROCESSABLE_ENTITY "derived_mismatch" Caller "What was signed about a skill is not what its files say.";
     VaultChanged UNPROCESSABLE_ENTITY "vault_changed" Caller "The catalog's root versions belong to another vault than the pinned one.";

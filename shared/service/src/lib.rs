@@ -41,6 +41,7 @@ pub mod shelf;
 mod spending;
 pub mod starter;
 mod transaction;
+mod units;
 pub mod uploads;
 pub mod web;
 

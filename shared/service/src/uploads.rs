@@ -1,24 +1,81 @@
 //! Storing objects of a namespace concurrently with garbage collection: the only way in, for pushes
 //! and for the server's own library.
 //!
-//! A marked object is reported as missing, so it is uploaded again. The upload is recorded, and the
-//! mark removed, in one commit before the bytes are stored. The sweep first moves the mark on,
-//! under its revision; so if an upload and a sweep race, one of them gets a conflict.
+//! A marked object is reported as missing, so it is uploaded again. The upload is recorded, counted
+//! within the quota, and the mark removed, in one commit before the bytes are stored. The sweep
+//! first moves the mark on, under its revision; so if an upload and a sweep race, one of them gets a
+//! conflict. Two uploads that race for the last of the quota write the same record of usage, so only
+//! one of them passes.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use bytes::Bytes;
+use vault_format::index;
 use vault_format::name::NamespaceId;
+use vault_format::root::VaultId;
+use vault_format::text::error_chain;
+use vault_policy::Policy;
+use vault_policy::profile::Profile;
 use vault_store::StoreError;
-use vault_store::objects::{ObjectKey, Stored};
+use vault_store::objects::{Class, MAX_ASKED, ObjectKey, Stored};
 use vault_store::records::{MAX_WRITES, When, Write};
 
 use crate::app::App;
+use crate::config::quota::Quota;
+use crate::error::{ErrorCode, Refusal};
 use crate::model::kept::{self, ObjectName, RootReason, UPLOAD_SECONDS};
+use crate::model::namespace::{Kind, Namespace};
+use crate::model::usage::{Amount, FullStorage, Needed, Tally, Usage};
+use crate::notices;
 use crate::transaction::Transaction;
 
 /// Maximum number of records with object names in one commit: each may have 256 KiB.
 const KEPT_AT_ONCE: usize = 10;
+/// Room in the last commit of an upload, for its count.
+const LAST_WRITES: usize = 4;
+
+/// The reason why objects are stored. It decides how far beyond the quota they may go.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Purpose {
+    /// Somebody uploads them. Those that are files of a release, whose form says so, may use the
+    /// allowance beyond the quota.
+    Upload,
+    /// A verified statement of a publisher, which a release may follow: a proposal or a request for
+    /// a key. It may use the allowance too.
+    Statement,
+    /// The catalog of a verified release and the list of its objects. They have twice the
+    /// allowance, so that uploads which use up theirs cannot stop a change of keys.
+    Release,
+}
+
+/// Error of an upload.
+#[derive(Debug, thiserror::Error)]
+pub enum UploadError {
+    /// The namespace has no room. Nothing was stored.
+    #[error(transparent)]
+    Full(#[from] FullStorage),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl From<UploadError> for Refusal {
+    fn from(error: UploadError) -> Self {
+        match error {
+            UploadError::Full(full) => full.into(),
+            UploadError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<FullStorage> for Refusal {
+    fn from(full: FullStorage) -> Self {
+        Self::new(ErrorCode::QuotaExceeded)
+            .detail(full.to_string())
+            .member("quota", full.to_json())
+    }
+}
 
 /// Returns the objects that have to be uploaded: not stored, stored with another size, or marked
 /// for collection; in the order of `wanted`. Fails with `Invalid` for more than 10,000.
@@ -44,53 +101,252 @@ pub async fn list_missing(
     Ok(wanted.iter().map(|(key, _)| *key).filter(lacks).collect())
 }
 
-/// Stores objects of one namespace, each under its hash, and keeps them for a week, within which a
-/// release may name them.
+/// Stores different objects of one namespace, each under its hash, and keeps them for a week, within
+/// which a release may name them.
 ///
-/// Fails with `Conflict` while one of them is being deleted; a retry helps.
+/// Fails with `Full`, before any of them is stored, if the quota has no room for all that are not
+/// stored yet. Fails with `Conflict` while one of them is being deleted; a retry helps.
 pub async fn put_objects(
     app: &App,
-    namespace: NamespaceId,
+    namespace: &Namespace,
+    purpose: Purpose,
     objects: Vec<(ObjectKey, Bytes)>,
-) -> Result<Vec<Stored>, StoreError> {
-    let names: Vec<_> = objects.iter().map(|(key, _)| (*key).into()).collect();
-    app.change(async |tx| claim_objects(&tx, namespace, &names).await)
-        .await?;
-    app.objects.put_many(objects).await
+) -> Result<Vec<Stored>, UploadError> {
+    let upload = Upload {
+        app,
+        namespace,
+        purpose,
+        quota: app.quota_of(namespace),
+        objects: &objects,
+    };
+    let turn = app.enter_usage(&namespace.id).await?;
+    let claimed = app.change(async |tx| upload.claim(&tx).await).await?;
+    drop(turn);
+    let sizes = upload.sizes();
+    let outcome = app.objects.put_many(objects).await;
+    let stored = match &outcome {
+        Ok(stored) => {
+            let stored = sizes.iter().zip(stored);
+            let new = stored.filter(|(_, stored)| **stored == Stored::New);
+            tally_of(new.map(|(object, _)| *object))
+        }
+        Err(_) => claimed.counted - tally_of(find_unstored(app, &sizes).await),
+    };
+    let has_failed = outcome.is_err();
+    let settle = |usage: &mut Usage| usage.end_upload(&claimed.id, stored, has_failed);
+    correct_usage(app, namespace, settle).await;
+    Ok(outcome?)
 }
 
-/// Records the upload of these objects and removes their marks; conflicts while one of them is
-/// being deleted.
-async fn claim_objects(
-    tx: &Transaction<'_>,
-    namespace: NamespaceId,
-    names: &[ObjectName],
+/// Records that a release names `named` for the first time: they no longer count as unnamed.
+pub(crate) async fn record_named(app: &App, namespace: &Namespace, named: Amount) {
+    if named != Amount::default() {
+        let name = |usage: &mut Usage| usage.name_objects(named);
+        correct_usage(app, namespace, name).await;
+    }
+}
+
+/// Returns the amount of an object that no release names yet.
+pub(crate) fn tally_of_object(class: Class, bytes: u64) -> Tally {
+    let amount = Amount::of_object(bytes);
+    Tally {
+        stored: amount,
+        // Only these are uploaded for a release. The others have records that name them.
+        unnamed: match class {
+            Class::Bundles | Class::Policies => amount,
+            _ => Amount::default(),
+        },
+    }
+}
+
+/// Returns the amount of objects that no release names yet.
+fn tally_of(objects: impl IntoIterator<Item = (ObjectKey, u64)>) -> Tally {
+    objects
+        .into_iter()
+        .map(|(key, bytes)| tally_of_object(key.class, bytes))
+        .fold(Tally::default(), |all, one| all + one)
+}
+
+/// Returns those objects that are not stored; none if the store does not answer.
+async fn find_unstored(app: &App, objects: &[(ObjectKey, u64)]) -> Vec<(ObjectKey, u64)> {
+    // Counted then until the next garbage collection, which is on the strict side.
+    let missing = app.objects.find_missing(objects).await.unwrap_or_default();
+    let missing: HashSet<_> = missing.into_iter().collect();
+    let is_missing = |(key, _): &&(ObjectKey, u64)| missing.contains(key);
+    objects.iter().filter(is_missing).copied().collect()
+}
+
+/// Changes the usage of a namespace in a commit of its own, and warns owners where it now reaches
+/// 80 % of the quota.
+pub(crate) async fn change_usage(
+    app: &App,
+    namespace: &Namespace,
+    change: impl Fn(&mut Usage) + Sync,
 ) -> Result<(), StoreError> {
-    let uploaded_names: HashSet<_> = names.iter().copied().collect();
-    let mut marks = kept::marks_of(tx, &namespace, names).await?;
-    marks.retain(|marked| uploaded_names.contains(&marked.name));
-    let now = tx.now();
-    if !marks.iter().all(|marked| marked.mark.is_liftable(now)) {
-        return Err(tx.conflict());
+    let _turn = app.enter_usage(&namespace.id).await?;
+    let quota = app.quota_of(namespace);
+    app.change(async |tx| {
+        let (mut usage, when) = Usage::find(&tx, &namespace.id).await?;
+        change(&mut usage);
+        // Judged by what is stored, not by what uploads may store.
+        if let Some(event) = usage.take_warning(&quota) {
+            tx.write_all(notices::queue_notice(&tx, namespace, event).await?);
+        }
+        tx.write(usage.to_write(&namespace.id, when)?);
+        Ok(())
+    })
+    .await
+}
+
+/// Corrects the usage in a commit of its own. A failure is only logged: the objects are stored, and
+/// the next garbage collection corrects the count.
+async fn correct_usage(app: &App, namespace: &Namespace, correct: impl Fn(&mut Usage) + Sync) {
+    if let Err(error) = change_usage(app, namespace, correct).await {
+        tracing::warn!(
+            namespace = %namespace.id,
+            error = error_chain(&error),
+            "the usage of a namespace is not exact until the next garbage collection"
+        );
     }
-    let mut writes = kept::root_writes(tx, &namespace, RootReason::Upload, names, UPLOAD_SECONDS)?;
-    let at_once = if writes.len() > KEPT_AT_ONCE {
-        KEPT_AT_ONCE
-    } else {
-        MAX_WRITES
+}
+
+/// Whether these are exactly the bytes of an index object of this vault.
+fn is_index(bytes: &[u8], vault_id: &VaultId) -> bool {
+    let Ok(entries) = index::parse_object(bytes, vault_id) else {
+        return false;
     };
-    let lifted = marks.iter().map(|marked| {
-        Write::delete(
-            kept::mark_key(&namespace, marked.name),
-            When::At(marked.revision),
-        )
-    });
-    writes.extend(lifted);
-    // Several commits are safe: a record that keeps an object without the upload only delays its
-    // collection.
-    for some in writes.chunks(at_once) {
-        tx.write_all(some.to_vec());
-        tx.commit_within(0).await?;
+    matches!(index::build_objects(vault_id, entries).as_slice(), [one] if one == bytes)
+}
+
+/// An upload that was counted.
+struct Claimed {
+    /// Its name in the usage.
+    id: Arc<str>,
+    /// What was counted.
+    counted: Tally,
+}
+
+/// Objects that are to be stored.
+struct Upload<'a> {
+    app: &'a App,
+    namespace: &'a Namespace,
+    purpose: Purpose,
+    quota: Quota,
+    objects: &'a [(ObjectKey, Bytes)],
+}
+
+impl Upload<'_> {
+    /// Records the upload of these objects, counts them and removes their marks; conflicts while
+    /// one of them is being deleted.
+    async fn claim(&self, tx: &Transaction<'_>) -> Result<Claimed, UploadError> {
+        let namespace = &self.namespace.id;
+        let names: Vec<ObjectName> = self.objects.iter().map(|(key, _)| (*key).into()).collect();
+        let uploaded_names: HashSet<_> = names.iter().copied().collect();
+        // Marks are read before objects, as in `list_missing`.
+        let mut marks = kept::marks_of(tx, namespace, &names).await?;
+        marks.retain(|marked| uploaded_names.contains(&marked.name));
+        let now = tx.now();
+        if !marks.iter().all(|marked| marked.mark.is_liftable(now)) {
+            return Err(tx.conflict().into());
+        }
+        let (mut usage, when) = Usage::find(tx, namespace).await?;
+        usage.forget_ended(now);
+        if usage.is_busy() {
+            return Err(StoreError::Busy.into());
+        }
+        let id = tx.fresh_id();
+        let counted = self.count_new(&usage).await?;
+        usage.begin_upload(&id, counted, now);
+        let mut writes =
+            kept::root_writes(tx, namespace, RootReason::Upload, &names, UPLOAD_SECONDS)?;
+        let at_once = if writes.len() > KEPT_AT_ONCE {
+            KEPT_AT_ONCE
+        } else {
+            MAX_WRITES
+        };
+        let lifted = marks.iter().map(|marked| {
+            let key = kept::mark_key(namespace, marked.name);
+            Write::delete(key, When::At(marked.revision))
+        });
+        writes.extend(lifted);
+        // Several commits are safe: a record that keeps an object without the upload only delays
+        // its collection. The count is in the last one, so that no attempt counts twice.
+        let last = writes.split_off(writes.len().saturating_sub(at_once - LAST_WRITES));
+        for some in writes.chunks(at_once) {
+            tx.write_all(some.to_vec());
+            tx.commit_within(0).await?;
+        }
+        tx.write_all(last);
+        tx.write(usage.to_write(namespace, when)?);
+        Ok(Claimed { id, counted })
     }
-    Ok(())
+
+    /// Returns what the upload adds. Fails with `Full` if the quota has no room for it, and with
+    /// `Busy` if it has none until other uploads have ended, which may store the same objects.
+    async fn count_new(&self, usage: &Usage) -> Result<Tally, UploadError> {
+        let sizes = self.sizes();
+        let all = Needed {
+            other: tally_of(sizes.iter().copied()),
+            ..Needed::default()
+        };
+        // Most objects of an upload are new. Far from a limit all are counted as new, and those that
+        // were not are given back: it saves a question to the store, which costs a call for each
+        // object there. After a failure they are probably not new.
+        let is_far = !usage.is_doubtful && !usage.with(all.other).is_short(&self.quota);
+        if self.namespace.kind == Kind::SelfSigned || is_far {
+            return Ok(all.other);
+        }
+        let mut new = HashSet::new();
+        for some in sizes.chunks(MAX_ASKED) {
+            new.extend(self.app.objects.find_missing(some).await?);
+        }
+        let needed = self.needed(|key| new.contains(key));
+        let Err(full) = usage.check_room(&needed, &self.quota) else {
+            return Ok(needed.total());
+        };
+        match usage.settled().check_room(&needed, &self.quota) {
+            Ok(()) => Err(StoreError::Busy.into()),
+            Err(_) => Err(full.into()),
+        }
+    }
+
+    /// Returns the keys and sizes of the objects.
+    fn sizes(&self) -> Vec<(ObjectKey, u64)> {
+        let size = |(key, bytes): &(ObjectKey, Bytes)| (*key, bytes.len() as u64);
+        self.objects.iter().map(size).collect()
+    }
+
+    /// Returns the amounts of those objects that `is_new`.
+    fn needed(&self, is_new: impl Fn(&ObjectKey) -> bool) -> Needed {
+        let mut needed = Needed {
+            is_release: self.purpose == Purpose::Release,
+            ..Needed::default()
+        };
+        for (key, bytes) in self.objects.iter().filter(|(key, _)| is_new(key)) {
+            let tally = tally_of([(*key, bytes.len() as u64)]);
+            if self.is_release_file(key, bytes) {
+                needed.release_files = needed.release_files + tally;
+            } else {
+                needed.other = needed.other + tally;
+            }
+        }
+        needed
+    }
+
+    /// Whether an object may use the allowance for files of releases. Uploads may if their bytes are
+    /// exactly those of an index of this vault, a profile or a policy.
+    fn is_release_file(&self, key: &ObjectKey, bytes: &[u8]) -> bool {
+        if self.purpose != Purpose::Upload {
+            return true;
+        }
+        match key.class {
+            Class::Policies => Policy::from_object(bytes).is_ok_and(|it| it.to_object() == bytes),
+            Class::Bundles => {
+                let pin = self.namespace.pin.vault_pin();
+                pin.is_some_and(|pin| is_index(bytes, &pin.vault_id))
+                    || Profile::parse(bytes).is_ok_and(|it| it.to_object() == bytes)
+            }
+            _ => false,
+        }
+    }
 }

@@ -421,6 +421,9 @@ pub enum ShelfError {
     /// The namespace or the author has too many waiting drafts.
     #[error("{0}")]
     DraftsFull(String),
+    /// The quota of the namespace has no room for the bytes of the change.
+    #[error("{0}")]
+    StorageFull(String),
     /// The draft would exceed 1 MiB, or the change another limit.
     #[error("{0}")]
     TooLarge(String),

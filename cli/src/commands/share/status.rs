@@ -317,7 +317,7 @@ impl Connected {
                 pinned.map(|pinned| paint(BOLD, clean(pinned, 60))),
             ),
             ("owner", Some(word("/owner"))),
-            ("quota", number("/quota/bytes").map(format_size)),
+            ("stored", describe_storage(service)),
             ("status", (status != "active").then(|| paint(WARN, status))),
             (
                 "subscription",
@@ -326,6 +326,25 @@ impl Connected {
             ("set-up", setup_progress(service)),
         ]
     }
+}
+
+/// Describes how much the vault stores, and may store; `None` for a service that does not say.
+fn describe_storage(service: &Value) -> Option<String> {
+    let number = |pointer: &str| service.pointer(pointer).and_then(Value::as_u64);
+    let (bytes, objects) = (number("/usage/bytes")?, number("/usage/objects")?);
+    let (bytes_limit, objects_limit) = (number("/quota/bytes"), number("/quota/objects"));
+    let near = |used: u64, limit: Option<u64>| {
+        limit.is_some_and(|limit| used.saturating_mul(100) >= limit.saturating_mul(80))
+    };
+    let of = |limit: Option<String>| limit.map_or_else(String::new, |limit| format!(" of {limit}"));
+    let text = format!(
+        "{}{}, {objects}{} objects",
+        format_size(bytes),
+        of(bytes_limit.map(format_size)),
+        of(objects_limit.map(|limit| limit.to_string())),
+    );
+    let is_near = near(bytes, bytes_limit) || near(objects, objects_limit);
+    Some(if is_near { paint(WARN, text) } else { text })
 }
 
 /// Counts the installed skills of one origin.

@@ -24,6 +24,7 @@ use crate::model::device::{
 use crate::model::enrolment::LoadedAppCodes;
 use crate::model::namespace::{self, Namespace};
 use crate::model::permit::Act;
+use crate::model::places;
 use crate::transaction::Transaction;
 
 /// Maximum number of pending machines that one request names or denies.
@@ -228,7 +229,7 @@ pub(crate) struct DecidedDevice {
 
 /// Decides on the device of this id. A repeated decision changes nothing. Fails with `NotFound` if
 /// there is no such device, with `DeviceState` if the decision is not possible in the device's
-/// state, with `SubscriptionLapsed` if a device is to be admitted while the subscription is lapsed,
+/// state, with `QuotaFull` if as many are admitted as may be, with `SubscriptionLapsed` if a device is to be admitted while the subscription is lapsed,
 /// and with `ConfirmationNeeded` if the app has admitted as many as it may and there is no permit.
 pub(crate) async fn decide_device(
     acting: ActingUser<'_>,
@@ -252,10 +253,19 @@ async fn decide_in(
 ) -> Result<DecidedDevice, Refusal> {
     let found = find_device(acting.app, &acting.namespace.to_ref(), id).await?;
     let found = found.ok_or(ErrorCode::NotFound)?;
-    // A repeated admission writes nothing.
-    if decision == Decision::Admit && found.device.status == DeviceStatus::Pending {
-        require_consent(tx, acting.consent).await?;
-        count_admission(tx, acting, id).await?;
+    let home = acting.namespace.to_ref();
+    // A repeated decision writes nothing.
+    match (decision, found.device.status) {
+        (Decision::Admit, DeviceStatus::Pending) => {
+            require_consent(tx, acting.consent).await?;
+            let limit = acting.app.quota_of(acting.namespace).machines;
+            tx.write(places::admission_write(tx, &home, limit).await?);
+            count_admission(tx, acting, id).await?;
+        }
+        (Decision::Revoke, DeviceStatus::Active) => {
+            tx.write(places::revocation_write(tx, &home, 1).await?);
+        }
+        _ => {}
     }
     decide_found(tx, acting, found, decision)
 }

@@ -18,10 +18,11 @@ use crate::error::{ErrorCode, Refusal};
 use crate::model::Versioned;
 use crate::model::audit::Change;
 use crate::model::client::{ClientId, Connection, connection_key};
-use crate::model::device::{Device, FoundDevice};
+use crate::model::device::{Device, DeviceStatus, FoundDevice};
 use crate::model::enrolment::{EnrolmentCode, code_key};
 use crate::model::grant::{Grant, grants_partition};
 use crate::model::made::{LivingCode, Made};
+use crate::model::places;
 use crate::model::token::token_key;
 use crate::model::user::User;
 use crate::transaction::Transaction;
@@ -196,6 +197,12 @@ impl Ended {
                 (&code.hash, code.code.revision),
                 change,
             )?;
+        }
+        let is_admitted = |device: &&Versioned<Device>| device.value.status == DeviceStatus::Active;
+        let admitted = self.machines.iter().filter(is_admitted).count() as u64;
+        if admitted > 0 {
+            let home = by.namespace.to_ref();
+            tx.write(places::revocation_write(tx, &home, admitted).await?);
         }
         for device in self.machines {
             let found = FoundDevice {

@@ -149,6 +149,7 @@ rows! { Admin:
     "namespace.resume" POST "/admin/operator/namespaces/{slug}/resume" OperatorWrite operator::resume_namespace;
     "namespace.lapse" POST "/admin/operator/namespaces/{slug}/lapse" OperatorWrite operator::lapse_subscription;
     "namespace.renew" POST "/admin/operator/namespaces/{slug}/renew" OperatorWrite operator::renew_subscription;
+    "namespace.quota" POST "/admin/operator/namespaces/{slug}/quota" OperatorWrite operator::set_quota;
     "namespace.sign-out" POST "/admin/operator/namespaces/{slug}/sign-out" OperatorWrite operator::sign_out_namespace;
     "service.sign-out" POST "/admin/operator/sign-out" OperatorWrite accounts::sign_out_everybody;
     "service.audit" GET "/admin/operator/audit" Operator audit::list_service;

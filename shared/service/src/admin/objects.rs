@@ -9,7 +9,7 @@ use vault_store::objects::{Class, MAX_ASKED, MAX_OBJECT_BYTES, ObjectKey, Stored
 use super::call::{Answer, Call, exact_answer};
 use crate::error::{ErrorCode, Refusal};
 use crate::http::{json_answer, parse_json, require_media_type};
-use crate::uploads;
+use crate::uploads::{self, Purpose};
 
 /// Maximum size of a request for missing objects, in bytes: ten thousand hashes with their sizes.
 const MAX_QUESTION_BYTES: usize = 1024 * 1024;
@@ -52,7 +52,7 @@ pub(super) async fn put_object(call: Call) -> Answer {
     }
     let size = bytes.len() as u64;
     let object = (namespace.object_key(class, sha256), bytes);
-    let stored = uploads::put_objects(&call.app, namespace.id, vec![object]).await?;
+    let stored = uploads::put_objects(&call.app, &namespace, Purpose::Upload, vec![object]).await?;
     let status = match stored.first() {
         Some(Stored::Present) => StatusCode::OK,
         _ => StatusCode::CREATED,
@@ -90,7 +90,7 @@ pub(super) async fn put_pack(call: Call) -> Answer {
     // A pack may contain an object twice; a commit must not write the record of one object twice.
     keyed.sort_unstable_by_key(|(key, _)| *key);
     keyed.dedup_by(|(one, _), (other, _)| one == other);
-    uploads::put_objects(&call.app, namespace.id, keyed).await?;
+    uploads::put_objects(&call.app, &namespace, Purpose::Upload, keyed).await?;
     Ok(json_answer(StatusCode::OK, &StoredObjects { stored }))
 }
 

@@ -3,13 +3,14 @@
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
-use vault_api::{CreatedNamespace, NewNamespace};
+use vault_api::{CreatedNamespace, NewNamespace, QuotaChange, QuotaLimit};
 use vault_format::name::Slug;
 use vault_store::records::{When, Write};
 
 use super::accounts::{refuse_during_deletion, spend_if_taken_over};
 use super::call::{Answer, Items, OperatorCall, trim_page};
 use super::vaults;
+use crate::config::quota::MAX_LIMIT;
 use crate::error::{ErrorCode, Refusal};
 use crate::http::json_answer;
 use crate::model::account::{self, Email, PreparedAccount};
@@ -157,6 +158,46 @@ pub(super) async fn lapse_subscription(call: OperatorCall) -> Answer {
 /// Ends the lapse: bundles are served again.
 pub(super) async fn renew_subscription(call: OperatorCall) -> Answer {
     set_subscription(call, "namespace.renew", Subscription::Active).await
+}
+
+/// Changes the quota of a hosted namespace. What it holds stays, also where that is more.
+pub(super) async fn set_quota(call: OperatorCall) -> Answer {
+    let wanted: QuotaChange = call.json_body().await?;
+    let is_too_large = |limit| matches!(limit, Some(QuotaLimit::Most(limit)) if limit > MAX_LIMIT);
+    let limits = [wanted.bytes, wanted.objects, wanted.machines, wanted.people];
+    if limits.into_iter().any(is_too_large) {
+        return Err(Refusal::new(ErrorCode::ParameterInvalid).detail(format!(
+            "A limit must be at most {MAX_LIMIT}; 0 is no limit."
+        )));
+    }
+    let slug: Slug = call
+        .param("slug")
+        .parse()
+        .map_err(|_| ErrorCode::NotFound)?;
+    let found = namespace::find_namespace(&call.app, &slug).await?;
+    let (namespace, _) = found.ok_or(ErrorCode::NotFound)?;
+    // It belongs to the operator of its server, and has no quota.
+    if namespace.kind == Kind::SelfSigned {
+        return Err(Refusal::new(ErrorCode::NamespaceSelfSigned)
+            .detail("The vault that a server signs itself has no quota."));
+    }
+    let change = |namespace: &mut Namespace| {
+        let before = json!(namespace.quota);
+        change_limit(&mut namespace.quota.bytes, wanted.bytes);
+        change_limit(&mut namespace.quota.objects, wanted.objects);
+        change_limit(&mut namespace.quota.machines, wanted.machines);
+        change_limit(&mut namespace.quota.people, wanted.people);
+        (before, json!(namespace.quota))
+    };
+    change_namespace(call, "namespace.quota", change).await
+}
+
+fn change_limit(limit: &mut Option<u64>, wanted: Option<QuotaLimit>) {
+    match wanted {
+        Some(QuotaLimit::Most(most)) => *limit = Some(most),
+        Some(QuotaLimit::Plan(_)) => *limit = None,
+        None => {}
+    }
 }
 
 async fn set_status(call: OperatorCall, name: &str, status: Status) -> Answer {

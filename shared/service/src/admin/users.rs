@@ -27,7 +27,7 @@ use crate::model::user::{
     Membership, Role, Scope, Scopes, State, User, is_user_id, membership_key, user_key,
     users_partition,
 };
-use crate::model::{Versioned, members};
+use crate::model::{Versioned, members, places};
 use crate::transaction::Transaction;
 
 /// Maximum number of characters of a profile name.
@@ -157,6 +157,8 @@ async fn invite_in(
         tx.write_all(user.renewal_writes(there.revision)?);
         user
     } else {
+        let (home, limit) = (by.namespace.to_ref(), by.app.quota_of(by.namespace).people);
+        tx.write_all(places::invitation_write(tx, &home, limit).await?);
         let email = newcomer.email.clone();
         let user = User::new_invited(email, by.namespace.to_ref(), role, scopes, now, &tx.random);
         let user = user.with_inviter(by.email, by.client());

@@ -5,13 +5,15 @@ use axum::http::StatusCode;
 use serde_json::json;
 use vault_api::{
     ConfirmedVault, Counts, CurrentRelease, DraftCounts, EarlierPin, Pin, Pinned, Quota, SignedOut,
-    Vault, VaultSummary,
+    Usage, Vault, VaultSummary,
 };
 use vault_format::name::Slug;
+use vault_store::StoreError;
 
 use super::call::{Answer, Call, Items, trim_page};
 use crate::app::App;
 use crate::bearer::Bearer;
+use crate::config::quota;
 use crate::drafts;
 use crate::error::{ErrorCode, Refusal};
 use crate::hosting::provisioning;
@@ -21,7 +23,7 @@ use crate::model::draft::{self, Kind as DraftKind, State};
 use crate::model::namespace::{self, Namespace, Pinned as NamespacePin, Queue, Status};
 use crate::model::provisioning::next_step;
 use crate::model::user::{self, MEMBERSHIPS, Membership, User};
-use crate::model::{account, release};
+use crate::model::{account, places, release, usage};
 use crate::transaction::Transaction;
 
 /// Lists all namespaces of the account, whichever of them the token is for.
@@ -148,13 +150,14 @@ pub(super) async fn to_api_vault(app: &App, namespace: Namespace) -> Result<Vaul
         NamespacePin::Earlier(_) => Some(Pinned::Earlier(EarlierPin { earlier: true })),
     };
     let now = app.clock.now();
+    let quota = to_api_quota(&app.quota_of(&namespace));
+    let usage = to_api_usage(app, &namespace).await?;
     Ok(Vault {
         pin,
         pin_reset: namespace.shown_reset(now).cloned(),
         last_push: current.map(|current| current.published_at),
-        quota: Quota {
-            bytes: namespace.quota_bytes,
-        },
+        quota,
+        usage,
         counts: Counts {
             skills: current.map_or(0, |current| current.skills),
             releases: kept.len() as u64,
@@ -179,6 +182,29 @@ pub(super) async fn to_api_vault(app: &App, namespace: Namespace) -> Result<Vaul
         enrolment: namespace.enrolment,
         owner: namespace.owner,
         created_at: namespace.created_at,
+    })
+}
+
+/// Converts a quota, whose 0 is no limit.
+fn to_api_quota(quota: &quota::Quota) -> Quota {
+    let limit = |limit| (limit > 0).then_some(limit);
+    Quota {
+        bytes: limit(quota.bytes),
+        objects: limit(quota.objects),
+        machines: limit(quota.machines),
+        people: limit(quota.people),
+    }
+}
+
+async fn to_api_usage(app: &App, namespace: &Namespace) -> Result<Usage, StoreError> {
+    let (usage, _) = usage::Usage::find(app, &namespace.id).await?;
+    let (stored, unnamed) = (usage.tally.stored, usage.tally.unnamed);
+    Ok(Usage {
+        bytes: stored.bytes,
+        objects: stored.objects,
+        unnamed_bytes: unnamed.bytes,
+        unnamed_objects: unnamed.objects,
+        machines: places::admitted_machines(app, &namespace.slug).await?,
     })
 }
 

@@ -50,6 +50,11 @@ pub enum BadSetting {
         "`{0}` is not the id of a payment link (plink_…), that of a price (price_…) or a currency (eur)"
     )]
     PlanWord(String),
+    /// A limit of a plan that is not valid.
+    #[error(
+        "`{1}` is no limit of the plan `{0}`; write bytes=5GiB, objects=300000, machines=50 or people=10, each once, where 0 is no limit"
+    )]
+    PlanLimit(String, String),
     /// Unknown mode of the payment provider.
     #[error("`{0}` is neither live nor test")]
     PaymentMode(String),

@@ -4,6 +4,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use url::{Host, Url};
 
 use super::BadSetting;
+use super::quota::SetQuota;
 
 /// The variable that lets accounts create vaults.
 pub const SIGN_UP_VAULTS: &str = "VAULT_SIGN_UP_VAULTS";
@@ -114,6 +115,8 @@ pub struct Plan {
     pub name: String,
     /// Payments that count for it.
     pub offer: Offer,
+    /// Limits of its vaults, where they differ from the default.
+    pub quota: SetQuota,
     checkout: Url,
 }
 
@@ -128,12 +131,15 @@ impl Plan {
         url.into()
     }
 
-    /// Parses `name=address id…`, where the ids are those of an [`Offer`].
+    /// Parses `name=address id… limit=number…`, where the ids are those of an [`Offer`] and the
+    /// limits those of a [`SetQuota`].
     fn parse_plan(text: &str) -> Result<Self, BadSetting> {
         let (name, address) = text
             .split_once('=')
             .ok_or_else(|| BadSetting::Plan(text.to_owned()))?;
-        let mut words = address.split_whitespace();
+        let (limits, words): (Vec<_>, Vec<_>) =
+            address.split_whitespace().partition(|word| is_limit(word));
+        let mut words = words.into_iter();
         let (name, address) = (name.trim(), words.next().unwrap_or_default());
         let is_name_byte = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
         if name.is_empty() || name.len() > MAX_PLAN_CHARS || !name.bytes().all(is_name_byte) {
@@ -143,12 +149,26 @@ impl Plan {
             .ok()
             .filter(is_checkout)
             .ok_or_else(|| BadSetting::Checkout(name.to_owned()))?;
+        let mut quota = SetQuota::default();
+        for word in limits {
+            let (limit, number) = word.split_once('=').unwrap_or((word, ""));
+            if !quota.set_word(limit, number) {
+                return Err(BadSetting::PlanLimit(name.to_owned(), word.to_owned()));
+            }
+        }
         Ok(Self {
             name: name.to_owned(),
+            quota,
             offer: Offer::parse_words(name, words)?,
             checkout,
         })
     }
+}
+
+/// Whether a word behind the address of a plan sets a limit: an address has a colon before `=`.
+fn is_limit(word: &str) -> bool {
+    word.split_once('=')
+        .is_some_and(|(name, _)| name.bytes().all(|byte| byte.is_ascii_alphanumeric()))
 }
 
 /// Whether a checkout page may have this address: https, or http on this machine.
@@ -298,7 +318,7 @@ mod tests {
     fn plans_open_the_sign_up_unless_it_is_off() {
         let plans = (
             PLANS,
-            "team=https://buy.example/a?x=1 plink_1 price_1 price_2 eur, solo = http://127.0.0.1:9/b  price_3",
+            "team=https://buy.example/a?x=1 plink_1 bytes=5GiB machines=50 people=9 price_1 price_2 eur objects=0, solo = http://127.0.0.1:9/b  price_3",
         );
         let hosting = read(&[plans, SECRET]).unwrap();
         assert!(hosting.sign_up);
@@ -314,6 +334,10 @@ mod tests {
         assert_eq!(offer.links, ["plink_1"]);
         assert_eq!(offer.prices, ["price_1", "price_2"]);
         assert_eq!(offer.currencies, ["eur"]);
+        let quota = hosting.plan("team").unwrap().quota;
+        assert_eq!((quota.bytes, quota.objects), (Some(5 << 30), Some(0)));
+        assert_eq!((quota.machines, quota.people), (Some(50), Some(9)));
+        assert_eq!(hosting.plan("solo").unwrap().quota, SetQuota::default());
         assert!(hosting.plan("solo").is_some() && hosting.plan("other").is_none());
         assert!(hosting.live_payments && hosting.billing.is_none());
         assert!(
@@ -373,6 +397,27 @@ mod tests {
             (
                 &[(PLANS, "team=https://buy.example price_"), SECRET],
                 "VAULT_PLANS: `price_` is not",
+            ),
+            (
+                &[
+                    (PLANS, "team=https://buy.example plink_1 bytes=5GB"),
+                    SECRET,
+                ],
+                "VAULT_PLANS: `bytes=5GB` is no limit of the plan `team`",
+            ),
+            (
+                &[(PLANS, "team=https://buy.example plink_1 seats=5"), SECRET],
+                "VAULT_PLANS: `seats=5` is no limit of the plan `team`",
+            ),
+            (
+                &[
+                    (
+                        PLANS,
+                        "team=https://buy.example plink_1 objects=1 objects=2",
+                    ),
+                    SECRET,
+                ],
+                "VAULT_PLANS: `objects=2` is no limit of the plan `team`",
             ),
             (
                 &[(PAYMENT_MODE, "sandbox")],

@@ -10,7 +10,7 @@ use vault_format::hash::Digest;
 use vault_format::manifest::Mode;
 use vault_format::text::{printable, to_readable};
 
-use super::units::format_count;
+use crate::units::format_count;
 
 /// Maximum size of the differences of files on a page, in bytes of HTML.
 pub(super) const DIFFERENCE_BYTES: usize = 56 * 1024;

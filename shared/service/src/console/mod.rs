@@ -38,7 +38,6 @@ mod releases;
 mod skill;
 mod skills;
 mod timeline;
-mod units;
 mod visibility;
 
 use std::pin::Pin;

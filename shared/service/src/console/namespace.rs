@@ -7,7 +7,6 @@ use axum::response::Response;
 use super::guard::{ConsoleForm, ConsolePage};
 use super::outcome::Outcome;
 use super::page::{PageLayout, show_page};
-use super::units::{format_count, format_size};
 use crate::admin::delete::delete_vault;
 use crate::admin::pin::reset_pin;
 use crate::admin::principal::Principal;
@@ -18,14 +17,14 @@ use crate::model::enrolment::Enrolment;
 use crate::model::namespace::{Kind, Pinned, Subscription};
 use crate::model::permit::Act;
 use crate::model::provisioning::StepState;
-use crate::publish::current_closure;
+use crate::model::usage::Usage;
+use crate::units::{format_count, format_size};
 use crate::web::error_page::ErrorPage;
 use crate::web::layout::{format_day, format_minute};
 
-/// Storage of the current release.
-struct Usage {
-    bytes: String,
-    files: String,
+/// Stored bytes and objects.
+struct StoredPart {
+    used: String,
     /// The quota, and the part of it that is used, in percent.
     quota: Option<(String, u64)>,
 }
@@ -55,7 +54,7 @@ struct NamespacePage {
     earlier: bool,
     /// Time of the last reset of the pin.
     reset: Option<String>,
-    usage: Option<Usage>,
+    stored: [StoredPart; 2],
     export_href: String,
     here: String,
     may_write: bool,
@@ -108,7 +107,7 @@ pub(super) async fn show_namespace(page: ConsolePage) -> Result<Response, ErrorP
             .pin_reset
             .as_ref()
             .map(|reset| format_minute(reset.at)),
-        usage: measure_usage(&page).await?,
+        stored: read_usage(&page).await?,
         export_href: page.address("/export.jsonl"),
         here: page.address("/namespace"),
         may_write: page.may_write(),
@@ -117,23 +116,23 @@ pub(super) async fn show_namespace(page: ConsolePage) -> Result<Response, ErrorP
     Ok(show_page(&template))
 }
 
-/// Measures the storage of the current release; `None` before the first.
-async fn measure_usage(page: &ConsolePage) -> Result<Option<Usage>, ErrorPage> {
-    let namespace = &page.namespace;
-    let Some(current) = namespace.readable_current() else {
-        return Ok(None);
+/// Reads how much the vault stores, in bytes and in objects.
+async fn read_usage(page: &ConsolePage) -> Result<[StoredPart; 2], ErrorPage> {
+    let (app, namespace) = (page.app(), &page.namespace);
+    let (usage, _) = Usage::find(app, &namespace.id).await?;
+    let (stored, quota) = (usage.tally.stored, app.quota_of(namespace));
+    let objects = |number: u64| format_count(number, "object", "objects");
+    let part = |used: u64, limit: u64, text: &dyn Fn(u64) -> String| {
+        let percent = used.saturating_mul(100).checked_div(limit);
+        StoredPart {
+            used: text(used),
+            quota: percent.map(|percent| (text(limit), percent)),
+        }
     };
-    let closure = current_closure(page.app(), namespace.id, current).await?;
-    let used = closure.total_size();
-    // A quota of 0 counts as full.
-    let percent = |quota: u64| used.saturating_mul(100).checked_div(quota).unwrap_or(100);
-    Ok(Some(Usage {
-        bytes: format_size(used),
-        files: format_count(closure.len(), "file", "files"),
-        quota: namespace
-            .quota_bytes
-            .map(|quota| (format_size(quota), percent(quota))),
-    }))
+    Ok([
+        part(stored.bytes, quota.bytes, &format_size),
+        part(stored.objects, quota.objects, &objects),
+    ])
 }
 
 /// Handles the forms that reset the pin and that delete the vault. Both need the vault's name, and

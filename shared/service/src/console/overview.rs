@@ -12,7 +12,6 @@ use super::fleet::Fleet;
 use super::guard::ConsolePage;
 use super::machines::link_command;
 use super::page::{PageLayout, show_page};
-use super::units::format_count;
 use super::{Access, Cache};
 use crate::admin::vaults::count_drafts;
 use crate::app::App;
@@ -20,6 +19,7 @@ use crate::model::device::DeviceStatus;
 use crate::model::namespace::{Kind, Namespace};
 use crate::model::notice::Destinations;
 use crate::notices::describe_failure;
+use crate::units::format_count;
 use crate::web::error_page::ErrorPage;
 use crate::web::layout::{format_day, format_minute};
 

@@ -3,8 +3,8 @@
 
 use vault_format::time::Timestamp;
 
-use super::units::format_count;
 use crate::model::release::Release;
+use crate::units::format_count;
 use crate::web::layout::{format_day, format_minute};
 
 /// Maximum number of releases in the picture; older ones are left out.

@@ -23,6 +23,7 @@ use crate::model::device::{self, Device, DeviceStatus, Pending, clean_hostname};
 use crate::model::enrolment::{self, Enrolment as EnrolmentMode, EnrolmentCode};
 use crate::model::limits::{Networks, Source};
 use crate::model::namespace::{self, Namespace, Status};
+use crate::model::places;
 use crate::model::secret::{Secret, SecretKind};
 use crate::model::standing;
 use crate::notices;
@@ -63,6 +64,7 @@ pub(super) async fn enrol_device(
         None => String::new(),
     };
     let newcomer = EnrolmentRequest {
+        app,
         slug,
         signer,
         hostname: &hostname,
@@ -78,6 +80,7 @@ pub(super) async fn enrol_device(
 
 /// A machine that asks to be let in.
 struct EnrolmentRequest<'a> {
+    app: &'a App,
     slug: &'a Slug,
     signer: &'a Signer<'a>,
     hostname: &'a str,
@@ -208,6 +211,9 @@ impl EnrolmentRequest<'_> {
         if !namespace.subscription.is_live(now) {
             return Err(ErrorCode::SubscriptionLapsed.into());
         }
+        let limit = self.app.quota_of(namespace).machines;
+        // Before the code is used: a machine that finds no place leaves nothing behind.
+        let place = places::admission_write(tx, &namespace.to_ref(), limit).await?;
         // A code that an app made ends with the access of the app, however that ended.
         let consent_checks = check_consent(tx, &code.value).await?;
         let device = Device {
@@ -240,6 +246,7 @@ impl EnrolmentRequest<'_> {
                 When::Any,
             ),
         ]);
+        tx.write(place);
         tx.write_all(consent_checks);
         tx.write_all(code.value.hour_write(&namespace.id, now));
         tx.audit(Some(&namespace.id), &actor, "device.enrol", change)?;

@@ -18,9 +18,10 @@ use crate::model::draft::{
 };
 use crate::model::namespace::Namespace;
 use crate::model::notice::Event;
+use crate::model::usage::FullStorage;
 use crate::notices;
 use crate::transaction::Transaction;
-use crate::uploads;
+use crate::uploads::{self, Purpose, UploadError};
 
 /// A draft to be stored.
 pub(crate) struct IncomingDraft<'a> {
@@ -54,9 +55,21 @@ pub(crate) enum KeepError {
         "another user has asked to publish with this key; an owner decides on that request first"
     )]
     OfAnother,
+    /// The quota has no room for its bytes.
+    #[error(transparent)]
+    Storage(#[from] FullStorage),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl From<UploadError> for KeepError {
+    fn from(error: UploadError) -> Self {
+        match error {
+            UploadError::Full(full) => full.into(),
+            UploadError::Store(error) => error.into(),
+        }
+    }
 }
 
 /// The limit that is reached.
@@ -141,7 +154,13 @@ pub(crate) async fn store_draft(
     if day.is_full(app, app.clock.now()).await? {
         return Err(DraftLimit::Day.into());
     }
-    uploads::put_objects(app, keep.namespace.id, keep.objects.clone()).await?;
+    let purpose = match keep.record.subject {
+        Subject::KeyRequest(_) | Subject::Release(_) => Purpose::Statement,
+        Subject::Propose(_) | Subject::Install(_) | Subject::Remove(_) => Purpose::Upload,
+    };
+    let objects = keep.objects.clone();
+    // On the heap: every future around it would contain its size.
+    Box::pin(uploads::put_objects(app, keep.namespace, purpose, objects)).await?;
     let keep_in = async |tx| keep_in(&tx, app, &keep).await;
     match app.change(keep_in).await {
         // Proposals that have ended by themselves still count until their end is recorded; so that

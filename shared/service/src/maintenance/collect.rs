@@ -5,7 +5,7 @@
 //! (`roots.rs`). It stores its position among both, so it may end anywhere and the next run continues
 //! from there. Nothing is marked or deleted in a namespace whose current release cannot be read.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Range;
 
 use tokio::time::Instant;
@@ -15,15 +15,17 @@ use vault_format::text::error_chain;
 use vault_store::StoreError;
 use vault_store::objects::{Class, MAX_PAGE};
 
-use super::Report;
 use super::ending::announce_end;
 use super::roots::read_roots;
 use super::sweep::{Moment, PageRange, SweepPlan, carry_out, plan_page};
+use super::{Report, recount};
 use crate::app::App;
 use crate::drafts;
 use crate::model::kept::{self, Marked, ObjectName};
 use crate::model::namespace::{self, Namespace};
 use crate::model::upkeep::{ObjectPosition, RootWalk, Visit};
+use crate::model::usage::Listed;
+use crate::uploads;
 
 /// Classes that are collected, in the order of a visit: those that a release names, then drafts.
 pub(super) const CLASSES: [Class; 5] = [
@@ -46,6 +48,7 @@ pub(super) async fn visit_namespace(
     until: Instant,
 ) -> Result<(), StoreError> {
     let within = visit.within.take();
+    let began_at = visit.began_at.unwrap_or_else(|| app.now());
     let current_namespace = namespace::find_namespace(app, slug).await?;
     // A deleted namespace is not visited: `remove` empties it as a whole. Nor is one whose release
     // an earlier version of vault published: its references cannot be read, so all its objects stay
@@ -62,10 +65,20 @@ pub(super) async fn visit_namespace(
         start.begun = RootWalk::load(app, &namespace.id, visit.began_at, position).await?;
     } else {
         begin_visit(app, &namespace, report).await;
+        recount::begin(app, &namespace, began_at).await;
+        visit.listed = Listed::default();
     }
     loop {
-        match collect_batch(app, &namespace, start, report, until).await? {
-            BatchEnd::Last => break,
+        let progress = Progress {
+            report: &mut *report,
+            listed: &mut visit.listed,
+            until,
+        };
+        match collect_batch(app, &namespace, start, progress).await? {
+            BatchEnd::Last => {
+                recount::end(app, &namespace, began_at, visit.listed).await;
+                break;
+            }
             BatchEnd::Next(position) if Instant::now() < until => {
                 let begun = None;
                 start = BatchStart { position, begun };
@@ -117,6 +130,7 @@ struct ObjectPage {
     position: ObjectPosition,
     range: PageRange,
     listed: Vec<Digest>,
+    sizes: Vec<u64>,
     marks: BTreeMap<ObjectName, Marked>,
 }
 
@@ -148,6 +162,7 @@ impl ObjectPage {
         Ok(Some(Self {
             position,
             range: PageRange { class, after, last },
+            sizes: listed.iter().map(|(_, size)| *size).collect(),
             listed: listed.into_iter().map(|(digest, _)| digest).collect(),
             marks: marks
                 .into_iter()
@@ -174,6 +189,30 @@ impl ObjectPage {
             .iter()
             .map(move |digest| ObjectName::new(class, *digest))
     }
+
+    /// Counts the objects that are left when those in `deleted` are gone.
+    fn count_left(&self, deleted: &HashSet<ObjectName>, walk: &RootWalk) -> Listed {
+        let mut listed = Listed::default();
+        let objects = self.names().zip(&self.sizes);
+        for (name, size) in objects.filter(|(name, _)| !deleted.contains(name)) {
+            let tally = uploads::tally_of_object(name.class, *size);
+            listed.stored = listed.stored + tally.stored;
+            if walk.not_current.contains(&name) {
+                listed.not_current = listed.not_current + tally.unnamed;
+            }
+            if walk.unreached.contains(&name) {
+                listed.unreached = listed.unreached + tally.unnamed;
+            }
+        }
+        listed
+    }
+}
+
+/// What a visit has done so far, and its time.
+struct Progress<'a> {
+    report: &'a mut Report,
+    listed: &'a mut Listed,
+    until: Instant,
 }
 
 /// End of a batch.
@@ -193,14 +232,19 @@ struct BatchStart {
     begun: Option<RootWalk>,
 }
 
-/// Processes a batch of objects. However little time is left, it does a part of the first page.
+/// Processes a batch of objects, and counts those that are left. However little time is left, it does
+/// a part of the first page.
 async fn collect_batch(
     app: &App,
     namespace: &Namespace,
     start: BatchStart,
-    report: &mut Report,
-    until: Instant,
+    progress: Progress<'_>,
 ) -> Result<BatchEnd, StoreError> {
+    let Progress {
+        report,
+        listed: counted,
+        until,
+    } = progress;
     let BatchStart { position, begun } = start;
     // Objects and marks are read before the roots. An upload writes its root before it puts the
     // bytes, so the root of every object that is listed here is among those read later.
@@ -209,15 +253,16 @@ async fn collect_batch(
     let listed_end = ObjectPosition(CLASSES.len(), None);
     let end = if is_begun { walk.end } else { listed_end };
     let pages = read_pages(app, namespace.id, position..end, until).await?;
-    let listed = pages.iter().flat_map(ObjectPage::names);
+    let listed = || pages.iter().flat_map(ObjectPage::names);
+    walk.not_current = listed().collect();
     walk.unreached = if is_begun {
         // What was not listed then may have had its root among those that are read already. It
         // counts as reached until the next visit.
-        listed
+        listed()
             .filter(|name| walk.unreached.contains(name))
             .collect()
     } else {
-        listed.collect()
+        listed().collect()
     };
     if !read_roots(app, namespace, &mut walk, until).await? {
         return Ok(stop_before(walk, &pages));
@@ -232,9 +277,15 @@ async fn collect_batch(
         let plan = page.plan(moment, &walk.unreached);
         // The next run plans a page anew that was not finished, since marks may have changed by
         // then.
-        if !has_time || !carry_out(app, namespace.id, plan, report, until).await? {
+        let carried_out = if has_time {
+            carry_out(app, namespace.id, plan, report, until).await?
+        } else {
+            None
+        };
+        let Some(deleted) = carried_out else {
             return Ok(stop_before(walk, waiting));
-        }
+        };
+        *counted = *counted + page.count_left(&deleted, &walk);
         waiting = behind;
     }
     let next = pages.last().map_or(listed_end, ObjectPage::next_position);

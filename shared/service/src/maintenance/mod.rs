@@ -8,6 +8,7 @@
 
 mod collect;
 mod ending;
+mod recount;
 mod remove;
 mod roots;
 mod sweep;

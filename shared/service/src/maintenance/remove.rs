@@ -16,6 +16,7 @@ use crate::model::audit;
 use crate::model::grant::{Grant, grants_partition};
 use crate::model::namespace::{self, Namespace, Status};
 use crate::model::notice;
+use crate::model::places;
 use crate::model::removal::{REMOVALS, Removal, removal_partitions};
 use crate::model::token::token_key;
 use crate::model::upkeep::RootWalk;
@@ -199,6 +200,8 @@ async fn finish_removal(app: &App, removal: &Removal) -> Result<bool, StoreError
     let mut writes = vec![
         Write::delete(removal.key(), When::Any),
         Write::delete(namespace::queue_key(&removal.slug), When::Any),
+        Write::delete(places::machines_key(&removal.slug), When::Any),
+        Write::delete(places::people_key(&removal.slug), When::Any),
         Write::delete(notice::due_key(&removal.namespace_id), When::Any),
         Write::delete(RootWalk::key(&removal.namespace_id), When::Any),
     ];

@@ -6,6 +6,7 @@ use tokio::time::Instant;
 use vault_store::StoreError;
 use vault_store::objects::Class;
 
+use super::recount;
 use crate::app::App;
 use crate::drafts;
 use crate::model::kept::{self, ObjectName};
@@ -26,6 +27,24 @@ pub(super) async fn read_roots(
     walk: &mut RootWalk,
     until: Instant,
 ) -> Result<bool, StoreError> {
+    // Read again, since a release may have become current after the visit began, or since the run
+    // before.
+    let reread = namespace::find_namespace(app, &namespace.slug).await?;
+    let unchanged = reread.filter(|(found, _)| found.id == namespace.id);
+    let namespace = unchanged.as_ref().map_or(namespace, |(found, _)| found);
+    if let Some(current) = &namespace.current {
+        let closure: Closure = publish::current_closure(app, namespace.id, current).await?;
+        let own = [
+            ObjectName::new(Class::Catalogs, current.sha256),
+            ObjectName::new(Class::Closures, current.closure),
+        ];
+        for name in closure.object_names().chain(own) {
+            walk.not_current.remove(&name);
+            walk.unreached.remove(&name);
+        }
+    }
+    // Judged by the same state of the namespace as the release above: a proposal that is published
+    // meanwhile still counts as waiting, so its objects are kept.
     // Only listed objects are kept, so that memory does not grow with what a namespace names.
     let unreached = &mut walk.unreached;
     let mut reach = |names: &mut dyn Iterator<Item = ObjectName>| {
@@ -34,22 +53,6 @@ pub(super) async fn read_roots(
         }
         unreached.is_empty()
     };
-    // Read again, since a release may have become current after the visit began, or since the run
-    // before.
-    let reread = namespace::find_namespace(app, &namespace.slug).await?;
-    let unchanged = reread.filter(|(found, _)| found.id == namespace.id);
-    let namespace = unchanged.as_ref().map_or(namespace, |(found, _)| found);
-    if let Some(current) = &namespace.current {
-        let closure: Closure = publish::current_closure(app, namespace.id, current).await?;
-        reach(&mut closure.object_names());
-        let own = [
-            ObjectName::new(Class::Catalogs, current.sha256),
-            ObjectName::new(Class::Closures, current.closure),
-        ];
-        reach(&mut own.into_iter());
-    }
-    // Judged by the same state of the namespace as the release above: a proposal that is published
-    // meanwhile still counts as waiting, so its objects are kept.
     let pending = drafts::pending_objects(app, namespace).await?;
     if reach(&mut pending.into_iter()) {
         return Ok(true);
@@ -58,13 +61,15 @@ pub(super) async fn read_roots(
     // its successor dropped into these records. Their keys are in the order of time, so what is
     // written while a walk waits is behind its position. A process whose clock is slow may write a
     // key before it; that object gets a mark at most, which the next visit removes.
+    let uploaded_since = recount::oldest_upload(app, namespace).await?;
     let mut pages = 0;
-    while let Some((names, last)) = kept::roots_page(app, &namespace.id, walk.after.clone()).await?
+    while let Some(roots) =
+        kept::roots_page(app, &namespace.id, walk.after.clone(), uploaded_since).await?
     {
-        if reach(&mut names.into_iter()) {
+        if reach(&mut roots.names.into_iter()) {
             break;
         }
-        walk.after = Some(last);
+        walk.after = Some(roots.last);
         pages += 1;
         if pages >= MIN_ROOT_PAGES && Instant::now() >= until {
             return Ok(false);

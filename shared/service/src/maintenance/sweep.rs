@@ -97,14 +97,14 @@ pub(super) fn plan_page(
     plan
 }
 
-/// Carries out a plan. Returns false when time ran out before the end.
+/// Carries out a plan. Returns what it has deleted; `None` when time ran out before the end.
 pub(super) async fn carry_out(
     app: &App,
     namespace: NamespaceId,
     plan: SweepPlan,
     report: &mut Report,
     until: Instant,
-) -> Result<bool, StoreError> {
+) -> Result<Option<HashSet<ObjectName>>, StoreError> {
     let now = app.clock.now();
     let fresh = Document::from_value(&Mark {
         marked_at: now,
@@ -128,13 +128,16 @@ pub(super) async fn carry_out(
     report.unmarked += commit_each(app, unmark.collect()).await?;
     // Only deletions watch the time: each is a call of the object store. The first of a page are
     // made in any case, so that every run gets further.
+    let mut deleted = HashSet::new();
     for (at, some) in plan.delete.chunks(MAX_WRITES).enumerate() {
         if at > 0 && Instant::now() >= until {
-            return Ok(false);
+            return Ok(None);
         }
-        report.deleted += delete_objects(app, namespace, some).await?;
+        let names = delete_objects(app, namespace, some).await?;
+        report.deleted += names.len();
+        deleted.extend(names);
     }
-    Ok(true)
+    Ok(Some(deleted))
 }
 
 /// Commits writes in batches, leaving out each write whose condition no longer holds. Returns how
@@ -174,14 +177,14 @@ async fn commit_possible<T>(
     Ok(Vec::new())
 }
 
-/// Deletes up to 100 objects and returns how many. First each mark moves to `deleting_since` under
+/// Deletes up to 100 objects and returns which. First each mark moves to `deleting_since` under
 /// the revision that was read: an upload that has removed the mark meanwhile wins, and one that
 /// comes later waits for the deletion.
 async fn delete_objects(
     app: &App,
     namespace: NamespaceId,
     marked: &[Marked],
-) -> Result<usize, StoreError> {
+) -> Result<Vec<ObjectName>, StoreError> {
     let now = app.clock.now();
     let mut begun = Vec::with_capacity(marked.len());
     for marked in marked {
@@ -196,10 +199,8 @@ async fn delete_objects(
         Write::put(key, deleting.clone(), When::At(marked.revision))
     })
     .await?;
-    let keys: Vec<_> = begun
-        .iter()
-        .map(|((marked, _), _)| marked.name.key(namespace))
-        .collect();
+    let names: Vec<_> = begun.iter().map(|((marked, _), _)| marked.name).collect();
+    let keys: Vec<_> = names.iter().map(|name| name.key(namespace)).collect();
     app.objects.delete_many(&keys).await?;
     // Where a mark has changed it stays. A later visit removes it, since its object is gone.
     let ended = begun.iter().map(|((marked, _), revision)| {
@@ -207,7 +208,7 @@ async fn delete_objects(
         Write::delete(kept::mark_key(&namespace, marked.name), when)
     });
     commit_each(app, ended.collect()).await?;
-    Ok(keys.len())
+    Ok(names)
 }
 
 #[cfg(test)]

@@ -162,6 +162,7 @@ fn select_due(mut all: Vec<DueVisit>, now: Timestamp) -> VecDeque<DueVisit> {
 mod tests {
     use super::*;
     use crate::model::upkeep::ObjectPosition;
+    use crate::model::usage::Listed;
 
     #[test]
     fn the_namespace_that_waits_longest_comes_first() {
@@ -183,6 +184,7 @@ mod tests {
                 visited_at: times.map(|(_, visited)| time(visited)),
                 ended_at: None,
                 within: is_unfinished.then(ObjectPosition::default),
+                listed: Listed::default(),
             },
             when: When::Any,
         });

@@ -278,24 +278,41 @@ pub async fn marks_between(
     }
 }
 
-/// Returns a page of the objects that temporary roots name, and the key of its last record. `None`
-/// behind the last page.
+/// A page of the objects that temporary roots name.
+#[derive(Debug, Default)]
+pub struct RootsPage {
+    /// The objects.
+    pub names: Vec<ObjectName>,
+    /// The key of the last record.
+    pub last: String,
+}
+
+/// Returns a page of the objects that temporary roots name, without those that were uploaded before
+/// `uploaded_since`. `None` behind the last page.
 pub async fn roots_page(
     ports: &Ports,
     namespace: &NamespaceId,
     after: Option<String>,
-) -> Result<Option<(Vec<ObjectName>, String)>, StoreError> {
+    uploaded_since: Option<Timestamp>,
+) -> Result<Option<RootsPage>, StoreError> {
     let partition = kept_partition(namespace);
     let page = ports
         .records
         .list_page(&partition, "", after.as_deref(), ROOTS_PER_PAGE)
         .await?;
-    let mut names = Vec::new();
-    for record in &page {
-        names.extend(record.read::<TemporaryRoots>()?.objects);
+    let mut roots = RootsPage::default();
+    let too_old = |until: Timestamp| {
+        uploaded_since.is_some_and(|since| until < since.plus_seconds(UPLOAD_SECONDS))
+    };
+    for record in page {
+        let found = record.read::<TemporaryRoots>()?;
+        roots.last = record.key.key;
+        match found.why {
+            RootReason::Upload if record.expires_at.is_some_and(too_old) => {}
+            RootReason::Upload | RootReason::FormerRelease => roots.names.extend(found.objects),
+        }
     }
-    let last = page.into_iter().last().map(|record| record.key.key);
-    Ok(last.map(|last| (names, last)))
+    Ok((!roots.last.is_empty()).then_some(roots))
 }
 
 /// Returns all marks of a namespace.

@@ -37,6 +37,7 @@
 //! | `draft-count/<namespace_id>` | `all`, `by/<user_id>`, … | how many drafts wait | `draft` |
 //! | `kept/<namespace_id>` | ULID | objects that an upload or a former release keeps for a while | `kept` |
 //! | `doomed/<namespace_id>` | `<class>/<sha256>` | the mark of an object that no root reaches | `kept` |
+//! | `stored/<namespace_id>` | `usage` | how much a namespace stores | `usage` |
 //! | `provisioning/<reference>`, `provisioning-open` | | a sign-up for a hosted vault, and the open ones | `provisioning` |
 //! | `reserved/<slug>` | `reservation` | a name that a sign-up may take, 24 hours | `provisioning` |
 //! | `permit/<account_id>` | `<client_id>` | what a person confirmed that an app may do, some minutes | `permit` |
@@ -80,6 +81,7 @@ pub mod payment;
 pub mod payment_problem;
 pub mod permit;
 pub mod pkce;
+pub mod places;
 pub mod proposal;
 pub mod provider_request;
 pub mod provisioning;
@@ -95,6 +97,7 @@ pub mod standing;
 pub mod subject;
 pub mod token;
 pub mod upkeep;
+pub mod usage;
 pub mod user;
 pub mod webhook;
 

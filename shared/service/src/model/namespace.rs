@@ -25,6 +25,7 @@ use vault_store::objects::{Class, ObjectKey};
 use vault_store::random::ulid_parts;
 use vault_store::records::{Document, RecordKey, When, Write};
 
+use crate::config::quota::SetQuota;
 use crate::ports::Ports;
 
 pub use vault_api::{Kind, PinReset, Status};
@@ -254,8 +255,12 @@ pub struct Namespace {
     pub pin_reset: Option<PinReset>,
     /// The current release, if there ever was one.
     pub current: Option<Current>,
-    /// Most bytes that one release may name; absent: no bound.
-    pub quota_bytes: Option<u64>,
+    /// The plan that it was made with, if it was sold.
+    #[serde(default)]
+    pub plan: Option<String>,
+    /// The part of its quota that an operator has set.
+    #[serde(default)]
+    pub quota: SetQuota,
     /// Raised to end, in one write, every token for the namespace given before.
     #[serde(default)]
     pub epoch: u32,
@@ -320,7 +325,8 @@ impl Namespace {
             pin: Pinned::Nothing,
             pin_reset: None,
             current: None,
-            quota_bytes: None,
+            plan: None,
+            quota: SetQuota::default(),
             epoch: 0,
             enrolment: Enrolment::Open,
             created_at: ports.now(),

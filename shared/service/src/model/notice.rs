@@ -104,6 +104,17 @@ pub enum Event {
         /// Time until which bundles are still served; `None` if they no longer are.
         served_until: Option<Timestamp>,
     },
+    /// The namespace stores 80 % of its quota.
+    QuotaNear {
+        /// Bytes that it stores.
+        bytes: u64,
+        /// Bytes that it may store; 0: no limit.
+        bytes_limit: u64,
+        /// Objects that it stores.
+        objects: u64,
+        /// Objects that it may store; 0: no limit.
+        objects_limit: u64,
+    },
     /// An owner tries a webhook.
     Test {},
 }
@@ -117,6 +128,7 @@ impl Event {
             Self::ReleaseEnds { .. } => Topic::ReleaseEnds,
             Self::KeyReplaced { .. } => Topic::KeyReplaced,
             Self::PaymentFailed { .. } => Topic::PaymentFailed,
+            Self::QuotaNear { .. } => Topic::QuotaNear,
             Self::Test {} => return None,
         })
     }

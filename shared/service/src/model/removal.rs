@@ -100,6 +100,7 @@ pub fn removal_partitions(slug: &Slug, namespace: &NamespaceId) -> Vec<String> {
         "rel",
         "kept",
         "doomed",
+        "stored",
         "notices",
         "outbox",
     ];

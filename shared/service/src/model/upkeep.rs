@@ -17,6 +17,7 @@ use vault_store::StoreError;
 use vault_store::records::{Commit, Document, RecordKey, When, Write};
 
 use super::kept::{MAX_NAMES, ObjectName};
+use super::usage::Listed;
 use crate::ports::{Ports, Versioned};
 
 /// The partition of the visits.
@@ -38,6 +39,9 @@ pub struct Visit {
     pub ended_at: Option<Timestamp>,
     /// Position of a visit that has not ended.
     pub within: Option<ObjectPosition>,
+    /// Objects that this visit has listed up to there.
+    #[serde(default)]
+    pub listed: Listed,
 }
 
 impl Visit {
@@ -72,6 +76,9 @@ pub struct RootWalk {
     pub listed_at: Timestamp,
     /// Those of them that no root reaches, as far as the roots are read.
     pub unreached: BTreeSet<ObjectName>,
+    /// Those of them that the current release does not name, which each run finds out anew.
+    #[serde(skip)]
+    pub not_current: BTreeSet<ObjectName>,
     /// Key of the last temporary root that was read.
     pub after: Option<String>,
 }
@@ -85,6 +92,7 @@ impl RootWalk {
             end: position,
             listed_at: now,
             unreached: BTreeSet::new(),
+            not_current: BTreeSet::new(),
             after: None,
         }
     }

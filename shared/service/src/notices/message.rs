@@ -7,6 +7,7 @@ use vault_format::time::Timestamp;
 
 use crate::model::notice::Event;
 use crate::senders::{HeaderText, Mail};
+use crate::units::format_size;
 use vault_api::Email;
 
 /// Maximum number of characters of a name that a machine or the holder of a key chose.
@@ -186,11 +187,40 @@ fn describe_event(slug: &Slug, event: &Event) -> (String, String) {
             );
             ("a payment failed".to_owned(), text)
         }
+        Event::QuotaNear {
+            bytes,
+            bytes_limit,
+            objects,
+            objects_limit,
+        } => {
+            let text = describe_quota(slug, (*bytes, *bytes_limit), (*objects, *objects_limit));
+            ("80 % of the quota is used".to_owned(), text)
+        }
         Event::Test {} => (
             "a test".to_owned(),
             format!("An owner of the vault {slug} tests these notices.\n"),
         ),
     }
+}
+
+/// Describes how much of its quota a vault uses, with the next step. Each pair is what is used and the
+/// limit, where 0 is none.
+fn describe_quota(slug: &Slug, bytes: (u64, u64), objects: (u64, u64)) -> String {
+    let mut text = format!("The vault {slug} has used 80 % of its quota. It stores:\n\n");
+    if let (used, limit @ 1..) = bytes {
+        let (used, limit) = (format_size(used), format_size(limit));
+        text.push_str(&format!("    {used} of at most {limit}\n"));
+    }
+    if let (used, limit @ 1..) = objects {
+        text.push_str(&format!("    {used} objects of at most {limit}\n"));
+    }
+    text.push_str(
+        "\nWhen it is full, uploads of skills and drafts are refused. Remove skills that\n\
+         nobody needs and publish; what no release names any more is deleted after 30\n\
+         days. The operator of the service can raise the quota. See what is used:\n\n\
+         \x20   vault status\n",
+    );
+    text
 }
 
 #[cfg(test)]

@@ -37,10 +37,11 @@ use crate::model::kept::{self, FORMER_SECONDS, ObjectName, RootReason};
 use crate::model::namespace::{self, Current, Namespace, Pin, Pinned};
 use crate::model::notice::Event;
 use crate::model::release::{self, Release, WithdrawnMark, withdrawn_key};
+use crate::model::usage::Amount;
 use crate::notices;
 use crate::ports::Ports;
 use crate::transaction::Transaction;
-use crate::uploads;
+use crate::uploads::{self, Purpose};
 
 use current::PublishBase;
 use judge::{VerifiedFile, accept_release};
@@ -81,26 +82,31 @@ pub async fn publish_release(
     if bytes.len() > MAX_OBJECT_BYTES {
         return Err(ErrorCode::BodyTooLarge.into());
     }
-    app.change(async |tx| {
-        let (namespace, revision) = namespace::find_namespace(&tx, slug)
-            .await?
-            .ok_or(ErrorCode::NotFound)?;
-        // Checked inside the change, like everything below: after a conflict all checks are made
-        // again, against the release that won.
-        if !namespace.subscription.is_live(tx.now()) {
-            return Err(ErrorCode::SubscriptionLapsed.into());
-        }
-        // Before the expensive checks: a publisher who builds on an old release has to sign again
-        // whatever they say.
-        check_precondition(precondition, namespace.current.as_ref())?;
-        let checked = check_and_store(app, &namespace, &bytes).await?;
-        let release = make_current(&tx, &namespace, revision, &checked, actor).await?;
-        Ok(PublishedRelease {
-            release,
-            is_first: namespace.current.is_none(),
+    let (published, namespace, named) = app
+        .change(async |tx| {
+            let (namespace, revision) = namespace::find_namespace(&tx, slug)
+                .await?
+                .ok_or(ErrorCode::NotFound)?;
+            // Checked inside the change, like everything below: after a conflict all checks are made
+            // again, against the release that won.
+            if !namespace.subscription.is_live(tx.now()) {
+                return Err(ErrorCode::SubscriptionLapsed.into());
+            }
+            // Before the expensive checks: a publisher who builds on an old release has to sign again
+            // whatever they say.
+            check_precondition(precondition, namespace.current.as_ref())?;
+            let checked = check_and_store(app, &namespace, &bytes).await?;
+            let release = make_current(&tx, &namespace, revision, &checked, actor).await?;
+            let published = PublishedRelease {
+                release,
+                is_first: namespace.current.is_none(),
+            };
+            Ok::<_, Refusal>((published, namespace, checked.change.newly_named()))
         })
-    })
-    .await
+        .await?;
+    // In a commit of its own, so that an upload at the same moment cannot make the publish fail.
+    uploads::record_named(app, &namespace, named).await;
+    Ok(published)
 }
 
 /// Checks the precondition; fails with 412 and the current release.
@@ -152,6 +158,18 @@ struct NewRelease {
     added: u64,
     changed: u64,
     removed: u64,
+    /// Objects that the current release does not name.
+    newly_named: Amount,
+}
+
+impl ContentChange {
+    /// Returns the amount of the objects that the current release does not name.
+    fn newly_named(&self) -> Amount {
+        match self {
+            Self::Release(new) => new.newly_named,
+            Self::None { .. } => Amount::default(),
+        }
+    }
 }
 
 /// Verifies a file and stores the objects that follow from it; nothing refers to them yet.
@@ -192,12 +210,13 @@ async fn check_and_store(
                     .await?;
             closure.former = older.former.clone();
             record_former_versions(&mut closure, &counted, (base.last_catalog(), &older));
-            let quota = namespace.quota_bytes;
-            if quota.is_some_and(|quota| closure.total_size() > quota) {
-                return Err(ErrorCode::QuotaExceeded.into());
-            }
             // Kept for 30 days instead of deleted: devices may still be reading the former release.
             former.extend(older.dropped_by(&closure));
+            let newly_named = closure.difference_from(&older);
+            let newly_named = Amount {
+                bytes: newly_named.total_size(),
+                objects: newly_named.len() as u64,
+            };
             let closure = Bytes::from(closure.to_bytes());
             let key = ObjectKey::for_bytes(namespace.id, Class::Closures, &closure);
             if let Some(current) = &namespace.current
@@ -207,15 +226,22 @@ async fn check_and_store(
             }
             objects.push((key, closure));
             let (catalog, stored) = (counted.catalog, counted.stored);
-            let release =
+            let mut release =
                 NewRelease::from_catalog(catalog, stored, key.digest, base.replaced_catalog());
+            release.newly_named = newly_named;
             let change = ContentChange::Release(Box::new(release));
             (counted.state, counted.signers, change)
         }
     };
     // Before the commit, so that a current release never names an object that is not stored. If the
     // commit fails, garbage collection removes them.
-    uploads::put_objects(app, namespace.id, objects).await?;
+    Box::pin(uploads::put_objects(
+        app,
+        namespace,
+        Purpose::Release,
+        objects,
+    ))
+    .await?;
     let pinned_state = base.known.as_ref().map(|known| &known.state);
     Ok(CheckedFile {
         replaces_key: replaces_key(namespace, pinned_state, &state),
@@ -276,6 +302,7 @@ impl NewRelease {
             added: changes.added.len() as u64,
             changed: changes.changed.len() as u64,
             removed: changes.removed.len() as u64,
+            newly_named: Amount::default(),
             catalog,
         }
     }

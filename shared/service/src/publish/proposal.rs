@@ -49,10 +49,6 @@ pub(crate) async fn verify_proposed_release(
     }
     let closure =
         collect_closure(app, namespace, &counted, (base.replaced_catalog(), &older)).await?;
-    let quota = namespace.quota_bytes;
-    if quota.is_some_and(|quota| closure.total_size() > quota) {
-        return Err(ErrorCode::QuotaExceeded.into());
-    }
     Ok(Proposal {
         payload_sha256: counted.stored.payload_sha256,
         signers: counted.signers,

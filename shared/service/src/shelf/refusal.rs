@@ -36,6 +36,7 @@ pub(crate) fn tool_refusal(fault: Fault) -> Refusal {
                 | ToolError::IdentifierMismatch => ErrorCode::SourceRefused,
                 ToolError::SubscriptionLapsed => ErrorCode::SubscriptionLapsed,
                 ToolError::DraftsFull => ErrorCode::DraftQueueFull,
+                ToolError::QuotaExceeded => ErrorCode::QuotaExceeded,
                 ToolError::DraftTooLarge => ErrorCode::DraftTooLarge,
                 ToolError::ReleaseAwaited => ErrorCode::ReleaseAwaited,
                 _ => ErrorCode::ParameterInvalid,

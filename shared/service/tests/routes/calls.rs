@@ -103,6 +103,7 @@ const ROWS: &[Row] = &[
     ("namespace.suspend", "", 200),
     ("namespace.resume", "", 200),
     ("namespace.lapse", "", 200),
+    ("namespace.quota", "", 200),
     ("namespace.renew", "", 200),
     ("namespace.list", "", 200),
     ("namespace.create", "for an account", 201),

@@ -27,6 +27,7 @@ mod oauth;
 mod payment_states;
 mod payments;
 mod publish;
+mod quota;
 mod roots;
 mod shelf;
 mod skills;

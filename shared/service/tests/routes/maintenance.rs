@@ -16,7 +16,8 @@ use vault_service::model::kept::{self, Mark, ObjectName};
 use vault_service::model::namespace::{Kind, Namespace, Pinned};
 use vault_service::model::release::Closure;
 use vault_service::model::upkeep::LastRun;
-use vault_service::{App, maintenance, uploads};
+use vault_service::uploads::{self, Purpose};
+use vault_service::{App, maintenance};
 use vault_store::StoreError;
 use vault_store::objects::{Class, ObjectKey, Objects, Stored};
 use vault_store::random::{Random, random_bytes};
@@ -186,9 +187,14 @@ async fn an_upload_is_kept_7_days_and_a_new_one_takes_the_mark_away() {
     let orphan = Bytes::from_static(b"named by nothing");
     let key = ObjectKey::for_bytes(namespace.id, Class::Bundles, &orphan);
     let put = async || {
-        uploads::put_objects(&world.app, namespace.id, vec![(key, orphan.clone())])
-            .await
-            .unwrap()
+        uploads::put_objects(
+            &world.app,
+            &namespace,
+            Purpose::Upload,
+            vec![(key, orphan.clone())],
+        )
+        .await
+        .unwrap()
     };
     let is_missing = async || {
         let asked = [(key, orphan.len() as u64)];
@@ -260,7 +266,7 @@ async fn upload_missing(
     };
     wanted.retain(|(key, _)| missing.contains(key));
     // Refused while a deletion runs: the next round of the push tries again.
-    let _ = uploads::put_objects(app, namespace.id, wanted).await;
+    let _ = uploads::put_objects(app, namespace, Purpose::Upload, wanted).await;
 }
 
 /// A push that brings back what is just being deleted, in many interleavings: once it is published,

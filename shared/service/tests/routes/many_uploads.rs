@@ -8,7 +8,7 @@ use vault_service::maintenance::{self, Report};
 use vault_service::model::kept::{self, ObjectName, RootReason};
 use vault_service::model::namespace::{Kind, Namespace, namespace_key};
 use vault_service::model::upkeep::{LastRun, RootWalk};
-use vault_service::uploads;
+use vault_service::uploads::{self, Purpose};
 use vault_store::objects::{Class, Objects};
 use vault_store::records::{When, Write};
 
@@ -59,9 +59,14 @@ impl World {
 
     async fn upload(&self, namespace: &Namespace, bytes: &'static [u8]) {
         let key = namespace.object_key(Class::Bundles, Digest::of(bytes));
-        uploads::put_objects(&self.app, namespace.id, vec![(key, bytes.into())])
-            .await
-            .unwrap();
+        uploads::put_objects(
+            &self.app,
+            namespace,
+            Purpose::Upload,
+            vec![(key, bytes.into())],
+        )
+        .await
+        .unwrap();
     }
 
     async fn objects_of(&self, namespace: &Namespace) -> Vec<Digest> {

@@ -48,7 +48,7 @@ impl Endpoints {
     }
 
     /// Type and data of what came.
-    fn events(&self) -> Vec<(String, Value)> {
+    pub fn events(&self) -> Vec<(String, Value)> {
         let event = |message: &WebhookMessage| {
             let body: Value = serde_json::from_str(&message.body).unwrap();
             (

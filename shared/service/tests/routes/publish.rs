@@ -421,7 +421,7 @@ async fn preconditions_name_the_current_catalog() {
 #[tokio::test]
 async fn a_lapsed_subscription_comes_before_the_precondition_and_a_quota_after_all() {
     let world = world();
-    world.acme().await;
+    let acme = world.acme().await;
     world.clock.advance(3600);
     let next = vector("catalog-43-rotated.json");
     let change = |namespace: &mut Namespace| namespace.subscription = Subscription::Lapsed;
@@ -437,16 +437,15 @@ async fn a_lapsed_subscription_comes_before_the_precondition_and_a_quota_after_a
     world
         .change("acme", |namespace| {
             namespace.subscription = Subscription::Active;
-            namespace.quota_bytes = Some(1_000_000);
         })
         .await;
+    world.fill_storage(&acme).await;
     let refusal = world.publish("acme", next.clone()).await.unwrap_err();
     assert_eq!(
         (refusal.status().as_u16(), refusal.code().row().code),
-        (413, "quota_exceeded"),
-        "its parts count"
+        (413, "quota_exceeded")
     );
-    let change = |namespace: &mut Namespace| namespace.quota_bytes = Some(10_000_000);
+    let change = |namespace: &mut Namespace| namespace.quota.bytes = Some(600 << 20);
     world.change("acme", change).await;
     world.publish("acme", next).await.unwrap();
 }
@@ -494,7 +493,7 @@ async fn other_changes_of_the_namespace_do_not_make_a_publish_fail() {
                     tokio::task::yield_now().await;
                     world
                         .change("acme", |namespace| {
-                            namespace.quota_bytes = Some(10_000_000 + quota);
+                            namespace.quota.bytes = Some(10_000_000 + quota);
                         })
                         .await;
                 }
@@ -502,7 +501,7 @@ async fn other_changes_of_the_namespace_do_not_make_a_publish_fail() {
         );
         published.unwrap();
         assert_eq!(
-            world.read_namespace("acme").await.quota_bytes,
+            world.read_namespace("acme").await.quota.bytes,
             Some(10_000_002)
         );
     }

@@ -130,6 +130,7 @@ async fn store_signed_draft(
                 Refusal::new(ErrorCode::DraftQueueFull).detail(to_sentence(&full.to_string()))
             );
         }
+        Err(KeepError::Storage(full)) => return Err(full.into()),
         Err(KeepError::OfAnother) => return Err(ErrorCode::KeyRequested.into()),
         Err(KeepError::Store(error)) => return Err(error.into()),
     };

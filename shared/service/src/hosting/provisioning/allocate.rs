@@ -46,6 +46,7 @@ pub(super) async fn allocate_namespace(
     let email = account.value.email.to_string();
     let mut namespace = Namespace::new(slug, Kind::Hosted, email, tx);
     namespace.subscription = judged.access;
+    namespace.plan.clone_from(&sign_up.plan);
     let reference = namespace.to_ref();
     let after = sign_up.after_event(ProvisioningEvent::Allocated(reference.clone()));
     let Ok(Some(after)) = after else {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use vault_format::keys::SecretKey;
 use vault_format::root::KeyFingerprint;
-use vault_service::model::device;
+use vault_service::model::device::{self, DeviceStatus};
 use vault_service::model::namespace::{self, Namespace, Queue, Subscription};
 
 use super::{Desk, desk};
@@ -184,7 +184,7 @@ async fn each_change_is_one_commit_with_its_audit_entry() {
                 "pend",
             ][..],
         ),
-        ("revoke", &["audit", "dev"]),
+        ("revoke", &["audit", "dev", "ns"]),
         ("forget", &["audit", "dev", "devid", "seen"]),
     ] {
         desk.commits.clear();
@@ -481,4 +481,59 @@ async fn the_list_shows_the_day_of_a_devices_last_visit_and_the_release_that_it_
         assert_eq!(desk.decide(&laptop, decision).await.short(), "200");
     }
     assert_eq!(revision().await, None);
+}
+
+#[tokio::test]
+async fn machines_beyond_the_quota_are_not_admitted_and_wait_on() {
+    let desk = desk().await;
+    // Admitted by a version that counted none.
+    desk.world.device("acme", 9, DeviceStatus::Active).await;
+    let limit =
+        |machines| move |namespace: &mut Namespace| namespace.quota.machines = Some(machines);
+    desk.world.change("acme", limit(2)).await;
+    let mut keys = Vec::new();
+    for n in 1..=3 {
+        keys.push(desk.device_in(n, "pending").await);
+    }
+    assert_eq!(desk.decide(&keys[0], "admit").await.short(), "200");
+    let full = desk.decide(&keys[1], "admit").await;
+    assert_eq!(full.short(), "409 quota_full");
+    let numbers = json!({ "name": "machines", "used": 2, "asked": 1, "limit": 2 });
+    assert_eq!(full.json()["quota"], numbers);
+    let waiting = desk.get("/admin/vaults/acme/devices?status=pending").await;
+    assert!(waiting.json().to_string().contains(&id(&keys[1])));
+    // A repeated admission takes no further place, and a revocation frees one, once.
+    assert_eq!(desk.decide(&keys[0], "admit").await.short(), "200");
+    for _ in 0..2 {
+        assert_eq!(desk.decide(&key(9), "revoke").await.short(), "200");
+    }
+    assert_eq!(desk.decide(&keys[1], "admit").await.short(), "200");
+    assert_eq!(
+        desk.decide(&keys[2], "admit").await.short(),
+        "409 quota_full"
+    );
+    // A lower quota takes nothing away, and denials and revocations go on.
+    desk.world.change("acme", limit(1)).await;
+    assert_eq!(desk.decide(&keys[2], "deny").await.short(), "200");
+    assert_eq!(desk.decide(&keys[1], "revoke").await.short(), "200");
+    let shown = desk.get("/admin/vaults/acme").await.json();
+    assert_eq!(
+        (&shown["quota"]["machines"], &shown["usage"]["machines"]),
+        (&json!(1), &json!(1))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_admissions_for_the_last_place_one_passes() {
+    for _ in 0..20 {
+        let desk = desk().await;
+        let limit = |namespace: &mut Namespace| namespace.quota.machines = Some(1);
+        desk.world.change("acme", limit).await;
+        let one = desk.device_in(1, "pending").await;
+        let other = desk.device_in(2, "pending").await;
+        let (one, other) = tokio::join!(desk.decide(&one, "admit"), desk.decide(&other, "admit"));
+        let mut answers = [one.short(), other.short()];
+        answers.sort();
+        assert_eq!(answers, ["200", "409 quota_full"]);
+    }
 }

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use vault_service::model::kept;
 use vault_service::model::membership::{INVITATION_SECONDS, invitation_key};
+use vault_service::model::namespace::Namespace;
 use vault_service::model::user::{Role, Scopes};
 
 use super::{ADA, Desk, EVE, empty_desk, token};
@@ -302,4 +303,35 @@ async fn two_who_invite_the_same_person_at_once_make_one_user() {
         assert_eq!(desk.people().await, 3);
         assert!(answers.iter().all(|answer| answer.status == 201));
     }
+}
+
+#[tokio::test]
+async fn invitations_that_wait_take_places_of_the_quota_until_they_end() {
+    let desk = empty_desk().await;
+    let limit = |people| move |namespace: &mut Namespace| namespace.quota.people = Some(people);
+    // The owner, and one more.
+    desk.world.change("acme", limit(2)).await;
+    let invite = async |email: &str| {
+        let body = json!({ "email": email, "role": "role:member", "scopes": ["read"] });
+        desk.post("/admin/users", &body).await
+    };
+    assert_eq!(invite("one@example.org").await.status, 201);
+    let full = invite("two@example.org").await;
+    assert_eq!(full.short(), "409 quota_full");
+    let numbers = json!({ "name": "people", "used": 2, "asked": 1, "limit": 2 });
+    assert_eq!(full.json()["quota"], numbers);
+    // The same person again has the place already, and keeps it when accepting at the limit.
+    assert_eq!(invite("one@example.org").await.status, 201);
+    common::proven(&desk.world.app, "one@example.org").await;
+    desk.world.change("acme", limit(1)).await;
+    common::answer_invitation(&desk.world.app, "one@example.org", "acme", "accept").await;
+    desk.world.change("acme", limit(3)).await;
+    assert_eq!(invite("two@example.org").await.status, 201);
+    assert_eq!(invite("three@example.org").await.status, 409);
+    // An invitation that nobody accepts gives its place back.
+    desk.world.clock.advance(7 * 24 * 3600);
+    let owner = token(&desk.world, ADA, "acme", Scopes::ALL).await;
+    let body = json!({ "email": "three@example.org", "role": "role:member", "scopes": ["read"] });
+    let invited = desk.ask(&owner, "POST", "/admin/users", Some(&body)).await;
+    assert_eq!(invited.status, 201, "{:?}", invited.json());
 }

@@ -183,7 +183,7 @@ async fn an_app_and_what_it_made_end_in_one_commit() {
         json!([made.invitation])
     );
     let commits = desk.commits.partitions();
-    assert_eq!(commits, [["audit", "conn", "dev", "notices"]]);
+    assert_eq!(commits, [["audit", "conn", "dev", "notices", "ns"]]);
 }
 
 /// A code that is kept depends on the app that keeps it: it can never outlive all of them.

@@ -29,7 +29,7 @@ async fn a_secret_is_shown_once_and_stands_in_no_log() {
     let listed = desk.destinations().await;
     let id = made["id"].as_str().unwrap();
     assert_eq!(listed["webhooks"][0]["id"], id);
-    assert_eq!(listed["webhooks"][0]["events"].as_array().unwrap().len(), 5);
+    assert_eq!(listed["webhooks"][0]["events"].as_array().unwrap().len(), 6);
     assert_eq!(
         (&listed["mail"], &listed["mail_available"]),
         (&json!(false), &json!(false))

@@ -1,8 +1,11 @@
 //! `/admin/operator/namespaces`: allocating namespaces.
 
-use serde_json::json;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use vault_service::config::hosting::Hosting;
 use vault_service::model::kept;
-use vault_service::model::namespace::{Namespace, Status};
+use vault_service::model::namespace::{Kind, Namespace, Status};
 use vault_service::model::user::{Scopes, users_partition};
 
 use super::{ADA, BOB, Desk, desk, token};
@@ -291,4 +294,52 @@ async fn an_operator_lapses_and_renews_a_namespace_and_both_logs_say_so() {
     let nowhere = format!("{PATH}/nothing/lapse");
     let answer = desk.ask(&operator, "POST", &nowhere, None).await;
     assert_eq!(answer.short(), "404 not_found");
+}
+
+#[tokio::test]
+async fn an_operator_sets_the_quota_of_a_namespace_and_both_logs_say_so() {
+    let mut desk = desk().await;
+    let mut config = (*desk.world.app.config).clone();
+    let plans = "team=https://buy.example plink_1 bytes=5GiB";
+    config.hosting = Hosting::from_variables_without_secrets(
+        |name| (name == "VAULT_PLANS").then(|| plans.to_owned()),
+        true,
+    )
+    .unwrap();
+    desk.world.app.config = Arc::new(config);
+    desk.world.router = vault_service::router(desk.world.app.clone());
+    let operator = desk.operator().await;
+    let quota = async |body: Value| {
+        let path = format!("{PATH}/acme/quota");
+        let answer = desk.ask(&operator, "POST", &path, Some(&body)).await;
+        assert_eq!(answer.status, 200, "{:?}", answer.json());
+        let quota = answer.json()["quota"].clone();
+        (quota["bytes"].clone(), quota["objects"].clone())
+    };
+    let gib = |n: u64| json!(n << 30);
+    assert_eq!(quota(json!({})).await, (gib(2), json!(200_000)));
+    let namespace = |namespace: &mut Namespace| namespace.plan = Some("team".to_owned());
+    desk.world.change("acme", namespace).await;
+    assert_eq!(quota(json!({})).await, (gib(5), json!(200_000)));
+    let set = json!({ "bytes": 7, "objects": 0 });
+    assert_eq!(quota(set.clone()).await, (json!(7), Value::Null));
+    assert_eq!(quota(set).await, (json!(7), Value::Null));
+    let plan = json!({ "bytes": "plan" });
+    assert_eq!(quota(plan).await, (gib(5), Value::Null));
+    assert_eq!(desk.count("namespace.quota done").await, 2, "changes alone");
+    for (body, wanted) in [
+        (json!({ "bytes": -1 }), "400 json_invalid"),
+        (json!({ "bytes": "5GiB" }), "400 json_invalid"),
+        (json!({ "seats": 1 }), "400 json_invalid"),
+        (json!({ "objects": (1_u64 << 53) + 1 }), "400 json_invalid"),
+    ] {
+        let path = format!("{PATH}/acme/quota");
+        let answer = desk.ask(&operator, "POST", &path, Some(&body)).await;
+        assert_eq!(answer.short(), wanted, "{body}");
+    }
+    let own = |namespace: &mut Namespace| namespace.kind = Kind::SelfSigned;
+    desk.world.change("acme", own).await;
+    let path = format!("{PATH}/acme/quota");
+    let answer = desk.ask(&operator, "POST", &path, Some(&json!({}))).await;
+    assert_eq!(answer.short(), "409 namespace_self_signed");
 }

@@ -133,7 +133,10 @@ async fn a_vault_is_shown_with_pin_counts_and_last_push() {
         }
       ],
       "quota": {
-        "bytes": null
+        "bytes": 2147483648,
+        "machines": null,
+        "objects": 200000,
+        "people": null
       },
       "release": {
         "payload_sha256": "73a4892d2676c1d39ced7ae2b2a2711610ba57211f0f973f45a34d5985015a4a",
@@ -144,7 +147,14 @@ async fn a_vault_is_shown_with_pin_counts_and_last_push() {
       },
       "slug": "acme",
       "status": "active",
-      "subscription": "none"
+      "subscription": "none",
+      "usage": {
+        "bytes": 3232,
+        "machines": null,
+        "objects": 2,
+        "unnamed_bytes": 0,
+        "unnamed_objects": 0
+      }
     }
     "#);
     let empty = empty_desk().await.get("/admin/vaults/acme").await.json();

@@ -32,7 +32,7 @@ static REQUESTS: LazyLock<BTreeMap<String, Type>> = LazyLock::new(|| {
     types! {
         ConfirmedPinReset ConfirmedVault DeniedMachines DraftAcceptance DraftRefusal Enrolment
         EnrolmentSetting JsonRpcRequest NewAccount NewEnrolmentCode NewNamespace NewUser NewWebhook
-        NoticeMail ObjectQuestion OperatorActs PaymentEvent ProfileChange Registration RoleChange ScopeChange VaultActs
+        NoticeMail ObjectQuestion OperatorActs PaymentEvent ProfileChange QuotaChange Registration RoleChange ScopeChange VaultActs
         ServiceSignOut;
     }
 });

@@ -234,6 +234,11 @@ pub(super) async fn ask(scene: &mut Scene, &(name, case, _): &Row) -> u16 {
             let path = format!("/admin/operator/namespaces/acme/{what}");
             scene.ask(&operator, "POST", &path).await
         }
+        ("namespace.quota", _) => {
+            let path = "/admin/operator/namespaces/acme/quota";
+            let body = json!({ "bytes": 5_368_709_120_u64, "objects": "plan" });
+            scene.post(&operator, path, &body).await.0
+        }
         ("namespace.show", _) => {
             scene
                 .ask(&operator, "GET", "/admin/operator/namespaces/acme")

@@ -19,7 +19,7 @@ async fn it_says_what_is_paid_stored_and_pinned() {
     let desk = desk().await;
     desk.world
         .change("acme", |namespace| {
-            namespace.quota_bytes = Some(1 << 30);
+            namespace.quota.bytes = Some(1 << 30);
             namespace.subscription = Subscription::Lapsed;
         })
         .await;
@@ -29,7 +29,8 @@ async fn it_says_what_is_paid_stored_and_pinned() {
     let fingerprint = acme.current.unwrap().fingerprint.unwrap().to_string();
     for text in [
         "lapsed: machines get no skills",
-        "of the 1.0 GiB that one release may have",
+        "% of 1.0 GiB, which it may store",
+        "% of 200000 objects, which it may store",
         &acme.pin.vault_pin().unwrap().vault_id.to_string(),
         &fingerprint,
     ] {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use vault_format::keys::SecretKey;
 use vault_service::config::Limits;
-use vault_service::model::namespace::{Kind, Status, Subscription};
+use vault_service::model::namespace::{Kind, Namespace, Status, Subscription};
 
 use crate::admin::{Desk, desk, desk_of};
 use crate::support::{Answer, World, key};
@@ -272,4 +272,36 @@ async fn a_suspended_vault_is_unknown_to_strangers_and_a_lapsed_one_admits_nobod
     assert_eq!(with_code.blotted(), unknown.blotted());
     let known = world.enrol(&key(1), "acme", "laptop").await;
     assert_eq!(known.short(), "403 vault_suspended");
+}
+
+#[tokio::test]
+async fn a_code_admits_no_machine_beyond_the_quota_and_is_not_used() {
+    let desk = desk().await;
+    let limit =
+        |machines| move |namespace: &mut Namespace| namespace.quota.machines = Some(machines);
+    desk.world.change("acme", limit(1)).await;
+    let made = invite(&desk, &json!({ "uses": 5 })).await;
+    let code = &made["code"];
+    assert_eq!(
+        enrolled(&desk.world, &laptop(1), "one", code).await,
+        active(201)
+    );
+    let full = enrol(&desk.world, &laptop(2), "two", code).await;
+    assert_eq!(full.short(), "409 quota_full");
+    let numbers = json!({ "name": "machines", "used": 1, "asked": 1, "limit": 1 });
+    assert_eq!(full.json()["quota"], numbers);
+    // The machine is not enrolled, the code was not used for it, and a wrong code still is one.
+    let shown = desk.get("/admin/vaults/acme").await.json();
+    assert_eq!(shown["counts"]["devices_pending"], 0);
+    assert_eq!(desk.get(CODES).await.json()["items"][0]["used"], 1);
+    let wrong = json!("venrol_wrong");
+    assert_eq!(
+        enrolled(&desk.world, &laptop(3), "three", &wrong).await,
+        invalid()
+    );
+    desk.world.change("acme", limit(2)).await;
+    assert_eq!(
+        enrolled(&desk.world, &laptop(2), "two", code).await,
+        active(201)
+    );
 }

@@ -1,9 +1,9 @@
-//! Numbers as pages write them.
+//! Numbers as pages and messages write them.
 
 use std::fmt::Display;
 
 /// Writes a number of things: `1 file`, `3 files`.
-pub(super) fn format_count<N: Copy + Display + PartialEq + From<u8>>(
+pub(crate) fn format_count<N: Copy + Display + PartialEq + From<u8>>(
     number: N,
     one: &str,
     many: &str,
@@ -13,7 +13,7 @@ pub(super) fn format_count<N: Copy + Display + PartialEq + From<u8>>(
 }
 
 /// Writes a number of bytes: `1 byte`, `1.5 KiB`.
-pub(super) fn format_size(bytes: u64) -> String {
+pub(crate) fn format_size(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     if bytes < 1024 {
         return format_count(bytes, "byte", "bytes");

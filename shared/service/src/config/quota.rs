@@ -1,0 +1,154 @@
+//! Quotas of a namespace: how much it may hold. Plans and operators set them.
+
+use serde::{Deserialize, Serialize};
+
+/// Bytes that a namespace may store if nothing else is set: 2 GiB.
+pub const DEFAULT_BYTES: u64 = 2 << 30;
+/// Objects that a namespace may store if nothing else is set.
+pub const DEFAULT_OBJECTS: u64 = 200_000;
+
+/// Largest limit: a number that every store and every JSON parser holds exactly.
+pub const MAX_LIMIT: u64 = (1 << 53) - 1;
+
+/// How much a namespace may hold. In each member 0 means that there is no limit.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Quota {
+    /// Bytes that it stores, of all classes of objects together.
+    pub bytes: u64,
+    /// Objects that it stores, of all classes together.
+    pub objects: u64,
+    /// Machines that its owners have admitted.
+    pub machines: u64,
+    /// Members, and people with an invitation that waits.
+    pub people: u64,
+}
+
+impl Default for Quota {
+    fn default() -> Self {
+        Self {
+            bytes: DEFAULT_BYTES,
+            objects: DEFAULT_OBJECTS,
+            ..Self::NONE
+        }
+    }
+}
+
+impl Quota {
+    /// No limit at all.
+    pub const NONE: Self = Self {
+        bytes: 0,
+        objects: 0,
+        machines: 0,
+        people: 0,
+    };
+
+    /// Returns this quota with the members that `set` sets.
+    #[must_use]
+    pub fn with(self, set: &SetQuota) -> Self {
+        Self {
+            bytes: set.bytes.unwrap_or(self.bytes),
+            objects: set.objects.unwrap_or(self.objects),
+            machines: set.machines.unwrap_or(self.machines),
+            people: set.people.unwrap_or(self.people),
+        }
+    }
+}
+
+/// The members of a quota that a plan or an operator has set; the others have the default.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(default)]
+pub struct SetQuota {
+    /// [`Quota::bytes`].
+    pub bytes: Option<u64>,
+    /// [`Quota::objects`].
+    pub objects: Option<u64>,
+    /// [`Quota::machines`].
+    pub machines: Option<u64>,
+    /// [`Quota::people`].
+    pub people: Option<u64>,
+}
+
+impl SetQuota {
+    /// Sets the member that a word such as `bytes=5GiB` or `machines=50` names. Returns false if it
+    /// names none, sets one twice, or has no valid number.
+    pub(super) fn set_word(&mut self, name: &str, number: &str) -> bool {
+        let (member, number) = match name {
+            "bytes" => (&mut self.bytes, parse_bytes(number)),
+            "objects" => (&mut self.objects, parse_number(number)),
+            "machines" => (&mut self.machines, parse_number(number)),
+            "people" => (&mut self.people, parse_number(number)),
+            _ => return false,
+        };
+        if number.is_none() || member.is_some() {
+            return false;
+        }
+        *member = number;
+        true
+    }
+}
+
+/// Parses a number of bytes, as `5000000`, `500MiB` or `5GiB`.
+pub fn parse_bytes(text: &str) -> Option<u64> {
+    let units = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40)];
+    for (unit, shift) in units {
+        if let Some(number) = text.strip_suffix(unit) {
+            let bytes = parse_number(number)?.checked_mul(1 << shift)?;
+            return (bytes <= MAX_LIMIT).then_some(bytes);
+        }
+    }
+    parse_number(text)
+}
+
+/// Parses a limit of digits alone.
+fn parse_number(text: &str) -> Option<u64> {
+    let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let number: u64 = text.parse().ok().filter(|_| is_plain)?;
+    (number <= MAX_LIMIT).then_some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_set_has_the_default_and_0_is_no_limit() {
+        let set = SetQuota {
+            bytes: Some(0),
+            people: Some(3),
+            ..SetQuota::default()
+        };
+        let quota = Quota::default().with(&set);
+        let wanted = Quota {
+            bytes: 0,
+            objects: 200_000,
+            machines: 0,
+            people: 3,
+        };
+        assert_eq!(quota, wanted);
+    }
+
+    #[test]
+    fn limits_are_whole_numbers_with_or_without_a_unit() {
+        for (text, bytes) in [
+            ("0", Some(0)),
+            ("5000", Some(5000)),
+            ("1KiB", Some(1024)),
+            ("500MiB", Some(500 << 20)),
+            ("5GiB", Some(5 << 30)),
+            ("2TiB", Some(2 << 40)),
+            ("9007199254740991", Some(MAX_LIMIT)),
+            ("9007199254740992", None),
+            ("99999999TiB", None),
+            ("18446744073709551616", None),
+            ("", None),
+            ("GiB", None),
+            ("-1", None),
+            ("+1", None),
+            ("1.5GiB", None),
+            ("5GB", None),
+            ("5 GiB", None),
+        ] {
+            assert_eq!(parse_bytes(text), bytes, "{text}");
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! The count of what a namespace stores, corrected by the garbage collection, which lists all objects.
+
+use vault_format::text::error_chain;
+use vault_format::time::Timestamp;
+use vault_store::StoreError;
+
+use crate::app::App;
+use crate::model::kept::GRACE_SECONDS;
+use crate::model::namespace::Namespace;
+use crate::model::usage::{Listed, Usage};
+use crate::uploads::change_usage;
+
+/// Notes that a visit begins to list the objects of a namespace.
+pub(super) async fn begin(app: &App, namespace: &Namespace, began_at: Timestamp) {
+    let begin = |usage: &mut Usage| usage.begin_listing(began_at, app.now());
+    log_failure(namespace, change_usage(app, namespace, begin).await);
+}
+
+/// Corrects the usage by what the visit that began at `began_at` has listed.
+pub(super) async fn end(app: &App, namespace: &Namespace, began_at: Timestamp, listed: Listed) {
+    let end = |usage: &mut Usage| usage.end_listing(began_at, listed);
+    log_failure(namespace, change_usage(app, namespace, end).await);
+}
+
+/// The collection goes on without a count: steady uploads, which change the same record, must not
+/// stop it.
+fn log_failure(namespace: &Namespace, outcome: Result<(), StoreError>) {
+    if let Err(error) = outcome {
+        tracing::warn!(
+            namespace = %namespace.id,
+            error = error_chain(&error),
+            "the usage of a namespace is not corrected before the next garbage collection"
+        );
+    }
+}
+
+/// Returns the time before which unused uploads are no longer kept; `None` keeps those of a week. A
+/// namespace that has little room keeps those of a day.
+pub(super) async fn oldest_upload(
+    app: &App,
+    namespace: &Namespace,
+) -> Result<Option<Timestamp>, StoreError> {
+    let (usage, _) = Usage::find(app, &namespace.id).await?;
+    let is_short = usage.is_short(&app.quota_of(namespace));
+    Ok(is_short.then(|| app.now().plus_seconds(-GRACE_SECONDS)))
+}
