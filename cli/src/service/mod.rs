@@ -29,6 +29,7 @@ use reqwest::{
 use serde::{Deserialize, de::DeserializeOwned};
 use vault_http::{Client, HttpError, Limits, Options, Reach};
 use vault_service::error::ErrorCode as ServiceCode;
+use vault_sources::CERTIFICATE_HINT;
 use vault_store::clock::{Clock as _, SystemClock};
 
 pub use self::{
@@ -195,6 +196,12 @@ fn request_failure(host: &str, error: &HttpError) -> Failure {
                 "{host} sent a compressed body that was not requested"
             )
         }
+        HttpError::Certificate(_) => fail!(
+            Unreachable,
+            "{host} cannot be reached: {}",
+            error_reason(error)
+        )
+        .hint(CERTIFICATE_HINT),
         HttpError::Connect(_) | HttpError::NotPublic => fail!(
             Unreachable,
             "{host} cannot be reached: {}",

@@ -12,7 +12,7 @@ use vault_shelf::fetch::{Fetch as _, FetchFault, FetchedSkill, Upstream};
 use vault_sources::source::check_path;
 use vault_sources::{
     BadSource, Choice, ChoiceError, DEFAULT_CLAWHUB, DEFAULT_NPM, FetchError, Fetcher, GitFault,
-    GitSettings, Limits, Listing, OfferedSkill, ParseOptions, Selection, Settings, Source,
+    GitSettings, Limits, Listing, OfferedSkill, ParseOptions, Proxy, Selection, Settings, Source,
     SourcePolicy, Tokens, is_loopback,
 };
 use vault_store::clock::SystemClock;
@@ -207,6 +207,9 @@ pub fn fetch_settings(context: &Context, guarded: bool) -> Result<Settings, Fail
         git,
         tokens,
         limits: Limits::default(),
+        // A proxy resolves names, so the guard could not check which addresses a tool of an agent or
+        // a remote caller reaches.
+        proxy: (!guarded).then(|| read_proxy(context)).flatten(),
         clawhub: address_or("VAULT_CLAWHUB_URL", DEFAULT_CLAWHUB)?,
         npm: address_or("VAULT_NPM_REGISTRY_URL", DEFAULT_NPM)?,
         registry,
@@ -215,6 +218,19 @@ pub fn fetch_settings(context: &Context, guarded: bool) -> Result<Settings, Fail
         // Only a caller whose sources come from the user turns this on.
         local_sites: false,
     })
+}
+
+/// Reads the variables with which a company names its proxy, in the order in which git and curl
+/// read them.
+fn read_proxy(context: &Context) -> Option<Proxy> {
+    let find = |names: [&'static str; 2]| {
+        let mut names = names.into_iter();
+        names.find_map(|name| Some((name, context.process.variable(name)?)))
+    };
+    let (name, address) =
+        find(["https_proxy", "HTTPS_PROXY"]).or_else(|| find(["all_proxy", "ALL_PROXY"]))?;
+    let direct = find(["no_proxy", "NO_PROXY"]).map_or("", |(_, list)| list);
+    Some(Proxy::new(name, address, direct))
 }
 
 /// Reads the policy that decides what may be fetched. Fails if it cannot be read.
@@ -304,7 +320,10 @@ pub fn fetch_failure(error: &FetchError) -> Failure {
         FetchError::Policy { .. } => ErrorCode::SourceRefused,
         FetchError::NotPublic(_) => ErrorCode::SourceNotPublic,
         FetchError::NotAllowed { .. } => ErrorCode::SourceNotAllowed,
-        FetchError::Unreachable { .. } => ErrorCode::SourceUnreachable,
+        FetchError::Unreachable { .. } | FetchError::Certificate { .. } => {
+            ErrorCode::SourceUnreachable
+        }
+        FetchError::Setting { .. } => ErrorCode::SettingInvalid,
         FetchError::Digest { .. } => ErrorCode::SourceDigest,
         FetchError::Signer { .. } => ErrorCode::SourceSigner,
         FetchError::ReleaseAwaited { .. } => ErrorCode::ReleaseAwaited,

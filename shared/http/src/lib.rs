@@ -22,6 +22,7 @@ pub use guard::{Guard, Lookup, LookupError, SystemLookup};
 use reqwest::header::{self, HeaderMap};
 use reqwest::{ClientBuilder, Method, RequestBuilder};
 use tokio::time::Instant;
+use url::Url;
 
 /// Time for which an idle connection is kept. Servers keep theirs longer: `vault serve` 75 s.
 const IDLE_TIME: Duration = Duration::from_secs(30);
@@ -56,6 +57,14 @@ pub enum Reach {
     /// Only addresses that the guard accepts, without a proxy. For hosts that an untrusted party
     /// chooses.
     Guarded(Guard),
+    /// Any name, through this proxy, which resolves it. The guard checks addresses in a URL. For
+    /// hosts that an untrusted party chooses, where the user has configured a proxy.
+    Proxied {
+        /// The address of the proxy, with its credentials if it needs any.
+        proxy: Url,
+        /// Accepts addresses.
+        guard: Guard,
+    },
     /// Any address, through the system's proxy. For a service that the user configured.
     Any,
     /// Any address, without a proxy. For a service on this machine.
@@ -112,6 +121,9 @@ pub enum HttpError {
     /// The guard rejects the host's addresses.
     #[error("the host has an address that is not public")]
     NotPublic,
+    /// The peer's certificate is not trusted.
+    #[error("its certificate is not trusted")]
+    Certificate(#[source] reqwest::Error),
     /// The connection could not be established.
     #[error("no connection")]
     Connect(#[source] reqwest::Error),
@@ -147,15 +159,19 @@ impl From<reqwest::Error> for HttpError {
     fn from(error: reqwest::Error) -> Self {
         // reqwest wraps the guard's error in a varying number of layers, so search the whole chain.
         let mut cause: Option<&(dyn Error + 'static)> = Some(&error);
+        let mut is_certificate = false;
         while let Some(found) = cause {
             if found.is::<guard::NotPublic>() {
                 return Self::NotPublic;
             }
+            is_certificate |= is_certificate_error(found);
             cause = found.source();
         }
         // The URL may contain a secret, and callers name the place in their own messages.
         let error = error.without_url();
-        if error.is_timeout() {
+        if is_certificate {
+            Self::Certificate(error)
+        } else if error.is_timeout() {
             Self::Timeout(error)
         } else if error.is_connect() {
             Self::Connect(error)
@@ -236,6 +252,10 @@ impl Client {
         }
         match reach {
             Reach::Any => Ok(builder),
+            Reach::Proxied { proxy, .. } => {
+                let proxy = reqwest::Proxy::all(proxy.clone());
+                Ok(builder.proxy(proxy.map_err(|error| HttpError::Setup(error.into()))?))
+            }
             Reach::Guarded(guard) => Ok(builder.no_proxy().dns_resolver(Arc::new(guard.clone()))),
             Reach::Loopback { localhost, plain } => {
                 if let Some(name) = localhost {
@@ -269,7 +289,7 @@ impl Client {
     /// request is sent once more if its method is idempotent, unless its body is a stream.
     pub async fn send_request(&self, request: RequestBuilder) -> Result<Response, HttpError> {
         let request = request.build()?;
-        if let Reach::Guarded(guard) = &self.options.reach {
+        if let Reach::Guarded(guard) | Reach::Proxied { guard, .. } = &self.options.reach {
             // The client never resolves an IP literal, so the guard's resolver does not see it.
             guard.check_literal(request.url())?;
         }
@@ -303,6 +323,16 @@ impl Client {
             limits: self.options.limits,
         }
     }
+}
+
+fn is_certificate_error(error: &(dyn Error + 'static)) -> bool {
+    let is_invalid = |error: &rustls::Error| matches!(error, rustls::Error::InvalidCertificate(_));
+    // An I/O error hides the error in it from the chain of sources.
+    let inner = error
+        .downcast_ref::<std::io::Error>()
+        .and_then(std::io::Error::get_ref)
+        .and_then(|inner| inner.downcast_ref());
+    error.downcast_ref().or(inner).is_some_and(is_invalid)
 }
 
 /// Whether the peer closed the connection before it sent a complete head of a response.

@@ -10,6 +10,7 @@ use crate::error::{FetchError, Result};
 use crate::git::{self, GitSettings};
 use crate::http::{self, FetchedBody, Http, Scope};
 use crate::policy::SourcePolicy;
+use crate::proxy::Proxy;
 use crate::source::{GitSource, ParseOptions, Source, is_loopback};
 use crate::tokens::Tokens;
 
@@ -27,6 +28,9 @@ pub struct Settings {
     pub limits: Limits,
     /// Bearer tokens for HTTPS sources.
     pub tokens: Tokens,
+    /// The proxy for sites, archives and registries. Names are resolved there, so the addresses
+    /// behind them are not checked. Only for the user at this machine's command line.
+    pub proxy: Option<Proxy>,
     /// Parser options for source texts that come from marketplaces and registries.
     pub parse: ParseOptions,
     /// Address of the registry that speaks ClawHub's protocol.
@@ -127,6 +131,7 @@ impl Fetcher {
             settings.parse.loopback,
             settings.limits,
             settings.tokens.clone(),
+            settings.proxy.clone(),
         );
         Self {
             settings,

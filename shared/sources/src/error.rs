@@ -39,6 +39,22 @@ pub enum FetchError {
         /// The failure.
         reason: String,
     },
+    /// The server's certificate is not trusted.
+    #[error("{place}: {reason}")]
+    Certificate {
+        /// Name of the source.
+        place: String,
+        /// The fault of the certificate.
+        reason: String,
+    },
+    /// A setting of this machine that the request needs cannot be used.
+    #[error("{message}")]
+    Setting {
+        /// The setting and its fault.
+        message: String,
+        /// What to set.
+        hint: &'static str,
+    },
     /// git failed.
     #[error("{place}: {fault}")]
     Git {
@@ -232,7 +248,7 @@ impl GitFault {
                 "connect to the host once with ssh and compare its fingerprint, or use the https address"
             }
             Self::Certificate => {
-                "check the date of this machine and the certificates that git uses"
+                "check the date of this machine, and the certificates that git uses; GIT_SSL_CAINFO names those of a private authority"
             }
             Self::UnknownHost => "check the spelling of the host and the network of this machine",
             Self::NoAnswer => "check the network and git's proxy settings, or try again later",
@@ -282,7 +298,9 @@ impl FetchError {
                 GitFault::NotAllowed | GitFault::HostKey => "source_not_allowed",
                 _ => "source_unreachable",
             },
-            Self::Unreachable { .. } => "source_unreachable",
+            Self::Unreachable { .. } | Self::Certificate { .. } | Self::Setting { .. } => {
+                "source_unreachable"
+            }
             Self::NotPublic(_) => "source_not_public",
             Self::Digest { .. } => "source_digest",
             Self::Signer { .. } => "source_signer",
@@ -314,6 +332,8 @@ impl FetchError {
                 "set VAULT_SOURCE_TOKENS=<host>=<token>: vault sends that token to that host".to_owned()
             }
             Self::Git { fault, .. } => fault.hint().to_owned(),
+            Self::Certificate { .. } => CERTIFICATE_HINT.to_owned(),
+            Self::Setting { hint, .. } => (*hint).to_owned(),
             Self::NotPublic(_) => "fetch it another way and add the folder".to_owned(),
             Self::Digest { .. } => "nothing was used; tell the site's owner".to_owned(),
             Self::Signer { .. } => "nothing was used; ask the source's owner, and if the change is intended: vault add <source> --replace".to_owned(),
@@ -328,6 +348,9 @@ impl FetchError {
         })
     }
 }
+
+/// What to do about a certificate that is not trusted.
+pub const CERTIFICATE_HINT: &str = "if a private authority signed its certificate, set SSL_CERT_FILE to a file with the system's certificates and that authority's, in PEM";
 
 /// Prepares untrusted text for a message: cuts it to 300 characters and escapes control characters.
 pub(crate) fn escape_untrusted(text: &str) -> String {

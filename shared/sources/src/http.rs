@@ -13,6 +13,7 @@ use vault_http::{Client, Guard, HttpError, Limits, Options, Reach, Response};
 
 use crate::error::{FetchError, Result, escape_untrusted};
 use crate::policy::SourcePolicy;
+use crate::proxy::Proxy;
 use crate::source::is_loopback;
 use crate::tokens::Tokens;
 
@@ -34,6 +35,8 @@ pub(crate) struct Http {
     client: Client,
     /// The client for [`Scope::ThisMachine`].
     local: Client,
+    /// The client for [`Scope::Public`] behind a proxy, or the fault of the proxy's setting.
+    proxied: Option<(Proxy, Result<Client>)>,
     loopback: bool,
     limits: Limits,
     tokens: Tokens,
@@ -59,19 +62,31 @@ pub(crate) fn create_guard(loopback: bool) -> Guard {
 }
 
 impl Http {
-    pub(crate) fn new(loopback: bool, limits: Limits, tokens: Tokens) -> Self {
-        let client = |guard, https_only| {
+    pub(crate) fn new(
+        loopback: bool,
+        limits: Limits,
+        tokens: Tokens,
+        proxy: Option<Proxy>,
+    ) -> Self {
+        let client = |reach, https_only| {
             Client::new(Options {
                 limits,
-                reach: Reach::Guarded(guard),
+                reach,
                 https_only,
                 reuse: true,
                 roots: &[],
             })
         };
         Self {
-            client: client(create_guard(loopback), !loopback),
-            local: client(Guard::new(|ip| ip.is_loopback()), false),
+            client: client(Reach::Guarded(create_guard(loopback)), !loopback),
+            local: client(Reach::Guarded(Guard::new(|ip| ip.is_loopback())), false),
+            proxied: proxy.map(|proxy| {
+                let reach = proxy.address().map(|address| Reach::Proxied {
+                    proxy: address.clone(),
+                    guard: create_guard(loopback),
+                });
+                (proxy, reach.map(|reach| client(reach, !loopback)))
+            }),
             loopback,
             limits,
             tokens,
@@ -109,10 +124,7 @@ impl Http {
             // Check every hop, because a redirect may lead anywhere.
             check_url(&url, scope, self.loopback)?;
             policy.check_redirect(asked, &url)?;
-            let answer = self
-                .send_get(&url, scope)
-                .await
-                .map_err(|error| request_error(&url, error))?;
+            let answer = self.send_get(&url, scope).await?;
             match answer.status() {
                 200 => {
                     let content_type = header_of(&answer, header::CONTENT_TYPE)
@@ -141,17 +153,29 @@ impl Http {
         ))
     }
 
-    async fn send_get(&self, url: &Url, scope: Scope) -> Result<Response, HttpError> {
-        let client = match scope {
-            Scope::Public => &self.client,
-            Scope::ThisMachine => &self.local,
+    async fn send_get(&self, url: &Url, scope: Scope) -> Result<Response> {
+        let proxied = self.proxied.as_ref();
+        let proxied = proxied.filter(|(proxy, _)| scope == Scope::Public && proxy.serves(url));
+        let client = match (scope, proxied) {
+            (Scope::ThisMachine, _) => &self.local,
+            (Scope::Public, None) => &self.client,
+            (Scope::Public, Some((_, proxied))) => proxied.as_ref().map_err(Clone::clone)?,
         };
-        let mut request = client.new_request(Method::GET, url.as_str())?;
+        let failed = |error| match (request_error(url, error), proxied) {
+            (FetchError::Unreachable { place, reason }, Some((proxy, _))) => {
+                let reason = format!("through the proxy {}: {reason}", proxy.place());
+                FetchError::Unreachable { place, reason }
+            }
+            (error, _) => error,
+        };
+        let mut request = client
+            .new_request(Method::GET, url.as_str())
+            .map_err(failed)?;
         // Select the token for each hop, so that a redirect cannot carry it to another host.
         if let Some(token) = self.tokens.for_url(url) {
             request = request.bearer_auth(token);
         }
-        client.send_request(request).await
+        client.send_request(request).await.map_err(failed)
     }
 }
 
@@ -205,6 +229,10 @@ fn request_error(url: &Url, error: HttpError) -> FetchError {
         HttpError::NotPublic => FetchError::NotPublic(escape_untrusted(url.as_str())),
         HttpError::TooLarge(limit) => FetchError::too_large(url.as_str(), limit, "bytes"),
         HttpError::Encoded => FetchError::content_error(url, error.to_string()),
+        error @ HttpError::Certificate(_) => FetchError::Certificate {
+            place: escape_untrusted(url.as_str()),
+            reason: escape_untrusted(&error.system_message()),
+        },
         error => FetchError::unreachable_error(url, escape_untrusted(&error.system_message())),
     }
 }

@@ -28,11 +28,12 @@ mod listing;
 pub mod locks;
 mod opened;
 pub mod policy;
+mod proxy;
 pub mod source;
 mod tokens;
 
 pub use access::{DEFAULT_CLAWHUB, DEFAULT_NPM, Fetcher, Settings, short_commit};
-pub use error::{FetchError, GitFault};
+pub use error::{CERTIFICATE_HINT, FetchError, GitFault};
 pub use git::{GitSettings, is_commit as git_commit};
 pub use kinds::{Part, check_address, find_link, list_folder, site};
 pub use listing::{
@@ -41,6 +42,7 @@ pub use listing::{
 };
 pub use opened::Opened;
 pub use policy::SourcePolicy;
+pub use proxy::Proxy;
 pub use source::{BadSource, GitSource, ParseOptions, Source, is_loopback};
 pub use tokens::{BadToken, Tokens};
 pub use vault_http::Limits;

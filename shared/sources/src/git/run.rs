@@ -242,7 +242,12 @@ impl Git<'_> {
             ));
         }
         let lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
-        let lines: Vec<String> = lines.take(MAX_SAID_LINES).map(escape_untrusted).collect();
+        // git quotes the address of a proxy that it cannot use, with its password.
+        let lines = lines.map(hide_credentials);
+        let lines: Vec<String> = lines
+            .take(MAX_SAID_LINES)
+            .map(|line| escape_untrusted(&line))
+            .collect();
         FetchError::Git {
             place: self.place.to_owned(),
             fault: GitFault::from_output(said),
@@ -295,6 +300,22 @@ async fn exchange_data(child: &mut Child, run: &Run) -> (io::Result<Vec<u8>>, io
     outputs
 }
 
+/// Replaces user names and passwords in the addresses of a line by `***`.
+fn hide_credentials(line: &str) -> String {
+    let mut shown = String::new();
+    let mut rest = line;
+    while let Some((before, address)) = rest.split_once("://") {
+        // A password that breaks the address may contain a slash, so look at the whole word.
+        let end = address.find(|c: char| c.is_whitespace() || matches!(c, '\'' | '"'));
+        let (word, after) = address.split_at(end.unwrap_or(address.len()));
+        let place = word.rsplit_once('@').map(|(_, place)| place);
+        let mark = if place.is_some() { "***@" } else { "" };
+        shown.push_str(&[before, "://", mark, place.unwrap_or(word)].concat());
+        rest = after;
+    }
+    shown + rest
+}
+
 /// Returns the total size of the files below a folder, in bytes. Skips entries that cannot be read.
 fn size_of(folder: &Path, depth: usize) -> u64 {
     let Ok(entries) = std::fs::read_dir(folder) else {
@@ -308,4 +329,29 @@ fn size_of(folder: &Path, depth: usize) -> u64 {
             Err(_) => 0,
         })
         .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_in_messages_of_git_are_hidden() {
+        for (line, shown) in [
+            (
+                "fatal: unable to access 'https://a.example/b.git/': Unsupported proxy syntax in 'http://u:s3/cr@t@p:x': bad",
+                "fatal: unable to access 'https://a.example/b.git/': Unsupported proxy syntax in 'http://***@p:x': bad",
+            ),
+            (
+                "fatal: http://u:secret@p.example:3128 gave 407, see https://a.example",
+                "fatal: http://***@p.example:3128 gave 407, see https://a.example",
+            ),
+            (
+                "git@a.example: Permission denied",
+                "git@a.example: Permission denied",
+            ),
+        ] {
+            assert_eq!(hide_credentials(line), shown);
+        }
+    }
 }

@@ -247,7 +247,8 @@ impl Content for LocalFolder {
 }
 
 /// Returns the folder that has all files of an archive. Code hosts and people pack a folder as one.
-/// A folder `skills` counts as content, because a later archive may have files beside it.
+/// A folder `skills` counts as content, because a later archive may have files beside it, and so
+/// does the folder of a marketplace's list.
 fn wrapper_of(unpacked: &Unpacked) -> String {
     let files = unpacked.files.iter().map(|file| file.path.as_str());
     let links = unpacked.links.iter().map(|link| link.path.as_str());
@@ -259,7 +260,8 @@ fn wrapper_of(unpacked: &Unpacked) -> String {
         return String::new();
     };
     let is_below = |path: &str| path.split_once('/').is_some_and(|(first, _)| first == top);
-    if top != "skills" && paths.all(is_below) {
+    let is_content = matches!(top, "skills" | ".claude-plugin");
+    if !is_content && paths.all(is_below) {
         top.to_owned()
     } else {
         String::new()

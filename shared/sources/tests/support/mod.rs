@@ -285,6 +285,7 @@ pub fn settings(base: &str) -> Settings {
         },
         parse: options(),
         tokens: Tokens::default(),
+        proxy: None,
         clawhub: base.parse().unwrap(),
         npm: format!("{base}/npm").parse().unwrap(),
         registry: Some(format!("{base}/older").parse().unwrap()),

@@ -1,0 +1,163 @@
+//! The proxy of a company, through which the command line reaches sites, archives and registries.
+
+use url::{Host, Url};
+
+use crate::error::{FetchError, Result};
+use crate::source::is_loopback;
+
+/// A proxy, and the hosts that are reached without it.
+#[derive(Clone)]
+pub struct Proxy {
+    /// The address, which may contain a password, or the fault of the setting.
+    address: std::result::Result<Url, String>,
+    direct: Vec<String>,
+}
+
+impl std::fmt::Debug for Proxy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Proxy")
+            .field("place", &self.place())
+            .field("direct", &self.direct)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Proxy {
+    /// Reads the value of a variable such as `HTTPS_PROXY`, and that of `NO_PROXY`, as other tools
+    /// do: an address, whose scheme may be left out, and hosts separated by commas or spaces. A
+    /// fault of the address is reported when a host is to be reached through the proxy, because
+    /// folders and repositories do not need it.
+    pub fn new(variable: &str, address: &str, direct: &str) -> Self {
+        let direct = direct.split([',', ' ']).map(|host| {
+            let host = host.trim().trim_start_matches("*.").trim_start_matches('.');
+            let host = host.trim_end_matches('.').to_ascii_lowercase();
+            // An IPv6 address, as URLs write it.
+            let bare = host
+                .strip_prefix('[')
+                .and_then(|host| host.strip_suffix(']'));
+            bare.unwrap_or(&host).to_owned()
+        });
+        Self {
+            address: parse_address(address).map_err(|fault| format!("{variable} {fault}")),
+            direct: direct.filter(|host| !host.is_empty()).collect(),
+        }
+    }
+
+    /// The address of the proxy. Fails if the setting is not one.
+    pub(crate) fn address(&self) -> Result<&Url> {
+        self.address
+            .as_ref()
+            .map_err(|message| FetchError::Setting {
+                message: message.clone(),
+                hint: "set it to an address such as http://proxy.example:3128",
+            })
+    }
+
+    /// The host and port of the proxy for messages, without its password.
+    pub(crate) fn place(&self) -> String {
+        let Ok(address) = &self.address else {
+            return String::new();
+        };
+        let host = address.host_str().unwrap_or_default();
+        let port = address.port_or_known_default().unwrap_or_default();
+        format!("{host}:{port}")
+    }
+
+    /// Returns whether a URL is reached through the proxy.
+    pub(crate) fn serves(&self, url: &Url) -> bool {
+        let host = match url.host() {
+            // The proxy would understand its own machine by an address of this one.
+            Some(_) if is_loopback(url) => return false,
+            Some(Host::Ipv6(ip)) => ip.to_string(),
+            Some(host) => host.to_string(),
+            None => return false,
+        };
+        let host = host.trim_end_matches('.');
+        let port = url.port_or_known_default().unwrap_or_default();
+        let with_port = format!("{host}:{port}");
+        !self.direct.iter().any(|entry| {
+            let is_below = |name: &str| {
+                let above = name.strip_suffix(entry.as_str());
+                above.is_some_and(|above| above.is_empty() || above.ends_with('.'))
+            };
+            entry == "*" || is_below(host) || is_below(&with_port)
+        })
+    }
+}
+
+/// Parses the address of a proxy. The fault does not quote it, because it may contain a password.
+fn parse_address(text: &str) -> std::result::Result<Url, &'static str> {
+    let address = if text.contains("://") {
+        text.to_owned()
+    } else {
+        format!("http://{text}")
+    };
+    let url: Url = address
+        .parse()
+        .map_err(|_| "is not the address of a proxy")?;
+    if matches!(url.scheme(), "http" | "https") {
+        Ok(url)
+    } else {
+        Err("names a proxy that is not at an http or https address")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_proxy_names_hosts_and_what_is_below_them() {
+        let list = " corp.example,.dot.example, *.star.example port.example:8443,192.0.2.7,\
+                    2001:db8::7,[2001:db8::8],end.example.";
+        let proxy = Proxy::new("HTTPS_PROXY", "proxy.example:3128", list);
+        for (url, expected) in [
+            ("https://docs.example/a", true),
+            ("https://corp.example/a", false),
+            ("https://corp.example./a", false),
+            ("https://a.CORP.example/a", false),
+            ("https://mycorp.example/a", true),
+            ("https://corp.example.evil.example/a", true),
+            ("https://a.dot.example/a", false),
+            ("https://a.star.example/a", false),
+            ("https://port.example:8443/a", false),
+            ("https://port.example/a", true),
+            ("https://192.0.2.7/a", false),
+            ("https://192.0.2.77/a", true),
+            ("https://[2001:db8::7]/a", false),
+            ("https://[2001:db8::8]/a", false),
+            ("https://[2001:db8::9]/a", true),
+            ("https://end.example/a", false),
+            ("https://localhost/a", false),
+            ("https://127.0.0.1/a", false),
+        ] {
+            assert_eq!(proxy.serves(&url.parse().unwrap()), expected, "{url}");
+        }
+        let none = Proxy::new("HTTPS_PROXY", "http://proxy.example", "*");
+        assert!(!none.serves(&"https://docs.example/a".parse().unwrap()));
+    }
+
+    #[test]
+    fn an_address_is_http_or_https_and_never_shown_with_its_password() {
+        for (address, place) in [
+            ("http://ann:secret@proxy.example", "proxy.example:80"),
+            ("ann:secret@proxy.example:3128", "proxy.example:3128"),
+            ("https://ann:secret@proxy.example", "proxy.example:443"),
+        ] {
+            let proxy = Proxy::new("HTTPS_PROXY", address, "");
+            assert_eq!(proxy.place(), place);
+            assert!(!format!("{proxy:?}").contains("secret"));
+        }
+        for address in [
+            "socks5://ann:secret@proxy.example",
+            "ftp://ann:secret@proxy.example",
+            "http://ann:secret@",
+            "http://ann:secret@proxy.example:port",
+        ] {
+            let proxy = Proxy::new("https_proxy", address, "");
+            let fault = proxy.address().unwrap_err();
+            assert!(fault.to_string().starts_with("https_proxy "), "{fault}");
+            assert!(!format!("{fault} {fault:?} {proxy:?}").contains("secret"));
+        }
+    }
+}
