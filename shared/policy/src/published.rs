@@ -8,7 +8,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use vault_format::catalog::{Catalog, ProfileEntry, SkillEntry};
 use vault_format::hash::Digest;
-use vault_format::manifest::RenderedFrom;
 use vault_format::name::{AgentId, SkillName};
 
 use crate::profile::{Profile, ProfileError, ProfileSkill};
@@ -140,18 +139,17 @@ impl PublishedProfiles {
     }
 }
 
-/// Checks that the manifest of a bundle, with this name, version and origin, is of a variant of the
-/// plain skill for the agent. The signature and the files are checked where the bundle is opened.
+/// Checks that a bundle is a variant of the plain skill for the agent. `signed` is the name, the
+/// version and the agent in its manifest; `None` if it is not a variant. The signature and the files
+/// are checked where the bundle is opened.
 pub fn check_variant(
     plain: &SkillEntry,
     agent: &AgentId,
-    (name, version): (&SkillName, u64),
-    rendered_from: Option<&RenderedFrom>,
+    signed: Option<(&SkillName, u64, &AgentId)>,
 ) -> Result<(), ProfileError> {
     // The plain bundle that it was rendered from may differ: the same version signed again has
     // another hash.
-    let is_rendered = rendered_from.is_some_and(|from| from.agent == *agent);
-    if is_rendered && *name == plain.name && version == plain.version {
+    if signed == Some((&plain.name, plain.version, agent)) {
         return Ok(());
     }
     Err(ProfileError::NotRendered {
@@ -162,8 +160,6 @@ pub fn check_variant(
 
 #[cfg(test)]
 mod tests {
-    use vault_format::manifest::AppliedTransform;
-
     use super::*;
 
     fn digest(text: &str) -> Digest {
@@ -336,24 +332,16 @@ mod tests {
     fn a_variant_is_of_its_skill_version_and_agent() {
         let catalog = catalog();
         let plain = &catalog.skills[0];
-        let from = |agent: &str| RenderedFrom {
-            bundle_hash: plain.bundle_hash,
-            agent: agent.parse().unwrap(),
-            transforms: vec![AppliedTransform {
-                name: "rules".parse().unwrap(),
-                sha256: digest("rules"),
-            }],
-        };
         let (codex, other): (AgentId, SkillName) = ("codex".parse().unwrap(), "b".parse().unwrap());
-        let good = from("codex");
-        check_variant(plain, &codex, (&plain.name, 3), Some(&good)).unwrap();
-        for (name, version, from) in [
-            (&other, 3, Some(&good)),
-            (&plain.name, 2, Some(&good)),
-            (&plain.name, 3, Some(&from("cursor"))),
-            (&plain.name, 3, None),
+        let cursor: AgentId = "cursor".parse().unwrap();
+        check_variant(plain, &codex, Some((&plain.name, 3, &codex))).unwrap();
+        for signed in [
+            Some((&other, 3, &codex)),
+            Some((&plain.name, 2, &codex)),
+            Some((&plain.name, 3, &cursor)),
+            None,
         ] {
-            let refused = check_variant(plain, &codex, (name, version), from);
+            let refused = check_variant(plain, &codex, signed);
             assert!(matches!(refused, Err(ProfileError::NotRendered { .. })));
         }
     }

@@ -256,8 +256,9 @@ impl AcceptedCatalog {
     ) -> Result<(), LinkError> {
         let plain = self.catalog.skill(&skill.name);
         if let (Some(agent), Some(plain)) = (&skill.agent, plain) {
-            let signed = (&manifest.name, manifest.version);
-            check_variant(plain, agent, signed, manifest.rendered_from.as_ref())?;
+            let from = manifest.rendered_from.as_ref();
+            let signed = from.map(|from| (&manifest.name, manifest.version, &from.agent));
+            check_variant(plain, agent, signed)?;
         }
         Ok(())
     }

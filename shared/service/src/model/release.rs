@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use vault_format::catalog::{FormerSkill, FormerSkills};
 use vault_format::hash::Digest;
 use vault_format::keys::PublicKey;
-use vault_format::name::{NamespaceId, Slug};
+use vault_format::name::{AgentId, NamespaceId, SkillName, Slug};
 use vault_store::StoreError;
 use vault_store::objects::Class;
 use vault_store::records::{Document, MAX_KEYS, RecordKey, When, Write};
@@ -118,17 +118,34 @@ pub struct Node {
     pub children: Vec<Digest>,
 }
 
+/// What the manifest of a variant of a skill says. Profiles of later releases are compared with it,
+/// so that the bundle need not be read again.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct VariantOrigin {
+    /// The skill.
+    pub name: SkillName,
+    /// The version of the skill.
+    pub version: u64,
+    /// The agent that it was rendered for.
+    pub agent: AgentId,
+}
+
 /// Every object that a release names, directly or through others; an object of the class
 /// `closures`.
 ///
 /// First a line for each key that signed a skill: `k` and the key, which is dear to parse. Then a
 /// line for each object, so that the list of the largest catalog stays well below 4 MiB: the first
-/// letter of the class, hash, size, the place of the signer's key from 0 or `-`, children. Last a
-/// line for each skill of an earlier release: `f`, name, version, bundle hash, the place of the
-/// signer's key or `-`.
+/// letter of the class, hash, size, the place of the signer's key from 0 or `-`, children. Then a
+/// line for each variant of a skill: `v`, bundle hash, name, version, agent. Last a line for each
+/// skill of an earlier release: `f`, name, version, bundle hash, the place of the signer's key or
+/// `-`.
+///
+/// The head has the number 3 where there are variants: earlier versions of vault reject their lines.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Closure {
     nodes: BTreeMap<(NamedClass, Digest), Node>,
+    /// The variants of skills among the bundles.
+    variants: BTreeMap<Digest, VariantOrigin>,
     /// The skills that earlier releases had and this one has not.
     pub former: FormerSkills,
 }
@@ -141,6 +158,7 @@ enum NamedClass {
 }
 
 const HEAD: &str = "vault.closure/2\n";
+const HEAD_WITH_VARIANTS: &str = "vault.closure/3\n";
 
 impl Closure {
     /// Adds an object.
@@ -151,6 +169,16 @@ impl Closure {
     /// Returns the object under this hash.
     pub fn node(&self, class: Class, digest: &Digest) -> Option<&Node> {
         self.nodes.get(&(named_class(class), *digest))
+    }
+
+    /// Records what the manifest of a bundle says, which is a variant of a skill.
+    pub fn note_variant(&mut self, digest: Digest, origin: VariantOrigin) {
+        self.variants.insert(digest, origin);
+    }
+
+    /// Returns what the manifest of a variant says; `None` if the list does not say it.
+    pub fn variant(&self, digest: &Digest) -> Option<&VariantOrigin> {
+        self.variants.get(digest)
     }
 
     /// Returns the hashes of all bundles, which devices may request.
@@ -190,8 +218,13 @@ impl Closure {
     pub fn difference_from(&self, older: &Self) -> Self {
         let nodes = self.nodes.iter();
         let nodes = nodes.filter(|(name, _)| !older.nodes.contains_key(name));
+        let variants = self.variants.iter();
+        let variants = variants.filter(|(digest, _)| older.node(Class::Bundles, digest).is_none());
         Self {
             nodes: nodes.map(|(name, node)| (*name, node.clone())).collect(),
+            variants: variants
+                .map(|(digest, origin)| (*digest, origin.clone()))
+                .collect(),
             former: FormerSkills::default(),
         }
     }
@@ -206,6 +239,9 @@ impl Closure {
         };
         let children = node.children.clone();
         self.insert(class, digest, node.clone());
+        if let Some(origin) = older.variant(&digest) {
+            self.note_variant(digest, origin.clone());
+        }
         for child in children {
             if let Some(below) = older.node(Class::Bundles, &child)
                 // A shared part is carried once, and a damaged list that names itself cannot
@@ -237,7 +273,11 @@ impl Closure {
     /// Returns the bytes of the list.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut text = String::with_capacity(HEAD.len() + self.nodes.len() * 80);
-        text.push_str(HEAD);
+        text.push_str(if self.variants.is_empty() {
+            HEAD
+        } else {
+            HEAD_WITH_VARIANTS
+        });
         let former = self.former.skills.values();
         let mut signers: BTreeSet<_> = former.filter_map(|former| former.signer).collect();
         signers.extend(self.signers().into_keys());
@@ -261,6 +301,14 @@ impl Closure {
             }
             text.push('\n');
         }
+        for (digest, origin) in &self.variants {
+            let VariantOrigin {
+                name,
+                version,
+                agent,
+            } = origin;
+            let _ = writeln!(text, "v {digest} {name} {version} {agent}");
+        }
         for (name, former) in &self.former.skills {
             let (version, bundle) = (former.version, former.bundle_hash);
             let _ = writeln!(text, "f {name} {version} {bundle} {}", place(former.signer));
@@ -274,7 +322,9 @@ impl Closure {
             || StoreError::Corrupt("a list of a release's objects does not read".to_owned());
         let text = std::str::from_utf8(bytes).map_err(|_| damaged())?;
         // The head names the version: a list of another form is an error and is never guessed at.
-        let lines = text.strip_prefix(HEAD).ok_or_else(damaged)?;
+        let mut heads = [HEAD, HEAD_WITH_VARIANTS].into_iter();
+        let lines = heads.find_map(|head| text.strip_prefix(head));
+        let lines = lines.ok_or_else(damaged)?;
         let mut closure = Self::default();
         let mut signers: Vec<PublicKey> = Vec::new();
         let signer_at = |place: &str, signers: &[PublicKey]| {
@@ -301,6 +351,16 @@ impl Closure {
                         signer: signer_at(next()?, &signers)?,
                     };
                     closure.former.skills.insert(name, former);
+                    continue;
+                }
+                Some("v") => {
+                    let digest = next()?.parse().map_err(|_| damaged())?;
+                    let origin = VariantOrigin {
+                        name: next()?.parse().map_err(|_| damaged())?,
+                        version: next()?.parse().map_err(|_| damaged())?,
+                        agent: next()?.parse().map_err(|_| damaged())?,
+                    };
+                    closure.variants.insert(digest, origin);
                     continue;
                 }
                 Some("b") => NamedClass::Bundle,
@@ -349,6 +409,14 @@ mod tests {
         }
     }
 
+    fn origin() -> VariantOrigin {
+        VariantOrigin {
+            name: "skill".parse().unwrap(),
+            version: 4,
+            agent: "codex".parse().unwrap(),
+        }
+    }
+
     #[test]
     fn a_closure_survives_a_round_trip() {
         let mut closure = Closure::default();
@@ -377,6 +445,12 @@ mod tests {
             closure.former.skills.insert(name.parse().unwrap(), former);
         }
         assert_eq!(Closure::parse(&closure.to_bytes()).unwrap(), closure);
+        assert!(closure.to_bytes().starts_with(HEAD.as_bytes()));
+        let mut with_variant = closure.clone();
+        with_variant.note_variant(digest("skill"), origin());
+        let bytes = with_variant.to_bytes();
+        assert!(bytes.starts_with(HEAD_WITH_VARIANTS.as_bytes()));
+        assert_eq!(Closure::parse(&bytes).unwrap(), with_variant);
         assert_eq!(closure.total_size(), 19);
         assert!(
             closure.bundle_hashes().all(|hash| hash != digest("policy")),
@@ -389,6 +463,7 @@ mod tests {
             b"vault.closure/2\nb 00 1 -\n",
             b"vault.closure/2\nk x\n",
             b"vault.closure/2\nf name 1\n",
+            b"vault.closure/3\nv name 1\n",
             format!("vault.closure/2\nb {} 1 0\n", digest("no such key")).as_bytes(),
         ] {
             assert!(Closure::parse(damaged).is_err());
@@ -442,11 +517,13 @@ mod tests {
                 children: vec![digest("part")],
             },
         );
+        older.note_variant(digest("variant"), origin());
         older.insert(Class::Bundles, digest("part"), leaf(3));
         older.insert(Class::Bundles, digest("other"), leaf(4));
         let mut newer = Closure::default();
         assert!(newer.carry_from(&older, Class::Bundles, digest("profile"), 1));
         assert_eq!(newer.total_size(), 6);
+        assert_eq!(newer.variant(&digest("variant")), Some(&origin()));
         assert!(
             !newer.carry_from(&older, Class::Bundles, digest("other"), 5),
             "another size is another object"

@@ -19,7 +19,7 @@ use vault_store::objects::{Class, MAX_ASKED};
 use crate::app::App;
 use crate::error::{ErrorCode, Refusal};
 use crate::model::namespace::Namespace;
-use crate::model::release::{Closure, Node};
+use crate::model::release::{Closure, Node, VariantOrigin};
 use crate::uploads;
 
 use super::texts::{ObjectReader, ReadSkill, ReadSkills};
@@ -118,13 +118,6 @@ enum ObjectKind {
     Variant,
 }
 
-impl ObjectKind {
-    /// Whether the object is compared with this catalog, so that it is read for each one.
-    fn is_read_anew(self) -> bool {
-        matches!(self, Self::Profile | Self::Variant)
-    }
-}
-
 type NamedObject = (ObjectKind, Digest, u64);
 
 struct ClosureWalk<'a> {
@@ -171,7 +164,7 @@ impl ClosureWalk<'_> {
                 Some(_) => self.missing.push(hash),
                 // Its objects were verified for the current release, so they are taken over without
                 // reading.
-                None if !reading.is_read_anew() && size_in(self.older) == Some(size) => {
+                None if self.is_known(reading, &hash) && size_in(self.older) == Some(size) => {
                     self.closure.carry_from(self.older, class, hash, size);
                 }
                 None => {
@@ -220,6 +213,16 @@ impl ClosureWalk<'_> {
         Ok(below)
     }
 
+    /// Returns whether the list of the current release says all that this catalog is compared with.
+    fn is_known(&self, kind: ObjectKind, hash: &Digest) -> bool {
+        match kind {
+            ObjectKind::Nothing | ObjectKind::Bundle => true,
+            // Its skills are compared with those of the catalog.
+            ObjectKind::Profile => false,
+            ObjectKind::Variant => self.older.variant(hash).is_some(),
+        }
+    }
+
     /// Reads bundles and profiles concurrently, and adds them with the objects that they name.
     async fn read_objects(&mut self, some: &[NamedObject]) -> Result<Vec<NamedObject>, Refusal> {
         let mut readings = JoinSet::new();
@@ -248,6 +251,10 @@ impl ClosureWalk<'_> {
                 ObjectKind::Profile => self.read_profile(&bytes, hash),
                 _ => parse_object(self.state, reading, &bytes, &hash, size)?,
             };
+            let variant = skill.as_ref().filter(|_| reading == ObjectKind::Variant);
+            if let Some(origin) = variant.and_then(variant_origin) {
+                self.closure.note_variant(hash, origin);
+            }
             self.skills.extend(skill.map(|skill| (hash, skill)));
             let node = Node {
                 size,
@@ -295,18 +302,28 @@ impl ClosureWalk<'_> {
     /// profile.
     fn check_variants(&self) -> Result<(), Refusal> {
         for (agent, variant) in self.profiles.variants() {
-            let plain = self.catalog.skill(&variant.name);
-            let read = self.skills.get(&variant.bundle_hash);
-            // Both are there: a profile names skills of the catalog, and its variants were read.
-            let (Some(plain), Some(read)) = (plain, read) else {
+            // A profile names skills of the catalog.
+            let Some(plain) = self.catalog.skill(&variant.name) else {
                 return Err(ErrorCode::CatalogSchema.into());
             };
-            let signed = (&read.texts.name, read.version);
-            let checked = check_variant(plain, agent, signed, read.rendered_from.as_ref());
+            // Without an origin the bundle is no variant.
+            let origin = self.closure.variant(&variant.bundle_hash);
+            let signed = origin.map(|it| (&it.name, it.version, &it.agent));
+            let checked = check_variant(plain, agent, signed);
             checked.map_err(|error| refuse_profile(&error))?;
         }
         Ok(())
     }
+}
+
+/// Returns what a bundle says that it was rendered from; `None` if it is a plain skill.
+fn variant_origin(skill: &ReadSkill) -> Option<VariantOrigin> {
+    let from = skill.rendered_from.as_ref()?;
+    Some(VariantOrigin {
+        name: skill.texts.name.clone(),
+        version: skill.version,
+        agent: from.agent.clone(),
+    })
 }
 
 fn refuse_profile(error: &ProfileError) -> Refusal {

@@ -26,6 +26,7 @@ mod notices;
 mod oauth;
 mod payment_states;
 mod payments;
+mod profiles;
 mod publish;
 mod quota;
 mod roots;
