@@ -420,6 +420,9 @@ pub fn profile_warning(warning: &ProfileWarning) -> (String, String) {
     }
 }
 
+/// Why an agent sees a skill that it does not get itself.
+pub const THROUGH_FOLDER: &str = "only because another agent with the same folder gets it";
+
 /// Names who made a variant of a skill for an agent.
 pub const fn variant_maker(by: VariantMaker) -> &'static str {
     match by {

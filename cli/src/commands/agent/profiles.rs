@@ -11,7 +11,7 @@ use crate::{
     errors::Failure,
     output::{
         BOLD, DIM, HINT, Report, WARN, count,
-        doctor::{HiddenSkill, variant_maker},
+        doctor::{HiddenSkill, THROUGH_FOLDER, variant_maker},
         join,
     },
     tasks::profiles::{agent_id, find_machine, sync_failure},
@@ -97,6 +97,9 @@ impl AgentProfile {
             let by = variant_maker(variant.by);
             let skill = &variant.skill;
             lines.push(format!("  {skill}  {DIM}as a variant, made by {by}{DIM:#}"));
+        }
+        for skill in &view.through_folder {
+            lines.push(format!("  {skill}  {DIM}{THROUGH_FOLDER}{DIM:#}"));
         }
         for hidden in &self.hidden {
             let (skill, reason) = (hidden.skill(), &hidden.reason);

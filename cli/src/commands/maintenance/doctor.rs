@@ -18,7 +18,7 @@ use crate::{
     lookup,
     output::{
         BAD, BOLD, DIM, HINT, Report, TICK, WARN, clean, count,
-        doctor::{FindingText, HiddenSkill, variant_maker},
+        doctor::{FindingText, HiddenSkill, THROUGH_FOLDER, variant_maker},
         either, paint,
     },
     tasks::profiles,
@@ -364,7 +364,12 @@ fn one_skill(report: &DoctorReport, name: &str, lines: &mut Vec<String>) {
                 || "it".to_owned(),
                 |by| format!("a variant of it, made by {by}"),
             );
-            lines.push(format!("  {TICK} {} sees {form}", agent.agent));
+            let why = if agent.through_folder.is_empty() {
+                String::new()
+            } else {
+                format!(", {THROUGH_FOLDER}")
+            };
+            lines.push(format!("  {TICK} {} sees {form}{why}", agent.agent));
         }
         for hidden in &agent.hidden {
             let HiddenSkill { reason, hint, .. } = HiddenSkill::new(&agent.agent, hidden);

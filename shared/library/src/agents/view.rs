@@ -1,5 +1,6 @@
 //! Reports which skills each agent sees, and why it does not see the others.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
@@ -45,6 +46,8 @@ pub struct AgentView {
     pub sees: Vec<SkillName>,
     /// Those of them that it sees as a variant.
     pub variants: Vec<SeenVariant>,
+    /// Those of them that it sees only because another agent with the same folder gets them.
+    pub through_folder: Vec<SkillName>,
     /// The hidden skills, each with the reason.
     #[serde(skip)]
     pub hidden: Vec<Hidden>,
@@ -151,7 +154,15 @@ fn agent_view(plan: &Plan, switches: &Switches, agent: &AgentId) -> AgentView {
         .collect();
     let mut sees = Vec::new();
     let mut variants = Vec::new();
+    let mut through_folder = Vec::new();
     let mut hidden = Vec::new();
+    // The trees that the entries of its folders may lead to.
+    let mut trees: BTreeSet<_> = profiles.iter().map(|profile| &profile.folder).collect();
+    let readers = plan.profiles.iter().filter(|profile| {
+        let mut roots = roots.iter();
+        roots.any(|root| root.record.agents.contains(&profile.agent))
+    });
+    trees.extend(readers.map(|profile| &profile.folder));
     for skill in &plan.skills {
         let name = &skill.place.name;
         let in_profile = profiles
@@ -159,18 +170,16 @@ fn agent_view(plan: &Plan, switches: &Switches, agent: &AgentId) -> AgentView {
             .any(|profile| profile.skills.contains_key(name));
         let foreign = roots.iter().find(|root| root.foreign.contains(name));
         // A linked agent sees what its folders hold now, not what a sync would put there.
-        let is_current = !profiles.iter().any(|profile| {
-            let mut trees = plan.trees.iter();
-            trees.any(|tree| tree.changes_entry(&profile.folder, name))
+        let is_current = !trees.iter().any(|folder| {
+            let mut changes = plan.trees.iter();
+            changes.any(|tree| tree.changes_entry(folder, name))
         });
         let is_there = is_current && roots.iter().any(|root| root.holds_current(name));
         let reason = match foreign {
-            // Check the profile first: without a profile that includes the skill, removing the
-            // user's entry would not show it.
-            _ if !in_profile => hidden_reason(skill, switches, agent),
-            Some(root) => HiddenReason::Foreign(root.record.path.join(name.as_str())),
-            None if !roots.is_empty() && !is_there => HiddenReason::NotSynced,
-            None => {
+            None if is_there || roots.is_empty() && in_profile => {
+                if !in_profile {
+                    through_folder.push(name.clone());
+                }
                 let by = variant_maker(skill, agent, &profiles, &roots);
                 variants.extend(by.map(|by| SeenVariant {
                     skill: name.clone(),
@@ -179,6 +188,11 @@ fn agent_view(plan: &Plan, switches: &Switches, agent: &AgentId) -> AgentView {
                 sees.push(name.clone());
                 continue;
             }
+            // Check the profile first: without a profile that includes the skill, removing the
+            // user's entry would not show it.
+            _ if !in_profile => hidden_reason(skill, switches, agent),
+            Some(root) => HiddenReason::Foreign(root.record.path.join(name.as_str())),
+            None => HiddenReason::NotSynced,
         };
         hidden.push(Hidden {
             skill: name.clone(),
@@ -191,6 +205,7 @@ fn agent_view(plan: &Plan, switches: &Switches, agent: &AgentId) -> AgentView {
         roots: roots.iter().map(|root| root.record.path.clone()).collect(),
         sees,
         variants,
+        through_folder,
         hidden,
     }
 }
@@ -205,9 +220,13 @@ fn variant_maker(
     let name = &skill.place.name;
     let meant = profiles.iter().find_map(|profile| profile.skills.get(name));
     let meant = meant.map(|shown| shown.bundle);
-    // Several agents may read a folder, which has one form of a skill.
-    let shown = roots.iter().find_map(|root| root.shows.get(name));
-    let shown = shown.copied().or(meant);
+    // Several agents may read a folder, which has one form of a skill. An agent with several
+    // folders may find another form in one of them.
+    let mut shown = roots
+        .iter()
+        .filter_map(|root| root.shows.get(name))
+        .copied();
+    let shown = shown.find(|shown| Some(*shown) != meant).or(meant);
     if shown == Some(skill.place.bundle) {
         None
     } else if shown != meant {

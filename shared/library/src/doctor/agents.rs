@@ -47,6 +47,8 @@ impl Doctor<'_> {
                 agent
                     .variants
                     .retain(|variant| Some(&variant.skill) == name.as_ref());
+                let through_folder = &mut agent.through_folder;
+                through_folder.retain(|seen| Some(seen) == name.as_ref());
                 agent
                     .hidden
                     .retain(|hidden| Some(&hidden.skill) == name.as_ref());
