@@ -87,7 +87,7 @@ impl From<PlanError> for Failure {
                     "fix the transform and add it again, or remove it: vault transform list {skill}"
                 ))
             }
-            PlanError::Published(_) => Self::new(ErrorCode::ReleaseTooLarge, message)
+            PlanError::Published { .. } => Self::new(ErrorCode::ReleaseTooLarge, message)
                 .hint("name fewer agents in transforms and in profiles.toml; nothing was published"),
             PlanError::TooLarge => Self::new(ErrorCode::ReleaseTooLarge, message),
             PlanError::Moved(_) => Self::new(ErrorCode::SkillChanged, message).hint("vault sync --cloud"),

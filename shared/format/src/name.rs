@@ -99,6 +99,21 @@ name!(
     AgentId, BadName::Agent, is_agent_id, "an agent id"
 );
 
+/// In profiles and variants: every agent without a profile of its own. No agent has this id.
+pub const ANY_AGENT: &str = "any-agent";
+
+impl AgentId {
+    /// Returns the id that means every agent without a profile of its own.
+    pub fn any() -> Self {
+        Self(ANY_AGENT.into())
+    }
+
+    /// Returns whether it means every agent without a profile of its own.
+    pub fn is_any(&self) -> bool {
+        self.as_str() == ANY_AGENT
+    }
+}
+
 fn is_slug(text: &str) -> bool {
     text.len() <= 63 && is_hyphenated(text)
 }

@@ -17,12 +17,12 @@ use crate::support::host::Host;
 use crate::support::pair::Pair;
 use crate::support::{Home, approve_all, file_names, name, nothing_dangles, write};
 
-const CODEX: &str = ".agents/skills";
-const CLAUDE: &str = ".claude/skills";
+pub const CODEX: &str = ".agents/skills";
+pub const CLAUDE: &str = ".claude/skills";
 
 /// A publisher with these skills and a transform of `beta` for codex, and a machine with both agents
 /// that has pulled nothing yet.
-fn pair(skills: &[&str]) -> Pair {
+pub fn pair(skills: &[&str]) -> Pair {
     let mut pair = Pair::new(skills, "plain");
     transform(&pair.owner, "beta", "agents: [codex]", "For codex.");
     pair.publish();
@@ -32,40 +32,40 @@ fn pair(skills: &[&str]) -> Pair {
     pair
 }
 
-fn transform(owner: &Home, skill: &str, head: &str, text: &str) {
+pub fn transform(owner: &Home, skill: &str, head: &str, text: &str) {
     let text = format!("---\n{head}\n---\n{text}\n");
     transforms::add_transform(&owner.vault, &name(skill), name("own"), text.as_bytes()).unwrap();
 }
 
-fn sync(home: &Home) -> ProfileSyncReport {
+pub fn sync(home: &Home) -> ProfileSyncReport {
     let report = sync_profiles(&home.vault, &home.sync_input()).unwrap();
     nothing_dangles(&home.path(""));
     report
 }
 
-fn pull(pair: &Pair) -> subscribe::PullReport {
+pub fn pull(pair: &Pair) -> subscribe::PullReport {
     let report = pair.pull_all();
     nothing_dangles(&pair.device.path(""));
     report
 }
 
 /// The names in an agent's folder.
-fn names(pair: &Pair, folder: &str) -> Vec<String> {
+pub fn names(pair: &Pair, folder: &str) -> Vec<String> {
     file_names(&pair.device.path(folder))
 }
 
 /// Whether an agent's skill is the variant.
-fn is_variant(pair: &Pair, folder: &str, skill: &str) -> bool {
+pub fn is_variant(pair: &Pair, folder: &str, skill: &str) -> bool {
     let text = pair.device.read(&format!("{folder}/{skill}/SKILL.md"));
     text.contains("For codex.")
 }
 
-fn agent(id: &str) -> AgentId {
+pub fn agent(id: &str) -> AgentId {
     id.parse().unwrap()
 }
 
 /// What the machine says that an agent sees.
-fn view(home: &Home, id: &str) -> AgentView {
+pub fn view(home: &Home, id: &str) -> AgentView {
     let input = DoctorInput {
         machine: Some(home.sync_input().machine),
         skill: None,
@@ -79,7 +79,7 @@ fn view(home: &Home, id: &str) -> AgentView {
     agents.find(|view| view.agent == agent(id)).unwrap()
 }
 
-fn profiles(home: &Home, text: &str) {
+pub fn profiles(home: &Home, text: &str) {
     write(&home.path("vault/profiles.toml"), text);
     approve_all(&home.vault).unwrap();
 }

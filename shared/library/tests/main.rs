@@ -6,6 +6,7 @@
 )]
 
 mod admission;
+mod agent_profiles;
 mod capabilities;
 mod doctor;
 mod drafts;

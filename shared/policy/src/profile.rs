@@ -260,6 +260,10 @@ fn check_rule(rule: &ProfileRule, located: &Located<'_>, item: usize) -> Result<
         let message = format!("{} cannot be the name of a profile", quoted(&rule.name));
         return Err(located.error_at(&steps_to_key(item, "name"), message));
     }
+    if rule.agent.is_any() {
+        let message = format!("{} is no agent", rule.agent);
+        return Err(located.error_at(&steps_to_key(item, "agent"), message));
+    }
     if rule
         .target
         .as_ref()

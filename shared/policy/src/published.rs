@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use vault_format::catalog::{Catalog, ProfileEntry, SkillEntry};
 use vault_format::hash::Digest;
-use vault_format::name::{AgentId, SkillName};
+use vault_format::name::{ANY_AGENT, AgentId, SkillName};
 
 use crate::profile::{Profile, ProfileError, ProfileSkill};
 
@@ -27,7 +27,8 @@ pub struct PublishedAgent {
     pub skills: BTreeMap<SkillName, Option<ProfileSkill>>,
 }
 
-/// The profiles of a release, by agent. An agent that is absent gets the plain skills.
+/// The profiles of a release, by agent. An agent that is absent gets what [`ANY_AGENT`] gets, and
+/// the plain skills if that is absent too.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct PublishedProfiles {
     agents: BTreeMap<AgentId, PublishedAgent>,
@@ -123,9 +124,14 @@ impl PublishedProfiles {
         self.agents.iter()
     }
 
-    /// Returns what an agent gets; `None` if it has no profile.
+    /// Returns what the profiles of an agent say; `None` if it has none.
     pub fn agent(&self, agent: &AgentId) -> Option<&PublishedAgent> {
         self.agents.get(agent)
+    }
+
+    /// Returns what an agent of a machine gets; `None` if it gets the plain skills.
+    pub fn for_agent(&self, agent: &AgentId) -> Option<&PublishedAgent> {
+        self.agent(agent).or_else(|| self.agents.get(ANY_AGENT))
     }
 
     /// Returns every variant with its agent. Two agents never share one, because its manifest names
@@ -238,8 +244,17 @@ mod tests {
         assert_eq!(codex["b"], None);
         let cursor = published.agent(&"cursor".parse().unwrap());
         assert!(cursor.unwrap().skills.is_empty());
-        assert_eq!(published.agent(&"zed".parse().unwrap()), None);
-        assert_eq!(published.variants().count(), 1);
+        let zed: AgentId = "zed".parse().unwrap();
+        assert_eq!(published.for_agent(&zed), None);
+        let any = profile(ANY_AGENT, ANY_AGENT, vec![skill("b", "b for any")]);
+        let (any, bytes) = entry(&any);
+        published.add(&catalog, &any, &bytes).unwrap();
+        assert_eq!(published.agent(&zed), None);
+        let zed = &published.for_agent(&zed).unwrap().skills;
+        assert_eq!(zed["b"], Some(skill("b", "b for any")));
+        let cursor = published.for_agent(&"cursor".parse().unwrap());
+        assert!(cursor.unwrap().skills.is_empty(), "its own comes first");
+        assert_eq!(published.variants().count(), 2);
     }
 
     #[test]

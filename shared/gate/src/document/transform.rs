@@ -119,9 +119,15 @@ impl Transform {
                             let message = format!("an agent is {}, not text", item.kind());
                             return Err(transform_error(Some(in_file(item.at)), message));
                         };
-                        let agent = text.parse().map_err(|error| {
+                        let agent: AgentId = text.parse().map_err(|error| {
                             transform_error(Some(in_file(item.at)), format!("{error}"))
                         })?;
+                        if agent.is_any() {
+                            let message = format!(
+                                "{agent} is no agent; without `agents` a transform is for every one"
+                            );
+                            return Err(transform_error(Some(in_file(item.at)), message));
+                        }
                         self.agents.push(agent);
                     }
                 }
@@ -373,6 +379,10 @@ mod tests {
                 "2:9: `agents` is text, not a list",
             ),
             ("---\nagents: [Codex!]\n---\nx", "2:10: agent id must"),
+            (
+                "---\nagents: [any-agent]\n---\nx",
+                "2:10: any-agent is no agent",
+            ),
             ("---\npriority: high\n---\nx", "2:11: `priority` is text"),
             (
                 "---\npriority: 1.5\n---\nx",

@@ -192,10 +192,10 @@ pub(super) fn try_transform(
         return Err(AddTransformError::TooMany);
     }
     all.push(transform.clone());
-    // A transform without agents applies to all of them, so try it for a made-up agent.
+    // A transform without agents applies to all of them.
     let mut agents = transform.agents.clone();
     if agents.is_empty() {
-        agents.extend("any".parse());
+        agents.push(AgentId::any());
     }
     for agent in agents {
         let chosen = in_order(&all, &agent);
@@ -256,28 +256,30 @@ impl Transforms {
         Ok(all)
     }
 
-    /// Returns the agents that the transforms of these skills are for. `all` returns those of a
-    /// transform that names none.
-    pub(crate) fn agents_of<'a>(
-        &self,
-        names: impl Iterator<Item = &'a SkillName>,
-        all: impl Fn() -> Vec<AgentId>,
-    ) -> BTreeSet<AgentId> {
-        let transforms: Vec<_> = names
-            .filter_map(|name| self.by_skill.get(name))
-            .flatten()
-            .collect();
-        let mut agents: BTreeSet<_> = transforms
-            .iter()
-            .flat_map(|transform| transform.agents.iter().cloned())
-            .collect();
-        if transforms
-            .iter()
-            .any(|transform| transform.agents.is_empty())
-        {
-            agents.extend(all());
+    /// Returns the agents that the transforms of a skill are for; [`AgentId::any`] for those that
+    /// name none.
+    pub(crate) fn agents_of(&self, name: &SkillName) -> BTreeSet<AgentId> {
+        let transforms = self.by_skill.get(name).into_iter().flatten();
+        let mut agents = BTreeSet::new();
+        for transform in transforms {
+            agents.extend(transform.agents.iter().cloned());
+            if transform.agents.is_empty() {
+                agents.insert(AgentId::any());
+            }
         }
         agents
+    }
+
+    /// Returns the transform that names the most agents, with its skill and their number; `None`
+    /// if none names any.
+    pub(crate) fn widest(&self) -> Option<(&SkillName, &SkillName, usize)> {
+        let skills = self.by_skill.iter();
+        let all = skills.flat_map(|(skill, transforms)| {
+            let transforms = transforms.iter();
+            transforms.map(move |it| (skill, &it.name, it.agents.len()))
+        });
+        let widest = all.max_by_key(|(_, _, agents)| *agents);
+        widest.filter(|(_, _, agents)| *agents > 0)
     }
 
     /// Returns whether any transform of this skill is for this agent.

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! <vault>/links/<id>/current        -> sets/<n>: the one atomic switch
-//! <vault>/links/<id>/sets/<n>/      skills/<name> -> the store, agents/<agent>/<name> -> the store
+//! <vault>/links/<id>/sets/<n>/      skills/<name> -> the store, agents/<agent>/<name> -> the store,
+//!                                   agents/<agent> -> ../skills: an agent that gets the plain skills
 //! <vault>/links/<id>/skills         constant link through `current`, as is agents
 //! <config>/links/<id>/pin.json      what is accepted and installed, in the trust folder
 //! <config>/links/<id>/<sha256>.catalog.json   the accepted catalog, exact bytes
@@ -133,12 +134,13 @@ pub struct CountedFile {
     /// The skills that are installed from it, by the names they are installed under.
     pub(crate) installed: BTreeMap<SkillName, LinkedSkill>,
     /// The agents for which the profiles of the release say something else than the plain skills.
+    /// An agent without an entry gets what [`AgentId::any`] gets.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) agents: BTreeMap<AgentId, AgentSkills>,
 }
 
 /// What an agent gets that has a profile in the release. The names are those that the skills are
-/// installed under. An agent without an entry gets the plain skills.
+/// installed under.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct AgentSkills {
     /// The bundles that replace the plain ones.

@@ -3,19 +3,21 @@
 //!
 //! ```text
 //! <vault>/links/<id>/sets/<n>/agents/<agent>/<name> -> the store: what that agent gets
+//! <vault>/links/<id>/sets/<n>/agents/<agent> -> ../skills: it gets the plain skills
 //! <vault>/links/<id>/agents                         constant link through `current`
 //! ```
-//! So one switch gives every agent the new skills together. A set has folders for the agents that
-//! this machine links; a sync adds the one of a new agent.
+//! So one switch gives every agent the new skills together, also an agent for which a release has
+//! something for the first time. A set has folders for the agents that this machine links; a sync
+//! adds the one of a new agent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use vault_format::hash::Digest;
-use vault_format::name::{AgentId, SkillName};
+use vault_format::name::{ANY_AGENT, AgentId, SkillName};
 
-use super::linked::{CountedFile, Link, list_links};
+use super::linked::{AgentSkills, CountedFile, Link, list_links};
 use super::place::{OriginGroup, Place};
 use crate::disk::{self, Batch, FileError, HeldPath, Kind};
 use crate::store::{self, Trusted};
@@ -24,10 +26,14 @@ use crate::vault::{Vault, VaultError};
 /// Name of the agents' folder in a set, and of the constant link to it.
 pub(crate) const AGENTS: &str = "agents";
 
+/// The target of the link that takes the place of an agent's folder where the agent gets the plain
+/// skills.
+const PLAIN: &str = "../skills";
+
 /// What one agent gets of one installed skill.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum AgentChoice {
-    /// The plain skill: the release has no profile for the agent.
+    /// The plain skill, under its own link.
     Plain,
     /// The bundle in the agent's folder of the link: the plain one or a variant.
     Shown(Digest),
@@ -41,7 +47,7 @@ impl CountedFile {
     /// Returns the bundle that an agent gets for an installed skill; `None` if it gets none.
     pub(crate) fn bundle_for(&self, agent: &AgentId, name: &SkillName) -> Option<Digest> {
         let plain = self.installed.get(name)?.bundle;
-        let Some(skills) = self.agents.get(agent) else {
+        let Some(skills) = skills_of(&self.agents, agent) else {
             return Some(plain);
         };
         let variant = skills.variants.get(name).copied();
@@ -54,6 +60,13 @@ impl CountedFile {
         names
             .filter_map(|name| Some((name.clone(), self.bundle_for(agent, name)?)))
             .collect()
+    }
+
+    /// Returns the plain skills with their bundles.
+    fn plain_bundles(&self) -> BTreeMap<SkillName, Digest> {
+        let installed = self.installed.iter();
+        let bundles = installed.map(|(name, skill)| (name.clone(), skill.bundle));
+        bundles.collect()
     }
 
     fn variant_bundles(&self) -> impl Iterator<Item = Digest> + '_ {
@@ -70,31 +83,27 @@ impl Link {
         counted.flat_map(CountedFile::variant_bundles).collect()
     }
 
-    /// Returns what an agent gets of an installed skill.
+    /// Returns what an agent gets of an installed skill. After a pull that was cut short, the set
+    /// may be the one before: what either of the two gives the agent counts.
     pub(crate) fn choice_for(&self, agent: &AgentId, name: &SkillName) -> AgentChoice {
-        let counted = self.pin.counted.as_ref();
-        let Some(counted) = counted.filter(|counted| counted.agents.contains_key(agent)) else {
-            return AgentChoice::Plain;
-        };
-        let Some(wanted) = counted.bundle_for(agent, name) else {
-            return AgentChoice::LeftOut;
-        };
-        let folder = self.agent_folder(agent);
-        let replaced = self.pin.replaced.as_ref();
-        if !matches!(disk::kind_at(&folder), Ok(Some(Kind::Dir))) {
-            // A pull that was cut short before its switch: the old set stays in use, and it has no
-            // profile for the agent. Otherwise the next sync makes the folder.
-            return match replaced {
-                Some(_) => AgentChoice::Plain,
-                None => AgentChoice::Shown(wanted),
+        let files = self.pin.counted.iter().chain(&self.pin.replaced);
+        let wanted: Vec<_> = files.map(|file| file.bundle_for(agent, name)).collect();
+        let plain = self.pin.counted.iter().chain(&self.pin.replaced);
+        let plain = plain.map(|file| file.installed.get(name).map(|skill| skill.bundle));
+        let Some(folder) = self.agent_folder(agent) else {
+            return match (&wanted[..], &self.pin.replaced) {
+                // The next sync makes the folder.
+                ([Some(wanted)], _) => AgentChoice::Shown(*wanted),
+                ([] | [None], _) => AgentChoice::LeftOut,
+                // The set before was made without the folder of an agent that gets plain skills.
+                _ if plain.eq(wanted.iter().copied()) => AgentChoice::Plain,
+                _ => AgentChoice::Damaged,
             };
-        }
-        let linked = store::bundle_at(&folder.join(name.as_str()));
-        let former = replaced.and_then(|replaced| replaced.bundle_for(agent, name));
-        match linked.ok().flatten() {
-            Some(bundle) if bundle == wanted || former == Some(bundle) => {
-                AgentChoice::Shown(bundle)
-            }
+        };
+        match store::bundle_at(&folder.join(name.as_str())).ok().flatten() {
+            Some(bundle) if wanted.contains(&Some(bundle)) => AgentChoice::Shown(bundle),
+            None if wanted.contains(&None) => AgentChoice::LeftOut,
+            Some(_) if wanted.iter().all(Option::is_none) => AgentChoice::LeftOut,
             _ => AgentChoice::Damaged,
         }
     }
@@ -105,15 +114,10 @@ impl Link {
         link.join(AGENTS).join(agent.as_str()).join(name.as_str())
     }
 
-    /// Returns whether the current set lacks the folder of an agent that has a profile.
+    /// Returns whether the current set lacks the folder of an agent.
     pub(crate) fn lacks_agent_folder(&self, agent: &AgentId) -> bool {
-        let counted = self.pin.counted.as_ref();
-        self.pin.replaced.is_none()
-            && counted.is_some_and(|counted| counted.agents.contains_key(agent))
-            && !matches!(
-                disk::kind_at(&self.agent_folder(agent)),
-                Ok(Some(Kind::Dir))
-            )
+        let is_settled = self.pin.replaced.is_none() && self.pin.counted.is_some();
+        is_settled && self.agent_folder(agent).is_none()
     }
 
     /// Makes the folder of an agent in the current set, with all that it gets. Call it under the
@@ -130,17 +134,34 @@ impl Link {
         disk::make_dirs(&agents, 0o755)?;
         make_constant_link(&self.folder)?;
         let aside = vault.new_scratch()?;
-        let staged = aside.path().join(agent.as_str());
+        let (staged, folder) = (
+            aside.path().join(agent.as_str()),
+            agents.join(agent.as_str()),
+        );
         let mut batch = Batch::default();
-        write_agent_folder(&mut batch, &staged, &counted.bundles_for(agent))?;
+        let (bundles, plain) = (counted.bundles_for(agent), counted.plain_bundles());
+        write_agent_folder(&mut batch, &staged, &bundles, &plain)?;
         batch.flush(aside.path())?;
+        // Whatever else has the name, such as a link to another place, is not vault's.
+        disk::remove_tree(&folder)?;
         // Renamed as a whole, so that an agent never sees a part of its skills.
-        disk::rename(&staged, &agents.join(agent.as_str()))?;
+        disk::rename(&staged, &folder)?;
         disk::sync_dir(&agents)
     }
 
-    fn agent_folder(&self, agent: &AgentId) -> HeldPath {
-        self.set.join(AGENTS).join(agent.as_str())
+    /// Returns the folder of the current set that an agent's skills are linked from; `None` if the
+    /// set has none for it.
+    fn agent_folder(&self, agent: &AgentId) -> Option<HeldPath> {
+        let folder = self.set.join(AGENTS).join(agent.as_str());
+        match disk::kind_at(&folder) {
+            Ok(Some(Kind::Dir)) => Some(folder),
+            Ok(Some(Kind::Link)) => {
+                let target = disk::link_target(&folder).ok().flatten();
+                let is_plain = target.is_some_and(|target| target == Path::new(PLAIN));
+                is_plain.then(|| self.set.join("skills"))
+            }
+            _ => None,
+        }
     }
 
     /// Returns the agents' folders of the current set, with the bundles that they show.
@@ -148,15 +169,14 @@ impl Link {
         &self,
     ) -> Result<BTreeMap<AgentId, BTreeMap<SkillName, Digest>>, VaultError> {
         let mut folders = BTreeMap::new();
-        for (name, kind) in disk::list(&self.set.join(AGENTS))? {
+        for (name, _) in disk::list(&self.set.join(AGENTS))? {
             let Ok(agent) = name.to_string_lossy().parse::<AgentId>() else {
                 continue;
             };
-            if kind != Kind::Dir {
+            let Some(folder) = self.agent_folder(&agent) else {
                 continue;
-            }
+            };
             let mut bundles = BTreeMap::new();
-            let folder = self.agent_folder(&agent);
             for (name, _) in disk::list(&folder)? {
                 let bundle = store::bundle_at(&folder.join(&name)).ok().flatten();
                 let name = name.to_string_lossy().parse::<SkillName>();
@@ -183,9 +203,11 @@ impl Link {
         };
         let shown = self.agent_folders()?;
         let mut groups = Vec::new();
-        for agent in counted.agents.keys() {
+        let agents: BTreeSet<_> = counted.agents.keys().chain(shown.keys()).collect();
+        for agent in agents {
             let files = [Some(counted), self.pin.replaced.as_ref()];
             let (mut places, mut expected) = (Vec::new(), BTreeSet::new());
+            let follows_plain = self.agent_folder(agent) == Some(self.set.join("skills"));
             for (name, skill) in &counted.installed {
                 let bundles = files.iter().flatten();
                 let bundles: BTreeSet<_> = bundles
@@ -195,6 +217,8 @@ impl Link {
                 let bundle = linked.or(counted.bundle_for(agent, name));
                 // Where the plain skill is expected, it is verified under its own name.
                 let is_plain = bundle == Some(skill.bundle) && bundles.contains(&skill.bundle);
+                // So it is where the agent's link to the plain skills is followed.
+                let is_plain = is_plain || follows_plain && bundles == [skill.bundle].into();
                 if let Some(bundle) = bundle.filter(|_| !is_plain) {
                     let place = self.place_of_skill(name, skill, bundle);
                     places.push(Place {
@@ -238,12 +262,25 @@ pub(crate) fn make_constant_link(folder: &HeldPath) -> Result<(), FileError> {
     Ok(())
 }
 
-/// Writes the folder of one agent of a set.
+/// Returns what an agent gets that differs from the plain skills; `None` if nothing does.
+pub(crate) fn skills_of<'a>(
+    agents: &'a BTreeMap<AgentId, AgentSkills>,
+    agent: &AgentId,
+) -> Option<&'a AgentSkills> {
+    agents.get(agent).or_else(|| agents.get(ANY_AGENT))
+}
+
+/// Writes the folder of one agent of a set: links to its bundles, or one link to the plain skills if
+/// these are the same.
 pub(crate) fn write_agent_folder(
     batch: &mut Batch,
     folder: &HeldPath,
     bundles: &BTreeMap<SkillName, Digest>,
+    plain: &BTreeMap<SkillName, Digest>,
 ) -> Result<(), FileError> {
+    if bundles == plain {
+        return disk::new_link(folder, Path::new(PLAIN));
+    }
     batch.make_folder(folder, 0o755)?;
     for (name, bundle) in bundles {
         // From `links/<id>/sets/<n>/agents/<agent>/`.

@@ -24,7 +24,7 @@ use super::merge::lost_profiles;
 use super::release::{Plan, PlannedObject, ReleasePlan, Source};
 use super::request::PlanRequest;
 use super::state::{AcknowledgedRelease, CatalogFile, CloudState};
-use super::variants::is_selected;
+use super::variants::{is_selected, refuse_size};
 use crate::admit::remove;
 use crate::admit::variants::{RenderedVariant, Transforms, VariantLookup};
 use crate::installed::variants::Variant;
@@ -253,9 +253,10 @@ impl ReleaseBuilder<'_> {
         let mut published = PublishedProfiles::default();
         for entry in &release.catalog.profiles {
             let object = release.object(&entry.bundle_hash).unwrap_or_default();
-            published.add(&release.catalog, entry, object)?;
+            let added = published.add(&release.catalog, entry, object);
+            let added = added.and_then(|()| published.check_bounds());
+            added.map_err(|reason| refuse_size(&self.transforms, reason))?;
         }
-        published.check_bounds()?;
         for object in &release.objects {
             if object.1.len() > vault_format::catalog::MAX_OBJECT_BYTES {
                 return Err(PlanError::TooLarge);

@@ -148,8 +148,13 @@ pub enum PlanError {
         reason: String,
     },
     /// The profiles of the release are more than the service accepts.
-    #[error(transparent)]
-    Published(#[from] ProfileError),
+    #[error("{reason}{widest}")]
+    Published {
+        /// The bound, and what was found.
+        reason: ProfileError,
+        /// The transform that is for the most agents, as the end of the sentence.
+        widest: String,
+    },
     /// An index, profile or policy object is too large.
     #[error("an index, profile or policy object is over 4 MiB")]
     TooLarge,

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use vault_format::name::AgentId;
+use vault_format::name::{ANY_AGENT, AgentId};
 use vault_policy::profile::{ProfileError, ProfileRule};
 use vault_policy::published::MAX_VARIANTS;
 
 use super::current::ReleaseSkill;
 use super::error::PlanError;
 use crate::admit::variants::{RenderedVariant, Transforms, VariantLookup};
-use crate::agents::known_agents;
 use crate::installed::place::Place;
 use crate::vault::{Change, Vault};
 
@@ -42,7 +41,8 @@ pub(super) fn render_for_release(
     check_transforms(&transforms, skills)?;
     // The service refuses such a release, so nothing is rendered for it.
     if variants > MAX_VARIANTS {
-        return Err(ProfileError::TooManyVariants { variants }.into());
+        let reason = ProfileError::TooManyVariants { variants };
+        return Err(refuse_size(&transforms, reason));
     }
     let mut rendered = Vec::new();
     if !missing.is_empty() {
@@ -55,37 +55,46 @@ pub(super) fn render_for_release(
     Ok((rules, transforms, rendered))
 }
 
+/// Names the transform that is for the most agents in the error about profiles that are more than
+/// the service accepts.
+pub(super) fn refuse_size(transforms: &Transforms, reason: ProfileError) -> PlanError {
+    let widest = transforms.widest();
+    let widest = widest.map(|(skill, transform, agents)| {
+        format!("; the transform {transform} of {skill} is for {agents} agents")
+    });
+    let widest = widest.unwrap_or_default();
+    PlanError::Published { reason, widest }
+}
+
 /// Returns the profile rules of a release: those of `profiles.toml`, otherwise one for each agent
 /// that a manifest names. An agent that a transform is for has a rule in any case, because machines
-/// would otherwise show it the plain skill.
+/// would otherwise show it the plain skill. One rule stands for all agents that nothing names.
 fn profile_rules(
     text: Option<&str>,
     skills: &[ReleaseSkill],
     transforms: &Transforms,
 ) -> Result<Vec<ProfileRule>, PlanError> {
-    let known = || {
-        let all = known_agents().iter();
-        all.map(|agent| agent.id.clone()).collect()
-    };
     let mut agents = BTreeSet::new();
     for skill in skills {
-        // A skill for certain agents needs no profile of another agent, which does not get it.
         let named = &skill.row.texts.agents;
-        let transformed = transforms.agents_of(std::iter::once(&skill.place.name), known);
-        agents.extend(
-            transformed
-                .into_iter()
-                .filter(|agent| named.is_empty() || named.contains(agent)),
-        );
+        for agent in transforms.agents_of(&skill.place.name) {
+            // A skill for certain agents needs no profile of another agent, which does not get it.
+            if named.is_empty() || named.contains(&agent) {
+                agents.insert(agent);
+            } else if agent.is_any() {
+                agents.extend(named.iter().cloned());
+            }
+        }
     }
     let mut rules = match text {
         Some(text) => ProfileRule::from_toml(text)?,
-        None => {
-            let named = skills.iter().flat_map(|skill| &skill.row.texts.agents);
-            agents.extend(named.cloned());
-            Vec::new()
-        }
+        None => Vec::new(),
     };
+    // The profile for any agent leaves out what is for certain agents, so these need their own.
+    if text.is_none() || agents.contains(ANY_AGENT) {
+        let named = skills.iter().flat_map(|skill| &skill.row.texts.agents);
+        agents.extend(named.cloned());
+    }
     for agent in agents {
         if rules.iter().any(|rule| rule.agent == agent) {
             continue;

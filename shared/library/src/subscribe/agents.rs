@@ -5,12 +5,13 @@ use std::path::PathBuf;
 
 use vault_format::catalog::Withdrawn;
 use vault_format::hash::Digest;
-use vault_format::name::{AgentId, SkillName};
+use vault_format::name::{ANY_AGENT, AgentId, SkillName};
 
 use super::catalog::SelectedSkills;
 use super::state::{AgentFolderEntries, InstalledSet};
 use crate::installed::agent_links::record::AgentFolders;
 use crate::installed::linked::{AgentSkills, CountedFile, Link, LinkedSkill, ProfileBundles};
+use crate::installed::linked_agents::skills_of;
 use crate::vault::{Vault, VaultError};
 
 /// Returns what each agent gets of a selection, without the agents that get exactly the plain
@@ -30,8 +31,16 @@ pub(super) fn agents_of(selected: &SelectedSkills) -> BTreeMap<AgentId, AgentSki
             variants.insert(skill.installed_as.clone(), skill.bundle_hash);
         }
     }
-    agents.retain(|_, skills| !skills.is_plain());
+    drop_plain(&mut agents);
     agents
+}
+
+/// Removes the agents that get exactly the plain skills. They keep their entries while agents without
+/// one get something else.
+fn drop_plain(agents: &mut BTreeMap<AgentId, AgentSkills>) {
+    if agents.get(ANY_AGENT).is_none_or(AgentSkills::is_plain) {
+        agents.retain(|_, skills| !skills.is_plain());
+    }
 }
 
 /// Returns what the agents keep if only withdrawn bundles are removed. An agent whose variant is
@@ -55,7 +64,7 @@ pub(super) fn agents_kept(
         kept.left_out.extend(gone.into_keys());
         kept.left_out.retain(|name| skills.contains_key(name));
     }
-    agents.retain(|_, skills| !skills.is_plain());
+    drop_plain(&mut agents);
     agents
 }
 
@@ -79,24 +88,17 @@ pub(super) fn profile_bundles(
 }
 
 /// Returns the folders of agents that the new set has: for the agents that this machine links, and
-/// for those that have one already. `before` is what the link has installed.
+/// for those that have one already.
 pub(super) fn agent_folders(
     vault: &Vault,
     link: &Link,
-    before: Option<&CountedFile>,
     set: &InstalledSet,
 ) -> Result<AgentFolderEntries, VaultError> {
     let recorded = AgentFolders::read(vault)?.roots;
     let mut linked: BTreeSet<_> = recorded.into_iter().flat_map(|root| root.agents).collect();
     linked.extend(link.agent_folders()?.into_keys());
-    // An agent that has lost its profile keeps its folder in this set, with the plain skills: its
-    // links lead there until the next sync.
-    let former = before.map(|before| &before.agents);
-    linked.retain(|agent| {
-        set.agents.contains_key(agent) || former.is_some_and(|former| former.contains_key(agent))
-    });
     let shown = |agent: &AgentId| {
-        let skills = set.agents.get(agent);
+        let skills = skills_of(&set.agents, agent);
         let shown = set.skills.iter().filter_map(|(name, skill)| {
             let is_left_out = skills.is_some_and(|skills| skills.left_out.contains(name));
             let variant = skills.and_then(|skills| skills.variants.get(name));

@@ -86,7 +86,7 @@ impl AcceptedCatalog {
     fn needs_index(&self, selection: &Selection) -> bool {
         let has_profile = |agent: &AgentId| {
             let mut profiles = self.catalog.profiles.iter();
-            profiles.any(|entry| entry.agent == *agent)
+            profiles.any(|entry| entry.agent == *agent || entry.agent.is_any())
         };
         selection.tag.is_some() || selection.agent.as_ref().is_some_and(|it| !has_profile(it))
     }
@@ -128,7 +128,8 @@ impl AcceptedCatalog {
         };
         let in_profiles = self.catalog.profiles.iter().map(|profile| &profile.agent);
         let in_skills = entries.iter().flat_map(|entry| &entry.agents);
-        let agents: BTreeSet<_> = in_profiles.chain(in_skills).collect();
+        let agents = in_profiles.chain(in_skills);
+        let agents: BTreeSet<_> = agents.filter(|agent| !agent.is_any()).collect();
         if agents.contains(agent) {
             return Ok(());
         }
@@ -186,7 +187,7 @@ impl AcceptedCatalog {
         }
         let published = PublishedProfiles::read(catalog, object)?;
         if let Some(agent) = &selection.agent {
-            retain_for(agent, published.agent(agent), &entries, &mut chosen);
+            retain_for(agent, published.for_agent(agent), &entries, &mut chosen);
         }
         let mut chosen: Vec<_> = chosen.into_values().collect();
         if let (Some(name), [only]) = (&selection.install_as, chosen.as_mut_slice()) {

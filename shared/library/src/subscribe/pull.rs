@@ -315,7 +315,7 @@ impl<'a> PullTransaction<'a> {
         self.store_files(&folder, &counted, profiles)?;
         let before = self.link.pin.counted.as_ref();
         let before = before.filter(|_| self.is_same_vault());
-        let agents = agent_folders(self.vault, &self.link, before, set)?;
+        let agents = agent_folders(self.vault, &self.link, set)?;
         let new_skills = set.skills.iter();
         let same_set = new_skills
             .map(|(name, skill)| (name, &skill.bundle))

@@ -79,8 +79,11 @@ fn write_set(
     }
     let folders = folder.join(AGENTS);
     batch.make_folder(&folders, 0o755)?;
+    let plain = set.skills.iter();
+    let plain = plain.map(|(name, skill)| (name.clone(), skill.bundle));
+    let plain = plain.collect();
     for (agent, bundles) in agents {
-        write_agent_folder(batch, &folders.join(agent.as_str()), bundles)?;
+        write_agent_folder(batch, &folders.join(agent.as_str()), bundles, &plain)?;
     }
     Ok(())
 }
