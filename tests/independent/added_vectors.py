@@ -5,7 +5,10 @@ import hashlib
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from formats import *
+import base64
+import json
+
+from reader import D, L, P, SMALL_ORDER, VECTORS, Y8, add, base32, canonical, fingerprint, key_bytes, sha256, times
 
 secret_of = lambda name: hashlib.sha256(f"vault test {name}".encode()).digest()
 little = lambda number: number.to_bytes(32, "little")
@@ -41,7 +44,7 @@ def key_cases():
     good = point_of(int.from_bytes(anna, "little") % 2**255)
     good = good if good[0] & 1 == anna[31] >> 7 else (P - good[0], good[1])
     two, four = (0, P - 1), point_of(0)
-    for name, other in (("order 2", two), ("order 4", four), ("order 8", point_of(int.from_bytes(bytes.fromhex(ORDER_8[0] + "05"), "little")))):
+    for name, other in (("order 2", two), ("order 4", four), ("order 8", point_of(Y8))):
         yield "K5", f"the key of anna plus a point of {name}", encoded(add(good, other)), False
 
 

@@ -1,11 +1,15 @@
 """Holds other programs to the same signatures: securesystemslib to the envelopes, the OpenSSL command line to the walk of docs/formats.md, and
 python-tuf to the mapping of that page. `interoperation.py` takes some seconds."""
 
+import base64
 import copy
+import json
+import os
 import re
 import subprocess
 import sys
 import tempfile
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -17,8 +21,8 @@ from tuf.api.metadata import Metadata, MetaFile, Role, Root, Snapshot, TargetFil
 from tuf.ngclient import Updater
 from tuf.ngclient.fetcher import FetcherInterface
 
-from objects import *
-from vectors import FORMATS, KEYS, ROOTS, compact, fetch, pairs, read
+from reader import VECTORS, Refused, key_bytes, keyid, seconds
+from vectors import FORMATS, KEYS, ROOTS, compact, envelope_of, fetch, read
 
 ROOT = VECTORS.parent.parent
 KEYS.update(read(FORMATS / "keys.json"))
@@ -61,7 +65,7 @@ def every_envelope():
         named_envelopes.update({path.name: read(path)["manifest"] for path in folder.glob("bundle-*.json")})
         for name, envelope in named_envelopes.items():
             try:
-                yield f"{folder.name} {name}", envelope, envelope_of(record(**ENVELOPE)(pairs(envelope)))
+                yield f"{folder.name} {name}", envelope, envelope_of(envelope)
             except Refused:
                 continue
 
@@ -70,7 +74,7 @@ def with_securesystemslib():
     """Each key counts on each envelope for both or for neither; with one more byte in the payload, no key counts."""
     envelopes, signatures = 0, 0
     for name, envelope, ours in every_envelope():
-        good = {keyid(public_key) for public_key in ours.signed_by(SECRETS)}
+        good = {keyid(public_key) for public_key in ours.signers(SECRETS)}
         envelopes, signatures = envelopes + 1, signatures + len(good)
         expect(name, counted(envelope), good)
         payload = base64.b64decode(envelope["payload"])

@@ -1,7 +1,7 @@
 """The head of a SKILL.md, as far as the vectors show it: no page describes it. Flow and block maps of YAML, flow lists and one-line texts."""
 import re
 
-from objects import ACTION, Refused, need, refusing
+from reader import TYPES, need, refusing
 
 
 def value_of(text):
@@ -75,7 +75,8 @@ def read(data):
     actions = find("bin") or {}
     need("bin", isinstance(actions, dict), "skill_bin")
     with refusing("skill_bin"):
-        actions = {ACTION(name): action_of(action) for name, action in actions.items()}
+        need("bin name", all(TYPES["action name"].fullmatch(name) for name in actions))
+        actions = {name: action_of(action) for name, action in actions.items()}
     return {"name": top["name"], "description": top["description"], "license": find("license"), "compatibility": find("compatibility"),
             "allowed_tools": listed(find("allowed-tools"), " "), "metadata": top.get("metadata") or {}, "tags": listed(find("tags"), ","),
             "categories": listed(find("categories", "category"), ","), "when_to_use": find("when_to_use", "when-to-use"),
