@@ -113,14 +113,19 @@ def format_cases():
                ("a bundle withdrawn twice", {"withdrawn": [gone(1), gone(1)]}, "catalog_schema"),
                ("U+0000 in a reason", {"withdrawn": [{**gone(1), "reason": "a\0b"}]}, "catalog_schema"),
                ("1,001 withdrawn bundles", {"withdrawn": [gone(n) for n in range(1001)]}, "catalog_withdrawn"),
-               ("a skill of version 0", {"skills": [{**one, "version": 0} for one in good["skills"]]}, "catalog_schema")]
+               ("a skill of version 0", {"skills": [{**one, "version": 0} for one in good["skills"]]}, "catalog_schema"),
+               ("expires_at a day before issued_at", {"issued_at": "2026-11-22T02:00:00Z", "expires_at": "2026-11-21T02:00:00Z"}, "catalog_clock"),
+               ("the second 60", {"issued_at": "2026-11-21T01:59:60Z"}, "catalog_schema"),
+               ("U+200B in the name of a profile", {"profiles": [{**good["profiles"][0], "name": "a\u200bb"}]}, "catalog_schema"),
+               ("a policy of 4,194,305 bytes", {"policy": {**good["policy"], "size": 4194305}}, "catalog_schema")]
     for place, (what, change, error) in enumerate(changes, 1):
         whole = {"public_key": file["public_key"], "roots": file["roots"], **envelope(CATALOG_TYPE, canonical({**good, **change}), "release 0")}
         yield {"id": f"catalog-more-{place}", "kind": "catalog", "file": "catalog-42.json", "change": what, "context": {}, "error": error, "bytes": canonical(whole).decode()}
     manifest = json.loads(base64.b64decode(json.loads((VECTORS / "formats/manifest.dsse.json").read_bytes())["payload"]))
     changes = [("version 0 where version 0 is expected", {"version": 0}, "manifest_version", {"version": 0, "stored_version": 0}),
                ("U+200B in frontmatter_name", {"frontmatter_name": "code\u200breview"}, "manifest_name", {}),
-               ("U+200B in the description of an action", {"actions": {"check": {**manifest["actions"]["check"], "description": "a\u200bb"}}}, "manifest_actions", {})]
+               ("U+200B in the description of an action", {"actions": {"check": {**manifest["actions"]["check"], "description": "a\u200bb"}}}, "manifest_actions", {}),
+               *((f"the revision {given!r}", {"provenance": {**manifest["provenance"], "revision": given}}, "manifest_provenance", {}) for given in ("", "-"))]
     for place, (what, change, error, context) in enumerate(changes, 1):
         whole = canonical(envelope(MANIFEST_TYPE, canonical({**manifest, **change}), "release 0")).decode()
         yield {"id": f"manifest-more-{place}", "kind": "manifest", "file": "manifest.dsse.json", "change": what, "context": context, "error": error, "bytes": whole}
@@ -128,6 +133,28 @@ def format_cases():
     profile = json.loads((VECTORS / "formats" / name).read_bytes())
     for place, (what, given) in enumerate((("no name", ""), ("a name of 65 code points", "\u00e9" * 65), ("U+200B in the name", "a\u200bb")), 1):
         yield {"id": f"profile-more-{place}", "kind": "profile", "file": name, "change": what, "context": {}, "error": "profile_schema", "bytes": canonical({**profile, "name": given}).decode()}
+
+
+def accepted_cases():
+    """Catalog 42 with what a reader ignores, and with a large policy."""
+    file = json.loads((VECTORS / "formats/catalog-42.json").read_bytes())
+    good = json.loads(base64.b64decode(file["payload"]))
+    parts = lambda payload: {"public_key": file["public_key"], "roots": file["roots"], **envelope(CATALOG_TYPE, payload, "release 0")}
+    twice = canonical(good)[:-1] + b',"x":1,"x":{"x":1,"x":2}}'
+    cases = [("an unknown member of the file is 1.5", canonical(good), canonical({**parts(canonical(good)), "x": 1.5})),
+             ("an unknown member of the payload stands there twice", twice, canonical(parts(twice))),
+             ("the policy has 2 MiB", large := canonical({**good, "policy": {**good["policy"], "size": 2 << 20}}), canonical(parts(large)))]
+    for place, (why, payload, whole) in enumerate(cases, 1):
+        result = {"public_key": file["public_key"], "root_version": 1, "stored": {"release": 42, "payload_sha256": sha256(payload)}}
+        yield {"id": f"accept-more-{place}", "kind": "catalog", "file": "catalog-42.json", "why": why, "context": {}, "result": result, "bytes": whole.decode()}
+
+
+def root_cases():
+    """The end of a root version, for a clock that was set back."""
+    cases = json.loads((VECTORS / "roots/negative.json").read_bytes())["cases"]
+    late, = (case for case in cases if case["id"] == "n316")
+    state = {**late["state"], "now": "2026-12-31T23:59:59Z", "latest_seen_at": "2027-01-01T00:00:01Z"}
+    yield {**late, "id": "n318", "what": "the newest root ended before the latest time seen, by the clock of now it did not", "state": state, "result": "catalog_clock", "exit": 6}
 
 
 def write_key_requests():
@@ -156,4 +183,6 @@ def write_key_requests():
 if __name__ == "__main__":
     write_key_requests()
     write_ed25519()
+    add_cases("formats/accept.json", [*accepted_cases()])
     add_cases("formats/negative.json", [*format_cases()])
+    add_cases("roots/negative.json", [*root_cases()])
