@@ -197,13 +197,10 @@ impl SignedCatalog {
     /// publishers of the newest version must have signed it; it may name an older version. Times
     /// are not compared: it proves that a skill was released, not that this is the current release.
     pub fn read_carried(&self, state: &RootState) -> Result<Catalog, CatalogError> {
-        let role = state.document().release();
-        let found = self.valid_signers(role.keys()).len();
-        if found < role.threshold() {
-            return Err(CatalogError::SignaturesMissing {
-                found,
-                needed: role.threshold(),
-            });
+        let found = self.valid_signers(&state.release_keys()).len();
+        let needed = state.document().release().threshold();
+        if found < needed {
+            return Err(CatalogError::SignaturesMissing { found, needed });
         }
         let catalog = self.read_payload()?;
         if catalog.vault_id != state.vault_id() {

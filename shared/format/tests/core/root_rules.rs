@@ -265,6 +265,12 @@ fn one_publisher_of_two_releases_nothing_by_an_archive() {
     ] {
         assert_eq!(carried(chain, signers, &two), word, "{signers:?}");
     }
+    // A chain that this reader gave up revoked the second key.
+    let elsewhere = RootState::new(two.chain().clone(), BTreeSet::from([(&public(1)).into()]));
+    assert_eq!(
+        carried(two.chain(), &[0, 1], &elsewhere),
+        "signatures_missing"
+    );
     let longer = next(two.chain(), |edit| {
         edit.revoke(&public(1)).set_release_threshold(1);
     });
