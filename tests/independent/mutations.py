@@ -29,6 +29,7 @@ IMPLIED = {
     "H3": "a header that is not there has no value to verify",
     "parts count": "B5 counts the parts",
     "part size": "B5 compares the sizes",
+    "B1 parts": "B5 holds all parts to the sizes of the files, which M3 bounds",
     "B5 hash": "B6 hashes the whole file",
 }
 # Numbered checks; all others are rules of tables, and what the words of a row have beside them.

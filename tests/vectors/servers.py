@@ -217,6 +217,13 @@ def files(vault):
     texts = [{"path": one["path"], "encoding": "utf-8", "content": "x"} for one in above]
     yield "a file above the skill", 6, vault.signed(**new(manifest={"files": above}, change={"files": texts}))
 
+    def profile(agent, *listed):
+        content = {"schema": "vault.profile/1", "name": "codex", "agent": agent, "skills": [{name: one[name] for name in ("name", "bundle_hash", "size")} for one in listed]}
+        return {"profiles": [vault.store(compact(content), name="codex", agent="codex")]}
+
+    yield "a profile of another agent", 6, vault.signed(**profile("claude-code", vault.bundles["hello", 1]))
+    yield "a profile with a skill that the catalog does not list", 6, vault.signed(**profile("codex", vault.bundles["old", 1]))
+
 
 def answers(vault):
     """Name, exit and the answers of each host that is wrong in how it answers: by path, status, headers and body."""
