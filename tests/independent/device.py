@@ -123,7 +123,8 @@ class Device(Reader):
             shutil.rmtree(old)
 
     def use(self, name):
-        need("installed", name in self.skills, "not_installed")
+        if name not in self.skills:
+            raise Refused("not_installed")
         need("M5 installed", self.counts(self.skills[name].signer), "release_awaited")
 
 
