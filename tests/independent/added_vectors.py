@@ -115,6 +115,7 @@ def format_cases():
                ("1,001 withdrawn bundles", {"withdrawn": [gone(n) for n in range(1001)]}, "catalog_withdrawn"),
                ("a skill of version 0", {"skills": [{**one, "version": 0} for one in good["skills"]]}, "catalog_schema"),
                ("expires_at a day before issued_at", {"issued_at": "2026-11-22T02:00:00Z", "expires_at": "2026-11-21T02:00:00Z"}, "catalog_clock"),
+               ("a slug in upper case", {"slug": "Acme"}, "catalog_schema"),
                ("the second 60", {"issued_at": "2026-11-21T01:59:60Z"}, "catalog_schema"),
                ("U+200B in the name of a profile", {"profiles": [{**good["profiles"][0], "name": "a\u200bb"}]}, "catalog_schema"),
                ("a policy of 4,194,305 bytes", {"policy": {**good["policy"], "size": 4194305}}, "catalog_schema")]
@@ -149,12 +150,24 @@ def accepted_cases():
         yield {"id": f"accept-more-{place}", "kind": "catalog", "file": "catalog-42.json", "why": why, "context": {}, "result": result, "bytes": whole.decode()}
 
 
+def write_roots():
+    """A version 1 whose revoked text is no key, beside the others."""
+    path = VECTORS / "roots/roots.json"
+    first = json.loads(path.read_bytes())["a1"]
+    payload = canonical({**json.loads(base64.b64decode(first["payload"])), "revoked": ["A" * 42]})
+    entry = canonical(envelope(first["payloadType"], payload, "anna")).decode()
+    lines = [line.rstrip(",") for line in path.read_text().splitlines()[1:-1] if not line.startswith(' "bad-revoked-text"')]
+    path.write_text("{\n" + ",\n".join([*lines, f' "bad-revoked-text": {entry}']) + "\n}\n")
+
+
 def root_cases():
     """The end of a root version, for a clock that was set back."""
     cases = json.loads((VECTORS / "roots/negative.json").read_bytes())["cases"]
     late, = (case for case in cases if case["id"] == "n316")
     state = {**late["state"], "now": "2026-12-31T23:59:59Z", "latest_seen_at": "2027-01-01T00:00:01Z"}
     yield {**late, "id": "n318", "what": "the newest root ended before the latest time seen, by the clock of now it did not", "state": state, "result": "catalog_clock", "exit": 6}
+    yield {"id": "n319", "section": "2 revoked", "what": "a revoked text of 42 characters", "do": "chain", "state": {}, "input": {"roots": ["bad-revoked-text"]}, "result": "root_invalid",
+           "exit": 6}
 
 
 def write_key_requests():
@@ -185,4 +198,5 @@ if __name__ == "__main__":
     write_ed25519()
     add_cases("formats/accept.json", [*accepted_cases()])
     add_cases("formats/negative.json", [*format_cases()])
+    write_roots()
     add_cases("roots/negative.json", [*root_cases()])

@@ -23,6 +23,8 @@ IMPLIED = {
     "S1": "no library verifies another length",
     "S2": "OpenSSL refuses S + L itself",
     "E8": "E4 and E7 leave each key one entry",
+    "root threshold": "R9 needs as many signatures as the threshold says",
+    "manifest name": "M6 has the same error, and no catalog names such a skill",
     "C1": "a client stops reading at the ceiling",
     "M2": "an unknown signer counts nowhere (M5)",
     "A2": "a stored release is not its own previous one (A4)",
