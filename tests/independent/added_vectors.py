@@ -130,6 +130,10 @@ def format_cases():
     for place, (what, change, error, context) in enumerate(changes, 1):
         whole = canonical(envelope(MANIFEST_TYPE, canonical({**manifest, **change}), "release 0")).decode()
         yield {"id": f"manifest-more-{place}", "kind": "manifest", "file": "manifest.dsse.json", "change": what, "context": context, "error": error, "bytes": whole}
+    name = "index-d5220c4acec69fcb03020aa0f346d1c2a56e55eb68957287ce8b443f827bc35e.json"
+    index = json.loads((VECTORS / "formats" / name).read_bytes())
+    index["skills"][0]["actions"] = ["Check"]
+    yield {"id": "index-more-1", "kind": "index", "file": name, "change": "an action name in upper case", "context": {}, "error": "index_schema", "bytes": canonical(index).decode()}
     name = "profile-9941aaadc5a965400d4e7041bc966ea043455d4e72b58405aa69c4d4954bce39.json"
     profile = json.loads((VECTORS / "formats" / name).read_bytes())
     for place, (what, given) in enumerate((("no name", ""), ("a name of 65 code points", "\u00e9" * 65), ("U+200B in the name", "a\u200bb")), 1):
