@@ -160,7 +160,7 @@ pub struct LaneBound {
     /// Maximum content of the requests that wait in a lane, in bytes.
     pub bytes: usize,
     /// Maximum content of the requests that wait in all lanes, in bytes. Beyond it, the latest
-    /// request of the lane with most content gives way.
+    /// request with content of the party with most gives way.
     pub all_bytes: usize,
 }
 
@@ -233,10 +233,18 @@ impl<T: Waiting> Queued<T> {
         self.requests.front().map(Waiting::work)
     }
 
-    fn drop_latest(&mut self) {
-        if let Some(request) = self.requests.pop_back() {
-            self.bytes -= request.work().bytes;
-        }
+    /// Takes the latest request that has content, and its place in the lane.
+    fn take_latest(&mut self) -> Option<(usize, T)> {
+        let has_content = |request: &T| request.work().bytes > 0;
+        let place = self.requests.iter().rposition(has_content)?;
+        let request = self.requests.remove(place)?;
+        self.bytes -= request.work().bytes;
+        Some((place, request))
+    }
+
+    fn put_back(&mut self, place: usize, request: T) {
+        self.bytes += request.work().bytes;
+        self.requests.insert(place, request);
     }
 
     fn take_front(&mut self) -> Option<T> {
@@ -261,9 +269,11 @@ impl<T: Waiting> FairQueue<T> {
 
     /// Adds a request at the end of its lane. Fails with `Busy` if the lane is full; the request is
     /// dropped then, and no other lane is affected. If all lanes together are full, it fails unless
-    /// another lane has more.
+    /// requests of parties that have more can give way to it.
     pub fn push(&mut self, lane: Lane, request: T) -> Result<(), StoreError> {
         let bytes = request.work().bytes;
+        // In this order: nobody gives way to a request that its own lane has no room for.
+        self.check_lane(&lane, bytes)?;
         self.make_room(&lane, bytes)?;
         let queued = match self.lanes.entry(lane) {
             Entry::Occupied(lane) => lane.into_mut(),
@@ -284,6 +294,16 @@ impl<T: Waiting> FairQueue<T> {
                 })
             }
         };
+        queued.bytes += bytes;
+        queued.requests.push_back(request);
+        Ok(())
+    }
+
+    /// Fails with `Busy` if a lane has no room for a request with so many bytes.
+    fn check_lane(&mut self, lane: &Lane, bytes: usize) -> Result<(), StoreError> {
+        let Some(queued) = self.lanes.get_mut(lane) else {
+            return Ok(());
+        };
         if !queued.has_room(bytes, self.bound) {
             // Only here, since it visits the whole lane.
             queued.drop_abandoned();
@@ -291,26 +311,67 @@ impl<T: Waiting> FairQueue<T> {
         if !queued.has_room(bytes, self.bound) {
             return Err(StoreError::Busy);
         }
-        queued.bytes += bytes;
-        queued.requests.push_back(request);
         Ok(())
     }
 
-    /// Lets requests of lanes with more content give way to one of `lane` with so many bytes.
+    /// Lets requests of parties with more content give way to one of `lane` with so many bytes. Fails
+    /// with `Busy` if that would not be enough; then nobody gives way.
     fn make_room(&mut self, lane: &Lane, bytes: usize) -> Result<(), StoreError> {
-        if self.bound.all_bytes == usize::MAX {
+        if self.bound.all_bytes == usize::MAX || self.has_content_room(bytes) {
             return Ok(());
         }
-        let own = self.lanes.get(lane).map_or(0, |queued| queued.bytes) + bytes;
-        loop {
-            let all: usize = self.lanes.values().map(|queued| queued.bytes).sum();
-            if all + bytes <= self.bound.all_bytes {
-                return Ok(());
-            }
-            let most = self.lanes.values_mut().max_by_key(|queued| queued.bytes);
-            let most = most.filter(|queued| queued.bytes > own);
-            most.ok_or(StoreError::Busy)?.drop_latest();
+        for queued in self.lanes.values_mut() {
+            queued.drop_abandoned();
         }
+        let mut given_way = Vec::new();
+        while !self.has_content_room(bytes) {
+            let Some(largest) = self.find_larger_lane(lane, bytes) else {
+                for (lane, place, request) in given_way.into_iter().rev() {
+                    if let Some(queued) = self.lanes.get_mut(&lane) {
+                        queued.put_back(place, request);
+                    }
+                }
+                return Err(StoreError::Busy);
+            };
+            let queued = self.lanes.get_mut(&largest);
+            let taken = queued.and_then(Queued::take_latest);
+            given_way.extend(taken.map(|(place, request)| (largest, place, request)));
+        }
+        Ok(())
+    }
+
+    /// Returns the content of the requests that wait, in bytes.
+    pub fn content(&self) -> usize {
+        self.lanes.values().map(|queued| queued.bytes).sum()
+    }
+
+    fn has_content_room(&self, bytes: usize) -> bool {
+        self.content().saturating_add(bytes) <= self.bound.all_bytes
+    }
+
+    /// Returns the lane with most content of the party with most, if that is more than the party of
+    /// `lane` would have with so many bytes more; or else of the other networks of its party, one that
+    /// has more than `lane` would have.
+    fn find_larger_lane(&self, lane: &Lane, bytes: usize) -> Option<Lane> {
+        let mut contents = HashMap::<Party, usize>::new();
+        for (lane, queued) in &self.lanes {
+            *contents.entry(Party::of(lane)).or_default() += queued.bytes;
+        }
+        let own = Party::of(lane);
+        let most = contents.get(&own).copied().unwrap_or(0) + bytes;
+        let others = contents.into_iter().filter(|(party, _)| *party != own);
+        let largest = others.max_by_key(|(_, bytes)| *bytes);
+        let (party, most) = match largest.filter(|(_, bytes)| *bytes > most) {
+            Some((party, _)) => (party, 0),
+            None => {
+                let held = self.lanes.get(lane).map_or(0, |queued| queued.bytes);
+                (own, held + bytes)
+            }
+        };
+        let lanes = self.lanes.iter();
+        let lanes = lanes.filter(|(lane, queued)| Party::of(lane) == party && queued.bytes > most);
+        let largest = lanes.max_by_key(|(_, queued)| queued.bytes);
+        largest.map(|(lane, _)| lane.clone())
     }
 
     /// Takes the requests that are served next, one of each lane in turn, and again while there is

@@ -165,6 +165,107 @@ fn the_lane_with_most_content_gives_way_where_all_lanes_are_full() {
     assert!(callers.queue.lanes.is_empty());
 }
 
+/// What cannot be taken in anyway costs nobody else a place.
+#[test]
+fn nobody_gives_way_in_vain() {
+    let of = |bytes| Work { rows: 1, bytes };
+    let mut callers = Callers::new(2, 60_000);
+    for (lane, name, bytes) in [
+        (1, "a", 30_000),
+        (1, "b", 30_000),
+        (2, "x", 39_990),
+        (3, "p", 1),
+        (3, "q", 1),
+    ] {
+        assert!(callers.push(lane, name, of(bytes)));
+    }
+    assert!(!callers.push(3, "r", of(20_000)), "its own lane is full");
+    assert!(
+        !callers.push(4, "m", of(50_000)),
+        "one of the first lane would not be enough"
+    );
+    assert!(callers.push(4, "n", of(8)), "there is room for no more");
+    assert_eq!(callers.take(9), "axpnbq");
+}
+
+/// A request without content never gives way, whatever the rest of its lane has.
+#[test]
+fn what_has_no_content_keeps_its_place() {
+    let of = |bytes| Work { rows: 1, bytes };
+    let mut callers = Callers::new(9, 99_000);
+    for (name, bytes) in [("a", 0), ("b", 50_000), ("c", 49_000), ("d", 0)] {
+        assert!(callers.push(1, name, of(bytes)));
+    }
+    assert!(callers.push(2, "x", of(40_000)));
+    assert_eq!(callers.take(9), "axbd");
+}
+
+/// A stranger with many networks holds no more of the memory than one with a single network.
+#[test]
+fn networks_of_strangers_give_way_as_one_party() {
+    let mut callers = Callers::new(99, 99_000);
+    let mut push = |lane: Lane, name, bytes| {
+        let caller = Rc::new(());
+        callers.waiting.push(Rc::clone(&caller));
+        let work = Work { rows: 1, bytes };
+        callers
+            .queue
+            .push(lane, Request(name, work, caller))
+            .is_ok()
+    };
+    assert!(push(lane_of(1), "a", 30_000));
+    for n in 0..35 {
+        assert!(push(network(n), "s", 2_000));
+    }
+    // The tenant has more than each network, but less than all of them together.
+    assert!(push(lane_of(2), "x", 30_000));
+    assert!(
+        push(network(99), "n", 1_000),
+        "a network with less than others"
+    );
+    assert!(
+        !push(network(98), "o", 2_001),
+        "one with more than each other"
+    );
+    let taken = callers.take(999);
+    assert_eq!(taken.matches('a').count() + taken.matches('x').count(), 2);
+    assert_eq!(taken.matches('n').count(), 1);
+    assert_eq!(taken.matches('s').count(), 19);
+}
+
+/// A newcomer who signs in waits for few groups, however many networks flood the queue and however
+/// much each of them has queued.
+#[test]
+fn a_newcomer_is_served_while_strangers_of_many_networks_flood() {
+    let mut callers = Callers::new(2_048, 99_000);
+    let mut flood = Vec::new();
+    for _ in 0..10 {
+        flood.extend((0..200).map(network));
+    }
+    for lane in flood {
+        let caller = Rc::new(());
+        callers.waiting.push(Rc::clone(&caller));
+        assert!(callers.queue.push(lane, Request("s", ONE, caller)).is_ok());
+    }
+    // The tenants of the service are busy too.
+    for tenant in 1..=3 {
+        for _ in 0..50 {
+            let pack = Work {
+                rows: 100,
+                bytes: 1,
+            };
+            assert!(callers.push(tenant, "P", pack));
+        }
+    }
+    let caller = Rc::new(());
+    callers.waiting.push(Rc::clone(&caller));
+    let newcomer = Request("n", ONE, caller);
+    assert!(callers.queue.push(network(250), newcomer).is_ok());
+    let group = (1..=200).find(|_| callers.take(100).contains('n'));
+    // 200 networks wait before it, 8 of them in each turn, between one group of each tenant.
+    assert!(group.is_some_and(|group| group <= 101), "{group:?}");
+}
+
 #[test]
 fn a_caller_who_leaves_frees_the_place() {
     let mut callers = Callers::new(2, 10);
