@@ -255,12 +255,28 @@ impl App {
 
     /// Waits until the gate may scan a skill for this namespace. The thread that scans holds the
     /// place: a request that is given up leaves it at work. The place for a large body is given back
-    /// before, so that scans keep nobody from sending one.
-    pub(crate) async fn enter_scan(&self, namespace: &NamespaceId) -> Result<Pass, StoreError> {
+    /// before, so that scans keep nobody from sending one. Fails with `Busy` or `Unavailable` if too
+    /// much waits.
+    pub async fn enter_scan(&self, namespace: &NamespaceId) -> Result<Pass, StoreError> {
         let room = self.body_room.as_ref();
         let bytes = room.map_or(0, SharedRoom::leave_place);
         let lane = Lane::Namespace(*namespace);
         self.scan_places.enter_with(lane, bytes).await
+    }
+
+    /// Returns the content of the large bodies that wait for a scan, in bytes.
+    pub fn waiting_scan_bytes(&self) -> usize {
+        self.scan_places.waiting_bytes()
+    }
+
+    /// Waits for a place for the large body of the request, which was scanned. The files of the skill
+    /// stay in memory until they are stored, however slow the store is. Fails like
+    /// [`App::enter_scan`].
+    pub async fn leave_scan(&self) -> Result<(), StoreError> {
+        match &self.body_room {
+            Some(room) => room.take_scanned_place(&self.bodies).await,
+            None => Ok(()),
+        }
     }
 
     /// Waits for the turn to change the usage of this namespace. Other processes may change it at

@@ -11,7 +11,9 @@
 //! A body of more than [`SMALL_BYTES`] needs one of a few places, for which lanes wait in turn. It
 //! gets the place only once so much of it has arrived, and loses it when it arrives slowly: a sender
 //! of a byte a second holds what it has sent, and no place. A body that waits for a scan of the gate
-//! gives its place back, and counts in the queue for scans instead.
+//! gives its place back, and counts in the queue for scans instead. After the scan it waits for one of
+//! a few places of another kind, and holds it until it is stored and answered: so that bodies which
+//! still arrive do not stand in its way.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -47,6 +49,18 @@ const PLACES: GateSize = GateSize {
     waiting: LaneBound::of_requests(64),
     patience: Duration::from_secs(10),
 };
+/// Places for bodies that were scanned, until they are stored. They wait for the store alone, never
+/// for a sender.
+const SCANNED_PLACES: GateSize = GateSize {
+    places: 4,
+    places_of_lane: 2,
+    waiting: LaneBound {
+        requests: 64,
+        bytes: 4 * 1024 * 1024,
+        all_bytes: 16 * 1024 * 1024,
+    },
+    patience: Duration::from_secs(10),
+};
 /// Counted bytes of all bodies without a place that namespaces send; as many again are for callers
 /// who are not known to belong to one.
 const MOST_OF_POOL: usize = 8 * 1024 * 1024;
@@ -76,6 +90,7 @@ struct Times {
 pub struct Bodies {
     held: Arc<Mutex<Held>>,
     places: Arc<FairGate>,
+    scanned: Arc<FairGate>,
     times: Times,
 }
 
@@ -320,6 +335,22 @@ impl SharedRoom {
         room.placed_bytes
     }
 
+    /// Takes a place among those that were scanned, for a body that has given its place back, until
+    /// the request is answered. Does nothing for other bodies. Fails like [`FairGate::enter_with`].
+    pub async fn take_scanned_place(&self, bodies: &Bodies) -> Result<(), StoreError> {
+        let left = match &*self.lock_room() {
+            Some(room) if room.placed_bytes > 0 && room.place.is_none() => {
+                (room.sender.lane.clone(), room.placed_bytes)
+            }
+            _ => return Ok(()),
+        };
+        let place = bodies.scanned.enter_with(left.0, left.1).await?;
+        if let Some(room) = &mut *self.lock_room() {
+            room.place = Some(place);
+        }
+        Ok(())
+    }
+
     fn lock_room(&self) -> MutexGuard<'_, Option<Room>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -363,6 +394,7 @@ impl Default for Bodies {
         Self {
             held: Arc::default(),
             places: FairGate::new(PLACES),
+            scanned: FairGate::new(SCANNED_PLACES),
             times: TIMES,
         }
     }
@@ -412,6 +444,18 @@ impl Bodies {
         let bytes = self.read(sender, body, limit).await?;
         require_media_type(headers, "application/json")?;
         parse_json(&bytes)
+    }
+
+    /// Returns the content of the scanned bodies that wait for a place, in bytes.
+    #[cfg(test)]
+    pub(crate) fn waiting_scanned_bytes(&self) -> usize {
+        self.scanned.waiting_bytes()
+    }
+
+    /// Takes a place as a scanned body does.
+    #[cfg(test)]
+    pub(crate) async fn take_scanned_place(&self, lane: Lane) -> Pass {
+        self.scanned.enter(lane).await.expect("a place is free")
     }
 
     /// Takes a place as a large body does.

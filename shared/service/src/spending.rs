@@ -101,6 +101,7 @@ pub(crate) fn count_export(app: &App) -> Result<(), Refusal> {
 /// Runs a check of the gate for `namespace`, on a thread for blocking work because it uses the
 /// processor for a long time. Waits for a place first, and counts the work for the namespace of the
 /// request. Fails with an error of the store if the budget has no room; the guard then answers 429.
+/// Also fails if the large body of the request gets no place after the scan.
 pub(crate) async fn run_gate<T: Send + 'static>(
     app: &App,
     namespace: &NamespaceId,
@@ -137,9 +138,11 @@ pub(crate) async fn run_gate<T: Send + 'static>(
         }
         (verdict, more)
     });
-    checking
+    let checked = checking
         .await
-        .map_err(|ended| StoreError::unavailable(format!("a task ended: {ended}")))
+        .map_err(|ended| StoreError::unavailable(format!("a task ended: {ended}")))?;
+    app.leave_scan().await?;
+    Ok(checked)
 }
 
 /// Gate work that is reserved for one check. Dropping it counts the work that was done and frees the
@@ -173,6 +176,7 @@ mod tests {
     use axum::body::Body;
     use vault_gate::GateOptions;
     use vault_store::fair::Lane;
+    use vault_store::gate::Pass;
     use vault_testing::TestClock;
 
     use super::*;
@@ -186,8 +190,12 @@ mod tests {
 
     /// Returns the app of a request of this namespace, whose large body has arrived.
     async fn app_with_body(app: &App, namespace: NamespaceId) -> App {
-        let body = Body::from(vec![b'x'; 100_000]);
-        let received = app.bodies.read(Lane::Namespace(namespace), body, 100_000);
+        app_with_body_of(app, namespace, 100_000).await
+    }
+
+    async fn app_with_body_of(app: &App, namespace: NamespaceId, bytes: usize) -> App {
+        let body = Body::from(vec![b'x'; bytes]);
+        let received = app.bodies.read(Lane::Namespace(namespace), body, bytes);
         let room = SharedRoom::default();
         room.hold(received.await.unwrap().into_parts().1);
         let mut app = app.clone();
@@ -211,13 +219,8 @@ mod tests {
         for tenant in [1, 1, 1, 2, 2, 2, 3, 3] {
             let app = app_with_body(&app, namespace(tenant)).await;
             waiting.push(Box::pin(async move {
-                let check = || {
-                    (
-                        vault_gate::check(Vec::new(), &GateOptions::in_service()),
-                        (),
-                    )
-                };
-                run_gate(&app, &namespace(tenant), check).await.map(drop)
+                let checked = run_gate(&app, &namespace(tenant), check_nothing).await;
+                checked.map(drop)
             }));
         }
         for request in &mut waiting {
@@ -227,12 +230,93 @@ mod tests {
             assert!(is_waiting.await);
         }
         // All places are free, so an upload of another tenant takes one at once.
+        let places = take_all_places(&app).await;
+        drop((scans, places));
+        assert!(waiting.remove(0).await.is_ok());
+    }
+
+    /// Takes all places for large bodies, for other tenants.
+    async fn take_all_places(app: &App) -> Vec<Pass> {
         let mut places = Vec::new();
-        for tenant in [4, 4, 4, 5, 5, 5, 6, 6] {
+        for tenant in [14, 14, 14, 15, 15, 15, 16, 16] {
             let lane = Lane::Namespace(namespace(tenant));
             places.push(app.bodies.take_place(lane).await);
         }
-        drop(scans);
-        assert!(waiting.remove(0).await.is_ok());
+        places
+    }
+
+    /// Takes all places for bodies that were scanned.
+    async fn take_scanned_places(app: &App) -> Vec<Pass> {
+        let mut places = Vec::new();
+        for tenant in [14, 14, 15, 15] {
+            let lane = Lane::Namespace(namespace(tenant));
+            places.push(app.bodies.take_scanned_place(lane).await);
+        }
+        places
+    }
+
+    fn check_nothing() -> (Verdict, ()) {
+        let verdict = vault_gate::check(Vec::new(), &GateOptions::in_service());
+        (verdict, ())
+    }
+
+    /// The store may be slow. What was scanned for it has a place meanwhile, or waits for one.
+    #[tokio::test]
+    async fn what_was_scanned_has_a_place_until_it_is_answered() {
+        let clock = Arc::new(TestClock::default());
+        let config = Config::new("https://vault.example".parse().unwrap());
+        let app = App::new(Ports::in_memory(clock), config);
+        let request = app_with_body(&app, namespace(1)).await;
+        let scanned = Arc::new(tokio::sync::Notify::new());
+        let (done, scanning) = (Arc::clone(&scanned), request.clone());
+        let check = move || {
+            done.notify_one();
+            check_nothing()
+        };
+        let id = namespace(1);
+        let mut checking =
+            tokio::spawn(async move { run_gate(&scanning, &id, check).await.map(drop) });
+        scanned.notified().await;
+        let mut places = take_scanned_places(&app).await;
+        // It comes from the thread of the scan, at some time.
+        while app.bodies.waiting_scanned_bytes() == 0 && !checking.is_finished() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(app.bodies.waiting_scanned_bytes(), 100_000);
+        places.pop();
+        assert!((&mut checking).await.unwrap().is_ok());
+        // All places are taken again, one of them by this request, which stores what was scanned.
+        let lane = Lane::Namespace(namespace(3));
+        let mut other = Box::pin(app.bodies.take_scanned_place(lane));
+        let poll = std::future::poll_fn(|context| Poll::Ready(other.as_mut().poll(context)));
+        assert!(poll.await.is_pending());
+        drop(request);
+        drop(other.await);
+    }
+
+    /// Whatever is scanned, no more than a bound waits to be stored: of each tenant, and of all.
+    #[tokio::test]
+    async fn scanned_bodies_that_wait_for_a_place_have_a_bound() {
+        let clock = Arc::new(TestClock::default());
+        let config = Config::new("https://vault.example".parse().unwrap());
+        let app = App::new(Ports::in_memory(clock), config);
+        let mut requests = Vec::new();
+        for tenant in [1, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 5] {
+            let request = app_with_body_of(&app, namespace(tenant), 1024 * 1024).await;
+            drop(request.enter_scan(&namespace(tenant)).await.unwrap());
+            requests.push(Box::pin(async move { request.leave_scan().await }));
+        }
+        let _places = take_scanned_places(&app).await;
+        let mut answers = Vec::new();
+        for request in &mut requests {
+            let poll = std::future::poll_fn(|context| Poll::Ready(request.as_mut().poll(context)));
+            answers.push(poll.await);
+        }
+        // The fifth of the first tenant, which has 4 MiB. The last comes in place of another.
+        let refused: Vec<_> = (0..answers.len())
+            .filter(|n| answers[*n].is_ready())
+            .collect();
+        assert_eq!(refused, [4]);
+        assert_eq!(app.bodies.waiting_scanned_bytes(), 16 * 1024 * 1024);
     }
 }

@@ -145,6 +145,11 @@ impl FairGate {
         }
     }
 
+    /// Returns the content of the requests that wait, in bytes.
+    pub fn waiting_bytes(&self) -> usize {
+        self.lock_state().queue.content()
+    }
+
     fn create_pass(self: &Arc<Self>, party: Party) -> Pass {
         Pass {
             party,

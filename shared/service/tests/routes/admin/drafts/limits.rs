@@ -1,5 +1,11 @@
 //! How many drafts wait: one member's flood leaves the others room.
 
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::timeout;
+use vault_format::hash::Digest;
+use vault_format::name::NamespaceId;
 use vault_service::model::user::{Role, Scopes};
 use vault_store::objects::{Class, Objects as _};
 
@@ -65,6 +71,54 @@ async fn an_author_hands_in_two_hundred_drafts_a_day() {
     world.clock.advance(24 * 3600);
     let member = token(world, BOB, "acme", Scopes::ALL).await;
     place.propose(&member, "one-more").await;
+}
+
+/// Requests with large bodies that wait for a scan hold no place for such a body: an owner can upload
+/// meanwhile.
+#[tokio::test]
+async fn a_draft_that_waits_for_a_scan_leaves_the_places_for_bodies() {
+    let place = Place::new().await;
+    let world = &place.desk.world;
+    let mut scans = Vec::new();
+    for other in 1..=16 {
+        let other = NamespaceId::from_parts(1_795_219_200_000, other);
+        // Fails without a wait once all turns are taken.
+        scans.extend(timeout(Duration::ZERO, world.app.enter_scan(&other)).await);
+    }
+    // As many as one namespace has places.
+    let bodies = ["one", "two", "three"].map(|name| {
+        let text = "Do it.\n".repeat(20_000);
+        let skill = format!("---\nname: {name}\ndescription: Does the work well.\n---\n{text}");
+        json!({ "skill_md": skill }).to_string().into_bytes()
+    });
+    let size: usize = bodies.iter().map(Vec::len).sum();
+    let [one, two, three] = bodies.map(|body| {
+        let body = Some(("application/json", body));
+        let path = "/admin/vaults/acme/drafts?kind=propose";
+        place.desk.send(&place.member, "POST", path, body, &[])
+    });
+    let mut drafts = Box::pin(async move { tokio::join!(one, two, three) });
+    let wait = async {
+        while world.app.waiting_scan_bytes() < size {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        answers = &mut drafts => panic!("their bodies do not count among those that wait: {answers:?}"),
+        () = wait => {}
+    }
+    let bytes = vec![b'x'; 100_000];
+    let path = format!("/admin/vaults/acme/objects/bundles/{}", Digest::of(&bytes));
+    let body = Some(("application/octet-stream", bytes));
+    let owner = &place.desk.owner;
+    // Without a place it would end with 503 after ten seconds.
+    let upload = place.desk.send(owner, "PUT", &path, body, &[]).await;
+    assert_eq!(upload.short(), "201");
+    drop(scans);
+    let (one, two, three) = drafts.await;
+    for answer in [one, two, three] {
+        assert_eq!(answer.short(), "201");
+    }
 }
 
 /// The places that all share can be taken up; an author's own four cannot.
