@@ -247,12 +247,7 @@ where
             // 403 is always recorded. Other refusals are recorded only for requests that would have
             // changed something: failed reads are common and would crowd the log.
             if status == StatusCode::FORBIDDEN || (!is_safe && status.is_client_error()) {
-                let code = refusal.code();
-                let refused = RefusedAct {
-                    action: route.name,
-                    target: target.as_deref(),
-                    code,
-                };
+                let refused = RefusedAct::sent(route.name, target.as_deref(), refusal.code());
                 audit_refusal(app, namespace.as_ref(), &actor, refused).await;
             }
             drop_body(&headers, take_shared_body(&body)).await;
@@ -296,7 +291,21 @@ pub(crate) struct RefusedAct<'a> {
     /// Name of the route's action.
     pub(crate) action: &'a str,
     pub(crate) target: Option<&'a str>,
+    /// Whether the target is a name that the service knows, and not one that the caller sent.
+    pub(crate) is_named_by_service: bool,
     pub(crate) code: ErrorCode,
+}
+
+impl<'a> RefusedAct<'a> {
+    /// Creates an act about a target that the caller sent.
+    pub(crate) const fn sent(action: &'a str, target: Option<&'a str>, code: ErrorCode) -> Self {
+        Self {
+            action,
+            target,
+            is_named_by_service: false,
+            code,
+        }
+    }
 }
 
 /// Records in the audit log that an authenticated caller was refused; equal refusals of a minute are
@@ -315,7 +324,11 @@ pub(crate) async fn audit_refusal(
             target: refused.target.map(str::to_owned),
             ..Change::default()
         },
-        named_by: NamedBy::Caller(namespace.cloned()),
+        named_by: if refused.is_named_by_service {
+            NamedBy::Service
+        } else {
+            NamedBy::Caller(namespace.cloned())
+        },
         outcome: refused.code.row().code.to_owned(),
     };
     // In a task of its own: a caller who closes the connection must not keep it out of the log.

@@ -231,7 +231,8 @@ impl ConsoleForm {
         let app = self.page.app();
         let refused = RefusedAct {
             action: act.action(),
-            target: None,
+            target: act.user_id().or(act.machine_id()),
+            is_named_by_service: true,
             code,
         };
         audit_refusal(app, Some(&namespace.to_ref()), actor, refused).await;
@@ -433,11 +434,7 @@ where
         Err(ErrorPage::Refused(refusal)) if refusal.code().row().fault == Fault::Caller => {
             let code = refusal.code();
             let target = requested.target.as_deref();
-            let refused = RefusedAct {
-                action: requested.action,
-                target,
-                code,
-            };
+            let refused = RefusedAct::sent(requested.action, target, code);
             audit_refusal(&charged, Some(&home), &actor, refused).await;
             if let Some(used_up) = charge.as_deref().and_then(Charge::refusal) {
                 return Err(ErrorPage::Refused(used_up));

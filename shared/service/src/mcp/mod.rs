@@ -285,10 +285,12 @@ async fn deny_call(call: &Call, denied: &Denied, id: &Id) -> Response {
             consentable,
         } => {
             let (namespace, code) = (call.caller.namespace.to_ref(), ErrorCode::InsufficientScope);
-            // The target in the audit record is the tool.
+            // The target in the audit record is the tool or the method, by the name in the table of
+            // these.
             let refused = RefusedAct {
                 action: ROUTE.name,
                 target: Some(action),
+                is_named_by_service: true,
                 code,
             };
             audit_refusal(app, Some(&namespace), &call.actor, refused).await;

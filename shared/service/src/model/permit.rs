@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::random::Random;
-use vault_store::records::{Document, RecordKey, When, Write};
+use vault_store::records::{Document, MAX_PAGE, RecordKey, When, Write};
 
 use super::Versioned;
 use super::account::{AccountId, Email};
@@ -343,6 +343,29 @@ pub fn is_permit_id(text: &str) -> bool {
 /// Returns the partition of the permits of an account.
 pub fn permits_partition(account: &AccountId) -> String {
     format!("permit/{account}")
+}
+
+/// Returns whether an account was asked for the confirmation with this id, by whichever app.
+pub async fn permit_exists(
+    ports: &Ports,
+    account: &AccountId,
+    id: &str,
+) -> Result<bool, StoreError> {
+    let partition = permits_partition(account);
+    let listed = ports
+        .records
+        .list_page(&partition, "", None, MAX_PAGE)
+        .await?;
+    for record in &listed {
+        // One that cannot be read must not keep the refusals about all others from the log.
+        let Ok(permits) = record.read::<Permits>() else {
+            continue;
+        };
+        if permits.permits.iter().any(|permit| permit.id == id) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Returns the key of the permits of an account for an app; `None` is the console.

@@ -1,6 +1,6 @@
 //! Refusals in the audit log: equal ones of one actor within a minute are one entry with a count, and
 //! so are those about an endless series of targets that do not exist. A target that exists is named
-//! however many others an actor names before it.
+//! however many others an actor names before it, and so is what the service itself names.
 //!
 //! | partition | key | document |
 //! |---|---|---|
@@ -50,7 +50,7 @@ const EACH_RECORDED: &str = "user.scopes";
 /// Origin of the target that a refusal names.
 #[derive(Clone, Debug)]
 pub enum NamedBy {
-    /// The service, from a record that it has read.
+    /// The service: the name of one of its tools, or what it has read from a record.
     Service,
     /// The caller, who may have made it up. It is looked up in this vault; without one it counts as
     /// made up.
@@ -94,13 +94,14 @@ impl RefusedRequest {
         audit::audit_partition(self.namespace.as_ref())
     }
 
-    /// Returns whether its target exists; false if it has none.
-    async fn has_target(&self, ports: &Ports) -> Result<bool, StoreError> {
+    /// Returns whether its target is none that its caller has made up. A refusal without a target is
+    /// named too: there are no more of them than actions and reasons.
+    async fn has_known_target(&self, ports: &Ports) -> Result<bool, StoreError> {
         match (&self.named_by, &self.change.target) {
-            (_, None) | (NamedBy::Caller(None), _) => Ok(false),
-            (NamedBy::Service, Some(_)) => Ok(true),
+            (_, None) | (NamedBy::Service, _) => Ok(true),
+            (NamedBy::Caller(None), Some(_)) => Ok(false),
             (NamedBy::Caller(Some(vault)), Some(target)) => {
-                target_exists(ports, vault, &self.action, target).await
+                target_exists(ports, vault, self, target).await
             }
         }
     }
@@ -270,7 +271,7 @@ impl RefusalCounts {
         if held == Some(minute) {
             return Ok(Cow::Borrowed(refused)); // it needs no entry of its own
         }
-        if self.count_entry(refused, minute) || refused.has_target(ports).await? {
+        if self.count_entry(refused, minute) || refused.has_known_target(ports).await? {
             return Ok(Cow::Borrowed(refused));
         }
         Ok(Cow::Owned(refused.without_target()))

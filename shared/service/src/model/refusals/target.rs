@@ -10,19 +10,23 @@ use crate::model::draft::{draft_key, ended_key};
 use crate::model::enrolment::{codes_partition, hash_prefix};
 use crate::model::namespace::NamespaceRef;
 use crate::model::notice::Destinations;
-use crate::model::user::{is_user_id, user_key};
+use crate::model::permit::permit_exists;
+use crate::model::user::{User, is_user_id, user_key};
 use crate::ports::Ports;
 
-/// Returns whether this vault has the target of an action of `/admin` or of the console: a person, a
-/// machine, an app, a draft, a code or a webhook.
+use super::RefusedRequest;
+
+/// Returns whether this vault has the target of a refused action of `/admin` or of the console: a
+/// person, a machine, an app, a draft, a code, a webhook, or a confirmation that the actor was asked
+/// for.
 pub(super) async fn target_exists(
     ports: &Ports,
     vault: &NamespaceRef,
-    action: &str,
+    refused: &RefusedRequest,
     target: &str,
 ) -> Result<bool, StoreError> {
     let namespace = &vault.id;
-    let kind = action.split('.').next().unwrap_or_default();
+    let kind = refused.action.split('.').next().unwrap_or_default();
     let keys: Vec<RecordKey> = match kind {
         "user" if is_user_id(target) => vec![user_key(namespace, target)],
         "device" if is_device_id(target) => vec![id_key(&vault.slug, target)],
@@ -47,6 +51,14 @@ pub(super) async fn target_exists(
         "notice" => {
             let (destinations, _) = Destinations::find(ports, namespace).await?;
             return Ok(destinations.find_webhook(target).is_some());
+        }
+        "confirmation" => {
+            let key = user_key(namespace, &refused.actor.user);
+            let user = ports.get::<User>(&key).await?;
+            let Some(account) = user.and_then(|user| user.value.account) else {
+                return Ok(false);
+            };
+            return permit_exists(ports, &account, target).await;
         }
         _ => Vec::new(),
     };

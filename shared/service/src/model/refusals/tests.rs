@@ -171,6 +171,91 @@ async fn a_target_that_exists_is_named_behind_any_number_of_made_up_ones() {
     assert_eq!(named.len(), MAX_OF_ACTOR + real.len() + 4);
 }
 
+/// What the service names, acts that have no target, and the confirmations that it asks for.
+#[tokio::test]
+async fn what_no_caller_can_make_up_is_named_behind_any_number_of_made_up_targets() {
+    let place = Place::new();
+    let counts = RefusalCounts::default();
+    let vault = vault();
+    let act = |action: &str, target: Option<&str>| RefusedRequest {
+        namespace: Some(vault.id),
+        action: action.to_owned(),
+        change: target.map_or_else(Change::default, Change::about),
+        named_by: NamedBy::Caller(Some(vault.clone())),
+        ..refused(action)
+    };
+    let now = place.ports.now();
+    let account = crate::model::account::AccountId::fresh(now, &*place.ports.random);
+    let permit = crate::model::permit::Permit::ask_for(
+        Vec::new(),
+        None,
+        ("usr_1", String::new()),
+        now,
+        &*place.ports.random,
+    );
+    let confirmation = permit.id.clone();
+    let permits = crate::model::permit::Permits {
+        permits: vec![permit],
+    };
+    let person = crate::model::user::User {
+        id: "usr_1".to_owned(),
+        email: "ana@example.org".parse().unwrap(),
+        account: Some(account.clone()),
+        invited_at: None,
+        invited_by: None,
+        client: None,
+        namespace: vault.clone(),
+        role: crate::model::user::Role::Owner,
+        scopes: crate::model::user::Scopes::ALL,
+        profile: None,
+        created_at: now,
+        last_seen_at: None,
+    };
+    let partition = crate::model::permit::permits_partition(&account);
+    let of_person = RecordKey::new(partition, "console");
+    let writes = [
+        (
+            crate::model::user::user_key(&vault.id, "usr_1"),
+            Document::from_value(&person).unwrap(),
+        ),
+        (of_person, Document::from_value(&permits).unwrap()),
+    ];
+    let writes = writes.map(|(key, document)| Write::put(key, document, When::Absent));
+    let commit = place.ports.records.commit_writes(writes.into()).await;
+    assert!(commit.unwrap().is_done());
+    for n in 0..100 {
+        let id = format!("cnf_{n:026}");
+        let made_up = act("confirmation.decide", Some(&id));
+        counts.record(&place.ports, &made_up).await.unwrap();
+    }
+    let tool = RefusedRequest {
+        named_by: NamedBy::Service,
+        ..act("mcp.call", Some("remove_skill"))
+    };
+    let acts = [
+        tool,
+        act("vault.delete", None),
+        act("confirmation.decide", Some(&confirmation)),
+    ];
+    for refused in &acts {
+        counts.record(&place.ports, refused).await.unwrap();
+    }
+    let log = audit::audit_partition(Some(&vault.id));
+    let records = place.ports.records.list_page(&log, "", None, 1000).await;
+    let entries = records.unwrap();
+    let named: Vec<_> = entries
+        .iter()
+        .map(|record| record.read::<Entry>().unwrap())
+        .map(|entry| (entry.action, entry.target))
+        .collect();
+    for refused in acts {
+        let entry = (refused.action, refused.change.target);
+        assert!(named.contains(&entry), "{entry:?}: {named:?}");
+    }
+    // Those that are made up, one about the rest of them, and these.
+    assert_eq!(named.len(), MAX_OF_ACTOR + 1 + 3);
+}
+
 #[test]
 fn a_late_refusal_does_not_begin_the_count_of_an_actor_anew() {
     let mut entries = ActorEntries::default();

@@ -2,6 +2,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
+use axum::body::Body;
+use axum::http::Request;
 use serde_json::{Value, json};
 use vault_service::model::namespace::{self, Status};
 use vault_service::model::user::Scopes;
@@ -12,7 +14,7 @@ use vault_testing::memory::hooked::{Call, Hook, Hooked};
 use vault_testing::memory::shelf::Trouble;
 
 use super::{World, rpc, world, world_with};
-use crate::common::{OWNER, OWNER_PASSWORD, audited, home, put, sign_in};
+use crate::common::{OWNER, OWNER_PASSWORD, audited, home, put, send, sign_in};
 
 const DOCUMENT: &str =
     "---\nname: new-skill\ndescription: Does one thing that is described well enough\n---\nbody";
@@ -68,6 +70,33 @@ async fn a_missing_scope_is_403_with_a_challenge_only_where_consent_can_help() {
     }
     let published = Some("skill_publish".to_owned());
     assert!(noted.iter().any(|(_, target, _)| *target == published));
+}
+
+/// Whatever a caller makes up before, the log says which tool it tried, and how often.
+#[tokio::test]
+async fn a_refused_tool_is_named_behind_any_number_of_made_up_targets() {
+    let world = world().await;
+    let read = Scopes::READ;
+    let reader = world.member("reader@example.org", read, read).await;
+    for n in 0..30 {
+        let path = format!("/admin/users/usr_{n:026}");
+        let request = Request::delete(&path)
+            .header("authorization", format!("Bearer {reader}"))
+            .body(Body::empty());
+        let reply = send(&world.app, request.unwrap()).await;
+        assert_eq!(reply.status, 403, "{path}");
+    }
+    for tool in ["remove_skill", "skill_publish", "remove_skill"] {
+        let reply = world
+            .call(&reader, tool, json!({ "name": "payroll" }))
+            .await;
+        assert_eq!(reply.status, 403, "{tool}");
+    }
+    let targets: Vec<_> = noted(&world).await.into_iter().map(|row| row.1).collect();
+    // An entry with a count stands here as often as it counts.
+    let wanted =
+        ["remove_skill", "remove_skill", "skill_publish"].map(|tool| Some(tool.to_owned()));
+    assert_eq!(targets, wanted);
 }
 
 #[tokio::test]
