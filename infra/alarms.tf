@@ -97,6 +97,36 @@ resource "aws_cloudwatch_metric_alarm" "incomplete_work" {
   alarm_actions       = [aws_sns_topic.alarms[0].arn]
 }
 
+# A namespace gets more garbage than the runs collect. No run has failed, so this has an alarm of its own: one of its tenants causes it, and must
+# not be able to hold the others on. The line comes once for every three days of the delay.
+resource "aws_cloudwatch_log_metric_filter" "late_collection" {
+  count          = length(local.alarmed)
+  name           = "${var.name}-late-collection"
+  log_group_name = aws_cloudwatch_log_group.function["admin"].name
+  pattern        = "{ $.message = \"garbage collection is late\" }"
+
+  metric_transformation {
+    namespace = var.name
+    name      = "LateCollection"
+    value     = "1"
+  }
+}
+
+resource "aws_cloudwatch_metric_alarm" "late_collection" {
+  count               = length(local.alarmed)
+  alarm_name          = "${var.name}-late-collection"
+  alarm_description   = "The garbage collection of a namespace has taken three more days and goes on; the log of the function admin says which (\"garbage collection is late\")."
+  namespace           = var.name
+  metric_name         = aws_cloudwatch_log_metric_filter.late_collection[0].metric_transformation[0].name
+  statistic           = "Sum"
+  period              = 300
+  evaluation_periods  = 1
+  comparison_operator = "GreaterThanThreshold"
+  threshold           = 0
+  treat_missing_data  = "notBreaching"
+  alarm_actions       = [aws_sns_topic.alarms[0].arn]
+}
+
 # --- refused and failed requests ----------------------------------------------------------------
 
 resource "aws_cloudwatch_metric_alarm" "sum" {

@@ -255,15 +255,19 @@ def check_rest(made):
     told = {n["notification_type"]: n["threshold"] for n in made.one("aws_budgets_budget.month[0]")["notification"]}
     check(told == {"ACTUAL": 80, "FORECASTED": 100}, "the budget tells nobody")
     alarms = {address for address in made.resources if address.startswith("aws_cloudwatch_metric_alarm.")}
-    check(len(alarms) == 7, f"the alarms are {alarms}")
-    logged = made.one("aws_cloudwatch_log_metric_filter.incomplete_work[0]")
-    sought = '{ $.message = "background work failed" }'
-    check((logged["pattern"], logged["log_group_name"]) == (sought, "/aws/lambda/vault-admin"), "no alarm finds failed work in the log")
-    # Each trace of background work that failed, was skipped in part, or never ran has an alarm that sees it.
-    measured = logged["metric_transformation"][0]
-    check(measured["value"] == "1", "a line about failed work does not count")
+    check(len(alarms) == 8, f"the alarms are {alarms}")
+    # Each trace of background work that failed, was skipped in part, is late, or never ran has an alarm that sees it.
+    measured = {}
+    for name, line in {"incomplete_work": "background work failed", "late_collection": "garbage collection is late"}.items():
+        logged = made.one(f"aws_cloudwatch_log_metric_filter.{name}[0]")
+        sought = f'{{ $.message = "{line}" }}'
+        check((logged["pattern"], logged["log_group_name"]) == (sought, "/aws/lambda/vault-admin"), f"no alarm finds the line: {line}")
+        metric = logged["metric_transformation"][0]
+        check(metric["value"] == "1", f"the line does not count: {line}")
+        measured[name] = (metric["namespace"], metric["name"], "Sum", "GreaterThanThreshold", 0, "notBreaching")
+    check(len(set(measured.values())) == 2, "two traces count as one")
     traces = {
-        "incomplete_work": (measured["namespace"], measured["name"], "Sum", "GreaterThanThreshold", 0, "notBreaching"),
+        **measured,
         "failed_work": ("AWS/SQS", "ApproximateNumberOfMessagesVisible", "Maximum", "GreaterThanThreshold", 0, "notBreaching"),
         "missing_work": ("AWS/Events", "Invocations", "Sum", "LessThanThreshold", 1, "breaching"),
     }

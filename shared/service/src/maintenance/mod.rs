@@ -52,9 +52,10 @@ pub struct Report {
     pub namespaces: usize,
     /// Vaults that were set up for people who signed up.
     pub provisioned: usize,
-    /// Namespaces that were skipped because something in them could not be read, or whose collection
-    /// has not ended for days.
+    /// Namespaces that were skipped because something in them could not be read.
     pub skipped: usize,
+    /// Namespaces whose collection has not ended for another three days.
+    pub late: usize,
     /// Notices that arrived.
     pub sent: usize,
     /// Attempts to send a notice that failed.
@@ -102,6 +103,7 @@ pub async fn run_within(app: &App, limit: Duration) -> Result<Report, StoreError
             provisioned = report.provisioned,
             namespaces = report.namespaces,
             skipped = report.skipped,
+            late = report.late,
             sent = report.sent,
             unsent = report.unsent,
             removed_records = report.removed_records,
