@@ -107,17 +107,20 @@ async fn refuse_unsigned(
     }
     // Log one line a minute for each of the widest networks, also without a limit on the bodies:
     // otherwise an unauthenticated caller could fill the log.
-    let name = if is_forged {
-        "payment-unsigned-log"
-    } else {
-        "payment-old-log"
+    // An event of the provider that is too large has a line of its own, which forged ones of the same
+    // network do not displace: the operator has to look it up there.
+    let name = match refusal.code() {
+        ErrorCode::PaymentEventOld => "payment-old-log",
+        ErrorCode::BodyTooLarge => "payment-large-log",
+        _ => "payment-unsigned-log",
     };
     let widest = networks.widest().to_owned();
     let logged = Window::about_subject(name, widest, 1, WINDOW_SECONDS);
     if !logged.is_full(app, now).await? && try_count(app, &[logged], now).await?.is_none() {
         tracing::warn!(
             error = refusal.code().row().code,
-            "payment: a body without a good signature was rejected; further ones of its network are not logged for up to a minute"
+            limit = MAX_EVENT_BYTES,
+            "payment: a body that is too large, or has no good signature, was rejected; further ones of its network are not logged for up to a minute"
         );
     }
     Ok(refusal)

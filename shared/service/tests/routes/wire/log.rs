@@ -10,6 +10,7 @@ use vault_store::objects::{Class, Objects};
 
 use super::{BUNDLE, busy, bytes_of};
 use crate::common;
+use crate::hooks::{deliver, shop, signature};
 use crate::support::{key, world};
 
 /// What the log writes: one JSON line a request, under the id that the answer names, and nothing
@@ -195,9 +196,7 @@ async fn no_secret_of_a_sign_in_stands_in_the_log_and_no_line_is_forged() {
 /// Background work that skips a part logs the line that the alarm on AWS counts, and no other does.
 #[tokio::test]
 async fn a_run_that_skips_a_part_logs_the_line_of_the_alarm() {
-    let alarms = include_str!("../../../../../infra/alarms.tf");
-    let (_, sought) = alarms.split_once(r#"{ $.message = \""#).unwrap();
-    let (sought, _) = sought.split_once(r#"\" }"#).unwrap();
+    let sought = line_of_alarm("incomplete_work");
     let (log, _recording) = Log::record();
     let world = world();
     let namespace = world.acme().await;
@@ -214,6 +213,74 @@ async fn a_run_that_skips_a_part_logs_the_line_of_the_alarm() {
     fresh.clock.advance(24 * 3600);
     assert_eq!((fresh.work().await.skipped, count()), (1, 1));
     assert_eq!((fresh.work().await.skipped, count()), (0, 1), "not due");
+}
+
+/// The garbage collection of a vault that gets more garbage than the runs collect logs the line of an
+/// alarm of its own, once for every three days, and none about failed work.
+#[tokio::test]
+async fn a_collection_that_is_late_logs_the_line_of_its_alarm() {
+    let (log, _recording) = Log::record();
+    let world = world();
+    let busy = world.acme().await;
+    world.add_uploads(&busy, 2_500).await;
+    world.put(&busy, b"garbage").await;
+    let count = |name: &str| {
+        let (lines, sought) = (log.lines(), line_of_alarm(name));
+        let counted = lines.iter().filter(|line| line["message"] == sought);
+        counted.count()
+    };
+    for (day, counted) in [0, 0, 0, 1, 1].into_iter().enumerate() {
+        world.step().await;
+        let counts = (count("late_collection"), count("incomplete_work"));
+        assert_eq!(counts, (counted, 0), "day {day}");
+        world.clock.advance(24 * 3600);
+    }
+    let lines = log.lines();
+    let late = lines
+        .iter()
+        .find(|line| line["message"] == line_of_alarm("late_collection"));
+    assert_eq!(
+        late.map(|line| (&line["slug"], &line["days"])),
+        Some((&json!("acme"), &json!(3)))
+    );
+}
+
+/// An event that is too large leaves a line in the log, whatever else comes from its network.
+#[tokio::test]
+async fn a_payment_event_that_is_too_large_is_in_the_log_behind_forged_ones() {
+    let (log, _recording) = Log::record();
+    let world = shop().await;
+    for _ in 0..3 {
+        let forged = deliver(&world, "{}", "t=1,v1=00").await;
+        assert_eq!(forged.short(), "400 payment_signature_invalid");
+    }
+    let large = " ".repeat(64 * 1024 + 1);
+    let header = signature(&large, world.now().unix());
+    for _ in 0..3 {
+        let answer = deliver(&world, &large, &header).await;
+        assert_eq!(answer.short(), "413 body_too_large");
+    }
+    let lines = log.lines();
+    let errors: Vec<_> = lines
+        .iter()
+        .filter(|line| {
+            line["message"]
+                .as_str()
+                .is_some_and(|text| text.starts_with("payment:"))
+        })
+        .map(|line| line["error"].as_str().unwrap())
+        .collect();
+    assert_eq!(errors, ["payment_signature_invalid", "body_too_large"]);
+}
+
+/// Returns the line that a metric filter of `infra` counts.
+fn line_of_alarm(filter: &str) -> &'static str {
+    let alarms = include_str!("../../../../../infra/alarms.tf");
+    let head = format!("\"aws_cloudwatch_log_metric_filter\" \"{filter}\"");
+    let (_, filter) = alarms.split_once(&head).unwrap();
+    let (_, sought) = filter.split_once(r#"{ $.message = \""#).unwrap();
+    let (sought, _) = sought.split_once(r#"\" }"#).unwrap();
+    sought
 }
 
 /// The JSON lines that a test's thread logs.
