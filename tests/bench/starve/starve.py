@@ -136,31 +136,38 @@ def cell(times):
     return f"{times.share():.0%}, {times.percentile(0.5) * 1e3:.0f} / {times.percentile(0.95) * 1e3:.0f}"
 
 
+def label(name):
+    """The name of a row in docs/limits.md."""
+    return {"machine": "machines", "agent": "agents"}.get(name, name)
+
+
 def report(database, before, attacked, control):
-    print(f"\n{database}: share answered, p50 / p95 in ms\n")
-    print("| | before | attacked | control: attack on another server |\n|---|---|---|---|")
+    print("\nShare answered, and p50 / p95 in milliseconds; the control is the same attack on another server:\n")
+    print(f"| {database} | before | attacked | control |\n|---|---|---|---|")
     for name in PACES:
-        print(f"| {name} | {cell(before[name])} | {cell(attacked[name])} | {cell(control[name])} |")
+        print(f"| {label(name)} | {cell(before[name])} | {cell(attacked[name])} | {cell(control[name])} |")
     for name in PACES:
         if attacked[name].refused:
             print(f"refused while attacked: {name} {attacked[name].refused}")
 
 
 def judge(attacked, control, memory):
-    """The missed targets."""
-    missed = []
-    for name, times in attacked.items():
-        if times.share() < 1:
-            missed.append(f"{name}: {times.share():.1%} answered")
-        # Below 20 ms a ratio says nothing about a machine with other work.
-        ratio = times.percentile(0.95) / max(0.02, control[name].percentile(0.95))
-        if name != "owner writes" and ratio > RATIO:
-            missed.append(f"{name}: p95 is {ratio:.1f} times that of the control")
-    if attacked["owner writes"].percentile(0.95) > WRITES_P95:
-        missed.append("owner writes: p95 is above a second")
-    if memory > MEMORY_MB:
-        missed.append(f"memory: {memory:.0f} MB")
-    return missed
+    """The targets of docs/limits.md, each with what missed it."""
+    writes = attacked["owner writes"]
+    reads = {name: times for name, times in attacked.items() if name != "owner writes"}
+    # Below 20 ms a ratio says nothing about a machine with other work.
+    ratios = {name: times.percentile(0.95) / max(0.02, control[name].percentile(0.95)) for name, times in reads.items()}
+    slow_writes = [f"{writes.share():.1%} answered, p95 {writes.percentile(0.95) * 1e3:.0f} ms"]
+    return {
+        "all writes of the owner are answered, 95 % within a second": slow_writes
+        if writes.share() < 1 or writes.percentile(0.95) > WRITES_P95
+        else [],
+        "all reads are answered": [f"{label(name)} {times.share():.1%}" for name, times in reads.items() if times.share() < 1],
+        f"p95 of the reads is at most {RATIO} times that of the control": [
+            f"{label(name)} {ratio:.2f} times" for name, ratio in ratios.items() if ratio > RATIO
+        ],
+        f"{MEMORY_MB} MB of memory": [f"{memory:.0f} MB"] if memory > MEMORY_MB else [],
+    }
 
 
 def run(database, address, seconds, parts):
@@ -176,9 +183,11 @@ def run(database, address, seconds, parts):
     print(f"peak memory of the server: {memory:.0f} MB; load of the machine: {open('/proc/loadavg').read().split()[0]}")
     if stored:
         print(f"stored for the attackers: {stored[0]} objects, {stored[1] / 1e6:.0f} MB, {stored[2]} log rows", flush=True)
-    missed = judge(attacked, control, memory)
-    for line in missed:
-        print(f"missed: {line}")
+    print("\n| Target | Met |\n|---|---|")
+    missed = []
+    for wanted, reasons in judge(attacked, control, memory).items():
+        print(f"| {wanted} | {'no: ' + ', '.join(reasons) if reasons else 'yes'} |", flush=True)
+        missed += reasons
     scene.service.stop()
     other.service.stop()
     return missed
@@ -216,7 +225,9 @@ class Cluster:
 def main():
     every = [name for names in attack.ATTACKS.values() for name in names]
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--postgres", nargs="?", const="", metavar="FOLDER", help="measure over PostgreSQL too; FOLDER has its programs")
+    programs = os.environ.get("POSTGRES_PROGRAMS", "")
+    help_text = "measure over PostgreSQL too; FOLDER has its programs"
+    options.add_argument("--postgres", nargs="?", const=programs, metavar="FOLDER", help=help_text)
     options.add_argument("--seconds", type=int, default=60)
     options.add_argument("--parts", default=",".join(every), help="attacks: " + ", ".join(every))
     given = options.parse_args()
