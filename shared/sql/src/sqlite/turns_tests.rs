@@ -146,6 +146,57 @@ async fn a_full_lane_rejects_its_own_namespace_alone() {
     assert_eq!(rejected, 2);
 }
 
+/// No tenant and no stranger fills the lane of background work, whatever it writes.
+#[tokio::test]
+async fn background_work_has_its_turn_whatever_waits_for_others() {
+    let (store, _folder) = open().await;
+    let place = namespace(1);
+    let object = pack(place, 1, 1).remove(0);
+    store.put_many(vec![object.clone()]).await.unwrap();
+    let write = |partition: &str, name: usize| {
+        let document = Document::from_value(&serde_json::json!({ "n": name })).unwrap();
+        let key = RecordKey::new(partition, name.to_string());
+        vec![Write::put(key, document, When::Any)]
+    };
+    let release = hold_writer(&store, namespace(2)).await;
+    let mut writes = tokio::task::JoinSet::new();
+    for partition in [format!("test/{place}"), "acct/test".to_owned()] {
+        for name in 0..2048 {
+            let (store, write) = (Arc::clone(&store), write(&partition, name));
+            writes.spawn(async move { store.commit_writes(write).await });
+        }
+    }
+    for _ in 0..10_000 {
+        yield_now().await;
+    }
+    // Each lane is full.
+    for partition in [format!("test/{place}"), "acct/test".to_owned()] {
+        let refused = store.commit_writes(write(&partition, 9_999)).await;
+        assert!(matches!(refused, Err(StoreError::Busy)), "{partition}");
+    }
+    let mark = format!("doomed/{place}");
+    let mut work = Box::pin(async {
+        tokio::join!(
+            store.delete_many(std::slice::from_ref(&object.0)),
+            store.sweep_expired(10),
+            store.commit_writes(write(&mark, 1)),
+        )
+    });
+    let is_waiting = |context: &mut std::task::Context<'_>| {
+        std::task::Poll::Ready(work.as_mut().poll(context).is_pending())
+    };
+    assert!(std::future::poll_fn(is_waiting).await);
+    drop(release);
+    let (deleted, swept, marked) = work.await;
+    deleted.unwrap();
+    assert_eq!(swept.unwrap(), 0);
+    assert!(marked.unwrap().is_done());
+    while let Some(written) = writes.join_next().await {
+        assert!(written.unwrap().unwrap().is_done());
+    }
+    assert_eq!(count_at_turn(&store, place, place).await, 0);
+}
+
 /// Callers over a limit read, and the writer never hears of them.
 #[tokio::test]
 async fn a_count_that_is_full_is_refused_while_the_writer_is_held() {
