@@ -7,6 +7,7 @@
 )]
 
 mod apps;
+mod busy;
 mod collection;
 mod corpus;
 mod drafts;

@@ -1,7 +1,7 @@
 //! A relay on loopback between commands and a server. It carries every request, and may lie about
 //! the answer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use axum::body::{Body, Bytes, to_bytes};
@@ -34,9 +34,18 @@ struct State {
     seen: BTreeMap<String, Bytes>,
     kept: BTreeMap<String, Bytes>,
     told: usize,
+    /// Part of the paths of requests that are refused once; empty for none.
+    busy: String,
+    refused: BTreeSet<String>,
 }
 
 impl State {
+    /// Whether a request to this path is refused now.
+    fn refuses(&mut self, path: &str) -> bool {
+        let is_busy = !self.busy.is_empty() && path.contains(&self.busy);
+        is_busy && self.refused.insert(path.to_owned())
+    }
+
     /// The answer to a read that was answered with `honest`.
     fn answer(&mut self, path: &str, honest: &Bytes) -> Bytes {
         self.seen.insert(path.to_owned(), honest.clone());
@@ -75,6 +84,10 @@ impl Relay {
             async move {
                 let is_read = request.method() == Method::GET;
                 let path = request.uri().to_string();
+                let is_refused = state.lock().expect("no panic in between").refuses(&path);
+                if is_refused {
+                    return busy();
+                }
                 let Some((head, body)) = carry(&client, &server, request).await else {
                     return bad_gateway();
                 };
@@ -114,6 +127,14 @@ impl Relay {
         state.kept = state.seen.clone();
     }
 
+    /// Is busy from now on for each path that contains `part`, the first time that it is asked for
+    /// there. Returns how many requests it has refused since the last call.
+    pub fn be_busy(&self, part: &str) -> usize {
+        let mut state = self.state.lock().expect("no panic in between");
+        part.clone_into(&mut state.busy);
+        std::mem::take(&mut state.refused).len()
+    }
+
     /// Lies from now on as told. Returns how many answers were lies since the last call.
     pub fn lie(&self, lie: Lie) -> usize {
         let mut state = self.state.lock().expect("no panic in between");
@@ -147,6 +168,18 @@ pub async fn carry(
         }
     }
     Some((head, sent.bytes().await.ok()?))
+}
+
+/// The answer of a service that has too much to do.
+fn busy() -> Response {
+    let body = r#"{"code":"unavailable","title":"Service Unavailable","status":503}"#;
+    let mut answer = Response::new(Body::from(body));
+    *answer.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    let headers = answer.headers_mut();
+    headers.insert("retry-after", "1".parse().expect("a header"));
+    let kind = "application/problem+json".parse().expect("a header");
+    headers.insert("content-type", kind);
+    answer
 }
 
 /// The answer where no server answers.
