@@ -145,9 +145,9 @@ impl Fault {
             ShelfError::LibraryElsewhere => Self::by_service(ToolError::LibraryElsewhere, error),
             ShelfError::Busy => Self::by_service(ToolError::LibraryBusy, error),
             ShelfError::Unavailable(_) => Self::by_service(ToolError::ContentUnavailable, error),
-            ShelfError::Store(StoreError::Unavailable(_) | StoreError::Conflict) => {
-                Self::by_service(ToolError::Unavailable, error)
-            }
+            ShelfError::Store(
+                StoreError::Unavailable(_) | StoreError::Conflict | StoreError::Busy,
+            ) => Self::by_service(ToolError::Unavailable, error),
             // `NotReviewed` is about accepting drafts, which no tool does.
             ShelfError::Store(_) | ShelfError::Failed(_) | ShelfError::NotReviewed(_) => {
                 Self::by_service(ToolError::Internal, error)

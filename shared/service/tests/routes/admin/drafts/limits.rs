@@ -73,6 +73,38 @@ async fn an_author_hands_in_two_hundred_drafts_a_day() {
     place.propose(&member, "one-more").await;
 }
 
+/// A full queue for scans is an answer that a client waits for, over this route and over the tools.
+#[tokio::test]
+async fn a_draft_that_finds_the_queue_for_scans_full_is_asked_to_come_again() {
+    let place = Place::new().await;
+    let (world, own) = (&place.desk.world, place.desk.acme.id);
+    // All that may be scanned at once, and all that may wait for it.
+    let mut waiting: Vec<_> = (0..100)
+        .map(|_| Box::pin(world.app.enter_scan(&own)))
+        .collect();
+    let mut scans = Vec::new();
+    for scan in &mut waiting {
+        scans.extend(timeout(Duration::ZERO, scan).await);
+    }
+    let refused = propose_skill(world, &place.member, "acme", "one").await;
+    assert_eq!(refused.short(), "503 unavailable");
+    assert_eq!(refused.header("retry-after"), "1");
+    let skill = "---\nname: one\ndescription: Does the work well.\n---\nDo it.\n";
+    let call = json!({
+        "jsonrpc": "2.0", "id": 1, "method": "tools/call",
+        "params": { "name": "propose_skill", "arguments": { "skill_md": skill } },
+    });
+    let body = Some(("application/json", call.to_string().into_bytes()));
+    let refused = place
+        .desk
+        .send(&place.member, "POST", "/mcp", body, &[])
+        .await;
+    assert_eq!(refused.status, 503, "{refused:?}");
+    assert_eq!(refused.header("retry-after"), "1");
+    drop((waiting, scans));
+    place.propose(&place.member, "one").await;
+}
+
 /// Requests with large bodies that wait for a scan hold no place for such a body: an owner can upload
 /// meanwhile.
 #[tokio::test]
