@@ -230,6 +230,7 @@ macro_rules! records_contract {
             counters_lose_nothing
             readers_never_see_half_a_commit
             crossing_commits_both_end
+            claims_stay_within_their_bound
         }
     };
 }

@@ -1,4 +1,4 @@
-//! The clauses for [`Records`](vault_store::records::Records) under many callers at once.
+//! The clauses for [`Records`] under many callers at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -8,7 +8,7 @@ use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 use super::{RecordsFixture, absent, any, decided, key, number};
-use vault_store::records::{Commit, RecordKey, When, Write};
+use vault_store::records::{Commit, RecordKey, Records, When, Write};
 
 /// Commits all of these at once and answers how each ended, in order.
 async fn at_once(store: &RecordsFixture, commits: Vec<Vec<Write>>) -> Vec<Commit> {
@@ -208,4 +208,64 @@ pub async fn crossing_commits_both_end(store: &RecordsFixture) {
             "{name}"
         );
     }
+}
+
+/// Bound of what [`change_claimed`] lets all claim together.
+const CLAIMABLE: u64 = 100;
+
+/// Changes what is claimed, as an upload claims a part of a quota: it reads it, and writes it anew
+/// under that revision together with a record of its own. Returns false if that is beyond the bound.
+async fn change_claimed(records: &dyn Records, name: &str, change: impl Fn(u64) -> u64) -> bool {
+    loop {
+        let read = records.get_one(&key("claimed")).await;
+        let (claimed, when) = match read.expect("the store answers") {
+            Some(record) => {
+                let value: Value = record.read().expect("reads");
+                let claimed = value["n"].as_u64().expect("a number");
+                (claimed, When::At(record.revision))
+            }
+            None => (0, When::Absent),
+        };
+        let after = change(claimed);
+        if after > CLAIMABLE {
+            return false;
+        }
+        let writes = [
+            Write::put(key("claimed"), number(after), when),
+            absent(name, after),
+        ];
+        if decided(records, &writes).await.is_done() {
+            return true;
+        }
+    }
+}
+
+/// Of twenty that claim 30 each at once, three find room; what some of them give back at once is
+/// there for others, and no step is lost.
+pub async fn claims_stay_within_their_bound(store: &RecordsFixture) {
+    let claim = async |round: &'static str, by: i64| {
+        let start = Arc::new(Barrier::new(20));
+        let mut racers = JoinSet::new();
+        for n in 0..20 {
+            let (records, start) = (Arc::clone(&store.records), Arc::clone(&start));
+            racers.spawn(async move {
+                start.wait().await;
+                let change = |claimed: u64| claimed.saturating_add_signed(by);
+                change_claimed(&*records, &format!("{round} {n:02}"), change).await
+            });
+        }
+        let passed = racers.join_all().await;
+        passed.into_iter().filter(|passed| *passed).count()
+    };
+    let claimed = async || {
+        let record = store.get(&key("claimed")).await.expect("claimed");
+        record.read::<Value>().expect("reads")
+    };
+    assert_eq!(claim("claim", 30).await, 3);
+    assert_eq!(claimed().await, json!({ "n": 90 }));
+    assert_eq!(store.keys("p", "claim ", None, 1000).await.len(), 3);
+    assert_eq!(claim("settle", -2).await, 20);
+    assert_eq!(claimed().await, json!({ "n": 50 }));
+    assert_eq!(claim("again", 25).await, 2);
+    assert_eq!(claimed().await, json!({ "n": 100 }));
 }
