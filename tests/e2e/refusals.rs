@@ -426,6 +426,8 @@ fn what_was_not_paid_for_or_is_too_much_is_told_as_that() {
     support::link(&server, &owner, &machine, SLUG);
     let late = Home::new();
     let waiting = late.json(&format!("link {}", address(&server, SLUG)));
+    let key = support::fingerprint(&owner);
+    let link = format!("link {} --expect-key {key}", address(&server, SLUG));
     let mut set = |name: &str, value: &str| {
         server.stop();
         let database = rusqlite::Connection::open(server.home.path().join("vault.db")).unwrap();
@@ -472,6 +474,27 @@ fn what_was_not_paid_for_or_is_too_much_is_told_as_that() {
     owner.add("large", &"Text. ".repeat(1000)).ok();
     fails(&owner, "sync --cloud", 1, "quota_exceeded");
     owner.json("remove large");
+
+    // Where all places for machines are taken a code admits nobody, and nothing is lost by it.
+    set("quota", r#"{"machines": 1}"#);
+    let code = text(&owner.json("devices invite --uses 2")["code"]);
+    let (waiting, newcomer) = (Home::new(), Home::new());
+    let before = waiting.json(&link);
+    assert_eq!(before["status"], "pending");
+    for home in [&waiting, &newcomer] {
+        fails(home, &format!("{link} --code {code}"), 1, "quota_full");
+    }
+    assert_eq!(waiting.json(&link), before);
+    let links = vault_tests::tree::snapshot(&waiting.config().join("links"), &[]);
+    assert!(!links.keys().any(|path| path.ends_with("device.next")));
+    let links = newcomer.json("status --cloud")["links"].clone();
+    assert_eq!(links, serde_json::json!([]));
+    set("quota", r#"{"machines": 3}"#);
+    for home in [&waiting, &newcomer] {
+        let admitted = home.json(&format!("{link} --code {code}"));
+        assert_eq!(admitted["status"], "active");
+    }
+
     let pull = machine.json("cloud pull");
     assert_eq!(
         (pull["release"].as_u64(), pull["unchanged"].as_u64()),

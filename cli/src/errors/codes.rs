@@ -408,10 +408,11 @@ pub const fn service_hint(code: ServiceCode) -> Option<&'static str> {
             "vault devices list shows it; a forgotten machine may enrol again"
         }
         ServiceCode::QuotaFull => {
-            "remove what is no longer needed, or ask the operator of the service for more room"
+            "an owner of the vault can remove what is no longer needed, or ask the operator of the \
+             service for more room"
         }
         ServiceCode::QuotaExceeded => {
-            "remove skills, or ask the operator of the service for more room"
+            "vault status shows what is used; the operator of the service can allow more"
         }
         // For the other codes, the message suffices or the status determines the hint.
         _ => return None,

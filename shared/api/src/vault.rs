@@ -305,6 +305,8 @@ pub struct Quota {
     pub machines: Option<u64>,
     /// The most members and waiting invitations; null: no limit.
     pub people: Option<u64>,
+    /// The most drafts about skills that wait; null: no limit.
+    pub drafts: Option<u64>,
 }
 
 /// A change of the quota of a namespace by an operator. What is absent stays as it is.
@@ -323,6 +325,9 @@ pub struct QuotaChange {
     /// The most members and waiting invitations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub people: Option<QuotaLimit>,
+    /// The most drafts about skills that wait.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drafts: Option<QuotaLimit>,
 }
 
 /// A limit of a quota, as an operator sets it.
@@ -358,6 +363,10 @@ pub struct Usage {
     pub unnamed_objects: u64,
     /// Machines that are admitted; null until the first admission since an upgrade.
     pub machines: Option<u64>,
+    /// Members and waiting invitations; null where they have no limit.
+    pub people: Option<u64>,
+    /// Drafts about skills that wait; null where they have no limit.
+    pub drafts: Option<u64>,
 }
 
 /// The numbers of a vault's skills, releases and waiting machines.

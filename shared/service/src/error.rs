@@ -169,7 +169,7 @@ codes! {
     ObjectsMissing CONFLICT "objects_missing" Caller "The catalog names objects that were not uploaded.";
     PreconditionRequired PRECONDITION_REQUIRED "precondition_required" Caller "Publishing needs If-Match with the current catalog's hash, or If-None-Match: *.";
     ReleaseConflict PRECONDITION_FAILED "release_conflict" Caller "Another release became current.";
-    QuotaFull CONFLICT "quota_full" Caller "All places that the quota of this vault allows are taken; the member `quota` has the numbers.";
+    QuotaFull CONFLICT "quota_full" Caller "All places that the quota of this vault allows are taken. To those who may know it, the member `quota` has the numbers.";
     QuotaExceeded PAYLOAD_TOO_LARGE "quota_exceeded" Caller "The quota of this vault has no room for this; the member `quota` has the numbers.";
     CatalogSchema UNPROCESSABLE_ENTITY "catalog_schema" Caller "The catalog does not have the form vault.catalog/2.";
     DerivedMismatch UNPROCESSABLE_ENTITY "derived_mismatch" Caller "What was signed about a skill is not what its files say.";

@@ -26,12 +26,18 @@ use crate::config::quota::Quota;
 use crate::error::{ErrorCode, Refusal};
 use crate::model::kept::{self, ObjectName, RootReason, UPLOAD_SECONDS};
 use crate::model::namespace::{Kind, Namespace};
-use crate::model::usage::{Amount, FullStorage, Needed, Tally, Usage};
+use crate::model::usage::{Amount, Counted, FullStorage, Needed, Tally, Usage};
 use crate::notices;
 use crate::transaction::Transaction;
 
+mod unstoppable;
+
+use unstoppable::Unstoppable;
+
 /// Maximum number of records with object names in one commit: each may have 256 KiB.
 const KEPT_AT_ONCE: usize = 10;
+/// Maximum number of attempts at a correction of the count, each of which tries its commit again.
+const CORRECTIONS: u32 = 4;
 /// Room in the last commit of an upload, for its count.
 const LAST_WRITES: usize = 4;
 
@@ -41,12 +47,33 @@ pub enum Purpose {
     /// Somebody uploads them. Those that are files of a release, whose form says so, may use the
     /// allowance beyond the quota.
     Upload,
-    /// A verified statement of a publisher, which a release may follow: a proposal or a request for
-    /// a key. It may use the allowance too.
+    /// Somebody uploads bundles, and the vault has to sign so much again, because a key is revoked.
+    /// So far they may go beyond the quota.
+    SignAgain(Amount),
+    /// A request for a key. It may use the allowance too.
     Statement,
-    /// The catalog of a verified release and the list of its objects. They have twice the
-    /// allowance, so that uploads which use up theirs cannot stop a change of keys.
+    /// A verified proposal, or the catalog of a verified release and the list of its objects. They
+    /// have twice the allowance, so that uploads which use up theirs cannot stop a release.
     Release,
+    /// The same with a newer root version, which the keys of the root role have signed. They have
+    /// four times the allowance, so that a publisher whose releases use up theirs can be removed.
+    NewRoot,
+}
+
+impl Purpose {
+    /// How many times the allowance is open to files of releases.
+    const fn allowances(self) -> u64 {
+        match self {
+            Self::Upload | Self::SignAgain(_) | Self::Statement => 1,
+            Self::Release => 2,
+            Self::NewRoot => 4,
+        }
+    }
+
+    /// Whether it is a release or a proposal of one.
+    const fn is_release(self) -> bool {
+        matches!(self, Self::Release | Self::NewRoot)
+    }
 }
 
 /// Error of an upload.
@@ -106,7 +133,21 @@ pub async fn list_missing(
 ///
 /// Fails with `Full`, before any of them is stored, if the quota has no room for all that are not
 /// stored yet. Fails with `Conflict` while one of them is being deleted; a retry helps.
+///
+/// Goes on when its caller does not wait for the end, such as one who has closed the connection: the
+/// count would else be too high until the next garbage collection.
 pub async fn put_objects(
+    app: &App,
+    namespace: &Namespace,
+    purpose: Purpose,
+    objects: Vec<(ObjectKey, Bytes)>,
+) -> Result<Vec<Stored>, UploadError> {
+    let (app, namespace) = (app.clone(), namespace.clone());
+    let put = async move { put_counted(&app, &namespace, purpose, objects).await };
+    Unstoppable::new(put).await
+}
+
+async fn put_counted(
     app: &App,
     namespace: &Namespace,
     purpose: Purpose,
@@ -130,7 +171,7 @@ pub async fn put_objects(
             let new = stored.filter(|(_, stored)| **stored == Stored::New);
             tally_of(new.map(|(object, _)| *object))
         }
-        Err(_) => claimed.counted - tally_of(find_unstored(app, &sizes).await),
+        Err(_) => claimed.added - tally_of(find_unstored(app, &sizes).await),
     };
     let has_failed = outcome.is_err();
     let settle = |usage: &mut Usage| usage.end_upload(&claimed.id, stored, has_failed);
@@ -187,12 +228,15 @@ pub(crate) async fn change_usage(
     let quota = app.quota_of(namespace);
     app.change(async |tx| {
         let (mut usage, when) = Usage::find(&tx, &namespace.id).await?;
+        let before = usage.clone();
         change(&mut usage);
+        usage.settle_beyond(&quota);
         // Judged by what is stored, not by what uploads may store.
-        if let Some(event) = usage.take_warning(&quota) {
-            tx.write_all(notices::queue_notice(&tx, namespace, event).await?);
+        let warnings = usage.take_warnings(&quota);
+        tx.write_all(notices::queue_notices(&tx, namespace, warnings).await?);
+        if usage != before {
+            tx.write(usage.to_write(&namespace.id, when)?);
         }
-        tx.write(usage.to_write(&namespace.id, when)?);
         Ok(())
     })
     .await
@@ -201,7 +245,15 @@ pub(crate) async fn change_usage(
 /// Corrects the usage in a commit of its own. A failure is only logged: the objects are stored, and
 /// the next garbage collection corrects the count.
 async fn correct_usage(app: &App, namespace: &Namespace, correct: impl Fn(&mut Usage) + Sync) {
-    if let Err(error) = change_usage(app, namespace, correct).await {
+    let mut corrected = change_usage(app, namespace, &correct).await;
+    for _ in 1..CORRECTIONS {
+        if corrected.is_ok() {
+            break;
+        }
+        // Many processes at once may change the same record, and nobody waits for this one.
+        corrected = change_usage(app, namespace, &correct).await;
+    }
+    if let Err(error) = corrected {
         tracing::warn!(
             namespace = %namespace.id,
             error = error_chain(&error),
@@ -223,7 +275,7 @@ struct Claimed {
     /// Its name in the usage.
     id: Arc<str>,
     /// What was counted.
-    counted: Tally,
+    added: Tally,
 }
 
 /// Objects that are to be stored.
@@ -251,7 +303,7 @@ impl Upload<'_> {
         }
         let (mut usage, when) = Usage::find(tx, namespace).await?;
         usage.forget_ended(now);
-        if usage.is_busy() {
+        if usage.is_busy(self.purpose.is_release()) {
             return Err(StoreError::Busy.into());
         }
         let id = tx.fresh_id();
@@ -278,12 +330,13 @@ impl Upload<'_> {
         }
         tx.write_all(last);
         tx.write(usage.to_write(namespace, when)?);
-        Ok(Claimed { id, counted })
+        let added = counted.added;
+        Ok(Claimed { id, added })
     }
 
     /// Returns what the upload adds. Fails with `Full` if the quota has no room for it, and with
     /// `Busy` if it has none until other uploads have ended, which may store the same objects.
-    async fn count_new(&self, usage: &Usage) -> Result<Tally, UploadError> {
+    async fn count_new(&self, usage: &Usage) -> Result<Counted, UploadError> {
         let sizes = self.sizes();
         let all = Needed {
             other: tally_of(sizes.iter().copied()),
@@ -294,18 +347,22 @@ impl Upload<'_> {
         // object there. After a failure they are probably not new.
         let is_far = !usage.is_doubtful && !usage.with(all.other).is_short(&self.quota);
         if self.namespace.kind == Kind::SelfSigned || is_far {
-            return Ok(all.other);
+            return Ok(Counted {
+                added: all.other,
+                ..Counted::default()
+            });
         }
         let mut new = HashSet::new();
         for some in sizes.chunks(MAX_ASKED) {
             new.extend(self.app.objects.find_missing(some).await?);
         }
         let needed = self.needed(|key| new.contains(key));
-        let Err(full) = usage.check_room(&needed, &self.quota) else {
-            return Ok(needed.total());
+        let full = match usage.check_room(&needed, &self.quota) {
+            Ok(counted) => return Ok(counted),
+            Err(full) => full,
         };
         match usage.settled().check_room(&needed, &self.quota) {
-            Ok(()) => Err(StoreError::Busy.into()),
+            Ok(_) => Err(StoreError::Busy.into()),
             Err(_) => Err(full.into()),
         }
     }
@@ -319,7 +376,11 @@ impl Upload<'_> {
     /// Returns the amounts of those objects that `is_new`.
     fn needed(&self, is_new: impl Fn(&ObjectKey) -> bool) -> Needed {
         let mut needed = Needed {
-            is_release: self.purpose == Purpose::Release,
+            allowances: self.purpose.allowances(),
+            again: match self.purpose {
+                Purpose::SignAgain(again) => again,
+                _ => Amount::default(),
+            },
             ..Needed::default()
         };
         for (key, bytes) in self.objects.iter().filter(|(key, _)| is_new(key)) {
@@ -336,7 +397,7 @@ impl Upload<'_> {
     /// Whether an object may use the allowance for files of releases. Uploads may if their bytes are
     /// exactly those of an index of this vault, a profile or a policy.
     fn is_release_file(&self, key: &ObjectKey, bytes: &[u8]) -> bool {
-        if self.purpose != Purpose::Upload {
+        if !matches!(self.purpose, Purpose::Upload | Purpose::SignAgain(_)) {
             return true;
         }
         match key.class {

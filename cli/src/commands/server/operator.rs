@@ -3,23 +3,22 @@
 
 mod accounts;
 mod payments;
+mod quota;
 
 use clap::{Args, Subcommand};
 use reqwest::Method;
 use serde_json::{Value, json};
 use vault_api::{
-    CreatedNamespace, Given, MAX_ACTS, Namespace, NewNamespace, PlanWord, QuotaChange, QuotaLimit,
-    ServiceSignOut, Vault,
+    CreatedNamespace, Given, MAX_ACTS, Namespace, NewNamespace, ServiceSignOut, Vault,
 };
 use vault_format::name::Slug;
-use vault_service::config::quota;
 use vault_service::error::ErrorCode as ServiceCode;
 
 use crate::{
     commands::administer::audit_log::Filters,
     context::Context,
     errors::{ErrorCode, Failure},
-    output::{BOLD, Column, HINT, Report, TICK, Table, clean, format_facts, format_size, paint},
+    output::{BOLD, Column, HINT, Report, TICK, Table, clean, format_facts, paint},
     service::{
         Address, Base, OwnerClient,
         confirmation::send_confirmed,
@@ -141,18 +140,8 @@ enum Action {
     Quota {
         /// The name of the namespace
         slug: Slug,
-        /// Bytes that it may store: a number such as 5GiB, `none`, or `plan` for what its plan says
-        #[arg(long, value_name = "SIZE", value_parser = parse_bytes_limit)]
-        bytes: Option<QuotaLimit>,
-        /// Objects that it may store: a number, `none` or `plan`
-        #[arg(long, value_name = "N", value_parser = parse_limit)]
-        objects: Option<QuotaLimit>,
-        /// Machines that its owners may admit: a number, `none` or `plan`
-        #[arg(long, value_name = "N", value_parser = parse_limit)]
-        machines: Option<QuotaLimit>,
-        /// Members and waiting invitations: a number, `none` or `plan`
-        #[arg(long, value_name = "N", value_parser = parse_limit)]
-        people: Option<QuotaLimit>,
+        #[command(flatten)]
+        limits: quota::Limits,
     },
     /// End every token for a namespace: its people and apps sign in again
     SignOut {
@@ -245,21 +234,7 @@ async fn run_action(
         Action::Resume { slug } => change_namespace(client, slug, "resume", "resumed").await,
         Action::Lapse { slug } => change_namespace(client, slug, "lapse", "lapsed").await,
         Action::Renew { slug } => change_namespace(client, slug, "renew", "renewed").await,
-        Action::Quota {
-            slug,
-            bytes,
-            objects,
-            machines,
-            people,
-        } => {
-            let change = QuotaChange {
-                bytes: *bytes,
-                objects: *objects,
-                machines: *machines,
-                people: *people,
-            };
-            set_quota(client, slug, &change).await
-        }
+        Action::Quota { slug, limits } => quota::set_quota(client, slug, limits).await,
         Action::SignOut { slug } => {
             change_namespace(client, slug, "sign-out", "signed everyone out of the vault").await
         }
@@ -383,7 +358,6 @@ fn describe_namespace(found: &Vault) -> String {
         || "none yet".to_owned(),
         |current| format!("{}, published {}", current.release, current.published_at),
     );
-    let [bytes, objects, machines, people] = describe_quota(found);
     let fingerprint = found.current_pin().and_then(|pin| pin.fingerprint);
     format_facts(
         [
@@ -399,108 +373,12 @@ fn describe_namespace(found: &Vault) -> String {
                 "fingerprint",
                 fingerprint.map_or_else(|| "-".to_owned(), |text| text.to_string()),
             ),
-            ("stored", bytes),
-            ("objects", objects),
-            ("machines", machines),
-            ("people", people),
-            ("subscription", found.subscription.to_string()),
         ]
+        .into_iter()
+        .chain(quota::describe_quota(found))
+        .chain([("subscription", found.subscription.to_string())])
         .map(|(label, value)| (label, Some(value))),
     )
-}
-
-/// Describes how much a namespace holds, and may hold: bytes, objects, machines and people.
-fn describe_quota(found: &Vault) -> [String; 4] {
-    let (usage, quota) = (&found.usage, &found.quota);
-    let of = |used: String, limit: Option<String>| match limit {
-        Some(limit) => format!("{used} of {limit}"),
-        None => format!("{used}, no limit"),
-    };
-    [
-        of(format_size(usage.bytes), quota.bytes.map(format_size)),
-        of(
-            usage.objects.to_string(),
-            quota.objects.map(|limit| limit.to_string()),
-        ),
-        of(
-            // Until the first decision since an upgrade nobody has counted them.
-            usage.machines.map_or_else(
-                || "not counted yet".to_owned(),
-                |machines| machines.to_string(),
-            ),
-            quota.machines.map(|limit| limit.to_string()),
-        ),
-        // The service counts people only where there is a limit.
-        quota
-            .people
-            .map_or_else(|| "no limit".to_owned(), |limit| format!("at most {limit}")),
-    ]
-}
-
-async fn set_quota(
-    client: &OwnerClient,
-    slug: &Slug,
-    change: &QuotaChange,
-) -> Result<Report, Failure> {
-    let path = format!("/admin/operator/namespaces/{slug}");
-    let is_shown = *change == QuotaChange::default();
-    let found: Vault = if is_shown {
-        client.get(&path).await
-    } else {
-        client.post(&format!("{path}/quota"), json!(change)).await
-    }
-    .map_err(|failure| with_namespace_name(failure, slug))?;
-    let [bytes, objects, machines, people] = describe_quota(&found);
-    let facts = [
-        ("stored", Some(bytes)),
-        ("objects", Some(objects)),
-        ("machines", Some(machines)),
-        ("people", Some(people)),
-    ];
-    let mut text = format_facts(facts);
-    if !is_shown {
-        text = format!("{TICK} set the quota of {BOLD}{slug}{BOLD:#}\n{text}");
-    }
-    let is_over = |used: u64, limit: Option<u64>| limit.is_some_and(|limit| used > limit);
-    if is_over(found.usage.bytes, found.quota.bytes)
-        || is_over(found.usage.objects, found.quota.objects)
-        || is_over(found.usage.machines.unwrap_or(0), found.quota.machines)
-    {
-        text.push_str(
-            "\nIt holds more than that. Nothing is taken away; what adds is refused until it holds less.",
-        );
-    }
-    Ok(Report::new(&found, text))
-}
-
-/// Parses a limit of bytes.
-fn parse_bytes_limit(text: &str) -> Result<QuotaLimit, String> {
-    let wrong =
-        || format!("`{text}` is not a size; use a number such as 500MiB or 5GiB, none or plan");
-    parse_word(text)
-        .or_else(|| quota::parse_bytes(text).map(QuotaLimit::Most))
-        .ok_or_else(wrong)
-}
-
-/// Parses a limit of anything else.
-fn parse_limit(text: &str) -> Result<QuotaLimit, String> {
-    let wrong = || format!("`{text}` is not a number; use digits, none or plan");
-    let number = || {
-        text.parse()
-            .ok()
-            .filter(|number| *number <= quota::MAX_LIMIT)
-    };
-    parse_word(text)
-        .or_else(|| number().map(QuotaLimit::Most))
-        .ok_or_else(wrong)
-}
-
-fn parse_word(text: &str) -> Option<QuotaLimit> {
-    match text {
-        "none" => Some(QuotaLimit::Most(0)),
-        "plan" => Some(QuotaLimit::Plan(PlanWord::Plan)),
-        _ => None,
-    }
 }
 
 async fn change_namespace(

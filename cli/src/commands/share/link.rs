@@ -362,9 +362,14 @@ fn never_arrived(failure: &Failure) -> bool {
             code,
             ErrorCode::Unreachable | ErrorCode::TlsUnavailable | ErrorCode::RedirectRefused
         ),
-        // A service that rejects the code, or knows no such vault, has recorded no machine.
+        // A service that rejects the code, has no place for a machine, or knows no such vault has
+        // recorded no machine.
         FailureCode::Remote { word, status, .. } => match service_code(word) {
-            Some(ServiceCode::EnrolmentNeedsCode | ServiceCode::EnrolmentCodeInvalid) => true,
+            Some(
+                ServiceCode::EnrolmentNeedsCode
+                | ServiceCode::EnrolmentCodeInvalid
+                | ServiceCode::QuotaFull,
+            ) => true,
             code => *status == 404 && code.is_none_or(|code| code == ServiceCode::VaultNotFound),
         },
     }

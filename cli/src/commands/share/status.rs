@@ -260,7 +260,7 @@ impl Connected {
     }
 
     /// The service's view of the namespace. `--json` has every member.
-    fn service_rows(&self) -> [(&'static str, Option<String>); 11] {
+    fn service_rows(&self) -> [(&'static str, Option<String>); 12] {
         let service = &self.service;
         let number = |pointer: &str| service.pointer(pointer).and_then(Value::as_u64);
         // The service is not trusted: its texts could hold control characters of the terminal.
@@ -318,6 +318,7 @@ impl Connected {
             ),
             ("owner", Some(word("/owner"))),
             ("stored", describe_storage(service)),
+            ("limits", describe_places(service)),
             ("status", (status != "active").then(|| paint(WARN, status))),
             (
                 "subscription",
@@ -326,6 +327,22 @@ impl Connected {
             ("set-up", setup_progress(service)),
         ]
     }
+}
+
+/// Describes how many machines, people and drafts the vault has where these are limited; `None` where
+/// none is.
+fn describe_places(service: &Value) -> Option<String> {
+    let number = |pointer: String| service.pointer(&pointer).and_then(Value::as_u64);
+    let places = ["machines", "people", "drafts"].into_iter();
+    let limited = places.filter_map(|what| {
+        let limit = number(format!("/quota/{what}"))?;
+        let used = number(format!("/usage/{what}")).unwrap_or(0);
+        let text = format!("{used} of {limit} {what}");
+        let is_near = used.saturating_mul(100) >= limit.saturating_mul(80);
+        Some(if is_near { paint(WARN, text) } else { text })
+    });
+    let limited: Vec<_> = limited.collect();
+    (!limited.is_empty()).then(|| limited.join(", "))
 }
 
 /// Describes how much the vault stores, and may store; `None` for a service that does not say.

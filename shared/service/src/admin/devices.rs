@@ -25,6 +25,7 @@ use crate::model::enrolment::LoadedAppCodes;
 use crate::model::namespace::{self, Namespace};
 use crate::model::permit::Act;
 use crate::model::places;
+use crate::notices::queue_notices;
 use crate::transaction::Transaction;
 
 /// Maximum number of pending machines that one request names or denies.
@@ -229,8 +230,8 @@ pub(crate) struct DecidedDevice {
 
 /// Decides on the device of this id. A repeated decision changes nothing. Fails with `NotFound` if
 /// there is no such device, with `DeviceState` if the decision is not possible in the device's
-/// state, with `QuotaFull` if as many are admitted as may be, with `SubscriptionLapsed` if a device is to be admitted while the subscription is lapsed,
-/// and with `ConfirmationNeeded` if the app has admitted as many as it may and there is no permit.
+/// state, with `QuotaFull` if as many are admitted as may be, with `SubscriptionLapsed` if a device
+/// is to be admitted while the subscription is lapsed, and with `ConfirmationNeeded` if the app has admitted as many as it may and there is no permit.
 pub(crate) async fn decide_device(
     acting: ActingUser<'_>,
     id: &str,
@@ -259,7 +260,9 @@ async fn decide_in(
         (Decision::Admit, DeviceStatus::Pending) => {
             require_consent(tx, acting.consent).await?;
             let limit = acting.app.quota_of(acting.namespace).machines;
-            tx.write(places::admission_write(tx, &home, limit).await?);
+            let taken = places::take_machine_place(tx, &home, limit).await?;
+            tx.write_all(queue_notices(tx, acting.namespace, taken.events).await?);
+            tx.write_all(taken.writes);
             count_admission(tx, acting, id).await?;
         }
         (Decision::Revoke, DeviceStatus::Active) => {

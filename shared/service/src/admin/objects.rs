@@ -7,9 +7,13 @@ use vault_format::hash::Digest;
 use vault_store::objects::{Class, MAX_ASKED, MAX_OBJECT_BYTES, ObjectKey, Stored};
 
 use super::call::{Answer, Call, exact_answer};
+use crate::app::App;
 use crate::error::{ErrorCode, Refusal};
 use crate::http::{json_answer, parse_json, require_media_type};
-use crate::uploads::{self, Purpose};
+use crate::model::namespace::Namespace;
+use crate::model::usage::Amount;
+use crate::publish;
+use crate::uploads::{self, Purpose, UploadError};
 
 /// Maximum size of a request for missing objects, in bytes: ten thousand hashes with their sizes.
 const MAX_QUESTION_BYTES: usize = 1024 * 1024;
@@ -52,7 +56,7 @@ pub(super) async fn put_object(call: Call) -> Answer {
     }
     let size = bytes.len() as u64;
     let object = (namespace.object_key(class, sha256), bytes);
-    let stored = uploads::put_objects(&call.app, &namespace, Purpose::Upload, vec![object]).await?;
+    let stored = upload(&call.app, &namespace, vec![object]).await?;
     let status = match stored.first() {
         Some(Stored::Present) => StatusCode::OK,
         _ => StatusCode::CREATED,
@@ -90,8 +94,30 @@ pub(super) async fn put_pack(call: Call) -> Answer {
     // A pack may contain an object twice; a commit must not write the record of one object twice.
     keyed.sort_unstable_by_key(|(key, _)| *key);
     keyed.dedup_by(|(one, _), (other, _)| one == other);
-    uploads::put_objects(&call.app, &namespace, Purpose::Upload, keyed).await?;
+    upload(&call.app, &namespace, keyed).await?;
     Ok(json_answer(StatusCode::OK, &StoredObjects { stored }))
+}
+
+/// Stores objects that somebody uploads. Where the quota has no room, it may be that the vault has to
+/// sign skills again.
+async fn upload(
+    app: &App,
+    namespace: &Namespace,
+    objects: Vec<(ObjectKey, Bytes)>,
+) -> Result<Vec<Stored>, Refusal> {
+    let first = uploads::put_objects(app, namespace, Purpose::Upload, objects.clone()).await;
+    let Err(UploadError::Full(full)) = first else {
+        return Ok(first?);
+    };
+    let mut again = Amount::default();
+    if objects.iter().all(|(key, _)| key.class == Class::Bundles) {
+        again = publish::measure_revoked(app, namespace).await?;
+    }
+    if again == Amount::default() {
+        return Err(full.into());
+    }
+    let stored = uploads::put_objects(app, namespace, Purpose::SignAgain(again), objects).await?;
+    Ok(stored)
 }
 
 /// Reads the objects of a pack: each 64 hexadecimal characters, a space, the decimal length, a line

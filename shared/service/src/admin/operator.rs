@@ -22,6 +22,7 @@ use crate::model::permit::Act;
 use crate::model::provisioning::reservation_key;
 use crate::model::user::{Role, Scopes, User};
 use crate::transaction::Transaction;
+use crate::{notices, uploads};
 
 /// Lists all namespaces, including deleted ones, whose slugs stay taken.
 pub(super) async fn list_namespaces(call: OperatorCall) -> Answer {
@@ -164,7 +165,13 @@ pub(super) async fn renew_subscription(call: OperatorCall) -> Answer {
 pub(super) async fn set_quota(call: OperatorCall) -> Answer {
     let wanted: QuotaChange = call.json_body().await?;
     let is_too_large = |limit| matches!(limit, Some(QuotaLimit::Most(limit)) if limit > MAX_LIMIT);
-    let limits = [wanted.bytes, wanted.objects, wanted.machines, wanted.people];
+    let limits = [
+        wanted.bytes,
+        wanted.objects,
+        wanted.machines,
+        wanted.people,
+        wanted.drafts,
+    ];
     if limits.into_iter().any(is_too_large) {
         return Err(Refusal::new(ErrorCode::ParameterInvalid).detail(format!(
             "A limit must be at most {MAX_LIMIT}; 0 is no limit."
@@ -187,9 +194,16 @@ pub(super) async fn set_quota(call: OperatorCall) -> Answer {
         change_limit(&mut namespace.quota.objects, wanted.objects);
         change_limit(&mut namespace.quota.machines, wanted.machines);
         change_limit(&mut namespace.quota.people, wanted.people);
+        change_limit(&mut namespace.quota.drafts, wanted.drafts);
         (before, json!(namespace.quota))
     };
-    change_namespace(call, "namespace.quota", change).await
+    let app = call.app.clone();
+    let answer = change_namespace(call, "namespace.quota", change).await?;
+    if let Some((changed, _)) = namespace::find_namespace(&app, &slug).await? {
+        uploads::change_usage(&app, &changed, |_| ()).await?;
+        notices::judge_limits(&app, &changed).await?;
+    }
+    Ok(answer)
 }
 
 fn change_limit(limit: &mut Option<u64>, wanted: Option<QuotaLimit>) {

@@ -28,6 +28,7 @@ use crate::model::user::{
     users_partition,
 };
 use crate::model::{Versioned, members, places};
+use crate::notices::queue_notices;
 use crate::transaction::Transaction;
 
 /// Maximum number of characters of a profile name.
@@ -158,7 +159,9 @@ async fn invite_in(
         user
     } else {
         let (home, limit) = (by.namespace.to_ref(), by.app.quota_of(by.namespace).people);
-        tx.write_all(places::invitation_write(tx, &home, limit).await?);
+        let taken = places::take_invitation_place(tx, &home, limit).await?;
+        tx.write_all(queue_notices(tx, by.namespace, taken.events).await?);
+        tx.write_all(taken.writes);
         let email = newcomer.email.clone();
         let user = User::new_invited(email, by.namespace.to_ref(), role, scopes, now, &tx.random);
         let user = user.with_inviter(by.email, by.client());

@@ -21,6 +21,7 @@ use crate::http::json_answer;
 use crate::model::audit::Change;
 use crate::model::draft::{self, Kind as DraftKind, State};
 use crate::model::namespace::{self, Namespace, Pinned as NamespacePin, Queue, Status};
+use crate::model::places::PlaceKind;
 use crate::model::provisioning::next_step;
 use crate::model::user::{self, MEMBERSHIPS, Membership, User};
 use crate::model::{account, places, release, usage};
@@ -193,18 +194,30 @@ fn to_api_quota(quota: &quota::Quota) -> Quota {
         objects: limit(quota.objects),
         machines: limit(quota.machines),
         people: limit(quota.people),
+        drafts: limit(quota.drafts),
     }
 }
 
 async fn to_api_usage(app: &App, namespace: &Namespace) -> Result<Usage, StoreError> {
     let (usage, _) = usage::Usage::find(app, &namespace.id).await?;
     let (stored, unnamed) = (usage.tally.stored, usage.tally.unnamed);
+    let (quota, home) = (app.quota_of(namespace), namespace.to_ref());
+    let count_limited = async |place: PlaceKind| match quota.limit_of(place.quota()) {
+        // Not worth the reads.
+        0 => Ok(None),
+        _ => places::count_places(app, &home, place).await.map(Some),
+    };
     Ok(Usage {
         bytes: stored.bytes,
         objects: stored.objects,
         unnamed_bytes: unnamed.bytes,
         unnamed_objects: unnamed.objects,
-        machines: places::admitted_machines(app, &namespace.slug).await?,
+        machines: match count_limited(PlaceKind::Machines).await? {
+            Some(machines) => Some(machines),
+            None => places::admitted_machines(app, &namespace.slug).await?,
+        },
+        people: count_limited(PlaceKind::People).await?,
+        drafts: count_limited(PlaceKind::Drafts).await?,
     })
 }
 

@@ -52,7 +52,7 @@ pub enum BadSetting {
     PlanWord(String),
     /// A limit of a plan that is not valid.
     #[error(
-        "`{1}` is no limit of the plan `{0}`; write bytes=5GiB, objects=300000, machines=50 or people=10, each once, where 0 is no limit"
+        "`{1}` is no limit of the plan `{0}`; write bytes=5GiB, objects=300000, machines=50, people=10 or drafts=50, each once, where 0 is no limit"
     )]
     PlanLimit(String, String),
     /// Unknown mode of the payment provider.

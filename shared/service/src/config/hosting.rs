@@ -318,7 +318,7 @@ mod tests {
     fn plans_open_the_sign_up_unless_it_is_off() {
         let plans = (
             PLANS,
-            "team=https://buy.example/a?x=1 plink_1 bytes=5GiB machines=50 people=9 price_1 price_2 eur objects=0, solo = http://127.0.0.1:9/b  price_3",
+            "team=https://buy.example/a?x=1 plink_1 bytes=5GiB machines=50 people=9 drafts=7 price_1 price_2 eur objects=0, solo = http://127.0.0.1:9/b  price_3",
         );
         let hosting = read(&[plans, SECRET]).unwrap();
         assert!(hosting.sign_up);
@@ -337,6 +337,7 @@ mod tests {
         let quota = hosting.plan("team").unwrap().quota;
         assert_eq!((quota.bytes, quota.objects), (Some(5 << 30), Some(0)));
         assert_eq!((quota.machines, quota.people), (Some(50), Some(9)));
+        assert_eq!(quota.drafts, Some(7));
         assert_eq!(hosting.plan("solo").unwrap().quota, SetQuota::default());
         assert!(hosting.plan("solo").is_some() && hosting.plan("other").is_none());
         assert!(hosting.live_payments && hosting.billing.is_none());

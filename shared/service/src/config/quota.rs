@@ -21,6 +21,32 @@ pub struct Quota {
     pub machines: u64,
     /// Members, and people with an invitation that waits.
     pub people: u64,
+    /// Drafts about skills that wait for a decision.
+    pub drafts: u64,
+}
+
+/// What a quota limits.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QuotaKind {
+    /// [`Quota::bytes`].
+    Bytes,
+    /// [`Quota::objects`].
+    Objects,
+    /// [`Quota::machines`].
+    Machines,
+    /// [`Quota::people`].
+    People,
+    /// [`Quota::drafts`].
+    Drafts,
+}
+
+/// Part of a limit at which owners are warned, in percent.
+const WARNED_PERCENT: u64 = 80;
+
+/// Whether `used` reaches 80 % of a limit, where 0 is no limit.
+pub const fn is_near(used: u64, limit: u64) -> bool {
+    limit > 0 && used.saturating_mul(100) >= limit.saturating_mul(WARNED_PERCENT)
 }
 
 impl Default for Quota {
@@ -40,7 +66,19 @@ impl Quota {
         objects: 0,
         machines: 0,
         people: 0,
+        drafts: 0,
     };
+
+    /// Returns one of its limits.
+    pub const fn limit_of(&self, kind: QuotaKind) -> u64 {
+        match kind {
+            QuotaKind::Bytes => self.bytes,
+            QuotaKind::Objects => self.objects,
+            QuotaKind::Machines => self.machines,
+            QuotaKind::People => self.people,
+            QuotaKind::Drafts => self.drafts,
+        }
+    }
 
     /// Returns this quota with the members that `set` sets.
     #[must_use]
@@ -50,6 +88,7 @@ impl Quota {
             objects: set.objects.unwrap_or(self.objects),
             machines: set.machines.unwrap_or(self.machines),
             people: set.people.unwrap_or(self.people),
+            drafts: set.drafts.unwrap_or(self.drafts),
         }
     }
 }
@@ -66,6 +105,8 @@ pub struct SetQuota {
     pub machines: Option<u64>,
     /// [`Quota::people`].
     pub people: Option<u64>,
+    /// [`Quota::drafts`].
+    pub drafts: Option<u64>,
 }
 
 impl SetQuota {
@@ -77,6 +118,7 @@ impl SetQuota {
             "objects" => (&mut self.objects, parse_number(number)),
             "machines" => (&mut self.machines, parse_number(number)),
             "people" => (&mut self.people, parse_number(number)),
+            "drafts" => (&mut self.drafts, parse_number(number)),
             _ => return false,
         };
         if number.is_none() || member.is_some() {
@@ -119,10 +161,9 @@ mod tests {
         };
         let quota = Quota::default().with(&set);
         let wanted = Quota {
-            bytes: 0,
             objects: 200_000,
-            machines: 0,
             people: 3,
+            ..Quota::NONE
         };
         assert_eq!(quota, wanted);
     }

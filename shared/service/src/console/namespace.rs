@@ -16,6 +16,7 @@ use crate::hosting::provisioning;
 use crate::model::enrolment::Enrolment;
 use crate::model::namespace::{Kind, Pinned, Subscription};
 use crate::model::permit::Act;
+use crate::model::places::{self, PlaceKind};
 use crate::model::provisioning::StepState;
 use crate::model::usage::Usage;
 use crate::units::{format_count, format_size};
@@ -55,6 +56,8 @@ struct NamespacePage {
     /// Time of the last reset of the pin.
     reset: Option<String>,
     stored: [StoredPart; 2],
+    /// Machines, people and drafts where these are limited, each with what is used and the limit.
+    places: Vec<(&'static str, u64, u64)>,
     export_href: String,
     here: String,
     may_write: bool,
@@ -108,6 +111,7 @@ pub(super) async fn show_namespace(page: ConsolePage) -> Result<Response, ErrorP
             .as_ref()
             .map(|reset| format_minute(reset.at)),
         stored: read_usage(&page).await?,
+        places: count_limited(&page).await?,
         export_href: page.address("/export.jsonl"),
         here: page.address("/namespace"),
         may_write: page.may_write(),
@@ -133,6 +137,26 @@ async fn read_usage(page: &ConsolePage) -> Result<[StoredPart; 2], ErrorPage> {
         part(stored.bytes, quota.bytes, &format_size),
         part(stored.objects, quota.objects, &objects),
     ])
+}
+
+/// Counts the machines, people and drafts of the vault, as far as these are limited.
+async fn count_limited(page: &ConsolePage) -> Result<Vec<(&'static str, u64, u64)>, ErrorPage> {
+    let (app, home) = (page.app(), page.namespace.to_ref());
+    let quota = app.quota_of(&page.namespace);
+    let mut limited = Vec::new();
+    for kind in PlaceKind::ALL {
+        let limit = quota.limit_of(kind.quota());
+        if limit > 0 {
+            let what = match kind {
+                PlaceKind::Machines => "admitted machines",
+                PlaceKind::People => "people, with those who are invited",
+                PlaceKind::Drafts => "waiting drafts",
+            };
+            let used = places::count_places(app, &home, kind).await?;
+            limited.push((what, used, limit));
+        }
+    }
+    Ok(limited)
 }
 
 /// Handles the forms that reset the pin and that delete the vault. Both need the vault's name, and

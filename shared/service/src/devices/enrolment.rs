@@ -23,7 +23,7 @@ use crate::model::device::{self, Device, DeviceStatus, Pending, clean_hostname};
 use crate::model::enrolment::{self, Enrolment as EnrolmentMode, EnrolmentCode};
 use crate::model::limits::{Networks, Source};
 use crate::model::namespace::{self, Namespace, Status};
-use crate::model::places;
+use crate::model::places::{self, PlaceError};
 use crate::model::secret::{Secret, SecretKind};
 use crate::model::standing;
 use crate::notices;
@@ -211,11 +211,16 @@ impl EnrolmentRequest<'_> {
         if !namespace.subscription.is_live(now) {
             return Err(ErrorCode::SubscriptionLapsed.into());
         }
-        let limit = self.app.quota_of(namespace).machines;
-        // Before the code is used: a machine that finds no place leaves nothing behind.
-        let place = places::admission_write(tx, &namespace.to_ref(), limit).await?;
         // A code that an app made ends with the access of the app, however that ended.
         let consent_checks = check_consent(tx, &code.value).await?;
+        let limit = self.app.quota_of(namespace).machines;
+        // Before the code is used: a machine that finds no place leaves nothing behind. How many
+        // machines there are is not for whoever has a code.
+        let place = places::take_machine_place(tx, &namespace.to_ref(), limit).await;
+        let place = place.map_err(|error| match error {
+            PlaceError::Full(_) => Refusal::from(ErrorCode::QuotaFull),
+            PlaceError::Store(error) => error.into(),
+        })?;
         let device = Device {
             status: DeviceStatus::Active,
             decided_at: Some(now),
@@ -246,7 +251,8 @@ impl EnrolmentRequest<'_> {
                 When::Any,
             ),
         ]);
-        tx.write(place);
+        tx.write_all(place.writes);
+        tx.write_all(notices::queue_code_warnings(tx, namespace, place.events).await?);
         tx.write_all(consent_checks);
         tx.write_all(code.value.hour_write(&namespace.id, now));
         tx.audit(Some(&namespace.id), &actor, "device.enrol", change)?;

@@ -18,8 +18,10 @@ use crate::model::draft::{
 };
 use crate::model::namespace::Namespace;
 use crate::model::notice::Event;
+use crate::model::places::{self, FullPlaces, PlaceError, TakenPlace};
 use crate::model::usage::FullStorage;
 use crate::notices;
+use crate::ports::Ports;
 use crate::transaction::Transaction;
 use crate::uploads::{self, Purpose, UploadError};
 
@@ -58,9 +60,21 @@ pub(crate) enum KeepError {
     /// The quota has no room for its bytes.
     #[error(transparent)]
     Storage(#[from] FullStorage),
+    /// As many drafts wait as the quota allows.
+    #[error(transparent)]
+    Places(FullPlaces),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl From<PlaceError> for KeepError {
+    fn from(error: PlaceError) -> Self {
+        match error {
+            PlaceError::Full(full) => Self::Places(full),
+            PlaceError::Store(error) => error.into(),
+        }
+    }
 }
 
 impl From<UploadError> for KeepError {
@@ -115,6 +129,7 @@ pub(crate) async fn check_room(
     namespace: &Namespace,
     author: &str,
 ) -> Result<(), KeepError> {
+    take_place(app, app, namespace).await?;
     // Without a write, so two drafts may both pass; the counters in the commit decide.
     let keys = [
         draft::author_queue_key(&namespace.id, author),
@@ -154,8 +169,15 @@ pub(crate) async fn store_draft(
     if day.is_full(app, app.clock.now()).await? {
         return Err(DraftLimit::Day.into());
     }
-    let purpose = match keep.record.subject {
-        Subject::KeyRequest(_) | Subject::Release(_) => Purpose::Statement,
+    let purpose = match &keep.record.subject {
+        Subject::KeyRequest(_) => Purpose::Statement,
+        Subject::Release(proposed) => {
+            let pinned = keep.namespace.pin.vault_pin();
+            match pinned {
+                Some(pin) if proposed.root_version > pin.root_version => Purpose::NewRoot,
+                _ => Purpose::Release,
+            }
+        }
         Subject::Propose(_) | Subject::Install(_) | Subject::Remove(_) => Purpose::Upload,
     };
     let objects = keep.objects.clone();
@@ -174,25 +196,40 @@ pub(crate) async fn store_draft(
     }
 }
 
+/// Takes a place of the quota for a draft about a skill.
+async fn take_place(
+    ports: &Ports,
+    app: &App,
+    namespace: &Namespace,
+) -> Result<TakenPlace, PlaceError> {
+    let limit = app.quota_of(namespace).drafts;
+    places::take_draft_place(ports, &namespace.to_ref(), limit).await
+}
+
 async fn keep_in(
     tx: &Transaction<'_>,
     app: &App,
     keep: &IncomingDraft<'_>,
 ) -> Result<KeepOutcome, KeepError> {
     let mut full = DraftLimit::Day;
-    let notice = notices::queue_notice(tx, keep.namespace, waiting_event(&keep.record)).await?;
     // The author's own places first, then the shared ones: a single author cannot use up what
     // others have left.
     for place in [Place::Own, Place::Shared] {
         let record = keep.record.clone().in_place(place);
-        let (mut counted, writes) = match read_slot(app, keep).await? {
+        let mut events = vec![waiting_event(&record)];
+        let (mut counted, writes): (_, Vec<Write>) = match read_slot(app, keep).await? {
             SlotState::Same(record) => return Ok(KeepOutcome::Same(*record)),
             SlotState::OfAnother => return Err(KeepError::OfAnother),
             SlotState::Changing => return Err(tx.conflict().into()),
             SlotState::None => {
                 let counted = record.counting_writes(&keep.namespace.id);
                 let slot = record.slot_write(&keep.namespace.id, When::Absent)?;
-                (counted, Vec::from_iter(slot))
+                let mut taken = TakenPlace::default();
+                if record.content().is_some() {
+                    taken = take_place(tx, app, keep.namespace).await?;
+                }
+                events.extend(taken.events);
+                (counted, slot.into_iter().chain(taken.writes).collect())
             }
             SlotState::Replaced { slot, writes } => {
                 // A replaced draft leaves its place in the counters to this one.
@@ -213,7 +250,7 @@ async fn keep_in(
         tx.write_all(writes);
         tx.write_all(record.listing_writes(&keep.namespace.id)?);
         write_audit(tx, keep, &record)?;
-        tx.write_all(notice.clone());
+        tx.write_all(notices::queue_notices(tx, keep.namespace, events).await?);
         let Some(index) = tx.commit_within(bounds).await? else {
             return Ok(KeepOutcome::New(record));
         };

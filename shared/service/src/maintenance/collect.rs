@@ -56,7 +56,7 @@ pub(super) async fn visit_namespace(
     let collectable = current_namespace.filter(|(namespace, _)| {
         namespace.current.is_none() || namespace.readable_current().is_some()
     });
-    let Some((namespace, _)) = collectable else {
+    let Some((mut namespace, _)) = collectable else {
         return Ok(());
     };
     let mut start = BatchStart::default();
@@ -65,6 +65,7 @@ pub(super) async fn visit_namespace(
         start.begun = RootWalk::load(app, &namespace.id, visit.began_at, position).await?;
     } else {
         begin_visit(app, &namespace, report).await;
+        namespace = recount::adopt_plan(app, namespace).await;
         recount::begin(app, &namespace, began_at).await;
         visit.listed = Listed::default();
     }
@@ -190,12 +191,15 @@ impl ObjectPage {
             .map(move |digest| ObjectName::new(class, *digest))
     }
 
-    /// Counts the objects that are left when those in `deleted` are gone.
+    /// Counts the objects that are left when those in `deleted` are gone, and those.
     fn count_left(&self, deleted: &HashSet<ObjectName>, walk: &RootWalk) -> Listed {
         let mut listed = Listed::default();
-        let objects = self.names().zip(&self.sizes);
-        for (name, size) in objects.filter(|(name, _)| !deleted.contains(name)) {
+        for (name, size) in self.names().zip(&self.sizes) {
             let tally = uploads::tally_of_object(name.class, *size);
+            if deleted.contains(&name) {
+                listed.deleted = listed.deleted + tally.unnamed;
+                continue;
+            }
             listed.stored = listed.stored + tally.stored;
             if walk.not_current.contains(&name) {
                 listed.not_current = listed.not_current + tally.unnamed;

@@ -5,15 +5,56 @@ use vault_format::time::Timestamp;
 use vault_store::StoreError;
 
 use crate::app::App;
+use crate::hosting::provisioning;
 use crate::model::kept::GRACE_SECONDS;
-use crate::model::namespace::Namespace;
+use crate::model::namespace::{self, Kind, Namespace};
 use crate::model::usage::{Listed, Usage};
+use crate::notices;
 use crate::uploads::change_usage;
 
 /// Notes that a visit begins to list the objects of a namespace.
 pub(super) async fn begin(app: &App, namespace: &Namespace, began_at: Timestamp) {
     let begin = |usage: &mut Usage| usage.begin_listing(began_at, app.now());
     log_failure(namespace, change_usage(app, namespace, begin).await);
+    // A plan may have changed with a restart.
+    log_failure(namespace, notices::judge_limits(app, namespace).await);
+}
+
+/// Gives a namespace that was sold before namespaces had quotas the plan of its sign-up.
+pub(super) async fn adopt_plan(app: &App, namespace: Namespace) -> Namespace {
+    if namespace.kind == Kind::SelfSigned || namespace.plan.is_some() {
+        return namespace;
+    }
+    let adopted = find_plan(app, &namespace).await;
+    match adopted {
+        Ok(adopted) => adopted.unwrap_or(namespace),
+        Err(error) => {
+            log_failure(&namespace, Err(error));
+            namespace
+        }
+    }
+}
+
+/// Stores the plan of the sign-up; returns the namespace with it, or `None` if there is none.
+async fn find_plan(app: &App, namespace: &Namespace) -> Result<Option<Namespace>, StoreError> {
+    let sign_ups = provisioning::of_namespaces(app, std::slice::from_ref(namespace)).await?;
+    let plan = sign_ups.into_iter().flatten().find_map(|it| it.plan);
+    let Some(plan) = plan else {
+        return Ok(None);
+    };
+    app.change(async |tx| {
+        let found = namespace::find_namespace(&tx, &namespace.slug).await?;
+        let Some((mut found, revision)) = found.filter(|(found, _)| found.id == namespace.id)
+        else {
+            return Ok(None);
+        };
+        if found.plan.is_none() {
+            found.plan = Some(plan.clone());
+            tx.write(found.update_write(revision)?);
+        }
+        Ok(Some(found))
+    })
+    .await
 }
 
 /// Corrects the usage by what the visit that began at `began_at` has listed.

@@ -14,7 +14,7 @@ use crate::app::App;
 use crate::hosting::provisioning;
 use crate::model::audit;
 use crate::model::grant::{Grant, grants_partition};
-use crate::model::namespace::{self, Namespace, Status};
+use crate::model::namespace::{self, Namespace, NamespaceRef, Status};
 use crate::model::notice;
 use crate::model::places;
 use crate::model::removal::{REMOVALS, Removal, removal_partitions};
@@ -200,11 +200,15 @@ async fn finish_removal(app: &App, removal: &Removal) -> Result<bool, StoreError
     let mut writes = vec![
         Write::delete(removal.key(), When::Any),
         Write::delete(namespace::queue_key(&removal.slug), When::Any),
-        Write::delete(places::machines_key(&removal.slug), When::Any),
-        Write::delete(places::people_key(&removal.slug), When::Any),
         Write::delete(notice::due_key(&removal.namespace_id), When::Any),
         Write::delete(RootWalk::key(&removal.namespace_id), When::Any),
     ];
+    let home = NamespaceRef {
+        slug: removal.slug.clone(),
+        id: removal.namespace_id,
+    };
+    let of_places = places::own_keys(&home).map(|key| Write::delete(key, When::Any));
+    writes.extend(of_places);
     writes.extend(provisioning::removal_writes(app, &removal.slug, &removal.namespace_id).await?);
     if let Some(record) = namespace_record {
         let namespace: Namespace = record.read()?;

@@ -439,7 +439,7 @@ pub fn key_slot(namespace: &NamespaceId, key: &PublicKey) -> RecordKey {
     RecordKey::new(format!("draft-slot/{namespace}"), name)
 }
 
-fn counters_partition(namespace: &NamespaceId) -> String {
+pub(super) fn counters_partition(namespace: &NamespaceId) -> String {
     format!("draft-count/{namespace}")
 }
 

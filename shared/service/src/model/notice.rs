@@ -24,6 +24,7 @@ use super::client::ClientId;
 use super::namespace::Namespace;
 use super::webhook::{SigningSecret, WebhookAddress};
 
+use crate::config::quota::QuotaKind;
 use crate::ports::Ports;
 
 pub use vault_api::NoticeTopic as Topic;
@@ -104,16 +105,14 @@ pub enum Event {
         /// Time until which bundles are still served; `None` if they no longer are.
         served_until: Option<Timestamp>,
     },
-    /// The namespace stores 80 % of its quota.
+    /// The namespace has reached 80 % of a limit of its quota.
     QuotaNear {
-        /// Bytes that it stores.
-        bytes: u64,
-        /// Bytes that it may store; 0: no limit.
-        bytes_limit: u64,
-        /// Objects that it stores.
-        objects: u64,
-        /// Objects that it may store; 0: no limit.
-        objects_limit: u64,
+        /// The limit.
+        quota: QuotaKind,
+        /// How much is used.
+        used: u64,
+        /// How much may be.
+        limit: u64,
     },
     /// An owner tries a webhook.
     Test {},

@@ -1,40 +1,195 @@
-//! The places of a namespace that its quota limits: admitted machines, and people.
+//! The places of a namespace that its quota limits: admitted machines, people, and drafts that wait.
 //!
 //! | partition | key | document |
 //! |---|---|---|
 //! | `ns/<slug>` | `machines` | `{admitted}`: how many machines are admitted; absent until the first decision of a version that counts |
 //! | `ns/<slug>` | `people` | `{}`, written with each invitation under a limit, so that two at once cannot both take the last place |
+//! | `ns/<slug>` | `machines-limit`, `people-limit` | `{limit}`: the limit by which these places were judged last |
+//! | `draft-count/<namespace_id>` | `places` | `{}`, the same for drafts about skills |
+//! | `draft-count/<namespace_id>` | `limit` | `{limit}`, the same for drafts |
 
-use serde::Deserialize;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use vault_format::name::{NamespaceId, Slug};
+use vault_format::name::Slug;
 use vault_store::StoreError;
 use vault_store::records::{Document, MAX_COUNT, MAX_PAGE, RecordKey, When, Write};
 
 use super::device::{Device, DeviceStatus, devices_partition};
+use super::draft::{self, DraftRecord, State};
 use super::namespace::NamespaceRef;
+use super::notice::Event;
 use super::user::{User, users_partition};
+use crate::config::quota::{QuotaKind, is_near};
 use crate::error::{ErrorCode, Refusal};
 use crate::ports::{Ports, Versioned};
 
+/// Kind of place.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum PlaceKind {
+    /// Machines that owners have admitted.
+    Machines,
+    /// Members, and people whose invitation waits.
+    People,
+    /// Drafts about skills that wait for a decision.
+    Drafts,
+}
+
+impl PlaceKind {
+    /// All kinds.
+    pub const ALL: [Self; 3] = [Self::Machines, Self::People, Self::Drafts];
+
+    /// Returns the limit of a quota that is about this kind.
+    pub const fn quota(self) -> QuotaKind {
+        match self {
+            Self::Machines => QuotaKind::Machines,
+            Self::People => QuotaKind::People,
+            Self::Drafts => QuotaKind::Drafts,
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Machines => "machines",
+            Self::People => "people",
+            Self::Drafts => "drafts",
+        }
+    }
+
+    /// Returns the key of its [`JudgedLimit`]. The function that takes such places may write it.
+    fn judged_key(self, namespace: &NamespaceRef) -> RecordKey {
+        match self {
+            Self::Machines | Self::People => {
+                let name = format!("{}-limit", self.name());
+                RecordKey::new(format!("ns/{}", namespace.slug), name)
+            }
+            Self::Drafts => RecordKey::new(draft::counters_partition(&namespace.id), "limit"),
+        }
+    }
+}
+
 /// Error: all places that the quota allows are taken.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[error(
-    "This vault has {used} {what} of at most {limit}; remove some, or ask the operator of this service for more."
-)]
 pub struct FullPlaces {
-    /// Plural of what takes the places: `machines` or `people`.
-    pub what: &'static str,
+    /// Kind of the places.
+    pub kind: PlaceKind,
     /// Places that are taken.
     pub used: u64,
     /// Places that there are.
     pub limit: u64,
 }
 
+impl fmt::Display for FullPlaces {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (what, step) = match self.kind {
+            PlaceKind::Machines => ("machines", "revoke some"),
+            PlaceKind::People => ("people", "remove some"),
+            PlaceKind::Drafts => ("waiting drafts", "an owner has to decide on some"),
+        };
+        write!(
+            f,
+            "This vault has {} {what} of at most {}; {step}, or the operator of this service has to \
+             allow more.",
+            self.used, self.limit
+        )
+    }
+}
+
 impl FullPlaces {
     /// Returns the numbers as the member `quota` of an answer.
     pub fn to_json(self) -> Value {
-        json!({ "name": self.what, "used": self.used, "asked": 1, "limit": self.limit })
+        json!({ "name": self.kind.name(), "used": self.used, "asked": 1, "limit": self.limit })
+    }
+}
+
+/// A place that is taken.
+#[derive(Debug, Default)]
+pub struct TakenPlace {
+    /// Writes for the commit that takes it.
+    pub writes: Vec<Write>,
+    /// The warning to owners, if 80 % of the places are taken by this one.
+    pub events: Vec<Event>,
+}
+
+impl TakenPlace {
+    /// Takes a place beside those that are `used`; fails if `limit` are, where 0 is no limit.
+    fn beside(
+        namespace: &NamespaceRef,
+        kind: PlaceKind,
+        used: u64,
+        limit: u64,
+    ) -> Result<Self, PlaceError> {
+        if limit > 0 && used >= limit {
+            return Err(FullPlaces { kind, used, limit }.into());
+        }
+        let mut taken = Self::default();
+        if is_near(used + 1, limit) && !is_near(used, limit) {
+            taken.events.push(Event::QuotaNear {
+                quota: kind.quota(),
+                used: used + 1,
+                limit,
+            });
+            // Judged now, so that the next visit of the garbage collection does not warn again.
+            taken
+                .writes
+                .push(judged_write(namespace, kind, limit, When::Any)?);
+        }
+        Ok(taken)
+    }
+}
+
+/// The limit by which the places of a kind were judged last, so that a limit that changes is noticed.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+struct JudgedLimit {
+    /// The limit; 0: none.
+    limit: u64,
+}
+
+/// Returns the limit by which the places of a kind were judged last, 0 if there was none, with the
+/// condition for its next write.
+pub async fn judged_limit(
+    ports: &Ports,
+    namespace: &NamespaceRef,
+    kind: PlaceKind,
+) -> Result<(u64, When), StoreError> {
+    let found = ports
+        .get::<JudgedLimit>(&kind.judged_key(namespace))
+        .await?;
+    Ok(found.map_or((0, When::Absent), |found| {
+        (found.value.limit, When::At(found.revision))
+    }))
+}
+
+/// Returns the write of the limit by which the places of a kind are judged.
+pub fn judged_write(
+    namespace: &NamespaceRef,
+    kind: PlaceKind,
+    limit: u64,
+    when: When,
+) -> Result<Write, StoreError> {
+    let document = Document::from_value(&JudgedLimit { limit })?;
+    Ok(Write::put(kind.judged_key(namespace), document, when))
+}
+
+/// Counts the places of a kind that are taken.
+pub async fn count_places(
+    ports: &Ports,
+    namespace: &NamespaceRef,
+    kind: PlaceKind,
+) -> Result<u64, StoreError> {
+    match kind {
+        PlaceKind::Machines => Ok(read_machines(ports, namespace).await?.0),
+        // An invitation that has ended reads as absent.
+        PlaceKind::People => {
+            count_records(ports, &users_partition(&namespace.id), |_: &User| true).await
+        }
+        PlaceKind::Drafts => {
+            let partition = draft::drafts_partition(&namespace.id);
+            let is_waiting =
+                |draft: &DraftRecord| draft.content().is_some() && draft.state == State::Pending;
+            count_records(ports, &partition, is_waiting).await
+        }
     }
 }
 
@@ -52,11 +207,17 @@ pub enum PlaceError {
 impl From<PlaceError> for Refusal {
     fn from(error: PlaceError) -> Self {
         match error {
-            PlaceError::Full(full) => Self::new(ErrorCode::QuotaFull)
-                .detail(full.to_string())
-                .member("quota", full.to_json()),
+            PlaceError::Full(full) => full.into(),
             PlaceError::Store(error) => error.into(),
         }
+    }
+}
+
+impl From<FullPlaces> for Refusal {
+    fn from(full: FullPlaces) -> Self {
+        Self::new(ErrorCode::QuotaFull)
+            .detail(full.to_string())
+            .member("quota", full.to_json())
     }
 }
 
@@ -71,36 +232,34 @@ pub async fn admitted_machines(ports: &Ports, slug: &Slug) -> Result<Option<u64>
     Ok(found.map(|found| found.value.admitted))
 }
 
-/// Returns the write that counts a machine which is admitted. Fails if `limit` machines are; 0 is no
-/// limit.
-pub async fn admission_write(
+/// Counts a machine that is admitted. Fails if `limit` machines are; 0 is no limit.
+pub async fn take_machine_place(
     ports: &Ports,
     namespace: &NamespaceRef,
     limit: u64,
-) -> Result<Write, PlaceError> {
-    let (key, held) = (
-        machines_key(&namespace.slug),
-        read_machines(ports, namespace).await?,
-    );
-    let (used, is_counted) = held;
-    if limit > 0 && used >= limit {
-        return Err(FullPlaces {
-            what: "machines",
-            used,
-            limit,
-        }
-        .into());
+) -> Result<TakenPlace, PlaceError> {
+    let key = machines_key(&namespace.slug);
+    let (mut used, when) = read_machines(ports, namespace).await?;
+    let mut is_moved = matches!(when, When::At(_));
+    if is_moved && limit > 0 && used >= limit {
+        // A process of an earlier version may have decided without counting. Worth the reads before
+        // a machine is refused.
+        used = count_machines(ports, namespace).await?;
+        is_moved = false;
     }
-    if !is_counted {
-        return Ok(first_count(key, used + 1)?);
-    }
-    // With the limit, so that of two admissions at once only one takes the last place. The other
-    // one reads again, and finds no place.
-    let most = match limit {
-        0 => MAX_COUNT,
-        limit => i64::try_from(limit).unwrap_or(MAX_COUNT),
-    };
-    Ok(Write::count(key, "admitted", 1, most))
+    let mut taken = TakenPlace::beside(namespace, PlaceKind::Machines, used, limit)?;
+    taken.writes.push(if is_moved {
+        // With the limit, so that of two admissions at once only one takes the last place. The
+        // other one reads again, and finds no place.
+        let most = match limit {
+            0 => MAX_COUNT,
+            limit => i64::try_from(limit).unwrap_or(MAX_COUNT),
+        };
+        Write::count(key, "admitted", 1, most)
+    } else {
+        count_write(key, used + 1, when)?
+    });
+    Ok(taken)
 }
 
 /// Returns the write that takes `machines`, which are admitted, out of the count.
@@ -110,65 +269,81 @@ pub async fn revocation_write(
     machines: u64,
 ) -> Result<Write, StoreError> {
     let key = machines_key(&namespace.slug);
-    let (used, is_counted) = read_machines(ports, namespace).await?;
-    if !is_counted {
-        return first_count(key, used.saturating_sub(machines));
+    let (used, when) = read_machines(ports, namespace).await?;
+    if matches!(when, When::Absent) {
+        return count_write(key, used.saturating_sub(machines), when);
     }
     let by = i64::try_from(machines.min(used)).unwrap_or(MAX_COUNT);
     Ok(Write::count(key, "admitted", -by, MAX_COUNT))
 }
 
-/// Returns the number of admitted machines, and whether a record has it. Machines that were admitted
-/// by an earlier version are counted one by one, once.
-async fn read_machines(ports: &Ports, namespace: &NamespaceRef) -> Result<(u64, bool), StoreError> {
-    if let Some(admitted) = admitted_machines(ports, &namespace.slug).await? {
-        return Ok((admitted, true));
+/// Returns the number of admitted machines, with the condition for the next write of the record that
+/// has it. Machines that were admitted by an earlier version are counted one by one, once.
+async fn read_machines(ports: &Ports, namespace: &NamespaceRef) -> Result<(u64, When), StoreError> {
+    match ports
+        .get::<Machines>(&machines_key(&namespace.slug))
+        .await?
+    {
+        Some(found) => Ok((found.value.admitted, When::At(found.revision))),
+        None => Ok((count_machines(ports, namespace).await?, When::Absent)),
     }
+}
+
+/// Counts the admitted machines one by one.
+async fn count_machines(ports: &Ports, namespace: &NamespaceRef) -> Result<u64, StoreError> {
     let partition = devices_partition(&namespace.slug);
-    let admitted = count_records(ports, &partition, |device: &Device| {
+    count_records(ports, &partition, |device: &Device| {
         device.namespace_id == namespace.id && device.status == DeviceStatus::Active
-    });
-    Ok((admitted.await?, false))
+    })
+    .await
 }
 
-fn first_count(key: RecordKey, admitted: u64) -> Result<Write, StoreError> {
+fn count_write(key: RecordKey, admitted: u64, when: When) -> Result<Write, StoreError> {
     let document = Document::from_value(&json!({ "admitted": admitted }))?;
-    Ok(Write::put(key, document, When::Absent))
+    Ok(Write::put(key, document, when))
 }
 
-/// Returns the write that goes with a further invitation, if there is a limit. Fails if members and
-/// people whose invitation waits are `limit`; 0 is no limit.
-pub async fn invitation_write(
+/// Takes a place for a further invitation. Fails if members and people whose invitation waits are
+/// `limit`; 0 is no limit.
+pub async fn take_invitation_place(
     ports: &Ports,
     namespace: &NamespaceRef,
     limit: u64,
-) -> Result<Option<Write>, PlaceError> {
+) -> Result<TakenPlace, PlaceError> {
+    let guard = people_key(&namespace.slug);
+    take_counted_place(ports, namespace, (PlaceKind::People, guard), limit).await
+}
+
+/// Takes a place for a further draft about a skill. Fails if `limit` of them wait; 0 is no limit.
+pub async fn take_draft_place(
+    ports: &Ports,
+    namespace: &NamespaceRef,
+    limit: u64,
+) -> Result<TakenPlace, PlaceError> {
+    let guard = RecordKey::new(draft::counters_partition(&namespace.id), "places");
+    take_counted_place(ports, namespace, (PlaceKind::Drafts, guard), limit).await
+}
+
+/// Takes a place of a kind whose places are counted one by one, but only under a limit.
+async fn take_counted_place(
+    ports: &Ports,
+    namespace: &NamespaceRef,
+    (kind, guard): (PlaceKind, RecordKey),
+    limit: u64,
+) -> Result<TakenPlace, PlaceError> {
     if limit == 0 {
-        return Ok(None);
+        return Ok(TakenPlace::default());
     }
-    let key = people_key(&namespace.slug);
-    // Read before the people: an invitation in between changes it, and makes the commit fail.
-    let when = match ports.get::<Value>(&key).await? {
+    // Read before the places: whoever takes one in between changes it, and makes the commit fail.
+    let when = match ports.get::<Value>(&guard).await? {
         Some(Versioned { revision, .. }) => When::At(revision),
         None => When::Absent,
     };
-    let used = count_people(ports, &namespace.id).await?;
-    if used >= limit {
-        return Err(FullPlaces {
-            what: "people",
-            used,
-            limit,
-        }
-        .into());
-    }
+    let used = count_places(ports, namespace, kind).await?;
+    let mut taken = TakenPlace::beside(namespace, kind, used, limit)?;
     let document = Document::from_value(&json!({})).map_err(PlaceError::from)?;
-    Ok(Some(Write::put(key, document, when)))
-}
-
-/// Counts members, and people whose invitation waits.
-async fn count_people(ports: &Ports, namespace: &NamespaceId) -> Result<u64, StoreError> {
-    // An invitation that has ended reads as absent.
-    count_records(ports, &users_partition(namespace), |_: &User| true).await
+    taken.writes.push(Write::put(guard, document, when));
+    Ok(taken)
 }
 
 async fn count_records<T: serde::de::DeserializeOwned>(
@@ -193,11 +368,21 @@ async fn count_records<T: serde::de::DeserializeOwned>(
 }
 
 /// Returns the key of the counter of admitted machines.
-pub fn machines_key(slug: &Slug) -> RecordKey {
+fn machines_key(slug: &Slug) -> RecordKey {
     RecordKey::new(format!("ns/{slug}"), "machines")
 }
 
 /// Returns the key of the record that invitations under a limit write.
-pub fn people_key(slug: &Slug) -> RecordKey {
+fn people_key(slug: &Slug) -> RecordKey {
     RecordKey::new(format!("ns/{slug}"), "people")
+}
+
+/// Returns the keys of the records about the places that lie beside the namespace's own.
+pub fn own_keys(namespace: &NamespaceRef) -> [RecordKey; 4] {
+    [
+        machines_key(&namespace.slug),
+        people_key(&namespace.slug),
+        PlaceKind::Machines.judged_key(namespace),
+        PlaceKind::People.judged_key(namespace),
+    ]
 }

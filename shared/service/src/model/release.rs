@@ -207,6 +207,15 @@ impl Closure {
             .collect()
     }
 
+    /// Returns the sizes of the bundles that a key signed for which `is_meant` holds.
+    pub fn sizes_signed_by(
+        &self,
+        is_meant: impl Fn(&PublicKey) -> bool,
+    ) -> impl Iterator<Item = u64> {
+        let nodes = self.nodes.values();
+        nodes.filter_map(move |node| node.signer.filter(|key| is_meant(key)).map(|_| node.size))
+    }
+
     /// Returns the objects that `newer` no longer names.
     pub fn dropped_by(&self, newer: &Self) -> Vec<ObjectName> {
         let held = |name: &ObjectName| newer.node(name.class, &name.digest).is_some();

@@ -10,11 +10,9 @@
 //! the count: it then lies between what was listed, and that with all uploads that the listing may
 //! have missed.
 
-use std::fmt;
 use std::ops::{Add, Sub};
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use vault_format::name::NamespaceId;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
@@ -22,9 +20,12 @@ use vault_store::records::{Document, RecordKey, When, Write};
 
 use super::kept::DELETING_SECONDS;
 use super::notice::Event;
-use crate::config::quota::Quota;
+use crate::config::quota::{Quota, QuotaKind, is_near};
 use crate::ports::{Ports, Versioned};
-use crate::units::{format_count, format_size};
+
+mod room;
+
+pub use room::{Beyond, Counted, FullStorage, Needed, StorageLimit};
 
 /// Maximum objects of uploads that no release has named yet.
 pub const MAX_UNNAMED_OBJECTS: u64 = 60_000;
@@ -35,8 +36,6 @@ pub const MAX_UNNAMED_BYTES: u64 = 1 << 30;
 pub const ALLOWANCE_BYTES: u64 = 256 << 20;
 /// Objects beyond the quota for files of releases; for catalogs twice as many.
 pub const ALLOWANCE_OBJECTS: u64 = 20_000;
-/// Part of a limit at which owners are warned, in percent.
-const WARNED_PERCENT: u64 = 80;
 /// Maximum number of uploads that have not ended; a process that ends leaves one for some minutes.
 const MAX_OPEN: usize = 256;
 
@@ -55,6 +54,14 @@ impl Amount {
         Self { bytes, objects: 1 }
     }
 
+    /// Returns the lower of two amounts, for bytes and objects each.
+    fn min(self, other: Self) -> Self {
+        Self {
+            bytes: self.bytes.min(other.bytes),
+            objects: self.objects.min(other.objects),
+        }
+    }
+
     /// Returns this amount within the two bounds; the lower one wins.
     fn clamp_to(self, lower: Self, upper: Self) -> Self {
         Self {
@@ -65,10 +72,7 @@ impl Amount {
 
     /// Whether it reaches 80 % of a limit, where 0 is no limit.
     fn is_near(self, bytes: u64, objects: u64) -> bool {
-        let near = |used: u64, limit: u64| {
-            limit > 0 && used.saturating_mul(100) >= limit.saturating_mul(WARNED_PERCENT)
-        };
-        near(self.bytes, bytes) || near(self.objects, objects)
+        is_near(self.bytes, bytes) || is_near(self.objects, objects)
     }
 }
 
@@ -137,6 +141,9 @@ pub struct Listed {
     pub not_current: Amount,
     /// Those for releases that nothing reaches, so no release names them.
     pub unreached: Amount,
+    /// Those for releases that were deleted meanwhile.
+    #[serde(default)]
+    pub deleted: Amount,
 }
 
 impl Add for Listed {
@@ -147,6 +154,7 @@ impl Add for Listed {
             stored: self.stored + other.stored,
             not_current: self.not_current + other.not_current,
             unreached: self.unreached + other.unreached,
+            deleted: self.deleted + other.deleted,
         }
     }
 }
@@ -157,8 +165,12 @@ impl Add for Listed {
 pub struct Usage {
     /// The count.
     pub tally: Tally,
-    /// Whether owners were warned since it was last below 80 % of the quota.
-    pub is_warned: bool,
+    /// The part of it that was stored beyond the quota.
+    pub beyond: Beyond,
+    /// Whether a listing has ever counted all objects.
+    pub is_counted: bool,
+    /// Limits about which owners were warned since less than 80 % of them was used.
+    pub warned: Warned,
     /// Whether an upload failed or never ended since the last listing, so that the count may be too
     /// high.
     pub is_doubtful: bool,
@@ -168,12 +180,23 @@ pub struct Usage {
     listing: Option<Listing>,
 }
 
+/// Limits of stored objects about which owners were warned.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(default)]
+pub struct Warned {
+    bytes: bool,
+    objects: bool,
+}
+
 /// An upload that was counted and has not ended.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 struct OpenUpload {
     id: String,
     began_at: Timestamp,
     added: Tally,
+    /// The part of it that is beyond the quota.
+    #[serde(default)]
+    beyond: Beyond,
 }
 
 /// Changes that a listing of all objects may have missed.
@@ -206,12 +229,15 @@ impl Usage {
     }
 
     /// Counts an upload that begins; `id` names it until it ends.
-    pub fn begin_upload(&mut self, id: &str, added: Tally, now: Timestamp) {
+    pub fn begin_upload(&mut self, id: &str, counted: Counted, now: Timestamp) {
+        let Counted { added, beyond } = counted;
         self.tally = self.tally + added;
+        self.beyond = self.beyond + beyond;
         self.open.push(OpenUpload {
             id: id.to_owned(),
             began_at: now,
             added,
+            beyond,
         });
         if let Some(listing) = &mut self.listing {
             listing.added = listing.added + added;
@@ -225,8 +251,12 @@ impl Usage {
         let Some(at) = self.open.iter().position(|open| open.id == id) else {
             return;
         };
-        let added = self.open.swap_remove(at).added;
+        let OpenUpload { added, beyond, .. } = self.open.swap_remove(at);
         self.tally = self.tally + stored - added;
+        // What was there already, or failed, is taken out of its own part beyond the quota first.
+        let mut kept = beyond;
+        kept.shrink(added.stored - stored.stored);
+        self.beyond = self.beyond - (beyond - kept);
         if let Some(listing) = &mut self.listing {
             listing.added = listing.added + stored - added;
         }
@@ -250,18 +280,24 @@ impl Usage {
     }
 
     /// Whether no further upload may begin until others have ended.
-    pub fn is_busy(&self) -> bool {
-        self.open.len() >= MAX_OPEN
+    pub fn is_busy(&self, is_release: bool) -> bool {
+        // Releases have as many places of their own, so that no upload keeps them out.
+        self.open.len() >= MAX_OPEN * (1 + usize::from(is_release))
     }
 
     /// Returns the usage without uploads that have not ended.
     #[must_use]
     pub fn settled(&self) -> Self {
-        let open = self.open.iter().map(|open| open.added);
-        Self {
-            tally: self.tally - open.fold(Tally::default(), Add::add),
+        let mut settled = Self {
+            tally: self.tally,
+            beyond: self.beyond,
             ..Self::default()
+        };
+        for open in &self.open {
+            settled.tally = settled.tally - open.added;
+            settled.beyond = settled.beyond - open.beyond;
         }
+        settled
     }
 
     /// Records that a release names objects that the one before did not.
@@ -294,21 +330,65 @@ impl Usage {
         };
         self.listing = None;
         let Tally { stored, unnamed } = self.tally;
+        // The first count of a vault of an earlier version begins at 0: what comes up at this moment
+        // is not in it, and takes itself out of it when it fails.
+        let open = self.open.iter().map(|open| open.added.stored);
+        let uncounted = if self.is_counted {
+            Amount::default()
+        } else {
+            open.fold(Amount::default(), Add::add)
+        };
+        let most = listed.stored + missed.added.stored;
+        // What is deleted was named by no release.
+        let unnamed = unnamed - listed.deleted;
         self.tally = Tally {
-            stored: stored.clamp_to(listed.stored, listed.stored + missed.added.stored),
+            stored: stored.clamp_to((listed.stored + uncounted).min(most), most),
             unnamed: unnamed.clamp_to(
                 listed.unreached - missed.named,
                 listed.not_current + missed.added.unnamed,
             ),
         };
+        // What was deleted makes room for files of releases again.
+        self.beyond.shrink(stored - self.tally.stored);
         self.is_doubtful = false;
+        self.is_counted = true;
     }
 
-    /// Returns the warning to owners where 80 % of the quota is used, once until less is.
-    pub fn take_warning(&mut self, quota: &Quota) -> Option<Event> {
-        let is_near = self.is_near(quota);
-        let was_warned = std::mem::replace(&mut self.is_warned, is_near);
-        (self.is_warned && !was_warned).then(|| self.near_event(quota))
+    /// Forgets files beyond the quota as far as there is room for them in it now.
+    pub fn settle_beyond(&mut self, quota: &Quota) {
+        let over = |used: u64, limit: u64| match limit {
+            0 => 0,
+            _ => used.saturating_sub(limit),
+        };
+        let stored = self.tally.stored;
+        self.beyond.limit_to(Amount {
+            bytes: over(stored.bytes, quota.bytes),
+            objects: over(stored.objects, quota.objects),
+        });
+    }
+
+    /// Returns the warnings to owners: one for each limit of which 80 % is used, once until less is.
+    /// None while the count is in doubt: a warning must be true.
+    pub fn take_warnings(&mut self, quota: &Quota) -> Vec<Event> {
+        if self.is_doubtful {
+            return Vec::new();
+        }
+        let stored = self.settled().tally.stored;
+        let limits = [
+            (QuotaKind::Bytes, stored.bytes, &mut self.warned.bytes),
+            (QuotaKind::Objects, stored.objects, &mut self.warned.objects),
+        ];
+        let mut events = Vec::new();
+        for (kind, used, warned) in limits {
+            let limit = quota.limit_of(kind);
+            let is_near = is_near(used, limit);
+            if is_near && !*warned {
+                let quota = kind;
+                events.push(Event::QuotaNear { quota, used, limit });
+            }
+            *warned = is_near;
+        }
+        events
     }
 
     /// Whether 80 % of the quota is used.
@@ -327,159 +407,6 @@ impl Usage {
 /// Returns the key of the usage of a namespace.
 fn usage_key(namespace: &NamespaceId) -> RecordKey {
     RecordKey::new(format!("stored/{namespace}"), "usage")
-}
-
-/// What an upload adds.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Needed {
-    /// Files of a release, which may use the allowance.
-    pub release_files: Tally,
-    /// All else.
-    pub other: Tally,
-    /// Whether the files are the catalog of a verified release and the list of its objects.
-    pub is_release: bool,
-}
-
-impl Needed {
-    /// Returns both parts together.
-    pub fn total(&self) -> Tally {
-        self.release_files + self.other
-    }
-}
-
-/// A limit of what a namespace stores.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum StorageLimit {
-    /// Bytes of the quota.
-    Bytes,
-    /// Objects of the quota.
-    Objects,
-    /// Bytes of uploads that no release names.
-    UnnamedBytes,
-    /// Number of uploads that no release names.
-    UnnamedObjects,
-}
-
-impl StorageLimit {
-    /// Returns its name in answers.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Bytes => "bytes",
-            Self::Objects => "objects",
-            Self::UnnamedBytes => "unnamed_bytes",
-            Self::UnnamedObjects => "unnamed_objects",
-        }
-    }
-}
-
-/// Error: a limit has no room for an upload.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-pub struct FullStorage {
-    /// The limit.
-    pub of: StorageLimit,
-    /// What is stored.
-    pub used: u64,
-    /// What the upload adds.
-    pub asked: u64,
-    /// The most that may be stored.
-    pub limit: u64,
-}
-
-impl fmt::Display for FullStorage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let objects = |number: u64| format_count(number, "object", "objects");
-        let text: &dyn Fn(u64) -> String = match self.of {
-            StorageLimit::Bytes | StorageLimit::UnnamedBytes => &format_size,
-            StorageLimit::Objects | StorageLimit::UnnamedObjects => &objects,
-        };
-        let (used, asked, limit) = (text(self.used), text(self.asked), text(self.limit));
-        match self.of {
-            StorageLimit::Bytes | StorageLimit::Objects => write!(
-                f,
-                "This vault stores {used} of at most {limit}, and this needs {asked} more. Objects \
-                 that no release names any more are deleted after 30 days; the operator of this \
-                 service can raise the quota."
-            ),
-            StorageLimit::UnnamedBytes | StorageLimit::UnnamedObjects => write!(
-                f,
-                "This vault stores {used} that no release names, of at most {limit}, and this needs \
-                 {asked} more. Publish a release that names them, or wait: unused uploads are \
-                 deleted."
-            ),
-        }
-    }
-}
-
-impl FullStorage {
-    /// Returns the numbers as the member `quota` of an answer.
-    pub fn to_json(self) -> Value {
-        json!({
-            "name": self.of.name(), "used": self.used, "asked": self.asked, "limit": self.limit,
-        })
-    }
-}
-
-/// Checks that `asked` more fit, where a limit of 0 is none and something that asks for nothing
-/// always fits: a quota that was lowered refuses only what adds.
-fn check_limit(of: StorageLimit, used: u64, asked: u64, limit: u64) -> Result<(), FullStorage> {
-    if limit == 0 || asked == 0 || used.saturating_add(asked) <= limit {
-        return Ok(());
-    }
-    Err(FullStorage {
-        of,
-        used,
-        asked,
-        limit,
-    })
-}
-
-/// Checks an amount against limits of bytes and objects.
-fn check_amount(used: Amount, asked: Amount, bytes: u64, objects: u64) -> Result<(), FullStorage> {
-    check_limit(StorageLimit::Bytes, used.bytes, asked.bytes, bytes)?;
-    check_limit(StorageLimit::Objects, used.objects, asked.objects, objects)
-}
-
-impl Usage {
-    /// Checks that there is room for an upload; fails with the first limit that has none.
-    pub fn check_room(&self, needed: &Needed, quota: &Quota) -> Result<(), FullStorage> {
-        let (used, other) = (self.tally.stored, needed.other.stored);
-        check_amount(used, other, quota.bytes, quota.objects)?;
-        let (unnamed, more) = (self.tally.unnamed, needed.other.unnamed);
-        check_limit(
-            StorageLimit::UnnamedBytes,
-            unnamed.bytes,
-            more.bytes,
-            MAX_UNNAMED_BYTES,
-        )?;
-        check_limit(
-            StorageLimit::UnnamedObjects,
-            unnamed.objects,
-            more.objects,
-            MAX_UNNAMED_OBJECTS,
-        )?;
-        // A quota without a limit stays one.
-        let beyond = |limit: u64, allowance: u64| match limit {
-            0 => 0,
-            _ => limit.saturating_add(allowance * (1 + u64::from(needed.is_release))),
-        };
-        check_amount(
-            used + other,
-            needed.release_files.stored,
-            beyond(quota.bytes, ALLOWANCE_BYTES),
-            beyond(quota.objects, ALLOWANCE_OBJECTS),
-        )
-    }
-
-    /// Returns the warning that the quota is nearly used up.
-    fn near_event(&self, quota: &Quota) -> Event {
-        let stored = self.tally.stored;
-        Event::QuotaNear {
-            bytes: stored.bytes,
-            bytes_limit: quota.bytes,
-            objects: stored.objects,
-            objects_limit: quota.objects,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use vault_format::catalog::RootChanges;
 use vault_format::name::Slug;
 use vault_format::time::Timestamp;
 
+use crate::config::quota::QuotaKind;
 use crate::model::notice::Event;
 use crate::senders::{HeaderText, Mail};
 use crate::units::format_size;
@@ -187,15 +188,10 @@ fn describe_event(slug: &Slug, event: &Event) -> (String, String) {
             );
             ("a payment failed".to_owned(), text)
         }
-        Event::QuotaNear {
-            bytes,
-            bytes_limit,
-            objects,
-            objects_limit,
-        } => {
-            let text = describe_quota(slug, (*bytes, *bytes_limit), (*objects, *objects_limit));
-            ("80 % of the quota is used".to_owned(), text)
-        }
+        Event::QuotaNear { quota, used, limit } => (
+            "80 % of the quota is used".to_owned(),
+            describe_quota(slug, *quota, *used, *limit),
+        ),
         Event::Test {} => (
             "a test".to_owned(),
             format!("An owner of the vault {slug} tests these notices.\n"),
@@ -203,24 +199,35 @@ fn describe_event(slug: &Slug, event: &Event) -> (String, String) {
     }
 }
 
-/// Describes how much of its quota a vault uses, with the next step. Each pair is what is used and the
-/// limit, where 0 is none.
-fn describe_quota(slug: &Slug, bytes: (u64, u64), objects: (u64, u64)) -> String {
-    let mut text = format!("The vault {slug} has used 80 % of its quota. It stores:\n\n");
-    if let (used, limit @ 1..) = bytes {
-        let (used, limit) = (format_size(used), format_size(limit));
-        text.push_str(&format!("    {used} of at most {limit}\n"));
-    }
-    if let (used, limit @ 1..) = objects {
-        text.push_str(&format!("    {used} objects of at most {limit}\n"));
-    }
-    text.push_str(
-        "\nWhen it is full, uploads of skills and drafts are refused. Remove skills that\n\
-         nobody needs and publish; what no release names any more is deleted after 30\n\
-         days. The operator of the service can raise the quota. See what is used:\n\n\
-         \x20   vault status\n",
-    );
-    text
+/// Describes how much of a limit of its quota a vault uses, with the next step.
+fn describe_quota(slug: &Slug, quota: QuotaKind, used: u64, limit: u64) -> String {
+    let storage = "uploads of skills and drafts are refused. Remove skills that nobody needs\n\
+                   and publish; what no release names any more is deleted after 30 days.";
+    let (amounts, refused) = match quota {
+        QuotaKind::Bytes => (
+            format!("{} of at most {}", format_size(used), format_size(limit)),
+            storage,
+        ),
+        QuotaKind::Objects => (format!("{used} objects of at most {limit}"), storage),
+        QuotaKind::Machines => (
+            format!("{used} machines of at most {limit}"),
+            "no further machine can be admitted. Revoke those that nobody uses.",
+        ),
+        QuotaKind::People => (
+            format!("{used} people of at most {limit}, with those who are invited"),
+            "nobody can be invited. Remove people who no longer need the vault.",
+        ),
+        QuotaKind::Drafts => (
+            format!("{used} waiting drafts of at most {limit}"),
+            "further drafts are refused. Decide on those that wait.",
+        ),
+    };
+    format!(
+        "The vault {slug} has reached 80 % of its quota. It has:\n\n    {amounts}\n\n\
+         When that is full, {refused}\n\
+         The operator of the service can raise the quota. See what is used:\n\n\
+         \x20   vault status\n"
+    )
 }
 
 #[cfg(test)]
@@ -266,6 +273,47 @@ mod tests {
             serde_json::from_str::<Value>(&webhook_body(&slug(), &Event::Test {}, AT)).unwrap(),
             json!({ "type": "test", "timestamp": "2026-11-21T00:00:00Z", "data": { "vault": "team" } })
         );
+    }
+
+    #[test]
+    fn each_kind_of_quota_has_its_numbers_and_its_next_step() {
+        let mail = |quota, used, limit| {
+            let event = Event::QuotaNear { quota, used, limit };
+            let to = "ann@example.org".parse().unwrap();
+            let vault = (&slug(), "https://vault.example");
+            owner_mail(to, vault, ("msg_1", &event), AT).text
+        };
+        for (quota, numbers, step) in [
+            (
+                QuotaKind::Bytes,
+                "900 bytes of at most 1000 bytes",
+                "Remove skills",
+            ),
+            (
+                QuotaKind::Objects,
+                "900 objects of at most 1000",
+                "Remove skills",
+            ),
+            (
+                QuotaKind::Machines,
+                "900 machines of at most 1000",
+                "Revoke",
+            ),
+            (
+                QuotaKind::People,
+                "900 people of at most 1000",
+                "Remove people",
+            ),
+            (
+                QuotaKind::Drafts,
+                "900 waiting drafts of at most 1000",
+                "Decide",
+            ),
+        ] {
+            let text = mail(quota, 900, 1000);
+            assert!(text.contains(&format!("    {numbers}")), "{text}");
+            assert!(text.contains(step), "{text}");
+        }
     }
 
     #[test]

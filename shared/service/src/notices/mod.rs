@@ -9,6 +9,7 @@
 mod attempt;
 mod deliver;
 mod message;
+mod near;
 mod recipients;
 pub mod smtp;
 pub mod webhook;
@@ -21,6 +22,7 @@ use vault_store::records::{Document, Record, When, Write};
 pub(crate) use attempt::{describe_failure, describe_ports, test_webhook};
 pub use deliver::{Delivered, deliver_due};
 pub(crate) use message::describe_key_changes;
+pub(crate) use near::judge_limits;
 
 use self::smtp::{MailSettings, Smtp};
 use self::webhook::Endpoints;
@@ -59,8 +61,17 @@ pub async fn queue_notice(
     namespace: &Namespace,
     event: Event,
 ) -> Result<Vec<Write>, StoreError> {
-    let (destinations, _) = Destinations::find(ports, &namespace.id).await?;
-    if !destinations.any_wants(event.topic()) {
+    queue_notices(ports, namespace, vec![event]).await
+}
+
+/// Returns the writes that queue the notices of all events of one commit, as [`queue_notice`] does.
+pub async fn queue_notices(
+    ports: &Ports,
+    namespace: &Namespace,
+    events: Vec<Event>,
+) -> Result<Vec<Write>, StoreError> {
+    let wanted = retain_wanted(ports, namespace, events).await?;
+    if wanted.is_empty() {
         return Ok(Vec::new());
     }
     let partition = outbox_partition(&namespace.id);
@@ -68,21 +79,64 @@ pub async fn queue_notice(
         .records
         .list_page(&partition, "", None, MAX_UNSENT)
         .await?;
-    // Dropped instead of refused: the event itself, such as a publish, must not fail because nobody
-    // reads its notices.
-    if is_full(&unsent, event.topic())? {
-        tracing::warn!(
-            namespace = %namespace.id,
-            topic = event.topic_word(),
-            "dropped a notice because too many of this vault wait to be sent"
-        );
-        return Ok(Vec::new());
+    let mut kept = Vec::new();
+    for event in wanted {
+        // Dropped instead of refused: the event itself, such as a publish, must not fail because
+        // nobody reads its notices.
+        if is_full(&unsent, event.topic())? {
+            tracing::warn!(
+                namespace = %namespace.id,
+                topic = event.topic_word(),
+                "dropped a notice because too many of this vault wait to be sent"
+            );
+        } else {
+            kept.push(event);
+        }
     }
+    outgoing_writes(ports, namespace, kept)
+}
+
+/// Returns the writes that queue the warnings of a machine that a code has admitted. They are not
+/// counted: the function of devices may not read the outbox, and between two such warnings an owner
+/// has revoked machines or changed the quota.
+pub async fn queue_code_warnings(
+    ports: &Ports,
+    namespace: &Namespace,
+    events: Vec<Event>,
+) -> Result<Vec<Write>, StoreError> {
+    let wanted = retain_wanted(ports, namespace, events).await?;
+    outgoing_writes(ports, namespace, wanted)
+}
+
+/// Returns the events about which a destination wants notices.
+async fn retain_wanted(
+    ports: &Ports,
+    namespace: &Namespace,
+    mut events: Vec<Event>,
+) -> Result<Vec<Event>, StoreError> {
+    // Most commits have no warning, and must not pay for one.
+    if !events.is_empty() {
+        let (destinations, _) = Destinations::find(ports, &namespace.id).await?;
+        events.retain(|event| destinations.any_wants(event.topic()));
+    }
+    Ok(events)
+}
+
+fn outgoing_writes(
+    ports: &Ports,
+    namespace: &Namespace,
+    events: Vec<Event>,
+) -> Result<Vec<Write>, StoreError> {
     let now = ports.now();
-    Ok(vec![
-        Outgoing::new(event, now).to_write(&namespace.id, &ports.fresh_id(), When::Any)?,
-        Due::due_write(namespace, now, When::Any)?,
-    ])
+    let mut writes = Vec::new();
+    for event in events {
+        let outgoing = Outgoing::new(event, now);
+        writes.push(outgoing.to_write(&namespace.id, &ports.fresh_id(), When::Any)?);
+    }
+    if !writes.is_empty() {
+        writes.push(Due::due_write(namespace, now, When::Any)?);
+    }
+    Ok(writes)
 }
 
 /// Returns the writes that note a waiting machine, for the commit that enrols it. However many

@@ -109,6 +109,26 @@ pub async fn publish_release(
     Ok(published)
 }
 
+/// Bytes by which a bundle may grow when another key signs it.
+const SIGNED_AGAIN_BYTES: u64 = 4096;
+
+/// Returns how much the bundles have that the current release names and a revoked key signed: a vault
+/// has to sign and upload these again, however full it is.
+pub(crate) async fn measure_revoked(
+    app: &App,
+    namespace: &Namespace,
+) -> Result<Amount, StoreError> {
+    let base = PublishBase::read_base(app, namespace).await?;
+    let (Some(current), Some(pinned)) = (namespace.readable_current(), &base.known) else {
+        return Ok(Amount::default());
+    };
+    let closure = current_closure(app, namespace.id, current).await?;
+    let sizes = closure.sizes_signed_by(|signer| !pinned.state.was_publisher(signer));
+    Ok(sizes.fold(Amount::default(), |all, bytes| {
+        all + Amount::of_object(bytes + SIGNED_AGAIN_BYTES)
+    }))
+}
+
 /// Checks the precondition; fails with 412 and the current release.
 fn check_precondition(
     precondition: Precondition,
@@ -235,13 +255,14 @@ async fn check_and_store(
     };
     // Before the commit, so that a current release never names an object that is not stored. If the
     // commit fails, garbage collection removes them.
-    Box::pin(uploads::put_objects(
-        app,
-        namespace,
-        Purpose::Release,
-        objects,
-    ))
-    .await?;
+    let pinned = namespace.pin.vault_pin();
+    let is_new_root = pinned.is_some_and(|pin| state.chain().version() > pin.root_version);
+    let purpose = if is_new_root {
+        Purpose::NewRoot
+    } else {
+        Purpose::Release
+    };
+    Box::pin(uploads::put_objects(app, namespace, purpose, objects)).await?;
     let pinned_state = base.known.as_ref().map(|known| &known.state);
     Ok(CheckedFile {
         replaces_key: replaces_key(namespace, pinned_state, &state),

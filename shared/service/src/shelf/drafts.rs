@@ -488,6 +488,7 @@ impl From<KeepError> for ShelfError {
         match error {
             KeepError::Full(full) => Self::DraftsFull(full.to_string()),
             KeepError::Storage(full) => Self::StorageFull(full.to_string()),
+            KeepError::Places(full) => Self::DraftsFull(full.to_string()),
             KeepError::OfAnother => Self::Failed(error.to_string()),
             KeepError::Store(error) => error.into(),
         }

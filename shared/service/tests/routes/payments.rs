@@ -511,3 +511,20 @@ async fn an_owner_finds_the_console_and_the_billing_page_on_the_front_page() {
     }
     assert_eq!(ada.get("/console/acme").await.status, 200);
 }
+
+/// A vault that an earlier version sold does not name its plan.
+#[tokio::test]
+async fn the_plan_of_a_vault_is_taken_over_from_its_sign_up() {
+    let world = shop().await;
+    let paid = sign_up(&world, "acme", "team").await;
+    let bought = event(&world, "evt_1", 1, CHECKOUT, checkout(&paid, "sub_1")).await;
+    assert_eq!(bought, "200 taken");
+    let plan = world.read_namespace("acme").await.plan;
+    assert_eq!(plan.as_deref(), Some("team"));
+    world
+        .change("acme", |namespace| namespace.plan = None)
+        .await;
+    world.clock.advance(7 * 3600);
+    world.work().await;
+    assert_eq!(world.read_namespace("acme").await.plan, plan);
+}

@@ -8,7 +8,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use serde_json::json;
 use vault_format::hash::Digest;
-use vault_service::model::namespace::{Kind, Namespace};
+use vault_format::root::RevokedKey;
+use vault_service::model::namespace::{Kind, Namespace, Pinned};
+use vault_service::model::release::Closure;
 use vault_service::model::usage::{Amount, Usage};
 use vault_service::model::user::Scopes;
 use vault_service::uploads::{self, Purpose, UploadError};
@@ -27,14 +29,16 @@ const OCTETS: &str = "application/octet-stream";
 const PACK: &str = "application/vnd.vault.pack";
 
 impl World {
-    /// Gives a namespace a quota of one byte, and a count beyond every allowance.
+    /// Gives a namespace a quota of one byte, and lets it use up every allowance.
     pub async fn fill_storage(&self, namespace: &Namespace) {
         let limit = |namespace: &mut Namespace| namespace.quota.bytes = Some(1);
         self.change(namespace.slug.as_str(), limit).await;
         let amount = |bytes: u64| json!({ "bytes": bytes, "objects": 7 });
         let tally = json!({ "stored": amount(600 << 20), "unnamed": amount(0) });
+        let usage =
+            json!({ "tally": tally, "beyond": { "files": amount(1 << 30), "again": amount(0) } });
         let key = RecordKey::new(format!("stored/{}", namespace.id), "usage");
-        put(&self.app, key, &json!({ "tally": tally })).await;
+        put(&self.app, key, &usage).await;
     }
 
     /// What the namespace is said to store.
@@ -321,6 +325,48 @@ impl Hook for Hanging {
     }
 }
 
+/// Lets puts wait until they are told to go on.
+struct Waiting(tokio::sync::Semaphore);
+
+#[async_trait]
+impl Hook for Waiting {
+    async fn before(&self, call: Call<'_>) -> Result<(), StoreError> {
+        if matches!(call, Call::Put(_)) {
+            let place = self.0.acquire().await;
+            place.map(tokio::sync::SemaphorePermit::forget).ok();
+        }
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn an_upload_whose_caller_has_gone_ends_all_the_same() {
+    let mut world = world();
+    let namespace = world.limited(100, 0).await;
+    let hook = Arc::new(Waiting(tokio::sync::Semaphore::new(0)));
+    world.app.ports.objects = Hooked::new(&world.memory, hook.clone());
+    let uploaded = [bytes(1, 60)];
+    let abandoned = world.put_bundles(&namespace, &uploaded);
+    let timeout = std::time::Duration::from_millis(1);
+    assert!(tokio::time::timeout(timeout, abandoned).await.is_err());
+    assert_eq!(
+        world.usage(&namespace).await.settled().tally.stored.bytes,
+        0
+    );
+    hook.0.add_permits(1);
+    for _ in 0..10_000 {
+        if world.usage(&namespace).await.settled().tally.stored.bytes == 60 {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(
+        world.usage(&namespace).await.settled().tally.stored.bytes,
+        60
+    );
+    assert_eq!(world.truth(&namespace).await, (60, 1));
+}
+
 #[tokio::test]
 async fn unused_uploads_of_a_day_are_collected_first_where_room_is_short() {
     for (quota, is_short) in [(100, true), (1000, false)] {
@@ -414,6 +460,62 @@ async fn a_full_vault_still_takes_files_of_releases() {
     assert!(desk.world.stored(&desk.acme).await.0 > used);
 }
 
+/// Machines run nothing that a revoked key signed, so the vault has to sign it again at once.
+#[tokio::test]
+async fn a_full_vault_signs_again_what_a_revoked_key_signed() {
+    let desk = desk().await;
+    let namespace = desk.world.read_namespace("acme").await;
+    let key = namespace.object_key(Class::Closures, namespace.current.as_ref().unwrap().closure);
+    let closure = desk.world.uncounted().objects.read_object(&key).await;
+    let closure = Closure::parse(&closure.unwrap().unwrap()).unwrap();
+    let signed: u64 = closure.sizes_signed_by(|_| true).sum();
+    let (signed, bundles) = (
+        usize::try_from(signed).unwrap(),
+        closure.sizes_signed_by(|_| true).count(),
+    );
+    desk.limit(1, 1).await;
+    assert_eq!(
+        desk.put_bytes("bundles", &bytes(1, signed)).await.status,
+        413
+    );
+    let revoke = |namespace: &mut Namespace| {
+        let Pinned::Vault(pin) = &mut namespace.pin else {
+            panic!("the vault is pinned");
+        };
+        pin.revoked = closure.signers().keys().map(RevokedKey::from).collect();
+    };
+    desk.world.change("acme", revoke).await;
+    assert_eq!(
+        desk.put_bytes("bundles", &bytes(1, signed)).await.status,
+        201
+    );
+    // Once, with a little for what each signature adds.
+    let more = signed + bundles * 4096;
+    assert_eq!(desk.put_bytes("bundles", &bytes(2, more)).await.status, 413);
+    assert_eq!(desk.put_bytes("policies", b"x").await.status, 413);
+}
+
+/// It held more than its quota and every allowance before it had a quota, or before that was lowered.
+#[tokio::test]
+async fn a_vault_far_beyond_its_quota_still_publishes_and_changes_keys() {
+    let desk = desk().await;
+    desk.limit(1, 1).await;
+    let amount = |bytes: u64| json!({ "bytes": bytes, "objects": 300_000 });
+    let tally = json!({ "stored": amount(5 << 30), "unnamed": amount(0) });
+    let key = RecordKey::new(format!("stored/{}", desk.acme.id), "usage");
+    put(&desk.world.app, key, &json!({ "tally": tally })).await;
+    assert_eq!(desk.put_bytes("bundles", b"a skill").await.status, 413);
+    desk.world.clock.advance(HOUR);
+    let next = desk
+        .world
+        .publish("acme", vector("catalog-43-rotated.json"))
+        .await;
+    next.unwrap();
+    let usage = desk.world.usage(&desk.acme).await;
+    assert!(usage.beyond.files.bytes > 0 && usage.beyond.files.objects > 0);
+    assert!(usage.tally.stored.bytes > 5 << 30);
+}
+
 #[tokio::test]
 async fn owners_are_warned_once_at_80_percent_and_again_after_a_fall() {
     let mut desk = empty_desk().await;
@@ -436,7 +538,7 @@ async fn owners_are_warned_once_at_80_percent_and_again_after_a_fall() {
     desk.owner = token(&desk.world, ADA, "acme", Scopes::ALL).await;
     desk.put_bytes("bundles", &bytes(6, 900)).await;
     desk.world.work().await;
-    let warning = json!({ "vault": "acme", "bytes": 900, "bytes_limit": 1000, "objects": 1, "objects_limit": 0 });
+    let warning = json!({ "vault": "acme", "quota": "bytes", "used": 900, "limit": 1000 });
     assert_eq!(endpoints.events(), [("quota_near".to_owned(), warning)]);
 }
 

@@ -131,6 +131,7 @@ async fn store_signed_draft(
             );
         }
         Err(KeepError::Storage(full)) => return Err(full.into()),
+        Err(KeepError::Places(full)) => return Err(full.into()),
         Err(KeepError::OfAnother) => return Err(ErrorCode::KeyRequested.into()),
         Err(KeepError::Store(error)) => return Err(error.into()),
     };

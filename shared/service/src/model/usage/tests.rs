@@ -25,6 +25,7 @@ fn listed(bytes: u64, objects: u64) -> Listed {
         stored: amount(bytes, objects),
         not_current: amount(bytes, objects),
         unreached: amount(bytes, objects),
+        ..Listed::default()
     }
 }
 
@@ -32,6 +33,29 @@ fn usage(bytes: u64, objects: u64) -> Usage {
     Usage {
         tally: tally(bytes, objects),
         ..Usage::default()
+    }
+}
+
+fn in_files(bytes: u64, objects: u64) -> Beyond {
+    Beyond {
+        files: amount(bytes, objects),
+        ..Beyond::default()
+    }
+}
+
+/// A vault that has stored this much beyond its quota for releases.
+fn beyond(bytes: u64, objects: u64) -> Usage {
+    Usage {
+        beyond: in_files(bytes, objects),
+        ..usage(1000 + bytes, 10 + objects)
+    }
+}
+
+/// An upload that is within the quota.
+fn counted(bytes: u64, objects: u64) -> Counted {
+    Counted {
+        added: tally(bytes, objects),
+        ..Counted::default()
     }
 }
 
@@ -45,7 +69,7 @@ fn other(bytes: u64, objects: u64) -> Needed {
 fn files(bytes: u64, objects: u64, is_release: bool) -> Needed {
     Needed {
         release_files: tally(bytes, objects),
-        is_release,
+        allowances: 1 + u64::from(is_release),
         ..Needed::default()
     }
 }
@@ -76,14 +100,31 @@ fn each_limit_holds_to_the_last_byte_and_object() {
         ),
         // Uploads that use up their allowance leave room for a verified release.
         (
-            usage(1000 + mib, 10),
+            beyond(mib, 0),
             files(1, 1, false),
             Some(StorageLimit::Bytes),
         ),
-        (usage(1000 + mib, 10), files(mib, 1, true), None),
+        (beyond(mib, 0), files(mib, 1, true), None),
         (
-            usage(1000 + mib, 10),
+            beyond(mib, 0),
             files(mib + 1, 1, true),
+            Some(StorageLimit::Bytes),
+        ),
+        (
+            beyond(0, thousand),
+            files(0, thousand + 1, true),
+            Some(StorageLimit::Objects),
+        ),
+        // However far beyond the quota a vault was before, it has the whole allowance.
+        (
+            usage(9 * mib, 9 * thousand),
+            files(mib, thousand, false),
+            None,
+        ),
+        (usage(9 * mib, 9 * thousand), files(2 * mib, 1, true), None),
+        (
+            usage(9 * mib, 9 * thousand),
+            files(2 * mib + 1, 1, true),
             Some(StorageLimit::Bytes),
         ),
     ];
@@ -98,7 +139,8 @@ fn a_skill_beside_a_file_of_a_release_does_not_use_the_allowance() {
     let needed = Needed {
         other: tally(100, 1),
         release_files: tally(500, 1),
-        is_release: false,
+        allowances: 1,
+        again: Amount::default(),
     };
     assert!(usage(900, 1).check_room(&needed, &QUOTA).is_ok());
     let full = usage(901, 1).check_room(&needed, &QUOTA).unwrap_err();
@@ -109,7 +151,10 @@ fn a_skill_beside_a_file_of_a_release_does_not_use_the_allowance() {
 #[test]
 fn uploads_that_no_release_names_have_a_bound_of_their_own() {
     let quota = Quota::NONE;
-    let full = |used: &Usage, needed| used.check_room(&needed, &quota).map_err(|full| full.of);
+    let full = |used: &Usage, needed| {
+        let checked = used.check_room(&needed, &quota);
+        checked.map(drop).map_err(|full| full.of)
+    };
     let mut used = usage(MAX_UNNAMED_BYTES, 1);
     assert_eq!(full(&used, other(1, 1)), Err(StorageLimit::UnnamedBytes));
     assert_eq!(full(&used, files(1, 1, false)), Ok(()));
@@ -117,6 +162,123 @@ fn uploads_that_no_release_names_have_a_bound_of_their_own() {
     assert_eq!(full(&used, other(1, 1)), Ok(()));
     let used = usage(1, MAX_UNNAMED_OBJECTS);
     assert_eq!(full(&used, other(1, 1)), Err(StorageLimit::UnnamedObjects));
+}
+
+#[test]
+fn skills_are_signed_again_beyond_the_quota_once() {
+    let again = |bytes, objects| Needed {
+        again: amount(500, 5),
+        ..other(bytes, objects)
+    };
+    let mut usage = usage(900, 9);
+    let counted = usage.check_room(&again(600, 6), &QUOTA).unwrap();
+    assert_eq!(counted.beyond.again, amount(500, 5));
+    for (bytes, objects, full) in [
+        (601, 6, StorageLimit::Bytes),
+        (600, 7, StorageLimit::Objects),
+    ] {
+        let refused = usage.check_room(&again(bytes, objects), &QUOTA);
+        assert_eq!(refused.unwrap_err().of, full);
+    }
+    usage.begin_upload("one", counted, Timestamp::from_unix(1));
+    usage.end_upload("one", tally(600, 6), false);
+    assert!(usage.check_room(&again(1, 0), &QUOTA).is_err());
+    // It takes nothing of the allowance for files, and the bound of uploads is as much higher.
+    assert!(
+        usage
+            .check_room(&files(ALLOWANCE_BYTES, 1, false), &QUOTA)
+            .is_ok()
+    );
+    let mut unnamed = usage;
+    unnamed.tally.unnamed = amount(MAX_UNNAMED_BYTES, 1);
+    assert!(unnamed.check_room(&again(500, 1), &Quota::NONE).is_ok());
+    let full = unnamed
+        .check_room(&again(501, 1), &Quota::NONE)
+        .unwrap_err();
+    assert_eq!(full.of, StorageLimit::UnnamedBytes);
+}
+
+#[test]
+fn what_is_deleted_counts_as_unnamed_no_longer_though_a_former_release_holds_others() {
+    let now = Timestamp::from_unix(10_000);
+    let mut usage = usage(100, 10);
+    usage.tally.unnamed = amount(40, 4);
+    usage.begin_listing(now, now);
+    usage.end_listing(
+        now,
+        Listed {
+            stored: amount(60, 6),
+            not_current: amount(50, 5),
+            deleted: amount(40, 4),
+            ..Listed::default()
+        },
+    );
+    assert_eq!(usage.tally.unnamed, amount(0, 0));
+}
+
+#[test]
+fn the_first_count_of_a_vault_has_what_comes_up_at_its_end() {
+    let now = Timestamp::from_unix(10_000);
+    let mut usage = Usage::default();
+    usage.begin_upload("open", counted(50, 5), now);
+    usage.begin_listing(now, now);
+    usage.end_listing(now, listed(1000, 10));
+    usage.end_upload("open", tally(50, 5), false);
+    assert_eq!(usage.tally.stored, amount(1050, 15));
+}
+
+#[test]
+fn releases_have_places_that_uploads_cannot_take() {
+    let mut usage = Usage::default();
+    for n in 0..MAX_OPEN {
+        assert!(!usage.is_busy(false));
+        let now = Timestamp::from_unix(1);
+        usage.begin_upload(&n.to_string(), counted(1, 1), now);
+    }
+    assert!(usage.is_busy(false) && !usage.is_busy(true));
+}
+
+#[test]
+fn an_upload_that_has_not_ended_or_is_in_doubt_warns_nobody() {
+    let mut usage = usage(500, 1);
+    usage.begin_upload("open", counted(400, 1), Timestamp::from_unix(1));
+    assert_eq!(usage.take_warnings(&QUOTA), []);
+    usage.end_upload("open", tally(400, 1), true);
+    assert_eq!(usage.take_warnings(&QUOTA), []);
+    usage.is_doubtful = false;
+    assert_eq!(usage.take_warnings(&QUOTA).len(), 1);
+}
+
+#[test]
+fn files_beyond_the_quota_are_counted_until_as_much_is_deleted() {
+    let now = Timestamp::from_unix(10_000);
+    let mut usage = usage(990, 5);
+    let release = files(30, 1, true);
+    let counted = usage.check_room(&release, &QUOTA).unwrap();
+    assert_eq!(counted.beyond, in_files(20, 0));
+    usage.begin_upload("one", counted, now);
+    usage.settle_beyond(&QUOTA);
+    assert_eq!(usage.beyond, in_files(20, 0));
+    assert_eq!(usage.settled().beyond, in_files(0, 0));
+    usage.end_upload("one", tally(30, 1), false);
+    assert_eq!(usage.beyond, in_files(20, 0));
+    // What was stored already is given back.
+    let counted = usage.check_room(&release, &QUOTA).unwrap();
+    usage.begin_upload("two", counted, now);
+    assert_eq!(usage.beyond, in_files(50, 0));
+    usage.end_upload("two", tally(0, 0), false);
+    assert_eq!(usage.beyond, in_files(20, 0));
+    // The quota falls, so the vault is far beyond it. What goes then makes room.
+    let lower = Quota { bytes: 10, ..QUOTA };
+    usage.settle_beyond(&lower);
+    usage.begin_listing(now, now);
+    usage.end_listing(now, listed(1008, 6));
+    usage.settle_beyond(&lower);
+    assert_eq!(usage.beyond, in_files(8, 0));
+    usage.settle_beyond(&QUOTA);
+    assert_eq!(usage.beyond, in_files(8, 0));
+    usage.settle_beyond(&Quota::NONE);
+    assert_eq!(usage.beyond, in_files(0, 0));
 }
 
 #[test]
@@ -135,11 +297,11 @@ fn a_listing_loses_no_upload_that_began_shortly_before_or_meanwhile() {
     let at = Timestamp::from_unix;
     let mut usage = usage(50, 5);
     // Its process has ended without storing it, and its time is over.
-    usage.begin_upload("crashed", tally(7, 7), at(10_000));
-    usage.begin_upload("before", tally(20, 2), at(10_200));
+    usage.begin_upload("crashed", counted(7, 7), at(10_000));
+    usage.begin_upload("before", counted(20, 2), at(10_200));
     usage.begin_listing(at(10_260), at(10_260));
     assert!(usage.is_doubtful);
-    usage.begin_upload("meanwhile", tally(30, 3), at(10_300));
+    usage.begin_upload("meanwhile", counted(30, 3), at(10_300));
     usage.end_upload("meanwhile", tally(30, 3), false);
     // The listing came too early for both.
     usage.end_listing(at(10_260), listed(50, 5));
@@ -166,7 +328,7 @@ fn only_the_visit_that_began_last_corrects_the_count() {
 #[test]
 fn an_upload_that_ends_counts_what_it_stored() {
     let mut usage = usage(50, 5);
-    usage.begin_upload("one", tally(30, 3), Timestamp::from_unix(1));
+    usage.begin_upload("one", counted(30, 3), Timestamp::from_unix(1));
     assert_eq!(usage.settled().tally, tally(50, 5));
     usage.end_upload("one", tally(10, 1), true);
     // A second end changes nothing.
@@ -195,6 +357,7 @@ fn a_listing_bounds_what_no_release_names_from_both_sides() {
         stored: amount(100, 10),
         not_current: amount(40, 4),
         unreached: amount(10, 1),
+        ..Listed::default()
     };
     // counted, corrected: within the bounds a former release may have named some of them.
     for (counted, corrected) in [((0, 0), (10, 1)), ((20, 2), (20, 2)), ((90, 9), (40, 4))] {
@@ -208,13 +371,47 @@ fn a_listing_bounds_what_no_release_names_from_both_sides() {
 }
 
 #[test]
-fn owners_are_warned_once_until_less_than_80_percent_is_used() {
-    let warned = |usage: &mut Usage| usage.take_warning(&QUOTA).is_some();
-    let mut usage = usage(799, 1);
-    assert!(!warned(&mut usage));
-    for (bytes, is_warned) in [(800, true), (900, false), (799, false), (800, true)] {
-        usage.tally.stored.bytes = bytes;
-        assert_eq!(warned(&mut usage), is_warned, "{bytes}");
+fn owners_are_warned_once_for_each_limit_until_less_than_80_percent_is_used() {
+    let warned = |usage: &mut Usage| {
+        let events = usage.take_warnings(&QUOTA).into_iter();
+        let numbers = events.map(|event| match event {
+            Event::QuotaNear { quota, used, limit } => (quota, used, limit),
+            other => panic!("{other:?}"),
+        });
+        numbers.collect::<Vec<_>>()
+    };
+    let bytes = |used| (QuotaKind::Bytes, used, 1000);
+    let objects = |used| (QuotaKind::Objects, used, 10);
+    for (row, (stored, events)) in [
+        ((799, 7), vec![]),
+        ((800, 7), vec![bytes(800)]),
+        ((900, 8), vec![objects(8)]),
+        ((799, 8), vec![]),
+        ((1000, 10), vec![bytes(1000)]),
+        ((0, 0), vec![]),
+        ((999, 9), vec![bytes(999), objects(9)]),
+        ((999, 9), vec![]),
+    ]
+    .into_iter()
+    .scan(
+        usage(0, 0),
+        |usage, ((stored_bytes, stored_objects), events)| {
+            usage.tally.stored = amount(stored_bytes, stored_objects);
+            Some((warned(usage), events))
+        },
+    )
+    .enumerate()
+    {
+        assert_eq!(stored, events, "row {row}");
     }
+    // A lowered limit is crossed without an upload.
+    let mut usage = usage(500, 1);
+    assert_eq!(warned(&mut usage), []);
+    let lower = Quota {
+        bytes: 600,
+        ..QUOTA
+    };
+    assert_eq!(usage.take_warnings(&lower).len(), 1);
+    assert_eq!(usage.take_warnings(&QUOTA).len(), 0);
     assert!(!usage.is_near(&Quota::NONE));
 }

@@ -5,8 +5,10 @@ use vault_format::keys::SecretKey;
 use vault_format::root::KeyFingerprint;
 use vault_service::model::device::{self, DeviceStatus};
 use vault_service::model::namespace::{self, Namespace, Queue, Subscription};
+use vault_store::records::RecordKey;
 
 use super::{Desk, desk};
+use crate::common;
 use crate::support::key;
 
 fn id(key: &SecretKey) -> String {
@@ -536,4 +538,23 @@ async fn of_two_admissions_for_the_last_place_one_passes() {
         answers.sort();
         assert_eq!(answers, ["200", "409 quota_full"]);
     }
+}
+
+/// A process of an earlier version decides without counting.
+#[tokio::test]
+async fn machines_are_counted_again_before_one_is_refused() {
+    let desk = desk().await;
+    let limit = |namespace: &mut Namespace| namespace.quota.machines = Some(2);
+    desk.world.change("acme", limit).await;
+    let mut keys = Vec::new();
+    for n in 1..=3 {
+        keys.push(desk.device_in(n, "pending").await);
+    }
+    assert_eq!(desk.decide(&keys[0], "admit").await.short(), "200");
+    let counter = RecordKey::new("ns/acme", "machines");
+    common::put(&desk.world.app, counter, &json!({ "admitted": 9 })).await;
+    assert_eq!(desk.decide(&keys[1], "admit").await.short(), "200");
+    let full = desk.decide(&keys[2], "admit").await;
+    assert_eq!(full.short(), "409 quota_full");
+    assert_eq!(full.json()["quota"]["used"], 2);
 }

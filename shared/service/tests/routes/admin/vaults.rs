@@ -134,6 +134,7 @@ async fn a_vault_is_shown_with_pin_counts_and_last_push() {
       ],
       "quota": {
         "bytes": 2147483648,
+        "drafts": null,
         "machines": null,
         "objects": 200000,
         "people": null
@@ -150,8 +151,10 @@ async fn a_vault_is_shown_with_pin_counts_and_last_push() {
       "subscription": "none",
       "usage": {
         "bytes": 3232,
+        "drafts": null,
         "machines": null,
         "objects": 2,
+        "people": null,
         "unnamed_bytes": 0,
         "unnamed_objects": 0
       }

@@ -2,8 +2,9 @@
 
 use serde_json::json;
 use vault_service::model::draft;
+use vault_service::model::namespace::Namespace;
 
-use super::Place;
+use super::{Place, propose_skill};
 
 /// `accepted` names a release that the vault has.
 #[tokio::test]
@@ -181,5 +182,53 @@ async fn a_draft_of_an_earlier_version_is_decided_on() {
     ] {
         let queue: serde_json::Value = crate::common::read(app, &key).await;
         assert_eq!(queue["pending"], 19);
+    }
+}
+
+#[tokio::test]
+async fn drafts_beyond_the_quota_are_refused_and_a_decided_one_frees_its_place() {
+    let place = Place::new().await;
+    let limit = |drafts| move |namespace: &mut Namespace| namespace.quota.drafts = Some(drafts);
+    place.desk.world.change("acme", limit(2)).await;
+    let first = place.propose(&place.member, "beta").await;
+    let second = place.propose(&place.member, "gamma").await;
+    let propose =
+        async |name: &str| propose_skill(&place.desk.world, &place.member, "acme", name).await;
+    let full = propose("delta").await;
+    assert_eq!(full.short(), "409 draft_queue_full");
+    let detail = full.json()["detail"].to_string();
+    assert!(detail.contains("2 waiting drafts of at most 2"), "{detail}");
+    let shown = place.desk.get("/admin/vaults/acme").await.json();
+    assert_eq!(
+        (&shown["quota"]["drafts"], &shown["usage"]["drafts"]),
+        (&json!(2), &json!(2))
+    );
+    let publisher = place.publisher.clone();
+    assert_eq!(place.decline(&publisher, &first, "no").await.short(), "200");
+    assert_eq!(propose("delta").await.status, 201);
+    assert_eq!(propose("epsilon").await.status, 409);
+    // A lower quota leaves what waits, and what waits can be decided.
+    place.desk.world.change("acme", limit(1)).await;
+    let accepted = place
+        .accept(&publisher, &second, json!({ "release": 1 }))
+        .await;
+    assert_eq!(accepted.short(), "200");
+    assert_eq!(propose("epsilon").await.status, 409);
+    place.desk.world.change("acme", limit(0)).await;
+    assert_eq!(propose("epsilon").await.status, 201);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_drafts_for_the_last_place_one_passes() {
+    for _ in 0..20 {
+        let place = Place::new().await;
+        let limit = |namespace: &mut Namespace| namespace.quota.drafts = Some(1);
+        place.desk.world.change("acme", limit).await;
+        let propose =
+            async |name: &str| propose_skill(&place.desk.world, &place.member, "acme", name).await;
+        let (one, other) = tokio::join!(propose("beta"), propose("gamma"));
+        let mut answers = [one.short(), other.short()];
+        answers.sort();
+        assert_eq!(answers, ["201", "409 draft_queue_full"]);
     }
 }
