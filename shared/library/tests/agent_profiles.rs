@@ -179,6 +179,29 @@ fn after_a_killed_switch_each_agent_keeps_what_the_old_set_gives_it() {
     }
 }
 
+/// An earlier version of vault, and a sync after a killed pull, link an agent to the plain skills.
+#[test]
+fn an_agent_that_the_old_set_has_no_folder_for_loses_what_the_new_one_leaves_out() {
+    let mut pair = Pair::new(&["beta", "gamma"], "plain");
+    fs::create_dir(pair.device.path(".claude")).unwrap();
+    pull(&pair);
+    sync(&pair.device);
+    fs::remove_file(pair.folder().join("current/agents/claude-code")).unwrap();
+    let tree = pair.device.path("vault/profiles/claude-code");
+    for skill in ["beta", "gamma"] {
+        fs::remove_file(tree.join(skill)).unwrap();
+        let target = format!("../../links/{}/skills/{skill}", pair.link.id());
+        std::os::unix::fs::symlink(target, tree.join(skill)).unwrap();
+    }
+    let text = "[[profile]]\nname = \"c\"\nagent = \"claude-code\"\ninclude_tags = [\"none\"]\n";
+    profiles(&pair.owner, text);
+    pair.publish();
+    pull(&pair);
+    assert!(names(&pair, CLAUDE).is_empty(), "before any sync");
+    sync(&pair.device);
+    assert!(names(&pair, CLAUDE).is_empty());
+}
+
 #[test]
 fn a_shared_folder_shows_its_readers_what_one_of_them_gets() {
     let home = Home::new(1);

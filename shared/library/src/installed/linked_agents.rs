@@ -95,6 +95,7 @@ impl Link {
                 // The next sync makes the folder.
                 ([Some(wanted)], _) => AgentChoice::Shown(*wanted),
                 ([] | [None], _) => AgentChoice::LeftOut,
+                _ if wanted.iter().all(Option::is_none) => AgentChoice::LeftOut,
                 // The set before was made without the folder of an agent that gets plain skills.
                 _ if plain.eq(wanted.iter().copied()) => AgentChoice::Plain,
                 _ => AgentChoice::Damaged,
@@ -112,6 +113,12 @@ impl Link {
     pub(crate) fn agent_target(&self, agent: &AgentId, name: &SkillName) -> PathBuf {
         let link = Path::new("../../links").join(self.id.as_str());
         link.join(AGENTS).join(agent.as_str()).join(name.as_str())
+    }
+
+    /// Returns the target of the link to a plain skill in a link tree.
+    pub(crate) fn plain_target(&self, name: &SkillName) -> PathBuf {
+        let link = Path::new("../../links").join(self.id.as_str());
+        link.join("skills").join(name.as_str())
     }
 
     /// Returns whether the current set lacks the folder of an agent.

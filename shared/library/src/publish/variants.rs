@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use vault_format::name::{ANY_AGENT, AgentId};
 use vault_policy::profile::{ProfileError, ProfileRule};
-use vault_policy::published::MAX_VARIANTS;
+use vault_policy::published::{MAX_SKILLS, MAX_VARIANTS};
 
 use super::current::ReleaseSkill;
 use super::error::PlanError;
@@ -25,8 +25,12 @@ pub(super) fn render_for_release(
     let rules = profile_rules(text, skills, &transforms)?;
     let trusted = vault.trusted()?;
     let agents: BTreeSet<_> = rules.iter().map(|rule| &rule.agent).collect();
-    let (mut missing, mut variants) = (Vec::new(), 0);
+    let (mut missing, mut variants, mut names) = (Vec::new(), 0, 0);
     for skill in skills {
+        let texts = &skill.row.texts;
+        let naming = rules.iter();
+        let naming = naming.filter(|rule| rule.selects(&texts.agents, &texts.tags));
+        names += naming.count();
         for agent in &agents {
             if !is_selected(&rules, skill, agent) {
                 continue;
@@ -40,6 +44,11 @@ pub(super) fn render_for_release(
     }
     check_transforms(&transforms, skills)?;
     // The service refuses such a release, so nothing is rendered for it.
+    if names > MAX_SKILLS {
+        let (skills, agents) = (names, agents.len());
+        let reason = ProfileError::TooManySkills { skills, agents };
+        return Err(refuse_size(&transforms, reason));
+    }
     if variants > MAX_VARIANTS {
         let reason = ProfileError::TooManyVariants { variants };
         return Err(refuse_size(&transforms, reason));
@@ -79,10 +88,10 @@ fn profile_rules(
         let named = &skill.row.texts.agents;
         for agent in transforms.agents_of(&skill.place.name) {
             // A skill for certain agents needs no profile of another agent, which does not get it.
-            if named.is_empty() || named.contains(&agent) {
+            if named.is_empty() || !agent.is_any() && named.contains(&agent) {
                 agents.insert(agent);
             } else if agent.is_any() {
-                agents.extend(named.iter().cloned());
+                agents.extend(named.iter().filter(|agent| !agent.is_any()).cloned());
             }
         }
     }
@@ -93,7 +102,7 @@ fn profile_rules(
     // The profile for any agent leaves out what is for certain agents, so these need their own.
     if text.is_none() || agents.contains(ANY_AGENT) {
         let named = skills.iter().flat_map(|skill| &skill.row.texts.agents);
-        agents.extend(named.cloned());
+        agents.extend(named.filter(|agent| !agent.is_any()).cloned());
     }
     for agent in agents {
         if rules.iter().any(|rule| rule.agent == agent) {

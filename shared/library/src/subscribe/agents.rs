@@ -114,12 +114,27 @@ pub(super) fn agent_folders(
 }
 
 /// Returns the targets of links in the agents' link trees that the new set leaves without an entry.
+/// `plain` are the plain skills before. An agent that the set before had no folder for may be linked
+/// to these, so that the switch would pass it by: it loses what it no longer gets as plain skill.
 pub(super) fn lost_targets(
     link: &Link,
+    plain: &BTreeMap<SkillName, Digest>,
     before: &AgentFolderEntries,
     after: &AgentFolderEntries,
+    set: &InstalledSet,
 ) -> BTreeSet<PathBuf> {
     let mut targets = BTreeSet::new();
+    for (_, entries) in after
+        .iter()
+        .filter(|(agent, _)| !before.contains_key(*agent))
+    {
+        let is_plain = |name: &SkillName| {
+            let skill = set.skills.get(name);
+            skill.is_some_and(|skill| entries.get(name) == Some(&skill.bundle))
+        };
+        let lost = plain.keys().filter(|name| !is_plain(name));
+        targets.extend(lost.map(|name| link.plain_target(name)));
+    }
     for (agent, entries) in before {
         let stays = |name: &SkillName| {
             let after = after.get(agent);

@@ -348,7 +348,7 @@ impl<'a> PullTransaction<'a> {
             let (vault, change) = (self.vault, &mut self.change);
             self.report.unlinked = withdraw_from_agents(vault, change, &removed, &[])?;
             // Also the entries of single agents that lose a skill.
-            let lost = lost_targets(&self.link, &self.agents_before, &agents);
+            let lost = lost_targets(&self.link, &self.before, &self.agents_before, &agents, set);
             self.report.unlinked.extend(withdraw_targets(vault, &lost)?);
             switch_set(vault, change, &self.link.folder, set, &agents)?;
             // The switch is complete, so bundles of the old catalog are no longer accepted.

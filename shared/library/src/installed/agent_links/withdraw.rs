@@ -1,6 +1,6 @@
 //! Removes skills from the agents' folders before they leave the vault.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 
 use vault_format::name::SkillName;
@@ -100,17 +100,17 @@ pub(crate) fn withdraw_targets(
     targets: &BTreeSet<PathBuf>,
 ) -> Result<Vec<(PathBuf, Vec<SkillName>)>, VaultError> {
     let trees = link_trees_folder(vault);
+    let lost: HashSet<&[u8]> = targets
+        .iter()
+        .map(|target| target.as_os_str().as_encoded_bytes())
+        .collect();
     let mut entries = Vec::new();
     for (folder, kind) in disk::list(&trees)? {
         if targets.is_empty() || kind != Kind::Dir {
             continue;
         }
         for (name, entry) in list_entries(&trees.join(&folder))? {
-            let is_lost = |target: &Vec<u8>| {
-                let mut targets = targets.iter();
-                targets.any(|lost| lost.as_os_str().as_encoded_bytes() == target)
-            };
-            if matches!(&entry, Entry::Link(target) if is_lost(target)) {
+            if matches!(&entry, Entry::Link(target) if lost.contains(&target[..])) {
                 entries.push(Path::new(&folder).join(name));
             }
         }
@@ -120,6 +120,14 @@ pub(crate) fn withdraw_targets(
         return Ok(removed);
     }
     let homes = own_link_targets(vault);
+    let places: HashSet<PathBuf> = homes
+        .iter()
+        .flat_map(|home| entries.iter().map(|entry| home.join(entry)))
+        .collect();
+    let places: HashSet<&[u8]> = places
+        .iter()
+        .map(|place| place.as_os_str().as_encoded_bytes())
+        .collect();
     for root in AgentFolders::read(vault)?.roots {
         if !disk::is_folder(&root.path) {
             continue;
@@ -130,10 +138,7 @@ pub(crate) fn withdraw_targets(
             let Entry::Link(target) = &entry else {
                 continue;
             };
-            let mut lost = homes
-                .iter()
-                .flat_map(|home| entries.iter().map(|entry| home.join(entry)));
-            if lost.any(|lost| lost.as_os_str().as_encoded_bytes() == target) {
+            if places.contains(&target[..]) {
                 disk::remove_file(&real.join(&entry_name))?;
                 names.extend(entry_name.to_string_lossy().parse::<SkillName>());
             }
