@@ -443,3 +443,43 @@ fn a_fork_stops_a_pull_until_it_is_accepted() {
     assert_eq!(meaning(&device, "two"), None);
     assert_eq!(meaning(&device, "three"), Some(of(&team)));
 }
+
+/// The pull that removes a withdrawn skill may end before the one that brings its next version.
+#[test]
+fn a_withdrawn_skill_leaves_its_name_to_its_next_version() {
+    let device = Home::new(1);
+    let mut team = Linked::new(&device, "team", 2, &["deploy", "fine"]);
+    let mut other = Linked::new(&device, "aaaa", 3, &["other"]);
+    team.pull(&device);
+    other.pull(&device);
+    let withdraw = |linked: &mut Linked| {
+        linked.owner.remove("deploy", Some("leaks"));
+        linked.publish(&["deploy"]);
+        let link = subscribe::find_link_by_id(&device.vault, linked.link.id()).unwrap();
+        let bytes = linked.host.current.clone().unwrap();
+        let options = AcceptOptions::default();
+        let accepted = link
+            .unwrap()
+            .accept_catalog(&device.vault, &bytes, &options);
+        let report = subscribe::withdraw_first(&device.vault, &accepted.unwrap()).unwrap();
+        assert_eq!(report.unwrap().withdrawn.len(), 1);
+    };
+    withdraw(&mut team);
+    assert_eq!(meaning(&device, "deploy"), None);
+    // The other vault publishes a skill of the name before the new version arrives.
+    other.publish(&["deploy"]);
+    assert_eq!(other.pull(&device).shadowed, [name("deploy")]);
+    assert_eq!(meaning(&device, "deploy"), None);
+    team.pull(&device);
+    assert_eq!(meaning(&device, "deploy"), Some(of(&team)));
+    // A skill without its bare name does not get it by a withdrawal.
+    withdraw(&mut team);
+    withdraw(&mut other);
+    subscribe::unlink_vault(&device.vault, team.link.id()).unwrap();
+    assert_eq!(other.pull(&device).shadowed, [name("deploy")]);
+    assert_eq!(meaning(&device, "deploy"), None);
+    let preferred = subscribe::prefer_skill(&device.vault, &called("aaaa/deploy"));
+    assert_eq!(preferred.unwrap(), Some(name("deploy")));
+    assert_eq!(meaning(&device, "deploy"), Some(of(&other)));
+    assert!(device.is_clean());
+}

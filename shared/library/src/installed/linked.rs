@@ -52,6 +52,10 @@ pub struct Pin {
     /// installed again below the version that it had.
     #[serde(default, skip_serializing_if = "FormerSkills::is_empty")]
     pub(crate) former: FormerSkills,
+    /// The names of skills that were withdrawn since the last pull that ended, each with whether the
+    /// skill had its bare name: a new version of it gets no other.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) withdrawn_names: BTreeMap<SkillName, bool>,
     /// The vault folder that the link was last written to.
     pub(crate) library: PathBuf,
     /// The vault's id; `None` until the first catalog is accepted.
@@ -244,7 +248,7 @@ pub fn find_link_by_id(vault: &Vault, id: &LinkId) -> Result<Option<Link>, Vault
 pub(crate) fn take_bare(vault: &Vault, names: &[&SkillName]) -> Result<(), VaultError> {
     for mut link in list_links(vault)? {
         for name in names {
-            if link.holds_bare_name(name) {
+            if link.reserves_bare_name(name) {
                 link.set_bare(vault, name, false)?;
             }
         }
@@ -394,6 +398,12 @@ impl Link {
             .any(|(installed_as, skill)| installed_as == name && skill.bare)
     }
 
+    /// Returns whether no other link may take the bare name: this link has it, or had it until the
+    /// skill was withdrawn.
+    pub(crate) fn reserves_bare_name(&self, name: &SkillName) -> bool {
+        self.holds_bare_name(name) || self.pin.withdrawn_names.get(name) == Some(&true)
+    }
+
     /// Gives this link a bare name, or removes it. Only one link may have it.
     pub(crate) fn set_bare(
         &mut self,
@@ -405,6 +415,9 @@ impl Link {
         let counted = self.pin.counted.iter_mut().chain(&mut self.pin.replaced);
         for skill in counted.filter_map(|counted| counted.installed.get_mut(name)) {
             skill.bare = bare;
+        }
+        if let Some(had) = self.pin.withdrawn_names.get_mut(name) {
+            *had = bare;
         }
         Ok(trust_folder(vault, &self.id).write_record(PIN, &self.pin)?)
     }

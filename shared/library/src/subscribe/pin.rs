@@ -63,11 +63,13 @@ pub fn link_vault(vault: &Vault, base: &str, slug: &Slug) -> Result<Link, LinkEr
                     ..counted
                 }),
                 replaced: None,
+                withdrawn_names: BTreeMap::new(),
                 ..pin
             }
         }
         None => Pin {
             former: FormerSkills::default(),
+            withdrawn_names: BTreeMap::new(),
             base: base.to_owned(),
             name: free_name(vault, &id, slug)?,
             slug: slug.clone(),

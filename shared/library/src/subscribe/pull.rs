@@ -65,6 +65,7 @@ pub fn install_selection(
     staged: StagedBundles,
 ) -> Result<PullReport, LinkError> {
     let mut pull = PullTransaction::begin(vault, catalog)?;
+    pull.is_whole = true;
     pull.gate_selected(selected, &staged)?;
     let set = pull.admit_staged(selection, selected, staged)?;
     let variants = profile_bundles(selected, &pull.catalog.catalog.profiles);
@@ -83,6 +84,8 @@ struct PullTransaction<'a> {
     before: BTreeMap<SkillName, Digest>,
     /// The folders of agents that it shows for the link.
     agents_before: AgentFolderEntries,
+    /// Whether it installs what the release selects, instead of removing what it withdraws alone.
+    is_whole: bool,
     report: PullReport,
 }
 
@@ -98,6 +101,7 @@ impl<'a> PullTransaction<'a> {
         Ok(Self {
             before: link.linked_bundles()?.0,
             agents_before: link.agent_folders()?,
+            is_whole: false,
             report: PullReport {
                 release: catalog.catalog.release,
                 ..PullReport::default()
@@ -212,8 +216,11 @@ impl<'a> PullTransaction<'a> {
         let mut holders = BTreeMap::new();
         for link in list_links(self.vault)? {
             if link.id != self.link.id {
-                let held = link.installed_skills().filter(|(_, skill)| skill.bare);
-                holders.extend(held.map(|(name, _)| (name.clone(), Some(link.pin.name.clone()))));
+                let installed = link.installed_skills().filter(|(_, skill)| skill.bare);
+                let withdrawn = link.pin.withdrawn_names.iter().filter(|(_, had)| **had);
+                let held = installed.map(|(name, _)| name);
+                let held = held.chain(withdrawn.map(|(name, _)| name));
+                holders.extend(held.map(|name| (name.clone(), Some(link.pin.name.clone()))));
             }
         }
         let own = place::own_places(self.vault)?.into_iter();
@@ -234,12 +241,12 @@ impl<'a> PullTransaction<'a> {
     /// the name is free now, because removing a link from the vault's folder must not transfer
     /// names.
     fn gets_bare(&self, name: &SkillName, holders: &BTreeMap<SkillName, Option<Slug>>) -> bool {
-        let mut before = self
-            .link
-            .installed_skills()
-            .filter(|_| self.is_same_vault());
+        let mut before = self.link.installed_skills();
         let had = before.find(|(installed_as, _)| *installed_as == name);
-        !holders.contains_key(name) && had.is_none_or(|(_, skill)| skill.bare)
+        let had = had.map(|(_, skill)| skill.bare);
+        let had = had.or_else(|| self.link.pin.withdrawn_names.get(name).copied());
+        let had = had.filter(|_| self.is_same_vault());
+        !holders.contains_key(name) && had.unwrap_or(true)
     }
 
     /// The current set without the skills that the catalog withdraws; empty if the link now shows
@@ -324,6 +331,7 @@ impl<'a> PullTransaction<'a> {
             && before.map_or(set.agents.is_empty(), |before| before.agents == set.agents)
             && agents == self.agents_before;
         let mut pin = self.link.pin.clone();
+        pin.withdrawn_names = self.withdrawn_names(set);
         if self.is_same_vault() {
             pin.note_former(&set.skills);
             pin.former.forget_revoked(&catalog.roots);
@@ -356,6 +364,18 @@ impl<'a> PullTransaction<'a> {
             folder.write_record(PIN, &pin)?;
         }
         remove_catalogs(&folder, [&self.link.pin, &pin])
+    }
+
+    /// Returns the names of withdrawn skills that a later pull decides about.
+    fn withdrawn_names(&self, set: &InstalledSet) -> BTreeMap<SkillName, bool> {
+        if self.is_whole || !self.is_same_vault() {
+            return BTreeMap::new();
+        }
+        let mut names = self.link.pin.withdrawn_names.clone();
+        let gone = self.link.installed_skills();
+        let gone = gone.filter(|(name, _)| !set.skills.contains_key(*name));
+        names.extend(gone.map(|(name, skill)| (name.clone(), skill.bare)));
+        names
     }
 
     /// Stores the catalog and its profiles. They are written before the pin names them, and their
