@@ -3,7 +3,7 @@
 //! Everything is fetched and verified before one step switches to the new set. If the pull is
 //! rejected or killed, or the disk is full, the installed set stays as it was.
 
-use std::{sync::Arc, time::Duration};
+use std::{cell::Cell, sync::Arc, time::Duration};
 
 use clap::Args;
 use schemars::JsonSchema;
@@ -178,9 +178,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let (mut pulls, mut lines) = (Vec::new(), Vec::new());
     let (mut unlinked, mut lapsed) = (false, false);
     let links = select_links(&vault, arguments)?;
+    let withdrew = Cell::new(false);
     // The first failure ends the loop. It is returned only after the agents' links are updated.
     let pulled: Result<(), Failure> = links.iter().try_for_each(|link| {
-        let pull = pull_link(context, &vault, link, arguments);
+        let pull = pull_link(context, &vault, link, arguments, &withdrew);
         let pulled = context.block_on(limit_time(MAX_TIME, pull));
         record_pull(&vault, link, &pulled)?;
         match pulled? {
@@ -206,8 +207,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         }
         Ok(())
     });
-    // What was installed before another link failed is for the agents to see.
-    let mut agents = if pulls.is_empty() {
+    // What was installed before a link failed is for the agents to see. What was withdrawn before
+    // may still be in folders of copies.
+    let mut agents = if pulls.is_empty() && !withdrew.get() {
         AgentLinks::default()
     } else {
         profiles::show_to_agents(context, &vault)
@@ -281,12 +283,14 @@ fn record_pull(
     Ok(subscribe::note_pull(vault, link, &last)?)
 }
 
-/// Pulls the current release of a linked vault. Returns `None` if the vault has no release yet.
+/// Pulls the current release of a linked vault. Returns `None` if the vault has no release yet. Sets
+/// `withdrew` if it has removed withdrawn skills, also if it fails after that.
 async fn pull_link(
     context: &Context,
     vault: &Vault,
     link: &Link,
     arguments: &Arguments,
+    withdrew: &Cell<bool>,
 ) -> Result<Option<Pulled>, Failure> {
     let client = Arc::new(device_client(context, vault, link)?);
     let state = client.fetch_current().await?;
@@ -318,7 +322,8 @@ async fn pull_link(
     if state.status == DeviceStatus::Pending {
         // Pin the vault from the first catalog on, even if the owner has not admitted this machine
         // yet.
-        subscribe::pin_only(vault, &catalog)?;
+        let pinned = subscribe::pin_only(vault, &catalog)?;
+        withdrew.set(withdrew.get() || !pinned.withdrawn.is_empty());
         let fingerprint = KeyFingerprint::device(&link.device_key(vault)?.public());
         return Err(fail!(
             DevicePending,
@@ -333,6 +338,7 @@ async fn pull_link(
     // it.
     let selection = given.clone().unwrap_or_else(|| link.selection());
     let withdrawn = subscribe::withdraw_first(vault, &catalog)?;
+    withdrew.set(withdrew.get() || withdrawn.is_some());
     for WithdrawnSkill { name, reason } in withdrawn.iter().flat_map(|first| &first.withdrawn) {
         // Said now, because nothing is reported if the rest of the pull fails.
         let text = format!(
