@@ -40,6 +40,11 @@ pub(super) async fn collect_closure(
     (last, older): (Option<&Catalog>, &Closure),
 ) -> Result<Closure, Refusal> {
     let catalog = &counted.catalog;
+    // After a reset of the pin the current release is of another vault. What was checked for that
+    // vault says nothing about this one.
+    let last = last.filter(|last| last.vault_id == catalog.vault_id);
+    let nothing = Closure::default();
+    let older = last.map_or(&nothing, |_| older);
     let mut walk = ClosureWalk {
         app,
         namespace,
