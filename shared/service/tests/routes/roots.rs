@@ -240,6 +240,16 @@ async fn every_vector_of_the_signed_root_ends_as_it_says() {
     assert_eq!(count, 30);
 }
 
+/// Vector n294 is about a device. A service does not let such a release become current either.
+#[tokio::test]
+async fn a_variant_by_a_revoked_key_is_not_published() {
+    let page: Value = read("negative.json");
+    let mut cases = page["cases"].as_array().unwrap().iter();
+    let case = cases.find(|case| case["id"] == "n294").unwrap();
+    let service = Case::new(&page["state"], &case["state"]).await;
+    assert_eq!(service.push(&case["input"]).await, "catalog_signer");
+}
+
 #[tokio::test]
 async fn every_story_of_the_signed_root_goes_as_it_says() {
     let page: Value = read("stories.json");
