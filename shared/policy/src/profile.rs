@@ -106,6 +106,15 @@ pub enum ProfileError {
         /// The number of agents.
         agents: usize,
     },
+    /// A new release has too many profiles.
+    #[error(
+        "{profiles} profiles are published; a release has at most {}",
+        crate::published::MAX_PROFILES
+    )]
+    TooManyProfiles {
+        /// The number of profiles.
+        profiles: usize,
+    },
     /// A new release has too many variants.
     #[error(
         "{variants} variants for agents are rendered; a release has at most {}",

@@ -15,6 +15,8 @@ use crate::profile::{Profile, ProfileError, ProfileSkill};
 /// Most skills that all profiles of a new release name together. Releases that were published before
 /// may have more.
 pub const MAX_SKILLS: usize = 100_000;
+/// Most profiles of a new release.
+pub const MAX_PROFILES: usize = 1_000;
 /// Most variants of a new release.
 pub const MAX_VARIANTS: usize = 4_000;
 
@@ -45,78 +47,12 @@ impl PublishedProfiles {
         catalog: &Catalog,
         object: &dyn Fn(&Digest) -> Option<Vec<u8>>,
     ) -> Result<Self, ProfileError> {
-        let mut published = Self::default();
+        let mut reader = ProfilesReader::new(catalog);
         for entry in &catalog.profiles {
             let bytes = object(&entry.bundle_hash).unwrap_or_default();
-            published.add(catalog, entry, &bytes)?;
+            reader.add(entry, &bytes)?;
         }
-        Ok(published)
-    }
-
-    /// Adds the profile of an entry of the catalog. Fails if the bytes are not its object, or if the
-    /// profile does not agree with the catalog or with another profile of its agent.
-    pub fn add(
-        &mut self,
-        catalog: &Catalog,
-        entry: &ProfileEntry,
-        bytes: &[u8],
-    ) -> Result<(), ProfileError> {
-        if bytes.len() as u64 != entry.size || Digest::of(bytes) != entry.bundle_hash {
-            return Err(ProfileError::OtherBytes(entry.name.clone()));
-        }
-        let profile = Profile::parse(bytes)?;
-        if profile.to_object() != bytes {
-            return Err(ProfileError::NotCanonical(entry.name.clone()));
-        }
-        if profile.name != entry.name || profile.agent != entry.agent {
-            return Err(ProfileError::OtherProfile(entry.name.clone()));
-        }
-        let plain = catalog.skills.iter().map(|it| it.bundle_hash);
-        let withdrawn = catalog.withdrawn.iter().map(|it| it.bundle_hash);
-        let other: BTreeSet<_> = plain.chain(withdrawn).collect();
-        let agent = self.agents.entry(profile.agent.clone()).or_default();
-        for skill in profile.skills {
-            let name = skill.name.clone();
-            let wrong = || ProfileError::Skill {
-                profile: entry.name.clone(),
-                skill: name.clone(),
-            };
-            let listed = catalog.skill(&skill.name).ok_or_else(wrong)?;
-            let is_plain = skill.bundle_hash == listed.bundle_hash;
-            // The size is signed twice, and a bundle of another skill is not a variant of this one.
-            if is_plain && skill.size != listed.size
-                || !is_plain && other.contains(&skill.bundle_hash)
-            {
-                return Err(wrong());
-            }
-            self.skills += 1;
-            let variant = (!is_plain).then(|| skill.clone());
-            match agent.skills.get(&skill.name) {
-                // An agent has one folder, so its profiles cannot give it two forms of one skill.
-                Some(first) if *first != variant => return Err(wrong()),
-                Some(_) => {}
-                None => {
-                    self.variants += usize::from(variant.is_some());
-                    agent.skills.insert(skill.name, variant);
-                }
-            }
-        }
-        agent.profiles.push(profile.name);
-        Ok(())
-    }
-
-    /// Fails if a new release would publish more than [`MAX_SKILLS`] or [`MAX_VARIANTS`].
-    pub fn check_bounds(&self) -> Result<(), ProfileError> {
-        if self.skills > MAX_SKILLS {
-            let agents = self.agents.len();
-            let skills = self.skills;
-            return Err(ProfileError::TooManySkills { skills, agents });
-        }
-        if self.variants > MAX_VARIANTS {
-            let variants = self.variants;
-            return Err(ProfileError::TooManyVariants { variants });
-        }
-        Ok(())
+        Ok(reader.published)
     }
 
     /// Returns the agents that have a profile, with what they get.
@@ -142,6 +78,104 @@ impl PublishedProfiles {
             let variants = published.skills.values().flatten();
             variants.map(move |variant| (agent, variant))
         })
+    }
+}
+
+/// Reads the profiles of one catalog, each with the check that publisher, service and device share.
+#[derive(Debug)]
+pub struct ProfilesReader<'a> {
+    catalog: &'a Catalog,
+    /// The plain and the withdrawn bundles of the catalog, which are no variants.
+    not_variants: BTreeSet<Digest>,
+    published: PublishedProfiles,
+}
+
+impl<'a> ProfilesReader<'a> {
+    /// Creates a reader that has read nothing.
+    pub fn new(catalog: &'a Catalog) -> Self {
+        let plain = catalog.skills.iter().map(|it| it.bundle_hash);
+        let withdrawn = catalog.withdrawn.iter().map(|it| it.bundle_hash);
+        Self {
+            catalog,
+            not_variants: plain.chain(withdrawn).collect(),
+            published: PublishedProfiles::default(),
+        }
+    }
+
+    /// Returns the profiles that were read.
+    pub const fn published(&self) -> &PublishedProfiles {
+        &self.published
+    }
+
+    /// Adds the profile of an entry of the catalog. Fails if the bytes are not its object, or if the
+    /// profile does not agree with the catalog or with another profile of its agent.
+    pub fn add(&mut self, entry: &ProfileEntry, bytes: &[u8]) -> Result<(), ProfileError> {
+        if bytes.len() as u64 != entry.size || Digest::of(bytes) != entry.bundle_hash {
+            return Err(ProfileError::OtherBytes(entry.name.clone()));
+        }
+        let profile = Profile::parse(bytes)?;
+        if profile.to_object() != bytes {
+            return Err(ProfileError::NotCanonical(entry.name.clone()));
+        }
+        if profile.name != entry.name || profile.agent != entry.agent {
+            return Err(ProfileError::OtherProfile(entry.name.clone()));
+        }
+        let published = &mut self.published;
+        let agent = published.agents.entry(profile.agent.clone()).or_default();
+        for skill in profile.skills {
+            let name = skill.name.clone();
+            let wrong = || ProfileError::Skill {
+                profile: entry.name.clone(),
+                skill: name.clone(),
+            };
+            let listed = self.catalog.skill(&skill.name).ok_or_else(wrong)?;
+            let is_plain = skill.bundle_hash == listed.bundle_hash;
+            // The size is signed twice, and a bundle of another skill is not a variant of this one.
+            if is_plain && skill.size != listed.size
+                || !is_plain && self.not_variants.contains(&skill.bundle_hash)
+            {
+                return Err(wrong());
+            }
+            published.skills += 1;
+            let variant = (!is_plain).then(|| skill.clone());
+            match agent.skills.get(&skill.name) {
+                // An agent has one folder, so its profiles cannot give it two forms of one skill.
+                Some(first) if *first != variant => return Err(wrong()),
+                Some(_) => {}
+                None => {
+                    published.variants += usize::from(variant.is_some());
+                    agent.skills.insert(skill.name, variant);
+                }
+            }
+        }
+        agent.profiles.push(profile.name);
+        Ok(())
+    }
+
+    /// Fails if a new release would publish more than [`MAX_PROFILES`], or more than [`MAX_SKILLS`]
+    /// or [`MAX_VARIANTS`] in the profiles that were read.
+    pub fn check_bounds(&self) -> Result<(), ProfileError> {
+        let profiles = self.catalog.profiles.len();
+        if profiles > MAX_PROFILES {
+            return Err(ProfileError::TooManyProfiles { profiles });
+        }
+        let PublishedProfiles {
+            agents,
+            skills,
+            variants,
+        } = &self.published;
+        if *skills > MAX_SKILLS {
+            return Err(ProfileError::TooManySkills {
+                skills: *skills,
+                agents: agents.len(),
+            });
+        }
+        if *variants > MAX_VARIANTS {
+            return Err(ProfileError::TooManyVariants {
+                variants: *variants,
+            });
+        }
+        Ok(())
     }
 }
 
@@ -225,7 +259,7 @@ mod tests {
     #[test]
     fn profiles_of_an_agent_are_read_together() {
         let catalog = catalog();
-        let mut published = PublishedProfiles::default();
+        let mut reader = ProfilesReader::new(&catalog);
         for profile in [
             profile("codex", "codex", vec![skill("a", "a for codex")]),
             profile(
@@ -236,9 +270,10 @@ mod tests {
             profile("cursor", "cursor", vec![]),
         ] {
             let (entry, bytes) = entry(&profile);
-            published.add(&catalog, &entry, &bytes).unwrap();
+            reader.add(&entry, &bytes).unwrap();
         }
-        published.check_bounds().unwrap();
+        reader.check_bounds().unwrap();
+        let published = reader.published().clone();
         let codex = &published.agent(&"codex".parse().unwrap()).unwrap().skills;
         assert_eq!(codex["a"], Some(skill("a", "a for codex")));
         assert_eq!(codex["b"], None);
@@ -248,7 +283,8 @@ mod tests {
         assert_eq!(published.for_agent(&zed), None);
         let any = profile(ANY_AGENT, ANY_AGENT, vec![skill("b", "b for any")]);
         let (any, bytes) = entry(&any);
-        published.add(&catalog, &any, &bytes).unwrap();
+        reader.add(&any, &bytes).unwrap();
+        let published = reader.published();
         assert_eq!(published.agent(&zed), None);
         let zed = &published.for_agent(&zed).unwrap().skills;
         assert_eq!(zed["b"], Some(skill("b", "b for any")));
@@ -262,15 +298,13 @@ mod tests {
         let catalog = catalog();
         let good = profile("codex", "codex", vec![skill("a", "a"), skill("b", "b+")]);
         let refused = |entry: &ProfileEntry, bytes: &[u8]| {
-            let mut published = PublishedProfiles::default();
-            let error = published.add(&catalog, entry, bytes).unwrap_err();
+            let mut reader = ProfilesReader::new(&catalog);
+            let error = reader.add(entry, bytes).unwrap_err();
             assert_eq!(error.error_code(), "profile_schema");
             error
         };
         let (named, bytes) = entry(&good);
-        PublishedProfiles::default()
-            .add(&catalog, &named, &bytes)
-            .unwrap();
+        ProfilesReader::new(&catalog).add(&named, &bytes).unwrap();
         let mut longer = named.clone();
         longer.size += 1;
         assert!(matches!(
@@ -311,36 +345,40 @@ mod tests {
     fn an_agent_has_one_form_of_a_skill() {
         let catalog = catalog();
         for second in [skill("a", "a"), skill("a", "a, otherwise")] {
-            let mut published = PublishedProfiles::default();
+            let mut reader = ProfilesReader::new(&catalog);
             let (first, bytes) = entry(&profile("one", "codex", vec![skill("a", "a+")]));
-            published.add(&catalog, &first, &bytes).unwrap();
+            reader.add(&first, &bytes).unwrap();
             let (other, bytes) = entry(&profile("two", "codex", vec![second]));
-            let error = published.add(&catalog, &other, &bytes).unwrap_err();
+            let error = reader.add(&other, &bytes).unwrap_err();
             assert!(matches!(error, ProfileError::Skill { .. }), "{error}");
         }
     }
 
     #[test]
     fn a_new_release_is_bounded() {
-        let catalog = catalog();
-        let mut published = PublishedProfiles::default();
+        let mut catalog = catalog();
+        let all = catalog.clone();
+        let mut reader = ProfilesReader::new(&all);
         for number in 0..MAX_VARIANTS {
             let agent = format!("agent-{number}");
             let variant = skill("a", &agent);
             let (entry, bytes) = entry(&profile(&agent, &agent, vec![variant]));
-            published.add(&catalog, &entry, &bytes).unwrap();
+            reader.add(&entry, &bytes).unwrap();
         }
-        published.check_bounds().unwrap();
-        let (entry, bytes) = entry(&profile("last", "last", vec![skill("a", "last")]));
-        published.add(&catalog, &entry, &bytes).unwrap();
-        let error = published.check_bounds().unwrap_err().to_string();
+        reader.check_bounds().unwrap();
+        let (last, bytes) = entry(&profile("last", "last", vec![skill("a", "last")]));
+        reader.add(&last, &bytes).unwrap();
+        let error = reader.check_bounds().unwrap_err().to_string();
         assert!(error.starts_with("4001 variants"), "{error}");
-        let full = PublishedProfiles {
-            skills: MAX_SKILLS + 1,
-            ..PublishedProfiles::default()
-        };
-        let error = full.check_bounds().unwrap_err().to_string();
+        let mut reader = ProfilesReader::new(&all);
+        reader.published.skills = MAX_SKILLS + 1;
+        let error = reader.check_bounds().unwrap_err().to_string();
         assert!(error.contains("100001 skills"), "{error}");
+        catalog.profiles = vec![last; MAX_PROFILES];
+        ProfilesReader::new(&catalog).check_bounds().unwrap();
+        catalog.profiles.push(catalog.profiles[0].clone());
+        let error = ProfilesReader::new(&catalog).check_bounds().unwrap_err();
+        assert!(error.to_string().starts_with("1001 profiles"), "{error}");
     }
 
     #[test]

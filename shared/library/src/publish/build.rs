@@ -15,7 +15,7 @@ use vault_format::root::RootVersion;
 use vault_format::time::Timestamp;
 use vault_policy::Policy;
 use vault_policy::profile::{Profile, ProfileRule, ProfileSkill};
-use vault_policy::published::PublishedProfiles;
+use vault_policy::published::ProfilesReader;
 use vault_store::objects::Class;
 
 use super::current::{Current, ReleaseSkill, compare_with_catalog, skill_places};
@@ -250,11 +250,11 @@ impl ReleaseBuilder<'_> {
                 size,
             });
         }
-        let mut published = PublishedProfiles::default();
+        let mut reader = ProfilesReader::new(&release.catalog);
         for entry in &release.catalog.profiles {
             let object = release.object(&entry.bundle_hash).unwrap_or_default();
-            let added = published.add(&release.catalog, entry, object);
-            let added = added.and_then(|()| published.check_bounds());
+            let added = reader.add(entry, object);
+            let added = added.and_then(|()| reader.check_bounds());
             added.map_err(|reason| refuse_size(&self.transforms, reason))?;
         }
         for object in &release.objects {

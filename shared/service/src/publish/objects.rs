@@ -12,7 +12,7 @@ use vault_format::hash::Digest;
 use vault_format::keys::PublicKey;
 use vault_format::root::RootState;
 use vault_policy::profile::ProfileError;
-use vault_policy::published::{PublishedProfiles, check_variant};
+use vault_policy::published::{ProfilesReader, check_variant};
 use vault_store::StoreError;
 use vault_store::objects::{Class, MAX_ASKED};
 
@@ -53,10 +53,13 @@ pub(super) async fn collect_closure(
         older,
         closure: Closure::default(),
         missing: Vec::new(),
-        profiles: PublishedProfiles::default(),
+        profiles: ProfilesReader::new(catalog),
         profile_fault: None,
         skills: ReadSkills::default(),
     };
+    // Before any of them is read.
+    let bounds = walk.profiles.check_bounds();
+    bounds.map_err(|error| refuse_profile(&error))?;
     let leaf = |hash, size| (ObjectKind::Nothing, hash, size);
     let policy: Vec<_> = catalog
         .policy
@@ -134,7 +137,7 @@ struct ClosureWalk<'a> {
     closure: Closure,
     missing: Vec<Digest>,
     /// The profiles that were read.
-    profiles: PublishedProfiles,
+    profiles: ProfilesReader<'a>,
     /// The first fault of a profile. Missing objects are reported before it.
     profile_fault: Option<ProfileError>,
     /// Skills whose bundles were read.
@@ -283,14 +286,14 @@ impl ClosureWalk<'_> {
         }
         let entries = catalog.profiles.iter();
         for entry in entries.filter(|entry| entry.bundle_hash == hash) {
-            let added = self.profiles.add(catalog, entry, bytes);
+            let added = self.profiles.add(entry, bytes);
             // Checked with each profile, so that no more of them is kept than the bounds allow.
             let added = added.and_then(|()| self.profiles.check_bounds());
             if let Err(fault) = added {
                 self.profile_fault.get_or_insert(fault);
                 continue;
             }
-            let published = self.profiles.agent(&entry.agent);
+            let published = self.profiles.published().agent(&entry.agent);
             let skills = published.iter().flat_map(|agent| agent.skills.values());
             let variants = skills.flatten();
             below = variants
@@ -306,7 +309,7 @@ impl ClosureWalk<'_> {
     /// Checks that each variant was rendered from the skill of the catalog, for the agent of its
     /// profile.
     fn check_variants(&self) -> Result<(), Refusal> {
-        for (agent, variant) in self.profiles.variants() {
+        for (agent, variant) in self.profiles.published().variants() {
             // A profile names skills of the catalog.
             let Some(plain) = self.catalog.skill(&variant.name) else {
                 return Err(ErrorCode::CatalogSchema.into());
