@@ -382,7 +382,7 @@ fn refused(case: &Value, default: &Value) -> Option<&'static str> {
 #[test]
 fn provenance_identifiers() {
     let cases = cases("provenance.json");
-    assert_eq!(cases.len(), 24);
+    assert_eq!(cases.len(), 26);
     for case in cases {
         let identifier = text(&case, "identifier").parse::<ProvenanceId>();
         assert_eq!(

@@ -441,7 +441,7 @@ const MANIFEST = record({ schema: constant('vault.skill-manifest/2'), vault_id: 
     provenance: record({ identifier: text, kind: text, revision: maybe(text), fetched_at: TIME }),
     gate: record({ strict: flag, rules: text, flags: many(record({ rule: text, path: text, line: integer })),
         waivers: optional(many(record({ rule: text, sha256: HASH, reason: text }))) }) });
-const PORT = '[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]';
+const PORT = '0|[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]';
 const HOST = `(?:[a-z0-9-]+(?:\\.[a-z0-9-]+)*|\\[[0-9a-f:.]+\\])(?::(?:${PORT}))?`;
 const SEGMENT = '(?!\\.{1,2}(?:/|$))[^/\\s\\\\#?@:]+';
 const PLACE = `${SEGMENT}(?:/${SEGMENT})*`;
