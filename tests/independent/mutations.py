@@ -31,6 +31,7 @@ IMPLIED = {
     "H3": "a header that is not there has no value to verify",
     "parts count": "B5 counts the parts",
     "part size": "B5 compares the sizes",
+    "base64": "B8 writes each part anew, and a device reports either as bundle_refused",
     "B1 parts": "B5 holds all parts to the sizes of the files, which M3 bounds",
     "B5 hash": "B6 hashes the whole file",
 }
