@@ -13,7 +13,7 @@ use vault_format::hash::Digest;
 
 use async_trait::async_trait;
 use serde_json::json;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Mutex, Notify, watch};
 use tokio::time::timeout;
 use vault_format::{
     draft::Submitter,
@@ -103,6 +103,8 @@ pub struct OwnShelves {
     library: LibraryShelf,
     holding: Arc<Holding>,
     releases: Releases,
+    /// The turn to change the library, which makes one change at a time.
+    changing: Arc<Mutex<()>>,
 }
 
 impl OwnShelves {
@@ -113,6 +115,7 @@ impl OwnShelves {
             library,
             holding,
             releases: Releases::default(),
+            changing: Arc::default(),
         }
     }
 }
@@ -129,6 +132,7 @@ impl OwnShelves {
         OwnShelf {
             library: self.library.clone(),
             holding: Arc::clone(&self.holding),
+            changing: Arc::clone(&self.changing),
             app: app.clone(),
             namespace: namespace.id,
             source,
@@ -162,11 +166,9 @@ impl Shelves for OwnShelves {
             reviewed,
         } = accepted;
         let shelf = self.own_shelf(app, namespace, actor.source);
-        let submitted = shelf.sign_change(author, change, reviewed).await?;
         // The log names the person who accepted the change. Its author is part of the skill's
         // provenance.
-        shelf.log_audit(actor, &submitted).await;
-        Ok(submitted)
+        shelf.sign_change(author, change, reviewed, actor).await
     }
 
     async fn publish(&self, app: &App, namespace: &Namespace) -> Result<Option<u64>, ShelfError> {
@@ -188,9 +190,11 @@ impl Shelves for OwnShelves {
 }
 
 /// The library for one request.
+#[derive(Clone)]
 struct OwnShelf {
     library: LibraryShelf,
     holding: Arc<Holding>,
+    changing: Arc<Mutex<()>>,
     app: App,
     namespace: NamespaceId,
     source: Option<IpAddr>,
@@ -221,13 +225,14 @@ impl OwnShelf {
         commit.is_done().then_some(()).ok_or(StoreError::Conflict)
     }
 
-    /// Signs a change that `author` made, if its files are the reviewed ones, and wakes the
-    /// publisher.
+    /// Signs a change that `author` made, if its files are the reviewed ones, wakes the publisher, and
+    /// logs the change as an act of `actor`.
     async fn sign_change(
         &self,
         author: &Submitter,
         change: Change,
         reviewed: Option<Digest>,
+        actor: &Actor,
     ) -> Result<Submitted, ShelfError> {
         if !self.holding.is_held(self.app.clock.now()) {
             return Err(ShelfError::LibraryElsewhere);
@@ -238,24 +243,43 @@ impl OwnShelf {
                 "a folder cannot be read here; propose the skill's files instead".to_owned(),
             ));
         }
+        let is_scanned = !matches!(change, Change::Remove(_));
         let prepared = self
             .library
             .prepare_change(change)
             .await?
             .with_reviewed(reviewed);
-        // Fetching takes time. Another server may hold the lease by now.
+        // First the turn at the library: what waits for that must not hold a scan that others could
+        // make.
+        let turn = Arc::clone(&self.changing).lock_owned().await;
+        let scan = if is_scanned {
+            Some(self.app.enter_scan(&self.namespace).await?)
+        } else {
+            None
+        };
+        // Fetching and waiting take time. Another server may hold the lease by now.
         if !self.holding.is_held(self.app.clock.now()) {
             return Err(ShelfError::LibraryElsewhere);
         }
-        let submitted = self.library.admit_prepared(author, prepared).await?;
-        if matches!(
-            submitted,
-            Submitted::Signed { .. } | Submitted::Removed { .. }
-        ) {
-            // The change is signed and must be published. Notify before any step that may fail.
-            self.holding.wake.notify_one();
-        }
-        Ok(submitted)
+        // A task of its own: if the request is given up, the scan goes on and keeps its turn, and a
+        // change that is signed must be published and logged.
+        let (shelf, author, actor) = (self.clone(), author.clone(), actor.clone());
+        let changing = tokio::spawn(async move {
+            let _turns = (turn, scan);
+            let submitted = shelf.library.admit_prepared(&author, prepared).await?;
+            if matches!(
+                submitted,
+                Submitted::Signed { .. } | Submitted::Removed { .. }
+            ) {
+                // Notify before any step that may fail.
+                shelf.holding.wake.notify_one();
+            }
+            shelf.log_audit(&actor, &submitted).await;
+            Ok(submitted)
+        });
+        changing
+            .await
+            .map_err(|broken| ShelfError::Failed(format!("a task ended unexpectedly: {broken}")))?
     }
 
     /// Writes a change to the audit log. A failure is only logged, because the change is already
@@ -286,14 +310,12 @@ impl Shelf for OwnShelf {
     }
 
     async fn submit(&self, by: &Submitter, change: Change) -> Result<Submitted, ShelfError> {
-        let submitted = self.sign_change(by, change, None).await?;
         let actor = Actor {
             user: by.user_id.clone(),
             client: by.client_id.clone(),
             source: self.source,
         };
-        self.log_audit(&actor, &submitted).await;
-        Ok(submitted)
+        self.sign_change(by, change, None, &actor).await
     }
 
     async fn drift(&self, entries: &[&Entry], named: bool) -> Result<Vec<Drift>, ShelfError> {

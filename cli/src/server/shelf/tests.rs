@@ -166,6 +166,100 @@ async fn the_holder_signs_and_the_others_read_its_release() {
     assert_eq!(actions, ["skill.sign", "skill.remove"]);
 }
 
+/// The scans of the library take their turns with those of all vaults of this process.
+#[tokio::test]
+async fn a_change_waits_for_its_turn_to_be_scanned() {
+    let servers = Servers::new().await;
+    let (app, mut holder) = servers.server(1);
+    holder.publish_changes().await;
+    let own = own_namespace(&app).await.id;
+    // All that may be scanned at once, and all that may wait for it.
+    let mut waiting: Vec<_> = (0..100).map(|_| Box::pin(app.enter_scan(&own))).collect();
+    let mut scans = Vec::new();
+    for scan in &mut waiting {
+        scans.extend(timeout(Duration::ZERO, scan).await);
+    }
+    let refused = shelf(&app).await.submit(&by(), take("alpha")).await;
+    let Err(ShelfError::Store(StoreError::Busy)) = refused else {
+        panic!("{refused:?}");
+    };
+    // No files are scanned for a removal.
+    let removed = Change::Remove("alpha".parse().unwrap());
+    let removed = shelf(&app).await.submit(&by(), removed).await;
+    assert!(
+        matches!(removed, Err(ShelfError::NotFound(_))),
+        "{removed:?}"
+    );
+    drop((waiting, scans));
+    let signed = shelf(&app).await.submit(&by(), take("alpha")).await;
+    assert!(matches!(signed, Ok(Submitted::Signed { .. })), "{signed:?}");
+    // Its own turn has ended.
+    let again = timeout(Duration::ZERO, app.enter_scan(&own)).await;
+    assert!(again.is_ok_and(|scan| scan.is_ok()));
+}
+
+/// Who closes the connection while a change is signed keeps it neither from the log nor from the
+/// publisher.
+#[tokio::test]
+async fn a_change_is_logged_although_its_request_is_given_up() {
+    let servers = Servers::new().await;
+    let (app, mut holder) = servers.server(1);
+    holder.publish_changes().await;
+    let signing = shelf(&app).await;
+    let by = by();
+    let mut submitting = signing.submit(&by, take("alpha"));
+    // As far as it comes at once: the library works on a thread for files.
+    assert!(timeout(Duration::ZERO, &mut submitting).await.is_err());
+    drop(submitting);
+    holder.wait_for_wake().await;
+    let partition = audit::audit_partition(Some(&own_namespace(&app).await.id));
+    let logged = async {
+        loop {
+            let entries = app.records.list_page(&partition, "", None, 100).await;
+            let mut entries = entries.unwrap().into_iter();
+            if entries.any(|entry| entry.read::<audit::Entry>().unwrap().action == "skill.sign") {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let logged = timeout(Duration::from_mins(1), logged).await;
+    logged.expect("the change is in the log");
+}
+
+/// A change that waits for another one of the library stands in no queue for scans meanwhile.
+#[tokio::test]
+async fn a_change_that_waits_for_the_library_leaves_scans_to_others() {
+    let servers = Servers::new().await;
+    let (app, mut holder) = servers.server(1);
+    holder.publish_changes().await;
+    let own = own_namespace(&app).await.id;
+    let mut scans = Vec::new();
+    while let Ok(scan) = timeout(Duration::ZERO, app.enter_scan(&own)).await {
+        scans.push(scan.unwrap());
+    }
+    let (shelf, by) = (shelf(&app).await, by());
+    let mut first = shelf.submit(&by, take("alpha"));
+    let mut second = shelf.submit(&by, take("beta"));
+    assert!(timeout(Duration::ZERO, &mut first).await.is_err());
+    assert!(timeout(Duration::ZERO, &mut second).await.is_err());
+    // Of the 32 that may wait for a scan, only the first change does.
+    let mut waiting = Vec::new();
+    loop {
+        let mut scan = Box::pin(app.enter_scan(&own));
+        if timeout(Duration::ZERO, &mut scan).await.is_ok() {
+            break; // refused
+        }
+        waiting.push(scan);
+    }
+    assert_eq!(waiting.len(), 31);
+    drop((waiting, scans));
+    let (first, second) = tokio::join!(first, second);
+    for signed in [first, second] {
+        assert!(matches!(signed, Ok(Submitted::Signed { .. })), "{signed:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_holder_that_stood_still_signs_nothing_until_it_holds_again() {
     let servers = Servers::new().await;
