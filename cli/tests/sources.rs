@@ -1,6 +1,7 @@
 //! `vault` with sources on loopback: sites, registries, policies, tools for agents, and hostile
 //! sources.
 
+mod kinds;
 mod proxy;
 mod replacing;
 mod reported;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use url::Url;
 use vault_format::{draft, name::SkillName};
+use vault_gate::is_document_name;
 use vault_library::{read_policy_at, read_source_policy};
 use vault_policy::Policy;
 use vault_shelf::fetch::{Fetch as _, FetchFault, FetchedSkill, Upstream};
@@ -145,6 +146,7 @@ pub fn refine_source<'a>(
     reference: Option<&str>,
 ) -> Result<(Source, Option<&'a str>), Failure> {
     let mut inside = None;
+    let path = path.map(folder_in_source).transpose()?.flatten();
     if let Some(path) = path
         && source.is_archive()
     {
@@ -166,6 +168,23 @@ pub fn refine_source<'a>(
             .map_err(|bad| bad_source(&bad))?;
     }
     Ok((source, inside))
+}
+
+/// Returns the folder that the value of `--path` names: people also name its SKILL.md. `None` is the
+/// source itself.
+fn folder_in_source(path: &str) -> Result<Option<&str>, Failure> {
+    if path.starts_with('/') {
+        let path = clean(path, 200);
+        return Err(fail!(SourceInvalid, "{path} is not a path in the source")
+            .hint("--path names a folder below the source, such as skills/pdf"));
+    }
+    let path = path.trim_start_matches("./").trim_end_matches('/');
+    let folder = match path.rsplit_once('/') {
+        Some((folder, name)) if is_document_name(name) => folder,
+        None if matches!(path, "" | ".") || is_document_name(path) => return Ok(None),
+        _ => path,
+    };
+    Ok(Some(folder))
 }
 
 /// Reads the settings of a fetcher. `guarded` is set for callers other than the command line.
@@ -324,11 +343,14 @@ pub fn fetch_failure(error: &FetchError) -> Failure {
             ErrorCode::SourceUnreachable
         }
         FetchError::Setting { .. } => ErrorCode::SettingInvalid,
+        FetchError::AmbiguousReference { .. } => ErrorCode::SourceInvalid,
         FetchError::Digest { .. } => ErrorCode::SourceDigest,
         FetchError::Signer { .. } => ErrorCode::SourceSigner,
         FetchError::ReleaseAwaited { .. } => ErrorCode::ReleaseAwaited,
         FetchError::Unsupported { .. } => ErrorCode::SourceUnsupported,
-        FetchError::NotFound(_) | FetchError::NoSkill(_) => ErrorCode::SourceNotFound,
+        FetchError::NotFound(_) | FetchError::NoSkill(_) | FetchError::NoneOffered { .. } => {
+            ErrorCode::SourceNotFound
+        }
         FetchError::Git { fault, .. } => match fault {
             GitFault::NoRepository | GitFault::NoReference => ErrorCode::SourceNotFound,
             GitFault::NotAllowed | GitFault::HostKey => ErrorCode::SourceNotAllowed,
@@ -338,7 +360,8 @@ pub fn fetch_failure(error: &FetchError) -> Failure {
             | GitFault::Other => ErrorCode::SourceUnreachable,
         },
         FetchError::TooLarge { .. } => ErrorCode::SourceTooLarge,
-        FetchError::Content { .. } | FetchError::Link { .. } => ErrorCode::SourceMalformed,
+        FetchError::Content { .. } => ErrorCode::SourceMalformed,
+        FetchError::Link { .. } => ErrorCode::Symlink,
         FetchError::Local { .. } => ErrorCode::Io,
     };
     Failure::new(code, message_chain(error))
@@ -406,7 +429,7 @@ fn skill_line(found: &OfferedSkill) -> String {
 pub fn choice_failure(place: &str, listing: &Listing, error: &ChoiceError) -> Failure {
     let place = clean(place, 200);
     match error {
-        ChoiceError::Unknown(name) => no_such_skill(&place, &listing.skills, name),
+        ChoiceError::Unknown(name) => no_such_skill(&place, listing, name),
         ChoiceError::LeftOut(left) => {
             let (path, reason) = (clean(&left.path, 200), left.reason.to_string());
             fail!(
@@ -418,13 +441,21 @@ pub fn choice_failure(place: &str, listing: &Listing, error: &ChoiceError) -> Fa
         ChoiceError::Ambiguous { name, folders } => {
             let paths: Vec<String> = folders.iter().map(|path| clean(path, 200)).collect();
             let (name, list) = (clean(name, 64), paths.join(", "));
-            fail!(
-                SkillAmbiguous,
-                "{place} has {} named {name}: {list}",
-                count(folders.len(), "skill")
-            )
-            .hint(format!("name one by its folder: --skill {}", paths[0]))
-            .data(serde_json::json!({ "skills": folders }))
+            let is_unread = |found: &&OfferedSkill| found.is_too_large;
+            let unread = listing.skills_named(&name).into_iter().find(is_unread);
+            let text = match unread {
+                Some(unread) => format!(
+                    "{place} has more than one skill that may be {name}: {list}; the SKILL.md of {} is too large to be read",
+                    clean(&unread.as_path(), 200)
+                ),
+                None => format!(
+                    "{place} has {} named {name}: {list}",
+                    count(folders.len(), "skill")
+                ),
+            };
+            fail!(SkillAmbiguous, "{text}")
+                .hint(format!("name one by its folder: --skill {}", paths[0]))
+                .data(serde_json::json!({ "skills": folders }))
         }
         ChoiceError::TooMany { found, limit } => fail!(
             TooManySkills,
@@ -432,6 +463,16 @@ pub fn choice_failure(place: &str, listing: &Listing, error: &ChoiceError) -> Fa
             count(*found, "skill")
         )
         .hint(format!("--max-skills {found} takes all of them")),
+        ChoiceError::Incomplete { skill, fault } => {
+            let (path, reason) = (clean(&fault.path, 200), fault.reason.to_string());
+            fail!(
+                SkillNotInSource,
+                "{place} cannot be read whole, so {} may not be its only skill: {path}: {}",
+                clean(skill, 64),
+                clean(&reason, 300)
+            )
+            .hint(format!("--skill {} takes it", clean(skill, 64)))
+        }
         ChoiceError::Unclear => {
             let names: Vec<&str> = listing
                 .skills
@@ -444,11 +485,32 @@ pub fn choice_failure(place: &str, listing: &Listing, error: &ChoiceError) -> Fa
     }
 }
 
+/// The failure of a source in which nothing can be added.
+pub fn no_skills(place: &str) -> Failure {
+    let place = clean(place, 200);
+    fail!(
+        SourceNotFound,
+        "{place} holds no SKILL.md that can be added"
+    )
+}
+
 /// The failure for a skill that the source does not contain.
-fn no_such_skill(place: &str, found: &[OfferedSkill], name: &str) -> Failure {
-    let names: Vec<&str> = found.iter().map(|found| found.name.as_str()).collect();
+fn no_such_skill(place: &str, listing: &Listing, name: &str) -> Failure {
+    let skills = listing.skills.iter();
+    let names: Vec<&str> = skills.map(|found| found.name.as_str()).collect();
+    let paths: Vec<&str> = listing
+        .left_out
+        .iter()
+        .map(|left| left.path.as_str())
+        .collect();
     let hint = match nearest_name(name, names.iter().copied()) {
         Some(near) => format!("did you mean `{}`?", clean(near, 64)),
+        None if names.is_empty() => {
+            format!(
+                "it has none that can be added; left out: {}",
+                list_names(&paths)
+            )
+        }
         None => format!("it has: {}", list_names(&names)),
     };
     let name = clean(name, 64);

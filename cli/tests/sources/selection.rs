@@ -7,13 +7,13 @@ use std::os::unix::fs::symlink;
 use super::*;
 
 /// A collection in all its forms: folder, repository and archive.
-struct Collection {
-    machine: Machine,
-    repository: Repository,
+pub(super) struct Collection {
+    pub(super) machine: Machine,
+    pub(super) repository: Repository,
 }
 
 impl Collection {
-    fn new(files: &[(&str, &str)]) -> Self {
+    pub(super) fn new(files: &[(&str, &str)]) -> Self {
         let repository = Repository::new();
         for (path, text) in files {
             repository.write(path, text);
@@ -25,7 +25,7 @@ impl Collection {
     }
 
     /// A collection of skills at these paths of SKILL.md files, each with its own name.
-    fn of_skills(skills: &[(&str, &str)]) -> Self {
+    pub(super) fn of_skills(skills: &[(&str, &str)]) -> Self {
         let collection = Self::new(&[]);
         for (path, name) in skills {
             collection.repository.write(path, skill_md(name));
@@ -33,7 +33,7 @@ impl Collection {
         collection
     }
 
-    fn sources(&self) -> Vec<String> {
+    pub(super) fn sources(&self) -> Vec<String> {
         self.repository.commit();
         let folder = self.repository.path();
         let archive = self.machine.home.path("collection.tar.gz");

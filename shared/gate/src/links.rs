@@ -33,6 +33,9 @@ pub enum BadLink {
     /// The link leads to no file of the same skill.
     #[error("it does not lead to a file of the same skill")]
     Outside,
+    /// The link leads to another link of the skill.
+    #[error("it leads to another link")]
+    Link,
     /// The link leads to a file that looks like a secret. A copy with another name would hide that.
     #[error("it leads to a file that looks like a secret")]
     Secret,
@@ -84,7 +87,16 @@ pub fn copy_links<'l>(
     let mut bytes: u64 = files.iter().map(|file| file.bytes.len() as u64).sum();
     let mut copies = Vec::with_capacity(links.len());
     for link in links {
-        let target = link.find_target(files).map_err(|bad| (link, bad))?;
+        let target = link.find_target(files).map_err(|bad| {
+            let mut others = links.iter().map(|other| &other.path);
+            let to = link.target_path();
+            match bad {
+                BadLink::Outside if others.any(|other| Some(other) == to.as_ref()) => {
+                    (link, BadLink::Link)
+                }
+                bad => (link, bad),
+            }
+        })?;
         // Many links to one large file must not fill the memory.
         bytes += target.bytes.len() as u64;
         if bytes > MAX_SKILL_BYTES {

@@ -359,6 +359,8 @@ pub enum DriftState {
     Unchecked(String),
     /// The source can be read and no longer has the skill. Holds what is known about it.
     Removed(String),
+    /// The policy does not allow the source any more. Holds the reason.
+    Refused(String),
     /// The source could not be read. Holds the reason.
     Failed(String),
 }

@@ -20,12 +20,14 @@ use crate::error::{FetchError, Result, escape_untrusted};
 pub const MAX_DOWNLOAD_BYTES: u64 = 10 << 20;
 /// Maximum total size of an archive's files after unpacking, in bytes.
 pub const MAX_UNPACKED_BYTES: u64 = 25 << 20;
-/// Maximum number of files in an archive.
-pub const MAX_ARCHIVE_FILES: usize = 1_000;
+/// Maximum number of files in an archive. A skill has fewer, but an archive may have many skills.
+pub const MAX_ARCHIVE_FILES: usize = 20_000;
 /// Maximum number of entries in an archive, including folders.
-const MAX_ENTRIES: usize = 4_000;
+const MAX_ENTRIES: usize = 40_000;
+/// Size of the record at the end of a zip without its comment, in bytes.
+const ZIP_END_BYTES: usize = 22;
 /// Maximum size of a decompressed tar stream in bytes, including headers and padding.
-const MAX_STREAM_BYTES: u64 = MAX_UNPACKED_BYTES + (MAX_ENTRIES as u64) * 2048;
+const MAX_STREAM_BYTES: u64 = MAX_UNPACKED_BYTES + (8 << 20);
 
 /// The content of an archive.
 #[derive(Debug, Default)]
@@ -63,6 +65,7 @@ pub(crate) fn unpack_archive(place: &str, bytes: &[u8]) -> Result<Unpacked> {
             "it is neither zip, tar nor tar.gz",
         ));
     }
+    reader.check_folders()?;
     if reader.unpacked.files.is_empty() {
         return Err(FetchError::content_error(place, "it holds no files"));
     }
@@ -176,6 +179,17 @@ impl Reader<'_> {
         if archive.len() > MAX_ENTRIES {
             return Err(self.too_many());
         }
+        // Some tools search for the record of the end from the end, others read what is behind it.
+        let end = bytes
+            .len()
+            .checked_sub(ZIP_END_BYTES + archive.comment().len());
+        let end = end.and_then(|end| bytes.get(end..)).unwrap_or_default();
+        let length = u16::try_from(archive.comment().len()).unwrap_or_default();
+        if !end.starts_with(b"PK\x05\x06")
+            || end[ZIP_END_BYTES - 2..ZIP_END_BYTES] != length.to_le_bytes()
+        {
+            return Err(self.content_error("it holds data behind its end"));
+        }
         // Reject two members of one path, and members that only some tools see.
         archive.validate_header_consistency().map_err(broken)?;
         for at in 0..archive.len() {
@@ -274,6 +288,21 @@ impl Reader<'_> {
             }));
         }
         Ok(path.to_owned())
+    }
+
+    /// Fails if a file or link has the name of a folder of another one: no tool can unpack both.
+    fn check_folders(&self) -> Result<()> {
+        for (folded, path) in &self.paths {
+            let parts = folded.match_indices('/').map(|(end, _)| &folded[..end]);
+            for folder in parts {
+                if let Some(file) = self.paths.get(folder) {
+                    let (file, path) = (escape_untrusted(file), escape_untrusted(path));
+                    let reason = format!("{file} is a file, and the folder of {path}");
+                    return Err(self.content_error(reason));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn too_many(&self) -> FetchError {

@@ -36,7 +36,11 @@ impl Fetcher {
                 let failed = |error: FetchError| match error {
                     // The source was read, so the skill is gone, and a retry does not help.
                     // Everything else that is not found may be there again later.
-                    FetchError::NoSkill(reason) => DriftState::Removed(reason),
+                    FetchError::NoSkill(reason)
+                    | FetchError::NoneOffered {
+                        message: reason, ..
+                    } => DriftState::Removed(reason),
+                    error @ FetchError::Policy { .. } => DriftState::Refused(error.to_string()),
                     error => DriftState::Failed(error.to_string()),
                 };
                 (index, state.unwrap_or_else(failed))

@@ -3,6 +3,8 @@
 
 use vault_format::text::printable;
 
+use crate::listing::LeftOut;
+
 /// Result type of this crate.
 pub(crate) type Result<T, E = FetchError> = std::result::Result<T, E>;
 
@@ -46,6 +48,22 @@ pub enum FetchError {
         place: String,
         /// The fault of the certificate.
         reason: String,
+    },
+    /// The source has skills, but none of them can be taken.
+    #[error("{message}")]
+    NoneOffered {
+        /// The source, and the first reason.
+        message: String,
+        /// All of them with their reasons.
+        left_out: Vec<LeftOut>,
+    },
+    /// A reference is both a branch and a tag, of different commits.
+    #[error("{place} has a branch and a tag {reference}")]
+    AmbiguousReference {
+        /// Name of the repository.
+        place: String,
+        /// The reference.
+        reference: String,
     },
     /// A setting of this machine that the request needs cannot be used.
     #[error("{message}")]
@@ -292,7 +310,10 @@ impl FetchError {
         match self {
             Self::Policy { .. } => "source_refused",
             Self::NotAllowed { .. } => "source_not_allowed",
-            Self::NotFound(_) | Self::NoSkill(_) => "source_not_found",
+            Self::NotFound(_)
+            | Self::NoSkill(_)
+            | Self::NoneOffered { .. }
+            | Self::AmbiguousReference { .. } => "source_not_found",
             Self::Git { fault, .. } => match fault {
                 GitFault::NoRepository | GitFault::NoReference => "source_not_found",
                 GitFault::NotAllowed | GitFault::HostKey => "source_not_allowed",
@@ -334,6 +355,9 @@ impl FetchError {
             Self::Git { fault, .. } => fault.hint().to_owned(),
             Self::Certificate { .. } => CERTIFICATE_HINT.to_owned(),
             Self::Setting { hint, .. } => (*hint).to_owned(),
+            Self::AmbiguousReference { reference, .. } => {
+                format!("write #refs/heads/{reference} or #refs/tags/{reference}")
+            }
             Self::NotPublic(_) => "fetch it another way and add the folder".to_owned(),
             Self::Digest { .. } => "nothing was used; tell the site's owner".to_owned(),
             Self::Signer { .. } => "nothing was used; ask the source's owner, and if the change is intended: vault add <source> --replace".to_owned(),

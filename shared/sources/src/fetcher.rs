@@ -93,9 +93,12 @@ impl From<FetchError> for FetchFault {
     fn from(error: FetchError) -> Self {
         let text = error.to_string();
         match error {
-            FetchError::Policy { .. } | FetchError::Unsupported { .. } => Self::Refused(text),
+            FetchError::Policy { .. }
+            | FetchError::Unsupported { .. }
+            | FetchError::AmbiguousReference { .. } => Self::Refused(text),
             FetchError::NotFound(_)
             | FetchError::NoSkill(_)
+            | FetchError::NoneOffered { .. }
             | FetchError::Git {
                 fault: GitFault::NoRepository | GitFault::NoReference,
                 ..
@@ -109,7 +112,7 @@ impl From<FetchError> for FetchFault {
 
 impl Fetcher {
     /// Fetches the skill of this name. Without a name, fetches the skill that
-    /// [`crate::Listing::default_skill`] selects.
+    /// [`crate::Listing::unnamed_skill`] selects.
     async fn fetch_one(
         &self,
         source: &Source,
@@ -121,7 +124,7 @@ impl Fetcher {
         let listing = &opened.listing;
         let found = match skill {
             Some(name) => listing.find_skill(name.as_str()),
-            None => listing.default_skill().ok_or(ChoiceError::Unclear),
+            None => listing.unnamed_skill(),
         };
         let found = found.map_err(|error| {
             // The names come from the source, so limit their number and escape them.
@@ -142,6 +145,12 @@ impl Fetcher {
                     "{place}: {} cannot be taken: {}",
                     escape_untrusted(&left.path),
                     escape_untrusted(&left.reason.to_string())
+                ),
+                ChoiceError::Incomplete { skill, fault } => format!(
+                    "{place} cannot be read whole ({}: {}); name the skill with `skill`: {}",
+                    escape_untrusted(&fault.path),
+                    escape_untrusted(&fault.reason.to_string()),
+                    escape_untrusted(&skill)
                 ),
                 ChoiceError::Unclear | ChoiceError::TooMany { .. } => {
                     format!("{place} has several skills; name one with `skill`: {names}")

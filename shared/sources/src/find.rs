@@ -4,10 +4,11 @@
 //! The search has the same rules as the one of `vault audit-repo`: the same names are a SKILL.md,
 //! the same folders are not searched. What it finds and does not offer is left out with a reason.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::path::Path;
 
 use vault_format::manifest::SKILL_MD;
+use vault_gate::links::SkillLink;
 use vault_gate::{UNSEARCHED_FOLDERS, is_document_name};
 
 use crate::error::{FetchError, Result};
@@ -19,6 +20,8 @@ const MAX_DEPTH: usize = 64;
 const MAX_FOLDERS: usize = 100_000;
 /// Maximum number of entries in one local folder.
 const MAX_ENTRIES: usize = 100_000;
+/// Maximum number of symbolic links that are followed for one path, as on Linux.
+const MAX_FOLLOWED: usize = 40;
 
 /// The skills of a tree of files.
 #[derive(Debug, Default, Eq, PartialEq)]
@@ -256,7 +259,7 @@ pub(crate) fn search_folder(folder: &Path) -> Result<LocalPaths> {
                 continue;
             };
             // Only whether the link leads to a skill is looked up: nothing behind it is read.
-            if kind.is_symlink() && folder.join(&path).join(SKILL_MD).is_file() {
+            if kind.is_symlink() && holds_document(&folder.join(&path)) {
                 found.left_out.push(LeftOut::new(path, LeftOutReason::Link));
             } else if !kind.is_dir() && is_document_name(name) {
                 found.documents.push(path);
@@ -268,6 +271,78 @@ pub(crate) fn search_folder(folder: &Path) -> Result<LocalPaths> {
     Ok(found)
 }
 
+/// Returns the symbolic links of a repository or archive that lead to the folder of a skill in it,
+/// as left out. A search of a local folder leaves out the same ones.
+pub(crate) fn left_out_links<'a>(
+    links: &'a [SkillLink],
+    files: impl Iterator<Item = &'a str>,
+) -> Vec<LeftOut> {
+    let targets: HashMap<&str, &str> = links
+        .iter()
+        .map(|link| (link.path.as_str(), link.target.as_str()))
+        .collect();
+    let folders: HashSet<&str> = files
+        .filter_map(|file| {
+            let (folder, name) = file.rsplit_once('/').unwrap_or(("", file));
+            is_document_name(name).then_some(folder)
+        })
+        .collect();
+    let is_searched = |link: &&SkillLink| {
+        let (folder, _) = link.path.rsplit_once('/').unwrap_or_default();
+        !folder
+            .split('/')
+            .any(|part| UNSEARCHED_FOLDERS.contains(&part))
+    };
+    let leads_to_skill = |link: &&SkillLink| {
+        let folder = follow_links(&targets, &link.path);
+        folder.is_some_and(|folder| folders.contains(folder.as_str()))
+    };
+    links
+        .iter()
+        .filter(is_searched)
+        .filter(leads_to_skill)
+        .map(|link| LeftOut::new(link.path.as_str(), LeftOutReason::Link))
+        .collect()
+}
+
+/// Follows the links on a path inside of a repository or archive. Returns `None` if they lead out of
+/// it, or if there are too many, as in a circle.
+fn follow_links(targets: &HashMap<&str, &str>, path: &str) -> Option<String> {
+    let mut left: Vec<String> = path.rsplit('/').map(str::to_owned).collect();
+    let (mut done, mut followed) = (Vec::new(), 0);
+    while let Some(part) = left.pop() {
+        match part.as_str() {
+            "" | "." => continue,
+            ".." => {
+                done.pop()?;
+                continue;
+            }
+            _ => done.push(part),
+        }
+        if let Some(target) = targets.get(done.join("/").as_str()) {
+            followed += 1;
+            if followed > MAX_FOLLOWED || target.starts_with('/') {
+                return None;
+            }
+            done.pop();
+            left.extend(target.rsplit('/').map(str::to_owned));
+        }
+    }
+    Some(done.join("/"))
+}
+
+/// Returns whether a folder has a SKILL.md, in any case of letters.
+fn holds_document(folder: &Path) -> bool {
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return false;
+    };
+    let mut entries = entries.take(MAX_ENTRIES).filter_map(Result::ok);
+    entries.any(|entry| {
+        let name = entry.file_name();
+        name.to_str().is_some_and(is_document_name) && entry.path().is_file()
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -275,6 +350,41 @@ mod tests {
     fn folders(found: &Found) -> Vec<&str> {
         let folders = found.skills.iter().map(|(folder, _)| folder.as_str());
         folders.collect()
+    }
+
+    #[test]
+    fn a_link_to_the_folder_of_a_skill_is_left_out() {
+        let files = [
+            "skills/a/SKILL.md",
+            "b/skill.md",
+            "skills/a/doc/x.md",
+            "SKILL.md",
+        ];
+        let link = |(path, target): &(&str, &str)| SkillLink {
+            path: (*path).to_owned(),
+            target: (*target).to_owned(),
+        };
+        for (links, expected) in [
+            (&[("x", "skills/a")][..], &["x"][..]),
+            (&[("y/x", "../b/")], &["y/x"]),
+            (&[("y/x", "./../skills/../skills/a")], &["y/x"]),
+            // A link on the way, and a link to a link.
+            (&[("all", "skills"), ("x", "all/a")], &["x"]),
+            (&[("x", "y"), ("y", "b")], &["x", "y"]),
+            (&[("y/root", "..")], &["y/root"]),
+            (&[("x", "skills/a/doc")], &[]),
+            (&[("x", "skills/a/SKILL.md")], &[]),
+            (&[("x", "../skills/a")], &[]),
+            (&[("x", "/skills/a")], &[]),
+            (&[("x", "gone")], &[]),
+            (&[("x", "x"), ("y", "z"), ("z", "y")], &[]),
+            (&[("node_modules/x", "../skills/a")], &[]),
+        ] {
+            let links: Vec<SkillLink> = links.iter().map(link).collect();
+            let found = left_out_links(&links, files.into_iter());
+            let found: Vec<&str> = found.iter().map(|left| left.path.as_str()).collect();
+            assert_eq!(found, expected, "{links:?}");
+        }
     }
 
     #[test]

@@ -170,9 +170,26 @@ pub enum ChoiceError {
     /// The source has several skills, and the selection names none.
     #[error("several skills")]
     Unclear,
+    /// The selection names none, and the source has one skill and a part that cannot be read, where
+    /// another one may be.
+    #[error("{skill} may not be the only skill: {}: {}", fault.path, fault.reason)]
+    Incomplete {
+        /// The text that selects the skill.
+        skill: String,
+        /// The part that cannot be read.
+        fault: LeftOut,
+    },
 }
 
 impl Listing {
+    /// The list of a source of which no skill can be taken.
+    pub fn of_left_out(left_out: Vec<LeftOut>) -> Self {
+        Self {
+            left_out,
+            ..Self::default()
+        }
+    }
+
     /// Finds a skill by its folder if the text is a path, and otherwise by its own name or its
     /// folder's name. Fails if the name fits several skills, because a signature must not depend on
     /// their order.
@@ -227,13 +244,30 @@ impl Listing {
         }
     }
 
+    /// Returns the skill that a user gets who names none: [`Listing::default_skill`], unless the
+    /// only skill may not be the only one.
+    pub fn unnamed_skill(&self) -> Result<&OfferedSkill, ChoiceError> {
+        let skill = self.default_skill().ok_or(ChoiceError::Unclear)?;
+        let mut left_out = self.left_out.iter();
+        match left_out.find(|left| left.reason.is_fault()) {
+            // The skill in the folder that the source names is the one that is meant.
+            Some(fault) if self.base.as_ref() != Some(&skill.folder) => {
+                Err(ChoiceError::Incomplete {
+                    skill: skill.name.clone(),
+                    fault: fault.clone(),
+                })
+            }
+            _ => Ok(skill),
+        }
+    }
+
     /// Chooses the selected skills. Fails if a name fits none or several skills, or if the user has
     /// to choose.
     pub fn choose(&self, selection: Selection<'_>) -> Result<Choice<'_>, ChoiceError> {
         let chosen = if selection.all {
             self.skills.iter().collect()
         } else if selection.names.is_empty() {
-            vec![self.default_skill().ok_or(ChoiceError::Unclear)?]
+            vec![self.unnamed_skill()?]
         } else {
             let named = selection.names.iter().map(|name| self.find_skill(name));
             named.collect::<Result<Vec<_>, _>>()?
@@ -390,5 +424,26 @@ mod tests {
         assert_eq!(choose(&several, &[]), Err(ChoiceError::Unclear));
         assert_eq!(choose(&listing(&[("a", "a")]), &[]).unwrap(), ["a"]);
         assert_eq!(choose(&listing(&[]), &[]), Err(ChoiceError::Unclear));
+    }
+
+    #[test]
+    fn without_a_name_the_only_skill_is_not_taken_from_a_source_that_was_not_read_whole() {
+        let fault = LeftOut::new("b", LeftOutReason::BadEntry("it lists no files".to_owned()));
+        for (folder, is_taken) in [("a", false), ("", true)] {
+            let mut listing = listing(&[(folder, "a")]);
+            listing.left_out.push(fault.clone());
+            let incomplete = ChoiceError::Incomplete {
+                skill: "a".to_owned(),
+                fault: fault.clone(),
+            };
+            let taken = choose(&listing, &[]);
+            let expected = if is_taken {
+                Ok(vec![folder])
+            } else {
+                Err(incomplete)
+            };
+            assert_eq!(taken, expected);
+            assert_eq!(choose(&listing, &["a"]).unwrap(), [folder]);
+        }
     }
 }

@@ -16,7 +16,9 @@ use crate::listing::{Listing, OfferedSkill};
 pub struct Opened {
     /// The skills of the source.
     pub listing: Listing,
-    /// Notices for the user, such as an index without digests.
+    /// What the user should know about the choice, such as the plugin that was found.
+    pub notes: Vec<String>,
+    /// Warnings for the user, such as an index without digests.
     pub notices: Vec<String>,
     /// Whether links to files of the same skill are taken as copies of these files. Off unless the
     /// user asks for it.
@@ -42,6 +44,7 @@ impl Opened {
     pub(crate) fn new(listing: Listing, content: impl Content + 'static) -> Self {
         Self {
             listing,
+            notes: Vec::new(),
             notices: Vec::new(),
             copy_links: false,
             content: Box::new(content),

@@ -24,6 +24,16 @@ async fn a_registry_gives_an_archive_in_the_version_that_was_asked_for() {
     let skill = get("clawhub:@openclaw/gif").await.unwrap();
     let identifier = skill.upstream.identifier.as_str();
     assert_eq!(identifier, "registry:clawhub/openclaw/gif");
+    // A skill whose own name is no name gets the one that the registry has, not the packer's.
+    let packed = zip_of(&[("gif-1.1.0/SKILL.md", 0o644, skill_md("gif").as_bytes())]);
+    site.body(
+        "/api/v1/download?slug=gif&version=1.1.0",
+        "application/zip",
+        packed,
+    );
+    for skill in [&skill, &get("clawhub:gif").await.unwrap()] {
+        assert_eq!(skill.folder.as_deref(), Some("gif"));
+    }
     assert_eq!(skill.upstream.revision.as_deref(), Some("1.1.0"));
     assert!(is_up_to_date(&fetcher, &skill).await);
     let old = get("clawhub:gif@1.0.0").await.unwrap();
@@ -180,7 +190,7 @@ async fn a_plugin_may_be_an_npm_package() {
 
     let opened = plugin("tagged").await.unwrap();
     assert_eq!(names(&opened), ["csv", "pdf"]);
-    let notice = &opened.notices[0];
+    let notice = &opened.notes[0];
     assert!(
         notice.contains("the npm package @acme/tools@1.2.3"),
         "{notice}"

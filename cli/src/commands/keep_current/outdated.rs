@@ -75,9 +75,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         .unchecked
         .into_iter()
         .partition(|skill| skill.reason == MODIFIED);
-    let mut removed = Vec::new();
+    let (mut removed, mut is_refused) = (Vec::new(), false);
     for (asked, state) in sorted.asked.into_iter().zip(states) {
         let (name, source) = (asked.name, source_name(&asked.source));
+        is_refused |= matches!(state, DriftState::Refused(_));
         match state {
             DriftState::Drifted { recorded, upstream } => {
                 lines.push(format!(
@@ -102,7 +103,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
                 removed.push(UncheckedSkill { name, reason });
             }
             // One source that cannot be reached must not hide the results of the others.
-            DriftState::Failed(reason) => {
+            DriftState::Failed(reason) | DriftState::Refused(reason) => {
                 context.ui.warn(Warning::new(
                     "source_failed",
                     format!("{name} could not be compared: {}", clean(&reason, 400)),
@@ -134,6 +135,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         Exit::Integrity
     } else if !drifted.is_empty() || !removed.is_empty() {
         Exit::Differences
+    } else if is_refused {
+        // A script that repeats the command would only meet the policy again.
+        Exit::Gate
     } else if !errors.is_empty() {
         Exit::Network
     } else {

@@ -253,6 +253,9 @@ impl SkillUpdater<'_> {
             DriftState::Removed(reason) => {
                 return Err(fail!(SourceRemoved, "{}", clean(&reason, 400)));
             }
+            DriftState::Refused(reason) => {
+                return Err(fail!(SourceRefused, "{}", clean(&reason, 400)));
+            }
             DriftState::Unchecked(reason) | DriftState::Failed(reason) => {
                 return Err(fail!(SourceFailed, "{}", clean(&reason, 400)));
             }
@@ -283,7 +286,14 @@ impl SkillUpdater<'_> {
             let again = fetcher.fetch_recorded(upstream, policy);
             again.await.map_err(|error| match &error {
                 // A registry's version tells nothing of the folders in its repository.
-                FetchError::NoSkill(gone) => fail!(SourceRemoved, "{}", clean(gone, 400)),
+                FetchError::NoSkill(gone) | FetchError::NoneOffered { message: gone, .. } => {
+                    fail!(SourceRemoved, "{}", clean(gone, 400))
+                }
+                FetchError::Link {
+                    is_copyable: true, ..
+                } => fetch::fetch_failure(&error).hint(
+                    "to take a copy of the file in its place: vault add <source> --copy-links --replace",
+                ),
                 error => fetch::fetch_failure(error),
             })
         });

@@ -19,7 +19,7 @@ use vault_library::{
     Vault,
     admit::{
         AdmitError, AdmitReport, Candidate, Neighbours, Source, admit_candidates, admit_one,
-        examine_candidate,
+        examine_candidate, history,
     },
 };
 use vault_sources::{DEFAULT_MAX_SKILLS, MAX_LISTED};
@@ -29,10 +29,10 @@ use self::gather::{GatherResult, Gathered, SkillToAdd};
 use self::report::{AddOutcome, AddedSkills, SkillsReport, origin_line};
 use crate::{
     context::Context,
-    errors::{ErrorCode, Failure},
+    errors::{ErrorCode, Failure, message_chain},
     output::{HINT, Report, clean},
     tasks::{
-        admission::{admission_failure, require_includes, require_reason, texts::Texts},
+        admission::{self, admission_failure, require_includes, require_reason, texts::Texts},
         profiles::{self, ShownLinks},
         project_lock,
     },
@@ -184,6 +184,15 @@ fn check_rules(arguments: &Arguments) -> Result<(), Failure> {
         rule == "hidden-text"
             || gate::scan_rules().any(|known| known.name == rule || known.id == rule)
     };
+    let mut rules = arguments.allow.iter();
+    if let Some(rule) = rules.find(|rule| arguments.end_exceptions.contains(rule)) {
+        let rule = clean(rule, 80);
+        return Err(fail!(
+            Usage,
+            "--allow {rule} and --end-exception {rule} contradict each other"
+        )
+        .hint("name the rule in one of them"));
+    }
     let mut rules = arguments.allow.iter().chain(&arguments.end_exceptions);
     match rules.find(|rule| !is_known_rule(rule)) {
         Some(rule) => Err(fail!(UnknownRule, "unknown rule {}", clean(rule, 80))
@@ -192,14 +201,24 @@ fn check_rules(arguments: &Arguments) -> Result<(), Failure> {
     }
 }
 
-/// Returns the failure of `--allow` without named skills. An exception is for exactly the files
-/// that a person has read, and nobody has read all skills of a source.
-fn allow_needs_names() -> Failure {
-    fail!(
-        Usage,
-        "--allow with --all would accept the findings of every skill of the source"
-    )
-    .hint("name the skills that you have read: --skill NAME --allow RULE")
+/// Fails if a flag that a person decides skill by skill comes with `--all`: an exception is for
+/// exactly the files that a person has read, and nobody has read all skills of a source.
+fn check_named(arguments: &Arguments) -> Result<(), Failure> {
+    if !arguments.allow.is_empty() {
+        return Err(fail!(
+            Usage,
+            "--allow with --all would accept the findings of every skill of the source"
+        )
+        .hint("name the skills that you have read: --skill NAME --allow RULE"));
+    }
+    if !arguments.include.is_empty() {
+        return Err(fail!(
+            Usage,
+            "--include with --all would take such a file of every skill of the source"
+        )
+        .hint("name the skill: --skill NAME --include FILE"));
+    }
+    Ok(())
 }
 
 /// Admits the skills and reports the outcome of each.
@@ -249,8 +268,8 @@ pub fn run_with(
     if arguments.name.is_some() && items.len() > 1 {
         return Err(name_needs_one());
     }
-    if arguments.all && !arguments.allow.is_empty() && items.len() > 1 {
-        return Err(allow_needs_names());
+    if arguments.all && items.len() > 1 {
+        check_named(arguments)?;
     }
     if !arguments.include.is_empty() {
         // Before anything is admitted, so that a slip changes nothing.
@@ -366,6 +385,7 @@ impl SkillAdder<'_> {
                         .map_err(|error| admission_failure(&shown, &texts, error))
                         .and_then(|candidate| {
                             self.check_lockable(&candidate, folder.as_deref())?;
+                            self.warn_of_idle_flags(&candidate)?;
                             candidates.push(candidate);
                             Ok(())
                         });
@@ -428,6 +448,19 @@ impl SkillAdder<'_> {
         } else {
             Err(AdmitError::Twice(name.clone()))
         }
+    }
+
+    fn warn_of_idle_flags(&self, candidate: &Candidate) -> Result<(), Failure> {
+        let name = &candidate.package.name;
+        let ends_some = !self.arguments.end_exceptions.is_empty();
+        let installed = match self.vault.as_ref().filter(|_| ends_some) {
+            Some(vault) => history::read_installed(vault, name)
+                .map_err(|error| fail!(SkillDamaged, "{}", message_chain(&error)))?,
+            None => None,
+        };
+        let installed = installed.as_ref().map(|installed| &installed.manifest);
+        admission::warn_of_idle_flags(self.context, candidate, installed);
+        Ok(())
     }
 
     /// Fails if the project's lock cannot name the folder of a skill. Called before the skill is

@@ -6,6 +6,7 @@ pub mod texts;
 use std::{collections::BTreeSet, path::Path};
 
 use serde_json::json;
+use vault_format::manifest::{Manifest, Waiver};
 use vault_gate::finding::{Finding, Level};
 use vault_library::SourceError;
 use vault_library::admit::{
@@ -19,7 +20,7 @@ use crate::{
     context::Context,
     errors::{ErrorCode, Failure, message_chain},
     lookup::folder_of,
-    output::{BOLD, DIM, GOOD, clean, count, either, format_size, paint},
+    output::{BOLD, DIM, GOOD, Warning, clean, count, either, format_size, paint},
 };
 
 /// Formats an admitted skill as one line for people.
@@ -122,8 +123,17 @@ pub fn admission_failure(source: &str, texts: &Texts, error: AdmitError) -> Fail
                 SourceError::NotASkill(path) => archive_hint(path),
                 _ => None,
             };
-            Failure::new(ErrorCode::SourceMalformed, message)
-                .hint_if(hint.or_else(|| below_hint(source)))
+            let code = match &error {
+                SourceError::TooLarge { .. } => ErrorCode::SourceTooLarge,
+                _ => ErrorCode::SourceMalformed,
+            };
+            // The paths in these errors are relative to the skill, and there may be several.
+            let message = if message.contains(source) {
+                message
+            } else {
+                format!("{}: {message}", clean(source, 200))
+            };
+            Failure::new(code, message).hint_if(hint.or_else(|| below_hint(source)))
         }
         AdmitError::Derived(_) => Failure::new(ErrorCode::DerivedMismatch, message),
         AdmitError::NotReviewed { .. } => Failure::new(ErrorCode::ReviewNeeded, message),
@@ -161,6 +171,33 @@ pub fn require_reason(
             .hint("--reason \"…\": it is signed with the exception, and everyone who gets the skill sees it"));
     }
     Ok(Some(reason))
+}
+
+/// Warns of the flags that have no effect on this skill.
+pub fn warn_of_idle_flags(context: &Context, candidate: &Candidate, installed: Option<&Manifest>) {
+    let name = &candidate.package.name;
+    let has_rule = |waivers: &[Waiver], named: &str| {
+        // An option names a rule by its name or its id, and an exception by its name.
+        let mut rules = vault_gate::scan_rules();
+        let rule = rules.find(|rule| rule.id == named).map(|rule| rule.name);
+        waivers
+            .iter()
+            .any(|waiver| waiver.rule == named || rule.is_some_and(|rule| waiver.rule == rule))
+    };
+    for rule in &candidate.options.allow {
+        if !has_rule(&candidate.package.waivers, rule) {
+            let rule = clean(rule, 80);
+            let text = format!("--allow {rule} accepts nothing in {name}: the rule found nothing");
+            context.ui.warn(Warning::new("exception_unused", text));
+        }
+    }
+    for rule in &candidate.options.end_exceptions {
+        if !installed.is_some_and(|installed| has_rule(&installed.gate.waivers, rule)) {
+            let rule = clean(rule, 80);
+            let text = format!("{name} has no exception to {rule} that could end");
+            context.ui.warn(Warning::new("exception_unused", text));
+        }
+    }
 }
 
 /// Fails if `--include` names a file that no source has, or that needs no `--include`.

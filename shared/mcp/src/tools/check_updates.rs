@@ -121,7 +121,9 @@ impl Spec for CheckUpdates {
                 DriftState::Unchecked(reason) => {
                     output.unchecked.push(Said::with_reason(name, &reason));
                 }
-                DriftState::Removed(reason) | DriftState::Failed(reason) => {
+                DriftState::Removed(reason)
+                | DriftState::Refused(reason)
+                | DriftState::Failed(reason) => {
                     output.errors.push(Said::with_reason(name, &reason));
                 }
             }

@@ -87,11 +87,10 @@ pub(crate) async fn resolve_commit(
             .collect(),
     };
     let ids = list_remote(settings, source, &candidates, pinned_to).await?;
-    if let Some(resolved) = candidates
-        .iter()
-        .find_map(|candidate| resolve_name(source, candidate, &ids))
-    {
-        return Ok(resolved);
+    for candidate in &candidates {
+        if let Some(resolved) = resolve_name(source, candidate, &ids)? {
+            return Ok(resolved);
+        }
     }
     // The first segment of the tail may be a commit id, which `ls-remote` does not list.
     if let [commit, rest @ ..] = &source.tail[..]
@@ -126,15 +125,32 @@ pub(crate) async fn resolve_commit(
     })
 }
 
-/// Returns the commit of a branch or tag, if the remote listed it.
+/// Returns the commit of a branch or tag, if the remote listed it. Fails if it is both, of different
+/// commits: git takes the tag or the branch, depending on the command.
 fn resolve_name(
     source: &GitSource,
     candidate: &str,
     ids: &HashMap<String, String>,
-) -> Option<Resolved> {
-    let (name, commit) = names_of(candidate)
-        .into_iter()
-        .find_map(|(listed, fetched)| Some((fetched, ids.get(&listed)?.clone())))?;
+) -> Result<Option<Resolved>> {
+    let mut found: Vec<(String, String)> = Vec::new();
+    for (listed, fetched) in names_of(candidate) {
+        // The first line of a tag has the commit, and the second one may have the tag object.
+        let is_known = found.iter().any(|(name, _)| *name == fetched);
+        if let Some(commit) = ids.get(&listed).filter(|_| !is_known) {
+            found.push((fetched, commit.clone()));
+        }
+    }
+    if let [(_, one), (_, other)] = &found[..]
+        && one != other
+    {
+        return Err(FetchError::AmbiguousReference {
+            place: source.place.clone(),
+            reference: escape_untrusted(candidate),
+        });
+    }
+    let Some((name, commit)) = found.into_iter().next() else {
+        return Ok(None);
+    };
     let path = if source.reference.is_some() {
         source.path.clone()
     } else {
@@ -143,12 +159,12 @@ fn resolve_name(
         rest.filter(|rest| !rest.is_empty())
             .map(|rest| rest.join("/"))
     };
-    Some(Resolved {
+    Ok(Some(Resolved {
         commit,
         name: Some(name),
         reference: Some(candidate.to_owned()),
         path,
-    })
+    }))
 }
 
 /// Lists the commits of these references and of the remote's default branch.

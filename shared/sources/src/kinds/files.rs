@@ -1,12 +1,13 @@
 //! Sources that are one artifact or folder: a local folder or archive, or an archive or SKILL.md at
 //! a URL.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use url::Url;
 use vault_format::hash::Digest;
-use vault_format::manifest::SKILL_MD;
+use vault_format::manifest::{MAX_FILE_BYTES, SKILL_MD};
 use vault_format::provenance::ARCHIVE_ENDINGS;
 use vault_gate::links::SkillLink;
 use vault_gate::{RawFile, is_document_name};
@@ -16,8 +17,8 @@ use vault_shelf::fetch::{FetchedSkill, Upstream};
 use super::batch::Comparison;
 use super::tree::{self, Tree};
 use super::{
-    Kind, MAX_SKILL_MD_BYTES, describe_skill, fetch_file, new_upstream, plain_file, settle_links,
-    skill_file,
+    Kind, MAX_SKILL_MD_BYTES, check_file_number, describe_skill, fetch_file, join_path,
+    new_upstream, plain_file, settle_links, skill_file,
 };
 use crate::access::Access;
 use crate::archive::{self, MAX_DOWNLOAD_BYTES, Unpacked};
@@ -292,7 +293,18 @@ impl Tree for FileSet {
     }
 
     fn set_base(&mut self, base: &str) -> Result<()> {
-        base.clone_into(&mut self.base);
+        // People who look into the archive see the folder around all files.
+        let is_below = |path: &str| {
+            let below = path.strip_prefix(base);
+            below.is_some_and(|below| below.starts_with('/'))
+        };
+        let files = self.unpacked.files.iter().map(|file| &file.path);
+        let mut paths = files.chain(self.unpacked.links.iter().map(|link| &link.path));
+        self.base = if paths.any(|path| is_below(path)) {
+            base.to_owned()
+        } else {
+            self.without_wrapper(base).to_owned()
+        };
         Ok(())
     }
 
@@ -305,9 +317,12 @@ impl Tree for FileSet {
     }
 
     fn find_skills(&self, base: &str) -> Found {
-        let files = self.unpacked.files.iter().map(|file| file.path.as_str());
+        let files = || self.unpacked.files.iter().map(|file| file.path.as_str());
         let links = self.unpacked.links.iter().map(|link| link.path.as_str());
-        find::find_skills(files.chain(links), base)
+        let mut found = find::find_skills(files().chain(links), base);
+        let linked = find::left_out_links(&self.unpacked.links, files());
+        found.add_left_out(linked.into_iter(), base);
+        found
     }
 
     async fn read_file(&self, path: &str, max: u64) -> Result<Option<Vec<u8>>> {
@@ -321,10 +336,17 @@ impl Tree for FileSet {
     }
 
     async fn open_found(self: Box<Self>, found: Found, base: Option<String>) -> Result<Opened> {
+        let files = self.unpacked.files.iter();
+        let files: HashMap<&str, &[u8]> = files
+            .map(|file| (file.path.as_str(), file.bytes.as_slice()))
+            .collect();
         let skills = found.skills.iter().map(|(folder, document)| {
-            let mut files = self.unpacked.files.iter();
-            let text = files.find(|file| file.path == *document);
-            describe_skill(folder, &self.place, text.map(|file| file.bytes.as_slice()))
+            let text = files.get(document.as_str()).copied();
+            let is_too_large = text.is_some_and(|text| text.len() as u64 > MAX_SKILL_MD_BYTES);
+            OfferedSkill {
+                is_too_large,
+                ..describe_skill(folder, &self.place, text.filter(|_| !is_too_large))
+            }
         });
         let listing = Listing {
             skills: skills.collect(),
@@ -355,10 +377,18 @@ impl Content for FileSet {
     async fn take_skill(&self, access: Access<'_>, found: &OfferedSkill) -> Result<FetchedSkill> {
         let (mut files, links) = self.unpacked.content_below(&found.folder);
         let place = (self.place.as_str(), found.folder.as_str());
+        check_file_number(place, files.len() + links.len())?;
+        // An archive may be larger than a skill. In a repository, such a file is not fetched.
+        let is_large = |file: &&RawFile| file.bytes.len() as u64 > MAX_FILE_BYTES;
+        if let Some(large) = files.iter().find(is_large) {
+            let path = join_path(&self.place, &join_path(&found.folder, &large.path));
+            return Err(FetchError::too_large(path, MAX_FILE_BYTES, "bytes"));
+        }
         let copied_links = settle_links(access, place, &mut files, &links)?;
         Ok(FetchedSkill {
             files,
             folder: last_part(&found.folder)
+                .or_else(|| registry_slug(&self.upstream))
                 .or_else(|| last_part(&self.wrapper))
                 .or_else(|| file_stem(self.upstream.identifier.as_str())),
             upstream: Upstream {
@@ -404,6 +434,13 @@ impl Unpacked {
         });
         (kept.collect(), links.collect())
     }
+}
+
+/// Returns the name that a registry has for a skill; `None` for other sources. It stands for the name
+/// of the folder, which the packer of an archive chooses freely.
+pub(super) fn registry_slug(upstream: &Upstream) -> Option<String> {
+    let slug = upstream.identifier.as_str().strip_prefix("registry:")?;
+    last_part(slug)
 }
 
 /// Returns the file name in an identifier, without the extension of an archive.

@@ -7,13 +7,12 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use url::Url;
 use vault_format::hash::Digest;
-use vault_format::manifest::SKILL_MD;
+use vault_format::manifest::{MAX_FILES, SKILL_MD};
 use vault_gate::is_document_name;
 use vault_shelf::fetch::SignedSkill;
 
 use super::{join_url, parse_object};
 use crate::access::Access;
-use crate::archive::MAX_ARCHIVE_FILES;
 use crate::error::{FetchError, Result, escape_untrusted};
 use crate::find;
 use crate::http::FetchedBody;
@@ -171,9 +170,9 @@ fn is_name(name: &str) -> bool {
 fn parse_artifact(is_pinned: bool, listed: &IndexItem) -> Result<Artifact, String> {
     if !is_pinned {
         let files = listed.files.clone().ok_or("it lists no files")?;
-        if files.len() > MAX_ARCHIVE_FILES || !files.iter().any(|file| is_document_name(file)) {
+        if files.len() > MAX_FILES || !files.iter().any(|file| is_document_name(file)) {
             return Err(format!(
-                "it lists no {SKILL_MD}, or more than {MAX_ARCHIVE_FILES} files"
+                "it lists no {SKILL_MD}, or more than {MAX_FILES} files"
             ));
         }
         let mut paths = HashSet::new();

@@ -115,7 +115,7 @@ pub(super) async fn open_plugin(
         strict: entry.strict != Some(false),
     };
     let plugin = escape_untrusted(name);
-    let mut notice = format!("skills of the plugin {plugin}");
+    let mut note = format!("skills of the plugin {plugin}");
     let (tree, base): (Box<dyn Tree + '_>, String) = match entry.source {
         PluginSource::Path(path) => {
             let inside = join_inside(&root, &path);
@@ -130,7 +130,7 @@ pub(super) async fn open_plugin(
             let archive = package.fetch_archive(access).await?;
             let unpacked = archive::unpack_archive(&archive.shown, &archive.body)?;
             let upstream = web_upstream(&archive.url, &archive.body)?;
-            notice.push_str(&format!(", the npm package {}", archive.shown));
+            note.push_str(&format!(", the npm package {}", archive.shown));
             let files = FileSet::new(unpacked, upstream, archive.url.as_str());
             (Box::new(files), String::new())
         }
@@ -150,7 +150,7 @@ pub(super) async fn open_plugin(
         return Err(FetchError::NotFound(message));
     }
     let mut opened = tree.open_found(found, None).await?;
-    opened.notices.push(notice);
+    opened.notes.push(note);
     Ok(opened)
 }
 
@@ -287,6 +287,11 @@ impl RemotePlugin {
             source = source.with_reference(reference).map_err(bad)?;
         }
         match source {
+            // One plugin has all skills of its folder, and other tools know no such suffix.
+            Source::Git(GitSource { skill: Some(_), .. }) => Err(FetchError::content_error(
+                place,
+                "a plugin's repository is named without @",
+            )),
             Source::Git(git) => Ok(git),
             _ => Err(FetchError::content_error(
                 place,

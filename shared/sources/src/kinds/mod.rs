@@ -16,7 +16,7 @@ pub use files::{find_link, list_folder};
 use async_trait::async_trait;
 use url::Url;
 use vault_format::hash::Digest;
-use vault_format::manifest::Mode;
+use vault_format::manifest::{MAX_FILES, Mode};
 use vault_format::provenance::ProvenanceId;
 use vault_format::text::printable;
 use vault_gate::document::Document;
@@ -392,6 +392,17 @@ pub(crate) async fn fetch_file(access: Access<'_>, url: &Url, max: u64) -> Resul
         ));
     }
     Ok(got.body)
+}
+
+/// Fails if a skill has more files than vault signs. `folder` is the folder of the skill in the
+/// source.
+pub(crate) fn check_file_number((place, folder): (&str, &str), number: usize) -> Result<()> {
+    if number <= MAX_FILES {
+        return Ok(());
+    }
+    let skill = join_path(place, folder);
+    let skill = skill.trim_end_matches('/');
+    Err(FetchError::too_large(skill, MAX_FILES as u64, "files"))
 }
 
 /// Fails if a skill has links, unless the user asked for copies of them. `folder` is the folder of

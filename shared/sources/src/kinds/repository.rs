@@ -4,19 +4,20 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use vault_gate::RawFile;
 use vault_gate::links::SkillLink;
-use vault_gate::{RawFile, is_lfs_pointer};
 use vault_shelf::DriftState;
 use vault_shelf::fetch::{FetchedSkill, Upstream};
 
 use super::batch::{Comparison, share_result};
+use super::files::registry_slug;
 use super::tree::{self, Tree};
 use super::{
-    Kind, MAX_SKILL_MD_BYTES, describe_skill, new_upstream, plain_file, refuse_links, settle_links,
-    skill_file,
+    Kind, MAX_SKILL_MD_BYTES, check_file_number, describe_skill, new_upstream, plain_file,
+    refuse_links, settle_links, skill_file,
 };
 use crate::access::{Access, Fetcher, short_commit};
-use crate::archive::{MAX_ARCHIVE_FILES, MAX_UNPACKED_BYTES};
+use crate::archive::MAX_UNPACKED_BYTES;
 use crate::error::{FetchError, Result, escape_untrusted};
 use crate::find::{self, Found};
 use crate::git::{self, Checkout, Depth, EntryKind, Resolved, is_commit};
@@ -24,8 +25,8 @@ use crate::listing::{LeftOut, LeftOutReason, Listing, OfferedSkill, last_part};
 use crate::opened::{Content, Opened};
 use crate::source::{GitSource, Source};
 
-/// Maximum size of the texts of all links of a skill, in bytes.
-const MAX_TARGETS_BYTES: u64 = 1 << 20;
+/// Maximum size of the texts of all links of a repository, in bytes.
+const MAX_TARGETS_BYTES: u64 = 16 << 20;
 /// Number of SKILL.md files that are read together.
 const DOCUMENTS_AT_ONCE: usize = 200;
 
@@ -38,6 +39,8 @@ pub(crate) struct Repository {
     pub(crate) source: GitSource,
     resolved: Resolved,
     pub(crate) checkout: Checkout,
+    /// All symbolic links of the commit.
+    links: Vec<SkillLink>,
     /// The origin to record instead of the repository, if a registry referred to it.
     recorded: Option<Upstream>,
 }
@@ -116,6 +119,28 @@ pub(super) fn moved_hint<'a>(folders: impl Iterator<Item = &'a str>, missing: &s
     format!("; a skill of that name is now in {}", same.join(" and in "))
 }
 
+/// Reads the targets of all symbolic links of a commit.
+async fn read_links(checkout: &Checkout, place: &str) -> Result<Vec<SkillLink>> {
+    let entries = checkout.tree.iter();
+    let links: Vec<_> = entries
+        .filter(|entry| entry.kind == EntryKind::Link)
+        .collect();
+    let ids: Vec<&str> = links.iter().map(|entry| entry.id.as_str()).collect();
+    let targets = checkout.read_blobs(&ids, MAX_TARGETS_BYTES).await?;
+    let links = links.into_iter().map(|entry| {
+        let missing = || {
+            let path = escape_untrusted(&entry.path);
+            FetchError::content_error(place, format!("{path} is missing"))
+        };
+        let target = targets.get(&entry.id).ok_or_else(missing)?;
+        Ok(SkillLink {
+            path: entry.path.clone(),
+            target: String::from_utf8_lossy(target).into_owned(),
+        })
+    });
+    links.collect()
+}
+
 impl Repository {
     /// Fetches the source's current commit. Fails if it is younger than the policy allows.
     pub(crate) async fn fetch_repository(access: Access<'_>, source: &GitSource) -> Result<Self> {
@@ -133,6 +158,7 @@ impl Repository {
         Ok(Self {
             source: source.clone(),
             resolved,
+            links: read_links(&checkout, &source.place).await?,
             checkout,
             recorded: None,
         })
@@ -158,7 +184,11 @@ impl Repository {
         for chunk in ids.chunks(DOCUMENTS_AT_ONCE) {
             let max = MAX_SKILL_MD_BYTES * chunk.len() as u64;
             match self.checkout.read_blobs(chunk, max).await {
-                Ok(read) => documents.extend(read),
+                // The limit is for all of them together, so a large one may be among small ones.
+                Ok(read) => documents.extend(
+                    read.into_iter()
+                        .filter(|(_, text)| text.len() as u64 <= MAX_SKILL_MD_BYTES),
+                ),
                 // One SKILL.md that is too large must not hide the others.
                 Err(FetchError::TooLarge { .. }) => {
                     for id in chunk {
@@ -172,23 +202,22 @@ impl Repository {
         Ok(documents)
     }
 
-    /// Reads the files of a skill, and the links that were taken as copies. Fails for other links,
-    /// submodules and LFS files, or if a limit is exceeded.
+    /// Reads the files of a skill, and the links that were taken as copies. Fails for other links and
+    /// submodules, or if a limit is exceeded. The gate refuses LFS files.
     async fn read_files(
         &self,
         access: Access<'_>,
         folder: &str,
     ) -> Result<(Vec<RawFile>, Vec<String>)> {
         let place = &self.source.place;
-        let (mut skill_files, mut skill_links) = (Vec::new(), Vec::new());
+        let mut skill_files = Vec::new();
         for entry in &self.checkout.tree {
             let Some(path) = skill_file(&entry.path, folder) else {
                 continue;
             };
             match entry.kind {
-                EntryKind::Folder => {}
+                EntryKind::Folder | EntryKind::Link => {}
                 EntryKind::File(mode) => skill_files.push((path, mode, entry.id.as_str())),
-                EntryKind::Link => skill_links.push((path, entry.id.as_str())),
                 EntryKind::Submodule => {
                     let path = escape_untrusted(&entry.path);
                     let reason = format!("{path} is a submodule; a skill holds regular files only");
@@ -196,26 +225,16 @@ impl Repository {
                 }
             }
         }
-        if skill_files.len() + skill_links.len() > MAX_ARCHIVE_FILES {
-            return Err(FetchError::too_large(
-                place,
-                MAX_ARCHIVE_FILES as u64,
-                "files in one skill",
-            ));
-        }
+        let links = self.links.iter().filter_map(|link| {
+            let path = skill_file(&link.path, folder)?.to_owned();
+            let target = link.target.clone();
+            Some(SkillLink { path, target })
+        });
+        let links: Vec<SkillLink> = links.collect();
+        check_file_number((place, folder), skill_files.len() + links.len())?;
         let missing_error = |path: &str| {
             FetchError::content_error(place, format!("{} is missing", escape_untrusted(path)))
         };
-        let ids: Vec<&str> = skill_links.iter().map(|(_, id)| *id).collect();
-        let targets = self.checkout.read_blobs(&ids, MAX_TARGETS_BYTES).await?;
-        let mut links = Vec::with_capacity(skill_links.len());
-        for (path, id) in skill_links {
-            let target = targets.get(id).ok_or_else(|| missing_error(path))?;
-            links.push(SkillLink {
-                path: path.to_owned(),
-                target: String::from_utf8_lossy(target).into_owned(),
-            });
-        }
         // Before the files are read: a link that is refused takes no more of the network.
         let names = skill_files
             .iter()
@@ -228,15 +247,6 @@ impl Repository {
         for (path, mode, id) in skill_files {
             let bytes = contents.get(id).cloned();
             let bytes = bytes.ok_or_else(|| missing_error(path))?;
-            // git stores a pointer in place of an LFS file, and signing the pointer would sign the
-            // wrong content.
-            if is_lfs_pointer(&bytes) {
-                let reason = format!(
-                    "{} is in Git LFS, which vault does not fetch",
-                    escape_untrusted(path)
-                );
-                return Err(FetchError::content_error(place, reason));
-            }
             let path = path.to_owned();
             files.push(RawFile { path, mode, bytes });
         }
@@ -283,7 +293,9 @@ impl Content for Repository {
         let (files, copied_links) = self.read_files(access, folder).await?;
         Ok(FetchedSkill {
             files,
-            folder: last_part(folder).or_else(|| last_part(&self.source.place)),
+            folder: last_part(folder)
+                .or_else(|| self.recorded.as_ref().and_then(registry_slug))
+                .or_else(|| last_part(&self.source.place)),
             upstream: Upstream {
                 copied_links,
                 ..self.upstream_of(access.fetcher, folder)?
@@ -312,6 +324,10 @@ impl Tree for Repository {
         let left_out =
             submodules.map(|entry| LeftOut::new(entry.path.as_str(), LeftOutReason::Submodule));
         found.add_left_out(left_out, base);
+        let files = entries().filter(|entry| matches!(entry.kind, EntryKind::File(_)));
+        let files = files.map(|entry| entry.path.as_str());
+        let linked = find::left_out_links(&self.links, files);
+        found.add_left_out(linked.into_iter(), base);
         found
     }
 

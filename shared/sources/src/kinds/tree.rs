@@ -54,9 +54,19 @@ pub(crate) async fn open_all(tree: Box<dyn Tree + '_>, when: &str) -> Result<Ope
             super::join_path(tree.place(), &base)
         };
         let place = escape_untrusted(&place);
-        return Err(FetchError::NoSkill(format!(
-            "{place} holds no SKILL.md{when}"
-        )));
+        let Some(first) = found.left_out.first() else {
+            return Err(FetchError::NoSkill(format!(
+                "{place} holds no SKILL.md{when}"
+            )));
+        };
+        let (path, reason) = (escape_untrusted(&first.path), first.reason.to_string());
+        return Err(FetchError::NoneOffered {
+            message: format!(
+                "{place} holds no SKILL.md that can be added{when}: {path}: {}",
+                escape_untrusted(&reason)
+            ),
+            left_out: found.left_out,
+        });
     }
     find::check_number(tree.place(), found.skills.len())?;
     tree.open_found(found, Some(base)).await

@@ -99,26 +99,6 @@ const FILES: &[Row] = &[
         "skills/pdf/sub is a submodule",
     ),
     (
-        "skill in Git LFS",
-        |git| {
-            let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n";
-            git.write("skills/pdf/big.bin", pointer).commit();
-        },
-        "",
-        BAD,
-        "big.bin is in Git LFS",
-    ),
-    (
-        "skill in Git LFS by its former name",
-        |git| {
-            let pointer = "version https://hawser.github.com/spec/v1\noid sha256:0\nsize 1\n";
-            git.write("skills/pdf/big.bin", pointer).commit();
-        },
-        "",
-        BAD,
-        "big.bin is in Git LFS",
-    ),
-    (
         "large file",
         |git| {
             git.write("skills/pdf/a", vec![7; (4 << 20) + 2]).commit();
@@ -142,14 +122,14 @@ const FILES: &[Row] = &[
     (
         "too many files",
         |git| {
-            for at in 0..1_000 {
+            for at in 0..1_024 {
                 git.write(&format!("skills/pdf/{at}"), "x");
             }
             git.commit();
         },
         "",
         LARGE,
-        "exceeds 1000 files in one skill",
+        "skills/pdf exceeds 1024 files",
     ),
     (
         "skill of a dependency",

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use vault_format::provenance::is_archive;
 use vault_library::admit::{self, Options};
 use vault_shelf::fetch::FetchedSkill;
-use vault_sources::{GitSource, LeftOut, Listing, OfferedSkill, Part, Selection, Source, locks};
+use vault_sources::{
+    FetchError, GitSource, LeftOut, Listing, OfferedSkill, Part, Selection, Source, locks,
+};
 
 use super::Arguments;
 use super::report::LeftOutSkill;
@@ -250,13 +252,16 @@ impl Gatherer<'_> {
         let selection = self.skill_selection(source);
         let is_unnamed = selection.names.is_empty();
         let is_all = self.arguments.all;
-        let is_listed = |found: &Listing| !found.skills.is_empty() || !is_unnamed || is_all;
+        let is_listed = |found: &Listing| {
+            let is_empty = found.skills.is_empty() && found.left_out.is_empty();
+            !is_empty || !is_unnamed || is_all
+        };
         let Some(listing) = listing.filter(is_listed) else {
             // One folder is handed on as it is: the library has the error that says what it lacks.
             let source = admit::Source::Folder(shown.clone());
             return Ok(vec![Ok(self.folder_item(shown, source))]);
         };
-        if listing.skills.is_empty() && is_all {
+        if listing.skills.is_empty() && is_unnamed {
             return self.report_no_skills(&shown, listing.left_out);
         }
         let choice = fetch::choose_skills(self.context, &shown, &listing, selection)?;
@@ -281,11 +286,7 @@ impl Gatherer<'_> {
         if !faults.is_empty() {
             return Ok(faults);
         }
-        let shown = clean(shown, 200);
-        Err(fail!(
-            SourceNotFound,
-            "{shown} holds no SKILL.md that can be added"
-        ))
+        Err(fetch::no_skills(shown))
     }
 
     fn folder_item(&self, label: String, source: admit::Source) -> SkillToAdd {
@@ -339,6 +340,9 @@ impl Gatherer<'_> {
         let skills = context.block_on(self.download_skills(fetching, parsed, &bar));
         drop(bar);
         let (skills, left_out) = skills?;
+        if skills.is_empty() {
+            return self.report_no_skills(&shown, left_out);
+        }
         if arguments.name.is_some() && skills.len() > 1 {
             return Err(super::name_needs_one());
         }
@@ -394,22 +398,13 @@ impl Gatherer<'_> {
         parsed: &ParsedSource,
         bar: &Bar,
     ) -> Result<(Vec<Downloaded>, Vec<LeftOut>), Failure> {
-        let failed = |error: vault_sources::FetchError| fetch::fetch_failure(&error);
+        let failed = |error: FetchError| fetch::fetch_failure(&error);
         let (fetcher, policy) = (&fetching.fetcher, &fetching.policy);
         let source = &parsed.source;
         let part = Part {
             path: parsed.inside.as_deref(),
             plugin: self.arguments.plugin.as_deref(),
         };
-        let opened = fetcher.open_part(source, part, policy).await;
-        let mut opened = opened.map_err(failed)?;
-        opened.copy_links = self.arguments.copy_links;
-        let shown = source.display_name();
-        for notice in &opened.notices {
-            let mut warning = Warning::new("source_notice", clean(notice, 400));
-            warning.path = Some(clean(&shown, 200));
-            self.context.ui.warn(warning);
-        }
         // `owner/repository@name` selects a skill like a flag.
         let in_source = match source {
             Source::Git(git) => git.skill.clone().map(|skill| (git, [skill])),
@@ -418,6 +413,31 @@ impl Gatherer<'_> {
         let mut selection = self.skill_selection(parsed);
         if let Some((_, names)) = &in_source {
             selection.names = names;
+        }
+        let opened = fetcher.open_part(source, part, policy).await;
+        let shown = source.display_name();
+        let mut opened = match opened {
+            Ok(opened) => opened,
+            Err(FetchError::NoneOffered { left_out, .. }) if selection.names.is_empty() => {
+                return Ok((Vec::new(), left_out));
+            }
+            // A skill that was named has a reason of its own.
+            Err(FetchError::NoneOffered { left_out, .. }) => {
+                let listing = Listing::of_left_out(left_out);
+                let choice = fetch::choose_skills(self.context, &shown, &listing, selection);
+                return Err(choice.map_or_else(|failure| failure, |_| fetch::no_skills(&shown)));
+            }
+            Err(error) => return Err(failed(error)),
+        };
+        opened.copy_links = self.arguments.copy_links;
+        for note in &opened.notes {
+            let (shown, note) = (clean(&shown, 200), clean(note, 400));
+            self.context.ui.note(format!("{shown}: {note}"));
+        }
+        for notice in &opened.notices {
+            let mut warning = Warning::new("source_notice", clean(notice, 400));
+            warning.path = Some(clean(&shown, 200));
+            self.context.ui.warn(warning);
         }
         let choice = fetch::choose_skills(self.context, &shown, &opened.listing, selection);
         let choice = match (choice, &in_source) {
