@@ -214,6 +214,7 @@ fn the_wizard_offers_what_the_installer_left_and_takes_it_from_there() {
     text.push_str("\nOur own rule.\n");
     fs::write(left.join("SKILL.md"), &text).unwrap();
     terminal.press(&[ENTER]);
+    terminal.answer("What happens when an agent", &[ENTER]);
     terminal.answer("Go ahead?", &[ENTER]);
     let (screen, code) = terminal.finish();
     assert_eq!(code, 0, "{screen}");
@@ -240,6 +241,7 @@ fn who_wants_no_starter_skills_is_offered_none_and_who_wants_no_wizard_gets_none
     let Some(mut terminal) = walk_in(&home, "VAULT_NO_BOOTSTRAP=1") else {
         return;
     };
+    terminal.answer("What happens when an agent", &[ENTER]);
     terminal.answer("Go ahead?", &[ENTER]);
     let (screen, code) = terminal.finish();
     assert_eq!(code, 0, "{screen}");

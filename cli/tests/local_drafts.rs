@@ -149,6 +149,176 @@ fn a_folder_is_read_again_when_its_draft_is_reviewed() {
     assert_eq!(names(&home), ["notes"]);
 }
 
+/// Calls a tool in a folder, as an agent whose changes wait.
+fn call_in(home: &Home, folder: &str, arguments: &Value) -> Value {
+    let mut command = home.vault(&["mcp"]);
+    command.env("VAULT_MCP_WRITES", "draft");
+    command.current_dir(home.path(folder));
+    let mut agent = Agent::start(command);
+    agent.greet();
+    let answer = agent.call("add_skill", arguments);
+    assert_eq!(agent.end().1, Some(0));
+    answer
+}
+
+#[test]
+fn a_folder_draft_is_about_the_skill_that_the_agent_named() {
+    let home = Home::new();
+    home.skill("work/notes", "Takes notes of a meeting for whoever asks.");
+    home.skill("notes", "Another skill of this name, where the owner is.");
+    let arguments = |skill: &str| {
+        json!({
+            "source": "local", "identifier": "local:notes", "skill_dir": "./notes", "skill": skill,
+        })
+    };
+    let other = call_in(&home, "work", &arguments("csv"));
+    assert!(
+        other.to_string().contains("is the skill notes, not csv"),
+        "{other}"
+    );
+    let drafted = call_in(&home, "work", &arguments("notes"));
+    let drafted = drafted["structuredContent"].clone();
+    let id = drafted["draft_id"].as_str().unwrap().to_owned();
+    // The agent's folder, and not the one of that name where the owner reviews the draft.
+    let shown = home.run(&["drafts", "show", &id]).ok().to_string();
+    assert!(shown.contains("work/notes"), "{shown}");
+    assert!(shown.contains("Takes notes of a meeting"), "{shown}");
+    // Another skill is written into the folder before the review.
+    let text = home.read("work/notes/SKILL.md");
+    home.write(
+        "work/notes/SKILL.md",
+        text.replace("name: notes", "name: csv"),
+    );
+    let outdated = home
+        .run(&["drafts", "show", &id])
+        .fails(3, "draft_outdated");
+    assert!(
+        outdated["message"].to_string().contains("csv"),
+        "{outdated}"
+    );
+    home.write("work/notes/SKILL.md", text);
+    accept(&home, &id);
+    assert_eq!(names(&home), ["notes"]);
+}
+
+#[test]
+fn a_mode_that_changed_is_a_change_of_a_folder() {
+    let home = Home::new();
+    let folder = home.skill("notes", "Takes notes of a meeting for whoever asks.");
+    let script = home.write("notes/run.sh", "#!/bin/sh\necho hi\n");
+    home.run(&["add", folder.to_str().unwrap()]).ok();
+    set_mode(&script, 0o755);
+    let arguments = json!({
+        "source": "local", "identifier": "local:notes", "skill_dir": folder.display().to_string(),
+    });
+    let drafted = call(&home, "add_skill", &arguments);
+    let id = drafted["draft_id"].as_str().unwrap();
+    let shown = home.run(&["drafts", "show", id]).ok();
+    assert_eq!(shown["taken"], false, "{shown}");
+    accept(&home, id);
+    let listed = home.run(&["list"]).ok();
+    assert_eq!(listed["skills"][0]["version"], 2, "{listed}");
+}
+
+#[test]
+fn a_review_names_the_source_that_a_draft_replaces() {
+    let home = Home::new();
+    let folder = home.skill("greeting", "Greets whoever asks in a friendly way");
+    home.run(&["add", folder.to_str().unwrap()]).ok();
+    let id = propose(&home, "Say hello.");
+    let shown = home.run(&["drafts", "show", &id]).ok()["review"].to_string();
+    assert!(
+        shown.contains("it replaces the skill from local:greeting"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn of_two_answers_at_once_only_one_counts() {
+    let home = Home::for_screens("drafts-");
+    accept(&home, &propose(&home, "Say hello."));
+    let (first, second) = (propose(&home, "Say hi."), propose(&home, "Say good day."));
+    for (asked, meanwhile, told) in [
+        (
+            &first,
+            ["drafts", "withdraw", first.as_str()],
+            "is decided already",
+        ),
+        (
+            &second,
+            ["remove", "greeting", "--yes"],
+            "has changed since the draft",
+        ),
+    ] {
+        let line = format!("drafts accept {asked}");
+        let Some(mut terminal) = crate::screens::start(home.root(), &line) else {
+            return;
+        };
+        terminal.wait_for("Accept this draft?");
+        home.run(&meanwhile).ok();
+        terminal.press(&["y", crate::screens::terminal::ENTER]);
+        let (screen, code) = terminal.finish();
+        assert_ne!(code, 0, "{screen}");
+        let screen: Vec<_> = screen.split_whitespace().collect();
+        assert!(screen.join(" ").contains(told), "{screen:?}");
+    }
+    assert!(names(&home).is_empty());
+}
+
+#[test]
+fn setup_asks_what_becomes_of_changes_of_agents_and_keeps_the_answer() {
+    use crate::screens::terminal::{DOWN, ENTER};
+    let home = Home::for_screens("writes-");
+    std::fs::create_dir_all(home.path(".cursor")).unwrap();
+    home.write(
+        ".config/vault/config.toml",
+        "# mine\nlog_level = \"warn\"\n",
+    );
+    let Some(mut terminal) = crate::screens::start(home.root(), "setup --no-starters") else {
+        return;
+    };
+    terminal.wait_for("It waits until you accept it with `vault drafts`");
+    terminal.answer("What happens when an agent", &[DOWN, ENTER]);
+    terminal.answer("Go ahead?", &[ENTER]);
+    let (screen, code) = terminal.finish();
+    assert_eq!(code, 0, "{screen}");
+    let written = home.read(".config/vault/config.toml");
+    assert_eq!(
+        written,
+        "# mine\nlog_level = \"warn\"\nmcp_writes = \"draft\"\n"
+    );
+    // No variable: the file decides, and the entries of agents need none.
+    let mut agent = Agent::start(home.vault(&["mcp"]));
+    agent.greet();
+    let arguments = json!({ "skill_md": document("Say hello.") });
+    let answer = agent.call("skill_publish", &arguments);
+    assert_eq!(answer["structuredContent"]["status"], "drafted", "{answer}");
+    agent.end();
+    let Some(terminal) = crate::screens::start(home.root(), "mcp install --agent cursor") else {
+        return;
+    };
+    let (screen, code) = terminal.finish();
+    assert_eq!(code, 0, "{screen}");
+    assert!(!home.read(".cursor/mcp.json").contains("VAULT_MCP_WRITES"));
+}
+
+#[test]
+fn mcp_install_asks_on_a_terminal() {
+    use crate::screens::terminal::{DOWN, ENTER};
+    let home = Home::for_screens("install-");
+    std::fs::create_dir_all(home.path(".cursor")).unwrap();
+    let Some(mut terminal) = crate::screens::start(home.root(), "mcp install --agent cursor")
+    else {
+        return;
+    };
+    terminal.answer("What happens when an agent", &[DOWN, ENTER]);
+    let (screen, code) = terminal.finish();
+    assert_eq!(code, 0, "{screen}");
+    let entry: Value = serde_json::from_str(&home.read(".cursor/mcp.json")).unwrap();
+    let writes = &entry["mcpServers"]["vault"]["env"]["VAULT_MCP_WRITES"];
+    assert_eq!(*writes, "draft", "{entry}");
+}
+
 #[test]
 fn an_unknown_value_is_refused_at_the_start() {
     let home = Home::new();

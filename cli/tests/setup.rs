@@ -31,6 +31,7 @@ fn a_new_user_goes_through_with_backup_and_every_agent_sees_all() {
     terminal.answer("Which starter skills", &[RIGHT, ENTER]);
     terminal.answer("You already have 1 skill.", &[DOWN, ENTER]);
     terminal.answer("Show each imported skill to agents", &["y", ENTER]);
+    terminal.answer("What happens when an agent", &[ENTER]);
     terminal.answer("Go ahead?", &[ENTER]);
     let (screen, code) = terminal.finish();
     assert_eq!(code, 0, "{screen}");
@@ -52,6 +53,7 @@ fn the_last_commands_name_a_program_that_the_shell_does_not_find() {
     let Some(mut terminal) = Terminal::start(home.root(), &line) else {
         return;
     };
+    terminal.answer("What happens when an agent", &[ENTER]);
     terminal.answer("Go ahead?", &[ENTER]);
     let (screen, code) = terminal.finish();
     assert_eq!(code, 0, "{screen}");
@@ -74,6 +76,7 @@ fn a_review_asks_about_each_and_advanced_about_the_rest() {
     terminal.answer("What should vault do with first?", &[DOWN, DOWN, ENTER]);
     terminal.answer("What should vault do with second?", &[ENTER]);
     terminal.answer("Show each imported skill to agents", &[ENTER]);
+    terminal.answer("What happens when an agent", &[ENTER]);
     terminal.answer("Go ahead?", &[ENTER]);
     let (screen, code) = terminal.finish();
     assert_eq!(code, 0, "{screen}");
@@ -99,6 +102,7 @@ fn what_the_vault_does_not_hold_is_moved_and_named() {
     };
     terminal.answer("You already have 1 skill.", &[DOWN, DOWN, ENTER]);
     terminal.answer("Show each imported skill to agents", &[ENTER]);
+    terminal.answer("What happens when an agent", &[ENTER]);
     terminal.answer("Go ahead?", &[ENTER]);
     let (screen, code) = terminal.finish();
     assert_eq!(code, 0, "{screen}");
@@ -122,6 +126,7 @@ fn agents_that_were_chosen_with_nothing_to_link_see_the_first_skill() {
     let Some(mut terminal) = start(home.root(), "setup --no-starters") else {
         return;
     };
+    terminal.answer("What happens when an agent", &[ENTER]);
     terminal.answer("Go ahead?", &[ENTER]);
     let (screen, code) = terminal.finish();
     assert_eq!(code, 0, "{screen}");
@@ -166,6 +171,7 @@ fn who_says_no_has_changed_nothing() {
     terminal.answer("Which starter skills", &[ENTER]);
     terminal.answer("You already have 1 skill.", &[DOWN, ENTER]);
     terminal.answer("Show each imported skill to agents", &[ENTER]);
+    terminal.answer("What happens when an agent", &[ENTER]);
     terminal.answer("Go ahead?", &["n", ENTER]);
     let (screen, code) = terminal.finish();
     assert_eq!(code, 0, "{screen}");

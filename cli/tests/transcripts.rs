@@ -27,6 +27,9 @@ fn transcript(name: &str) {
     ) {
         upstream(home.path(), &cases);
     }
+    if name == "drafts.md" {
+        local_drafts(home.path(), &cases);
+    }
     cases
         .env("HOME", home.path().to_str().unwrap())
         .env(
@@ -64,6 +67,51 @@ fn transcript(name: &str) {
         .unwrap();
     cases.case(Path::new("tests/cmd").join(name));
     cases.run();
+}
+
+/// Creates a command for an agent whose changes wait, and one for their owner, who has one draft at a
+/// time. Ids, digests and times of drafts differ from run to run.
+fn local_drafts(home: &Path, cases: &trycmd::TestCases) {
+    let vault = env!("CARGO_BIN_EXE_vault");
+    let agent = format!(
+        r#"#!/bin/sh
+greeting='{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{{"protocolVersion":"2025-06-18","capabilities":{{}},"clientInfo":{{"name":"agent","version":"1"}}}}}}'
+ready='{{"jsonrpc":"2.0","method":"notifications/initialized"}}'
+case $1 in
+write) arguments='{{"skill_md":"---\nname: greeting\ndescription: Greets whoever asks.\n---\n\nSay '$2'.\n"}}' tool=skill_publish ;;
+remove) arguments='{{"name":"greeting"}}' tool=remove_skill ;;
+esac
+call='{{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{{"name":"'$tool'","arguments":'$arguments'}}}}'
+printf '%s\n%s\n%s\n' "$greeting" "$ready" "$call" | VAULT_MCP_WRITES=draft {vault} mcp |
+  sed -n 's/.*"status":"\([a-z]*\)".*/\1/p'
+"#
+    );
+    let owner = format!(
+        r#"#!/bin/sh
+action=$1
+shift
+value() {{ sed -n 's/.*"'$1'":"\([^"]*\)".*/\1/p'; }}
+if [ "$action" = list ]; then
+  set --
+else
+  id=$({vault} drafts list --json | value id)
+  [ "$action" != accept ] || set -- "$@" --bundle "$({vault} drafts show "$id" --json | value bundle)"
+  set -- "$id" "$@"
+fi
+{vault} drafts "$action" "$@" > {home}/out 2>&1
+code=$?
+sed -E -e 's/[0-9A-Z]{{26}}/<id>/g' -e 's/[0-9a-f]{{64}}/<sha256>/g' -e 's/[0-9]{{4}}-[0-9-]*(T[0-9:.]*Z)?/<time>/g' {home}/out
+exit $code
+"#,
+        home = home.display()
+    );
+    for (name, script) in [("agent", agent), ("owner", owner)] {
+        let path = home.join(name);
+        std::fs::write(&path, script).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&path, mode).unwrap();
+        cases.register_bin(name, path);
+    }
 }
 
 /// Returns a script that acts as the owner of the repository. Its argument selects the commit.

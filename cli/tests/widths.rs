@@ -71,6 +71,7 @@ fn every_question_of_the_wizard_breaks_between_words() {
             ),
             (&what, KEYS, &[DOWN, ENTER]),
             (SHARE, "(y/N)", &["y", ENTER]),
+            ("What happens when an agent", "to select", &[ENTER]),
             ("Go ahead?", "(Y/n)", &[ENTER]),
         ] {
             terminal.wait_for(question);

@@ -149,6 +149,7 @@ fn agree(terminal: &mut Terminal) {
     terminal.answer("space: select, right: all", &[ENTER]);
     terminal.answer("What should vault do with", &[DOWN, ENTER]);
     terminal.answer("Show each imported skill to agents", &["y", ENTER]);
+    terminal.answer("What happens when an agent", &[ENTER]);
     terminal.answer("Go ahead?", &[ENTER]);
 }
 

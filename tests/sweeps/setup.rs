@@ -26,6 +26,7 @@ fn drive(home: &Home, words: &[String], mode: &[&str]) -> (String, i32) {
         ("space: select, right: all", &[" ", ENTER]),
         ("What should vault do with it?", &chosen),
         ("Show each imported skill to agents", &["y", ENTER]),
+        ("What happens when an agent", &[ENTER]),
         ("Go ahead?", &[ENTER]),
     ];
     loop {

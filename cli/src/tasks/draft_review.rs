@@ -4,14 +4,15 @@
 //! If the server signs the vault, the draft is compared with the published release, and the server
 //! carries it out.
 
-use std::path::Path;
+mod local;
 
 use vault_api::Draft;
 use vault_format::{
     bundle::{self, File},
     draft::{self, DraftContext, DraftError, Request},
     hash::Digest,
-    name::{AgentId, SkillName, Slug},
+    name::{SkillName, Slug},
+    provenance::ProvenanceId,
 };
 use vault_gate::{RawFile, secrets};
 use vault_library::{
@@ -21,18 +22,18 @@ use vault_library::{
         remove::{RemoveSkills, remove_skills},
     },
     run::{self, RunError},
-    shelf::drafts::{DraftOrigin, LocalDraft, local_slug},
-    upstream,
+    shelf::drafts::{LocalDraft, local_slug},
 };
 use vault_store::clock::{Clock, SystemClock};
 
+use self::local::{local_line, replaced_line};
 use crate::{
     context::Context,
     errors::Failure,
     output::{
         BAD, BOLD, DIM, GOOD, WARN, clean, count,
-        diff::{FileChange, RenderedDiff, by_path, diff_files, file_changes},
-        either, join,
+        diff::{Detail, FileChange, RenderedDiff, by_path, diff_files, file_changes},
+        either,
     },
     service::connection::Connection,
     tasks::{
@@ -78,6 +79,8 @@ pub struct Reviewer<'a> {
 pub struct PresentSkill {
     /// Its version.
     pub version: u64,
+    /// The source that its manifest records.
+    pub source: ProvenanceId,
     /// Its bundle.
     pub bundle: Digest,
     /// Its files, in the order of the manifest.
@@ -112,6 +115,8 @@ pub struct Review {
     /// The differing files, for programs.
     pub files: Vec<FileChange>,
     effect: Effect,
+    /// The bundle that the skill had when the draft was compared with it.
+    before: Option<Digest>,
 }
 
 impl Review {
@@ -211,6 +216,9 @@ impl<'a> Reviewer<'a> {
             hidden: 0,
         };
         shown.lines.extend(self.local.and_then(local_line));
+        if self.is_local() {
+            shown.lines.extend(replaced_line(&content, before.as_ref()));
+        }
         let mut left_out = Vec::new();
         let (effect, files) = match &content.request {
             Request::Remove if before.is_none() => (Effect::None, None),
@@ -218,8 +226,21 @@ impl<'a> Reviewer<'a> {
             Request::Propose { .. } | Request::Install { .. } => {
                 let source = self.draft_source(draft, &content)?;
                 let candidate = self.examine_files(&content, source, choices, &mut shown)?;
+                if candidate.package.name != content.name {
+                    // An agent may write another skill into the folder that it has named.
+                    return Err(fail!(
+                        DraftOutdated,
+                        "the draft {} is about {}, and its folder has the skill {} now",
+                        content.draft_id,
+                        content.name,
+                        candidate.package.name
+                    ));
+                }
                 left_out.clone_from(&candidate.secrets.left_out);
-                effect_of(candidate, choices, before.as_ref(), &mut shown)
+                // A proposal carries no modes, so they are compared only for other drafts.
+                let with_modes = matches!(content.request, Request::Install { .. });
+                let detail = choices.review.detail_level();
+                effect_of(candidate, (detail, with_modes), before.as_ref(), &mut shown)
             }
         };
         let bundle = before.as_ref().map(|before| before.bundle);
@@ -253,6 +274,7 @@ impl<'a> Reviewer<'a> {
             left_out,
             files: file_changes,
             effect,
+            before: bundle,
         };
         if let Some(folder) = &choices.review.out {
             let before = before.map_or_else(Vec::new, |before| before.files);
@@ -274,6 +296,7 @@ impl<'a> Reviewer<'a> {
         let served = self.context.block_on(served.fetch_skill(name))?;
         Ok(served.map(|(bundle, opened)| PresentSkill {
             version: opened.manifest.version,
+            source: opened.manifest.provenance.identifier,
             bundle,
             files: opened.files,
         }))
@@ -281,6 +304,21 @@ impl<'a> Reviewer<'a> {
 
     /// Carries out a reviewed draft. Returns whether the vault has changed.
     pub fn carry_out(&self, review: &Review) -> Result<bool, Failure> {
+        // Another command may have changed the skill while the question waited for its answer.
+        if let Effect::Admit(_) | Effect::Remove(_) = &review.effect
+            && let Some(name) = &review.draft.name
+            && self.installed_state(name)?.map(|now| now.bundle) != review.before
+        {
+            return Err(fail!(
+                DraftOutdated,
+                "{name} has changed since the draft {} was shown",
+                review.draft.id
+            )
+            .hint(format!(
+                "vault drafts accept {} shows it again",
+                review.draft.id
+            )));
+        }
         match &review.effect {
             Effect::None | Effect::Server(_) => Ok(false),
             Effect::Remove(name) => {
@@ -306,6 +344,7 @@ impl<'a> Reviewer<'a> {
         match run::inspect_skill(self.vault, name) {
             Ok(skill) if skill.origin == Origin::Local => Ok(Some(PresentSkill {
                 version: skill.examined.manifest.version,
+                source: skill.examined.manifest.provenance.identifier,
                 bundle: skill.bundle,
                 files: skill.examined.files,
             })),
@@ -347,7 +386,7 @@ impl<'a> Reviewer<'a> {
                 by: draft.submitted_by.user_id.clone(),
             }),
             Request::Install { source } => {
-                if let Some(source) = self.local_source(&content.name)? {
+                if let Some(source) = self.local_source(&content.name, &source.identifier)? {
                     return Ok(source);
                 }
                 // The author of the draft chose the source, so it is fetched without this user's
@@ -357,47 +396,6 @@ impl<'a> Reviewer<'a> {
             }
             Request::Remove => Err(fail!(Internal, "a removal has no files")),
         }
-    }
-
-    /// Returns what a draft of this machine installs from a folder, or from the recorded source of
-    /// the skill that it updates.
-    fn local_source(&self, name: &SkillName) -> Result<Option<Source>, Failure> {
-        match self.local.map(|local| &local.origin) {
-            Some(DraftOrigin::Folder(path)) => Ok(Some(Source::folder(Path::new(path)))),
-            Some(DraftOrigin::Update) => {
-                let upstream = upstream::of_skill(self.vault, name)?.ok_or_else(|| {
-                    fail!(DraftOutdated, "{name} is no longer installed from a source")
-                })?;
-                // With the signer and digests that are recorded for the source.
-                let fetched = fetch::fetch_upstream(self.context, &upstream, name)?;
-                Ok(Some(Source::Fetched(Box::new(fetched))))
-            }
-            Some(DraftOrigin::Draft | DraftOrigin::Source) | None => Ok(None),
-        }
-    }
-
-    /// Adds what the agent that made a draft on this machine chose.
-    fn local_options(&self, options: Options) -> Options {
-        let Some(local) = self.local else {
-            return options;
-        };
-        let mut options = Options {
-            agents: local.agents.clone(),
-            replace: local.replace,
-            reject_linked_name: true,
-            require_installed: local.origin == DraftOrigin::Update,
-            ..options
-        };
-        // An update takes the files again that the owner included before, for the same agents.
-        if let (DraftOrigin::Update, Ok(skill)) = (
-            &local.origin,
-            run::inspect_skill(self.vault, &local.draft.name),
-        ) {
-            let examined = skill.examined;
-            options.agents = examined.manifest.agents;
-            options.include.extend(secrets::paths_of(&examined.files));
-        }
-        options
     }
 
     /// Runs the gate on the files of a draft, and shows its findings.
@@ -449,41 +447,25 @@ impl<'a> Reviewer<'a> {
 /// differ from the present ones.
 fn effect_of(
     candidate: Candidate,
-    choices: &Choices,
+    (detail, with_modes): (Detail, bool),
     before: Option<&PresentSkill>,
     shown: &mut RenderedDiff,
 ) -> (Effect, Option<Vec<File>>) {
     let files = candidate.package.files.clone();
     let none = Vec::new();
     let old = before.map_or(&none, |before| &before.files);
-    // A proposal carries no modes, so compare only paths and bytes.
     let is_same = old.len() == files.len()
-        && old
-            .iter()
-            .zip(&files)
-            .all(|(old, new)| old.path == new.path && old.bytes == new.bytes);
+        && old.iter().zip(&files).all(|(old, new)| {
+            let has_mode = !with_modes || old.mode == new.mode;
+            old.path == new.path && old.bytes == new.bytes && has_mode
+        });
     if is_same && before.is_some() {
         let same = format!("{DIM}the vault has exactly these files{DIM:#}");
         shown.lines.push(same);
         return (Effect::None, Some(files));
     }
-    let detail = choices.review.detail_level();
     shown.add_difference(diff_files(&by_path(old), &by_path(&files), detail));
     (Effect::Admit(Box::new(candidate)), Some(files))
-}
-
-/// Returns what the agent that made a draft on this machine chose, for people.
-fn local_line(local: &LocalDraft) -> Option<String> {
-    let folder = match &local.origin {
-        DraftOrigin::Folder(path) => Some(format!("  in the folder {}", clean(path, 400))),
-        DraftOrigin::Draft | DraftOrigin::Source | DraftOrigin::Update => None,
-    };
-    let agents = (!local.agents.is_empty()).then(|| {
-        let names = join(local.agents.iter().map(AgentId::as_str));
-        format!("  only for {names}, and the agents that it names")
-    });
-    let lines: Vec<String> = folder.into_iter().chain(agents).collect();
-    (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
 /// Formats the skill, the change and its author.

@@ -2,6 +2,7 @@
 //! change of keys. They know the libraries, the service and the screen, and no command.
 
 pub mod admission;
+pub mod agent_writes;
 pub mod approval;
 pub mod audit_accept;
 pub mod audit_report;

@@ -82,3 +82,37 @@ fn a_source_that_does_not_answer_is_no_fault_of_the_arguments() {
         assert_eq!(meta.unwrap()["code"], "source_unreachable", "{answer}");
     }
 }
+
+#[test]
+fn a_waiting_update_does_not_fetch_from_another_source_than_its_review_names() {
+    let (first, second) = (Repository::new(), Repository::new());
+    for repository in [&first, &second] {
+        repository.write("pdf/SKILL.md", skill_md("pdf")).commit();
+    }
+    let machine = Machine::new();
+    let lead = |repository: &Repository, name: &str| {
+        let address = repository.address();
+        format!("[url \"{address}\"]\n\tinsteadOf = https://github.com/acme/{name}.git\n")
+    };
+    let settings = [lead(&first, "first"), lead(&second, "second")].concat();
+    machine.home.write(".gitconfig", settings);
+    machine.run(&["add", "github:acme/first/pdf"]).ok();
+    first.write("pdf/more.md", "more").commit();
+    let mut command = machine.command(&["mcp"]);
+    command.env("VAULT_MCP_WRITES", "draft");
+    let mut agent = Agent::start(command);
+    agent.greet();
+    let drafted = agent.call("update_skill", &json!({ "name": "pdf" }));
+    agent.end();
+    let id = &drafted["structuredContent"]["draft_id"];
+    let id = id.as_str().unwrap_or_else(|| panic!("{drafted}"));
+    machine.run(&["drafts", "show", id]).ok();
+    let replaced = machine.run(&["add", "github:acme/second/pdf", "--replace"]);
+    replaced.ok();
+    let outdated = machine.run(&["drafts", "show", id]);
+    let outdated = outdated.fails(3, "draft_outdated");
+    assert!(
+        outdated["message"].to_string().contains("acme/second"),
+        "{outdated}"
+    );
+}

@@ -6,7 +6,7 @@ mod local;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use vault_api::{Draft, DraftKind};
-use vault_format::hash::Digest;
+use vault_format::{hash::Digest, name::DraftId};
 use vault_library::Vault;
 
 use self::local::LocalDrafts;
@@ -170,6 +170,7 @@ fn decide_locally(
     let Some(draft) = local.find(id)? else {
         return Ok(None);
     };
+    check_only_local(context, draft.draft.draft_id, id)?;
     let report = match action {
         Action::List { .. } => return Ok(None),
         Action::Show(wanted) => local.show(context, draft, &wanted.review),
@@ -178,6 +179,37 @@ fn decide_locally(
         Action::Withdraw(_) => local.discard(draft, "withdrew", None),
     };
     report.map(Some)
+}
+
+/// Fails if the beginning of an id may mean a draft of the service too. An agent can make a draft of
+/// this machine whose id begins like one of the service: ids begin with the time.
+fn check_only_local(context: &Context, local: DraftId, id: &str) -> Result<(), Failure> {
+    if local.as_str().eq_ignore_ascii_case(id) {
+        return Ok(());
+    }
+    let Some(connection) = Connection::find(context)? else {
+        return Ok(());
+    };
+    let whole = || format!("write the whole id of the one on this machine: {local}");
+    let client = connection.owner_client(context);
+    let client = client.map_err(|failure| failure.hint(whole()))?;
+    let drafts = DraftClient::new(&client, &connection);
+    let listed = context.block_on(drafts.list(false));
+    let listed = listed.map_err(|failure| failure.hint(whole()))?;
+    let id = id.to_lowercase();
+    match listed
+        .iter()
+        .find(|draft| draft.id.to_string().to_lowercase().starts_with(&id))
+    {
+        Some(other) => Err(fail!(
+            DraftNotFound,
+            "{} means a draft of this machine, {local}, and one of the service, {}",
+            clean(&id, 40),
+            other.id
+        )
+        .hint("write the whole id")),
+        None => Ok(()),
+    }
 }
 
 impl Accept {

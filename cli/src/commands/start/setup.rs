@@ -36,7 +36,7 @@ use crate::{
     errors::{Exit, Failure},
     lookup::installed_names,
     output::{BOLD, HINT, Report, TICK, Warning, clean, paint, shell_path},
-    tasks::{admission::include_unknown, key_changes, profiles, starter},
+    tasks::{admission::include_unknown, agent_writes, key_changes, profiles, starter},
 };
 
 /// The arguments of `vault setup`.
@@ -184,6 +184,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     }
     plan.adopt = choose_adoptions(context, arguments.review, vault.as_ref(), &scan)?;
     plan.share = ask_sharing(context, &plan)?;
+    if !plan.agents.is_empty() && !agent_writes::is_chosen(context)? {
+        context.ui.must_see("");
+        plan.writes = Some(agent_writes::ask_writes(context)?);
+    }
     show_summary(context, &user, vault.is_none(), &plan);
     if !context.ui.confirm_default("Go ahead?", true)? {
         context.ui.note("Nothing was changed.");
@@ -214,6 +218,10 @@ fn require_included(scan: &Scan, include: &[String]) -> Result<(), Failure> {
 fn carry_out(context: &Context, user: &Machine, plan: &SetupPlan) -> Result<Report, Failure> {
     let vault = context.vault_or_new()?;
     let mut done = CompletedSetup::default();
+    // First, so that no agent that is linked below changes a skill unseen.
+    if let Some(writes) = plan.writes {
+        agent_writes::write_setting(context, writes)?;
+    }
     add_starters(context, &vault, plan, &mut done)?;
     // Before the skills are added: a run that is killed in between must not link them for other
     // agents.

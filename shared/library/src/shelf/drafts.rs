@@ -285,6 +285,7 @@ fn examine_change(
             identifier,
             agents,
         } => {
+            let path = absolute_path(&path)?;
             let options = addition_options(agents.clone());
             let named = (path.as_str(), skill.as_ref());
             let candidate = examine_folder(vault, named, &identifier, &options)?;
@@ -313,6 +314,14 @@ fn examine_change(
         }
         Change::Remove(_) => Err(ShelfError::Failed("a removal has no files".to_owned())),
     }
+}
+
+/// Returns the absolute path of a folder. The owner reviews the draft in another folder than the
+/// agent's, and must not read another one there.
+fn absolute_path(path: &str) -> Result<String, ShelfError> {
+    let absolute = std::path::absolute(path).ok();
+    let text = absolute.and_then(|path| path.into_os_string().into_string().ok());
+    text.ok_or_else(|| ShelfError::Source("the folder has no absolute path".to_owned()))
 }
 
 fn judge_removal(vault: &Vault, name: SkillName) -> Result<Judged, ShelfError> {

@@ -21,6 +21,7 @@ use crate::{
     errors::{Failure, Place},
     mcp_config::EditError,
     output::{BOLD, DIM, HINT, Report, TICK, clean, join, nearest_name, paint},
+    tasks::agent_writes,
 };
 
 /// The largest settings file that is read, in bytes.
@@ -56,7 +57,8 @@ pub struct InstallArguments {
     #[command(flatten)]
     common: Arguments,
     /// What becomes of changes that the agents make: `sign` signs them at once, `draft` keeps them
-    /// until you accept them with `vault drafts`. Without it, a terminal is asked
+    /// until you accept them with `vault drafts`. Without it, a terminal is asked if your settings have
+    /// no `mcp_writes`
     #[arg(long, value_name = "MODE", value_parser = ["draft", "sign"])]
     writes: Option<String>,
 }
@@ -106,7 +108,7 @@ pub fn install_server(context: &Context, given: &InstallArguments) -> Result<Rep
     let arguments = &given.common;
     let (mut server, name) = (server_command(context, arguments.project)?, &arguments.name);
     if let Some(writes) = choose_writes(context, given)? {
-        server.env.push(("VAULT_MCP_WRITES".to_owned(), writes));
+        server.env.push((agent_writes::VARIABLE.to_owned(), writes));
     }
     let changes = plan_changes(context, arguments, |known, file, text| {
         let failed = |error: EditError| unreadable_settings(known, file, &error);
@@ -160,10 +162,12 @@ fn choose_writes(context: &Context, given: &InstallArguments) -> Result<Option<S
     if given.writes.is_some() || given.common.dry_run || !ui.may_ask() || ui.is_yes() {
         return Ok(given.writes.clone());
     }
-    let question =
-        "Agents can add, change and remove skills. Shall their changes wait until you accept them?";
-    let waits = ui.confirm_default(question, false)?;
-    Ok(waits.then(|| "draft".to_owned()))
+    // The entry would override what the user has chosen for all agents.
+    if agent_writes::is_chosen(context)? {
+        return Ok(None);
+    }
+    let writes = agent_writes::ask_writes(context)?;
+    Ok((writes != "sign").then(|| writes.to_owned()))
 }
 
 /// Removes the server from the settings of the given agents.

@@ -97,6 +97,11 @@ impl LocalDrafts {
         let review = reviewer.review_draft(&describe_draft(draft), &draft.bytes, choices)?;
         // `carry_out` signs the skill, so it comes after the question.
         confirm_draft(context, &reviewer, &review, choices)?;
+        // Another command may have decided while the question waited for its answer.
+        let waiting = list_drafts(vault)?;
+        if !waiting.iter().any(|other| other.bytes == draft.bytes) {
+            return Err(decided_already(&review.draft));
+        }
         reviewer.carry_out(&review)?;
         // Only now: after a crash before this step, the draft is found to be carried out.
         remove_draft(vault, &draft.draft.draft_id)?;
@@ -120,11 +125,7 @@ impl LocalDrafts {
     ) -> Result<Report, Failure> {
         let mut described = describe_draft(draft);
         if !remove_draft(self.vault()?, &draft.draft.draft_id)? {
-            return Err(fail!(
-                DraftNotFound,
-                "{} is decided already",
-                draft_title(&described)
-            ));
+            return Err(decided_already(&described));
         }
         described.reason = reason.cloned();
         described.state = match reason {
@@ -138,6 +139,10 @@ impl LocalDrafts {
         let vault = self.vault.as_ref();
         vault.ok_or_else(|| fail!(Internal, "a draft without a vault"))
     }
+}
+
+fn decided_already(draft: &Draft) -> Failure {
+    fail!(DraftNotFound, "{} is decided already", draft_title(draft))
 }
 
 fn describe_draft(local: &LocalDraft) -> Draft {

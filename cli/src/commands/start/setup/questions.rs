@@ -42,6 +42,8 @@ pub struct SetupPlan {
     pub share: bool,
     /// Agents that the user does not want linked.
     pub declined: Vec<AgentId>,
+    /// What becomes of changes that agents make; `None` leaves it as it is.
+    pub writes: Option<&'static str>,
 }
 
 /// Asks about agents, further folders, tags and strictness.
@@ -446,6 +448,9 @@ pub fn show_summary(context: &Context, user: &Machine, is_new: bool, plan: &Setu
     }
     for (agent, path) in &plan.folders {
         link(agent, path);
+    }
+    if plan.writes == Some("draft") {
+        ui.must_see("  keep what agents change as drafts until you accept them");
     }
     if keeps {
         ui.must_see("  show each imported skill only to the agents that had it");

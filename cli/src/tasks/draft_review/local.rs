@@ -1,0 +1,125 @@
+//! What is special about the drafts that agents made on this machine: where their files come from,
+//! and what the agent chose.
+
+use std::path::Path;
+
+use vault_format::{
+    draft::{self, Request},
+    name::{AgentId, SkillName},
+    provenance::ProvenanceId,
+};
+use vault_gate::secrets;
+use vault_library::{
+    admit::{Options, Source},
+    run,
+    shelf::drafts::{DraftOrigin, LocalDraft},
+    upstream,
+};
+
+use super::{PresentSkill, Reviewer};
+use crate::{
+    errors::Failure,
+    output::{WARN, clean, join},
+    tasks::fetch,
+};
+
+impl Reviewer<'_> {
+    /// Returns what a draft of this machine installs from a folder, or from the recorded source of
+    /// the skill that it updates.
+    pub(super) fn local_source(
+        &self,
+        name: &SkillName,
+        shown: &ProvenanceId,
+    ) -> Result<Option<Source>, Failure> {
+        match self.local.map(|local| &local.origin) {
+            Some(DraftOrigin::Folder(path)) => Ok(Some(Source::folder(Path::new(path)))),
+            Some(DraftOrigin::Update) => {
+                let upstream = upstream::of_skill(self.vault, name)?.ok_or_else(|| {
+                    fail!(DraftOutdated, "{name} is no longer installed from a source")
+                })?;
+                // The review names the source of the draft, and must not fetch another one.
+                if upstream.identifier != *shown {
+                    return Err(fail!(
+                        DraftOutdated,
+                        "{name} comes from {} by now",
+                        clean(upstream.identifier.as_str(), 200)
+                    ));
+                }
+                // With the signer and digests that are recorded for the source.
+                let fetched = fetch::fetch_upstream(self.context, &upstream, name)?;
+                Ok(Some(Source::Fetched(Box::new(fetched))))
+            }
+            Some(DraftOrigin::Draft | DraftOrigin::Source) | None => Ok(None),
+        }
+    }
+
+    /// Returns the source that is recorded for the skill of a draft, if the draft names it for a
+    /// folder that holds a copy.
+    fn recorded_source(&self, draft: &draft::Draft) -> Option<ProvenanceId> {
+        let Request::Install { source } = &draft.request else {
+            return None;
+        };
+        let installed = self.installed_state(&draft.name).ok().flatten()?;
+        let is_copy = !source.identifier.as_str().starts_with("local:");
+        (is_copy && installed.source == source.identifier).then_some(installed.source)
+    }
+
+    /// Adds what the agent that made a draft on this machine chose.
+    pub(super) fn local_options(&self, options: Options) -> Options {
+        let Some(local) = self.local else {
+            return options;
+        };
+        let mut options = Options {
+            agents: local.agents.clone(),
+            replace: local.replace,
+            reject_linked_name: true,
+            require_installed: local.origin == DraftOrigin::Update,
+            ..options
+        };
+        if let DraftOrigin::Folder(_) = &local.origin {
+            // The folder has the name that it had when the agent named it, or the draft is outdated.
+            options.name = None;
+            options.provenance = self.recorded_source(&local.draft);
+        }
+        // An update takes the files again that the owner included before, for the same agents.
+        if let (DraftOrigin::Update, Ok(skill)) = (
+            &local.origin,
+            run::inspect_skill(self.vault, &local.draft.name),
+        ) {
+            let examined = skill.examined;
+            options.agents = examined.manifest.agents;
+            options.include.extend(secrets::paths_of(&examined.files));
+        }
+        options
+    }
+}
+
+/// Returns what the agent that made a draft on this machine chose, for people.
+pub(super) fn local_line(local: &LocalDraft) -> Option<String> {
+    let folder = match &local.origin {
+        DraftOrigin::Folder(path) => Some(format!("  in the folder {}", clean(path, 400))),
+        DraftOrigin::Draft | DraftOrigin::Source | DraftOrigin::Update => None,
+    };
+    let agents = (!local.agents.is_empty()).then(|| {
+        let names = join(local.agents.iter().map(AgentId::as_str));
+        format!("  only for {names}, and the agents that it names")
+    });
+    let lines: Vec<String> = folder.into_iter().chain(agents).collect();
+    (!lines.is_empty()).then(|| lines.join("\n"))
+}
+
+/// Returns the source of the installed skill, if the draft has another one.
+pub(super) fn replaced_line(
+    content: &draft::Draft,
+    before: Option<&PresentSkill>,
+) -> Option<String> {
+    let before = before?;
+    let is_same = match &content.request {
+        Request::Install { source } => source.identifier == before.source,
+        // Text that an agent wrote takes the place of such text without a further question.
+        Request::Propose { .. } => before.source.as_str().starts_with("inline:"),
+        Request::Remove => true,
+    };
+    let source = clean(before.source.as_str(), 200);
+    (!is_same).then(|| format!("  {WARN}!{WARN:#} it replaces the skill from {source}"))
+}
