@@ -4,12 +4,17 @@
 #[path = "../../shared/sources/tests/support/mod.rs"]
 mod sources;
 
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 
+use serde_json::json;
 use sources::Repository;
+use vault_tests::app::App;
 use vault_tests::home::Home;
-use vault_tests::tree;
+use vault_tests::person::OWNER;
+use vault_tests::server::{Database, Server};
+use vault_tests::{place, tree};
 
 use crate::support::word;
 
@@ -183,4 +188,38 @@ fn an_archive_with_names_that_fold_or_links_of_any_kind_is_refused() {
         assert!(!word(&ran).is_empty(), "{script}: {}", ran.stdout);
         assert!(!home.vault().exists(), "{script}");
     }
+}
+
+#[test]
+fn a_server_reaches_what_its_callers_name_without_a_proxy() {
+    if place::leaves_out("", "the functions have no such variables") {
+        return;
+    }
+    let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
+    proxy.set_nonblocking(true).unwrap();
+    let address = format!("http://{}", proxy.local_addr().unwrap());
+    let registry = ("VAULT_CLAWHUB_URL", "https://registry.invalid");
+    let mut variables = vec![registry];
+    for name in ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"] {
+        variables.push((name, &address));
+    }
+    let server = Server::start_with(&Database::Sqlite, &variables);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let owner = App::sign_in(&server.url, OWNER).await;
+        for (kind, identifier) in [
+            ("wellknown", "wellknown:https://skills.invalid/pdf"),
+            ("git", "https://skills.invalid/acme/skills.git"),
+            ("registry", "clawhub:pdf"),
+        ] {
+            let asked = json!({ "source": kind, "identifier": identifier });
+            let answer = owner.call("add_skill", &asked).await.to_string();
+            assert!(answer.contains("source_unreachable"), "{kind}: {answer}");
+        }
+    });
+    let asked = proxy.accept().map(|(_, caller)| caller);
+    assert!(asked.is_err(), "the proxy was asked by {asked:?}");
 }

@@ -13,8 +13,8 @@ use vault_shelf::fetch::{Fetch as _, FetchFault, FetchedSkill, Upstream};
 use vault_sources::source::check_path;
 use vault_sources::{
     BadSource, Choice, ChoiceError, DEFAULT_CLAWHUB, DEFAULT_NPM, FetchError, Fetcher, GitFault,
-    GitSettings, Limits, Listing, OfferedSkill, ParseOptions, Proxy, Selection, Settings, Source,
-    SourcePolicy, Tokens, is_loopback,
+    GitSettings, HiddenTexts, Limits, Listing, OfferedSkill, ParseOptions, Proxy, Selection,
+    Settings, Source, SourcePolicy, Tokens, is_loopback,
 };
 use vault_store::clock::SystemClock;
 
@@ -196,6 +196,9 @@ pub fn fetch_settings(context: &Context, guarded: bool) -> Result<Settings, Fail
     let mut git = GitSettings::new(process.find_program("git").unwrap_or_else(|| "git".into()));
     git.ssh_command = process.variable("GIT_SSH_COMMAND").map(str::to_owned);
     git.loopback = parse.loopback;
+    let proxies = PROXY_VARIABLES.iter();
+    let proxies = proxies.filter_map(|name| process.variable(name));
+    git.hidden = HiddenTexts::of_proxies(proxies);
     let address = |name: &str, text: &str| {
         let url: Option<Url> = text.parse().ok();
         // Over plain HTTP, anyone on the network could replace the answers.
@@ -238,6 +241,16 @@ pub fn fetch_settings(context: &Context, guarded: bool) -> Result<Settings, Fail
         local_sites: false,
     })
 }
+
+/// The variables that git and curl read for the address of a proxy.
+const PROXY_VARIABLES: [&str; 6] = [
+    "https_proxy",
+    "HTTPS_PROXY",
+    "all_proxy",
+    "ALL_PROXY",
+    "http_proxy",
+    "HTTP_PROXY",
+];
 
 /// Reads the variables with which a company names its proxy, in the order in which git and curl
 /// read them.

@@ -33,6 +33,8 @@ impl SecureSite {
             ("metadata", "https://169.254.169.254/SKILL.md"),
             ("mapped", "https://[::ffff:10.0.0.1]/SKILL.md"),
             ("here", "https://localhost/SKILL.md"),
+            ("here-too", "https://localhost.:8443/SKILL.md"),
+            ("below", "https://a.localhost/SKILL.md"),
         ] {
             let head = format!("302 Found\r\nLocation: {to}");
             serve(&format!("{path}/SKILL.md"), &head, "");
@@ -260,10 +262,14 @@ fn private_addresses_and_direct_hosts_never_reach_the_proxy() {
         direct.fails(7, "source_unreachable");
     }
     assert_eq!(company.proxy.take_lines(), [""; 0]);
-    for path in ["network", "metadata", "mapped", "here"] {
+    for path in ["network", "metadata", "mapped", "here", "here-too", "below"] {
         let source = format!("https://skills.example/{path}/SKILL.md");
         let refused = company.through(&["add", &source]);
-        refused.fails(5, "source_not_public");
+        assert_ne!(refused.code, 0, "{}", refused.out);
+        // Not every resolver knows names below `localhost`.
+        if !matches!(path, "here-too" | "below") {
+            refused.fails(5, "source_not_public");
+        }
         assert_eq!(company.proxy.take_lines(), [TUNNEL], "{path}");
     }
 }
@@ -287,6 +293,22 @@ fn the_password_of_a_proxy_is_sent_to_it_and_shown_nowhere() {
         ("http://ann:s3cret@", SOURCE, 2),
         ("http://ann:s3cret@proxy.example:x", SOURCE, 2),
         ("http://ann:s3cret@:x", "https://skills.example/a.git", 7),
+        (
+            "ann:s3cret/x@127.0.0.1:9",
+            "https://skills.example/a.git",
+            7,
+        ),
+        (
+            "http://ann:s3cret\"x@127.0.0.1:9",
+            "https://skills.example/a.git",
+            7,
+        ),
+        (
+            "http://ann:s3cret x@127.0.0.1:9",
+            "https://skills.example/a.git",
+            7,
+        ),
+        ("ann:2026/s3cret@proxy.example", SOURCE, 2),
     ] {
         let mut command = company.command(&["add", source, "--verbose"], &[]);
         let output = command.env("HTTPS_PROXY", address).output().unwrap();

@@ -8,6 +8,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
@@ -98,6 +99,23 @@ impl Guard {
             Ok(())
         } else {
             Err(HttpError::NotPublic)
+        }
+    }
+}
+
+/// The longest time for which the lookup of a name that a proxy resolves is waited for.
+const KNOWN_TIME: Duration = Duration::from_secs(2);
+
+impl Guard {
+    /// Fails if the filter rejects an address that the host name of a URL has here. A name that is
+    /// not known here passes: behind a proxy, many machines know only names of their own network.
+    pub(crate) async fn check_where_known(&self, url: &Url) -> Result<(), HttpError> {
+        let Some(Host::Domain(name)) = url.host() else {
+            return Ok(());
+        };
+        match tokio::time::timeout(KNOWN_TIME, self.checked_addresses(name)).await {
+            Ok(Err(LookupError::NotPublic(_))) => Err(HttpError::NotPublic),
+            _ => Ok(()),
         }
     }
 }

@@ -57,7 +57,8 @@ pub enum Reach {
     /// Only addresses that the guard accepts, without a proxy. For hosts that an untrusted party
     /// chooses.
     Guarded(Guard),
-    /// Any name, through this proxy, which resolves it. The guard checks addresses in a URL. For
+    /// Any name, through this proxy, which resolves it. The guard checks addresses in a URL, and
+    /// those of names that this machine can resolve. For
     /// hosts that an untrusted party chooses, where the user has configured a proxy.
     Proxied {
         /// The address of the proxy, with its credentials if it needs any.
@@ -292,6 +293,9 @@ impl Client {
         if let Reach::Guarded(guard) | Reach::Proxied { guard, .. } = &self.options.reach {
             // The client never resolves an IP literal, so the guard's resolver does not see it.
             guard.check_literal(request.url())?;
+        }
+        if let Reach::Proxied { guard, .. } = &self.options.reach {
+            guard.check_where_known(request.url()).await?;
         }
         // A peer may carry out a request and then close the kept connection without an answer. A
         // request that is not idempotent must not be repeated then, so it gets a new connection.

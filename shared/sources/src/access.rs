@@ -179,7 +179,15 @@ impl Fetcher {
                 }
             })?;
         let port = url.port_or_known_default().unwrap_or(443);
-        Ok((git::pin_arguments(host, port, &addresses), settings))
+        // git ends the name of a setting on its command line at the first `=`.
+        if source.address.contains('=') {
+            return Err(FetchError::Unsupported {
+                message: format!("the address of {} contains =", source.place),
+                hint: "add it with vault add on the machine that holds the vault".to_owned(),
+            });
+        }
+        let pinned = git::pin_arguments(&source.address, (host, port), &addresses);
+        Ok((pinned, settings))
     }
 }
 

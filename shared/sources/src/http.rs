@@ -166,6 +166,11 @@ impl Http {
                 let reason = format!("through the proxy {}: {reason}", proxy.place());
                 FetchError::Unreachable { place, reason }
             }
+            // It may be the certificate of the proxy itself.
+            (FetchError::Certificate { place, reason }, Some((proxy, _))) => {
+                let reason = format!("{reason}, through the proxy {}", proxy.place());
+                FetchError::Certificate { place, reason }
+            }
             (error, _) => error,
         };
         let mut request = client

@@ -28,8 +28,9 @@ impl Proxy {
     /// fault of the address is reported when a host is to be reached through the proxy, because
     /// folders and repositories do not need it.
     pub fn new(variable: &str, address: &str, direct: &str) -> Self {
-        let direct = direct.split([',', ' ']).map(|host| {
-            let host = host.trim().trim_start_matches("*.").trim_start_matches('.');
+        let is_separator = |c: char| c == ',' || c.is_whitespace();
+        let direct = direct.split(is_separator).map(|host| {
+            let host = host.trim_start_matches("*.").trim_start_matches('.');
             let host = host.trim_end_matches('.').to_ascii_lowercase();
             // An IPv6 address, as URLs write it.
             let bare = host
@@ -67,6 +68,7 @@ impl Proxy {
     pub(crate) fn serves(&self, url: &Url) -> bool {
         let host = match url.host() {
             // The proxy would understand its own machine by an address of this one.
+            Some(Host::Domain(name)) if is_this_machine(name) => return false,
             Some(_) if is_loopback(url) => return false,
             Some(Host::Ipv6(ip)) => ip.to_string(),
             Some(host) => host.to_string(),
@@ -85,6 +87,12 @@ impl Proxy {
     }
 }
 
+/// Returns whether a name stands for the machine that resolves it (RFC 6761).
+fn is_this_machine(name: &str) -> bool {
+    let name = name.trim_end_matches('.').to_ascii_lowercase();
+    name == "localhost" || name.ends_with(".localhost")
+}
+
 /// Parses the address of a proxy. The fault does not quote it, because it may contain a password.
 fn parse_address(text: &str) -> std::result::Result<Url, &'static str> {
     let address = if text.contains("://") {
@@ -95,10 +103,15 @@ fn parse_address(text: &str) -> std::result::Result<Url, &'static str> {
     let url: Url = address
         .parse()
         .map_err(|_| "is not the address of a proxy")?;
-    if matches!(url.scheme(), "http" | "https") {
-        Ok(url)
-    } else {
-        Err("names a proxy that is not at an http or https address")
+    // A character of a password that means something in an address would make a part of it the host.
+    let is_bare =
+        matches!(url.path(), "" | "/") && url.query().is_none() && url.fragment().is_none();
+    match url.scheme() {
+        "http" | "https" if is_bare => Ok(url),
+        "http" | "https" => {
+            Err("is not the address of a proxy: write /, ? and # in a password as %2F, %3F and %23")
+        }
+        _ => Err("names a proxy that is not at an http or https address"),
     }
 }
 
@@ -129,6 +142,9 @@ mod tests {
             ("https://[2001:db8::9]/a", true),
             ("https://end.example/a", false),
             ("https://localhost/a", false),
+            ("https://localhost./a", false),
+            ("https://a.LOCALHOST:8443/a", false),
+            ("https://localhost.example/a", true),
             ("https://127.0.0.1/a", false),
         ] {
             assert_eq!(proxy.serves(&url.parse().unwrap()), expected, "{url}");
@@ -152,6 +168,9 @@ mod tests {
             "socks5://ann:secret@proxy.example",
             "ftp://ann:secret@proxy.example",
             "http://ann:secret@",
+            "ann:2026/secret@proxy.example:3128",
+            "ann:2026?secret@proxy.example:3128",
+            "http://ann:2026#secret@proxy.example",
             "http://ann:secret@proxy.example:port",
         ] {
             let proxy = Proxy::new("https_proxy", address, "");

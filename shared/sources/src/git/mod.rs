@@ -33,6 +33,37 @@ pub struct GitSettings {
     pub own_credentials: bool,
     /// Also allow `http:` and `file:` addresses. For tests.
     pub loopback: bool,
+    /// What git's messages must not show.
+    pub hidden: HiddenTexts,
+}
+
+/// Texts that are hidden in what git prints: the passwords of proxies.
+#[derive(Clone, Default)]
+pub struct HiddenTexts(Vec<String>);
+
+impl std::fmt::Debug for HiddenTexts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("HiddenTexts").finish_non_exhaustive()
+    }
+}
+
+impl HiddenTexts {
+    /// Hides the user names and passwords in these addresses of proxies, which may lack a scheme and
+    /// may be no addresses at all.
+    pub fn of_proxies<'a>(addresses: impl Iterator<Item = &'a str>) -> Self {
+        let hidden = addresses.filter_map(|address| {
+            let (user, _) = address.rsplit_once('@')?;
+            let user = user.split_once("://").map_or(user, |(_, user)| user);
+            Some(user.to_owned())
+        });
+        Self(hidden.filter(|user| !user.is_empty()).collect())
+    }
+
+    /// Replaces the hidden texts.
+    pub(crate) fn hide(&self, text: &str) -> String {
+        let hide = |text: String, hidden: &String| text.replace(hidden.as_str(), "***");
+        self.0.iter().fold(text.to_owned(), hide)
+    }
 }
 
 impl GitSettings {
@@ -45,6 +76,7 @@ impl GitSettings {
             fetch_time: Duration::from_mins(3),
             own_credentials: true,
             loopback: false,
+            hidden: HiddenTexts::default(),
         }
     }
 }
@@ -239,7 +271,11 @@ pub(crate) async fn configured_ssh(settings: &GitSettings) -> Option<String> {
 
 /// Returns git arguments that pin a host to its checked addresses, so that git's own DNS lookup
 /// cannot lead elsewhere. They also disable redirects and proxies, which would bypass the pin.
-pub(crate) fn pin_arguments(host: &str, port: u16, addresses: &[std::net::IpAddr]) -> Vec<String> {
+pub(crate) fn pin_arguments(
+    address: &str,
+    (host, port): (&str, u16),
+    addresses: &[std::net::IpAddr],
+) -> Vec<String> {
     let list: Vec<String> = addresses
         .iter()
         .map(|ip| match ip {
@@ -249,14 +285,15 @@ pub(crate) fn pin_arguments(host: &str, port: u16, addresses: &[std::net::IpAddr
         .collect();
     // curl accepts several addresses for a host, separated by commas.
     let resolve = format!("http.curloptResolve={host}:{port}:{}", list.join(","));
-    [
-        "-c",
-        &resolve,
-        "-c",
-        "http.followRedirects=false",
-        "-c",
-        "http.proxy=",
-    ]
-    .map(str::to_owned)
-    .into()
+    // Of several settings, git uses the one whose address is the longest part of the remote's, so the
+    // user's settings for a host must not come before these.
+    let mut settings = vec![resolve];
+    for prefix in ["http".to_owned(), format!("http.{address}")] {
+        settings.push(format!("{prefix}.followRedirects=false"));
+        settings.push(format!("{prefix}.proxy="));
+    }
+    let options = settings.into_iter();
+    options
+        .flat_map(|setting| ["-c".to_owned(), setting])
+        .collect()
 }

@@ -241,8 +241,10 @@ impl Git<'_> {
                 self.place
             ));
         }
-        let lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
         // git quotes the address of a proxy that it cannot use, with its password.
+        let shown = self.settings.hidden.hide(said);
+        let lines = shown.lines().map(str::trim).filter(|line| !line.is_empty());
+        // The address may be one of git's own settings, which vault does not know.
         let lines = lines.map(hide_credentials);
         let lines: Vec<String> = lines
             .take(MAX_SAID_LINES)
@@ -334,6 +336,23 @@ fn size_of(folder: &Path, depth: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::git::HiddenTexts;
+
+    #[test]
+    fn passwords_of_the_proxies_that_are_set_are_hidden_whatever_they_look_like() {
+        for address in [
+            "ann:s3/cret@127.0.0.1:9",
+            "http://ann:s3/c\"ret@127.0.0.1:9",
+            "http://ann:s3 c'ret@127.0.0.1:9",
+        ] {
+            let hidden = HiddenTexts::of_proxies(std::iter::once(address));
+            let said = format!("fatal: Invalid proxy URL '{address}': only SOCKS proxies");
+            let shown = hidden.hide(&said);
+            assert!(!shown.contains("s3") && !shown.contains("ret@"), "{shown}");
+            assert!(shown.contains("***@127.0.0.1:9'"), "{shown}");
+            assert!(!format!("{hidden:?}").contains("s3"));
+        }
+    }
 
     #[test]
     fn passwords_in_messages_of_git_are_hidden() {
