@@ -303,6 +303,56 @@ fn setup_asks_what_becomes_of_changes_of_agents_and_keeps_the_answer() {
 }
 
 #[test]
+fn a_draft_that_cannot_be_read_hides_no_other_and_can_be_removed() {
+    let home = Home::new();
+    let (broken, good) = (propose(&home, "Say hi."), propose(&home, "Say good day."));
+    let files = files_below(&home.path(".config/vault/vaults"));
+    let file = files.iter().find(|file| file.ends_with(&broken)).unwrap();
+    std::fs::write(file, "{").unwrap();
+    let listed = home.run(&["drafts", "list"]);
+    let warnings = listed.json["warnings"].to_string();
+    assert!(warnings.contains(&broken), "{}", listed.out);
+    assert_eq!(listed.ok()[0]["id"], good.as_str());
+    home.run(&["drafts", "withdraw", &broken]).ok();
+    assert!(!file.exists());
+    accept(&home, &good);
+    assert_eq!(names(&home), ["greeting"]);
+}
+
+#[test]
+fn an_update_of_a_folder_waits_and_can_be_accepted() {
+    let home = Home::new();
+    let folder = home.skill("notes", "Takes notes of a meeting for whoever asks.");
+    home.run(&["add", folder.to_str().unwrap()]).ok();
+    home.write("notes/more.md", "More.\n");
+    let drafted = call(&home, "update_skill", &json!({ "name": "notes" }));
+    assert_eq!(drafted["status"], "drafted", "{drafted}");
+    accept(&home, drafted["draft_id"].as_str().unwrap());
+    let listed = home.run(&["list"]).ok();
+    assert_eq!(listed["skills"][0]["version"], 2, "{listed}");
+}
+
+#[test]
+fn installing_again_keeps_what_becomes_of_changes() {
+    let home = Home::new();
+    for mark in [".cursor", ".codex"] {
+        std::fs::create_dir_all(home.path(mark)).unwrap();
+    }
+    let install = |flags: &[&str]| {
+        let agents = ["mcp", "install", "--agent", "cursor", "--agent", "codex"];
+        let changes = home.run(&[&agents[..], flags].concat()).ok();
+        let changes = changes.as_array().unwrap().clone();
+        changes
+            .iter()
+            .map(|change| change["entry"]["env"]["VAULT_MCP_WRITES"].clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(install(&["--writes", "draft"]), ["draft", "draft"]);
+    assert_eq!(install(&[]), ["draft", "draft"]);
+    assert_eq!(install(&["--writes", "sign"]), ["sign", "sign"]);
+}
+
+#[test]
 fn mcp_install_asks_on_a_terminal() {
     use crate::screens::terminal::{DOWN, ENTER};
     let home = Home::for_screens("install-");

@@ -32,7 +32,7 @@ use crate::{
     errors::Failure,
     output::{
         BAD, BOLD, DIM, GOOD, WARN, clean, count,
-        diff::{Detail, FileChange, RenderedDiff, by_path, diff_files, file_changes},
+        diff::{FileChange, RenderedDiff, by_path, diff_files, file_changes},
         either,
     },
     service::connection::Connection,
@@ -219,6 +219,7 @@ impl<'a> Reviewer<'a> {
         if self.is_local() {
             shown.lines.extend(replaced_line(&content, before.as_ref()));
         }
+        let bundle = before.as_ref().map(|before| before.bundle);
         let mut left_out = Vec::new();
         let (effect, files) = match &content.request {
             Request::Remove if before.is_none() => (Effect::None, None),
@@ -237,13 +238,16 @@ impl<'a> Reviewer<'a> {
                     ));
                 }
                 left_out.clone_from(&candidate.secrets.left_out);
-                // A proposal carries no modes, so they are compared only for other drafts.
-                let with_modes = matches!(content.request, Request::Install { .. });
-                let detail = choices.review.detail_level();
-                effect_of(candidate, (detail, with_modes), before.as_ref(), &mut shown)
+                let kept = self.is_kept(&candidate).or_else(|error| {
+                    // That the skill has changed meanwhile is the better reason.
+                    if !choices.anyway {
+                        check_base(&content, bundle.as_ref())?;
+                    }
+                    Err(error)
+                })?;
+                effect_of(candidate, (choices, kept), before.as_ref(), &mut shown)
             }
         };
-        let bundle = before.as_ref().map(|before| before.bundle);
         // If the vault already has the result, its state necessarily differs from the draft's base.
         if !matches!(effect, Effect::None) && !choices.anyway {
             check_base(&content, bundle.as_ref())?;
@@ -331,7 +335,10 @@ impl<'a> Reviewer<'a> {
             }
             Effect::Admit(candidate) => {
                 let name = candidate.package.name.as_str();
-                let report = admit_one(self.vault, candidate).map_err(|error| {
+                let mut candidate = candidate.clone();
+                // Judged again under the lock, where nothing can come in between.
+                candidate.options.base = Some(review.before.into());
+                let report = admit_one(self.vault, &candidate).map_err(|error| {
                     admission_failure(name, &Texts::of_fetched(name, &[]), error)
                 })?;
                 Ok(report.is_change())
@@ -447,23 +454,25 @@ impl<'a> Reviewer<'a> {
 /// differ from the present ones.
 fn effect_of(
     candidate: Candidate,
-    (detail, with_modes): (Detail, bool),
+    (choices, kept): (&Choices, Option<bool>),
     before: Option<&PresentSkill>,
     shown: &mut RenderedDiff,
 ) -> (Effect, Option<Vec<File>>) {
     let files = candidate.package.files.clone();
     let none = Vec::new();
     let old = before.map_or(&none, |before| &before.files);
-    let is_same = old.len() == files.len()
-        && old.iter().zip(&files).all(|(old, new)| {
-            let has_mode = !with_modes || old.mode == new.mode;
-            old.path == new.path && old.bytes == new.bytes && has_mode
-        });
+    // A proposal to a service carries no modes, so compare only paths and bytes.
+    let is_same = kept.unwrap_or_else(|| {
+        let mut pairs = old.iter().zip(&files);
+        old.len() == files.len()
+            && pairs.all(|(old, new)| old.path == new.path && old.bytes == new.bytes)
+    });
     if is_same && before.is_some() {
         let same = format!("{DIM}the vault has exactly these files{DIM:#}");
         shown.lines.push(same);
         return (Effect::None, Some(files));
     }
+    let detail = choices.review.detail_level();
     shown.add_difference(diff_files(&by_path(old), &by_path(&files), detail));
     (Effect::Admit(Box::new(candidate)), Some(files))
 }

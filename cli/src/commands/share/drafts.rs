@@ -6,10 +6,10 @@ mod local;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use vault_api::{Draft, DraftKind};
-use vault_format::{hash::Digest, name::DraftId};
+use vault_format::hash::Digest;
 use vault_library::Vault;
 
-use self::local::LocalDrafts;
+use self::local::{LocalDrafts, check_only_local, list_all};
 use crate::{
     context::Context,
     errors::{ErrorCode, Failure},
@@ -119,15 +119,14 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         return Ok(report);
     }
     let connection = Connection::load(context)?;
+    if let Action::List { all } = arguments.action {
+        return list_all(context, &local, &connection, all);
+    }
     let client = connection.owner_client(context)?;
     let drafts = DraftClient::new(&client, &connection);
     let find = |id: &str| find_pending_draft(context, &drafts, id);
     match &arguments.action {
-        Action::List { all } => {
-            let mut listed_drafts = local.listed();
-            listed_drafts.extend(context.block_on(drafts.list(*all))?);
-            Ok(drafts_report(context, &listed_drafts, *all))
-        }
+        Action::List { all } => list_all(context, &local, &connection, *all),
         Action::Show(wanted) => {
             let draft = find(&wanted.which.id)?;
             show_draft(context, &connection, &drafts, &draft, &wanted.review)
@@ -167,6 +166,11 @@ fn decide_locally(
         Action::Accept(accept) => &accept.which.id,
         Action::Decline { which, .. } | Action::Withdraw(which) => &which.id,
     };
+    if let Action::Decline { .. } | Action::Withdraw(_) = action
+        && let Some(report) = local.remove_damaged(id)?
+    {
+        return Ok(Some(report));
+    }
     let Some(draft) = local.find(id)? else {
         return Ok(None);
     };
@@ -179,37 +183,6 @@ fn decide_locally(
         Action::Withdraw(_) => local.discard(draft, "withdrew", None),
     };
     report.map(Some)
-}
-
-/// Fails if the beginning of an id may mean a draft of the service too. An agent can make a draft of
-/// this machine whose id begins like one of the service: ids begin with the time.
-fn check_only_local(context: &Context, local: DraftId, id: &str) -> Result<(), Failure> {
-    if local.as_str().eq_ignore_ascii_case(id) {
-        return Ok(());
-    }
-    let Some(connection) = Connection::find(context)? else {
-        return Ok(());
-    };
-    let whole = || format!("write the whole id of the one on this machine: {local}");
-    let client = connection.owner_client(context);
-    let client = client.map_err(|failure| failure.hint(whole()))?;
-    let drafts = DraftClient::new(&client, &connection);
-    let listed = context.block_on(drafts.list(false));
-    let listed = listed.map_err(|failure| failure.hint(whole()))?;
-    let id = id.to_lowercase();
-    match listed
-        .iter()
-        .find(|draft| draft.id.to_string().to_lowercase().starts_with(&id))
-    {
-        Some(other) => Err(fail!(
-            DraftNotFound,
-            "{} means a draft of this machine, {local}, and one of the service, {}",
-            clean(&id, 40),
-            other.id
-        )
-        .hint("write the whole id")),
-        None => Ok(()),
-    }
 }
 
 impl Accept {

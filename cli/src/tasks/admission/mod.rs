@@ -136,6 +136,7 @@ pub fn admission_failure(source: &str, texts: &Texts, error: AdmitError) -> Fail
             Failure::new(code, message).hint_if(hint.or_else(|| below_hint(source)))
         }
         AdmitError::Derived(_) => Failure::new(ErrorCode::DerivedMismatch, message),
+        AdmitError::BaseChanged(_) => Failure::new(ErrorCode::DraftOutdated, message),
         AdmitError::NotReviewed { .. } => Failure::new(ErrorCode::ReviewNeeded, message),
         AdmitError::Provenance(_) => Failure::new(ErrorCode::ProvenanceInvalid, message),
         AdmitError::Unsignable(_) => Failure::new(ErrorCode::SigningFailed, message),

@@ -8,10 +8,10 @@ use vault_format::{
     name::{AgentId, SkillName},
     provenance::ProvenanceId,
 };
-use vault_gate::secrets;
+use vault_gate::{SERVICE_WORK, secrets};
 use vault_library::{
-    admit::{Options, Source},
-    run,
+    admit::{Candidate, Options, Source, preview_admission},
+    folders, run,
     shelf::drafts::{DraftOrigin, LocalDraft},
     upstream,
 };
@@ -20,10 +20,25 @@ use super::{PresentSkill, Reviewer};
 use crate::{
     errors::Failure,
     output::{WARN, clean, join},
-    tasks::fetch,
+    tasks::{
+        admission::{admission_failure, texts::Texts},
+        fetch,
+    },
 };
 
 impl Reviewer<'_> {
+    /// Returns whether a draft of this machine would change nothing; `None` for drafts of a service.
+    /// Fails if the vault would not take it, before anybody is asked.
+    pub(super) fn is_kept(&self, candidate: &Candidate) -> Result<Option<bool>, Failure> {
+        if !self.is_local() {
+            return Ok(None);
+        }
+        let name = candidate.package.name.as_str();
+        let kept = preview_admission(self.vault, candidate)
+            .map_err(|error| admission_failure(name, &Texts::of_fetched(name, &[]), error))?;
+        Ok(Some(kept.is_some()))
+    }
+
     /// Returns what a draft of this machine installs from a folder, or from the recorded source of
     /// the skill that it updates.
     pub(super) fn local_source(
@@ -34,6 +49,10 @@ impl Reviewer<'_> {
         match self.local.map(|local| &local.origin) {
             Some(DraftOrigin::Folder(path)) => Ok(Some(Source::folder(Path::new(path)))),
             Some(DraftOrigin::Update) => {
+                let folders = folders::recorded_folders(self.vault)?;
+                if let Some(recorded) = folders.into_iter().find(|folder| folder.name == *name) {
+                    return Ok(Some(Source::folder(&recorded.path)));
+                }
                 let upstream = upstream::of_skill(self.vault, name)?.ok_or_else(|| {
                     fail!(DraftOutdated, "{name} is no longer installed from a source")
                 })?;
@@ -73,6 +92,8 @@ impl Reviewer<'_> {
             agents: local.agents.clone(),
             replace: local.replace,
             reject_linked_name: true,
+            // A folder or source may have grown since the draft was made.
+            most_work: Some(SERVICE_WORK),
             require_installed: local.origin == DraftOrigin::Update,
             ..options
         };

@@ -13,7 +13,7 @@ use vault_format::time::Timestamp;
 use vault_gate::package::Package;
 
 use super::sign::{self, SignedSkill};
-use super::{Admission, AdmitError, AdmitReport, Candidate, Purpose, check, origin};
+use super::{Admission, AdmitError, AdmitReport, Base, Candidate, Purpose, check, origin};
 use crate::disk::{self, Batch, Location};
 use crate::index::Index;
 use crate::installed::place::read_own_skill;
@@ -314,6 +314,10 @@ fn decide_admission(
 ) -> Result<Decision, AdmitError> {
     let name = &candidate.package.name;
     let before = read_own_skill(vault, name, trusted)?;
+    let installed = Base::from(before.as_ref().map(|before| before.bundle));
+    if candidate.options.base.is_some_and(|base| base != installed) {
+        return Err(AdmitError::BaseChanged(name.clone()));
+    }
     match &before {
         None if candidate.options.require_installed => {
             return Err(AdmitError::NotInstalled(name.clone()));

@@ -66,7 +66,7 @@ pub use sign_again::Resigned;
 pub(crate) use sign_again::{list_unsigned, sign_again, sign_waiting};
 pub(crate) use source::Purpose;
 pub use source::{
-    Candidate, Earlier, Options, Secrets, Source, examine_candidate, unknown_includes,
+    Base, Candidate, Earlier, Options, Secrets, Source, examine_candidate, unknown_includes,
 };
 
 words! {
@@ -238,6 +238,9 @@ pub enum AdmitError {
     /// The skill passed the gate, but can't be signed or bundled.
     #[error("the skill can't be signed: {0}")]
     Unsignable(String),
+    /// The installed skill is not the one that the files were compared with.
+    #[error("{0} has changed since it was compared")]
+    BaseChanged(SkillName),
     /// Two candidates of one command have the same name.
     #[error("{0} was given twice")]
     Twice(SkillName),

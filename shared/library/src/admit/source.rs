@@ -162,12 +162,30 @@ pub struct Options {
     /// SHA-256 ([`bundle::files_sha256`]) over the files that were reviewed. Any other files are
     /// rejected.
     pub reviewed: Option<Digest>,
+    /// What was installed under the name when a person compared the files with it. Anything else by
+    /// the time of the admission is an error.
+    pub base: Option<Base>,
     /// Keep an installed skill that has the same files, whatever its recorded source.
     pub skip_if_same_files: bool,
     /// Reject the name of a linked skill.
     pub reject_linked_name: bool,
     /// Reject a skill that is not installed.
     pub require_installed: bool,
+}
+
+/// What is installed under a name.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Base {
+    /// Nothing.
+    Absent,
+    /// An own skill with this bundle.
+    Bundle(Digest),
+}
+
+impl From<Option<Digest>> for Base {
+    fn from(bundle: Option<Digest>) -> Self {
+        bundle.map_or(Self::Absent, Self::Bundle)
+    }
 }
 
 impl Default for Options {
@@ -189,6 +207,7 @@ impl Default for Options {
             copy_links: false,
             by_others: false,
             reviewed: None,
+            base: None,
             skip_if_same_files: false,
             reject_linked_name: false,
             require_installed: false,

@@ -234,7 +234,7 @@ impl From<AdmitError> for ShelfError {
             | AdmitError::OtherPart { .. }
             | AdmitError::UnknownPlace { .. }
             | AdmitError::Occupied { .. } => Self::NameTaken(text),
-            AdmitError::NotReviewed { .. } => Self::NotReviewed(text),
+            AdmitError::NotReviewed { .. } | AdmitError::BaseChanged(_) => Self::NotReviewed(text),
             AdmitError::NotInstalled(name) => Self::NotFound(name),
             AdmitError::Vault(error) => error.into(),
         }

@@ -22,6 +22,7 @@ use crate::admit::{
     self, AdmitError, Candidate, Neighbours, Options, examine_candidate, preview_admission,
 };
 use crate::installed::place::read_own_skill;
+use crate::vault::folder::PrivateFolder;
 use crate::vault::{Vault, VaultError};
 
 /// The largest number of drafts that wait in a vault.
@@ -123,44 +124,64 @@ pub fn local_slug() -> Slug {
     OWNER.parse().expect("a constant slug")
 }
 
-/// Lists the waiting drafts of a vault, oldest first. Fails if one cannot be read or is for another
-/// vault.
-pub fn list_drafts(vault: &Vault) -> Result<Vec<LocalDraft>, VaultError> {
+/// The drafts that wait in a vault.
+#[derive(Debug, Default)]
+pub struct WaitingDrafts {
+    /// Those that can be read, oldest first.
+    pub drafts: Vec<LocalDraft>,
+    /// Those that cannot be read, or are for another vault. They hide no other draft.
+    pub damaged: Vec<(DraftId, VaultError)>,
+}
+
+/// Reads the waiting drafts of a vault.
+pub fn read_drafts(vault: &Vault) -> Result<WaitingDrafts, VaultError> {
     let folder = vault.trust_folder().child(FOLDER);
-    let mut drafts = Vec::new();
+    let mut waiting = WaitingDrafts::default();
     for name in folder.file_names()? {
         // Another process may be writing or removing a draft.
-        if name.parse::<DraftId>().is_err() {
-            continue;
-        }
-        let Some(record) = folder.read_record::<Record>(&name)? else {
+        let Ok(id) = name.parse::<DraftId>() else {
             continue;
         };
-        let damaged = |reason: String| VaultError::Damaged {
-            path: folder.path_of(&name),
-            reason,
-        };
-        let origin = record.origin();
-        let origin = origin.ok_or_else(|| damaged("it has no origin".to_owned()))?;
-        let bytes = record.draft.into_bytes();
-        let slug = local_slug();
-        let context = DraftContext {
-            slug: &slug,
-            vault_id: Some(vault.id()),
-        };
-        let draft = Draft::parse(&bytes, &context).map_err(|error| damaged(error.to_string()))?;
-        if draft.draft_id.as_str() != name {
-            return Err(damaged("it is another draft than its name says".to_owned()));
+        match read_draft(vault, &folder, &name) {
+            Ok(draft) => waiting.drafts.extend(draft),
+            Err(error) => waiting.damaged.push((id, error)),
         }
-        drafts.push(LocalDraft {
-            draft,
-            bytes,
-            origin,
-            agents: record.agents,
-            replace: record.replace,
-        });
     }
-    Ok(drafts)
+    Ok(waiting)
+}
+
+/// Reads a draft; `None` if it was removed.
+fn read_draft(
+    vault: &Vault,
+    folder: &PrivateFolder,
+    name: &str,
+) -> Result<Option<LocalDraft>, VaultError> {
+    let Some(record) = folder.read_record::<Record>(name)? else {
+        return Ok(None);
+    };
+    let damaged = |reason: String| VaultError::Damaged {
+        path: folder.path_of(name),
+        reason,
+    };
+    let origin = record.origin();
+    let origin = origin.ok_or_else(|| damaged("it has no origin".to_owned()))?;
+    let bytes = record.draft.into_bytes();
+    let slug = local_slug();
+    let context = DraftContext {
+        slug: &slug,
+        vault_id: Some(vault.id()),
+    };
+    let draft = Draft::parse(&bytes, &context).map_err(|error| damaged(error.to_string()))?;
+    if draft.draft_id.as_str() != name {
+        return Err(damaged("it is another draft than its name says".to_owned()));
+    }
+    Ok(Some(LocalDraft {
+        draft,
+        bytes,
+        origin,
+        agents: record.agents,
+        replace: record.replace,
+    }))
 }
 
 /// Removes a draft that was accepted or declined; returns whether it was there.
@@ -359,7 +380,9 @@ fn keep_draft(vault: &Vault, by: &Submitter, judged: Judged) -> Result<Submitted
     // Under the lock, so that two sessions together keep to the limits, and the base is the
     // installed skill.
     let _change = vault.begin_change()?;
-    let waiting = list_drafts(vault)?;
+    let WaitingDrafts { drafts, damaged } = read_drafts(vault)?;
+    // One that cannot be read takes its place too.
+    let number = drafts.len() + damaged.len();
     let base = current_bundle(vault, &judged.name)?;
     let (millis, bits) = ulid_parts(vault.clock(), vault.random());
     let draft = Draft {
@@ -383,17 +406,17 @@ fn keep_draft(vault: &Vault, by: &Submitter, judged: Judged) -> Result<Submitted
             && other.origin == judged.origin
             && other.agents == judged.agents
     };
-    if let Some(same) = waiting.iter().find(is_same) {
-        return Ok(drafted(&same.draft, judged.findings, waiting.len()));
+    if let Some(same) = drafts.iter().find(is_same) {
+        return Ok(drafted(&same.draft, judged.findings, number));
     }
-    if waiting.len() >= MAX_DRAFTS {
+    if number >= MAX_DRAFTS {
         return Err(full(&format!("{MAX_DRAFTS} drafts wait already")));
     }
     let bytes = draft.to_bytes().map_err(|error| match error {
         DraftError::TooLarge(_) => ShelfError::TooLarge(error.to_string()),
         error => ShelfError::Source(error.to_string()),
     })?;
-    let held: usize = waiting.iter().map(|draft| draft.bytes.len()).sum();
+    let held: usize = drafts.iter().map(|draft| draft.bytes.len()).sum();
     if held + bytes.len() > MAX_BYTES {
         let limit = MAX_BYTES >> 20;
         return Err(full(&format!(
@@ -413,7 +436,7 @@ fn keep_draft(vault: &Vault, by: &Submitter, judged: Judged) -> Result<Submitted
             "there is a draft {name} already"
         )));
     }
-    Ok(drafted(&draft, findings, waiting.len() + 1))
+    Ok(drafted(&draft, findings, number + 1))
 }
 
 fn full(reason: &str) -> ShelfError {

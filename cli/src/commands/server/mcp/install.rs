@@ -5,6 +5,7 @@
 //! unchanged.
 
 use std::{
+    cell::OnceCell,
     io::{ErrorKind, Read as _, Write as _},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
@@ -106,13 +107,11 @@ pub struct FileChange {
 /// Adds the server to the settings of the given agents.
 pub fn install_server(context: &Context, given: &InstallArguments) -> Result<Report, Failure> {
     let arguments = &given.common;
-    let (mut server, name) = (server_command(context, arguments.project)?, &arguments.name);
-    if let Some(writes) = choose_writes(context, given)? {
-        server.env.push((agent_writes::VARIABLE.to_owned(), writes));
-    }
+    let (server, name) = (server_command(context, arguments.project)?, &arguments.name);
+    // Asked once, and only if no entry has an answer yet.
+    let answer = OnceCell::new();
     let changes = plan_changes(context, arguments, |known, file, text| {
         let failed = |error: EditError| unreadable_settings(known, file, &error);
-        let entry = known.server_entry(&server);
         // A file that does not exist yet is edited like an empty one.
         let old = text.as_deref().unwrap_or_default();
         let present = known
@@ -132,6 +131,22 @@ pub fn install_server(context: &Context, given: &InstallArguments) -> Result<Rep
             .at(place_in_file(file, None))
             .hint("--name <other> registers this one beside it"));
         }
+        // An entry that is written again keeps what becomes of the agent's changes.
+        let kept = present.as_ref().and_then(written_writes);
+        let writes = match (&given.writes, kept) {
+            (None, Some(kept)) => Some(kept.to_owned()),
+            (Some(writes), _) => Some(writes.clone()),
+            (None, None) => {
+                if answer.get().is_none() {
+                    let _first = answer.set(choose_writes(context, given)?);
+                }
+                answer.get().cloned().flatten()
+            }
+        };
+        let mut server = server.clone();
+        let writes = writes.map(|writes| (agent_writes::VARIABLE.to_owned(), writes));
+        server.env.extend(writes);
+        let entry = known.server_entry(&server);
         let after = known
             .format
             .put_entry(old, known.path, name, &entry)
@@ -154,6 +169,17 @@ pub fn install_server(context: &Context, given: &InstallArguments) -> Result<Rep
         }
     }
     Ok(report_changes(arguments, changes))
+}
+
+/// Returns the value of the variable in an entry, whatever the form of the agent.
+fn written_writes(entry: &Value) -> Option<&str> {
+    match entry {
+        Value::Object(members) => members
+            .get(agent_writes::VARIABLE)
+            .and_then(Value::as_str)
+            .or_else(|| members.values().find_map(written_writes)),
+        _ => None,
+    }
 }
 
 /// Returns what becomes of the agents' changes; `None` leaves it to the settings of vault.

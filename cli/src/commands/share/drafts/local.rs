@@ -3,19 +3,21 @@
 
 use serde_json::json;
 use vault_api::{Draft, DraftAuthor, DraftKind, DraftState};
-use vault_format::{draft::Request, hash::Digest};
+use vault_format::{draft::Request, hash::Digest, name::DraftId};
 use vault_library::{
     Vault,
-    shelf::drafts::{LocalDraft, list_drafts, remove_draft},
+    shelf::drafts::{LocalDraft, WaitingDrafts, read_drafts, remove_draft},
 };
 
 use super::{
-    accepted_line, confirm_draft, decision_report, draft_title, pick_draft, review_report,
+    accepted_line, confirm_draft, decision_report, draft_title, drafts_report, pick_draft,
+    review_report,
 };
 use crate::{
     context::Context,
-    errors::Failure,
-    output::Report,
+    errors::{Failure, message_chain},
+    output::{Report, TICK, Warning, clean},
+    service::{connection::Connection, drafts::DraftClient},
     tasks::{
         draft_review::{Choices, Reviewer},
         profiles,
@@ -28,17 +30,38 @@ pub struct LocalDrafts {
     /// None before there is a vault.
     vault: Option<Vault>,
     drafts: Vec<LocalDraft>,
+    /// The ids of those that cannot be read.
+    damaged: Vec<DraftId>,
 }
 
 impl LocalDrafts {
     /// Reads the drafts.
     pub fn load(context: &Context) -> Result<Self, Failure> {
         let vault = context.existing_vault()?;
-        let drafts = match &vault {
-            Some(vault) => list_drafts(vault)?,
-            None => Vec::new(),
+        let waiting = vault.as_ref().map(read_drafts).transpose()?;
+        let WaitingDrafts { drafts, damaged } = waiting.unwrap_or_default();
+        for (id, error) in &damaged {
+            let text = format!("the draft {id} cannot be read: {}", message_chain(error));
+            let hint = format!("vault drafts withdraw {id} removes it");
+            context.ui.warn_with("draft_damaged", text, hint);
+        }
+        let damaged = damaged.into_iter().map(|(id, _)| id).collect();
+        Ok(Self {
+            vault,
+            drafts,
+            damaged,
+        })
+    }
+
+    /// Removes a draft that cannot be read, by its whole id. Returns `None` if it is none.
+    pub fn remove_damaged(&self, id: &str) -> Result<Option<Report>, Failure> {
+        let mut damaged = self.damaged.iter();
+        let Some(found) = damaged.find(|found| found.as_str().eq_ignore_ascii_case(id)) else {
+            return Ok(None);
         };
-        Ok(Self { vault, drafts })
+        remove_draft(self.vault()?, found)?;
+        let text = format!("{TICK} removed the draft {found}");
+        Ok(Some(Report::new(json!({ "id": found }), text)))
     }
 
     /// Returns the drafts in the form in which a service lists them, oldest first.
@@ -98,7 +121,7 @@ impl LocalDrafts {
         // `carry_out` signs the skill, so it comes after the question.
         confirm_draft(context, &reviewer, &review, choices)?;
         // Another command may have decided while the question waited for its answer.
-        let waiting = list_drafts(vault)?;
+        let waiting = read_drafts(vault)?.drafts;
         if !waiting.iter().any(|other| other.bytes == draft.bytes) {
             return Err(decided_already(&review.draft));
         }
@@ -138,6 +161,63 @@ impl LocalDrafts {
     fn vault(&self) -> Result<&Vault, Failure> {
         let vault = self.vault.as_ref();
         vault.ok_or_else(|| fail!(Internal, "a draft without a vault"))
+    }
+}
+
+/// Lists the drafts of this machine and of the service. A service that does not answer does not hide
+/// those of this machine.
+pub fn list_all(
+    context: &Context,
+    local: &LocalDrafts,
+    connection: &Connection,
+    all: bool,
+) -> Result<Report, Failure> {
+    let mut listed_drafts = local.listed();
+    let listed = connection.owner_client(context).and_then(|client| {
+        let drafts = DraftClient::new(&client, connection);
+        context.block_on(drafts.list(all))
+    });
+    match listed {
+        Ok(listed) => listed_drafts.extend(listed),
+        Err(failure) if listed_drafts.is_empty() => return Err(failure),
+        Err(failure) => {
+            let text = format!("the drafts of the service are missing: {}", failure.message);
+            context
+                .ui
+                .warn(Warning::new("service_drafts_missing", text));
+        }
+    }
+    Ok(drafts_report(context, &listed_drafts, all))
+}
+
+/// Fails if the beginning of an id may mean a draft of the service too. An agent can make a draft of
+/// this machine whose id begins like one of the service: ids begin with the time.
+pub fn check_only_local(context: &Context, local: DraftId, id: &str) -> Result<(), Failure> {
+    if local.as_str().eq_ignore_ascii_case(id) {
+        return Ok(());
+    }
+    let Some(connection) = Connection::find(context)? else {
+        return Ok(());
+    };
+    let whole = || format!("write the whole id of the one on this machine: {local}");
+    let client = connection.owner_client(context);
+    let client = client.map_err(|failure| failure.hint(whole()))?;
+    let drafts = DraftClient::new(&client, &connection);
+    let listed = context.block_on(drafts.list(false));
+    let listed = listed.map_err(|failure| failure.hint(whole()))?;
+    let id = id.to_lowercase();
+    match listed
+        .iter()
+        .find(|draft| draft.id.to_string().to_lowercase().starts_with(&id))
+    {
+        Some(other) => Err(fail!(
+            DraftNotFound,
+            "{} means a draft of this machine, {local}, and one of the service, {}",
+            clean(&id, 40),
+            other.id
+        )
+        .hint("write the whole id")),
+        None => Ok(()),
     }
 }
 
