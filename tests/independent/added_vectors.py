@@ -126,7 +126,9 @@ def format_cases():
     changes = [("version 0 where version 0 is expected", {"version": 0}, "manifest_version", {"version": 0, "stored_version": 0}),
                ("U+200B in frontmatter_name", {"frontmatter_name": "code\u200breview"}, "manifest_name", {}),
                ("U+200B in the description of an action", {"actions": {"check": {**manifest["actions"]["check"], "description": "a\u200bb"}}}, "manifest_actions", {}),
-               *((f"the revision {given!r}", {"provenance": {**manifest["provenance"], "revision": given}}, "manifest_provenance", {}) for given in ("", "-"))]
+               *((f"the revision {given!r}", {"provenance": {**manifest["provenance"], "revision": given}}, "manifest_provenance", {}) for given in ("", "-")),
+               ("an agent id in upper case", {"agents": ["Codex"]}, "manifest_schema", {}),
+               ("1,025 files", {"files": [*manifest["files"], *({"path": f"n{n:04}", "size": 0, "sha256": sha256(b""), "mode": "0644"} for n in range(1025 - len(manifest["files"])))]}, "manifest_files", {})]
     for place, (what, change, error, context) in enumerate(changes, 1):
         whole = canonical(envelope(MANIFEST_TYPE, canonical({**manifest, **change}), "release 0")).decode()
         yield {"id": f"manifest-more-{place}", "kind": "manifest", "file": "manifest.dsse.json", "change": what, "context": context, "error": error, "bytes": whole}
@@ -138,6 +140,19 @@ def format_cases():
     profile = json.loads((VECTORS / "formats" / name).read_bytes())
     for place, (what, given) in enumerate((("no name", ""), ("a name of 65 code points", "\u00e9" * 65), ("U+200B in the name", "a\u200bb")), 1):
         yield {"id": f"profile-more-{place}", "kind": "profile", "file": name, "change": what, "context": {}, "error": "profile_schema", "bytes": canonical({**profile, "name": given}).decode()}
+
+
+def draft_cases():
+    """Changes to the one file of a proposal."""
+    name = "draft-propose.json"
+    draft = json.loads((VECTORS / "formats" / name).read_bytes())
+    text = draft["files"][0]["content"]
+    changes = [("an encoding that only bundles have", {"encoding": "parts"}, "draft_schema"), ("text in base64", {"encoding": "base64", "content": base64.b64encode(text.encode()).decode()}, "draft_files"),
+               ("U+0000 in utf-8", {"content": text + "\0"}, "draft_files"),
+               ("base64 without its padding", {"encoding": "base64", "content": base64.b64encode(b"\0").decode().rstrip("=")}, "draft_files")]
+    for place, (what, change, error) in enumerate(changes, 1):
+        whole = canonical({**draft, "files": [{**draft["files"][0], **change}]}).decode()
+        yield {"id": f"draft-more-{place}", "kind": "draft", "file": name, "change": what, "context": {"current_bundle_hash": None}, "error": error, "bytes": whole}
 
 
 def accepted_cases():
@@ -201,6 +216,6 @@ if __name__ == "__main__":
     write_key_requests()
     write_ed25519()
     add_cases("formats/accept.json", [*accepted_cases()])
-    add_cases("formats/negative.json", [*format_cases()])
+    add_cases("formats/negative.json", [*format_cases(), *draft_cases()])
     write_roots()
     add_cases("roots/negative.json", [*root_cases()])

@@ -337,6 +337,10 @@ def check_draft(draft, slug, vault_id, current_bundle_hash):
         check_paths(paths)
     except Refused:
         raise Refused("draft_path") from None
+    with refusing("draft_files"):
+        for one in draft.get("files", []):
+            content = reader.from_base64(one["content"], "draft base64") if one["encoding"] == "base64" else one["content"].encode()
+            need("draft content", reader.encode(content)[0] == one["encoding"])
     need("draft files", "files" not in draft or 1 <= len(paths) <= 1024 and "SKILL.md" in paths and paths == sorted({*paths}), "draft_files")
     need("draft base", base == current_bundle_hash or draft["kind"] == "propose" and base is None, "draft_base")
 

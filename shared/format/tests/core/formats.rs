@@ -353,7 +353,7 @@ fn refused_catalogs_manifests_and_bundles() {
     }
     assert_eq!(
         ["catalog", "manifest", "bundle"].map(|kind| counts[kind]),
-        [88, 111, 27]
+        [88, 113, 27]
     );
 }
 

@@ -150,5 +150,5 @@ fn what_is_no_index_or_draft_is_refused_with_its_word() {
         assert_eq!(word, case["error"].as_str().unwrap(), "{id}: {change}");
         *counts.entry(kind).or_default() += 1;
     }
-    assert_eq!(counts, BTreeMap::from([("draft", 16), ("index", 9)]));
+    assert_eq!(counts, BTreeMap::from([("draft", 20), ("index", 9)]));
 }
