@@ -4,15 +4,18 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use vault_format::catalog::{Catalog, ReleaseRef, SignedCatalog};
+use vault_format::catalog::{Catalog, ObjectEntry, ReleaseRef, SignedCatalog};
 use vault_format::hash::Digest;
+use vault_format::index;
+use vault_format::keys::SecretKey;
+use vault_format::root::{KeyEntry, RootEdit};
 use vault_policy::profile::{Profile, ProfileSkill};
-use vault_service::model::namespace::{Kind, Namespace};
+use vault_service::model::namespace::{Kind, Namespace, Pinned};
 use vault_store::StoreError;
-use vault_store::objects::Class;
+use vault_store::objects::{Class, Objects as _};
 use vault_testing::memory::hooked::{Call, Hook, Hooked};
 
-use crate::support::{World, file_of, read_file, vector, vector_key, world};
+use crate::support::{World, file_of, key, read_file, vector, vector_key, world};
 
 /// The bundle of `code-review`, and its variant for `claude-code`.
 const PLAIN: &str = "f34de946eb91e82374337096f2a8c220746748d3625f3065a4149f19d414b703";
@@ -147,4 +150,50 @@ async fn a_variant_of_the_last_release_is_refused_where_it_does_not_fit() {
         },
     );
     assert_eq!(refused.await, Some("catalog_schema"), "a plain skill");
+}
+
+/// A person may publish two vaults with one key. What was checked for the vault that the pin was
+/// reset from does not count for the other one.
+#[tokio::test]
+async fn nothing_of_another_vault_is_taken_over_after_a_reset_of_the_pin() {
+    let (world, namespace, _) = published_variant().await;
+    let (mut catalog, _) = read_file(&vector("catalog-43-rotated.json"));
+    let publisher = vector_key("release 1");
+    let entry = |key: &SecretKey, name: &str| KeyEntry {
+        public_key: key.public(),
+        name: name.parse().unwrap(),
+    };
+    let mut edit = RootEdit::begin_first(catalog.issued_at);
+    edit.add_root_key(entry(&key(9), "root")).unwrap();
+    edit.add_publisher(entry(&publisher, "publisher")).unwrap();
+    // Both keys signed skills of the former vault.
+    edit.add_publisher(entry(&vector_key("release 0"), "former"))
+        .unwrap();
+    let chain = edit.sign(&[&key(9)]).unwrap();
+    let mut entries = Vec::new();
+    for part in &catalog.index {
+        let at = namespace.object_key(Class::Bundles, part.bundle_hash);
+        let bytes = world.memory.read_object(&at).await.unwrap().unwrap();
+        entries.extend(index::parse_object(&bytes, &catalog.vault_id).unwrap());
+    }
+    catalog.vault_id = chain.vault_id();
+    (catalog.release, catalog.previous, catalog.root_version) = (1, None, 1);
+    catalog.root_sha256 = *chain.newest().payload_sha256();
+    catalog.public_key = publisher.public();
+    catalog.index.clear();
+    for bytes in index::build_objects(&catalog.vault_id, entries) {
+        let size = bytes.len() as u64;
+        let bundle_hash = world.put_object(&namespace, Class::Bundles, bytes).await;
+        catalog.index.push(ObjectEntry { bundle_hash, size });
+    }
+    world
+        .change("acme", |namespace| namespace.pin = Pinned::Nothing)
+        .await;
+    let file = file_of(&catalog, &chain, &publisher);
+    let refused = world.publish("acme", file).await.unwrap_err();
+    let code = refused.code().row().code;
+    assert!(
+        ["catalog_schema", "catalog_signer"].contains(&code),
+        "{code}"
+    );
 }
