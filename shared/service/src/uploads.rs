@@ -52,11 +52,15 @@ pub enum Purpose {
     SignAgain(Amount),
     /// A request for a key. It may use the allowance too.
     Statement,
-    /// A verified proposal, or the catalog of a verified release and the list of its objects. They
-    /// have twice the allowance, so that uploads which use up theirs cannot stop a release.
+    /// A verified proposal. It has twice the allowance, so that uploads which use up theirs cannot
+    /// stop it.
+    Proposal,
+    /// The catalog of a verified release and the list of its objects. They have three times the
+    /// allowance, so that a publisher whose proposals use up theirs cannot stop a release.
     Release,
-    /// The same with a newer root version, which the keys of the root role have signed. They have
-    /// four times the allowance, so that a publisher whose releases use up theirs can be removed.
+    /// Such a proposal or catalog with a newer root version than the current release, which the keys
+    /// of the root role have signed. It has four times the allowance, so that a publisher whose
+    /// releases use up theirs can be removed.
     NewRoot,
 }
 
@@ -65,14 +69,15 @@ impl Purpose {
     const fn allowances(self) -> u64 {
         match self {
             Self::Upload | Self::SignAgain(_) | Self::Statement => 1,
-            Self::Release => 2,
+            Self::Proposal => 2,
+            Self::Release => 3,
             Self::NewRoot => 4,
         }
     }
 
     /// Whether it is a release or a proposal of one.
     const fn is_release(self) -> bool {
-        matches!(self, Self::Release | Self::NewRoot)
+        matches!(self, Self::Proposal | Self::Release | Self::NewRoot)
     }
 }
 

@@ -162,8 +162,14 @@ pub(crate) async fn store_draft(
     // objects behind.
     match read_slot(app, &keep).await? {
         SlotState::Same(record) => return Ok(KeepOutcome::Same(*record)),
-        SlotState::None => check_room(app, keep.namespace, &keep.actor.user).await?,
-        SlotState::OfAnother | SlotState::Replaced { .. } | SlotState::Changing => {}
+        // Drafts about skills alone have these limits: however many wait, a release can be proposed.
+        SlotState::None if keep.record.content().is_some() => {
+            check_room(app, keep.namespace, &keep.actor.user).await?;
+        }
+        SlotState::None
+        | SlotState::OfAnother
+        | SlotState::Replaced { .. }
+        | SlotState::Changing => {}
     }
     let day = keep.record.daily_window(&keep.namespace.id);
     if day.is_full(app, app.clock.now()).await? {
@@ -175,7 +181,7 @@ pub(crate) async fn store_draft(
             let pinned = keep.namespace.pin.vault_pin();
             match pinned {
                 Some(pin) if proposed.root_version > pin.root_version => Purpose::NewRoot,
-                _ => Purpose::Release,
+                _ => Purpose::Proposal,
             }
         }
         Subject::Propose(_) | Subject::Install(_) | Subject::Remove(_) => Purpose::Upload,

@@ -255,8 +255,13 @@ async fn check_and_store(
     };
     // Before the commit, so that a current release never names an object that is not stored. If the
     // commit fails, garbage collection removes them.
+    let version = state.chain().version();
     let pinned = namespace.pin.vault_pin();
-    let is_new_root = pinned.is_some_and(|pin| state.chain().version() > pin.root_version);
+    // A root version can be published before the release that is signed again for it.
+    let is_new_root = pinned.is_some_and(|pin| version > pin.root_version)
+        || base
+            .last_catalog()
+            .is_some_and(|last| version > last.root_version);
     let purpose = if is_new_root {
         Purpose::NewRoot
     } else {

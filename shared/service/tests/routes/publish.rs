@@ -445,7 +445,7 @@ async fn a_lapsed_subscription_comes_before_the_precondition_and_a_quota_after_a
         (refusal.status().as_u16(), refusal.code().row().code),
         (413, "quota_exceeded")
     );
-    let change = |namespace: &mut Namespace| namespace.quota.bytes = Some(700 << 20);
+    let change = |namespace: &mut Namespace| namespace.quota.bytes = Some(2 << 30);
     world.change("acme", change).await;
     world.publish("acme", next).await.unwrap();
 }

@@ -11,7 +11,7 @@ use vault_format::hash::Digest;
 use vault_format::root::RevokedKey;
 use vault_service::model::namespace::{Kind, Namespace, Pinned};
 use vault_service::model::release::Closure;
-use vault_service::model::usage::{Amount, Usage};
+use vault_service::model::usage::{ALLOWANCE_BYTES, Amount, Usage};
 use vault_service::model::user::Scopes;
 use vault_service::uploads::{self, Purpose, UploadError};
 use vault_store::StoreError;
@@ -31,12 +31,16 @@ const PACK: &str = "application/vnd.vault.pack";
 impl World {
     /// Gives a namespace a quota of one byte, and lets it use up every allowance.
     pub async fn fill_storage(&self, namespace: &Namespace) {
+        self.use_allowances(namespace, 4).await;
+    }
+
+    /// Gives a namespace a quota of one byte, and lets it use up so many allowances for files.
+    pub async fn use_allowances(&self, namespace: &Namespace, number: u64) {
         let limit = |namespace: &mut Namespace| namespace.quota.bytes = Some(1);
         self.change(namespace.slug.as_str(), limit).await;
         let amount = |bytes: u64| json!({ "bytes": bytes, "objects": 7 });
-        let tally = json!({ "stored": amount(600 << 20), "unnamed": amount(0) });
-        let usage =
-            json!({ "tally": tally, "beyond": { "files": amount(1 << 30), "again": amount(0) } });
+        let tally = json!({ "stored": amount(number * ALLOWANCE_BYTES), "unnamed": amount(0) });
+        let usage = json!({ "tally": tally, "beyond": { "files": amount(number * ALLOWANCE_BYTES), "again": amount(0) } });
         let key = RecordKey::new(format!("stored/{}", namespace.id), "usage");
         put(&self.app, key, &usage).await;
     }

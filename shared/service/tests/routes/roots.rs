@@ -508,3 +508,56 @@ async fn an_app_waits_for_the_release_after_a_revocation() {
     desk.world.publish("acme", next).await.unwrap();
     assert_eq!(call().await, "ok");
 }
+
+/// A thief's releases take the room that releases have beyond the quota. The owner can revoke the
+/// key nevertheless, and publish the first release under the new root version.
+#[tokio::test]
+async fn a_vault_that_a_thief_has_filled_can_revoke_the_key_and_publish() {
+    let desk = empty_desk().await;
+    let anna = Owner::new(7);
+    let new = anna.with_key(9);
+    let first = empty_release(&anna, anna.chain(), None);
+    desk.world.publish("acme", first.clone()).await.unwrap();
+    let namespace = desk.world.read_namespace("acme").await;
+    desk.world.use_allowances(&namespace, 3).await;
+    let file = SignedCatalog::parse(&first).unwrap();
+    let previous = ReleaseRef {
+        release: 1,
+        payload_sha256: file.payload_sha256(),
+    };
+    let ordinary = empty_release(&anna, anna.chain(), Some(previous));
+    let refusal = desk.world.publish("acme", ordinary).await.unwrap_err();
+    assert_eq!(refusal.code().row().code, "quota_exceeded");
+
+    let public_key = new.key().public();
+    let entry = KeyEntry {
+        public_key,
+        name: KeyName::default_for(&public_key),
+    };
+    let chain = chain_of(
+        &anna,
+        &[&|edit| {
+            edit.add_publisher(entry.clone()).unwrap();
+            edit.add_root_key(entry.clone()).unwrap();
+        }],
+    );
+    let new = new.with_chain(chain);
+    let chain = chain_of(
+        &new,
+        &[&|edit| {
+            edit.revoke(&anna.key().public());
+        }],
+    );
+    let longer = file.with_roots(&chain).unwrap().to_bytes();
+    desk.world.publish("acme", longer).await.unwrap();
+    let next = empty_release(&new, &chain, Some(previous));
+    desk.world.publish("acme", next.clone()).await.unwrap();
+    // The room for new root versions ends with the release under it.
+    let previous = ReleaseRef {
+        release: 2,
+        payload_sha256: SignedCatalog::parse(&next).unwrap().payload_sha256(),
+    };
+    let ordinary = empty_release(&new, &chain, Some(previous));
+    let refusal = desk.world.publish("acme", ordinary).await.unwrap_err();
+    assert_eq!(refusal.code().row().code, "quota_exceeded");
+}

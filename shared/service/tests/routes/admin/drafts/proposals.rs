@@ -4,11 +4,11 @@ use serde_json::{Value, json};
 use vault_format::catalog::ReleaseRef;
 use vault_format::hash::Digest;
 use vault_service::model::draft;
-use vault_service::model::namespace::{Pinned, Subscription};
+use vault_service::model::namespace::{Namespace, Pinned, Subscription};
 use vault_service::model::user::Role;
 use vault_store::records::RecordKey;
 
-use super::{FAY, Place};
+use super::{FAY, Place, propose_skill};
 use crate::common::partitions::run_work;
 use crate::team::id_of;
 
@@ -152,6 +152,17 @@ async fn a_file_that_is_no_proposal_is_refused() {
     let answer = place.hand_in(&place.publisher, "release", good).await;
     assert_eq!(answer.short(), "402 subscription_lapsed");
     assert!(place.ids(&place.desk.owner, "state=all").await.is_empty());
+}
+
+#[tokio::test]
+async fn drafts_at_their_quota_keep_no_proposal_out() {
+    let place = Place::new().await;
+    let limit = |namespace: &mut Namespace| namespace.quota.drafts = Some(1);
+    place.desk.world.change("acme", limit).await;
+    place.propose(&place.publisher, "beta").await;
+    let full = propose_skill(&place.desk.world, &place.publisher, "acme", "gamma").await;
+    assert_eq!(full.short(), "409 draft_queue_full");
+    place.proposed(&place.publisher, "one").await;
 }
 
 #[tokio::test]
