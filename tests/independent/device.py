@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+import localhost  # noqa: F401
 from reader import (
     GIVEN, MIB, TYPES, Reader, Refused, canonical, fingerprint, key_bytes, need, parse, sha256,
     to_base64url)
@@ -48,7 +49,7 @@ class Device(Reader):
                    "Accept-Encoding": "identity", "Content-Type": "application/json"}
         connect = http.client.HTTPSConnection if https else http.client.HTTPConnection
         try:
-            connection = connect(base.netloc, timeout=10)
+            connection = connect(base.netloc, timeout=30)
             connection.request(method, path, body, headers)
             answer = connection.getresponse()
             data = answer.read((ceiling if answer.status < 300 else 65536) + 1)

@@ -6,6 +6,8 @@ from http.cookiejar import CookieJar
 from urllib.parse import urlencode, urljoin
 from urllib.request import HTTPCookieProcessor, build_opener
 
+import localhost  # noqa: F401
+
 
 class Forms(HTMLParser):
     """The forms of a page: address and fields, with every box ticked and the first button that does not decline."""
@@ -28,14 +30,16 @@ class Forms(HTMLParser):
 
 def main(address, email, password):
     browser = build_opener(HTTPCookieProcessor(CookieJar()))
-    answer = browser.open(address, timeout=20)
+    answer = browser.open(address, timeout=60)
     for _ in range(6):
         forms = [form for form in Forms(answer.read().decode()).forms if "logout" not in form[0]]
         if not forms:
             return
+        # A page may offer other ways to sign in below the password.
+        action, given = next((form for form in forms if "password" in dict(form[1])), forms[-1])
         known = {"email": email, "password": password}
-        fields = [(name, known.get(name, value)) for name, value in forms[-1][1]]
-        answer = browser.open(urljoin(answer.url, forms[-1][0]), urlencode(fields).encode(), timeout=20)
+        fields = [(name, known.get(name, value)) for name, value in given]
+        answer = browser.open(urljoin(answer.url, action), urlencode(fields).encode(), timeout=60)
 
 
 if __name__ == "__main__":
