@@ -15,6 +15,7 @@ use vault_gate::links::SkillLink;
 use zip::{HasZipMetadata as _, System};
 
 use crate::error::{FetchError, Result, escape_untrusted};
+use crate::find::read_target;
 
 /// Maximum size of an archive, in bytes.
 pub const MAX_DOWNLOAD_BYTES: u64 = 10 << 20;
@@ -24,6 +25,11 @@ pub const MAX_UNPACKED_BYTES: u64 = 25 << 20;
 pub const MAX_ARCHIVE_FILES: usize = 20_000;
 /// Maximum number of entries in an archive, including folders.
 const MAX_ENTRIES: usize = 40_000;
+/// Maximum length of a path, in bytes. No file system has longer ones that tools can open, and work
+/// on the folders of a path grows with the square of it.
+const MAX_PATH_BYTES: usize = 1024;
+/// Maximum number of parts of a path.
+const MAX_PATH_PARTS: usize = 64;
 /// Size of the record at the end of a zip without its comment, in bytes.
 const ZIP_END_BYTES: usize = 22;
 /// Maximum size of a decompressed tar stream in bytes, including headers and padding.
@@ -127,9 +133,7 @@ impl Reader<'_> {
             }
             if kind.is_symlink() {
                 let target = entry.link_name_bytes().unwrap_or_default();
-                let target = String::from_utf8_lossy(&target).into_owned();
-                let path = self.checked_path(&path)?;
-                self.unpacked.links.push(SkillLink { path, target });
+                self.add_link(&path, &target)?;
                 continue;
             }
             if !kind.is_file() && !kind.is_contiguous() {
@@ -233,9 +237,7 @@ impl Reader<'_> {
             })?;
             if is_link {
                 self.bytes += bytes.len() as u64;
-                let target = String::from_utf8_lossy(&bytes).into_owned();
-                let path = self.checked_path(&path)?;
-                self.unpacked.links.push(SkillLink { path, target });
+                self.add_link(&path, &bytes)?;
             } else {
                 self.add_file(&path, Mode::of_permissions(mode), bytes)?;
             }
@@ -250,6 +252,13 @@ impl Reader<'_> {
             .take(MAX_UNPACKED_BYTES - self.bytes + 1)
             .read_to_end(&mut bytes)?;
         Ok(bytes)
+    }
+
+    fn add_link(&mut self, path: &str, target: &[u8]) -> Result<()> {
+        let path = self.checked_path(path)?;
+        let target = read_target(target);
+        self.unpacked.links.push(SkillLink { path, target });
+        Ok(())
     }
 
     fn add_file(&mut self, path: &str, mode: Mode, bytes: Vec<u8>) -> Result<()> {
@@ -314,7 +323,10 @@ impl Reader<'_> {
 fn path_fault(path: &str) -> Option<&'static str> {
     // `C:/x` is absolute on Windows.
     let has_drive = matches!(path.as_bytes(), [letter, b':', ..] if letter.is_ascii_alphabetic());
-    if path.contains('\\') {
+    // Before anything else looks at the parts.
+    if path.len() > MAX_PATH_BYTES || path.matches('/').count() >= MAX_PATH_PARTS {
+        Some("has a path that is too long")
+    } else if path.contains('\\') {
         Some("has a backslash in its name")
     } else if path.contains('\0') {
         Some("has a NUL in its name")

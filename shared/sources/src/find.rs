@@ -22,6 +22,10 @@ const MAX_FOLDERS: usize = 100_000;
 const MAX_ENTRIES: usize = 100_000;
 /// Maximum number of symbolic links that are followed for one path, as on Linux.
 const MAX_FOLLOWED: usize = 40;
+/// Maximum length of the target of a symbolic link, in bytes, as on Linux.
+const MAX_TARGET_BYTES: usize = 4096;
+/// Maximum number of parts of paths and targets that are read for one path.
+const MAX_PARTS: usize = 256;
 
 /// The skills of a tree of files.
 #[derive(Debug, Default, Eq, PartialEq)]
@@ -305,13 +309,24 @@ pub(crate) fn left_out_links<'a>(
         .collect()
 }
 
+/// Returns the target of a link. One that no file system has is cut short, so that it leads nowhere:
+/// an archive or a repository may hold a long one many times in few bytes.
+pub(crate) fn read_target(target: &[u8]) -> String {
+    let length = target.len().min(MAX_TARGET_BYTES + 1);
+    String::from_utf8_lossy(&target[..length]).into_owned()
+}
+
 /// Follows the links on a path inside of a repository or archive. Returns `None` if they lead out of
 /// it, or if there are too many, as in a circle.
-fn follow_links(targets: &HashMap<&str, &str>, path: &str) -> Option<String> {
-    let mut left: Vec<String> = path.rsplit('/').map(str::to_owned).collect();
-    let (mut done, mut followed) = (Vec::new(), 0);
+fn follow_links<'a>(targets: &HashMap<&'a str, &'a str>, path: &'a str) -> Option<String> {
+    let mut left: Vec<&str> = path.rsplit('/').collect();
+    let (mut done, mut followed, mut parts) = (Vec::new(), 0, 0);
     while let Some(part) = left.pop() {
-        match part.as_str() {
+        parts += 1;
+        if parts > MAX_PARTS {
+            return None;
+        }
+        match part {
             "" | "." => continue,
             ".." => {
                 done.pop()?;
@@ -321,11 +336,12 @@ fn follow_links(targets: &HashMap<&str, &str>, path: &str) -> Option<String> {
         }
         if let Some(target) = targets.get(done.join("/").as_str()) {
             followed += 1;
-            if followed > MAX_FOLLOWED || target.starts_with('/') {
+            if followed > MAX_FOLLOWED || target.starts_with('/') || target.len() > MAX_TARGET_BYTES
+            {
                 return None;
             }
             done.pop();
-            left.extend(target.rsplit('/').map(str::to_owned));
+            left.extend(target.rsplit('/'));
         }
     }
     Some(done.join("/"))
@@ -385,6 +401,28 @@ mod tests {
             let found: Vec<&str> = found.iter().map(|left| left.path.as_str()).collect();
             assert_eq!(found, expected, "{links:?}");
         }
+    }
+
+    #[test]
+    fn links_that_no_file_system_has_cost_little_and_lead_nowhere() {
+        let slashes = read_target(format!("b{}", "/".repeat(25 << 20)).as_bytes());
+        assert_eq!(slashes.len(), MAX_TARGET_BYTES + 1);
+        let dots = format!("{}b", "./".repeat(MAX_PARTS));
+        let around = format!("x{}", "/".repeat(MAX_TARGET_BYTES - 1));
+        for target in [&slashes, &dots, &around] {
+            let links = [SkillLink {
+                path: "x".to_owned(),
+                target: target.clone(),
+            }];
+            assert_eq!(left_out_links(&links, ["b/SKILL.md"].into_iter()).len(), 0);
+        }
+        // As many parts as are read.
+        let longest = format!("b{}", "/".repeat(MAX_PARTS - 3));
+        let links = [SkillLink {
+            path: "x".to_owned(),
+            target: longest,
+        }];
+        assert_eq!(left_out_links(&links, ["b/SKILL.md"].into_iter()).len(), 1);
     }
 
     #[test]

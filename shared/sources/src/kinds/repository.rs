@@ -19,7 +19,7 @@ use super::{
 use crate::access::{Access, Fetcher, short_commit};
 use crate::archive::MAX_UNPACKED_BYTES;
 use crate::error::{FetchError, Result, escape_untrusted};
-use crate::find::{self, Found};
+use crate::find::{self, Found, read_target};
 use crate::git::{self, Checkout, Depth, EntryKind, Resolved, is_commit};
 use crate::listing::{LeftOut, LeftOutReason, Listing, OfferedSkill, last_part};
 use crate::opened::{Content, Opened};
@@ -135,7 +135,7 @@ async fn read_links(checkout: &Checkout, place: &str) -> Result<Vec<SkillLink>> 
         let target = targets.get(&entry.id).ok_or_else(missing)?;
         Ok(SkillLink {
             path: entry.path.clone(),
-            target: String::from_utf8_lossy(target).into_owned(),
+            target: read_target(target),
         })
     });
     links.collect()

@@ -11,6 +11,7 @@ const BAD: &str = "source_malformed";
 const LARGE: &str = "source_too_large";
 const GONE: &str = "source_not_found";
 const BACKSLASH: &str = "has a backslash in its name";
+const LONG: &str = "has a path that is too long";
 const EMPTY: &str = "has an empty part or `.` in its path";
 
 /// Name, archive, code and part of the message.
@@ -63,6 +64,13 @@ fn zips_with_bad_paths() -> Vec<Row> {
         ("dot", zip_with("a/./evil"), BAD, EMPTY),
         ("empty part", zip_with("a//evil"), BAD, EMPTY),
         ("NUL", zip_with("evil\0.md"), BAD, "has a NUL in its name"),
+        ("long path", zip_with(&"a".repeat(1025)), BAD, LONG),
+        (
+            "many folders",
+            zip_with(&format!("{}x", "a/".repeat(64))),
+            BAD,
+            LONG,
+        ),
         (
             "folder with content",
             replaced(&zip_with("evilX"), b"evilX", b"evil/"),
