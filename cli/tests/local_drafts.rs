@@ -221,6 +221,25 @@ fn a_mode_that_changed_is_a_change_of_a_folder() {
 }
 
 #[test]
+fn a_review_names_the_agents_that_a_draft_adds() {
+    let home = Home::new();
+    let folder = home.skill("notes", "Takes notes of a meeting for whoever asks.");
+    home.run(&["add", folder.to_str().unwrap(), "--agent", "codex"])
+        .ok();
+    let arguments = json!({
+        "source": "local", "identifier": "local:notes", "skill_dir": folder.display().to_string(),
+    });
+    let drafted = call(&home, "add_skill", &arguments);
+    let id = drafted["draft_id"].as_str().unwrap();
+    let shown = home.run(&["drafts", "show", id]).ok();
+    let review = shown["review"].to_string();
+    assert!(
+        review.contains("it was for codex, and will be for all agents"),
+        "{shown}"
+    );
+}
+
+#[test]
 fn a_review_names_the_source_that_a_draft_replaces() {
     let home = Home::new();
     let folder = home.skill("greeting", "Greets whoever asks in a friendly way");

@@ -11,7 +11,7 @@ use vault_format::{
     bundle::{self, File},
     draft::{self, DraftContext, DraftError, Request},
     hash::Digest,
-    name::{SkillName, Slug},
+    name::{AgentId, SkillName, Slug},
     provenance::ProvenanceId,
 };
 use vault_gate::{RawFile, secrets};
@@ -26,7 +26,7 @@ use vault_library::{
 };
 use vault_store::clock::{Clock, SystemClock};
 
-use self::local::{local_line, replaced_line};
+use self::local::{agents_line, local_line, replaced_line};
 use crate::{
     context::Context,
     errors::Failure,
@@ -83,6 +83,8 @@ pub struct PresentSkill {
     pub source: ProvenanceId,
     /// Its bundle.
     pub bundle: Digest,
+    /// The agents that it is for; none means all.
+    pub agents: Vec<AgentId>,
     /// Its files, in the order of the manifest.
     pub files: Vec<File>,
 }
@@ -237,6 +239,10 @@ impl<'a> Reviewer<'a> {
                         candidate.package.name
                     ));
                 }
+                // If the server signs, it decides for which agents.
+                if !self.is_server() {
+                    shown.lines.extend(agents_line(&candidate, before.as_ref()));
+                }
                 left_out.clone_from(&candidate.secrets.left_out);
                 let kept = self.is_kept(&candidate).or_else(|error| {
                     // That the skill has changed meanwhile is the better reason.
@@ -301,6 +307,7 @@ impl<'a> Reviewer<'a> {
         Ok(served.map(|(bundle, opened)| PresentSkill {
             version: opened.manifest.version,
             source: opened.manifest.provenance.identifier,
+            agents: opened.manifest.agents,
             bundle,
             files: opened.files,
         }))
@@ -352,6 +359,7 @@ impl<'a> Reviewer<'a> {
             Ok(skill) if skill.origin == Origin::Local => Ok(Some(PresentSkill {
                 version: skill.examined.manifest.version,
                 source: skill.examined.manifest.provenance.identifier,
+                agents: skill.examined.manifest.agents,
                 bundle: skill.bundle,
                 files: skill.examined.files,
             })),

@@ -144,3 +144,15 @@ pub(super) fn replaced_line(
     let source = clean(before.source.as_str(), 200);
     (!is_same).then(|| format!("  {WARN}!{WARN:#} it replaces the skill from {source}"))
 }
+
+/// Returns the agents that the skill is for before and after a draft, if they differ.
+pub(super) fn agents_line(candidate: &Candidate, before: Option<&PresentSkill>) -> Option<String> {
+    let listed = |agents: &[AgentId]| match agents {
+        [] => "all agents".to_owned(),
+        agents => join(agents.iter().map(AgentId::as_str)),
+    };
+    let (old, new) = (&before?.agents, candidate.agents());
+    let (shown_old, shown_new) = (listed(old), listed(&new));
+    (*old != new)
+        .then(|| format!("  {WARN}!{WARN:#} it was for {shown_old}, and will be for {shown_new}"))
+}

@@ -54,11 +54,6 @@ pub(super) fn build_manifest(
     now: Timestamp,
 ) -> Manifest {
     let package = &candidate.package;
-    let mut agents = package.frontmatter.agents.clone();
-    agents.extend(candidate.options.agents.iter().cloned());
-    // The order in which the owner names agents must not make a new version.
-    agents.sort();
-    agents.dedup();
     let entry = |file: &bundle::File| FileEntry {
         path: file.path.clone(),
         size: file.bytes.len() as u64,
@@ -74,7 +69,7 @@ pub(super) fn build_manifest(
         signed_at: now,
         files: package.files.iter().map(entry).collect(),
         actions: package.actions.clone(),
-        agents,
+        agents: candidate.agents(),
         rendered_from: match &candidate.earlier {
             Some((_, Purpose::Variant(from))) => Some(from.clone()),
             _ => None,

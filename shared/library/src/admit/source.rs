@@ -297,6 +297,16 @@ pub fn unknown_includes<'n>(sources: &[&Source], include: &'n [String]) -> Vec<&
 }
 
 impl Candidate {
+    /// Returns the agents that the skill will be signed for, in order; none means all.
+    pub fn agents(&self) -> Vec<AgentId> {
+        let mut agents = self.package.frontmatter.agents.clone();
+        agents.extend(self.options.agents.iter().cloned());
+        // The order in which the owner names agents must not make a new version.
+        agents.sort();
+        agents.dedup();
+        agents
+    }
+
     /// Returns the record of the folder or archive that the candidate comes from. `None` for a path
     /// that is not UTF-8, which can't be recorded.
     pub(super) fn local_source(&self) -> Option<LocalSource> {
