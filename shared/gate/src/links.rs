@@ -152,7 +152,7 @@ mod tests {
             ("b.md", "/AGENTS.md", Err(BadLink::Outside)),
             ("b.md", "docs", Err(BadLink::Outside)),
             ("b.md", "none.md", Err(BadLink::Outside)),
-            ("b.md", "b.md", Err(BadLink::Outside)),
+            ("b.md", "b.md", Err(BadLink::Link)),
             ("b.md", "", Err(BadLink::Outside)),
             ("b.md", ".env", Err(BadLink::Secret)),
         ] {
