@@ -216,7 +216,7 @@ fn a_server_reaches_what_its_callers_name_without_a_proxy() {
             ("registry", "clawhub:pdf"),
         ] {
             let asked = json!({ "source": kind, "identifier": identifier });
-            let answer = owner.call("add_skill", &asked).await.to_string();
+            let answer = owner.ask("add_skill", &asked).await.to_string();
             assert!(answer.contains("source_unreachable"), "{kind}: {answer}");
         }
     });

@@ -84,6 +84,14 @@ impl App {
 
     /// Calls a tool, which must end without an error. Returns its structured result.
     pub async fn call(&self, tool: &str, arguments: &Value) -> Value {
+        let answer = self.ask(tool, arguments).await;
+        let result = &answer["result"];
+        assert!(result["isError"] != true, "{tool}: {answer}");
+        result["structuredContent"].clone()
+    }
+
+    /// Calls a tool. Returns the whole answer, which may be an error of the tool.
+    pub async fn ask(&self, tool: &str, arguments: &Value) -> Value {
         let message = json!({
             "jsonrpc": "2.0", "id": 1, "method": "tools/call",
             "params": { "name": tool, "arguments": arguments },
@@ -95,10 +103,7 @@ impl App {
             .header("accept", "application/json, text/event-stream")
             .header("mcp-protocol-version", "2025-11-25")
             .json(&message);
-        let answer = read(request).await;
-        let result = &answer["result"];
-        assert!(result["isError"] != true, "{tool}: {answer}");
-        result["structuredContent"].clone()
+        read(request).await
     }
 }
 

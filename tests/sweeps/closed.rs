@@ -19,6 +19,9 @@ use crate::fetched::{index, machine};
 use crate::full::{Ordinary, error_of};
 use crate::state;
 
+/// The settings of the person.
+const CONFIG: &str = ".config/vault/config.toml";
+
 /// What the site has of `subject` now.
 fn serve(site: &SiteServer, body: &str) {
     let text = skill_md("subject", body);
@@ -128,6 +131,16 @@ fn unchanged(home: &Home, before: &std::collections::BTreeMap<String, tree::Entr
     }
 }
 
+/// Takes back the answer that `setup` has kept about the changes of agents. It is a setting of the
+/// person and no part of the vault, and is kept first, so that no agent signs unseen meanwhile.
+#[track_caller]
+fn take_setting_back(home: &Home, before: &[u8]) {
+    let file = home.path().join(CONFIG);
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.contains("mcp_writes = \"sign\""), "{text}");
+    fs::write(&file, before).unwrap();
+}
+
 /// Takes the right to write from everything in a folder.
 fn close(folder: &Path) {
     let status = Command::new("chmod")
@@ -161,6 +174,7 @@ fn a_read_only_vault_is_said_by_each_command_and_readers_go_on() {
         return;
     };
     close(&home.vault());
+    let config = fs::read(home.path().join(CONFIG)).unwrap();
     let before = all(&home);
     for words in writers(&home, &site) {
         let words: Vec<&str> = std::iter::once("--json")
@@ -196,6 +210,7 @@ fn a_read_only_vault_is_said_by_each_command_and_readers_go_on() {
         let (screen, code) = terminal.finish();
         assert_eq!(code, 1, "{screen}");
         assert!(says(&screen, "Permission denied"), "{screen}");
+        take_setting_back(&home, &config);
         unchanged(&home, &before, &screen);
     }
 }
@@ -223,6 +238,7 @@ fn a_lock_that_another_process_holds_is_said_by_each_command_and_readers_do_not_
         .open(home.vault().join("lock"))
         .unwrap();
     lock.lock().unwrap();
+    let config = fs::read(home.path().join(CONFIG)).unwrap();
     let before = all(&home);
     let writers = writers(&home, &site);
     let waiting: Vec<Child> = writers.iter().map(|words| begin(&home, words)).collect();
@@ -256,6 +272,7 @@ fn a_lock_that_another_process_holds_is_said_by_each_command_and_readers_do_not_
         let (screen, code) = terminal.finish();
         assert_eq!(code, 1, "{screen}");
         assert!(says(&screen, "is being changed by another"), "{screen}");
+        take_setting_back(&home, &config);
     }
     unchanged(&home, &before, "a command that waited");
     drop(lock);

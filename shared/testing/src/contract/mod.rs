@@ -329,6 +329,6 @@ mod tests {
             );
             count += 1;
         }
-        assert_eq!(count, 89);
+        assert_eq!(count, 90);
     }
 }
