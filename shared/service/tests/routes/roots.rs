@@ -361,6 +361,31 @@ fn chain_of(owner: &Owner, changes: &[&dyn Fn(&mut RootEdit<'_>)]) -> RootChain 
     chain
 }
 
+/// One key in both roles names its successor, which revokes it.
+fn succeed(owner: &Owner) -> (Owner, RootChain) {
+    let new = owner.with_key(9);
+    let public_key = new.key().public();
+    let entry = KeyEntry {
+        public_key,
+        name: KeyName::default_for(&public_key),
+    };
+    let chain = chain_of(
+        owner,
+        &[&|edit| {
+            edit.add_publisher(entry.clone()).unwrap();
+            edit.add_root_key(entry.clone()).unwrap();
+        }],
+    );
+    let new = new.with_chain(chain);
+    let chain = chain_of(
+        &new,
+        &[&|edit| {
+            edit.revoke(&owner.key().public());
+        }],
+    );
+    (new, chain)
+}
+
 /// The file of an empty release of `acme` under the newest version of a chain.
 fn empty_release(owner: &Owner, chain: &RootChain, previous: Option<ReleaseRef>) -> Vec<u8> {
     let (mut catalog, _) = read_file(&vector("catalog-1-first.json"));
@@ -475,27 +500,7 @@ async fn an_app_waits_for_the_release_after_a_revocation() {
     desk.world.publish("acme", first.clone()).await.unwrap();
     assert_eq!(call().await, "ok");
 
-    // One key in both roles: it names its successor, which revokes it.
-    let new = anna.with_key(9);
-    let public_key = new.key().public();
-    let entry = KeyEntry {
-        public_key,
-        name: KeyName::default_for(&public_key),
-    };
-    let chain = chain_of(
-        &anna,
-        &[&|edit| {
-            edit.add_publisher(entry.clone()).unwrap();
-            edit.add_root_key(entry.clone()).unwrap();
-        }],
-    );
-    let new = new.with_chain(chain);
-    let chain = chain_of(
-        &new,
-        &[&|edit| {
-            edit.revoke(&anna.key().public());
-        }],
-    );
+    let (new, chain) = succeed(&anna);
     let file = SignedCatalog::parse(&first).unwrap();
     let longer = file.with_roots(&chain).unwrap().to_bytes();
     desk.world.publish("acme", longer).await.unwrap();
@@ -515,7 +520,6 @@ async fn an_app_waits_for_the_release_after_a_revocation() {
 async fn a_vault_that_a_thief_has_filled_can_revoke_the_key_and_publish() {
     let desk = empty_desk().await;
     let anna = Owner::new(7);
-    let new = anna.with_key(9);
     let first = empty_release(&anna, anna.chain(), None);
     desk.world.publish("acme", first.clone()).await.unwrap();
     let namespace = desk.world.read_namespace("acme").await;
@@ -529,25 +533,7 @@ async fn a_vault_that_a_thief_has_filled_can_revoke_the_key_and_publish() {
     let refusal = desk.world.publish("acme", ordinary).await.unwrap_err();
     assert_eq!(refusal.code().row().code, "quota_exceeded");
 
-    let public_key = new.key().public();
-    let entry = KeyEntry {
-        public_key,
-        name: KeyName::default_for(&public_key),
-    };
-    let chain = chain_of(
-        &anna,
-        &[&|edit| {
-            edit.add_publisher(entry.clone()).unwrap();
-            edit.add_root_key(entry.clone()).unwrap();
-        }],
-    );
-    let new = new.with_chain(chain);
-    let chain = chain_of(
-        &new,
-        &[&|edit| {
-            edit.revoke(&anna.key().public());
-        }],
-    );
+    let (new, chain) = succeed(&anna);
     let longer = file.with_roots(&chain).unwrap().to_bytes();
     desk.world.publish("acme", longer).await.unwrap();
     let next = empty_release(&new, &chain, Some(previous));

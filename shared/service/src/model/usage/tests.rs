@@ -66,10 +66,10 @@ fn other(bytes: u64, objects: u64) -> Needed {
     }
 }
 
-fn files(bytes: u64, objects: u64, is_release: bool) -> Needed {
+fn files(bytes: u64, objects: u64, is_proposal: bool) -> Needed {
     Needed {
         release_files: tally(bytes, objects),
-        allowances: 1 + u64::from(is_release),
+        allowances: 1 + u64::from(is_proposal),
         ..Needed::default()
     }
 }
@@ -98,7 +98,7 @@ fn each_limit_holds_to_the_last_byte_and_object() {
             files(1, thousand + 1, false),
             Some(StorageLimit::Objects),
         ),
-        // Uploads that use up their allowance leave room for a verified release.
+        // Uploads that use up their allowance leave room for a verified proposal.
         (
             beyond(mib, 0),
             files(1, 1, false),

@@ -138,7 +138,7 @@ async fn a_file_that_is_no_proposal_is_refused() {
         .await;
     assert_eq!(answer.short(), "415 media_type");
     world
-        .fill_storage(&world.read_namespace("acme").await)
+        .use_allowances(&world.read_namespace("acme").await, 2)
         .await;
     let answer = place
         .hand_in(&place.publisher, "release", good.clone())
