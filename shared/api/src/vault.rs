@@ -309,7 +309,7 @@ pub struct Quota {
     pub drafts: Option<u64>,
 }
 
-/// A change of the quota of a namespace by an operator. What is absent stays as it is.
+/// How an operator changes the quota of a namespace. A limit that is absent keeps its value.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct QuotaChange {

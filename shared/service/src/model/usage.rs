@@ -32,9 +32,9 @@ pub const MAX_UNNAMED_OBJECTS: u64 = 60_000;
 /// Maximum bytes of uploads that no release has named yet: 1 GiB.
 pub const MAX_UNNAMED_BYTES: u64 = 1 << 30;
 /// Bytes beyond the quota for files of releases, so that a full namespace can still publish: 256
-/// MiB. Catalogs, which only a verified release stores, have twice as many.
+/// MiB. What was verified has several times as many ([`crate::uploads::Purpose`]).
 pub const ALLOWANCE_BYTES: u64 = 256 << 20;
-/// Objects beyond the quota for files of releases; for catalogs twice as many.
+/// Objects beyond the quota for files of releases; what was verified has several times as many.
 pub const ALLOWANCE_OBJECTS: u64 = 20_000;
 /// Maximum number of uploads that have not ended; a process that ends leaves one for some minutes.
 const MAX_OPEN: usize = 256;

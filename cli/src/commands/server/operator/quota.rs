@@ -50,7 +50,7 @@ pub(super) fn describe_quota(found: &Vault) -> [(&'static str, String); 5] {
     let stored = of(format_size(usage.bytes), quota.bytes.map(format_size));
     let machines = usage
         .machines
-        // Until the first decision since an upgrade nobody has counted them.
+        // The service counts the machines of an earlier version when it next admits or revokes one.
         .map_or_else(|| "not counted yet".to_owned(), text);
     [
         ("stored", stored),
