@@ -1,4 +1,5 @@
-//! Adds one skill from any source, for callers of the library.
+//! The library function that adds one skill from any source: it fetches the files if necessary,
+//! runs the gate (the scan that may block a skill), signs the skill and installs it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ pub struct AddSkill {
     pub skill: Option<SkillName>,
     /// Fetches sources that are not local folders; the library itself has no network access.
     pub fetch: Option<Arc<dyn Fetch>>,
-    /// The owner's choices.
+    /// Name, strictness and other choices of the owner for this skill.
     pub options: Options,
 }
 
@@ -46,7 +47,8 @@ impl AddSkill {
 /// Error of adding a skill, from fetching to admission. The vault is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum AddError {
-    /// The policy can't be read. Nothing is fetched until it can.
+    /// `policy.toml` can't be read. Nothing is fetched then, because the policy may forbid the
+    /// source.
     #[error(
         "the policy of this vault cannot be read, so nothing is fetched until its owner fixes it"
     )]
@@ -54,12 +56,13 @@ pub enum AddError {
     /// The source could not be fetched.
     #[error(transparent)]
     Fetch(#[from] FetchFault),
-    /// The skill has no source that can be fetched again.
+    /// The installed skill records no source that an update can fetch: it was submitted as text, or
+    /// its record is missing.
     #[error("{}", no_source_message(name, identifier.as_ref()))]
     NoSource {
-        /// The skill.
+        /// The skill that should be updated.
         name: SkillName,
-        /// Its recorded source, if known.
+        /// The source in its signed manifest; `None` if the manifest can't be read.
         identifier: Option<ProvenanceId>,
     },
     /// The skill was fetched or read, but not admitted.
@@ -120,7 +123,7 @@ pub async fn add_skill(vault: &Vault, input: &AddSkill) -> Result<AdmitReport, A
         }
         _ => Source::Folder(input.source.clone()),
     };
-    // A folder is one skill. Whoever names another one must not get this one instead.
+    // A folder is one skill. If the caller named another one, it must not get this one instead.
     let named = input.skill.clone();
     let named = named.filter(|_| matches!(source, Source::Folder(_)));
     // The gate computes and reads files for longer than a task may block the async runtime.
@@ -136,7 +139,8 @@ pub async fn add_skill(vault: &Vault, input: &AddSkill) -> Result<AdmitReport, A
     join_blocking(admitted.await)
 }
 
-/// Fails with the reason if the skill of a folder is not the one that the caller named.
+/// Fails if the skill of a folder has another name than the caller asked for, in its SKILL.md and
+/// in the vault. The error is the message to show.
 pub(crate) fn check_named(candidate: &Candidate, named: &SkillName) -> Result<(), String> {
     let author = candidate.package.frontmatter.name.as_str();
     if author == named.as_str() || candidate.package.name == *named {
@@ -182,12 +186,12 @@ pub(crate) fn read_policy(vault: &Vault) -> Result<Option<Policy>, AddError> {
     })
 }
 
-/// Returns the result of blocking work. If the work panicked, the panic is resumed.
+/// Returns the result of work on a blocking thread. If the work panicked, the panic continues here.
 pub(super) fn join_blocking<T>(finished: Result<T, tokio::task::JoinError>) -> T {
     match finished {
         Ok(value) => value,
         Err(broken) => match broken.try_into_panic() {
-            // A panic is a bug. As an error of the skill it would be shown to its author.
+            // A panic is a bug. As an [`AddError`] it would look like a fault of the skill.
             Ok(panic) => std::panic::resume_unwind(panic),
             Err(cancelled) => panic!("blocking work was cancelled: {cancelled}"),
         },

@@ -1,4 +1,6 @@
-//! Approves files that the owner wrote, after they have seen the difference.
+//! Approval of the files that the owner writes by hand: the policy, the profiles and the
+//! transforms. A changed file has no effect until the owner has seen the difference and approves
+//! it.
 
 use std::path::Path;
 
@@ -14,19 +16,19 @@ use crate::vault::{Vault, VaultError};
 /// Error of an approval. The approved version stays in force.
 #[derive(Debug, thiserror::Error)]
 pub enum ApproveError {
-    /// The policy has an error.
+    /// `policy.toml` has an error.
     #[error("{0}")]
     Policy(PolicyError),
-    /// The profiles have an error.
+    /// `profiles.toml` has an error.
     #[error("{0}")]
     Profiles(RulesError),
-    /// A target is relative, so it would depend on the working directory.
+    /// A profile links skills into a relative folder, which would depend on the working directory.
     #[error("the target {0:?} is neither absolute nor below ~/")]
     Target(String),
     /// The file is not UTF-8.
     #[error("it is not UTF-8")]
     NotText,
-    /// The transform is invalid, or the gate refuses its result.
+    /// The transform is invalid, or the gate blocks a skill that it was applied to.
     #[error(transparent)]
     Transform(AddTransformError),
     /// The file can't be read.

@@ -1,10 +1,11 @@
-//! Runs the gate with what the vault knows about a new skill: its previous version with that
-//! version's exceptions, the skill of the same name in a linked vault, near-duplicates and
-//! confusable names.
+//! Runs the gate, the scan that may block a skill, with what the vault knows about a new skill: its
+//! previous version and the exceptions (findings that the owner accepted) of that version, the
+//! skill of the same name in a linked vault, near-duplicates, and names that are easily confused.
 //!
-//! Near-duplicates come from the index, which holds a sketch of 256 bytes for each installed skill.
-//! A skill that the index names is verified before it is used. If the index can't be used, no
-//! near-duplicates are found; all other checks still run.
+//! Near-duplicates come from the index, which holds a sketch of 256 bytes for each installed skill:
+//! a summary of its text from which similarity is computed. A skill that the index names is
+//! verified before it is used. If the index can't be used, no near-duplicates are found; all other
+//! checks still run.
 
 use std::borrow::Cow;
 
@@ -28,7 +29,7 @@ use crate::installed::place::{Place, list_places, read_own_skill};
 use crate::store::{self, Examined, Trusted};
 use crate::vault::{Vault, VaultError};
 
-/// The rule about a skill whose new version gives itself another name.
+/// The rule that warns about a new version whose SKILL.md has another name than before.
 const RENAMED: Rule = Rule {
     id: "VG-SF-004",
     name: "renamed-at-source",
@@ -52,8 +53,8 @@ impl<'v> Neighbours<'v> {
         Self::new(Some(vault), vault.clock().now())
     }
 
-    /// Compares with the skills of a vault, if there is one. Candidates are recorded as fetched at
-    /// `now`.
+    /// Compares with the skills of a vault, if there is one. Candidates record `now` as the time at
+    /// which they were fetched.
     pub fn new(vault: Option<&'v Vault>, now: Timestamp) -> Self {
         Self {
             vault: vault.map(Cow::Borrowed),
@@ -62,8 +63,8 @@ impl<'v> Neighbours<'v> {
         }
     }
 
-    /// Adds a vault that was created in the meantime. Candidates are compared with its skills, and
-    /// still with those that passed before.
+    /// Sets the vault that is compared with, once it exists: a first command checks its skills
+    /// before it creates the vault. The skills that passed the gate before are still compared with.
     pub fn attach_vault(&mut self, vault: &Vault) {
         self.vault = Some(Cow::Owned(vault.clone()));
     }
@@ -77,8 +78,8 @@ impl<'v> Neighbours<'v> {
         self.now
     }
 
-    /// Returns a warning if the installed version of a skill gives itself another name: its source
-    /// may have another skill in the same place now.
+    /// Returns a warning if the SKILL.md of a new version has another name than that of the
+    /// installed version. The source may then have another skill in the same place.
     pub(super) fn renamed_finding(&self, package: &Package) -> Result<Option<Finding>, AdmitError> {
         let Some(vault) = self.vault.as_deref() else {
             return Ok(None);
@@ -173,7 +174,8 @@ impl<'v> Neighbours<'v> {
 }
 
 impl Nearest {
-    /// Returns the verified files of a near-duplicate; empty if the skills are less similar.
+    /// Returns the verified files of a near-duplicate; empty if the skills are only alike, or if
+    /// the other one is not installed yet.
     fn verified_files(&self, vault: &Vault) -> Vec<File> {
         // A candidate of this command is not stored yet, so it has no files to compare with.
         let duplicate = self.place.as_ref().filter(|_| self.likeness >= DUPLICATE);
@@ -191,7 +193,8 @@ impl Nearest {
     }
 }
 
-/// Returns the name that a skill gives itself, which may differ from its name in the vault.
+/// Returns the name in a skill's SKILL.md, which may differ from its name in the vault. `given` is
+/// `None` if they are the same.
 pub(super) fn own_name<'n>(given: Option<&'n str>, name: &'n SkillName) -> &'n str {
     given.unwrap_or(name.as_str())
 }
@@ -207,7 +210,7 @@ fn read_own(vault: &Vault, name: &SkillName) -> Result<Option<Examined>, AdmitEr
     Ok(examine_bundle(vault, name, &bundle, &trusted))
 }
 
-/// Returns the bundle that the link of an own skill names.
+/// Returns the bundle to which the link of an own skill leads; `None` if there is no link.
 fn own_bundle(vault: &Vault, name: &SkillName) -> Result<Option<Digest>, AdmitError> {
     Ok(store::bundle_at(
         &vault.skills_folder().join(name.as_str()),

@@ -16,23 +16,26 @@ use crate::vault::{Vault, VaultError};
 pub(super) struct ComparedSkills {
     /// Every name in the folders of skills, including entries that are not skills.
     names: HashSet<String>,
+    /// Skills whose text can be compared. Damaged skills are missing here.
     sketched: Vec<SketchedSkill>,
 }
 
+/// One skill with the sketch of its text, from which similarity is computed.
 #[derive(Debug)]
 struct SketchedSkill {
     name: SkillName,
     sketch: Sketch,
-    /// Place of installation; `None` if it passed the gate in this command.
+    /// Installation that the sketch belongs to; `None` if the skill only passed the gate in this
+    /// command.
     place: Option<Place>,
 }
 
-/// The most similar skill.
+/// The skill whose text is most similar to a new one.
 pub(super) struct Nearest {
     pub(super) name: SkillName,
     /// Similarity from 0 to 1.
     pub(super) likeness: f64,
-    /// Place of installation; `None` if it passed the gate in this command.
+    /// Its installation; `None` if the skill only passed the gate in this command.
     pub(super) place: Option<Place>,
 }
 
@@ -76,7 +79,8 @@ impl ComparedSkills {
         names.filter(|other| known.is_confusable_with(other)).min()
     }
 
-    /// Returns the most similar skill that has another name.
+    /// Returns the most similar skill that has another name; `None` if none reaches the similarity
+    /// [`ALIKE`].
     pub(super) fn nearest(&self, name: &SkillName, sketch: &Sketch) -> Option<Nearest> {
         // A similar skill of the same name is the previous version, not a duplicate.
         let others = self.sketched.iter().filter(|other| other.name != *name);

@@ -18,14 +18,14 @@ use crate::installed::upstream;
 use crate::store::{self, Damage, Examined, Trusted};
 use crate::vault::{Vault, VaultError};
 
-/// A stored version of a skill.
+/// A version of an own skill whose bundle is still stored.
 #[derive(Clone, Debug)]
 pub struct PastVersion {
     /// The signed manifest.
     pub manifest: Manifest,
-    /// Hash of its bundle.
+    /// SHA-256 of its bundle.
     pub bundle: Digest,
-    /// Whether it is the installed version.
+    /// Whether the skill's link leads to this version.
     pub installed: bool,
     /// The source it was fetched from, if recorded.
     pub upstream: Option<Upstream>,
@@ -55,14 +55,14 @@ pub enum RollbackError {
         name: SkillName,
         /// The version.
         version: u64,
-        /// Difference from the signed content.
+        /// How the files differ from the signed ones.
         #[source]
         damage: Damage,
     },
-    /// The earlier version was not admitted again.
+    /// The gate blocked the earlier version, or it could not be installed.
     #[error(transparent)]
     Admit(#[from] AdmitError),
-    /// Another vault error.
+    /// The vault can't be read or written.
     #[error(transparent)]
     Vault(#[from] VaultError),
 }
@@ -144,7 +144,8 @@ pub fn list_held(vault: &Vault) -> Result<BTreeSet<SkillName>, VaultError> {
     Ok(vault.own_skills()?.held_skills().cloned().collect())
 }
 
-/// Ends the hold of a skill, so that `vault update` without a name includes it again.
+/// Ends the hold of a skill, which a rollback began, so that `vault update` without a name includes
+/// it again.
 pub fn end_hold(vault: &Vault, name: &SkillName) -> Result<(), VaultError> {
     if !is_held(vault, name)? {
         return Ok(());
@@ -153,9 +154,9 @@ pub fn end_hold(vault: &Vault, name: &SkillName) -> Result<(), VaultError> {
     vault.change_own_skills(|own_skills| own_skills.set_held(name, false))
 }
 
-/// Admits the bytes of an earlier version as the next version. Updates then leave the skill alone
-/// until one names it. `to` selects the version; `None` selects the newest earlier version whose
-/// files differ from the installed ones.
+/// Admits the bytes of an earlier version as the next version, and holds the skill: `vault update`
+/// without a name leaves it out from then on. `to` selects the version; `None` selects the newest
+/// earlier version whose files differ from the installed ones.
 pub fn roll_back(
     vault: &Vault,
     name: &SkillName,

@@ -1,4 +1,5 @@
-//! Installs candidates under the writer lock: decide, sign, store, switch the links.
+//! Installs candidates (skills that passed the gate) under the writer lock: decides each version,
+//! signs, stores the bundles, switches the links, and records what is installed.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -37,7 +38,7 @@ pub fn admit_candidates(
     admit_under(vault, &mut change, candidates)
 }
 
-/// Admits one candidate.
+/// Admits one candidate under the writer lock, which it takes itself.
 pub fn admit_one(vault: &Vault, candidate: &Candidate) -> Result<AdmitReport, AdmitError> {
     let mut reports = admit_all(vault, std::slice::from_ref(candidate))?;
     Ok(reports.remove(0))
@@ -96,7 +97,7 @@ pub fn preview_admission(
     )
 }
 
-/// The vault, keys and time that one command admits with, read once under the lock.
+/// What one command admits its candidates with, read once under the lock.
 struct Admitter<'v> {
     vault: &'v Vault,
     trusted: Trusted,
@@ -104,7 +105,7 @@ struct Admitter<'v> {
     now: Timestamp,
 }
 
-/// A candidate with its decision; signed and encoded if necessary.
+/// A candidate with the decision about it, and the new signature if it needs one.
 struct PreparedCandidate<'c> {
     candidate: &'c Candidate,
     /// `None` if the installed skill stays as it is.
@@ -122,7 +123,8 @@ impl<'v> Admitter<'v> {
         })
     }
 
-    /// Prepares many candidates. If two have the same name, the later one is rejected.
+    /// Decides about each candidate and signs those that are new or changed. If two have the same
+    /// name, the second one is rejected.
     fn prepare_each<'c>(
         &self,
         candidates: &'c [Candidate],
@@ -191,7 +193,8 @@ impl<'v> Admitter<'v> {
             .iter()
             .filter_map(|step| Some((&step.candidate.package, step.signed.as_deref()?)))
             .collect();
-        // No link changes, so the generation number stays, and watchers need not read again.
+        // Without a new bundle no link changes, so the generation number stays, and watchers need
+        // not read again.
         if signed.is_empty() {
             return self.record_installed(steps);
         }
@@ -213,8 +216,8 @@ impl<'v> Admitter<'v> {
         store::admit_bundles(&vault.store_folder(), aside.path(), &hashes, &self.trusted)?;
         self.allow_lower_versions(&signed)?;
         change.mark_changing()?;
-        // From now on these own skills hold their bare names, even if somebody else removes their
-        // links.
+        // From now on the bare names mean these own skills, not linked ones, even if the links are
+        // deleted by hand later.
         let names: Vec<_> = signed.iter().map(|(package, _)| &package.name).collect();
         linked::take_bare(vault, &names)?;
         let skills = vault.skills_folder();
@@ -231,8 +234,8 @@ impl<'v> Admitter<'v> {
         self.record_installed(steps)
     }
 
-    /// Records what is installed now, where it was added from, and whether a hold keeps it at this
-    /// version.
+    /// Records the installed versions, the folders that they were added from, and whether the owner
+    /// holds them (updates without a name leave a held skill out).
     fn record_installed(&self, steps: &[&PreparedCandidate<'_>]) -> Result<(), VaultError> {
         self.vault.change_own_skills(|own_skills| {
             for PreparedCandidate {
@@ -255,7 +258,8 @@ impl<'v> Admitter<'v> {
                     Some(_) => own_skills.note_author(name, was_by_others),
                     None => own_skills.note_author(name, options.by_others),
                 }
-                // Signing the same content again changes nothing about a hold.
+                // Signing the same content again (`earlier`) leaves a hold as it is; new content
+                // ends it.
                 if signed.is_some() && candidate.earlier.is_none() {
                     own_skills.set_held(name, false);
                 }
@@ -277,9 +281,9 @@ impl<'v> Admitter<'v> {
         })
     }
 
-    /// Allows versions below the recorded ones before they are linked: adopted skills of another
-    /// publisher keep their versions. If this process is killed in between, the old and the new
-    /// version are both accepted.
+    /// Records that a lower version than the highest recorded one may be installed, before links
+    /// are switched to such versions: adopted skills keep the version that their publisher signed.
+    /// If this process is killed in between, the old and the new version are both accepted.
     fn allow_lower_versions(&self, signed: &[(&Package, &SignedSkill)]) -> Result<(), VaultError> {
         let lower: Vec<_> = signed
             .iter()
@@ -299,7 +303,7 @@ impl<'v> Admitter<'v> {
     }
 }
 
-/// Outcome for a candidate.
+/// Whether a candidate needs a signature.
 enum Decision {
     /// Keep the installed skill as it is.
     Keep(Box<AdmitReport>),
@@ -307,6 +311,8 @@ enum Decision {
     Sign { version: u64, from: Option<u64> },
 }
 
+/// Decides whether a candidate is signed, and as which version. Fails if another skill has the name
+/// and the options do not allow to replace it.
 fn decide_admission(
     vault: &Vault,
     candidate: &Candidate,
@@ -378,8 +384,8 @@ fn decide_admission(
     Ok(Decision::Sign { version, from })
 }
 
-/// Returns whether signing the candidate would change only the times and the version of the
-/// installed skill.
+/// Returns whether the installed skill already is what the candidate would become. Only the times,
+/// the version and the rule set of the gate may differ then.
 pub(super) fn is_unchanged(vault_id: &VaultId, candidate: &Candidate, before: &Manifest) -> bool {
     // Adopting changes the signature, and signing again changes the version, even if all files are
     // the same.
@@ -505,7 +511,8 @@ fn check_replace_by_text(
     Err(occupied_error(&candidate.package.name, &reason))
 }
 
-/// Returns the error for a skill that only a linked vault has.
+/// Returns the error for a name that only a skill of a linked vault has: this vault can't change
+/// that skill.
 pub(crate) fn linked_elsewhere(name: &SkillName) -> AdmitError {
     occupied_error(name, "it came with a linked vault and is changed there")
 }
@@ -517,7 +524,7 @@ fn occupied_error(name: &SkillName, reason: &str) -> AdmitError {
     }
 }
 
-/// Returns the report on a candidate that is installed as it is already.
+/// Returns the report on a candidate whose content is installed already.
 pub(super) fn unchanged(candidate: &Candidate, manifest: &Manifest, bundle: Digest) -> AdmitReport {
     AdmitReport {
         admission: Admission::Unchanged,

@@ -12,7 +12,8 @@ use crate::disk;
 use crate::disk::source::{self, SourceError, SourceFolder};
 use crate::store::LIMITS;
 
-/// Reads a local folder. Returns it with the links that were taken as copies, if that is asked for.
+/// Reads a local folder. With `copy_links`, symbolic links are replaced by copies of their targets,
+/// and the paths of these links are returned as well.
 pub(super) fn read_folder(
     path: &str,
     copy_links: bool,
@@ -34,8 +35,8 @@ pub(super) fn read_folder(
     }
 }
 
-/// Reads a folder below another one. Returns it with its symbolic links if `with_links` is set, and
-/// fails for a link otherwise.
+/// Reads the folder `below` (with `/`; empty for `top` itself). With `with_links`, its symbolic
+/// links are returned beside the files; without it, a link is an error.
 pub(super) fn read_below(
     top: &Path,
     below: &str,
@@ -56,7 +57,8 @@ pub(super) fn read_below(
     Ok((folder, Vec::new()))
 }
 
-/// Fails if the SKILL.md of a folder is not the one that was listed, by which the skill was chosen.
+/// Fails if the SKILL.md of a folder is not the one that was listed, because the user chose the
+/// skill by what that one said.
 pub(super) fn check_document(
     folder: &SourceFolder,
     listed: Option<Digest>,
@@ -65,7 +67,7 @@ pub(super) fn check_document(
     let mut documents = files.filter(|file| gate::is_document_name(&file.path));
     let is_same = match listed {
         Some(listed) => documents.any(|file| Digest::of(&file.bytes) == listed),
-        // A list shows nothing of a SKILL.md that is too large. The gate blocks it.
+        // A SKILL.md that is too large is listed without its hash. The gate blocks it.
         None => documents.all(|file| file.bytes.len() as u64 > MAX_SKILL_MD_BYTES),
     };
     if is_same {

@@ -1,10 +1,15 @@
 //! Admission: the only way in which skills are checked, signed and installed.
 //!
 //! [`examine_candidate`] reads a [`Source`], compares it with the installed skills ([`Neighbours`])
-//! and runs the gate. [`admit_candidates`] takes the writer lock, decides the version, signs and
-//! stores the skills, and switches one link for each of them. Everything goes through these two
-//! functions or their variants: adding, updating, rolling back, repairing, adopting, signing again
-//! after a key was replaced, rendering variants, and all that an MCP tool writes.
+//! and runs the gate, the scan that blocks dangerous or malformed skills. A skill that passes is a
+//! [`Candidate`]. [`admit_candidates`] takes the writer lock, decides the version, signs and stores
+//! the skills, and switches one link for each of them. Everything goes through these two functions
+//! or their variants: adding, updating, rolling back, repairing, adopting (installing with the
+//! signature of another publisher), signing again after a key was replaced, rendering variants for
+//! one agent, and all that an MCP tool writes.
+//!
+//! An *own* skill is one that this vault admitted; a *linked* skill comes from a vault that it
+//! subscribes to.
 //!
 //! | module | holds |
 //! |---|---|
@@ -140,7 +145,8 @@ pub enum AdmitError {
         /// All findings, blocking ones first.
         findings: Vec<Finding>,
     },
-    /// An adopted manifest declares other actions or agents than its files give.
+    /// The manifest of an adopted skill declares actions or agents that do not follow from its
+    /// files.
     #[error(transparent)]
     Derived(#[from] DerivedMismatch),
     /// The files differ from the reviewed ones.
@@ -151,24 +157,25 @@ pub enum AdmitError {
         /// SHA-256 over the present files.
         found: Digest,
     },
-    /// A skill of this name came from another source.
+    /// A skill of this name is installed from another source.
     #[error("{name} is installed from {recorded}; this one is from {given}")]
     NameTaken {
-        /// The name.
+        /// Name of both skills.
         name: SkillName,
-        /// The recorded source.
+        /// Source of the installed skill.
         recorded: ProvenanceId,
-        /// The new source.
+        /// Source of the new skill.
         given: ProvenanceId,
     },
-    /// A skill of this name came from another folder or archive with the same last name.
+    /// A skill of this name was added from another folder or archive whose path ends with the same
+    /// name, so that both have the same source identifier.
     #[error("{name} was added from {}; this one is in {}", recorded.display(), given.display())]
     OtherPlace {
-        /// The name.
+        /// Name of both skills.
         name: SkillName,
-        /// The recorded folder or archive.
+        /// Folder or archive of the installed skill.
         recorded: PathBuf,
-        /// The new one.
+        /// Folder or archive of the new skill.
         given: PathBuf,
     },
     /// A skill of this name came from a folder or archive with the same last name, but an earlier
@@ -178,9 +185,9 @@ pub enum AdmitError {
         given.display()
     )]
     UnknownPlace {
-        /// The name.
+        /// Name of both skills.
         name: SkillName,
-        /// The new folder or archive.
+        /// Folder or archive of the new skill.
         given: PathBuf,
     },
     /// A skill of this name came from another folder of the same source.
@@ -190,22 +197,22 @@ pub enum AdmitError {
         shown_folder(.given)
     )]
     OtherPart {
-        /// The name.
+        /// Name of both skills.
         name: SkillName,
-        /// The source.
+        /// Source of both skills.
         place: ProvenanceId,
-        /// The recorded folder in it; empty for the root.
+        /// Folder of the installed skill in the source; empty for the root.
         recorded: String,
-        /// The folder of the new skill.
+        /// Folder of the new skill in the source.
         given: String,
     },
     /// The name belongs to a skill that submitted text may not replace, or to a skill of a linked
     /// vault.
     #[error("there is a skill named `{name}`: {reason}")]
     Occupied {
-        /// The name.
+        /// Name that is taken.
         name: SkillName,
-        /// Reason for keeping that skill.
+        /// Why the other skill keeps the name, as part of a sentence.
         reason: String,
     },
     /// The skill to update is not installed.
@@ -214,31 +221,32 @@ pub enum AdmitError {
     /// The source no longer carries the signature that was pinned when the skill was added.
     #[error("{name} can no longer be updated from {place}: {cause}")]
     Signer {
-        /// The name.
+        /// The skill that should be updated.
         name: SkillName,
-        /// The source.
+        /// Source that the new version came from.
         place: ProvenanceId,
-        /// Fault of the signature.
+        /// How its signature differs from the pinned one.
         cause: PinError,
     },
-    /// The source has another skill now, and the record does not tell for sure where the installed
-    /// one was.
+    /// The source has a skill with another name now, and the record does not tell for sure from
+    /// which of its folders the installed one came.
     #[error("{name} can no longer be updated from {place}: it has the skill {} now", printable(.found))]
     OtherSkill {
-        /// The name.
+        /// The skill that should be updated.
         name: SkillName,
-        /// The source.
+        /// Source that the new version came from.
         place: ProvenanceId,
-        /// The own name of the other skill.
+        /// Name in the SKILL.md that the source has now.
         found: String,
     },
     /// The folder's name can't be part of a source identifier.
     #[error("no source can be recorded for this folder: {0}")]
     Provenance(#[from] BadProvenance),
-    /// The skill passed the gate, but can't be signed or bundled.
+    /// The skill passed the gate, but breaks a limit of manifests or bundles.
     #[error("the skill can't be signed: {0}")]
     Unsignable(String),
-    /// The installed skill is not the one that the files were compared with.
+    /// Another version was installed since a person compared the files with the installed skill
+    /// ([`Options::base`]).
     #[error("{0} has changed since it was compared")]
     BaseChanged(SkillName),
     /// Two candidates of one command have the same name.

@@ -1,5 +1,5 @@
-//! Compares the origin of a new version with that of the installed one. An update must not put
-//! another skill, or one by another signer, in its place.
+//! Compares the source of a new version with that of the installed one, so that an update does not
+//! put another skill, or the same skill by another signer, in its place.
 
 use vault_format::hash::Digest;
 use vault_format::manifest::Manifest;
@@ -11,8 +11,8 @@ use super::{AdmitError, Candidate};
 use crate::installed::upstream;
 use crate::vault::Vault;
 
-/// Fails if the installed version was signed at its source, and the candidate is not signed by the
-/// same vault or is older.
+/// Fails if the signature of the installed version was pinned to a vault at its source, and the
+/// candidate lacks that vault's signature or is older.
 pub(super) fn check_pin(
     vault: &Vault,
     candidate: &Candidate,
@@ -39,10 +39,10 @@ pub(super) fn check_pin(
     }
 }
 
-/// Fails if the installed version came from the root of an archive or registry, or from a folder
-/// that is not recorded, and the source has another skill now. The record leaves out a
-/// folder around all files of an archive, and older records lack the folder of the only skill, so
-/// the name tells whether this is the same one.
+/// Fails if the source has a skill with another name now, in the cases in which the record can't
+/// tell two skills of one source apart: the installed version came from the root of an archive or
+/// registry, or from a folder that is not recorded. (The record leaves out a folder around all
+/// files of an archive, and older records lack the folder of a source's only skill.)
 pub(super) fn check_own_name(
     vault: &Vault,
     candidate: &Candidate,
@@ -96,8 +96,8 @@ pub(super) fn check_folder(
     }
 }
 
-/// Returns the origin of a fetched candidate if the installed version is from the same source, and
-/// the owner did not ask to replace that version.
+/// Returns the origin of a fetched candidate if the installed version is from the same source.
+/// `None` if the owner asked to replace that version, because the checks above do not apply then.
 fn same_source<'c>(candidate: &'c Candidate, manifest: &Manifest) -> Option<&'c Upstream> {
     let now = candidate.upstream.as_ref()?;
     let is_same = manifest.provenance.identifier == now.identifier;

@@ -1,4 +1,5 @@
-//! Installs a skill for a project: through the same gate, apart from the user's own skills.
+//! Installs a skill for one project. It passes the same gate as an own skill, but is signed by the
+//! project's key and recorded apart from the user's skills.
 
 use vault_format::manifest::Manifest;
 

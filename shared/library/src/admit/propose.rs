@@ -1,4 +1,4 @@
-//! Admits a skill that a caller submits as text, for callers of the library.
+//! The library function that admits a skill which a caller submits as text, such as an MCP client.
 
 use vault_format::hash::Digest;
 use vault_format::manifest::{Mode, SKILL_MD};
@@ -11,16 +11,16 @@ use super::{
 };
 use crate::vault::Vault;
 
-/// A submitted skill.
+/// Files that a caller submits as a skill, and how they are admitted.
 #[derive(Clone, Debug)]
 pub struct ProposeSkill {
     /// The files, with paths relative to the skill's folder.
     pub files: Vec<RawFile>,
     /// The id of the user or client that submits it; recorded as `inline:<by>`.
     pub by: String,
-    /// Whether it may replace a skill that was submitted or added from a local folder.
+    /// Whether it may replace an installed skill that was submitted or added from a local folder.
     pub replace: bool,
-    /// Only check, and report what would happen.
+    /// Whether to check only: the report says what would happen, and nothing is changed.
     pub check: bool,
     /// SHA-256 over the files that an owner reviewed; `None` if no review took place. A review
     /// means that another person wrote the files.
@@ -44,7 +44,7 @@ impl ProposeSkill {
     }
 }
 
-/// The outcome of a proposal.
+/// What happened to the submitted skill.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Proposed {
     /// The skill is checked, signed and installed.
@@ -62,7 +62,7 @@ pub enum Proposed {
 /// The report on a proposal.
 #[derive(Clone, Debug)]
 pub struct ProposeReport {
-    /// The outcome.
+    /// What happened to the skill.
     pub outcome: Proposed,
     /// The name in the vault, unless the gate blocked the skill.
     pub name: Option<SkillName>,
@@ -152,7 +152,7 @@ pub fn propose_skill(vault: &Vault, input: &ProposeSkill) -> Result<ProposeRepor
     })
 }
 
-/// Returns the choices with which submitted text is admitted.
+/// Returns the admission options for submitted text.
 pub(crate) fn proposal_options(input: &ProposeSkill) -> Options {
     Options {
         replace: input.replace,

@@ -1,9 +1,10 @@
 //! Removes own skills from the vault.
 //!
-//! After a plain removal, the next release no longer contains the skill. A withdrawal also makes
-//! devices uninstall the bytes at once; releases list it for 400 days. The highest version of a
-//! removed name is recorded, so that versions don't decrease if the skill is added again. Both
-//! records lie in the trust folder, because releases follow them.
+//! After a plain removal, the next release (the signed list of skills that devices pull) no longer
+//! contains the skill. A withdrawal also makes devices uninstall the bytes at once; releases list
+//! it for 400 days. The highest version of a removed name is recorded, so that versions don't
+//! decrease if the skill is added again. Both records lie in the trust folder, outside the vault's
+//! folder, because releases rely on them.
 
 use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
@@ -26,7 +27,7 @@ use crate::installed::variants;
 use crate::store;
 use crate::vault::{Change, Vault, VaultError};
 
-/// Name of the record [`WithdrawnList`].
+/// File in the trust folder that holds the [`WithdrawnList`].
 const WITHDRAWN: &str = "withdrawn.json";
 
 /// Skills to remove, and the extent of the removal.
@@ -37,7 +38,7 @@ pub struct RemoveSkills {
     /// Also withdraw the bytes, for this reason: devices uninstall them, and the service stops
     /// serving them.
     pub withdraw: Option<String>,
-    /// Agents' folders to remove links from, besides those that the vault links into.
+    /// Folders of agents to remove links from, besides those that the vault records as its own.
     pub roots: Vec<PathBuf>,
 }
 
@@ -69,16 +70,16 @@ pub struct RemovedSkill {
     pub transforms: bool,
 }
 
-/// A bundle that devices must uninstall.
+/// A bundle that devices must uninstall, as the trust folder and releases list it.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct WithdrawnBundle {
-    /// The skill's name.
+    /// Name of the skill that it was.
     pub name: SkillName,
-    /// The bundle.
+    /// SHA-256 of the bundle.
     pub bundle_hash: Digest,
     /// The reason, shown to the owners of devices.
     pub reason: String,
-    /// Time of the withdrawal.
+    /// Time of the withdrawal. Releases list the bundle for 400 days from then.
     pub withdrawn_at: Timestamp,
 }
 
@@ -200,7 +201,7 @@ fn remove_one(
     })
 }
 
-/// Returns whether this vault has ever signed a skill of this name, as far as this machine knows: a
+/// Returns whether this machine knows of a skill of this name that the vault signed at any time: a
 /// version is stored, the name is recorded, or a release lists it.
 pub(crate) fn was_signed(vault: &Vault, name: &SkillName) -> Result<bool, VaultError> {
     // Consult three records, because an attacker who can write to the vault's folder can delete the
@@ -264,7 +265,8 @@ pub fn collect_unreferenced(vault: &Vault) -> Result<Vec<Digest>, VaultError> {
     collect_names(vault, &change, |_| true)
 }
 
-/// Removes unreferenced bundles that this vault did not sign, or that can't be read.
+/// Removes unreferenced bundles that this vault did not sign, or whose manifest can't be read.
+/// Earlier versions of own skills stay.
 pub(crate) fn collect_foreign(
     vault: &Vault,
     change: &Change<'_>,
@@ -281,8 +283,8 @@ pub(crate) fn collect_names(
 ) -> Result<Vec<Digest>, VaultError> {
     let places = place::list_places(vault)?;
     let groups = places.groups.iter().flat_map(|group| &group.places);
-    // Also keep the bundles of skills whose links somebody else deleted, so that deleting a link
-    // does not delete the bytes.
+    // Keep the bundles of skills whose links were deleted by hand too, so that deleting a link does
+    // not delete the bytes.
     let mut referenced: HashSet<_> = groups
         .chain(&places.gone)
         .map(|place| place.bundle)

@@ -1,4 +1,5 @@
-//! Signs manifests. No other code of this workspace does, except tests and fuzz targets.
+//! Signs the manifests of skills. Nothing else in this workspace does, except tests and fuzz
+//! targets.
 
 use vault_format::bundle;
 use vault_format::bundle::EncodedBundle;

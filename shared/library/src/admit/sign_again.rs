@@ -1,5 +1,5 @@
-//! Signs own skills again with the current key, after the key that signed them was revoked or when
-//! a version must increase.
+//! Signs own skills again, as new versions with the same content: after the key that signed them
+//! was revoked, or when a version must increase.
 //!
 //! Each skill passes the gate first, with the strictness and the exceptions that its manifest
 //! records. If the current gate rejects a skill, it is not signed; the others continue, and the
@@ -23,22 +23,23 @@ use crate::vault::own_skills::OwnSkills;
 use crate::vault::trust::VaultTrust;
 use crate::vault::{Change, Vault, VaultError};
 
-/// Number of skills that are held in memory and flushed together.
+/// Number of skills whose files are in memory at once, and which are flushed to the disk together.
 const BATCH: usize = 256;
 
-/// The result of signing again.
+/// What happened to each skill that was to be signed again.
 #[derive(Debug, Default)]
 pub struct Resigned {
-    /// Skills with a new version, signed with the current key.
+    /// Skills that are installed as a new version, signed with the current key.
     pub signed: Vec<SkillName>,
-    /// Skills whose content differs from what was signed.
+    /// Skills whose files or manifest differ from what was signed. They are not signed again.
     pub damaged: Vec<SkillName>,
-    /// Rejected skills, with the reason.
+    /// Skills that the gate blocked or that could not be signed, with the reason.
     pub refused: Vec<(SkillName, AdmitError)>,
 }
 
 /// Signs own skills as their next version with the same content. `trusted` decides which signatures
-/// are accepted on the present content, and `wanted` selects the skills.
+/// on the present content are accepted, usually those of a revoked key too. `wanted` selects the
+/// skills.
 pub(crate) fn sign_again(
     vault: &Vault,
     change: &mut Change<'_>,
@@ -50,8 +51,8 @@ pub(crate) fn sign_again(
     places.retain(wanted);
     let mut resigned = Resigned::default();
     for places in places.chunks(BATCH) {
-        // Each batch needs new neighbours, because the skills of the batches before it are
-        // installed by now.
+        // Make the comparison data anew for each batch, because the skills of the batches before it
+        // are installed by now.
         let mut neighbours = Neighbours::for_vault(vault);
         let mut candidates = Vec::new();
         let mut reached = Vec::new();
@@ -73,7 +74,7 @@ pub(crate) fn sign_again(
             );
             match examine_candidate(source, &Options::as_recorded(), &mut neighbours) {
                 Ok(candidate) => candidates.push(candidate),
-                // A fault of the vault concerns all skills, but a rejected skill only fails alone.
+                // A fault of the vault stops everything, but a rejected skill stops only itself.
                 Err(AdmitError::Vault(failed)) => return Err(failed),
                 Err(refused) => {
                     tracing::warn!(skill = %place.name, reason = %refused, "not signed again");
@@ -108,8 +109,9 @@ pub(crate) fn sign_again(
     Ok(resigned)
 }
 
-/// Records the earlier bundles of the signed skills. If another publisher signs the same files
-/// again, too, a merge then sees no change on this side.
+/// Records under each new bundle the bundles that it has the same files as. If another publisher of
+/// this vault signs the same files again as well, a merge of both vaults finds no change on this
+/// side.
 fn note_signed_again(
     vault: &Vault,
     before: &OwnSkills,
@@ -126,7 +128,8 @@ fn note_signed_again(
     })
 }
 
-/// Lists the own skills that are not accepted until they are signed again.
+/// Lists the own skills whose signing key was revoked, so that they are not accepted until they are
+/// signed again.
 pub(crate) fn list_unsigned(vault: &Vault) -> Result<Vec<SkillName>, VaultError> {
     let Some(trust) = vault.trust()? else {
         return Ok(Vec::new());
@@ -139,8 +142,8 @@ pub(crate) fn list_unsigned(vault: &Vault) -> Result<Vec<SkillName>, VaultError>
     Ok(places.into_iter().map(|place| place.name).collect())
 }
 
-/// Signs again the bundles that the trust folder lists because their key was revoked, and empties
-/// the list. Skills that could not be signed must be added again.
+/// Signs again the skills whose key was revoked: the trust folder lists their bundles
+/// (`sign_again`). Empties the list; a skill that could not be signed must be added again.
 pub(crate) fn sign_waiting(vault: &Vault, change: &mut Change<'_>) -> Result<Resigned, VaultError> {
     let mut resigned = Resigned::default();
     let Some(trust) = vault.trust()? else {
@@ -170,8 +173,9 @@ pub(crate) fn sign_waiting(vault: &Vault, change: &mut Change<'_>) -> Result<Res
     Ok(resigned)
 }
 
-/// Returns the trust from before the revocations: for each root version that revoked a signer, the
-/// version before it, with the bundles of that signer.
+/// Returns the trust to judge the listed signatures with, as it was before their keys were revoked:
+/// for each root version that revoked a signer, the version before it, together with the bundles of
+/// that signer.
 fn trust_before_revocations(vault: &Vault, trust: &VaultTrust) -> Result<Vec<Trusted>, VaultError> {
     // A recreated vault has root versions of its own, so those of the old vault judge its
     // signatures.
@@ -203,8 +207,8 @@ fn trust_before_revocations(vault: &Vault, trust: &VaultTrust) -> Result<Vec<Tru
     Ok(states.collect())
 }
 
-/// Turns a verified skill into a source that can be admitted again. `keeps_exceptions` says whether
-/// the exceptions in its manifest are those of this vault's owner.
+/// Turns a verified skill into a source that can be admitted again. Set `keeps_exceptions` if the
+/// owner of this vault set the exceptions in its manifest.
 pub(super) fn to_earlier_source(
     name: SkillName,
     examined: Examined,

@@ -1,4 +1,5 @@
-//! Sources of an admission: a local folder, a fetched skill, submitted text, or an earlier version.
+//! What can be admitted, and how it becomes a candidate: a local folder, a fetched skill, submitted
+//! text, or an earlier version is read, passes the gate and is described for the manifest.
 
 use std::path::{Path, PathBuf};
 
@@ -24,39 +25,39 @@ use crate::installed::project::ProjectFolder;
 use crate::store::LIMITS;
 use crate::vault::own_skills::LocalSource;
 
-/// The source of a skill's files.
+/// Where the files of a skill come from.
 #[derive(Clone, Debug)]
 pub enum Source {
     /// The path of a local folder, or of its SKILL.md.
     Folder(String),
-    /// A folder that was found by a search of a folder of this machine. Symbolic links on the way
-    /// from the one to the other are rejected: the searched folder may be a clone.
+    /// A folder that a search of a folder of this machine found. Symbolic links between the two are
+    /// rejected, because the searched folder may be a clone of a repository that contains them.
     FolderBelow {
         /// The folder that was searched.
         top: PathBuf,
         /// The path of the skill below it, with `/`; empty for the searched folder itself.
         below: String,
-        /// SHA-256 of the SKILL.md when it was searched; `None` if it could not be read. The user
-        /// chose the skill by what it said, so another SKILL.md is an error.
+        /// SHA-256 of the SKILL.md at the time of the search; `None` if it could not be read. The
+        /// user chose the skill by what it said, so another SKILL.md is an error.
         document: Option<Digest>,
     },
     /// A folder of a project, by its path below the project. Symbolic links on the way to it are
-    /// rejected, because a repository may bring them along.
+    /// rejected, because a repository may contain them.
     InProject {
-        /// The project.
+        /// Folder of the project.
         project: ProjectFolder,
-        /// The path of the skill, with `/`.
+        /// Path of the skill below the project, with `/`.
         path: String,
     },
-    /// A folder that somebody put into the vault's folder by hand, by its path below it. Symbolic
-    /// links on the way to it are rejected, too.
+    /// A folder that was put into the vault's folder by hand, by its path below that folder.
+    /// Symbolic links on the way to it are rejected.
     InVault {
-        /// The vault's folder.
+        /// Path of the vault's folder.
         vault: PathBuf,
-        /// The path of the skill, with `/`.
+        /// Path of the skill below it, with `/`.
         path: String,
     },
-    /// A fetched skill.
+    /// A skill that a [`vault_shelf::fetch::Fetch`] fetched, with its source.
     Fetched(Box<FetchedSkill>),
     /// Files that a user or client submitted; recorded as `inline:<by>`.
     Text {
@@ -87,39 +88,40 @@ impl Source {
     }
 }
 
-/// A skill that was signed before: verified files with their manifest.
+/// A skill that was signed before, by this vault or another one: verified files with their
+/// manifest.
 #[derive(Clone, Debug)]
 pub struct Earlier {
     /// The name it is installed under.
     pub(crate) name: SkillName,
     pub(crate) manifest: Manifest,
     pub(crate) files: Vec<File>,
-    /// The record of its source, if there is one.
+    /// Source that it was fetched from, as recorded for its bundle; `None` without a record.
     pub(crate) upstream: Option<Upstream>,
     /// Whether the exceptions and the strictness in its manifest were set on this machine.
     pub(crate) keeps_exceptions: bool,
     pub(crate) purpose: Purpose,
 }
 
-/// Purpose of admitting an earlier skill again.
+/// Why a skill that was signed before is admitted, which decides its signature and version.
 #[derive(Clone, Debug)]
 pub(crate) enum Purpose {
     /// To become the next version, unless the installed one has the same content.
     NextVersion {
-        /// Whether another person wrote it. If the installed version has the same files, its
-        /// recorded author stays.
+        /// Whether another person wrote it. Has no effect if the installed version has the same
+        /// files: then the recorded author stays.
         by_others: bool,
     },
-    /// To be signed again as the next version, with the same content.
+    /// To be signed again with the same content, as the next version.
     SignAgain,
-    /// To be installed with its existing signature.
+    /// To be installed with the signature and version of the publisher who signed it.
     Adopt(SignedManifest),
-    /// To be signed as a variant for one agent, with rendered files and the version of the skill it
-    /// was rendered from.
+    /// To be signed as a variant for one agent: with files that a transform of the owner changed,
+    /// and with the version of the skill that they come from.
     Variant(RenderedFrom),
 }
 
-/// The owner's choices for one skill.
+/// What the owner chooses for the admission of one skill.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a wish of its own")]
 pub struct Options {
@@ -127,11 +129,11 @@ pub struct Options {
     pub name: Option<SkillName>,
     /// Target agents in addition to those that the skill declares.
     pub agents: Vec<AgentId>,
-    /// The source to record in place of the real one, for a staged copy of something else. The real
-    /// source is then not recorded, so it can't be checked for updates.
+    /// The source to record in place of the real one, if the files are a staged copy of something
+    /// else. The real source is then not recorded, so it can't be checked for updates.
     pub provenance: Option<ProvenanceId>,
-    /// The absolute path of the local archive that the files come from. The path of a local folder
-    /// is known without it.
+    /// The absolute path of the local archive that the files come from; `None` for a local folder,
+    /// whose path is part of the [`Source`].
     pub archive: Option<PathBuf>,
     /// Keep the skill at the admitted version until an update names it.
     pub hold: bool,
@@ -149,7 +151,7 @@ pub struct Options {
     pub allow: Vec<String>,
     /// The owner's reason, recorded with each exception.
     pub reason: Option<String>,
-    /// Rules, by name or id, whose exceptions in the installed version end.
+    /// Rules, by name or id, for which the exceptions of the installed version no longer apply.
     pub end_exceptions: Vec<String>,
     /// Paths in the skill of files that look like secrets and are included anyway. Other such files
     /// are left out. Skills that were signed before keep all their files.
@@ -162,21 +164,21 @@ pub struct Options {
     /// SHA-256 ([`bundle::files_sha256`]) over the files that were reviewed. Any other files are
     /// rejected.
     pub reviewed: Option<Digest>,
-    /// What was installed under the name when a person compared the files with it. Anything else by
-    /// the time of the admission is an error.
+    /// What was installed under the name when a person compared the files with it. The admission
+    /// fails if something else is installed by then.
     pub base: Option<Base>,
-    /// Keep an installed skill that has the same files, whatever its recorded source.
+    /// Keep the installed skill if it has the same files, even if its recorded source differs.
     pub skip_if_same_files: bool,
-    /// Reject the name of a linked skill.
+    /// Reject a name that a skill of a linked vault has.
     pub reject_linked_name: bool,
-    /// Reject a skill that is not installed.
+    /// Reject a skill of whose name no skill is installed, as for an update.
     pub require_installed: bool,
 }
 
-/// What is installed under a name.
+/// What is installed under a name, as a person saw it before they decided.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Base {
-    /// Nothing.
+    /// No own skill.
     Absent,
     /// An own skill with this bundle.
     Bundle(Digest),
@@ -216,7 +218,8 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Options that keep what an own earlier manifest records and add nothing.
+    /// Returns options that keep the agents, strictness and exceptions of an earlier manifest and
+    /// add nothing to them.
     pub(crate) fn as_recorded() -> Self {
         Self {
             strict: false,
@@ -225,16 +228,16 @@ impl Options {
     }
 }
 
-/// A skill that passed the gate, with what is recorded about it.
+/// A skill that passed the gate, with everything that its manifest and the records will say.
 #[derive(Clone, Debug)]
 pub struct Candidate {
-    /// The files, as the gate parsed them.
+    /// Its files and what the gate read from them.
     pub package: Package,
-    /// The gate's outcome.
+    /// How the gate judged it: whether it has findings that warn.
     pub outcome: Outcome,
-    /// The source, for the manifest.
+    /// Source, revision and time, as they are signed in the manifest.
     pub provenance: Provenance,
-    /// The source it was fetched from, to check for updates; `None` if it was not fetched.
+    /// The source to fetch updates from; `None` if the skill was not fetched.
     pub upstream: Option<Upstream>,
     /// The folder or archive of this machine that the files come from. `None` if the owner named
     /// another source for them.
@@ -243,12 +246,13 @@ pub struct Candidate {
     pub options: Options,
     /// The files of the source that look like secrets.
     pub secrets: Secrets,
-    /// The links that were taken as copies, by their paths in the skill.
+    /// Symbolic links of the source that were replaced by copies of their targets, as paths in the
+    /// skill.
     pub copied_links: Vec<String>,
     /// Whether it was submitted as text. Text has no file modes, and it may replace only text and
     /// skills from local folders.
     pub(super) is_text: bool,
-    /// The earlier manifest, and the purpose of admitting it again.
+    /// The manifest that was signed before, and why it is admitted again; `None` for new files.
     pub(super) earlier: Option<(Manifest, Purpose)>,
 }
 
@@ -268,7 +272,7 @@ pub fn unknown_includes<'n>(sources: &[&Source], include: &'n [String]) -> Vec<&
     for source in sources {
         let files = match source {
             Source::Folder(path) => {
-                // Links are no files that look like secrets, whether they become copies or not.
+                // A link counts as no file here, whether it is replaced by a copy or not.
                 let folder = source::read_with_links(Path::new(path), LIMITS, &gate::is_ignored);
                 folder
                     .map(|(folder, _)| folder.files)
@@ -283,7 +287,7 @@ pub fn unknown_includes<'n>(sources: &[&Source], include: &'n [String]) -> Vec<&
                 Ok(Vec::new())
             }
         };
-        // Separate without any include, which lists every file that looks like a secret.
+        // Separate without `include`, so that every file that looks like a secret is in the list.
         secrets_found.extend(secrets::separate_secrets(files.unwrap_or_default(), &[]).left_out);
     }
     let is_unknown = |name: &&String| {
@@ -301,14 +305,14 @@ impl Candidate {
     pub fn agents(&self) -> Vec<AgentId> {
         let mut agents = self.package.frontmatter.agents.clone();
         agents.extend(self.options.agents.iter().cloned());
-        // The order in which the owner names agents must not make a new version.
+        // Sort: another order of the same agents must not make a new version.
         agents.sort();
         agents.dedup();
         agents
     }
 
-    /// Returns the record of the folder or archive that the candidate comes from. `None` for a path
-    /// that is not UTF-8, which can't be recorded.
+    /// Returns the record of the folder or archive on this machine that the candidate comes from.
+    /// `None` for other sources, and for a path that is not UTF-8, which can't be recorded.
     pub(super) fn local_source(&self) -> Option<LocalSource> {
         Some(LocalSource {
             identifier: self.provenance.identifier.clone(),
@@ -360,8 +364,8 @@ pub fn examine_candidate(
         },
     };
     provenance.check_revision()?;
-    // Earlier content belongs to this vault already, so a recorded source that differs from the
-    // installed one is no conflict.
+    // Earlier content was accepted for this vault already, so its source may differ from that of
+    // the installed version.
     options.replace |= earlier.is_some();
     // The recorded source of text is its submitter. The same files from another submitter are no
     // new version.
@@ -387,12 +391,12 @@ struct GatedFiles {
     secrets: Secrets,
 }
 
-/// The input of the gate and of the record, whatever the source.
+/// What the gate and the manifest need of a source, in the same form for every source.
 struct GateInput {
     files: Vec<RawFile>,
     folder: Option<String>,
     waivers: Vec<Waiver>,
-    /// The exceptions of the skill that this one is a variant of.
+    /// Exceptions of the skill that this one is a variant of. They apply to it, too.
     inherited: Vec<Waiver>,
     options: Options,
     provenance: Option<Provenance>,
@@ -426,7 +430,8 @@ impl GateInput {
             Source::Folder(path) => {
                 let (folder, copied_links) = local::read_folder(&path, input.options.copy_links)?;
                 input.copied_links = copied_links;
-                // If another source is given, the path is that of a staged copy.
+                // If another source is given, the path is that of a staged copy, which is not
+                // recorded.
                 input.local = input.provenance.is_none().then(|| folder.path.clone());
                 input.read_local(folder, now);
             }
@@ -477,12 +482,11 @@ impl GateInput {
         Ok(input)
     }
 
-    /// Takes the files, leaves out those that look like secrets, and runs the gate on the rest.
-    /// Fails with the findings if the gate blocks the skill.
+    /// Leaves out the files that look like secrets, and runs the gate on the others. Fails with the
+    /// findings if the gate blocks the skill.
     fn pass_gate(&mut self, neighbours: &mut Neighbours<'_>) -> Result<GatedFiles, AdmitError> {
         let files = std::mem::take(&mut self.files);
-        // Files that were signed before are never left out: the rule is for files that come from a
-        // source.
+        // Keep all files of a skill that was signed before: its author decided about them then.
         let separated = if self.earlier.is_some() {
             SeparatedFiles {
                 files,
@@ -538,6 +542,9 @@ impl GateInput {
         }
     }
 
+    /// Takes the files of a local folder and records it as the source `local:<folder's name>`,
+    /// unless the owner gave another source. If the name does not fit into an identifier, the
+    /// source stays empty, and the skill's own name is recorded later.
     fn read_local(&mut self, folder: source::SourceFolder, now: Timestamp) {
         if self.provenance.is_none() {
             let name = folder.name.as_deref().unwrap_or("folder");
@@ -552,8 +559,8 @@ impl GateInput {
         self.folder = folder.name;
     }
 
-    /// Applies the recorded strictness and the signed exceptions if this machine set them; options
-    /// can only add to them.
+    /// Takes a skill that was signed before. The strictness and the exceptions in its manifest
+    /// apply only if this machine set them; options can only add to them.
     fn read_earlier(&mut self, earlier: Earlier) {
         // The manifest of another publisher may record any exception it likes, so its exceptions
         // are not applied.

@@ -1,4 +1,5 @@
-//! Fetches an installed skill again from its source, for callers of the library.
+//! The library function that fetches an installed skill again from its source and installs what
+//! changed.
 
 use std::sync::Arc;
 
@@ -25,7 +26,7 @@ pub struct UpdateSkill {
     pub fetch: Arc<dyn Fetch>,
 }
 
-/// The outcome of an update.
+/// What the update found at the source.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Updated {
     /// The source had other content, which is checked, signed and installed as the next version.
@@ -43,7 +44,7 @@ pub enum Updated {
 pub struct UpdateReport {
     /// The skill.
     pub name: SkillName,
-    /// The outcome.
+    /// What the update found at the source.
     pub outcome: Updated,
     /// The version and bundle that are installed now; `None` if the gate blocked the update.
     pub installed: Option<(u64, Digest)>,
@@ -99,7 +100,7 @@ pub async fn update_skill(vault: &Vault, input: &UpdateSkill) -> Result<UpdateRe
     }
 }
 
-/// Returns the source that an installed skill was fetched from.
+/// Returns the source from which an own skill can be fetched again. Fails if it has none.
 pub(crate) fn upstream_of(vault: &Vault, name: &SkillName) -> Result<Upstream, AddError> {
     let Some(installed_skill) = read_own_skill(vault, name, &vault.trusted()?)? else {
         return Err(not_installed(vault, name)?.into());
@@ -117,8 +118,8 @@ pub(crate) fn upstream_of(vault: &Vault, name: &SkillName) -> Result<Upstream, A
 }
 
 /// Admits the current files of a source as the next version of a skill that is still installed, for
-/// the same agents. Of `options` only what concerns neither the name, the files nor the agents
-/// counts, such as the bound of the gate's work.
+/// the same agents. The name, files and agents in `options` have no effect; other choices, such as
+/// the limit on the gate's work, apply.
 pub(crate) fn admit_update(
     vault: &Vault,
     name: &SkillName,
@@ -129,8 +130,8 @@ pub(crate) fn admit_update(
     admit_source(vault, source, &options)
 }
 
-/// Returns the options of an update of an installed skill. Of `options` only what concerns neither
-/// the name, the files nor the agents counts.
+/// Returns the options for an update of an installed skill: its name, its agents and its files that
+/// look like secrets replace those in `options`.
 pub(crate) fn update_options(
     vault: &Vault,
     name: &SkillName,
@@ -152,14 +153,15 @@ pub(crate) fn update_options(
     })
 }
 
-/// Returns the files of the installed version that look like secrets. An update takes them again,
-/// because the owner included them. Empty if that version is damaged.
+/// Returns the files of the installed version that look like secrets; empty if that version is
+/// damaged. The owner included them, so an update includes them again.
 fn secrets_of(vault: &Vault, name: &SkillName) -> Vec<String> {
     let installed = read_installed(vault, name).ok().flatten();
     installed.map_or_else(Vec::new, |examined| secrets::paths_of(&examined.files))
 }
 
-/// Returns the error for a name that is no own skill, so that the skill can't be changed.
+/// Returns the reason why a skill that is not an own one can't be changed: it belongs to a linked
+/// vault, or it is not installed.
 pub(crate) fn not_installed(vault: &Vault, name: &SkillName) -> Result<AdmitError, AdmitError> {
     Ok(if is_linked(vault, name)? {
         linked_elsewhere(name)

@@ -1,9 +1,11 @@
 //! Transforms of skills for single agents, and the variants that are rendered with them.
 //!
-//! A variant is a bundle of its own: the skill's files with a changed SKILL.md. It passes the gate
-//! again, is signed here, and only profiles refer to it. `variants.json` records what each variant
-//! was rendered from, so that nothing is rendered twice and an old variant is never used for a new
-//! version. Only transforms that the owner approved are applied.
+//! A transform is a file of the owner that changes the text of a skill's SKILL.md, for the agents
+//! that it names. A variant is the result for one agent: a bundle of its own with the skill's files
+//! and the changed SKILL.md. It passes the gate again, is signed here, and only the links of agents
+//! lead to it. `variants.json` records what each variant was rendered from, so that nothing is
+//! rendered twice and an outdated variant is never used for a new version. Only transforms that the
+//! owner approved are applied.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -38,10 +40,10 @@ pub enum AddTransformError {
     /// The file is not a valid transform, or can't be applied to the skill.
     #[error("{0}")]
     Transform(#[from] TransformError),
-    /// The gate blocks the transformed skill.
+    /// The gate blocks the skill after the transform changed it.
     #[error("the gate refuses the result for {agent}: {reason}")]
     Refused {
-        /// The agent.
+        /// The agent that the transform was tried for.
         agent: AgentId,
         /// The first finding of the gate.
         reason: String,
@@ -57,7 +59,7 @@ pub enum AddTransformError {
 /// A transform file of the vault, which may be invalid.
 #[derive(Clone, Debug)]
 pub struct ListedTransform {
-    /// The skill.
+    /// The skill that it changes.
     pub skill: SkillName,
     /// The path of the file.
     pub path: PathBuf,
@@ -76,32 +78,35 @@ pub struct RenderedVariant {
     pub agent: AgentId,
 }
 
-/// The result of looking up a skill for one agent.
+/// Which content one agent gets for a skill.
 #[derive(Debug)]
 pub(crate) enum VariantLookup<'a> {
-    /// The plain skill: no transform applies to it.
+    /// The plain skill, because no transform applies to it.
     Plain,
-    /// The rendered variant. Without a bundle it is the plain skill.
+    /// This rendered variant; if it has no bundle, the transforms changed nothing, and the agent
+    /// gets the plain skill.
     Rendered(&'a Variant),
-    /// The variant, which has to be rendered first.
+    /// A variant that has to be rendered first ([`Transforms::render_variants`]).
     Missing,
-    /// The plain skill, with a warning: the variant can't be rendered, for this reason.
+    /// The plain skill, with a warning: this is the reason why the variant can't be rendered.
     Impossible(String),
 }
 
-/// Returns the bundle from which the variant of a skill for an agent is rendered.
+/// Returns the bundle from which the variant of a skill for an agent is rendered now; `None` if the
+/// agent gets no variant.
 type BaseOf<'a> = &'a dyn Fn(&SkillName, &AgentId) -> Option<Digest>;
 
-/// All transforms and variants of a vault.
+/// The approved transforms of a vault and its record of variants.
 #[derive(Debug, Default)]
 pub(crate) struct Transforms {
     by_skill: BTreeMap<SkillName, Vec<Transform>>,
-    /// Invalid transform files, with the reason.
+    /// Approved transform files that are invalid: the skill, the path and the reason.
     pub(crate) bad: Vec<(SkillName, PathBuf, TransformError)>,
     record: VariantsRecord,
 }
 
-/// Returns all transforms, approved or not, sorted by skill and name.
+/// Returns all transforms, approved or not, sorted by skill and name. A changed file is listed with
+/// its new, unapproved content.
 pub fn list_transforms(vault: &Vault) -> Result<Vec<ListedTransform>, VaultError> {
     // An approved file may have been deleted, and a new one is not approved yet. List both.
     let mut files: BTreeSet<_> = authored::approved_transforms(vault)?.into_iter().collect();
@@ -144,8 +149,8 @@ fn list_approved(vault: &Vault) -> Result<Vec<ListedTransform>, VaultError> {
     Ok(listed)
 }
 
-/// Adds a transform to an installed skill, or replaces the one of this name. First applies it to
-/// the current skill, for every agent that it is for, and writes nothing if that fails. The next
+/// Adds a transform to an installed skill, or replaces the transform of this name. First applies it
+/// to the current skill, for every agent that it names; if that fails, nothing is written. The next
 /// [`crate::sync_profiles`] creates the variants.
 pub fn add_transform(
     vault: &Vault,
@@ -164,7 +169,8 @@ pub fn add_transform(
     Ok(transform)
 }
 
-/// Parses a transform and applies it to the current skill, for every agent that it is for.
+/// Parses a transform and applies it to the current skill together with the approved ones, for
+/// every agent that it names.
 pub(super) fn try_transform(
     vault: &Vault,
     skill: &SkillName,
@@ -181,7 +187,8 @@ pub(super) fn try_transform(
     let Some((group, place)) = located else {
         return Err(AddTransformError::NotInstalled(skill.clone()));
     };
-    // The new transform replaces the one of its name, so the old one must not be applied too.
+    // A transform of the same name is the earlier version of this one, so it must not be applied
+    // too.
     let mut all: Vec<_> = list_approved(vault)?
         .into_iter()
         .filter(|listed| listed.skill == *skill)
@@ -256,8 +263,8 @@ impl Transforms {
         Ok(all)
     }
 
-    /// Returns the agents that the transforms of a skill are for; [`AgentId::any`] for those that
-    /// name none.
+    /// Returns the agents that the transforms of a skill are for. A transform that names no agents
+    /// is for every agent, which [`AgentId::any`] stands for.
     pub(crate) fn agents_of(&self, name: &SkillName) -> BTreeSet<AgentId> {
         let transforms = self.by_skill.get(name).into_iter().flatten();
         let mut agents = BTreeSet::new();
@@ -270,8 +277,8 @@ impl Transforms {
         agents
     }
 
-    /// Returns the transform that names the most agents, with its skill and their number; `None`
-    /// if none names any.
+    /// Returns the transform that names the most agents, as its skill, its name and the number of
+    /// agents; `None` if none names any.
     pub(crate) fn widest(&self) -> Option<(&SkillName, &SkillName, usize)> {
         let skills = self.by_skill.iter();
         let all = skills.flat_map(|(skill, transforms)| {
@@ -295,8 +302,7 @@ impl Transforms {
         bundle: &Digest,
         agent: &AgentId,
     ) -> VariantLookup<'_> {
-        // An invalid transform may be meant for this agent, so the result of the others alone could
-        // be wrong.
+        // An invalid transform may be meant for this agent, so a variant without it could be wrong.
         if let Some((_, path, error)) = self.bad.iter().find(|(skill, ..)| skill == name) {
             return VariantLookup::Impossible(format!("{}:{error}", path.display()));
         }
@@ -323,8 +329,8 @@ impl Transforms {
         }
     }
 
-    /// Renders variants and records them; returns those that were signed. A variant that can't be
-    /// rendered is recorded with the reason. Call it under the writer lock.
+    /// Renders the wanted variants and records them. Returns those that were signed; one that can't
+    /// be rendered is recorded with the reason. Call it under the writer lock.
     pub(crate) fn render_variants(
         &mut self,
         vault: &Vault,
@@ -435,8 +441,7 @@ impl Transforms {
         variants.any(|variant| !self.is_current(variant, base))
     }
 
-    /// Returns whether a variant was rendered from the installed version with the current
-    /// transforms.
+    /// Returns whether a variant was rendered from the current bundle with the current transforms.
     fn is_current(&self, variant: &Variant, base: BaseOf<'_>) -> bool {
         base(&variant.name, &variant.agent) == Some(variant.base)
             && self.by_skill.get(&variant.name).is_some_and(|transforms| {
@@ -445,7 +450,8 @@ impl Transforms {
     }
 }
 
-/// Returns whether the record of a variant agrees with its signed manifest.
+/// Returns whether the signed manifest of a variant says the same as the record. The record is not
+/// signed, and it chooses the bundle that agents get.
 fn is_as_signed(vault: &Vault, variant: &Variant, trusted: &Trusted) -> bool {
     let Some(bundle) = &variant.bundle else {
         return true;
@@ -453,7 +459,7 @@ fn is_as_signed(vault: &Vault, variant: &Variant, trusted: &Trusted) -> bool {
     let Some(manifest) = store::read_manifest(&vault.store_folder(), bundle, trusted) else {
         return false;
     };
-    // The record chooses the bundle that agents get, but only the manifest is signed.
+    // The manifest lists what the variant was rendered from, which must be what the record says.
     let recorded = RenderedFrom {
         bundle_hash: variant.base,
         agent: variant.agent.clone(),
@@ -502,8 +508,8 @@ pub(crate) fn forget_variants(
     record.write(vault, change)
 }
 
-/// Renders and signs one variant; `None` if it would have the bytes of the plain skill. The inner
-/// error is the reason why the variant can't be rendered.
+/// Renders and signs one variant; `None` if its bytes would be those of the plain skill. The inner
+/// error is the reason why it can't be rendered, as text for the owner.
 fn make_variant(
     vault: &Vault,
     base: &Place,
@@ -533,7 +539,8 @@ fn make_variant(
         transforms: applied_transforms(transforms),
     });
     let (version, signed_at) = (plain.manifest.version, plain.manifest.signed_at);
-    // The base may be a linked skill, whose plain text agents are shown in any case.
+    // The base may be a linked skill. Keeping its exceptions shows nothing more: agents get its
+    // plain text in any case.
     let source = to_earlier_source(base.name.clone(), plain, None, purpose, true);
     let options = Options::as_recorded();
     // Use the version and signing time of the base, so that the same base and transforms always

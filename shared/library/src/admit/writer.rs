@@ -1,4 +1,5 @@
-//! Starts a change: takes the writer lock and cleans up after a killed writer.
+//! Begins each change of a vault: takes the writer lock and cleans up after a writer that was
+//! killed.
 
 use std::collections::HashSet;
 
@@ -10,11 +11,12 @@ use crate::store;
 use crate::vault::{Change, Vault, VaultError};
 
 impl Vault {
-    /// Takes the writer lock, removes what a killed writer left behind, and brings the key files in
-    /// line with the root versions. Signs nothing.
+    /// Takes the writer lock, removes what a killed writer left behind, and adds or removes key
+    /// files until they match the root versions, the signed records of the vault's keys. Signs
+    /// nothing.
     pub(crate) fn begin_change(&self) -> Result<Change<'_>, VaultError> {
         let change = self.lock_writer()?;
-        // Remove orphans before the sweep, which deletes the lists that name them.
+        // Remove orphans first, because the sweep deletes the lists that name them.
         remove_orphans(self)?;
         scratch::sweep_unlocked(&self.tmp_folder())?;
         self.trust_folder().sweep_leftovers()?;
@@ -25,14 +27,14 @@ impl Vault {
         Ok(change)
     }
 
-    /// Reads a record that the command line keeps in the vault's part of the trust folder; `None`
-    /// if it is absent.
+    /// Reads a file that the command line keeps in the vault's part of the trust folder, outside
+    /// the vault's folder; `None` if it is absent.
     pub fn read_private(&self, name: &'static str) -> Result<Option<Vec<u8>>, VaultError> {
         let bytes = self.trust_folder().read_file(name)?;
         Ok(bytes.map(|bytes| bytes.to_vec()))
     }
 
-    /// Writes a record of the command line atomically to the vault's part of the trust folder.
+    /// Writes such a file atomically, under the writer lock.
     pub fn write_private(&self, name: &'static str, bytes: &[u8]) -> Result<(), VaultError> {
         let _change = self.begin_change()?;
         Ok(self.trust_folder().replace_file(name, bytes)?)
@@ -40,8 +42,8 @@ impl Vault {
 }
 
 /// Removes own bundles that a killed writer moved into the store but did not link. Bundles of
-/// linked vaults stay: a resumed pull uses them, and collects those that it does not need. Call it
-/// under the writer lock.
+/// linked vaults stay, because a resumed pull uses them and collects those that it does not need.
+/// Call it under the writer lock.
 fn remove_orphans(vault: &Vault) -> Result<(), VaultError> {
     let mut orphans = Vec::new();
     for folder in scratch::list_abandoned(&vault.tmp_folder())? {
@@ -50,7 +52,8 @@ fn remove_orphans(vault: &Vault) -> Result<(), VaultError> {
     if orphans.is_empty() {
         return Ok(());
     }
-    // If the places can't be read, it is unknown which bundles are linked, so remove nothing.
+    // If the installed skills can't be listed, it is unknown which bundles are linked, so remove
+    // nothing.
     let (Ok(places), Ok(trusted)) = (list_places(vault), vault.trusted()) else {
         return Ok(());
     };
