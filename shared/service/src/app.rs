@@ -1,5 +1,12 @@
-//! The state that every handler has: ports, settings, clock and randomness. Nothing in it belongs
-//! to one feature; a group of routes keeps its own caches.
+//! [`App`]: the state that the service hands to every handler. It holds the stores, clock and
+//! randomness ([`Ports`]), the settings, the counts and queues that all requests share, and the
+//! optional capabilities that a program adds with `with_…`.
+//!
+//! Each request is served with a clone. Clones share everything but two fields that belong to the
+//! request, [`App::charge`] and [`App::body_room`].
+//!
+//! The security scanner for skills is called the gate. A [`FairGate`] is something else: a queue
+//! with a number of places, which lets namespaces in by turns.
 
 use std::net::IpAddr;
 use std::ops::Deref;
@@ -37,9 +44,10 @@ use crate::ports::Ports;
 use crate::senders::Senders;
 use crate::transaction::Transaction;
 
-/// Scans that a process makes at once: one for each processor, but at least two, half of them for
-/// one namespace. A scan of the largest skill takes some ten MiB, and may take seconds. Large bodies
-/// whose skills wait count by their bytes.
+/// Returns the size of the queue for scans: one at once for each processor, at least two and at
+/// most eight, and at most half of them for one namespace. A scan of the largest skill takes some
+/// ten MiB, and may take seconds. A request that waits counts with the bytes of its body if that is
+/// above [`crate::bodies::SMALL_BYTES`].
 fn scan_gate_size() -> GateSize {
     let places = available_parallelism().map_or(2, usize::from).clamp(2, 8);
     GateSize {
@@ -54,8 +62,9 @@ fn scan_gate_size() -> GateSize {
     }
 }
 
-/// Changes of the usage of namespaces: one at a time for each namespace, so that its uploads do not
-/// overtake one another again and again.
+/// Size of the queue for changes of the usage, the count of what a namespace stores: one change at
+/// a time for each namespace, so that its uploads do not make each other's commits fail again and
+/// again.
 const USAGE_GATE: GateSize = GateSize {
     places: 1024,
     places_of_lane: 1,
@@ -63,44 +72,49 @@ const USAGE_GATE: GateSize = GateSize {
     patience: Duration::from_secs(10),
 };
 
-/// The ports and the settings of one process. Clones share them.
+/// The state of one process, as one request uses it; see the module.
 #[derive(Clone)]
 pub struct App {
     /// The stores, the clock and randomness.
     pub ports: Ports,
     cache: Arc<ObjectCache>,
-    /// Counts of equal refusals that are not in the audit log yet.
+    /// Counts of equal refusals that are not in the audit log yet: it gets one entry for all of a
+    /// minute.
     pub refusals: Arc<RefusalCounts>,
-    /// Counts of what the namespaces use of this process.
+    /// Counts of the requests and the work of each namespace in this process, for its budgets.
     pub budgets: Arc<Budgets>,
-    /// Tokens whose requests are over a limit in this minute.
+    /// Tokens over a limit in this minute; their requests are refused before anything is read.
     pub(crate) refused_tokens: Arc<RefusedTokens>,
-    /// The request that this clone serves, if its caller belongs to a namespace.
+    /// The budgets that the request of this clone is charged to; `None` if its caller belongs to no
+    /// namespace.
     pub(crate) charge: Option<Arc<Charge>>,
-    /// Memory of the body of the request that this clone serves, if it has read one.
+    /// Memory that the body of the request of this clone takes, if it has one.
     pub(crate) body_room: Option<SharedRoom>,
-    /// Settings.
+    /// Settings of the service.
     pub config: Arc<Config>,
     /// Time at which this process started.
     pub boot_time: Timestamp,
-    /// Fetches the documents of clients whose id is a URL; `None` rejects such clients.
+    /// Fetches the metadata documents of OAuth clients whose id is a URL; `None` rejects such
+    /// clients.
     pub documents: Option<Arc<dyn Documents>>,
     /// The identity provider through which people sign in; `None` offers passwords alone.
     pub provider: Option<Arc<Provider>>,
-    /// The shelves from which tools read namespaces; `None` uses the current releases.
+    /// Chooses where MCP tools read a namespace and submit changes to it; `None` uses the current
+    /// releases, and signs nothing.
     pub shelves: Option<Arc<dyn Shelves>>,
-    /// The memory for the bodies of requests.
+    /// Bounds the memory that the bodies of all requests take.
     pub bodies: Bodies,
-    /// The processors for the gate, which scans skills: each scan has a place.
+    /// The queue in front of the gate: each scan holds one of its places.
     scan_places: Arc<FairGate>,
-    /// Turns of changes of the usage of namespaces.
+    /// The queue for changes of the usage of a namespace; see [`USAGE_GATE`].
     usage_turns: Arc<FairGate>,
-    /// Sends notices; if `None`, they wait for a process that can send them.
+    /// Sends notices to webhooks and by mail; if `None`, they wait in the store for a process that
+    /// can send them.
     pub senders: Option<Senders>,
 }
 
-/// Chooses the shelf from which a namespace is read, and signs changes if this server holds the
-/// namespace's key.
+/// Chooses the shelf of a namespace, through which MCP tools read its skills and submit changes,
+/// and signs changes if this server holds the namespace's key.
 #[async_trait]
 pub trait Shelves: Send + Sync {
     /// Returns the shelf of a namespace for one request. `namespace` is its record as read for the
@@ -120,9 +134,9 @@ pub trait Shelves: Send + Sync {
         Err(ShelfError::LibraryElsewhere)
     }
 
-    /// Waits until everything that is signed in such a namespace is published. Returns the release
-    /// that is current then; `None` if there never was anything to publish. Fails like
-    /// [`Shelves::sign`], and with [`ShelfError::Busy`] if it takes too long.
+    /// Waits until everything that is signed in a namespace whose key this server holds is
+    /// published. Returns the release that is current then; `None` if there never was anything to
+    /// publish. Fails like [`Shelves::sign`], and with [`ShelfError::Busy`] if it takes too long.
     async fn publish(&self, _app: &App, _namespace: &Namespace) -> Result<Option<u64>, ShelfError> {
         Err(ShelfError::LibraryElsewhere)
     }
@@ -131,19 +145,19 @@ pub trait Shelves: Send + Sync {
 /// A change that one user submitted and another accepted.
 #[derive(Clone, Debug)]
 pub struct Accepted<'a> {
-    /// The user who submitted it: the origin of the skill.
+    /// The user who submitted it; recorded as the origin of the skill.
     pub author: &'a Submitter,
-    /// The user who accepted it: the actor in the audit log.
+    /// The user who accepted it; the actor in the audit log.
     pub actor: &'a Actor,
-    /// The change.
+    /// Skill to add, replace or remove, as the shelf is asked to do it.
     pub change: ShelfChange,
     /// SHA-256 over the files that were reviewed; the change must have exactly these files. `None`
     /// for a removal.
     pub reviewed: Option<Digest>,
 }
 
-/// An actor in a namespace, with everything that a change there needs: the same for a request with
-/// a token and for a form of the console.
+/// A user who changes something in a namespace, with everything that the change needs: the same for
+/// a request with a token and for a form of the console.
 #[derive(Clone, Copy)]
 pub(crate) struct ActingUser<'a> {
     pub(crate) app: &'a App,
@@ -151,7 +165,7 @@ pub(crate) struct ActingUser<'a> {
     pub(crate) actor: &'a Actor,
     /// The account behind the request.
     pub(crate) account: &'a AccountId,
-    /// The consent of the app that sent it; `None` for the console.
+    /// The consent by which the app that sent the request got its token; `None` for the console.
     pub(crate) consent: Option<&'a Family>,
 }
 
@@ -172,7 +186,7 @@ impl<'a> ActingUser<'a> {
     }
 }
 
-/// Lets functions over ports take the app: `find(app, …)`.
+/// Lets an app be passed where a function takes [`Ports`]: `find(app, …)`.
 impl Deref for App {
     type Target = Ports;
 
@@ -182,7 +196,7 @@ impl Deref for App {
 }
 
 impl App {
-    /// Creates an app with these ports.
+    /// Creates the app of a process, without any optional capability.
     pub fn new(ports: Ports, config: Config) -> Self {
         Self {
             boot_time: ports.now(),
@@ -213,8 +227,8 @@ impl App {
         }
     }
 
-    /// Returns the same app, which also accepts clients that are identified by the address of a
-    /// document.
+    /// Returns the same app, which also accepts OAuth clients whose id is the address of their
+    /// metadata document.
     #[must_use]
     pub fn with_documents(self, documents: Arc<dyn Documents>) -> Self {
         Self {
@@ -253,10 +267,10 @@ impl App {
         }
     }
 
-    /// Waits until the gate may scan a skill for this namespace. The thread that scans holds the
-    /// place: a request that is given up leaves it at work. The place for a large body is given back
-    /// before, so that scans keep nobody from sending one. Fails with `Busy` or `Unavailable` if too
-    /// much waits.
+    /// Waits until the gate may scan a skill for this namespace. Give the pass to the thread that
+    /// scans: the scan goes on when its request is given up, and must keep its place until it ends.
+    /// A large body leaves its own place before the wait, so that waiting scans do not stop others
+    /// from sending bodies. Fails with `Busy` or `Unavailable` if too much waits.
     pub async fn enter_scan(&self, namespace: &NamespaceId) -> Result<Pass, StoreError> {
         let room = self.body_room.as_ref();
         let bytes = room.map_or(0, SharedRoom::leave_place);
@@ -264,13 +278,13 @@ impl App {
         self.scan_places.enter_with(lane, bytes).await
     }
 
-    /// Returns the content of the large bodies that wait for a scan, in bytes.
+    /// Returns how many bytes of large bodies wait for a scan.
     pub fn waiting_scan_bytes(&self) -> usize {
         self.scan_places.waiting_bytes()
     }
 
-    /// Waits for a place for the large body of the request, which was scanned. The files of the skill
-    /// stay in memory until they are stored, however slow the store is. Fails like
+    /// After the scan, waits for a place in which the request keeps its large body until it is
+    /// stored, however slow the store is. Does nothing for a small body. Fails like
     /// [`App::enter_scan`].
     pub async fn leave_scan(&self) -> Result<(), StoreError> {
         match &self.body_room {
@@ -279,8 +293,8 @@ impl App {
         }
     }
 
-    /// Waits for the turn to change the usage of this namespace. Other processes may change it at
-    /// the same time, which the commit notices.
+    /// Waits for the turn to change the usage of this namespace; hold the pass until the change is
+    /// committed. Other processes may change it at the same time, which makes the commit fail.
     pub(crate) async fn enter_usage(&self, namespace: &NamespaceId) -> Result<Pass, StoreError> {
         self.usage_turns.enter(Lane::Namespace(*namespace)).await
     }
@@ -299,8 +313,8 @@ impl App {
         }
     }
 
-    /// Creates the audit record of an action, for the commit that makes the change; `outcome` is
-    /// `done`, or the code of a refusal.
+    /// Creates the audit record of an action, for the commit that makes the change. `outcome` is
+    /// `done`, or the error code of a refusal.
     pub fn audit(
         &self,
         namespace: Option<&NamespaceId>,

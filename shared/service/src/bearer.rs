@@ -1,5 +1,5 @@
-//! Access tokens on requests: the caller, its rights and its namespace. Everything is read from the
-//! store for each request, so that a revocation acts at once.
+//! Identifies the caller of a request by its access token, with its rights and its namespace.
+//! Everything is read from the store for each request, so that a revocation acts at once.
 //!
 //! The caller is identified before the path is looked up: 401 without a valid token and 403 without
 //! the right reveal nothing about what exists.
@@ -26,7 +26,8 @@ use crate::route::Audience;
 /// The authentication context of a sign-in with a second factor, as `acr_values` names it (RFC
 /// 9470).
 pub const SECOND_FACTOR_ACR: &str = "second_factor";
-/// Longest lag of `last_seen_at`, in seconds, so that not every request costs a write.
+/// Maximum age of `last_seen_at` before a request writes it again, in seconds: not every request
+/// costs a write.
 const SEEN_SECONDS: i64 = 60;
 
 /// The caller behind a valid token, as read for this request.
@@ -41,7 +42,7 @@ pub enum Bearer {
 /// A user of a namespace who sent a request.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    /// The account.
+    /// Account that the user belongs to.
     pub account: AccountId,
     /// The account's address.
     pub email: Email,
@@ -49,15 +50,16 @@ pub struct Caller {
     pub user_id: String,
     /// Owner, publisher or member.
     pub role: Role,
-    /// The restricted profile of the policy, when one is set.
+    /// Name of the profile in the vault's policy that limits the skills which this user sees;
+    /// `None` shows all.
     pub profile: Option<String>,
     /// Scopes that the token carries and the user still has.
     pub scopes: Scopes,
     /// The only namespace that the token acts on, in its present state.
     pub namespace: Namespace,
-    /// The revision at which the namespace was read.
+    /// Revision of the namespace's record, for a conditional write.
     pub namespace_revision: u64,
-    /// The consent that the token comes from.
+    /// The consent that the token comes from; tokens of one consent are called a family.
     pub consent: Family,
     /// Whether the account operates the service. The token itself carries no operator rights: see
     /// [`Operator`].
@@ -66,14 +68,14 @@ pub struct Caller {
     user_scopes: Scopes,
 }
 
-/// An operator, by a short-lived token that credentials were entered for.
+/// An operator of the service, with a short-lived token that was issued right after a sign-in.
 #[derive(Clone, Debug)]
 pub struct Operator {
     /// The account.
     pub account: AccountId,
     /// Scopes that the token carries.
     pub scopes: Scopes,
-    /// The client that the token was given to.
+    /// The OAuth client that holds the token.
     pub client_id: ClientId,
     second_factor: bool,
 }
@@ -87,7 +89,7 @@ impl Bearer {
         }
     }
 
-    /// Returns the client that the token was given to.
+    /// Returns the OAuth client that holds the token.
     pub const fn client_id(&self) -> &ClientId {
         match self {
             Self::Caller(caller) => &caller.consent.client,
@@ -95,7 +97,7 @@ impl Bearer {
         }
     }
 
-    /// The namespace that the token acts on; `None` for an operator's token.
+    /// Returns the namespace that the token acts on; `None` for an operator's token.
     pub const fn namespace(&self) -> Option<&Namespace> {
         match self {
             Self::Caller(caller) => Some(&caller.namespace),
@@ -134,7 +136,7 @@ impl Caller {
         }
     }
 
-    /// Fails while the namespace is suspended, except for people who operate the service.
+    /// Fails while the namespace is suspended, unless the caller's account operates the service.
     pub fn require_in_service(&self) -> Result<(), Refusal> {
         if self.namespace.status == Status::Suspended && !self.operator {
             Err(ErrorCode::VaultSuspended.into())
@@ -143,8 +145,9 @@ impl Caller {
         }
     }
 
-    /// Returns the refusal of a token that has no operator rights. It carries a challenge only if
-    /// the account operates the service, because no other person can consent to those rights.
+    /// Returns the refusal of a caller whose token has no operator rights. It carries a challenge
+    /// only if the account operates the service, because no other person can consent to those
+    /// rights.
     pub fn not_elevated(&self, public: &PublicUrl) -> Refusal {
         if !self.operator {
             return ErrorCode::OperatorRequired.into();
@@ -180,8 +183,8 @@ impl Caller {
         self.user_scopes.has(scope)
     }
 
-    /// Fails with 404 unless `slug`, from the path, is the token's namespace: others must look
-    /// absent.
+    /// Fails with 404 unless `slug`, from the path, is the token's namespace: every other namespace
+    /// must look absent.
     pub fn require_namespace(&self, slug: &str) -> Result<(), Refusal> {
         if self.namespace.slug.as_str() == slug {
             Ok(())
@@ -308,7 +311,7 @@ pub async fn identify_bearer(
     Ok(bearer)
 }
 
-/// Returns the hash of the token that a request brings, whether or not it is valid; `None` without a
+/// Returns the hash of the token in a request, whether or not it is valid; `None` if there is no
 /// well-formed one.
 pub(crate) fn sent_token(headers: &HeaderMap) -> Option<Digest> {
     match bearer_token(headers) {
@@ -348,8 +351,8 @@ fn bearer_token(headers: &HeaderMap) -> AuthorizationHeader {
         })
 }
 
-/// Whether tokens of the family are valid for `audience`. A token for the service as a whole is
-/// valid for `/mcp` too.
+/// Whether tokens of the family, which is one consent, are valid for `audience`. A token for the
+/// service as a whole is valid for `/mcp` too.
 fn is_valid_for(family: &Family, audience: Audience, base: &str) -> bool {
     // A token for another deployment has another base, and so matches nothing below.
     let path = family.resource.strip_prefix(base);
@@ -362,9 +365,10 @@ fn is_valid_for(family: &Family, audience: Audience, base: &str) -> bool {
     }
 }
 
-/// Loads the bearer of the token with this hash, and the user whose last use may have to be
-/// recorded: one read for the token, one for all that it depends on. `None` when any of it is no
-/// longer valid, or the token is for another audience.
+/// Loads the bearer of the token with this hash, and its user, whose last use may have to be
+/// recorded. Makes two reads: one of the token, and one of all records that it depends on. `None`
+/// if the token or any of these records is no longer valid, or if the token is for another
+/// audience.
 async fn load_bearer(
     app: &App,
     hash: &Digest,
@@ -397,7 +401,8 @@ async fn load_bearer(
         record_first_use(app, &grant.value, hash).await?;
     }
     let account = account.value;
-    // Cut to the present rights, so that a demotion also acts on tokens that were issued before.
+    // Limited to the present rights, so that a demotion also acts on tokens that were issued
+    // before.
     let scopes = token.scopes.and(possible);
     if family.is_operator() {
         let operator = Operator {
@@ -428,13 +433,15 @@ async fn load_bearer(
     Ok(Some((Bearer::Caller(Box::new(caller)), Some(user))))
 }
 
-/// Records that the newest access token of a grant is used for the first time. It fails with the
-/// store: without the record, a stolen refresh token would still give the same tokens.
+/// Records that the newest access token of a grant is used for the first time: from then on, the
+/// refresh token before it is no longer accepted. Fails with the store, because without the record
+/// a stolen refresh token would still give the same tokens.
 async fn record_first_use(app: &App, grant: &Grant, access: &Digest) -> Result<(), StoreError> {
     let key = grant.key();
     app.change(async |tx| {
         let stored = tx.get::<Grant>(&key).await?;
-        // Another request may have recorded it, or replaced the token, since the grant was read.
+        // Another request may have recorded the use, or replaced the token, since the grant was
+        // read.
         let used = stored.as_ref().and_then(|stored| {
             let used = stored.value.with_used_access(access, tx.now());
             used.map(|used| (used, When::At(stored.revision)))
@@ -449,7 +456,7 @@ async fn record_first_use(app: &App, grant: &Grant, access: &Digest) -> Result<(
 }
 
 /// Records that a user was seen, at most once a minute. The request goes on if the write fails or
-/// another one is faster, because the time only informs people.
+/// another one is faster, because the time is only shown to people.
 async fn record_last_seen(app: &App, user: Versioned<User>) {
     let now = app.clock.now();
     if user

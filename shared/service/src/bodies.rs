@@ -1,19 +1,20 @@
 //! The bodies of requests in memory: one bound for all of them, so that no network and no tenant
 //! fills the memory of a process.
 //!
-//! A body counts by the bytes that have arrived beyond its first `UNCOUNTED_BYTES`: a form, a token
-//! request or an enrolment never needs memory that others could have filled. Each lane has a share: a
-//! namespace whose member or app sends it, or else the network that it comes from. Namespaces and
-//! networks have memory of their own. Where it is full, the oldest body that is still arriving gives
-//! way, of the lane that holds most, and its sender gets 503. So senders who dawdle hold what they
-//! have only until somebody else needs it. A new body is refused if no other can give way.
+//! The first `UNCOUNTED_BYTES` of a body do not count, so a form, a token request or an enrolment
+//! never needs memory that others could have filled. The bytes beyond count for a lane, the party
+//! that sends the body: the namespace of the member or app, or else the network that the body comes
+//! from. Each lane has a share, and namespaces and networks have memory of their own. Where it is
+//! full, a body that is still arriving gives way, and its sender gets 503: the oldest one of the
+//! lane that holds most. So slow senders hold their memory only until others need it. A new body is
+//! refused if no other can give way.
 //!
 //! A body of more than [`SMALL_BYTES`] needs one of a few places, for which lanes wait in turn. It
-//! gets the place only once so much of it has arrived, and loses it when it arrives slowly: a sender
-//! of a byte a second holds what it has sent, and no place. A body that waits for a scan of the gate
-//! gives its place back, and counts in the queue for scans instead. After the scan it waits for one of
-//! a few places of another kind, and holds it until it is stored and answered: so that bodies which
-//! still arrive do not stand in its way.
+//! gets the place only when so much of it has arrived, and loses it when it arrives slowly: a
+//! sender of a byte a second holds no place. A body that waits for a scan by the gate, the security
+//! scanner, gives its place back and counts in the queue for scans instead. After the scan it waits
+//! for a place of another kind, and holds it until it is stored and answered: so bodies that are
+//! still arriving cannot delay it.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -36,13 +37,14 @@ use vault_store::gate::{FairGate, GateSize, Pass};
 use crate::error::{ErrorCode, Refusal};
 use crate::http::{BODY_TIME, DRAIN_BYTES, parse_json, require_media_type};
 
-/// Number of bytes of a body that do not count. The connections of a process are a bound for them:
-/// each has one request at a time.
+/// Number of bytes of a body that do not count. The number of connections bounds them: each has one
+/// request at a time.
 const UNCOUNTED_BYTES: usize = 8 * 1024;
-/// Number of bytes of a body that may arrive before it needs a place: all of any form, and of most
-/// JSON.
+/// Number of bytes of a body that may arrive before it needs a place. Every form is smaller, and
+/// most JSON.
 pub const SMALL_BYTES: usize = 64 * 1024;
-/// Places for larger bodies. Each has up to 4 MiB, and more while it is checked and stored.
+/// Places for larger bodies. Each body has up to 4 MiB, and takes more while it is checked and
+/// stored.
 const PLACES: GateSize = GateSize {
     places: 8,
     places_of_lane: 3,
@@ -61,10 +63,10 @@ const SCANNED_PLACES: GateSize = GateSize {
     },
     patience: Duration::from_secs(10),
 };
-/// Counted bytes of all bodies without a place that namespaces send; as many again are for callers
-/// who are not known to belong to one.
+/// Maximum number of counted bytes of all bodies without a place that namespaces send; as many
+/// again are for callers who are not known to belong to one.
 const MOST_OF_POOL: usize = 8 * 1024 * 1024;
-/// The part of `MOST_OF_POOL` that one lane may fill.
+/// Maximum number of counted bytes that one lane may fill.
 pub const MOST_OF_LANE: usize = MOST_OF_POOL / 4;
 /// Time limits of the service.
 const TIMES: Times = Times {
@@ -76,12 +78,12 @@ const TIMES: Times = Times {
 /// Time limits of a body.
 #[derive(Clone, Copy, Debug)]
 struct Times {
-    /// Time in which all of it must arrive, without the wait for a place.
+    /// Time in which the whole body must arrive, not counting the wait for a place.
     whole: Duration,
-    /// Time with a place before its speed counts.
+    /// Time after the body gets its place in which its speed does not count.
     start: Duration,
-    /// Least speed with a place after that, in bytes a second. With less, the largest body would not
-    /// arrive in time either.
+    /// Minimum speed after that, in bytes a second. At less, the largest body would not arrive in
+    /// time either.
     min_speed: u32,
 }
 
@@ -99,12 +101,12 @@ pub struct Bodies {
 pub struct Sender {
     /// The party whose share of the memory the body takes.
     pub lane: Lane,
-    /// Bytes of its lane up to which this sender may go, at most [`MOST_OF_LANE`].
+    /// Number of bytes of the lane up to which this sender may go, at most [`MOST_OF_LANE`].
     pub most: usize,
 }
 
 impl From<Lane> for Sender {
-    /// A sender who may use all that its lane has.
+    /// Creates a sender who may use the whole share of its lane.
     fn from(lane: Lane) -> Self {
         Self {
             lane,
@@ -113,7 +115,7 @@ impl From<Lane> for Sender {
     }
 }
 
-/// The bodies that are held.
+/// The bodies that are in memory, and those that arrive.
 #[derive(Debug, Default)]
 struct Held {
     of_tenants: Pool,
@@ -131,7 +133,7 @@ impl Held {
     }
 }
 
-/// Bodies that share a bound.
+/// Bodies that share the bound [`MOST_OF_POOL`].
 #[derive(Debug, Default)]
 struct Pool {
     bytes: usize,
@@ -146,17 +148,17 @@ struct HeldLane {
 
 #[derive(Debug)]
 struct HeldBody {
-    /// Bytes that count.
+    /// Bytes that count: those beyond [`UNCOUNTED_BYTES`], while the body has no place.
     bytes: usize,
     /// [`Sender::most`] of its sender.
     most: usize,
-    /// Dropping it ends the reading; `None` once all has arrived.
+    /// Dropping it ends the reading of the body; `None` once all bytes have arrived.
     reading: Option<oneshot::Sender<()>>,
 }
 
 impl HeldLane {
-    /// Returns the body that gives way first, of senders who may use no more than `most`: members
-    /// before publishers, and the oldest of each. Never the body `except`.
+    /// Returns the body that gives way first, among senders who may use no more than `most`:
+    /// members before publishers, and the oldest of each. Never returns the body `except`.
     fn find_droppable(&self, except: u64, most: usize) -> Option<u64> {
         let bodies = self.bodies.iter().filter(|(number, body)| {
             **number != except && body.bytes > 0 && body.most <= most && body.reading.is_some()
@@ -168,7 +170,7 @@ impl HeldLane {
 }
 
 impl Pool {
-    /// Counts `bytes` more of a body. Other bodies give way where there is no room; false if that
+    /// Counts `bytes` more of a body. If there is no room, other bodies give way. False if that
     /// does not suffice, or if this body has given way itself.
     fn grow(&mut self, sender: &Sender, number: u64, bytes: usize) -> bool {
         loop {
@@ -199,8 +201,9 @@ impl Pool {
         }
     }
 
-    /// Returns the body that gives way to one of a lane with `bytes`: of the lane that holds most,
-    /// and at least so many. So a lane that floods displaces its own bodies, not those of others.
+    /// Returns the body that gives way to body `number` of `sender`, whose lane has `bytes`. Only
+    /// lanes that hold at least as many give way, first the one that holds most: so a lane that
+    /// floods displaces its own bodies, not those of others.
     fn find_droppable(&self, sender: &Sender, number: u64, bytes: usize) -> Option<(Lane, u64)> {
         let lanes = self.lanes.iter().filter(|(_, lane)| lane.bytes >= bytes);
         let droppable = lanes.filter_map(|(name, lane)| {
@@ -236,20 +239,20 @@ impl Pool {
     }
 }
 
-/// The memory that one body has. Dropping it frees the memory.
+/// The share of the memory that one body has. Dropping it frees the share.
 pub struct Room {
     held: Arc<Mutex<Held>>,
     sender: Sender,
     number: u64,
-    /// Bytes that it counts.
+    /// Bytes counted for the body.
     bytes: usize,
     place: Option<Pass>,
-    /// Length of a body that has or had a place, once all has arrived; 0 for others.
+    /// Length of a complete body that has or had a place; 0 for others.
     placed_bytes: usize,
 }
 
 impl Room {
-    /// Begins a body. The receiver hears when the body has to give way.
+    /// Begins a body. The receiver is notified when the body has to give way.
     fn begin(held: &Arc<Mutex<Held>>, sender: Sender) -> (Self, oneshot::Receiver<()>) {
         let (reading, given_way) = oneshot::channel();
         let mut locked = lock_held(held);
@@ -289,7 +292,7 @@ impl Room {
         Ok(())
     }
 
-    /// Keeps a place for the body, which is then all its memory.
+    /// Gives the body a place, which then stands for all its memory.
     fn hold_place(&mut self, place: Pass) {
         self.place = Some(place);
         let mut held = lock_held(&self.held);
@@ -298,7 +301,7 @@ impl Room {
     }
 
     /// Notes that all `length` bytes have arrived, so that the body does not give way any more.
-    /// Fails if it has.
+    /// Fails if it has given way already.
     fn complete(&mut self, length: usize) -> Result<(), Refusal> {
         if self.place.is_some() {
             self.placed_bytes = length;
@@ -314,7 +317,7 @@ impl Room {
     }
 }
 
-/// The memory of the body of one request, which its handler and what it calls share.
+/// The memory of the body of one request, shared by its handler and the functions that it calls.
 #[derive(Clone, Default)]
 pub struct SharedRoom(Arc<Mutex<Option<Room>>>);
 
@@ -324,8 +327,8 @@ impl SharedRoom {
         *self.lock_room() = Some(room);
     }
 
-    /// Gives the place of a large body back, before something that has a queue of its own. Returns
-    /// the bytes that count there: none for a small body, whose memory still counts here.
+    /// Gives the place of a large body back, before a step that has a queue of its own. Returns the
+    /// bytes that count in that queue: 0 for a small body, whose memory still counts here.
     pub fn leave_place(&self) -> usize {
         let mut room = self.lock_room();
         let Some(room) = room.as_mut() else {
@@ -335,8 +338,8 @@ impl SharedRoom {
         room.placed_bytes
     }
 
-    /// Takes a place among those that were scanned, for a body that has given its place back, until
-    /// the request is answered. Does nothing for other bodies. Fails like [`FairGate::enter_with`].
+    /// Takes a place for scanned bodies until the request is answered, if the body has given its
+    /// place back. Does nothing for other bodies. Fails like [`FairGate::enter_with`].
     pub async fn take_scanned_place(&self, bodies: &Bodies) -> Result<(), StoreError> {
         let left = match &*self.lock_room() {
             Some(room) if room.placed_bytes > 0 && room.place.is_none() => {
@@ -401,8 +404,9 @@ impl Default for Bodies {
 }
 
 impl Bodies {
-    /// Reads a body of at most `limit` bytes. Fails with 413; with 408 if it arrives too slowly; with
-    /// 503 if there is no memory for it, or if it gives way to others; and with 400 if the sender breaks off.
+    /// Reads a body of at most `limit` bytes. Fails with 413 if it is longer; with 408 if it
+    /// arrives too slowly; with 503 if there is no memory for it, or if it gives way to others; and
+    /// with 400 if the sender breaks off.
     pub async fn read(
         &self,
         sender: impl Into<Sender>,
@@ -433,7 +437,8 @@ impl Bodies {
         }
     }
 
-    /// Reads a JSON object; fails like [`Bodies::read`], then with 415, then with 400.
+    /// Reads a JSON object. Fails like [`Bodies::read`], then with 415 for another media type, then
+    /// with 400 for malformed JSON.
     pub async fn read_json<T: DeserializeOwned>(
         &self,
         sender: impl Into<Sender>,
@@ -446,7 +451,7 @@ impl Bodies {
         parse_json(&bytes)
     }
 
-    /// Returns the content of the scanned bodies that wait for a place, in bytes.
+    /// Returns how many bytes of scanned bodies wait for a place.
     #[cfg(test)]
     pub(crate) fn waiting_scanned_bytes(&self) -> usize {
         self.scanned.waiting_bytes()
@@ -470,9 +475,9 @@ struct Reading<'a> {
     bodies: &'a Bodies,
     limit: usize,
     announced: usize,
-    /// Time at which all of it must have arrived.
+    /// Time by which the whole body must have arrived.
     until: Instant,
-    /// Time at which it got its place.
+    /// Time at which the body got its place.
     placed_at: Option<Instant>,
     room: Room,
     first: Option<Bytes>,
@@ -508,7 +513,7 @@ impl Reading<'_> {
         })
     }
 
-    /// Returns the time at which the next bytes must be there.
+    /// Returns the time by which the next bytes must arrive.
     fn deadline(&self) -> Instant {
         let Some(placed_at) = self.placed_at else {
             return self.until;
@@ -526,7 +531,7 @@ impl Reading<'_> {
         if self.length > self.limit + DRAIN_BYTES {
             return Err(ErrorCode::BodyTooLarge.into());
         }
-        // Over the limit: read on without keeping the data, for the sender's sake.
+        // Over the limit: read on without keeping the data, so that the sender receives the 413.
         if self.length > self.limit {
             return Ok(());
         }
@@ -540,7 +545,7 @@ impl Reading<'_> {
             held => {
                 if let Some(held) = held {
                     let mut size = held.len() + data.len();
-                    // What has no place yet must not reserve more than it has sent.
+                    // A body without a place must not reserve more memory than it has sent.
                     if self.placed_at.is_some() {
                         size = size.max(self.announced);
                     }
@@ -562,7 +567,7 @@ impl Reading<'_> {
         let now = Instant::now();
         self.until += now - since;
         self.placed_at = Some(now);
-        // At once, or the buffer would be copied each time that it doubles.
+        // All at once, or the buffer would be copied each time that it doubles.
         self.rest
             .reserve(self.announced.saturating_sub(self.rest.len()));
         Ok(())

@@ -1,10 +1,11 @@
 //! Budgets of namespaces: how much of the service the members, apps and machines of one namespace
 //! may use in a minute or an hour, so that no tenant takes the service from the others.
 //!
-//! Only requests of callers that are proven to belong to the namespace count. Requests, reads of
-//! machines, gate work and exports are counted in the memory of each process, because a count in
-//! the store would cost more than a read. Writes and rows of the audit log are counted in the store,
-//! in the commits that the request makes anyway ([`charge`]).
+//! Only requests whose callers are proven to belong to the namespace count. Each process counts
+//! requests, reads of machines, exports and gate work in its memory, because a count in the store
+//! would cost more than a read. (The gate is the security scanner for skills; its work is measured
+//! in bytes.) Writes and rows of the audit log are counted in the store, in the commits that the
+//! request makes anyway ([`charge`]).
 
 pub mod charge;
 mod headers;
@@ -29,11 +30,11 @@ const MINUTE: i64 = 60;
 const HOUR: i64 = 3600;
 /// Unit of the setting for gate work, in bytes: 1 GiB.
 const GIB: u64 = 1 << 30;
-/// Maximum number of namespaces with counts of their own in one window. The namespaces beyond it
-/// share one count, so that no namespace makes room at the cost of another's count.
+/// Maximum number of namespaces with counts of their own in one window. All others share one count:
+/// no namespace pushes the count of another one out.
 const MAX_NAMESPACES: usize = 65_536;
-/// Maximum number of grants of a namespace with counts of their own in one minute. Further ones
-/// share one count.
+/// Maximum number of grants (consents to apps) of a namespace with counts of their own in one
+/// minute. Further ones share one count.
 const MAX_GRANTS: usize = 4096;
 
 /// A resource that is budgeted for each namespace.
@@ -48,7 +49,7 @@ pub enum Budget {
     Writes,
     /// Rows of the audit log in an hour (`VAULT_LIMIT_NAMESPACE_LOG`). Counted in the store.
     LogRows,
-    /// Work of the gate in an hour, in bytes (`VAULT_LIMIT_NAMESPACE_GATE`, in GiB).
+    /// Bytes that the gate scans in an hour (`VAULT_LIMIT_NAMESPACE_GATE`, in GiB).
     GateWork,
     /// Parts of exports in an hour (`VAULT_LIMIT_NAMESPACE_EXPORTS`).
     Exports,
@@ -77,7 +78,7 @@ impl Budget {
         }
     }
 
-    /// Returns the length of its window, in seconds.
+    /// Returns the length of the window in which the budget is counted, in seconds.
     pub const fn seconds(self) -> i64 {
         match self {
             Self::Requests | Self::MachineReads | Self::Writes => MINUTE,
@@ -120,7 +121,8 @@ impl Budget {
         now.unix() - now.unix().rem_euclid(self.seconds())
     }
 
-    /// Returns the state of the budget after `used` of `limit` in the window of `now`.
+    /// Returns the state of the budget, for the header fields, after `used` of `limit` in the
+    /// window of `now`.
     fn state(self, limit: u64, used: u64, now: Timestamp) -> LimitState {
         LimitState {
             name: self.name(),
@@ -139,8 +141,8 @@ impl Budget {
     }
 }
 
-/// How far into the budgets of a namespace a caller may go. Nobody below the owners can use up what
-/// the owners need to end an abuse, and no app what they need in the console.
+/// The share of a namespace's budgets that a caller may use. Members and publishers cannot use up
+/// what an owner needs to end an abuse, and no app can use up what an owner needs in the console.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Rank {
     /// A member, in the console or by an app: half of each budget.
@@ -172,14 +174,14 @@ impl Rank {
     }
 }
 
-/// Name of the limit of a grant.
+/// Name of the limit of a grant in the header fields and in refusals.
 const GRANT: &str = "grant";
 
 fn seconds_left(start: i64, seconds: i64, now: Timestamp) -> u64 {
     u64::try_from(start + seconds - now.unix()).unwrap_or(1)
 }
 
-/// The counts of one process.
+/// The counts that one process keeps in memory.
 #[derive(Debug, Default)]
 pub struct Budgets(Mutex<State>);
 
@@ -209,7 +211,7 @@ struct NamespaceCounts {
 }
 
 impl WindowCounts {
-    /// Drops the counts if their window is over.
+    /// Drops the counts if the window that starts at `start` is a later one.
     fn move_on(&mut self, start: i64) {
         // A request that is late belongs to a window that is over, and must not drop the counts.
         if self.start < start {
@@ -240,7 +242,7 @@ impl NamespaceCounts {
 
 impl Budgets {
     fn lock_state(&self) -> MutexGuard<'_, State> {
-        // A panic cannot leave counts that are unusable, so a poisoned lock is used on.
+        // A panic cannot leave unusable counts, so the lock is used even if it is poisoned.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -334,9 +336,10 @@ impl Budgets {
         })
     }
 
-    /// Reserves up to `most` bytes of gate work for a check, before it runs: several checks at once
-    /// do not exceed the budget together, but for what the last one takes beyond its end. Returns the
-    /// number of bytes. Fails with 429 if nothing is left. A limit of 0 reserves nothing.
+    /// Reserves up to `most` bytes of gate work for a check before it runs, so that several checks
+    /// at once do not exceed the budget together. Only the last one may go beyond it, because a
+    /// check cannot stop midway. Returns the number of bytes. Fails with 429 if nothing is left. A
+    /// limit of 0 reserves nothing.
     pub fn reserve_gate_work(
         &self,
         namespace: NamespaceId,
@@ -365,7 +368,7 @@ impl Budgets {
         })
     }
 
-    /// Counts the work that a check did, and frees what was reserved for it at `reserved_at`.
+    /// Counts the work that a check did, and frees the `reserved` bytes.
     pub fn settle_gate_work(
         &self,
         namespace: NamespaceId,
@@ -375,7 +378,7 @@ impl Budgets {
     ) {
         let budget = Budget::GateWork;
         let mut state = self.lock_state();
-        // A check that ends in a later hour was reserved in counts that are gone.
+        // For a check that ends in a later hour, the counts with its reservation are gone.
         if state.hour.start != budget.window_start(reserved_at) {
             return;
         }
@@ -389,9 +392,9 @@ impl Budgets {
 /// The limits of requests in a minute; 0: no limit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct RequestLimits {
-    /// Of each grant, and of each person in the console (`VAULT_LIMIT_GRANT`).
+    /// Requests of each grant, and of each person in the console (`VAULT_LIMIT_GRANT`).
     pub per_grant: u64,
-    /// Of each namespace (`VAULT_LIMIT_NAMESPACE`), as far as the caller's rank goes.
+    /// Requests of each namespace (`VAULT_LIMIT_NAMESPACE`): the share of the caller's [`Rank`].
     pub per_namespace: u64,
 }
 

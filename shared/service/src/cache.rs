@@ -1,7 +1,7 @@
 //! Cache of immutable objects: bytes that a process serves without reading the object store again.
 //!
-//! The key has the namespace id, the class and the hash, so no entry can become stale or belong to
-//! another tenant.
+//! The key consists of the namespace id, the class and the hash, so no entry can become stale or
+//! belong to another tenant.
 
 use axum::http::HeaderValue;
 use base64::Engine as _;
@@ -12,7 +12,7 @@ use vault_store::StoreError;
 use vault_store::objects::{ObjectKey, Objects};
 use vault_store::recent::Recent;
 
-/// An object's bytes, with the header that belongs to them.
+/// An object's bytes, with the value of the header that proves them.
 #[derive(Clone, Debug)]
 pub struct Object {
     /// The exact bytes.
@@ -21,11 +21,11 @@ pub struct Object {
     pub digest: HeaderValue,
 }
 
-/// Cache of objects that were read recently.
+/// Cache of the objects that were read last; it drops those that were not used for longest.
 pub struct ObjectCache(Recent<ObjectKey, Object>);
 
 impl ObjectCache {
-    /// Creates an empty cache of at most `room` bytes; 0 caches nothing.
+    /// Creates an empty cache of at most `room` bytes; with 0 it caches nothing.
     pub fn new(room: usize) -> Self {
         Self(Recent::new(room))
     }
@@ -47,8 +47,8 @@ impl ObjectCache {
             return Ok(None);
         };
         let damaged = || StoreError::Corrupt(format!("the object {key} is damaged"));
-        // On every read from the store and not only at the upload: a faulty disk, or somebody with
-        // access to it, may have changed the bytes since.
+        // Checked on every read from the store and not only at the upload: a faulty disk, or
+        // somebody with access to it, may have changed the bytes since.
         if Digest::of(&bytes) != key.digest {
             return Err(damaged());
         }

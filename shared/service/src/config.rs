@@ -30,7 +30,7 @@ const TOKEN_TTL: RangeInclusive<i64> = 60..=86_400;
 pub struct Config {
     /// Public address of the service: OAuth issuer, audience of tokens and prefix of every route.
     pub public_url: PublicUrl,
-    /// Rate limits.
+    /// Rate limits (`VAULT_LIMIT_…`).
     pub limits: Limits,
     /// Lifetime of an access token in seconds.
     pub token_ttl_seconds: i64,
@@ -49,13 +49,13 @@ pub struct Config {
     pub sign_in: SignIn,
     /// Settings for the creation of vaults and for payment.
     pub hosting: hosting::Hosting,
-    /// Ports to which notices may be sent on public hosts (`VAULT_WEBHOOK_PORTS`).
+    /// Ports of the webhook addresses to which this service sends notices (`VAULT_WEBHOOK_PORTS`).
     pub webhook_ports: Vec<u16>,
-    /// Spelling of dotted tool names in lists at `/mcp`.
+    /// Spelling of the names in lists of tools at `/mcp` (`VAULT_TOOL_NAMES`).
     pub tool_names: vault_mcp::Names,
-    /// Maximum size of immutable objects that one process caches, in bytes. Half of it must hold
-    /// the largest object (4 MiB). More would not pay: the object that is read most is the catalog,
-    /// and a database caches its own pages.
+    /// Maximum size of all immutable objects that one process caches, in bytes. At least twice the
+    /// largest object (4 MiB): the cache keeps no object above half of its size. A larger cache
+    /// gains little: the catalog is read most, and a database caches its own pages.
     pub cache_bytes: usize,
 }
 
@@ -102,7 +102,8 @@ impl Config {
         Ok(())
     }
 
-    /// Sets the ports of webhooks (`VAULT_WEBHOOK_PORTS`). Fails for a text that is no port.
+    /// Sets the allowed ports of webhooks (`VAULT_WEBHOOK_PORTS`). Fails for a text that is not a
+    /// port from 1 to 65535.
     pub fn set_webhook_ports<'p>(
         &mut self,
         ports: impl Iterator<Item = &'p str>,
@@ -117,7 +118,8 @@ impl Config {
 
     /// Whether `address` is a proxy whose forwarded headers are trusted.
     pub fn is_trusted_proxy(&self, address: IpAddr) -> bool {
-        // A listener on `::` sees IPv4 peers as mapped addresses; the operator wrote plain ones.
+        // A listener on `::` reports IPv4 peers as mapped addresses, but operators write plain
+        // ones.
         let address = address.to_canonical();
         self.trusted_proxies
             .iter()
@@ -125,10 +127,10 @@ impl Config {
     }
 }
 
-/// Rule for the second factor.
+/// Rule for who must sign in with a second factor.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum SecondFactorPolicy {
-    /// Everybody who has set one up.
+    /// Only people who have set one up.
     Optional,
     /// All operators and all owners of a vault.
     Owners,
@@ -146,7 +148,7 @@ impl FromStr for SecondFactorPolicy {
     }
 }
 
-/// Rule for the changes of members and publishers in a namespace whose own server signs.
+/// Rule for the changes of members and publishers in a namespace that its own server signs.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum MemberWrites {
     /// Changes wait as drafts until an owner accepts them.
@@ -200,10 +202,11 @@ pub enum BadPublicUrl {
     /// User name, query or fragment.
     #[error("the public URL must be an origin, optionally with a path")]
     NotAnOrigin,
-    /// Not the spelling that a browser would send.
+    /// Not the spelling that a browser would send, which the field holds.
     #[error("the public URL must be written as {0}")]
     NotCanonical(String),
-    /// A path that a signed request could not contain.
+    /// A path with characters that a proxy might rewrite, which would break the signatures of
+    /// devices.
     #[error("the path of the public URL may hold only A-Z a-z 0-9 - . _ ~ and single slashes")]
     BadPath,
 }
@@ -240,7 +243,7 @@ impl PublicUrl {
         self.loopback && self.text.starts_with("http:")
     }
 
-    /// Whether the host is this machine.
+    /// Whether the host is this machine (loopback or `localhost`).
     pub fn is_loopback(&self) -> bool {
         self.loopback
     }

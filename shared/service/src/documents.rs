@@ -1,7 +1,8 @@
-//! The port that fetches client documents, and the addresses that identify such clients.
+//! The port that fetches client documents, and the addresses that identify such clients. A client
+//! document is an OAuth client's metadata at an https URL, which is also the client's id.
 //!
-//! This is the only request that the service makes to an address which an unauthenticated caller
-//! chose. The restrictions of the request are in `outbound`.
+//! The address comes from an unauthenticated caller, as in no other request of the service. The
+//! restrictions of the request are in `outbound`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,8 +20,8 @@ pub const MAX_DOCUMENT_BYTES: usize = 16 * 1024;
 /// Maximum length of a document's address, in bytes.
 pub const MAX_CLIENT_ADDRESS_BYTES: usize = 1024;
 
-/// Maximum length of the host in such an address, in bytes (RFC 1035 section 2.3.4): hosts are part
-/// of the keys of counters.
+/// Maximum length of the host in such an address, in bytes (RFC 1035 section 2.3.4). Bounded
+/// because hosts are part of the keys of counters.
 const MAX_HOST_BYTES: usize = 253;
 
 /// The address of a client's document, as the client writes it: compared byte for byte, never
@@ -66,7 +67,7 @@ impl FromStr for ClientUrl {
             return Err(BadClientUrl::Form);
         }
         let url = Url::parse(text).map_err(|_| BadClientUrl::Form)?;
-        // The text is searched, since the parser drops an empty user name: `https://@app.example/`
+        // Searched in the text, since the parser drops an empty user name: `https://@app.example/`
         // then gets the error that names its fault.
         let authority = text["https://".len()..].split(['/', '?', '#']).next();
         if text.contains('#') || authority.is_some_and(|authority| authority.contains('@')) {
@@ -79,8 +80,8 @@ impl FromStr for ClientUrl {
         if host.len() > MAX_HOST_BYTES {
             return Err(BadClientUrl::Host);
         }
-        // Last, since the other errors tell more: a text in any other spelling would be a second
-        // name for the same document.
+        // Checked last, since the other errors tell more: a text in any other spelling would be a
+        // second name for the same document.
         if url.as_str() != text {
             return Err(BadClientUrl::Form);
         }
@@ -92,7 +93,7 @@ impl FromStr for ClientUrl {
 }
 
 impl ClientUrl {
-    /// Returns the text.
+    /// Returns the address as the client wrote it.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -102,7 +103,7 @@ impl ClientUrl {
         &self.host
     }
 
-    /// Returns the id by which records, owners and logs name the client.
+    /// Returns the client id that records, owners and logs use: derived from a hash of the address.
     pub fn id(&self) -> ClientId {
         ClientId::of_document(&Digest::of(self.text.as_bytes()))
     }
@@ -114,12 +115,12 @@ impl fmt::Display for ClientUrl {
     }
 }
 
-/// The name that a client uses at the endpoints: the id that it was given, or its address.
+/// The `client_id` that a client sends to the OAuth endpoints.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum ClientName {
-    /// A client that registered.
+    /// The id that a client got when it registered.
     Registered(ClientId),
-    /// A client with a document.
+    /// The address of the client's document.
     Document(ClientUrl),
 }
 
@@ -143,8 +144,8 @@ impl ClientName {
         }
     }
 
-    /// Whether `client` is the one with this name. A client with a document has only one name, its
-    /// address.
+    /// Whether this name identifies `client`. A client with a document is named by its address
+    /// only, not by the id of its record.
     pub fn is_name_of(&self, client: &Client) -> bool {
         match (self, &client.document) {
             (Self::Registered(id), None) => *id == client.id,
@@ -157,13 +158,13 @@ impl ClientName {
 /// The answer from a client's address.
 #[derive(Clone, Debug, Default)]
 pub struct FetchedDocument {
-    /// Status.
+    /// HTTP status code.
     pub status: u16,
     /// `Content-Type`, if there is one.
     pub content_type: Option<String>,
     /// All values of `Cache-Control`, joined.
     pub cache_control: Option<String>,
-    /// `Age`, in seconds.
+    /// Value of the header `Age`, in seconds; 0 without one.
     pub age: i64,
     /// The body, at most [`MAX_DOCUMENT_BYTES`].
     pub body: Bytes,
@@ -182,7 +183,7 @@ pub enum FetchError {
     /// No connection, no valid certificate, or no complete answer in time.
     #[error("client address does not answer")]
     Unreachable(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// This service cannot make requests.
+    /// This service cannot make requests, for example because TLS could not be set up.
     #[error("cannot make outbound requests")]
     Ours(#[source] Box<dyn std::error::Error + Send + Sync>),
 }

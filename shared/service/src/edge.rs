@@ -1,6 +1,5 @@
 //! Steps that every request passes, whatever its route: limits, a request id, the time limit of its
-//! handler, one log line, and the headers of all answers. Nothing here knows the purpose of a
-//! route.
+//! handler, one log line, and the headers of all answers. Nothing here depends on the route.
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -31,12 +30,13 @@ use crate::web::welcome;
 pub const MAX_HEADER_BYTES: usize = 16 * 1024;
 /// Maximum length of a path, in bytes; above it 414.
 pub const MAX_PATH_BYTES: usize = 1024;
-/// Maximum length of a request target, in bytes; no legitimate client sends a longer query.
+/// Maximum length of a request target, path and query, in bytes; above it 414. No legitimate client
+/// sends a longer query.
 pub const MAX_TARGET_BYTES: usize = 16 * 1024;
 /// Maximum time of a handler; above it 503.
 pub const HANDLER_TIME: Duration = Duration::from_secs(20);
 
-/// The single entry point for the server, the functions and the tests.
+/// The entry point of every request, in the server, in the functions and in tests.
 pub(crate) struct Edge {
     app: App,
     routes: Router,
@@ -45,8 +45,8 @@ pub(crate) struct Edge {
 }
 
 impl Edge {
-    /// Sends requests under `/v/` to `hosted` and all others to `routes`. The log names a request
-    /// by its group.
+    /// Creates an edge that sends requests under `/v/` to `hosted` and all others to `routes`.
+    /// `groups` gives the name of each request in the log.
     pub(crate) const fn new(
         app: App,
         routes: Router,
@@ -61,7 +61,7 @@ impl Edge {
         }
     }
 
-    /// Answers any request.
+    /// Answers any request, and logs it.
     pub(crate) async fn answer_request(&self, request: Request) -> Response {
         let public_url = &self.app.config.public_url;
         let started = Instant::now();
@@ -88,8 +88,7 @@ impl Edge {
             );
         }
         let page = page_path.and_then(|path| {
-            // A path that the service does not have. Anything else that is not found is answered
-            // by the room that looked for it.
+            // The service has no such path. Any other 404 has been answered by its own handler.
             let is_get = matches!(method, Method::GET | Method::HEAD);
             if is_get && group == "none" && response.status() == StatusCode::NOT_FOUND {
                 return Some(ErrorPage::NotFound.render_error_page(&self.app));
@@ -102,7 +101,7 @@ impl Edge {
             *response.body_mut() = body;
             response.headers_mut().remove(header::CONTENT_LENGTH);
             response.headers_mut().extend(parts.headers);
-            // As every answer below `/v/`; a page alone would have only `no-store`.
+            // As in every answer below `/v/`; the page itself has only `no-store`.
             let private = HeaderValue::from_static("private, no-store");
             response
                 .headers_mut()
@@ -116,7 +115,7 @@ impl Edge {
                 HeaderValue::from_static("max-age=31536000"),
             );
         }
-        // The default is the strict one; a route that may be cached says so itself.
+        // The strict default; a handler whose answer may be cached has set the header itself.
         headers
             .entry(header::CACHE_CONTROL)
             .or_insert(HeaderValue::from_static("private, no-store"));
@@ -141,11 +140,11 @@ impl Edge {
         if below.is_some_and(|path| path.starts_with("/v/")) {
             return run_bounded(self.hosted.answer_request(request)).await;
         }
-        // Probes name the address of a container or a machine, and learn nothing but health. `/mcp`
-        // makes this check itself, since it refuses in its own form.
+        // Health probes use the address of a container or a machine as host, and learn nothing but
+        // the health. `/mcp` makes this check itself, since it refuses in its own form.
         let is_exempt = matches!(below, Some("/healthz" | "/mcp"));
-        // The head breaks a rule of HTTP. Requests under `/v/` are excluded: their signature
-        // determines whom they are for, and is checked first.
+        // The server has found that the head breaks a rule of HTTP. Requests under `/v/` never come
+        // here: their signature determines whom they are for, and is checked first.
         if let Some(refusal) = request.extensions_mut().remove::<Refusal>() {
             return refusal.into_response();
         }
@@ -180,7 +179,7 @@ async fn run_bounded(handler: impl Future<Output = Response>) -> Response {
             ),
         }
     });
-    // A handler over the limit is dropped: it does not continue after the wait at which it is.
+    // A handler over the limit is dropped: it stops at the wait where it is.
     timeout(HANDLER_TIME, caught)
         .await
         .unwrap_or_else(|elapsed| {

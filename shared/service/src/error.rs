@@ -1,9 +1,9 @@
 //! All refusals of the service: one table of error codes, and the error type that handlers return.
 //!
-//! A handler returns `Err(Code::X.into())`; status, title, blame and text are only in the table,
-//! from which the page `ERRORS.md` is generated. A fault of the service never looks like a refusal:
-//! if a store is down the answer is `unavailable`, whatever the request was. Internal causes go to
-//! the log, never into an answer.
+//! A handler returns `Err(ErrorCode::X.into())`; status, title, fault and text are only in the
+//! table, from which the page `ERRORS.md` is generated. A fault of the service never looks like a
+//! refusal: if a store is down the answer is `unavailable`, whatever the request was. Internal
+//! causes go to the log, never into an answer.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
@@ -15,16 +15,16 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value};
 use vault_store::StoreError;
 
-/// The party that can correct a refusal: the caller, or only the service.
+/// The party that can remove the cause of a refusal.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Fault {
-    /// The request, or what its sender may do.
+    /// The caller: the request is wrong, or its sender lacks a right.
     Caller,
-    /// The service or what it depends on; the same request may succeed later.
+    /// The service, or a system that it depends on; the same request may succeed later.
     Service,
 }
 
-/// One row of the table.
+/// One row of the table of error codes.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
     /// Status of the answer; a code always has the same one.
@@ -238,8 +238,8 @@ impl Refusal {
         }))
     }
 
-    /// Replaces the sentence for people; it must not contain a slug, key, id or secret, but for the
-    /// address of a confirmation, which its person alone can use.
+    /// Replaces the sentence for people. It must not contain a slug, key, id or secret; the address
+    /// of a confirmation is allowed, because only the person it is for can use it.
     #[must_use]
     pub fn detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
         self.0.detail = Some(detail.into());
@@ -281,14 +281,14 @@ impl Refusal {
         self.caused_by(Arc::new(cause))
     }
 
-    /// Like [`Self::cause`], for an error that is shared.
+    /// Keeps the internal cause like [`Self::cause`], for an error that is already shared.
     #[must_use]
     pub fn caused_by(mut self, cause: Arc<dyn std::error::Error + Send + Sync>) -> Self {
         self.0.cause = Some(cause);
         self
     }
 
-    /// Returns the code.
+    /// Returns the code of the refusal.
     pub fn code(&self) -> ErrorCode {
         self.0.code
     }
@@ -373,7 +373,8 @@ impl From<StoreError> for Refusal {
 }
 
 impl IntoResponse for Refusal {
-    /// Sets status and headers; the edge writes the body, since it knows the request id.
+    /// Sets status and headers; the edge (`crate::edge`) writes the body, since it knows the
+    /// request id.
     fn into_response(self) -> Response {
         let mut response = self.status().into_response();
         for (name, value) in &self.0.headers {

@@ -1,5 +1,5 @@
-//! Guard of the rows that an access token opens: identifies the caller and checks that the caller
-//! may use the row, before a handler runs.
+//! Guard of the routes that need an access token: identifies the caller and checks that the caller
+//! may use the route, before a handler runs. A row is one entry of the table of routes.
 //!
 //! Authorization comes before any id is looked up, so that 401 and 403 reveal nothing about what
 //! exists. Refusals of authenticated callers are written to the audit log; those of unauthenticated
@@ -32,7 +32,7 @@ use crate::path_params::PathParams;
 use crate::route::{Auth, Route};
 use crate::spending::Spending;
 
-/// A request with its proven caller, who may use the row. Only the guard creates one.
+/// A request whose caller is proven and may use the row. Only the guard creates one.
 pub(crate) struct Call<C = Caller> {
     pub(crate) app: App,
     pub(crate) caller: C,
@@ -42,7 +42,7 @@ pub(crate) struct Call<C = Caller> {
     /// Behind a lock because a body can be moved between threads but not shared, and a handler
     /// holds its call across awaits.
     body: Arc<Mutex<Body>>,
-    /// The party whose share of the memory for bodies it takes.
+    /// The party whose share of the memory for bodies the request's body takes.
     sender: Sender,
     /// Memory of the body that was read, until the call is answered.
     room: SharedRoom,
@@ -74,14 +74,14 @@ fn take_shared_body(body: &Mutex<Body>) -> Body {
     std::mem::take(&mut body.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Caller type of one class of rows: checks a valid token against a row, and is handed to the row's
-/// handler.
+/// A type of caller that one class of rows accepts. The guard creates it from a valid token, and
+/// the row's handler receives it.
 pub(crate) trait ProvenCaller: Sized {
     /// Checks that the bearer may use the row. Fails with 403 if not.
     fn admit_bearer(bearer: Bearer, config: &Config, route: &Route) -> Result<Self, Refusal>;
 }
 
-/// Callers of a vault's rows.
+/// Callers of the rows of a vault: its members, publishers and owners.
 impl ProvenCaller for Caller {
     fn admit_bearer(bearer: Bearer, config: &Config, route: &Route) -> Result<Self, Refusal> {
         let Bearer::Caller(caller) = bearer else {
@@ -218,7 +218,7 @@ where
     let body = Arc::new(Mutex::new(body));
     let (headers, is_safe) = (parts.headers.clone(), is_safe(&parts.method));
     let target = params.as_ref().and_then(|params| params.find_param("id"));
-    // Longer than any id: the log must not keep a text of any size that a caller chooses.
+    // Longer than any id: the log must not store a text of any size that a caller chooses.
     let target = target.filter(|id| id.len() <= MAX_TARGET_BYTES);
     let target = target.map(str::to_owned);
     let admitted = C::admit_bearer(bearer, &app.config, route);
@@ -254,8 +254,8 @@ where
             refuse(refusal)
         }
     };
-    // Whatever failed because a budget is used up fails for that reason, and not as a fault of the
-    // service.
+    // If a budget ran out, the handler saw a failing store; the answer must name the budget, and
+    // not a fault of the service.
     let refusal = spending
         .refusal()
         .filter(|_| !response.status().is_success());
@@ -267,8 +267,8 @@ where
     response
 }
 
-/// Returns the sender of a request's body. Like the budgets, the memory of a namespace has a part
-/// that its members cannot fill.
+/// Returns the sender of a request's body. As in the budgets, members cannot fill all of their
+/// namespace's share of the memory.
 fn body_sender(bearer: &Bearer, actor: &Actor) -> Sender {
     match bearer {
         Bearer::Operator(_) => Networks::of(actor.source).lane().into(),
@@ -282,22 +282,22 @@ fn body_sender(bearer: &Bearer, actor: &Actor) -> Sender {
     }
 }
 
-/// Maximum size of the id in a path that the record of a refusal names, in bytes.
+/// Maximum size of an id from the path that the record of a refusal contains, in bytes.
 const MAX_TARGET_BYTES: usize = 128;
 
-/// An act that was refused, as the audit log records it.
+/// A refused request, as the audit log records it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RefusedAct<'a> {
-    /// Name of the route's action.
+    /// Name of the route ([`Route::name`]), which is the action in the audit log.
     pub(crate) action: &'a str,
     pub(crate) target: Option<&'a str>,
-    /// Whether the target is a name that the service knows, and not one that the caller sent.
+    /// Whether the service took the target from its own records, and not from the request.
     pub(crate) is_named_by_service: bool,
     pub(crate) code: ErrorCode,
 }
 
 impl<'a> RefusedAct<'a> {
-    /// Creates an act about a target that the caller sent.
+    /// Creates the refusal of a request whose target is a text that the caller sent.
     pub(crate) const fn sent(action: &'a str, target: Option<&'a str>, code: ErrorCode) -> Self {
         Self {
             action,
@@ -331,12 +331,13 @@ pub(crate) async fn audit_refusal(
         },
         outcome: refused.code.row().code.to_owned(),
     };
-    // In a task of its own: a caller who closes the connection must not keep it out of the log.
+    // In a task of its own: closing the connection must not keep the refusal out of the log.
     let app = app.clone();
     let recording = tokio::spawn(async move {
         let written = app.refusals.record(&app, &refused).await;
         let charge = app.charge.as_deref();
-        // An entry for which the namespace has no budget left is no fault: the request gets 429.
+        // If the namespace has no budget left for the entry, that is no fault of the service: the
+        // request gets 429.
         if written.is_err() && charge.is_some_and(|charge| charge.refusal().is_some()) {
             tracing::warn!(
                 action = refused.action,

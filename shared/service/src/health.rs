@@ -25,7 +25,7 @@ const PING_TIME: Duration = Duration::from_secs(1);
 /// Time for which a result of the ping is reused, in seconds: many probes share one ping.
 const FRESH_SECONDS: i64 = 1;
 
-/// The last result of the ping. The first caller who finds it stale asks the database, and the
+/// The last result of the ping. The first request that finds it stale pings the database, and the
 /// others wait for that result.
 #[derive(Debug, Default)]
 struct LastPing(Mutex<Option<Ping>>);
@@ -40,7 +40,8 @@ struct Ping {
 
 impl LastPing {
     async fn fresh_ping(&self, app: &App) -> Ping {
-        // Held during the ping, so that a flood of probes costs the database one query per second.
+        // Locked during the ping, so that a flood of probes costs the database one query per
+        // second.
         let mut last = self.0.lock().await;
         let now = app.clock.now();
         if let Some(ping) = &*last
@@ -64,7 +65,7 @@ async fn ping_database(app: &App, at: Timestamp) -> Ping {
         Err(_) => tracing::error!("the database did not answer the ping within a second"),
     }
     let is_good = matches!(pinged, Ok(Ok(())));
-    // Only beside a database that answers: the probe must not wait twice for one that does not.
+    // Read only if the database answers: the probe must not wait twice for one that does not.
     let last_run = if is_good {
         read_last_run(app).await
     } else {

@@ -1,6 +1,7 @@
-//! HTTP for handlers: bodies, media types, JSON answers, the address of the caller.
+//! Helpers for handlers around HTTP: unread bodies, media types, JSON answers, the address of the
+//! caller.
 //!
-//! Bodies are limited while they are read, by [`crate::bodies`]; a handler reads a body at the point
+//! [`crate::bodies`] reads bodies and limits them meanwhile; a handler reads a body at the point
 //! where its order of checks needs it.
 
 use std::future::poll_fn;
@@ -29,13 +30,13 @@ pub const BODY_TIME: Duration = Duration::from_secs(15);
 /// 413 and not a connection reset.
 pub(crate) const DRAIN_BYTES: usize = 1024 * 1024;
 
-/// The address of the other end of the connection; the code that accepts the connection puts it
-/// into a request's extensions.
+/// The address of the other end of the connection, a client or a proxy. The code that accepts the
+/// connection puts it into the extensions of each request.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub SocketAddr);
 
-/// A refusal whose body its route has written in its own format; it is put into the answer's
-/// extensions only for the log line.
+/// A refusal whose body the route has already written in its own format. It is put into the
+/// answer's extensions only for the log line.
 #[derive(Clone, Debug)]
 pub struct Logged(pub Refusal);
 
@@ -44,16 +45,19 @@ pub struct Logged(pub Refusal);
 #[derive(Clone, Debug)]
 pub struct RawPath(pub Arc<str>);
 
-/// Facts about the caller for the log line; a handler puts them into the answer's extensions.
+/// Facts about the caller for the log line; guards and handlers put them into the answer's
+/// extensions.
 #[derive(Clone, Debug, Default)]
 pub struct LogFields {
-    /// Slug of the requested namespace, once its form was checked.
+    /// Slug of the requested namespace; set only after its form was checked.
     pub slug: Option<String>,
-    /// Beginning of a hash of the caller's identity; never a key, token or address.
+    /// Id of the caller's user, or the beginning of a hash of a device's key; never a token or an
+    /// address.
     pub caller: Option<String>,
 }
 
-/// Returns the path that a device signed, and by which routes under `/v/` are found.
+/// Returns the path exactly as it was sent: devices sign it, and routes under `/v/` are found by
+/// it.
 pub fn raw_path<'r>(uri: &'r Uri, extensions: &'r Extensions) -> &'r str {
     extensions
         .get::<RawPath>()
@@ -61,8 +65,8 @@ pub fn raw_path<'r>(uri: &'r Uri, extensions: &'r Extensions) -> &'r str {
 }
 
 /// Reads and drops the rest of a body, up to the largest that any route accepts, so that its sender
-/// receives the refusal and not a connection reset. A client that waits for `100 Continue` has sent
-/// no body yet, and is not told to.
+/// receives the refusal and not a connection reset. Reads nothing from a client that waits for `100
+/// Continue`: it has sent no body yet.
 pub(crate) async fn drop_body(headers: &HeaderMap, mut body: Body) {
     if headers.contains_key(header::EXPECT) {
         return;
@@ -81,17 +85,18 @@ pub(crate) async fn drop_body(headers: &HeaderMap, mut body: Body) {
             }
         }
     };
-    // A sender that takes longer has had enough time to read the answer.
+    // A slower sender has had enough time to read the answer.
     let _ = timeout(BODY_TIME, dropping).await;
 }
 
-/// Parses a JSON object strictly: UTF-8, no duplicate members, no arrays in place of objects; fails
+/// Parses a JSON object strictly: UTF-8, no duplicate members, no arrays in place of objects. Fails
 /// with 400.
 pub fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
     vault_format::json::parse(bytes).map_err(|_| ErrorCode::JsonInvalid.into())
 }
 
-/// Checks that `Content-Type` is `wanted`, parameters aside; fails with 415.
+/// Checks that `Content-Type` is `wanted`, ignoring parameters; fails with 415, also if the header
+/// occurs twice.
 pub fn require_media_type(headers: &HeaderMap, wanted: &str) -> Result<(), Refusal> {
     let mut content_types = headers.get_all(header::CONTENT_TYPE).iter();
     let essence = match (content_types.next(), content_types.next()) {
@@ -106,7 +111,7 @@ pub fn require_media_type(headers: &HeaderMap, wanted: &str) -> Result<(), Refus
     }
 }
 
-/// Creates a JSON answer.
+/// Creates an answer with this value as JSON.
 pub fn json_answer(status: axum::http::StatusCode, value: &impl serde::Serialize) -> Response {
     match serde_json::to_vec(value) {
         Ok(bytes) => (
@@ -124,7 +129,7 @@ pub fn json_answer(status: axum::http::StatusCode, value: &impl serde::Serialize
     }
 }
 
-/// Creates an answer of JSON lines.
+/// Creates an answer of JSON lines (`application/jsonl`): one JSON value on each line.
 pub fn lines_answer(lines: String) -> Response {
     let lines_type = HeaderValue::from_static("application/jsonl");
     ([(header::CONTENT_TYPE, lines_type)], lines).into_response()

@@ -1,7 +1,8 @@
 //! The vault service: its routes as plain functions over the ports of `vault_store`.
 //!
-//! Handlers know no database, no cloud and no environment: they take an [`App`]. The same handlers
-//! run behind [`serve`] and as cloud functions; no result depends on what a process has cached.
+//! Handlers depend on no database, no cloud and no environment variable: they take an [`App`]. The
+//! same handlers run behind [`serve`] and as cloud functions; no result depends on what a process
+//! has cached.
 
 pub mod accounts;
 mod admin;

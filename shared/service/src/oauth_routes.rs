@@ -30,15 +30,16 @@ use crate::web::{cors, welcome};
 
 type HandlerFuture<E> = Pin<Box<dyn Future<Output = Result<Response, E>> + Send>>;
 
-/// Handler of a row. Each class of callers has its own variant, whose handlers are reached only
-/// through the guard of that class.
+/// Handler of a row, which is one entry of the table of routes. Each class of callers has its own
+/// variant, whose handlers are reached only through the guard of that class.
 #[derive(Clone, Copy)]
 enum Handler {
     /// A discovery document, which pages of every origin may read.
     Document(fn(&App) -> Value),
     /// An endpoint that programs call.
     Endpoint(fn(App, Request) -> HandlerFuture<EndpointError>),
-    /// The revocation endpoint, for clients that name themselves and for bearers.
+    /// The revocation endpoint, for clients that send their `client_id` and for bearers of an
+    /// access token.
     Revocation(fn(App, Revocation) -> HandlerFuture<EndpointError>),
     /// A page or form that needs no completed sign-in.
     Page(fn(App, Request) -> HandlerFuture<ErrorPage>),
@@ -46,15 +47,16 @@ enum Handler {
     Front,
     /// A page with a secret token in its path.
     PageOf(fn(App, String, Request) -> HandlerFuture<ErrorPage>),
-    /// A page for signed-in people. Other browsers get the sign-in page, which leads to this page.
+    /// A page for signed-in people. Other browsers get the sign-in page, which then leads back to
+    /// this page.
     SignedIn(
         ReturnTo<'static>,
         fn(App, SignedInBrowser) -> HandlerFuture<ErrorPage>,
     ),
-    /// The page of one confirmation, whose id stands in its path, for signed-in people.
+    /// The page of one confirmation, whose id is in the path, for signed-in people.
     Confirmation(fn(App, String, SignedInBrowser) -> HandlerFuture<ErrorPage>),
     /// A form post. It reaches the handler only from a signed-in browser, with the form token of
-    /// this task.
+    /// this task, which proves that the form is from a page of the service.
     SignedInForm(FormTask, fn(App, SignedInForm) -> HandlerFuture<ErrorPage>),
 }
 
@@ -90,8 +92,8 @@ impl Handler {
             Self::Page(answer) => on(method, move |State(app): State<App>, request: Request| {
                 respond_with_page(app.clone(), answer(app, request))
             }),
-            // Every method: a client that posts to the root looks for the MCP endpoint, and gets
-            // its address with the 404.
+            // Answers every method: a client that posts to the root looks for the MCP endpoint, and
+            // gets its address with the 404.
             Self::Front => any(|State(app): State<App>, request: Request| async move {
                 if welcome::opens_page(request.method(), request.headers()) {
                     respond_with_page(
@@ -125,7 +127,7 @@ impl Handler {
                 move |State(app): State<App>, Path(id): Path<String>, headers: HeaderMap| {
                     respond_with_page(app.clone(), async move {
                         let path = format!("{CONFIRM_PATH}{id}");
-                        // A mistyped address is one of a confirmation that does not exist.
+                        // A mistyped address is treated like that of a confirmation that has ended.
                         let onward = ReturnTo::parse_confirm_path(&path)
                             .ok_or_else(confirm_page::ended_page)?;
                         match guard::require_signed_in(&app, &headers, onward).await? {
@@ -167,7 +169,7 @@ where
     .options(|State(app): State<App>, headers: HeaderMap| async move {
         cors::endpoint_preflight(&app, &headers)
     })
-    // Clients of these endpoints read errors in their format alone.
+    // Clients of these endpoints understand errors only in the format of OAuth.
     .fallback(|State(app): State<App>, headers: HeaderMap| async move {
         let refused = EndpointError::from(Refusal::from(ErrorCode::MethodNotAllowed));
         cors::allow_listed_origin(&app, &headers, refused.render_error(&app))

@@ -16,7 +16,8 @@ use vault_http::{Client, Guard, HttpError, Limits, Options, Reach};
 
 use crate::documents::{ClientUrl, Documents, FetchError, FetchedDocument, MAX_DOCUMENT_BYTES};
 
-/// The time for the whole request also bounds a slow body, so the window is as long.
+/// Limits of one request. The time for the whole request also bounds a slow body, so the window in
+/// which a body must make progress is as long.
 const LIMITS: Limits = Limits {
     connect: Duration::from_secs(3),
     whole: Duration::from_secs(5),
@@ -27,14 +28,14 @@ const LIMITS: Limits = Limits {
 /// of their handlers.
 const MAX_CONCURRENT: usize = 8;
 
-/// Client for documents at public addresses.
+/// HTTP client that fetches documents from public addresses only.
 pub struct Outbound {
     client: Client,
     slots: Semaphore,
 }
 
 impl Outbound {
-    /// Creates a client with the resolver and the certificates of the system.
+    /// Creates a client that uses the name resolver and the root certificates of the system.
     pub fn new() -> Self {
         Self::with_options(request_options(Guard::new(is_public)))
     }
@@ -57,8 +58,8 @@ impl Outbound {
             status: answer.status(),
             content_type: single_value(headers, &header::CONTENT_TYPE),
             cache_control: joined_values(headers, &header::CACHE_CONTROL),
-            // A value that cannot be read counts as fresh: the age only shortens how long the
-            // document is cached.
+            // An unreadable value counts as fresh: the age only shortens how long the document is
+            // cached.
             age: single_value(headers, &header::AGE)
                 .and_then(|age| age.parse().ok())
                 .unwrap_or(0),
@@ -108,7 +109,7 @@ impl From<HttpError> for FetchError {
     }
 }
 
-/// Returns the value of a header that occurs exactly once.
+/// Returns the value of a header that occurs exactly once; `None` otherwise.
 fn single_value(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
@@ -117,7 +118,7 @@ fn single_value(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     }
 }
 
-/// Joins all values of a header into one list.
+/// Joins all values of a header with commas; `None` if there is none.
 fn joined_values(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     let values = headers.get_all(name).iter();
     let values: Vec<_> = values.filter_map(|value| value.to_str().ok()).collect();

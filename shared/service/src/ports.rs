@@ -1,5 +1,5 @@
-//! The ports of one process in one value: the stores, the clock and randomness, which functions of
-//! the model take.
+//! The ports of one process in one value. A port is an interface to something outside the process:
+//! the stores, the clock and randomness. Functions of the model take [`Ports`].
 
 use std::sync::Arc;
 
@@ -12,16 +12,16 @@ use vault_store::objects::Objects;
 use vault_store::random::{Random, new_ulid};
 use vault_store::records::{Commit, Record, RecordKey, Records, Write};
 
-/// The ports of one process. Clones share them.
+/// The ports of one process. Clones share the same stores.
 #[derive(Clone)]
 pub struct Ports {
-    /// Small documents.
+    /// Store of small JSON documents, which are changed with conditions.
     pub records: Arc<dyn Records>,
-    /// Immutable bytes.
+    /// Store of immutable bytes, each under its hash.
     pub objects: Arc<dyn Objects>,
-    /// The time.
+    /// Source of the time; tests set it.
     pub clock: Arc<dyn Clock>,
-    /// Randomness.
+    /// Source of randomness for ids and secrets; predictable in tests.
     pub random: Arc<dyn Random>,
 }
 
@@ -32,12 +32,12 @@ pub struct Versioned<T> {
     pub revision: u64,
     /// Time at which the record expires.
     pub expires_at: Option<Timestamp>,
-    /// Its content.
+    /// Decoded document.
     pub value: T,
 }
 
 impl<T: DeserializeOwned> Versioned<T> {
-    /// Decodes a record that may be absent; fails with `Corrupt` if its content is of another form.
+    /// Decodes a record that may be absent. Fails with `Corrupt` if its content has another form.
     pub fn read(record: Option<Record>) -> Result<Option<Self>, StoreError> {
         let Some(record) = record else {
             return Ok(None);
@@ -51,7 +51,7 @@ impl<T: DeserializeOwned> Versioned<T> {
 }
 
 impl Ports {
-    /// Reads the record with this key; fails with `Corrupt` if its content is of another form.
+    /// Reads the record with this key. Fails with `Corrupt` if its content has another form.
     pub async fn get<T: DeserializeOwned>(
         &self,
         key: &RecordKey,
@@ -59,7 +59,7 @@ impl Ports {
         Versioned::read(self.records.get_one(key).await?)
     }
 
-    /// Reads `N` records at one moment, in the order of the keys.
+    /// Reads `N` records as of the same moment, in the order of the keys.
     pub async fn get_all<const N: usize>(
         &self,
         keys: [RecordKey; N],
@@ -70,8 +70,8 @@ impl Ports {
         })
     }
 
-    /// Returns ports over the same stores that read, and discard every commit as if it were done:
-    /// a change that is made with them only shows whether it could be made.
+    /// Returns ports over the same stores that read, but discard every commit and report it as
+    /// done. A change with them only shows whether it could be made.
     #[must_use]
     pub fn rehearsing(&self) -> Self {
         Self {
@@ -85,13 +85,13 @@ impl Ports {
         self.clock.now()
     }
 
-    /// Creates an id of 26 characters that sorts by time.
+    /// Creates a ULID: an id of 26 characters, in which ids sort by their time.
     pub fn fresh_id(&self) -> Arc<str> {
         new_ulid(&self.clock, &self.random).into()
     }
 
-    /// Commits these writes together; false if a condition failed or another writer was faster, and
-    /// nothing was written.
+    /// Commits these writes together. False, with nothing written, if a condition failed or another
+    /// writer was faster.
     pub async fn try_commit(&self, writes: Vec<Write>) -> Result<bool, StoreError> {
         match self.records.commit_writes(writes).await {
             Ok(commit) => Ok(commit.is_done()),
@@ -137,7 +137,7 @@ impl Records for Rehearsed {
 
 #[cfg(test)]
 impl Ports {
-    /// Ports over memory, whose time is that of `clock`.
+    /// Creates ports over stores in memory, whose time is that of `clock`.
     pub(crate) fn in_memory(clock: Arc<vault_testing::TestClock>) -> Self {
         let memory = Arc::new(vault_testing::memory::Memory::new(clock.clone()));
         Self {

@@ -9,11 +9,11 @@ use vault_store::random::{Random, random_bytes};
 
 /// Maximum number of tries.
 const MAX_TRIES: u32 = 8;
-/// Maximum single wait, in milliseconds; all waits together stay under two seconds.
+/// Maximum length of one wait, in milliseconds; all waits together stay under two seconds.
 const MAX_WAIT_MS: u64 = 400;
 
-/// Runs `attempt` until it returns a result; `None` means that another writer was faster. Fails
-/// with `Conflict` after the last try, and immediately with any error of an attempt.
+/// Runs `attempt` until it returns a result. An attempt returns `None` if another writer was
+/// faster. Fails with `Conflict` after the last try, and immediately with any error of an attempt.
 pub async fn retry<T, E, F>(random: &dyn Random, mut attempt: impl FnMut() -> F) -> Result<T, E>
 where
     E: From<StoreError>,
@@ -24,7 +24,7 @@ where
             return Ok(result);
         }
         if tries < MAX_TRIES {
-            // Full jitter: a wait of fixed length would bring writers that collided together again.
+            // A random length: after waits of a fixed length, the same writers would collide again.
             let most = (5u64 << tries).min(MAX_WAIT_MS);
             let wait = u64::from_be_bytes(random_bytes::<8>(random)) % most;
             tokio::time::sleep(Duration::from_millis(wait)).await;

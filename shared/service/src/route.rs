@@ -7,40 +7,40 @@ use vault_format::since::Since;
 
 use crate::model::user::Role;
 
-/// The callers that a route accepts.
+/// The callers that a route accepts. The guard of each class checks them before the handler runs.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Auth {
     /// Anybody.
     Public,
-    /// A client that names itself, or a valid access token.
+    /// An OAuth client that sends its `client_id`, or a valid access token.
     ClientOrBearer,
     /// A valid access token, for data of the account itself: a suspended vault does not block it,
     /// and an operator's token is accepted.
     Account,
     /// A valid access token for a vault.
     Bearer,
-    /// The same, with the scope `write`.
+    /// Like [`Self::Bearer`], with the scope `write`.
     BearerWrite,
     /// A valid access token for a vault, of an owner or a publisher.
     Publisher,
-    /// The same, with the scope `write`.
+    /// Like [`Self::Publisher`], with the scope `write`.
     PublisherWrite,
     /// A valid access token for a vault, of an owner.
     Owner,
-    /// The same, with the scope `write`.
+    /// Like [`Self::Owner`], with the scope `write`.
     OwnerWrite,
     /// A valid access token with the scope `operator`, of an account that operates the service.
     Operator,
-    /// The same, with the scope `write`.
+    /// Like [`Self::Operator`], with the scope `write`.
     OperatorWrite,
-    /// A device's signature.
+    /// A device (a machine of the vault) that signs the request with its key.
     Device,
     /// A signed-in browser. If a role is given, its user has at least that role in the vault of the
     /// path.
     Session(Option<Role>),
 }
 
-/// The function that serves a route on AWS; also the route's name in the log.
+/// A group of routes: on AWS, one cloud function serves it, and the log names requests by it.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Group {
     /// Discovery, registration, consent, tokens.
@@ -56,8 +56,8 @@ pub enum Group {
 }
 
 impl Group {
-    /// Returns the name of its function: binary, folder of its zip file, key in
-    /// `infra/routes.json`.
+    /// Returns the name of the group's cloud function: of its binary, of the folder of its zip
+    /// file, and of its key in `infra/routes.json`.
     pub const fn function_name(self) -> &'static str {
         match self {
             Self::OAuth => "oauth",
@@ -84,7 +84,8 @@ pub enum Audience {
 }
 
 impl Audience {
-    /// Returns its path below the public URL.
+    /// Returns the path of the audience below the public URL; the token's `resource` is that
+    /// address.
     pub const fn resource_path(self) -> &'static str {
         match self {
             Self::Any | Self::Mcp => "/mcp",
@@ -93,20 +94,20 @@ impl Audience {
     }
 }
 
-/// One route.
+/// One route of the service.
 #[derive(Clone, Copy, Debug)]
 pub struct Route {
-    /// Name in two words: the action in audit records.
+    /// Name in two parts, such as `user.change`: the action in audit records.
     pub name: &'static str,
     /// Method; a GET route answers HEAD too.
     pub method: &'static str,
     /// Path below the public URL, with `{…}` for a variable.
     pub path: &'static str,
-    /// The callers that it accepts.
+    /// Callers that the route accepts.
     pub auth: Auth,
-    /// The function that serves it.
+    /// Group that the route belongs to.
     pub group: Group,
-    /// The first version of vault that had it.
+    /// First version of vault that has the route.
     pub since: Since,
 }
 
@@ -129,8 +130,8 @@ impl Route {
         }
     }
 
-    /// Whether it is also served at the root of the origin if the public URL has a path prefix,
-    /// followed by that prefix: RFC 8414 puts well-known documents there.
+    /// Whether the route is also served at the root of the origin if the public URL has a path
+    /// prefix, with the prefix after the document's name: RFC 8414 puts well-known documents there.
     fn is_at_root(&self) -> bool {
         self.path.starts_with("/.well-known/")
     }
@@ -145,7 +146,7 @@ impl Route {
         }
     }
 
-    /// Returns the method as the router knows it; a filter for GET answers HEAD too.
+    /// Returns the method as a filter of the router; a filter for GET answers HEAD too.
     pub(crate) fn method_filter(&self) -> MethodFilter {
         match self.method {
             "POST" => MethodFilter::POST,
@@ -156,7 +157,7 @@ impl Route {
     }
 }
 
-/// A route and its handler.
+/// One row of the table of routes: a route and its handler.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row<H> {
     pub(crate) route: Route,
@@ -184,7 +185,7 @@ macro_rules! rows {
             }
         }),*];
 
-        /// The routes of this group.
+        /// Lists the routes of this group.
         pub(crate) fn routes() -> Vec<&'static $crate::route::Route> {
             ROWS.iter().map(|row| &row.route).collect()
         }
@@ -215,7 +216,7 @@ pub(crate) fn mount_route<S: Clone + Send + Sync + 'static>(
     paths.iter().fold(router, add)
 }
 
-/// Returns the paths of a row if the public URL has this prefix.
+/// Returns all paths at which a row is served if the public URL has this prefix.
 fn route_paths(prefix: &str, route: &Route) -> Vec<String> {
     let mut paths = vec![format!("{prefix}{}", route.path)];
     // Without a prefix, the paths below would be equal to the first one, and the router panics if a
@@ -233,7 +234,7 @@ fn route_paths(prefix: &str, route: &Route) -> Vec<String> {
     paths
 }
 
-/// The log's names of groups, by the paths of their rows.
+/// Finds the name of a request's group for the log, by the path of the request.
 #[derive(Debug, Default)]
 pub(crate) struct LogGroups(Vec<(String, &'static str)>);
 
@@ -252,7 +253,7 @@ impl LogGroups {
     }
 }
 
-/// Whether a path matches the path of a row, with its variables.
+/// Whether a path matches a template such as `/admin/users/{id}`.
 fn matches_template(template: &str, path: &str) -> bool {
     let mut segments = path.split('/');
     for segment in template.split('/') {

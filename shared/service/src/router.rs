@@ -20,7 +20,8 @@ use crate::route::{Group, LogGroups, Route};
 use crate::web::welcome;
 use crate::{admin, console, health, mcp, oauth_routes};
 
-/// The part of the service that one process serves: everything, or one group and health.
+/// The part of the service that one process serves: everything, or one group of routes and the
+/// health check.
 ///
 /// Each part is a constant, so that a program for one group contains no code of the others.
 #[derive(Clone, Copy)]
@@ -30,13 +31,13 @@ pub struct Part {
     work: Option<Work>,
 }
 
-/// One run of the background work.
+/// Starts one run of the background work, such as garbage collection and notices.
 pub type Work = fn(&App) -> Working<'_>;
 
-/// A run in progress.
+/// A run of the background work in progress.
 pub type Working<'a> = Pin<Box<dyn Future<Output = Result<Report, StoreError>> + Send + 'a>>;
 
-/// The rows of one group, and the function that builds its router below a prefix.
+/// The routes of one group, and the function that builds its router below a prefix.
 #[derive(Clone, Copy)]
 struct Table {
     /// Name of the group in the log; `None` if each row's own group is its name.
@@ -50,7 +51,8 @@ const HEALTH: Table = Table {
     routes: health::routes,
     router: health::router,
 };
-/// Served by [`DeviceRoutes`], which matches the path as it was sent.
+/// Routes below `/v/`. Their router here is empty: [`DeviceRoutes`] serves them, and matches the
+/// path as it was sent.
 const HOSTED: Table = Table {
     log_name: None,
     routes: devices::routes,
@@ -80,7 +82,7 @@ const MCP: Table = Table {
 const WORK: Work = |app| Box::pin(maintenance::run_once(app));
 
 impl Part {
-    /// Everything.
+    /// All groups and the background work, in one process.
     pub const ALL: Self = Self {
         group: None,
         tables: &[HEALTH, HOSTED, OAUTH, ADMIN, CONSOLE, MCP],
@@ -93,7 +95,7 @@ impl Part {
         work: Some(WORK),
         ..Self::one_group(Group::Admin, &[HEALTH, ADMIN, CONSOLE])
     };
-    /// Tools for agents.
+    /// The MCP endpoint.
     pub const MCP: Self = Self::one_group(Group::Mcp, &[HEALTH, MCP]);
     /// Enrolment and device state, and every path without a route.
     pub const DEVICES: Self = Self::one_group(Group::Devices, &[HEALTH]);
@@ -120,7 +122,7 @@ impl Part {
         }
     }
 
-    /// Returns the group; `None` for everything.
+    /// Returns the group that the process serves; `None` for all groups.
     pub const fn group(self) -> Option<Group> {
         self.group
     }
@@ -143,7 +145,7 @@ impl Part {
     }
 }
 
-/// Lists all routes.
+/// Lists the routes of all groups.
 pub fn all_routes() -> impl Iterator<Item = &'static Route> {
     let tables = Part::ALL.tables.iter();
     tables.flat_map(|table| (table.routes)())
@@ -151,14 +153,15 @@ pub fn all_routes() -> impl Iterator<Item = &'static Route> {
 
 /// Builds the router of the whole service.
 ///
-/// Put [`crate::http::Peer`] into a request's extensions if the address of the other end is known,
-/// and [`crate::http::RawPath`] if the `Uri` of the request is not what was sent.
+/// The caller must put [`crate::http::Peer`] into a request's extensions if the address of the
+/// other end is known, and [`crate::http::RawPath`] if the request's `Uri` is not exactly what was
+/// sent.
 pub fn router(app: App) -> Router {
     part_router(app, Part::ALL)
 }
 
-/// Builds the router of one part; any other path is as unknown as one that no group has. Unsigned
-/// requests under `/v/` learn no more than from the whole service.
+/// Builds the router of one part. The routes of other groups are answered like unknown paths;
+/// unsigned requests under `/v/` get the same answer from every part.
 pub fn part_router(app: App, part: Part) -> Router {
     let prefix = app.config.public_url.prefix();
     let routers = part.tables.iter().map(|table| (table.router)(prefix));
@@ -213,8 +216,9 @@ mod tests {
 
     use super::*;
 
-    /// Route keys of the gateway beyond the table: an unsigned request to any path under `/v/` gets
-    /// the service's own 401, and any other path its 404.
+    /// Route keys of the API gateway that stand for no row of the table: for an unsigned request to
+    /// any path under `/v/`, which gets the service's 401, and for any other path, which gets its
+    /// 404.
     const REST: [&str; 2] = ["ANY /v/{proxy+}", "$default"];
 
     /// The key of a path at the gateway. A variable there fills a whole segment, and a method is
@@ -233,7 +237,7 @@ mod tests {
         format!("ANY {}", segments.join("/"))
     }
 
-    /// `infra/routes.json`: each function's route keys.
+    /// Writes `infra/routes.json`: the route keys of each cloud function.
     fn page() -> String {
         let mut functions = BTreeMap::new();
         for row in all_routes() {

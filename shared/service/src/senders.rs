@@ -12,12 +12,12 @@ use vault_format::time::Timestamp;
 use crate::model::webhook::WebhookAddress;
 use vault_api::Email;
 
-/// The senders of notices.
+/// The senders of notices that a process has.
 #[derive(Clone)]
 pub struct Senders {
     /// The sender of notices to webhooks; always present, unlike mail.
     pub webhooks: Arc<dyn Webhooks>,
-    /// Sends mail, if the operator configured it.
+    /// The sender of mail; `None` if the operator has configured no mail server.
     pub mailer: Option<Arc<dyn Mailer>>,
 }
 
@@ -38,40 +38,40 @@ pub trait Mailer: Send + Sync {
 /// A signed request to a webhook.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct WebhookMessage {
-    /// Address of the webhook.
+    /// Address that the request is sent to.
     pub address: WebhookAddress,
     /// Header `webhook-id`: the same for every attempt, so that an endpoint can drop repetitions.
     pub id: String,
     /// Header `webhook-timestamp`: the time of this attempt.
     pub at: Timestamp,
-    /// Header `webhook-signature`.
+    /// Header `webhook-signature`: proves that this service sent the body.
     pub signature: String,
-    /// Body, in JSON.
+    /// JSON body.
     pub body: String,
 }
 
 /// A plain-text mail to one person.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Mail {
-    /// Recipient.
+    /// Address of the recipient.
     pub to: Email,
-    /// Subject.
+    /// Subject line.
     pub subject: HeaderText,
-    /// Text; lines end with `\n`.
+    /// Body, in plain text; lines end with `\n`.
     pub text: String,
     /// Part of the header `Message-ID` before the `@`: the same for every attempt.
     pub id: HeaderText,
-    /// Time at which it was written.
+    /// Time at which the mail was written, for the header `Date`.
     pub at: Timestamp,
 }
 
-/// Text that can neither end a header nor begin another one: printable ASCII, at most 200 bytes.
+/// Text for a mail header that cannot add another header: printable ASCII, at most 200 bytes.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct HeaderText(String);
 
 impl HeaderText {
-    /// Replaces every character that a header cannot contain by `?`, and cuts the text after 200
-    /// bytes.
+    /// Creates header text: replaces every character that a header cannot contain by `?`, and cuts
+    /// the text after 200 bytes.
     pub fn from_text(text: &str) -> Self {
         // Replaced and not removed, so that the reader sees that something was there.
         let plain = |c: char| {
@@ -84,7 +84,7 @@ impl HeaderText {
         Self(text.chars().map(plain).take(200).collect())
     }
 
-    /// Returns the text.
+    /// Returns the text for the header.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -103,7 +103,7 @@ pub enum SendError {
     /// The SSRF guard rejects an address of the host.
     #[error("the host has an address that is not public")]
     NotPublic,
-    /// A port to which this service sends nothing.
+    /// The port of the address is not one of `VAULT_WEBHOOK_PORTS`.
     #[error("the port is not one of VAULT_WEBHOOK_PORTS")]
     Port,
     /// No answer within the time limit.
@@ -115,7 +115,7 @@ pub enum SendError {
     /// A status other than 2xx. Redirects are not followed.
     #[error("the endpoint answered with status {0}")]
     Status(u16),
-    /// The mail server did not accept the mail.
+    /// The mail server rejected the mail with this reply code.
     #[error("the mail server answered with code {0}")]
     MailServer(u16),
     /// The mail server offers no encryption, or no authentication that this service supports.

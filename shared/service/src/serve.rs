@@ -1,5 +1,5 @@
-//! The server loop: accepts connections, bounds their number per network and the time for which each
-//! may stay idle or accept nothing, and shuts down gracefully.
+//! The server loop: accepts connections, bounds their number per network and the time for which
+//! each may be idle or read nothing of its answer, and shuts down gracefully.
 //!
 //! Requests whose head cannot be parsed are answered by the HTTP library, which has no hook for
 //! them; all others reach the router.
@@ -37,12 +37,12 @@ use bounded::{Bounded, InProgress};
 /// Time limits of a connection that makes no progress.
 #[derive(Clone, Copy, Debug)]
 struct TimeLimits {
-    /// Between requests. Longer than clients keep idle connections, so that the client closes
-    /// first: a request that arrives at a closing server is lost.
+    /// Maximum time between requests. Longer than clients keep idle connections, so that the client
+    /// closes first: a request that arrives at a closing server is lost.
     idle: Duration,
-    /// From the first byte of a head to its last.
+    /// Maximum time from the first byte of a request's head to its last.
     head: Duration,
-    /// While the client accepts less than [`MIN_PROGRESS`] of an answer.
+    /// Maximum time in which the client reads less than [`MIN_PROGRESS`] of an answer.
     write: Duration,
 }
 
@@ -52,19 +52,19 @@ const TIME_LIMITS: TimeLimits = TimeLimits {
     head: Duration::from_secs(10),
     write: Duration::from_secs(30),
 };
-/// Number of bytes of an answer that count as progress: at least so many are accepted in the time of
-/// [`TimeLimits::write`], or the rest. A client that takes a byte now and then would otherwise hold
-/// the answer in memory for as long as it likes.
+/// Number of bytes of an answer that a client must read within [`TimeLimits::write`], unless fewer
+/// are left. A client that reads a byte now and then would otherwise keep the answer in memory for
+/// as long as it likes.
 const MIN_PROGRESS: usize = 32 * 1024;
-/// Maximum number of connections per source, an IPv4 address or an IPv6 /64 network. Each wider
-/// network has four times as many.
+/// Maximum number of connections per source, which is an IPv4 address or an IPv6 /64 network. Each
+/// wider network has four times as many.
 pub const MAX_PER_SOURCE: usize = 64;
-/// Time for which running requests may continue after the service was told to stop.
+/// Maximum time for which running requests may continue after the service was told to stop.
 pub const STOP_TIME: Duration = Duration::from_secs(10);
 /// Maximum number of connections; more wait in the listener's queue.
 pub const MAX_CONNECTIONS: usize = 4096;
-/// Size of the buffer for a head. Larger than [`crate::http`] permits, so that the service's own
-/// refusal is sent.
+/// Size of the buffer for a request's head, in bytes. Larger than
+/// [`crate::edge::MAX_HEADER_BYTES`], so that the service's own refusal is sent.
 const HEAD_BUFFER: usize = 64 * 1024;
 
 /// Serves until `shutdown` completes, then lets running requests finish for up to ten seconds.
@@ -74,7 +74,7 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output
     serve_router(listener, &config, crate::router::router(app), shutdown).await;
 }
 
-/// Like [`serve`], with the caller's router.
+/// Serves like [`serve`], with the caller's router.
 pub async fn serve_router(
     listener: TcpListener,
     config: &Arc<Config>,
@@ -93,8 +93,8 @@ pub async fn serve_router(
         let (stream, peer, slot) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                // Usually out of file descriptors, which are freed when connections end; without
-                // the pause, the loop would use the processor fully.
+                // Usually the process is out of file descriptors, which are freed when connections
+                // end; without the pause, the loop would use the processor fully.
                 tracing::warn!(%error, "a connection could not be accepted");
                 sleep(Duration::from_millis(100)).await;
                 continue;
@@ -144,7 +144,7 @@ struct ConnectionCounts {
     held: Arc<Mutex<HashMap<String, usize>>>,
 }
 
-/// A counted connection; dropping it releases its place.
+/// A counted connection; dropping it lowers the counts of its networks.
 struct CountedConnection {
     /// `None` for a source that is not counted.
     networks: Option<Networks>,
@@ -159,8 +159,8 @@ impl ConnectionCounts {
         }
     }
 
-    /// Takes a place for a connection; `None` if one of its networks has none left. This machine
-    /// and trusted proxies, which connect for many people, are not counted.
+    /// Counts a connection; `None` if one of its networks has too many. This machine and trusted
+    /// proxies, which connect for many people, are not counted.
     fn count_connection(&self, peer: Peer) -> Option<CountedConnection> {
         let address = peer.0.ip().to_canonical();
         let held = Arc::clone(&self.held);
@@ -238,8 +238,8 @@ async fn run_connection(
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
         () = async { drop(stopping.wait_for(|stop| *stop).await) } => {
-            // Nobody waits for an answer. A client that has sent a part of a request, or none,
-            // would otherwise delay the end.
+            // No answer is due. A client that has sent a part of a request, or none, would
+            // otherwise delay the end.
             if phase.is_quiet() {
                 return;
             }

@@ -1,5 +1,5 @@
-//! What a namespace uses of the service: requests of its callers are counted here once the caller is
-//! known to belong to it, and so is the work that they cause.
+//! Counts what a namespace uses of the service, for its budgets: each request, once its caller is
+//! known to belong to the namespace, and the work that the request causes.
 
 use std::sync::Arc;
 
@@ -16,15 +16,17 @@ use crate::error::Refusal;
 use crate::model::audit::audit_partition;
 use crate::model::namespace::{Kind, Namespace, ServedNamespace};
 
-/// A counted request.
+/// A request that was counted for its namespace.
 pub(crate) struct Spending {
-    /// The app for the rest of the request: its commits and checks are charged to the namespace.
+    /// The app for the rest of the request. Its commits and its scans are charged to the namespace,
+    /// so handlers must use it and not the app of the process.
     pub(crate) app: App,
     states: Vec<LimitState>,
 }
 
 impl Spending {
-    /// Returns the spending of a request that belongs to no namespace, as one of an operator.
+    /// Returns the spending of a request that is charged to no namespace, such as one of an
+    /// operator.
     pub(crate) fn of_nobody(app: &App) -> Self {
         Self {
             app: app.clone(),
@@ -32,8 +34,9 @@ impl Spending {
         }
     }
 
-    /// Counts a request in `namespace` of a caller of this rank, who is counted alone too: `caller`
-    /// is the consent of an app, or the id of a user in the console. Fails if a limit is used up.
+    /// Counts a request in `namespace`, and for its caller alone too: `caller` is the id of the
+    /// app's consent, or of the user in the console. `rank` decides which share of the budgets the
+    /// caller may use. Fails if a limit is used up.
     pub(crate) fn count_request(
         app: &App,
         namespace: &Namespace,
@@ -65,14 +68,14 @@ impl Spending {
         self.app.charge.as_ref().and_then(|charge| charge.refusal())
     }
 
-    /// Adds to an answer what is left of the limits of requests.
+    /// Adds the headers that tell how much is left of the limits of requests.
     pub(crate) fn add_headers(&self, headers: &mut HeaderMap) {
         add_headers(headers, &self.states);
     }
 }
 
-/// Returns the limit of a budget for a namespace of this kind; 0: no limit. The vault that a server
-/// signs itself has none: it belongs to the operator of that server.
+/// Returns the limit of a budget for a namespace of this kind; 0 means no limit. The vault that a
+/// server signs itself has no limits: it belongs to the operator of that server.
 fn budget_limit(app: &App, kind: Kind, budget: Budget) -> u64 {
     match kind {
         Kind::Hosted => budget.limit(&app.config.limits),
@@ -80,7 +83,7 @@ fn budget_limit(app: &App, kind: Kind, budget: Budget) -> u64 {
     }
 }
 
-/// Counts a read of a machine that the owner of `namespace` admitted; fails with 429.
+/// Counts a read by an admitted machine of `namespace`; fails with 429.
 pub(crate) fn count_machine_read(app: &App, namespace: &ServedNamespace) -> Result<(), Refusal> {
     let budget = Budget::MachineReads;
     let limit = budget_limit(app, namespace.kind, budget);
@@ -98,19 +101,21 @@ pub(crate) fn count_export(app: &App) -> Result<(), Refusal> {
     app.budgets.count_one(id, budget, limit, app.clock.now())
 }
 
-/// Runs a check of the gate for `namespace`, on a thread for blocking work because it uses the
-/// processor for a long time. Waits for a place first, and counts the work for the namespace of the
-/// request. Fails with an error of the store if the budget has no room; the guard then answers 429.
-/// Also fails if the large body of the request gets no place after the scan.
+/// Runs a check of the gate, the security scanner, for `namespace`. The check runs on a thread for
+/// blocking work because it uses the processor for a long time. Waits for a place first, and counts
+/// the work for the namespace of the request. Fails with an error of the store if the budget has no
+/// room; the guard then answers 429. Also fails if the large body of the request gets no place
+/// after the scan.
 pub(crate) async fn run_gate<T: Send + 'static>(
     app: &App,
     namespace: &NamespaceId,
     check: impl FnOnce() -> (Verdict, T) + Send + 'static,
 ) -> Result<(Verdict, T), StoreError> {
-    // Before the reservation: what waits must not hold work that others could do.
+    // Before the reservation: a check that waits must not hold work that others could do.
     let place = app.enter_scan(namespace).await?;
     let now = app.clock.now();
-    // Work of the service itself, as for the skills of a new vault, is charged to nobody.
+    // Work of the service itself, such as scanning the starter skills of a new vault, is charged to
+    // no budget.
     let charged = app.charge.clone();
     let limit = charged
         .as_ref()
@@ -145,8 +150,9 @@ pub(crate) async fn run_gate<T: Send + 'static>(
     Ok(checked)
 }
 
-/// Gate work that is reserved for one check. Dropping it counts the work that was done and frees the
-/// rest. The check owns it: it goes on when its request is given up, and it may panic.
+/// Gate work that is reserved for one check. Dropping it counts the work that was done and frees
+/// the rest. The thread of the check owns it, because the check goes on when its request is given
+/// up, and because it may panic.
 struct Reservation {
     budgets: Arc<Budgets>,
     namespace: NamespaceId,

@@ -9,7 +9,7 @@ use vault_gate::RawFile;
 pub struct StarterFile {
     /// Path below the common folder of all starter skills.
     pub path: &'static str,
-    /// Content.
+    /// Content of the file, compiled into the program.
     pub bytes: &'static [u8],
 }
 
@@ -58,8 +58,8 @@ pub fn skill_purpose(name: &str) -> Option<&'static str> {
     })
 }
 
-/// Returns the files of the starter skill of this name, in the form of a draft; empty if there is
-/// no such skill.
+/// Returns the files of the starter skill of this name, with paths below its folder, in the form of
+/// a draft; empty if there is no such skill.
 pub fn skill_files(name: &str) -> Vec<RawFile> {
     let below = |file: &StarterFile| {
         let path = file.path.strip_prefix(name)?.strip_prefix('/')?;

@@ -1,4 +1,5 @@
-//! A unit of work: the writes of one change, which are committed together or not at all.
+//! A unit of work: the reads and writes of one change. The writes are committed together or not at
+//! all, and the whole change is tried again if another writer was faster.
 
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,8 +10,8 @@ use vault_store::records::{Commit, Write};
 use crate::ports::Ports;
 use crate::retry::retry;
 
-/// One attempt at a change ([`Ports::change`]): it reads through its ports, and collects the
-/// writes. Clones share the attempt.
+/// One attempt at a change ([`Ports::change`]): it reads through its ports, and collects the writes
+/// for the commit. Clones belong to the same attempt.
 #[derive(Clone)]
 pub struct Transaction<'a> {
     ports: &'a Ports,
@@ -22,11 +23,11 @@ pub struct Transaction<'a> {
 #[derive(Default)]
 struct State {
     writes: Vec<Write>,
-    /// Whether another writer was faster.
+    /// Whether another writer was faster, so that the attempt has to be repeated.
     is_lost: bool,
 }
 
-/// Reads through a transaction are reads of its ports.
+/// Lets a transaction be passed where a function takes [`Ports`] to read.
 impl Deref for Transaction<'_> {
     type Target = Ports;
 
@@ -57,19 +58,19 @@ impl<'a> Transaction<'a> {
         self.lock_state().writes.extend(writes);
     }
 
-    /// Returns the error of an attempt that has read the traces of another writer: the attempt ends
-    /// with it, and the change is tried again.
+    /// Marks the attempt as lost to another writer and returns the error to end it with; the change
+    /// is then tried again.
     pub fn conflict(&self) -> StoreError {
         self.lock_state().is_lost = true;
         StoreError::Conflict
     }
 
-    /// Commits now. Returns the index of the failed write if it is one of the first `bounds`
-    /// writes: these are limits and names that may be taken, whose failure is not a conflict.
-    /// Nothing is written then, and the transaction is empty again. Any other failed condition is a
+    /// Commits the collected writes now. The first `bounds` writes must be limits, or names that
+    /// may be taken: if the condition of one of them fails, the index of that write is returned,
+    /// nothing is written, and the transaction is empty again. Any other failed condition is a
     /// [`Transaction::conflict`].
     pub async fn commit_within(&self, bounds: usize) -> Result<Option<usize>, StoreError> {
-        // Emptied before the commit: after a reported limit the caller may fill the transaction
+        // Emptied before the commit: after a failed limit the caller may fill the transaction
         // again.
         let writes = std::mem::take(&mut self.lock_state().writes);
         match self.ports.records.commit_writes(writes).await {
@@ -80,7 +81,8 @@ impl<'a> Transaction<'a> {
         }
     }
 
-    /// Commits the remaining writes; `None` if the change has to be tried again.
+    /// Commits the remaining writes after `work` has ended with `done`; `None` if the change has to
+    /// be tried again.
     async fn commit_rest<T, E: From<StoreError>>(self, done: Result<T, E>) -> Result<Option<T>, E> {
         let has_writes = !self.lock_state().writes.is_empty();
         let done = match done {
@@ -103,8 +105,8 @@ impl Ports {
     /// Changes records in one commit: `work` reads, decides, and leaves its writes in the
     /// transaction. If another writer was faster, all of it is repeated, a bounded number of times;
     /// then the change fails with `Conflict`. An error of `work` ends the change and writes
-    /// nothing. An `Ok` commits whatever is in the transaction, also if its value means a refusal:
-    /// decide before the first write. A transaction without writes makes no commit.
+    /// nothing. An `Ok` commits all writes in the transaction, also if its value means a refusal,
+    /// so `work` must decide before its first write. A transaction without writes makes no commit.
     pub async fn change<'a, T, E, F>(
         &'a self,
         mut work: impl FnMut(Transaction<'a>) -> F,
@@ -115,7 +117,8 @@ impl Ports {
     {
         retry(&self.random, || {
             let tx = Transaction::new(self);
-            // On the heap: on the stack, every future around it would contain its size again.
+            // On the heap: on the stack, the size of this future would be part of every future
+            // around it.
             let done = Box::pin(work(tx.clone()));
             async move { tx.commit_rest(done.await).await }
         })

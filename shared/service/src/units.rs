@@ -1,8 +1,8 @@
-//! Numbers as pages and messages write them.
+//! Formats numbers for pages and messages.
 
 use std::fmt::Display;
 
-/// Writes a number of things: `1 file`, `3 files`.
+/// Formats a number of things: `1 file`, `3 files`.
 pub(crate) fn format_count<N: Copy + Display + PartialEq + From<u8>>(
     number: N,
     one: &str,
@@ -12,7 +12,7 @@ pub(crate) fn format_count<N: Copy + Display + PartialEq + From<u8>>(
     format!("{number} {what}")
 }
 
-/// Writes a number of bytes: `1 byte`, `1.5 KiB`.
+/// Formats a number of bytes: `1 byte`, `1.5 KiB`.
 pub(crate) fn format_size(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     if bytes < 1024 {

@@ -1,11 +1,15 @@
-//! Storing objects of a namespace concurrently with garbage collection: the only way in, for pushes
-//! and for the server's own library.
+//! Stores objects of a namespace while garbage collection may run: the only way in, for pushes and
+//! for the server's own library.
 //!
-//! A marked object is reported as missing, so it is uploaded again. The upload is recorded, counted
-//! within the quota, and the mark removed, in one commit before the bytes are stored. The sweep
-//! first moves the mark on, under its revision; so if an upload and a sweep race, one of them gets a
-//! conflict. Two uploads that race for the last of the quota write the same record of usage, so only
-//! one of them passes.
+//! Garbage collection marks an object that nothing names, and sweeps (deletes) it later.
+//! [`list_missing`] reports a marked object as missing, so the client uploads it again. One commit
+//! then records the upload, counts it within the quota and removes the mark, before the bytes are
+//! stored. The sweep first changes the mark, under the mark's revision; so if an upload and a sweep
+//! race, one of them gets a conflict. Two uploads that race for the last room in the quota write
+//! the same record of usage, so only one of them passes.
+//!
+//! The allowance is room beyond the quota, only for the files of a release: a full vault can still
+//! publish.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -34,38 +38,37 @@ mod unstoppable;
 
 use unstoppable::Unstoppable;
 
-/// Maximum number of records with object names in one commit: each may have 256 KiB.
+/// Maximum number of records with object names in one commit: each may take 256 KiB.
 const KEPT_AT_ONCE: usize = 10;
-/// Maximum number of attempts at a correction of the count, each of which tries its commit again.
+/// Maximum number of attempts at a correction of the usage; each of them also retries its commit.
 const CORRECTIONS: u32 = 4;
-/// Room in the last commit of an upload, for its count.
+/// Number of writes that the last commit of an upload needs for the count.
 const LAST_WRITES: usize = 4;
 
 /// The reason why objects are stored. It decides how far beyond the quota they may go.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Purpose {
-    /// Somebody uploads them. Those that are files of a release, whose form says so, may use the
-    /// allowance beyond the quota.
+    /// An upload by a client. Objects with the form of a release's files may use the allowance.
     Upload,
-    /// Somebody uploads bundles, and the vault has to sign so much again, because a key is revoked.
-    /// So far they may go beyond the quota.
+    /// An upload by a vault that has to sign skills again because a key was revoked. The amount of
+    /// these skills may go beyond the quota.
     SignAgain(Amount),
-    /// A request for a key. It may use the allowance too.
+    /// A signed request of a user to publish with a key. It may use the allowance too.
     Statement,
-    /// A verified proposal. It has twice the allowance, so that uploads which use up theirs cannot
-    /// stop it.
+    /// A verified proposal of a release, which waits for more signatures. It has twice the
+    /// allowance, so that uploads which use up theirs cannot stop it.
     Proposal,
     /// The catalog of a verified release and the list of its objects. They have three times the
     /// allowance, so that a publisher whose proposals use up theirs cannot stop a release.
     Release,
-    /// Such a proposal or catalog with a newer root version than the current release, which the keys
-    /// of the root role have signed. It has four times the allowance, so that a publisher whose
-    /// releases use up theirs can be removed.
+    /// A verified proposal or catalog with a newer root version than the current release, which the
+    /// keys of the root role have signed. It has four times the allowance, so that a publisher
+    /// whose releases use up theirs can be removed.
     NewRoot,
 }
 
 impl Purpose {
-    /// How many times the allowance is open to files of releases.
+    /// Returns how many times the allowance is open to files of releases.
     const fn allowances(self) -> u64 {
         match self {
             Self::Upload | Self::SignAgain(_) | Self::Statement => 1,
@@ -75,13 +78,13 @@ impl Purpose {
         }
     }
 
-    /// Whether it is a release or a proposal of one.
+    /// Whether the objects belong to a release or a proposal of one.
     const fn is_release(self) -> bool {
         matches!(self, Self::Proposal | Self::Release | Self::NewRoot)
     }
 }
 
-/// Error of an upload.
+/// Reason why an upload failed.
 #[derive(Debug, thiserror::Error)]
 pub enum UploadError {
     /// The namespace has no room. Nothing was stored.
@@ -117,8 +120,8 @@ pub async fn list_missing(
     wanted: &[(ObjectKey, u64)],
 ) -> Result<Vec<ObjectKey>, StoreError> {
     let names: Vec<_> = wanted.iter().map(|(key, _)| (*key).into()).collect();
-    // Marks are read before objects: an object without a mark now stays for another day, or is gone
-    // already and will be found missing.
+    // Marks are read before objects: an object without a mark now stays for at least a day, or is
+    // already deleted and then found missing.
     let marked: HashSet<ObjectName> = kept::marks_of(app, &namespace, &names)
         .await?
         .iter()
@@ -133,14 +136,14 @@ pub async fn list_missing(
     Ok(wanted.iter().map(|(key, _)| *key).filter(lacks).collect())
 }
 
-/// Stores different objects of one namespace, each under its hash, and keeps them for a week, within
-/// which a release may name them.
+/// Stores different objects of one namespace, each under its hash, and keeps them for a week,
+/// within which a release may name them.
 ///
 /// Fails with `Full`, before any of them is stored, if the quota has no room for all that are not
 /// stored yet. Fails with `Conflict` while one of them is being deleted; a retry helps.
 ///
-/// Goes on when its caller does not wait for the end, such as one who has closed the connection: the
-/// count would else be too high until the next garbage collection.
+/// Goes on when the caller stops waiting, for instance because a client has closed the connection:
+/// otherwise the count would be too high until the next garbage collection.
 pub async fn put_objects(
     app: &App,
     namespace: &Namespace,
@@ -184,7 +187,8 @@ async fn put_counted(
     Ok(outcome?)
 }
 
-/// Records that a release names `named` for the first time: they no longer count as unnamed.
+/// Records that a release names these objects for the first time, so that they no longer count as
+/// unnamed.
 pub(crate) async fn record_named(app: &App, namespace: &Namespace, named: Amount) {
     if named != Amount::default() {
         let name = |usage: &mut Usage| usage.name_objects(named);
@@ -197,7 +201,8 @@ pub(crate) fn tally_of_object(class: Class, bytes: u64) -> Tally {
     let amount = Amount::of_object(bytes);
     Tally {
         stored: amount,
-        // Only these are uploaded for a release. The others have records that name them.
+        // Only these classes are uploaded for a release that names them later. The others have
+        // records that name them.
         unnamed: match class {
             Class::Bundles | Class::Policies => amount,
             _ => Amount::default(),
@@ -213,17 +218,18 @@ fn tally_of(objects: impl IntoIterator<Item = (ObjectKey, u64)>) -> Tally {
         .fold(Tally::default(), |all, one| all + one)
 }
 
-/// Returns those objects that are not stored; none if the store does not answer.
+/// Returns the objects that are not stored; none if the store does not answer.
 async fn find_unstored(app: &App, objects: &[(ObjectKey, u64)]) -> Vec<(ObjectKey, u64)> {
-    // Counted then until the next garbage collection, which is on the strict side.
+    // If the store does not answer, they count as stored until the next garbage collection, which
+    // is on the strict side.
     let missing = app.objects.find_missing(objects).await.unwrap_or_default();
     let missing: HashSet<_> = missing.into_iter().collect();
     let is_missing = |(key, _): &&(ObjectKey, u64)| missing.contains(key);
     objects.iter().filter(is_missing).copied().collect()
 }
 
-/// Changes the usage of a namespace in a commit of its own, and warns owners where it now reaches
-/// 80 % of the quota.
+/// Changes the usage of a namespace in a commit of its own, and queues a warning to the owners if
+/// it now reaches 80 % of the quota.
 pub(crate) async fn change_usage(
     app: &App,
     namespace: &Namespace,
@@ -236,7 +242,7 @@ pub(crate) async fn change_usage(
         let before = usage.clone();
         change(&mut usage);
         usage.settle_beyond(&quota);
-        // Judged by what is stored, not by what uploads may store.
+        // Warnings depend on what is stored, not on what open uploads may store.
         let warnings = usage.take_warnings(&quota);
         tx.write_all(notices::queue_notices(&tx, namespace, warnings).await?);
         if usage != before {
@@ -255,7 +261,8 @@ async fn correct_usage(app: &App, namespace: &Namespace, correct: impl Fn(&mut U
         if corrected.is_ok() {
             break;
         }
-        // Many processes at once may change the same record, and nobody waits for this one.
+        // Many processes may change the same record at once; the caller does not wait for the
+        // result.
         corrected = change_usage(app, namespace, &correct).await;
     }
     if let Err(error) = corrected {
@@ -267,7 +274,8 @@ async fn correct_usage(app: &App, namespace: &Namespace, correct: impl Fn(&mut U
     }
 }
 
-/// Whether these are exactly the bytes of an index object of this vault.
+/// Whether these are exactly the bytes of one index object of this vault (a part of the list of its
+/// skills).
 fn is_index(bytes: &[u8], vault_id: &VaultId) -> bool {
     let Ok(entries) = index::parse_object(bytes, vault_id) else {
         return false;
@@ -275,15 +283,15 @@ fn is_index(bytes: &[u8], vault_id: &VaultId) -> bool {
     matches!(index::build_objects(vault_id, entries).as_slice(), [one] if one == bytes)
 }
 
-/// An upload that was counted.
+/// An upload that was counted and may now store its bytes.
 struct Claimed {
-    /// Its name in the usage.
+    /// Id of the upload in the usage record.
     id: Arc<str>,
-    /// What was counted.
+    /// Amount that was added to the usage.
     added: Tally,
 }
 
-/// Objects that are to be stored.
+/// An upload before its bytes are stored.
 struct Upload<'a> {
     app: &'a App,
     namespace: &'a Namespace,
@@ -293,8 +301,8 @@ struct Upload<'a> {
 }
 
 impl Upload<'_> {
-    /// Records the upload of these objects, counts them and removes their marks; conflicts while
-    /// one of them is being deleted.
+    /// Records the upload, counts its objects and removes their marks. Conflicts while one of them
+    /// is being deleted.
     async fn claim(&self, tx: &Transaction<'_>) -> Result<Claimed, UploadError> {
         let namespace = &self.namespace.id;
         let names: Vec<ObjectName> = self.objects.iter().map(|(key, _)| (*key).into()).collect();
@@ -339,17 +347,19 @@ impl Upload<'_> {
         Ok(Claimed { id, added })
     }
 
-    /// Returns what the upload adds. Fails with `Full` if the quota has no room for it, and with
-    /// `Busy` if it has none until other uploads have ended, which may store the same objects.
+    /// Returns the amount that the upload adds to the usage. Fails with `Full` if the quota has no
+    /// room for it, and with `Busy` if it will have room only after other uploads have ended, which
+    /// may store the same objects.
     async fn count_new(&self, usage: &Usage) -> Result<Counted, UploadError> {
         let sizes = self.sizes();
         let all = Needed {
             other: tally_of(sizes.iter().copied()),
             ..Needed::default()
         };
-        // Most objects of an upload are new. Far from a limit all are counted as new, and those that
-        // were not are given back: it saves a question to the store, which costs a call for each
-        // object there. After a failure they are probably not new.
+        // Most objects of an upload are new. Far from a limit all are counted as new, and those
+        // that were stored already are given back later. This saves a question to the store, which
+        // costs it a call for each object. After a failed upload the objects are probably not new,
+        // so the store is asked.
         let is_far = !usage.is_doubtful && !usage.with(all.other).is_short(&self.quota);
         if self.namespace.kind == Kind::SelfSigned || is_far {
             return Ok(Counted {
@@ -378,7 +388,7 @@ impl Upload<'_> {
         self.objects.iter().map(size).collect()
     }
 
-    /// Returns the amounts of those objects that `is_new`.
+    /// Returns the amounts of the new objects, by the limits that they count for.
     fn needed(&self, is_new: impl Fn(&ObjectKey) -> bool) -> Needed {
         let mut needed = Needed {
             allowances: self.purpose.allowances(),
@@ -399,8 +409,8 @@ impl Upload<'_> {
         needed
     }
 
-    /// Whether an object may use the allowance for files of releases. Uploads may if their bytes are
-    /// exactly those of an index of this vault, a profile or a policy.
+    /// Whether an object may use the allowance for files of releases. A client's upload may if the
+    /// bytes are exactly those of an index of this vault, a profile or a policy.
     fn is_release_file(&self, key: &ObjectKey, bytes: &[u8]) -> bool {
         if !matches!(self.purpose, Purpose::Upload | Purpose::SignAgain(_)) {
             return true;
