@@ -1,5 +1,5 @@
-//! The question what becomes of changes that agents make over standard input and output
-//! (`VAULT_MCP_WRITES`).
+//! The setting `VAULT_MCP_WRITES`: whether a change that an agent makes through the MCP server on
+//! standard input and output takes effect at once, or waits as a draft for the user.
 
 use std::{io::Write as _, os::unix::fs::DirBuilderExt as _, path::Path};
 
@@ -9,17 +9,18 @@ use crate::{
     settings::{Origin, layers::user_file},
 };
 
-/// The variable that has the answer.
+/// The environment variable of the setting. `config.toml` has it under [`KEY`].
 pub const VARIABLE: &str = "VAULT_MCP_WRITES";
 const KEY: &str = "mcp_writes";
 const QUESTION: &str = "What happens when an agent changes a skill?";
-/// Each value with its meaning. The first one is the default.
+/// Each value of the setting, with its meaning as the question shows it. The first one is the
+/// default.
 const MEANINGS: [(&str, &str); 2] = [
     ("sign", "It counts at once: vault signs it with your key"),
     ("draft", "It waits until you accept it with `vault drafts`"),
 ];
 
-/// Asks for a value of [`VARIABLE`].
+/// Asks the user for a value of [`VARIABLE`], and returns it. Writes nothing.
 pub fn ask_writes(context: &Context) -> Result<&'static str, Failure> {
     let meanings = MEANINGS.map(|(_, meaning)| meaning.to_owned()).to_vec();
     let chosen = context.ui.choose_first(QUESTION, meanings)?;
@@ -28,8 +29,8 @@ pub fn ask_writes(context: &Context) -> Result<&'static str, Failure> {
     Ok(chosen.map_or(MEANINGS[0].0, |(value, _)| value))
 }
 
-/// Returns whether the user has chosen a value for all agents already. A variable of this shell does
-/// not reach the agents.
+/// Returns whether a configuration file already has the setting. A variable of this shell does not
+/// count, because it does not reach the agents.
 pub fn is_chosen(context: &Context) -> Result<bool, Failure> {
     let chosen = context.settings()?.with_origin(VARIABLE);
     Ok(matches!(chosen, Some((_, Origin::File(..)))))
@@ -67,7 +68,7 @@ fn replace_file(file: &Path, text: &str) -> std::io::Result<()> {
     // A link that a dotfile manager made stays, and its target is replaced.
     let file = &std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
     let folder = file.parent().unwrap_or(Path::new("."));
-    // The keys of the vault lie below it.
+    // The vault's keys lie below this folder, so only this user may enter it.
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true).mode(0o700).create(folder)?;
     let mut new = tempfile::NamedTempFile::new_in(folder)?;

@@ -1,5 +1,7 @@
-//! Files of the vault's folder that take effect only after their owner has approved them. Shows the
-//! changes, asks, and names the files that stay as they were.
+//! Approval of the files in the vault's folder that people edit by hand, such as `policy.toml`. An
+//! edit takes effect only after the owner has approved it; until then the last approved version
+//! stays in force. This module shows the edits, asks for the approval, and warns of edits that
+//! still wait for it.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -27,7 +29,8 @@ pub struct Approvals {
 }
 
 impl Approvals {
-    /// Adds the files to the report of a command. It ends with exit 3 while a file is pending.
+    /// Adds the files to a command's JSON. While a file is pending, a command that succeeded exits
+    /// with 3 instead of 0.
     pub fn add_to(&self, mut report: Report) -> Report {
         // A failure of the command itself matters more than a pending file.
         if report.exit == Exit::Done && !self.pending.is_empty() {
@@ -40,8 +43,8 @@ impl Approvals {
     }
 }
 
-/// Asks about each wanted file that differs from its approved version. Without a terminal only
-/// `--yes` approves.
+/// Asks about each file that differs from its approved version and for which `wanted` is true.
+/// Without a terminal, only `--yes` approves.
 pub fn ask_for_approvals(
     context: &Context,
     vault: &Vault,
@@ -77,7 +80,8 @@ pub fn ask_for_approvals(
     Ok(approvals)
 }
 
-/// Warns about the files that differ from their approved versions.
+/// Warns, without a question, about each file that differs from its approved version and for which
+/// `wanted` is true.
 pub fn warn_about_pending(
     context: &Context,
     vault: &Vault,
@@ -94,7 +98,7 @@ pub fn warn_about_pending(
 /// Shows the difference and asks for the approval.
 fn may_approve(context: &Context, pending: &PendingFile) -> Result<bool, Failure> {
     let ui = &context.ui;
-    // An unreadable file has no difference to show, and without a question there is no reader.
+    // An unreadable file has no difference to show, and without a question nobody reads it.
     if pending.found.is_ok() && ui.may_ask() && !ui.is_yes() {
         for line in pending_difference(pending) {
             ui.must_see(line);
@@ -104,7 +108,8 @@ fn may_approve(context: &Context, pending: &PendingFile) -> Result<bool, Failure
     Ok(ui.is_yes() || (ui.may_ask() && ui.confirm(&question)?))
 }
 
-/// Formats the changes since the file was approved.
+/// Formats the changes since the file was approved as a heading and a full diff. For an unreadable
+/// file, returns only the error.
 pub fn pending_difference(pending: &PendingFile) -> Vec<String> {
     let PendingFile {
         file,
@@ -137,7 +142,8 @@ fn warn_not_approved(context: &Context, file: &AuthoredFile, reason: Option<&str
     context.ui.warn(warning);
 }
 
-/// Logs each file that differs from its approved version, for programs that answer requests.
+/// Logs each file that differs from its approved version. Servers call it, because nobody reads
+/// their terminal.
 pub fn log_pending(vault: &Vault) {
     match pending_files(vault) {
         Ok(pending) => {

@@ -1,5 +1,5 @@
-//! The list of accepted findings and excluded paths that a repository commits for `vault audit-repo
-//! --accept`.
+//! The TOML list of accepted findings and excluded paths that a repository commits for `vault
+//! audit-repo --accept`. Each entry has a reason and a last day; an expired entry has no effect.
 
 use std::path::Path;
 
@@ -15,19 +15,19 @@ use crate::{
     output::{Warning, clean},
 };
 
-/// The largest list that is read, in bytes.
+/// Maximum size of a list, in bytes.
 const MAX_BYTES: usize = 1 << 20;
 
-/// A list of accepted findings and excluded paths.
+/// A parsed list, together with the paths that the command line excludes.
 #[derive(Debug, Default)]
 pub struct AcceptList {
-    /// The entries for the bytes of files that are in force.
+    /// Accepted findings, each bound to the SHA-256 of a file. Without the expired ones.
     pub entries: Vec<Waiver>,
-    /// The entries for errors of the format that are in force.
+    /// Accepted format errors, each bound to a path. Without the expired ones.
     pub errors: Vec<AcceptedError>,
-    /// The excluded paths that are in force, and those of the command line.
+    /// Excluded paths: those of the list that have not expired, and those of `--exclude`.
     pub excluded: Vec<Exclusion>,
-    /// The expired entries, with their last day.
+    /// Expired entries, each with its last day as `YYYY-MM-DD`.
     expired: Vec<(ListedKey, String)>,
 }
 
@@ -147,12 +147,14 @@ fn parse_expiry(
     Ok((day, end < now))
 }
 
-/// Checks a path below the audited folder, and returns it without what has no effect.
+/// Checks a path below the audited folder, and returns it without a leading `./` and trailing
+/// slashes.
 fn parse_path(path: &str) -> Result<String, String> {
     let inside = path.strip_prefix("./").unwrap_or(path);
     let inside = inside.trim_end_matches('/');
     let mut parts = inside.split('/');
-    // The whole folder cannot be meant: nothing would be judged.
+    // An entry for the audited folder itself would exclude or accept everything, so it is rejected
+    // too.
     if parts.any(|part| matches!(part, "" | "." | "..")) {
         return Err(format!(
             "the path {path} is not one below the audited folder"
@@ -162,7 +164,8 @@ fn parse_path(path: &str) -> Result<String, String> {
 }
 
 impl AcceptList {
-    /// Reads a list.
+    /// Reads and parses the list in the file `path`. Entries whose last day is before `now` count
+    /// as expired.
     pub fn read_list(path: &Path, now: Timestamp) -> Result<Self, Failure> {
         let text =
             std::fs::read_to_string(path).map_err(|error| Failure::io("reading", path, &error))?;
@@ -228,13 +231,14 @@ impl AcceptList {
                     self.errors.push(entry);
                 }
             }
-            // What is accepted by its path may have any bytes, so the two are not the same.
+            // A path accepts a file whatever its bytes are, and a digest accepts bytes wherever
+            // they are.
             _ => return Err(format!("{what} needs either sha256 or path, not both")),
         }
         Ok(())
     }
 
-    /// Adds the paths that the command line excludes.
+    /// Adds the paths that `--exclude` names. They have no last day.
     pub fn exclude_paths(&mut self, paths: &[String]) -> Result<(), Failure> {
         for path in paths {
             let path = parse_path(path).map_err(|reason| {
@@ -247,7 +251,7 @@ impl AcceptList {
         Ok(())
     }
 
-    /// Returns the entries that matched nothing.
+    /// Returns the entries in force that matched no finding and no skill of `audit`.
     fn unused_entries(&self, audit: &Audit) -> Vec<ListedKey> {
         let taken = || audit.skills.iter().flat_map(|skill| &skill.accepted);
         let entries = self.entries.iter().filter(|entry| {
@@ -309,7 +313,8 @@ impl AcceptList {
     }
 }
 
-/// The reason is for the reviewers of the repository, so an empty one is a mistake.
+/// Fails if the reason of an entry is blank. `what` names the entry. Reviewers of the repository
+/// rely on the reason.
 fn require_reason(what: &str, reason: &str) -> Result<(), String> {
     if reason.trim().is_empty() {
         return Err(format!("{what} gives no reason"));

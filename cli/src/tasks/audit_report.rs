@@ -1,4 +1,5 @@
-//! Audit reports: their formats, the locations of findings, and the verdicts in words.
+//! The reports of `vault audit` and `vault audit-repo`: output formats, exit codes, the paths under
+//! which findings are shown, and the verdicts in words.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -110,7 +111,8 @@ impl ReportOptions {
     }
 }
 
-/// Returns the exit code of a command that judges one skill and does not fail for warnings.
+/// Returns the exit code for the verdict on a single skill: 5 if it is blocked, 2 if it cannot be
+/// read, else 0. Warnings do not fail.
 pub const fn exit_of(verdict: Verdict) -> Exit {
     match verdict {
         Verdict::Accepted | Verdict::Warnings => Exit::Done,
@@ -119,7 +121,9 @@ pub const fn exit_of(verdict: Verdict) -> Exit {
     }
 }
 
-/// Creates the verdict on a skill from the outcome of the gate.
+/// Creates the audit entry of a single skill from the outcome of the gate (vault's scanner).
+/// `package` is absent if the files could not be read; the entry then has no name and no content
+/// hash.
 pub fn audited_skill(
     source: &str,
     outcome: Outcome,
@@ -171,7 +175,8 @@ pub fn elapsed_micros(started: Instant) -> u64 {
     u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX)
 }
 
-/// The display form of the paths in an audited folder. The default is that of the current folder.
+/// The prefix of paths in an audited folder, as text and as a URI. The default is that of the
+/// current folder: no prefix.
 #[derive(Clone, Debug, Default)]
 pub struct Location {
     /// Prefix of paths in text: empty, or ending with `/`.
@@ -182,7 +187,7 @@ pub struct Location {
 }
 
 impl Location {
-    /// Creates the location of a folder from the path that the user typed.
+    /// Creates the location of an audited folder from the path that the user typed.
     pub fn of_folder(folder: &Path) -> Self {
         let named: std::path::PathBuf = folder
             .components()
@@ -206,7 +211,7 @@ impl Location {
     }
 }
 
-/// Converts the error of an audit that could not start.
+/// Converts the error of an audit that could not start. `named` is the folder as the user typed it.
 pub fn not_started(error: &AuditError, named: &str) -> Failure {
     let message = clean(&message_chain(error), 600);
     match error {
@@ -324,7 +329,7 @@ pub fn describe_verdict(place: &Location, skill: &Audited) -> String {
     }
 }
 
-/// Warns about each limit that stopped the search.
+/// Warns about each limit on folders or depth that stopped the search for skills.
 pub fn warn_about_bounds(context: &Context, audit: &Audit) {
     for bound in &audit.bounds {
         let flag = match bound.unit {

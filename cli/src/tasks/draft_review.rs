@@ -1,8 +1,9 @@
-//! Shows what a draft would change in this vault, and carries it out after a person has accepted
-//! it.
+//! Reviews of drafts. A draft is a proposed change of one skill, from an agent on this machine or
+//! from a member of a service's namespace. This module shows what a draft would change in this
+//! vault, and carries it out after a person has accepted it.
 //!
-//! If the server signs the vault, the draft is compared with the published release, and the server
-//! carries it out.
+//! If a server holds the vault's key and signs it, the draft is compared with the published
+//! release, and the server carries it out.
 
 mod local;
 
@@ -46,44 +47,46 @@ use crate::{
     },
 };
 
-/// The choices of the person who accepts a draft.
+/// The options with which a person reviews and accepts a draft.
 #[derive(Clone, Debug, Default)]
 pub struct Choices {
-    /// Rules whose flags are accepted for exactly these files.
+    /// Names of gate rules (`--allow`) whose findings of level `flag` are accepted for exactly
+    /// these files.
     pub allow: Vec<String>,
-    /// The reason, which is signed with the exception.
+    /// The reason for `allow`, which is signed with the exception.
     pub reason: Option<String>,
-    /// Files of the draft to take although they look like secrets.
+    /// Paths of files (`--include`) that become part of the skill although they look like secrets.
     pub include: Vec<String>,
-    /// Accept a draft whose skill has changed since its author saw it.
+    /// Whether to accept a draft whose skill has changed since the author saw it (`--anyway`).
     pub anyway: bool,
-    /// The digest of the draft's files that is accepted without a question.
+    /// The digest ([`Review::bundle`]) that the user has reviewed elsewhere and accepts without a
+    /// question.
     pub bundle: Option<Digest>,
-    /// The display options of the review.
+    /// The options `--full` and `--out`.
     pub review: ReviewFlags,
 }
 
-/// Reads and reviews the drafts of one namespace.
+/// Reads and reviews the drafts of one namespace, or one draft of this machine.
 pub struct Reviewer<'a> {
     context: &'a Context,
     vault: &'a Vault,
-    /// The name that the drafts are for.
+    /// The namespace that the drafts must name. Drafts of this machine have a fixed name.
     slug: Slug,
-    /// The draft of this machine that is reviewed; `None` for drafts of a service.
+    /// The draft of this machine under review; `None` for drafts of a service.
     local: Option<&'a LocalDraft>,
-    /// Reads the published skills, if the server signs the vault.
+    /// Reads the published skills; only if the server signs the vault.
     served: Option<ServedVault<'a>>,
 }
 
 /// The present state of a skill, without the draft.
 pub struct PresentSkill {
-    /// Its version.
+    /// The version in its manifest.
     pub version: u64,
     /// The source that its manifest records.
     pub source: ProvenanceId,
-    /// Its bundle.
+    /// SHA-256 of its bundle, the object with the signed manifest and all files.
     pub bundle: Digest,
-    /// The agents that it is for; none means all.
+    /// The agents that may see the skill; empty means all.
     pub agents: Vec<AgentId>,
     /// Its files, in the order of the manifest.
     pub files: Vec<File>,
@@ -91,15 +94,15 @@ pub struct PresentSkill {
 
 /// The effect of accepting a draft.
 enum Effect {
-    /// Admits these files.
+    /// Adds or replaces the skill with these files, which have passed the gate.
     Admit(Box<Candidate>),
     /// Removes the skill.
     Remove(SkillName),
-    /// Makes the server admit it, in place of this bundle if that is not the one that the author
-    /// saw.
+    /// Asks the server to carry out the draft. The digest is the present bundle if it is not the
+    /// one that the author saw: the server then replaces exactly this bundle.
     Server(Option<Digest>),
-    /// Nothing: this vault already has it, for example because an earlier run ended before it could
-    /// report that.
+    /// Nothing, because the vault already has the result. An earlier run may have ended before it
+    /// could report that.
     None,
 }
 
@@ -107,17 +110,18 @@ enum Effect {
 pub struct Review {
     /// The draft.
     pub draft: Draft,
-    /// The text for people: findings and differences.
+    /// The review for people: heading, findings of the gate, and differences.
     pub shown: RenderedDiff,
-    /// The hash of exactly what is shown: the digest of the files, or of a draft that removes a
-    /// skill.
+    /// SHA-256 of exactly what is shown: of the draft's files, or of the draft itself if it removes
+    /// a skill.
     pub bundle: Digest,
-    /// Files of the draft that are left out because they look like secrets.
+    /// Paths of the draft's files that are left out because they look like secrets.
     pub left_out: Vec<String>,
-    /// The differing files, for programs.
+    /// The files that the draft adds, changes or removes, for `--json`.
     pub files: Vec<FileChange>,
     effect: Effect,
-    /// The bundle that the skill had when the draft was compared with it.
+    /// SHA-256 of the skill's bundle when the draft was compared with it; `None` if the skill was
+    /// not installed. [`Reviewer::carry_out`] fails if it has changed since.
     before: Option<Digest>,
 }
 
@@ -127,13 +131,15 @@ impl Review {
         matches!(self.effect, Effect::None)
     }
 
-    /// Returns a text about the files that are left out, if there are any. The service omits some
-    /// from a draft, and this machine omits some from what it fetches.
+    /// Returns a text about the files that are left out, if there are any: those that this machine
+    /// leaves out of fetched files, or else the service's note about those that it has left out of
+    /// the draft.
     pub fn left_out_text(&self) -> Option<String> {
         secrets::left_out_text(&self.left_out).or_else(|| self.draft.reason.clone())
     }
 
-    /// Returns the bundle that the server replaces although the author has not seen it.
+    /// Returns the digest of the bundle that the server replaces although the author has not seen
+    /// it.
     pub const fn replaced_bundle(&self) -> Option<&Digest> {
         match &self.effect {
             Effect::Server(base) => base.as_ref(),
@@ -143,7 +149,8 @@ impl Review {
 }
 
 impl<'a> Reviewer<'a> {
-    /// Creates the reviewer of a namespace's drafts. Asks the service who signs the vault.
+    /// Creates the reviewer of a namespace's drafts. Asks the service whether it signs the vault
+    /// itself.
     pub fn new(
         context: &'a Context,
         vault: &'a Vault,
@@ -171,7 +178,7 @@ impl<'a> Reviewer<'a> {
         }
     }
 
-    /// Returns whether the draft was made on this machine, and is not for a service.
+    /// Returns whether the draft was made on this machine and never sent to a service.
     pub const fn is_local(&self) -> bool {
         self.local.is_some()
     }
@@ -191,7 +198,7 @@ impl<'a> Reviewer<'a> {
         Ok(installed != draft.base_bundle_hash)
     }
 
-    /// Returns the files of the installed skill that look like secrets.
+    /// Returns the paths of the installed skill's files that look like secrets.
     pub fn present_secrets(&self, draft: &Draft) -> Result<Vec<String>, Failure> {
         let Some(name) = &draft.name else {
             return Ok(Vec::new());
@@ -245,7 +252,8 @@ impl<'a> Reviewer<'a> {
                 }
                 left_out.clone_from(&candidate.secrets.left_out);
                 let kept = self.is_kept(&candidate).or_else(|error| {
-                    // That the skill has changed meanwhile is the better reason.
+                    // If the skill has changed since the draft was made, report that instead: it
+                    // explains the error.
                     if !choices.anyway {
                         check_base(&content, bundle.as_ref())?;
                     }
@@ -298,7 +306,8 @@ impl<'a> Reviewer<'a> {
         Ok(review)
     }
 
-    /// Returns the skill as it is now where the draft will be carried out.
+    /// Returns the skill as it is now: in the published release if the server signs the vault, else
+    /// in this vault.
     fn present_skill(&self, name: &SkillName) -> Result<Option<PresentSkill>, Failure> {
         let Some(served) = &self.served else {
             return self.installed_state(name);
@@ -343,7 +352,8 @@ impl<'a> Reviewer<'a> {
             Effect::Admit(candidate) => {
                 let name = candidate.package.name.as_str();
                 let mut candidate = candidate.clone();
-                // Judged again under the lock, where nothing can come in between.
+                // The base makes the library compare the skill once more under its lock, where no
+                // other command can change it.
                 candidate.options.base = Some(review.before.into());
                 let report = admit_one(self.vault, &candidate).map_err(|error| {
                     admission_failure(name, &Texts::of_fetched(name, &[]), error)
@@ -353,7 +363,7 @@ impl<'a> Reviewer<'a> {
         }
     }
 
-    /// Returns the own skill of this name, if there is one.
+    /// Returns the skill of this name that this vault itself signs, if there is one.
     fn installed_state(&self, name: &SkillName) -> Result<Option<PresentSkill>, Failure> {
         match run::inspect_skill(self.vault, name) {
             Ok(skill) if skill.origin == Origin::Local => Ok(Some(PresentSkill {
@@ -393,7 +403,8 @@ impl<'a> Reviewer<'a> {
         })
     }
 
-    /// Returns the files that the draft contains, or that its source has now.
+    /// Returns the files of the draft: those that it contains, or those that the source it names
+    /// has now.
     fn draft_source(&self, draft: &Draft, content: &draft::Draft) -> Result<Source, Failure> {
         match &content.request {
             Request::Propose { files } => Ok(Source::Text {
@@ -413,7 +424,7 @@ impl<'a> Reviewer<'a> {
         }
     }
 
-    /// Runs the gate on the files of a draft, and shows its findings.
+    /// Runs the gate on the files of a draft, and adds its findings to `shown`.
     fn examine_files(
         &self,
         content: &draft::Draft,
@@ -428,8 +439,8 @@ impl<'a> Reviewer<'a> {
             allow: choices.allow.clone(),
             reason: choices.reason.clone(),
             include: choices.include.clone(),
-            // A member wrote the files. Their actions do not get the whole environment, whoever
-            // signs them.
+            // Another member wrote the files, so the skill's actions run with a reduced
+            // environment.
             by_others: true,
             ..Options::default()
         };
@@ -437,7 +448,8 @@ impl<'a> Reviewer<'a> {
         let name = content.name.to_string();
         require_includes(&[&source], &choices.include)?;
         let texts = Texts::of_source(&name, &source);
-        // A vault that the server signs has other skills than this machine.
+        // A vault that the server signs has other skills than this machine, so its names are not
+        // compared with the local ones.
         let mut neighbours = match &self.served {
             Some(_) => Neighbours::new(None, SystemClock.now()),
             None => Neighbours::for_vault(self.vault),
@@ -458,8 +470,9 @@ impl<'a> Reviewer<'a> {
     }
 }
 
-/// Determines the effect of accepting a draft with files, and returns those files. Shows how they
-/// differ from the present ones.
+/// Determines the effect of accepting a draft with files, and returns it with those files. Adds
+/// their differences from the present files to `shown`. `kept` tells whether the vault already has
+/// the result, if that is known; otherwise paths and bytes are compared.
 fn effect_of(
     candidate: Candidate,
     (choices, kept): (&Choices, Option<bool>),
@@ -485,7 +498,7 @@ fn effect_of(
     (Effect::Admit(Box::new(candidate)), Some(files))
 }
 
-/// Formats the skill, the change and its author.
+/// Formats the heading of a review: the skill, the kind of change, the author and the source.
 fn heading_lines(draft: &Draft, content: &draft::Draft, before: Option<&PresentSkill>) -> String {
     let author = &draft.submitted_by;
     let who = author.display_name();

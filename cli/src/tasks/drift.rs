@@ -1,5 +1,6 @@
-//! Compares installed skills with their sources as they are now: fetched skills with the place they
-//! were fetched from, others with their folder on this machine.
+//! Compares installed skills with their sources as they are now: fetched skills with the
+//! repository, archive or registry that they were fetched from, others with the folder on this
+//! machine from which they were added.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use crate::{
     tasks::fetch::Fetching,
 };
 
-/// The source of a skill in messages and in `--json`.
+/// Formats the source of a skill for messages and `--json`.
 pub fn source_name(source: &CurrentSource) -> String {
     match source {
         CurrentSource::Fetched(upstream) => clean(upstream.identifier.as_str(), 200),
@@ -32,7 +33,7 @@ pub fn source_name(source: &CurrentSource) -> String {
     }
 }
 
-/// An installed skill and its source.
+/// An installed skill, and the source to compare it with.
 pub struct DriftCheck {
     pub name: SkillName,
     pub version: u64,
@@ -48,14 +49,15 @@ pub struct UncheckedSkill {
     pub reason: String,
 }
 
-/// The skills that can be compared with their source, and the rest with the reason why they cannot.
+/// Installed skills, split into those that can be compared with their source and those that cannot.
 pub struct DriftTargets {
     pub asked: Vec<DriftCheck>,
     pub unchecked: Vec<UncheckedSkill>,
 }
 
 impl DriftTargets {
-    /// What fetches the sources; `None` if no comparison needs the network.
+    /// Creates the fetcher for the sources. Returns `None` if every source is a local folder. Fails
+    /// if the network is needed and turned off.
     pub fn fetching(&self, context: &Context) -> Result<Option<Fetching>, Failure> {
         let mut sources = self.asked.iter().map(|asked| &asked.source);
         if !sources.any(|source| matches!(source, CurrentSource::Fetched(_))) {
@@ -70,15 +72,15 @@ impl DriftTargets {
     }
 }
 
-/// The reason for a skill that `vault rollback` holds.
+/// The reason of an [`UncheckedSkill`] that `vault rollback` holds at an earlier version.
 pub const HELD: &str = "held by vault rollback; vault update <name> takes the newest version";
 
-/// The reason for a skill whose files are not the ones that were signed.
+/// The reason of an [`UncheckedSkill`] whose files are not the ones that were signed.
 pub const MODIFIED: &str = "modified after it was signed, so it was not compared; vault verify <name> shows its files, vault add signs them again";
 
-/// Splits skills into comparable and not comparable ones. If `names` is empty, it takes all skills
-/// that this vault signed itself, and counts those that a rollback holds as not comparable. Fails
-/// if a name is not installed.
+/// Splits skills into comparable and not comparable ones. If `names` is empty, takes all skills
+/// that this vault signed itself; those that a rollback holds are then not comparable. Fails if a
+/// named skill is not installed.
 pub fn sort_targets(vault: &Vault, names: &[SkillRef]) -> Result<DriftTargets, Failure> {
     let listing = shelf::list_installed(vault)?;
     let mut sorted = DriftTargets {
@@ -150,7 +152,7 @@ fn not_compared_reason(why: NotCompared) -> String {
 }
 
 /// Compares the skills with their sources, several at a time. The results are in the order of
-/// `asked`. `fetching` may be `None` if no skill is fetched.
+/// `asked`. Without `fetching`, skills with a remote source count as unchecked.
 pub fn compare_sources(
     context: &Context,
     vault: &Vault,
@@ -186,7 +188,8 @@ pub fn compare_sources(
     done.map(|()| states)
 }
 
-/// Returns the states of the skills from folders. The others are marked as unchecked.
+/// Returns a state for each skill: the real one for a local folder, and "unchecked" as a
+/// placeholder for a remote source.
 fn compare_folders(vault: &Vault, asked: &[DriftCheck]) -> Result<Vec<DriftState>, Failure> {
     let is_folder = |asked: &DriftCheck| matches!(asked.source, CurrentSource::Folder(_));
     // Comparing folders hashes their files, so do it only if a skill needs it.
@@ -208,8 +211,8 @@ fn compare_folders(vault: &Vault, asked: &[DriftCheck]) -> Result<Vec<DriftState
     Ok(states.collect())
 }
 
-/// Warns of folders whose files differ from the skills that were added from them: a release
-/// contains the skills as they were added.
+/// Warns before a release of folders whose files differ from the skills that were added from them:
+/// the release contains the skills as they were added.
 pub fn warn_of_changed_folders(context: &Context, vault: &Vault) -> Result<(), Failure> {
     let held = history::list_held(vault)?;
     let changed: Vec<SkillName> = folders::compare_all(vault)?

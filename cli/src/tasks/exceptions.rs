@@ -1,4 +1,6 @@
-//! The exceptions to the gate that a skill is signed with, with the files that they are about.
+//! Exceptions to the gate, vault's scanner: findings that the signer of a skill accepted with a
+//! reason. The manifest binds each exception to the digest of a file; this module finds the files
+//! of that digest.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -17,7 +19,7 @@ pub struct SkillException {
     reason: String,
 }
 
-/// Returns the exceptions of a signed skill.
+/// Returns the exceptions in the manifest of a signed skill.
 pub fn exceptions_of(manifest: &Manifest) -> Vec<SkillException> {
     let exceptions = manifest.gate.waivers.iter().map(|waiver| {
         let same_bytes = |file: &&vault_format::manifest::FileEntry| file.sha256 == waiver.sha256;

@@ -1,5 +1,10 @@
-//! Fetching for commands: the fetcher's settings, the owner's source policy, and the conversion of
-//! fetch errors.
+//! Fetching of skills from sources (code hosts, archives, registries, folders): the fetcher's
+//! settings, the owner's policy on sources, the choice among the skills of a source, and the
+//! conversion of fetch errors.
+//!
+//! A *guarded* fetcher serves a caller who is not the user at the command line: an agent's tool or
+//! a remote caller. It reaches only public hosts, and has neither a proxy nor the user's source
+//! tokens.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,11 +29,11 @@ use crate::{
     output::{clean, count, nearest_name},
 };
 
-/// The fetcher of a command with its policy and parse options.
+/// A fetcher for sources that the user named, with the policy and the parse options to use with it.
 pub struct Fetching {
     /// The fetcher.
     pub fetcher: Arc<Fetcher>,
-    /// The sources that the owner's policy allows.
+    /// Decides which sources the owner's policy allows.
     pub policy: SourcePolicy,
     /// The options for parsing source arguments.
     pub options: ParseOptions,
@@ -39,7 +44,7 @@ impl Fetching {
     /// so that nothing is fetched without checking it.
     pub fn new(context: &Context) -> Result<Self, Failure> {
         let mut settings = fetch_settings(context, false)?;
-        // The user typed the sources, so a site on this machine is meant.
+        // The user typed the sources, so a site on this machine may be one of them.
         settings.local_sites = true;
         Self::with_settings(context, settings)
     }
@@ -64,7 +69,8 @@ impl Fetching {
     }
 }
 
-/// Returns the options for parsing source arguments in this process.
+/// Reads the options for parsing source arguments: whether loopback addresses are allowed, and the
+/// host of `owner/repository` (`GH_HOST`).
 pub fn parse_options(context: &Context) -> Result<ParseOptions, Failure> {
     let loopback = context.settings()?.boolean("VAULT_SOURCES_ALLOW_LOOPBACK");
     let mut options = ParseOptions {
@@ -138,8 +144,9 @@ pub fn bad_source(bad: &BadSource) -> Failure {
     failure.hint_if(bad.hint())
 }
 
-/// Applies a folder inside the source and a branch, tag, commit or version to a source. Returns the
-/// folder too if the source is an archive, which is opened at it.
+/// Applies the values of `--path` (a folder inside the source) and `--ref` (a branch, tag, commit
+/// or version) to a source. An archive cannot carry the folder itself, so the folder is then
+/// returned too.
 pub fn refine_source<'a>(
     mut source: Source,
     path: Option<&'a str>,
@@ -170,8 +177,8 @@ pub fn refine_source<'a>(
     Ok((source, inside))
 }
 
-/// Returns the folder that the value of `--path` names: people also name its SKILL.md. `None` is the
-/// source itself.
+/// Returns the folder that the value of `--path` names. People also name the SKILL.md in it, so
+/// that is cut off. `None` is the source itself.
 fn folder_in_source(path: &str) -> Result<Option<&str>, Failure> {
     if path.starts_with('/') {
         let path = clean(path, 200);
@@ -187,12 +194,12 @@ fn folder_in_source(path: &str) -> Result<Option<&str>, Failure> {
     Ok(Some(folder))
 }
 
-/// Reads the settings of a fetcher. `guarded` is set for callers other than the command line.
+/// Reads the settings of a fetcher. `guarded` is explained in the module's documentation.
 pub fn fetch_settings(context: &Context, guarded: bool) -> Result<Settings, Failure> {
     let settings = context.settings()?;
     let parse = parse_options(context)?;
     let process = &context.process;
-    // If git is not in PATH, starting it fails later with a message of its own.
+    // If git is not in PATH, starting it fails later, with a message that names git.
     let mut git = GitSettings::new(process.find_program("git").unwrap_or_else(|| "git".into()));
     git.ssh_command = process.variable("GIT_SSH_COMMAND").map(str::to_owned);
     git.loopback = parse.loopback;
@@ -252,8 +259,8 @@ const PROXY_VARIABLES: [&str; 6] = [
     "HTTP_PROXY",
 ];
 
-/// Reads the variables with which a company names its proxy, in the order in which git and curl
-/// read them.
+/// Reads the proxy from the environment, in the order in which git and curl read the variables.
+/// Returns `None` if no variable for https names one.
 fn read_proxy(context: &Context) -> Option<Proxy> {
     let find = |names: [&'static str; 2]| {
         let mut names = names.into_iter();
@@ -265,7 +272,8 @@ fn read_proxy(context: &Context) -> Option<Proxy> {
     Some(Proxy::new(name, address, direct))
 }
 
-/// Reads the policy that decides what may be fetched. Fails if it cannot be read.
+/// Reads the policy that decides which sources may be fetched; `None` if the owner has written
+/// none.
 fn load_policy(context: &Context) -> Result<Option<Policy>, Failure> {
     let root = context.paths_json()?.root;
     let policy = match context.existing_vault()? {
@@ -285,7 +293,8 @@ fn load_policy(context: &Context) -> Result<Option<Policy>, Failure> {
     })
 }
 
-/// Fetches a skill from a source that another person chose. Reaches only public hosts.
+/// Fetches a skill from a source that another person chose, such as the author of a draft. Reaches
+/// only public hosts.
 pub fn fetch_named(
     context: &Context,
     source: &draft::Source,
@@ -301,8 +310,8 @@ pub fn fetch_named(
     fetched
 }
 
-/// Fetches a skill again from its recorded source, as a tool does for an agent of this machine.
-/// Reaches only public hosts.
+/// Fetches a skill again from its recorded source, with the limits of an agent's tool: reaches only
+/// public hosts.
 pub fn fetch_upstream(
     context: &Context,
     upstream: &Upstream,
@@ -319,7 +328,7 @@ pub fn fetch_upstream(
 }
 
 fn tool_failure(fault: &FetchFault) -> Failure {
-    // The text may quote a hostile host.
+    // The message may quote text of an untrusted host.
     let message = clean(&fault.to_string(), 400);
     match fault {
         FetchFault::Refused(_) => fail!(SourceRefused, "{message}"),
@@ -328,13 +337,14 @@ fn tool_failure(fault: &FetchFault) -> Failure {
     }
 }
 
-/// Creates the fetcher for agents' tools. It only reaches public hosts and does not use SSH.
+/// Creates the guarded fetcher for agents' tools. It reaches only public hosts and does not use
+/// SSH.
 pub fn for_tools(context: &Context) -> Result<Arc<Fetcher>, Failure> {
     Ok(new_fetcher(fetch_settings(context, true)?))
 }
 
-/// Creates the fetcher for remote callers. Like [`for_tools`], and git runs without this user's
-/// credentials and configuration.
+/// Creates the guarded fetcher for remote callers. Unlike that of [`for_tools`], it runs git
+/// without this user's credentials and configuration.
 pub fn for_remote_callers(context: &Context) -> Result<Arc<Fetcher>, Failure> {
     let mut settings = fetch_settings(context, true)?;
     // A remote caller must not fetch with this user's access.
@@ -382,8 +392,9 @@ pub fn fetch_failure(error: &FetchError) -> Failure {
         .details(error.git_messages().map(str::to_owned))
 }
 
-/// Selects skills of a source: by flags, because there is only one, or by asking. Without a
-/// terminal it fails, lists the skills and names the flags that select them.
+/// Selects skills of a source: those that the flags name, else the only one, else those that the
+/// user chooses. Without a terminal, fails with a list of the skills and the flags that select
+/// them. `place` names the source in messages.
 pub fn choose_skills<'l>(
     context: &Context,
     place: &str,
@@ -393,7 +404,8 @@ pub fn choose_skills<'l>(
     let (name, candidates) = match listing.choose(selection) {
         Ok(choice) => return Ok(choice),
         Err(ChoiceError::Unclear) => (None, listing.skills.iter().collect()),
-        // Several names, one of which fits several skills, are rather corrected than answered.
+        // If the user gave several names, a question about one of them would lose the others. The
+        // failure below asks for a corrected command instead.
         Err(ChoiceError::Ambiguous { name, .. })
             if selection.names.len() == 1 && context.ui.may_ask() =>
         {
@@ -428,7 +440,7 @@ pub fn choose_skills<'l>(
 fn skill_line(found: &OfferedSkill) -> String {
     let mut name = clean(&found.name, 64);
     if !found.folder.ends_with(&found.name) {
-        // Another name than the folder's: the folder tells such skills apart.
+        // Skills in different folders may have the same name, so the folder tells them apart.
         name = format!("{name} ({})", clean(&found.as_path(), 100));
     }
     let Some(description) = &found.description else {

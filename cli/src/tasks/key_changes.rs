@@ -1,5 +1,7 @@
-//! Messages about the keys of a vault: the changes in one line, and warnings about missing or reset
-//! keys.
+//! Messages about the keys of a vault. The *root* lists all keys of a vault; every change of keys
+//! adds a root version, and a machine that follows the vault pins the versions that it has seen.
+//! This module describes changes of the root, and warns about changed keys, a missing recovery key,
+//! and a service that forgot its pin.
 
 use vault_api::{ReportedPinReset, VaultHead};
 use vault_format::root::{KeyFingerprint, RootBudget, RootWarning};
@@ -15,7 +17,7 @@ use crate::{
     output::{Warning, clean, either, format_size},
 };
 
-/// Formats all differences in one line.
+/// Formats all differences between two root versions in one line.
 pub fn format_changes(changes: &RootChanges) -> String {
     let lines = changes.describe_lines().into_iter();
     let parts: Vec<_> = lines.map(|line| line.text).collect();
@@ -25,8 +27,8 @@ pub fn format_changes(changes: &RootChanges) -> String {
     parts.join("; ")
 }
 
-/// Returns whether every key that can change the vault's keys is on this machine, so that a theft
-/// or a broken disk takes them all.
+/// Returns whether every root key, which can change the vault's keys, is on this machine. A theft
+/// or a broken disk then takes them all.
 pub fn all_root_keys_here(vault: &Vault) -> Result<bool, Failure> {
     let keys_here = vault.keys().list()?;
     let trust = vault.require_trust()?;
@@ -34,8 +36,9 @@ pub fn all_root_keys_here(vault: &Vault) -> Result<bool, Failure> {
     Ok(root.keys().iter().all(|key| keys_here.contains(key)))
 }
 
-/// Warns if the vault can't be recovered after the loss of this machine, and if the list of its
-/// keys has little room left. Every sync calls this.
+/// Warns if the vault cannot be recovered after the loss of this machine, if a check of the
+/// recovery key is due, and if the root versions use most of their size limit. Every sync calls
+/// this.
 pub fn warn_about_own(context: &Context, vault: &Vault) -> Result<(), Failure> {
     if all_root_keys_here(vault)? {
         let text =
@@ -67,11 +70,11 @@ pub fn remind_of_recovery_key(context: &Context, vault: &Vault) -> Result<(), Fa
     Ok(())
 }
 
-/// Warns that the service's pin of the vault was reset. The service reports a reset to every owner
-/// for 30 days.
+/// Warns that an operator reset the service's pin of the vault, after which the service accepts
+/// other keys. The service reports a reset to every owner for 30 days.
 pub fn warn_of_pin_reset(context: &Context, address: &str, shown: &VaultHead) {
     let details = match &shown.pin_reset {
-        // Whoever resets the pin may pin other keys next, so the warning names the account.
+        // The account that reset the pin could pin other keys next, so the warning names it.
         Some(ReportedPinReset::Known(reset)) => {
             format!(" at {} by {}", reset.at, clean(&reset.by, 60))
         }
@@ -91,7 +94,7 @@ pub fn warn_of_pin_reset(context: &Context, address: &str, shown: &VaultHead) {
 
 /// Warns that the keys of a vault have changed since this machine last read them.
 pub fn warn_of_changes(context: &Context, vault: &str, changes: &RootChanges) {
-    // At the first look there is nothing to compare with.
+    // The machine reads these keys for the first time, so there is nothing to compare with.
     if changes.from == 0 {
         return;
     }
@@ -121,8 +124,8 @@ pub fn warn_about_roots(context: &Context, vault: &str, warnings: &[RootWarning]
     }
 }
 
-/// Returns the command that makes the key of this fingerprint a publisher. An owner of a vault with
-/// a recovery key has to name the recovery key's file.
+/// Returns the command that makes the key of this fingerprint a publisher. If the vault has a
+/// recovery key, the command needs `--root-key` with the file of that key.
 pub fn add_command(trust: &VaultTrust, fingerprint: &KeyFingerprint) -> String {
     let document = trust.chain().document();
     let mut root = document.root().keys().iter();
@@ -135,7 +138,7 @@ pub fn add_command(trust: &VaultTrust, fingerprint: &KeyFingerprint) -> String {
     format!("vault publishers add {fingerprint}{file}")
 }
 
-/// Creates the failure for a text that names no key of the vault, or several.
+/// Creates the failure for a text from the command line that names no key of the vault, or several.
 pub fn not_found(text: &str, error: FindKeyError) -> Failure {
     let key_text = clean(text, 80);
     match error {

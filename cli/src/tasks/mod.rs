@@ -1,5 +1,6 @@
-//! Steps that several commands share: admitting, reviewing, fetching, publishing, and what follows a
-//! change of keys. They know the libraries, the service and the screen, and no command.
+//! Steps that several commands share: admitting skills to the vault, reviewing drafts and releases,
+//! fetching, publishing, and the messages after a change of keys. They use the libraries, the
+//! service clients and the terminal, but no code of a command.
 
 pub mod admission;
 pub mod agent_writes;

@@ -1,5 +1,5 @@
-//! The policy of this run's vault: reading, compiling and querying it, and failures that show the
-//! wrong line.
+//! `policy.toml`, the policy of the vault: which sources may be fetched, and which skills callers
+//! are granted. This module reads, compiles and queries it; failures show the faulty line.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -16,12 +16,13 @@ use crate::{
     output::{clean, excerpt::marked_line, nearest_name},
 };
 
-/// Returns the path of this run's policy file.
+/// Returns the path of `policy.toml` in the vault's folder, even if the file does not exist.
 pub fn own_path(context: &Context) -> Result<PathBuf, Failure> {
     Ok(context.paths_json()?.root.join(POLICY_FILE))
 }
 
-/// Reads the policy that is in force. The policy file may exist before the vault does.
+/// Reads the policy in force: the last approved version. Before the vault exists, `policy.toml`
+/// counts as it is written.
 pub fn own_policy(context: &Context, vault: Option<&Vault>) -> Result<Option<Policy>, Failure> {
     match vault {
         Some(vault) => {
@@ -43,7 +44,7 @@ pub fn own_compiled(context: &Context, vault: Option<&Vault>) -> Result<Compiled
     compile_policy(own_policy(context, vault)?)
 }
 
-/// Compiles a policy. Without a policy nothing is granted.
+/// Compiles a policy. `None` compiles to a policy that grants nothing.
 pub fn compile_policy(policy: Option<Policy>) -> Result<CompiledPolicy, Failure> {
     policy.map_or_else(
         || Ok(CompiledPolicy::absent()),
@@ -55,8 +56,8 @@ pub fn compile_policy(policy: Option<Policy>) -> Result<CompiledPolicy, Failure>
     )
 }
 
-/// Suggests a correction for the first name in a message from the names that follow it. Names are
-/// enclosed in backquotes.
+/// Suggests a correction for a misspelt name. The message encloses names in backquotes: first the
+/// wrong one, then the allowed ones.
 fn suggest_correction(message: &str) -> Option<String> {
     let names: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     let (wrong, offered) = names.split_first()?;
@@ -64,7 +65,7 @@ fn suggest_correction(message: &str) -> Option<String> {
     (near != *wrong).then(|| format!("did you mean `{near}`?"))
 }
 
-/// Reads a policy file that the user named.
+/// Reads and parses a policy file that the user named.
 pub fn read_file(path: &Path) -> Result<Policy, Failure> {
     let mut bytes = Vec::new();
     std::fs::File::open(path)
@@ -104,18 +105,18 @@ fn policy_failure(error: &PolicyError, path: &Path, text: Option<&str>) -> Failu
     failure.at(place).details(line)
 }
 
-/// A caller with their platform, channel and query.
+/// A question to the policy: who asks, from where, and for which skills.
 #[derive(Clone, Copy, Debug)]
 pub struct CallerQuery<'a> {
-    /// The caller's id.
+    /// The id of the caller, as callers are named in the policy.
     pub caller: &'a str,
-    /// The platform.
+    /// The platform that the caller uses, such as a chat service.
     pub platform: &'a str,
-    /// The channel.
+    /// The channel on the platform, if there is one.
     pub channel: Option<&'a str>,
     /// The profile that an owner assigned to the caller.
     pub profile: Option<&'a str>,
-    /// The query.
+    /// The text to search the granted skills for.
     pub query: &'a str,
 }
 

@@ -1,4 +1,6 @@
-//! Agents' skill folders: updating them after a change, and reporting the result.
+//! The folders from which agents read skills. A *profile sync* makes each such folder contain links
+//! to the vault's skills (or copies, where links do not work). This module runs it after a change
+//! and reports the result.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -54,8 +56,8 @@ pub fn agent_id(text: &str) -> Result<AgentId, String> {
     }
 }
 
-/// Like [`agent_id`], for a skill that is added for an agent: no other agent sees it, so the agent
-/// must be one that vault knows.
+/// Like [`agent_id`], but rejects agents that vault does not know. For a skill that is added for
+/// one agent: under a wrong id, no agent would see it.
 pub fn known_agent_id(text: &str) -> Result<AgentId, String> {
     let id = agent_id(text)?;
     if agents::by_name(id.as_str()).is_some() {
@@ -66,15 +68,17 @@ pub fn known_agent_id(text: &str) -> Result<AgentId, String> {
     ))
 }
 
-/// Describes this machine. Fails without a home folder.
+/// Describes this machine to the library: the home folder, the environment and the project. Fails
+/// without a home folder.
 pub fn find_machine(context: &Context, project: Option<PathBuf>) -> Result<Machine, Failure> {
     context.process.machine(project).ok_or_else(|| {
         fail!(NoHome, "there is no home folder to look for agents in").hint("set HOME")
     })
 }
 
-/// Updates the existing links after a change. A problem with them is only a warning, because the
-/// change itself succeeded. Returns `None` if nothing was synced.
+/// Updates the folders that are already linked, after a change of skills. A problem is only a
+/// warning, because the change itself succeeded. Returns `None` if no folder is linked or the sync
+/// failed.
 pub fn refresh_links(context: &Context, vault: &Vault) -> Option<ProfileSyncReport> {
     let machine = local_machine(context)?;
     let report = agents::sync_linked(vault, &machine).unwrap_or_else(|error| {
@@ -85,7 +89,7 @@ pub fn refresh_links(context: &Context, vault: &Vault) -> Option<ProfileSyncRepo
     Some(report)
 }
 
-/// Returns this machine, if its agents read the vault's skills from folders.
+/// Returns this machine, if its agents read the vault's skills from folders; otherwise `None`.
 fn local_machine(context: &Context) -> Option<Machine> {
     let settings = context.settings().ok()?;
     // In remote mode, agents read skills from a service and not from folders.
@@ -101,15 +105,15 @@ fn warn_not_synced(context: &Context, error: ProfileSyncError) {
     );
 }
 
-/// The state of this machine's agents after a change.
+/// The result of a profile sync after a change of skills.
 #[derive(Default)]
 pub struct AgentLinks {
     report: Option<ProfileSyncReport>,
-    /// Whether the user has just agreed to link further agents.
+    /// Whether the user was asked and agreed to link further agents.
     pub linked_now: bool,
     /// Whether the change itself has removed links of skills.
     pub unlinked: bool,
-    /// The line that names the command for further agents, if no question could be asked.
+    /// A line that names the command for linking further agents, if the user could not be asked.
     pub next: Option<String>,
 }
 
@@ -120,7 +124,7 @@ impl AgentLinks {
         self.unlinked || reports.any(|report| report.restart_required)
     }
 
-    /// Returns the part that a command prints as JSON.
+    /// Returns the result in the form that a command prints as JSON.
     pub fn to_shown(&self) -> ShownLinks {
         ShownLinks {
             restart_required: self.restart_required(),
@@ -136,7 +140,8 @@ impl AgentLinks {
         }
     }
 
-    /// Names the agents that see other skills than before, if any do, and says to restart them.
+    /// Formats a line with the agents that see other skills than before, and the advice to restart
+    /// them; `None` if no agent does.
     pub fn links_line(&self) -> Option<String> {
         let report = self
             .report
@@ -210,8 +215,9 @@ impl ProfileSync {
     }
 }
 
-/// Updates the agents' links after skills have arrived. Where agents are found whose folders are
-/// not linked, it asks once on a terminal, and names the command elsewhere.
+/// Runs a profile sync after skills have arrived. If this machine has agents whose folders are not
+/// linked, asks once on a terminal whether to link them; without a terminal, the result names the
+/// command.
 pub fn show_to_agents(context: &Context, vault: &Vault) -> AgentLinks {
     let mut links = AgentLinks {
         report: refresh_links(context, vault),
@@ -222,7 +228,7 @@ pub fn show_to_agents(context: &Context, vault: &Vault) -> AgentLinks {
     };
     let unlinked = match agents::list_unlinked(vault, &machine) {
         Ok(unlinked) if !unlinked.is_empty() => unlinked,
-        // A failure was reported by the refresh, or concerns no folder that is linked.
+        // `refresh_links` has already reported a failure that concerns a linked folder.
         _ => return links,
     };
     let names = join(unlinked.iter().map(|agent| &agent.display_name));
@@ -258,13 +264,13 @@ pub fn show_to_agents(context: &Context, vault: &Vault) -> AgentLinks {
                 .ui
                 .note(format!("Not linked. To link later: {command}"));
         }
-        // The change itself is done, and the question comes again with the next one.
+        // The change itself is done. After the next change, the user is asked again.
         Err(_) => {}
     }
     links
 }
 
-/// Creates the input of a sync that links these agents.
+/// Creates the input of a profile sync that links the folders of these agents.
 pub fn discover_input(machine: Machine, agents: Vec<AgentId>) -> SyncProfilesInput {
     SyncProfilesInput {
         machine,
@@ -274,7 +280,7 @@ pub fn discover_input(machine: Machine, agents: Vec<AgentId>) -> SyncProfilesInp
     }
 }
 
-/// Returns the name of an agent for people.
+/// Returns the display name of an agent, or its id if vault does not know the agent.
 pub fn agent_name(agent: &AgentId) -> String {
     agents::by_name(agent.as_str())
         .map_or_else(|| agent.to_string(), |agent| agent.display_name.clone())
@@ -313,7 +319,8 @@ fn warn_about_sync(context: &Context, report: &ProfileSyncReport) {
     }
 }
 
-/// Formats a line for each skill that was rendered for an agent and signed.
+/// Formats a line for each skill that was rendered for an agent (changed by the owner's transforms)
+/// and signed.
 pub fn rendered_lines(rendered: &[RenderedVariant]) -> impl Iterator<Item = String> {
     rendered.iter().map(|variant| {
         let RenderedVariant { skill, agent } = variant;
@@ -330,7 +337,7 @@ fn short_list(names: &[impl ToString]) -> String {
     text.join(", ")
 }
 
-/// Creates the report of a sync for people and programs.
+/// Creates the report of `vault sync-profiles`, and prints the warnings of the sync.
 pub fn report_of(context: &Context, report: &ProfileSyncReport) -> Report {
     warn_about_sync(context, report);
     let text = if report.roots.is_empty() {
@@ -345,7 +352,7 @@ pub fn report_of(context: &Context, report: &ProfileSyncReport) -> Report {
             .ui
             .note(format!("Not linked: {names}. To link: {command}"));
     }
-    // Scripts have to notice a folder that could not be changed.
+    // Exit with a failure, so that scripts notice a folder that could not be changed.
     let failed = report.roots.iter().any(|root| root.failed.is_some());
     let exit = if failed { Exit::Failed } else { Exit::Done };
     Report::view(ProfileSync::of_report(report.clone()), text).with_exit(exit)
@@ -394,7 +401,7 @@ fn root_row(context: &Context, root: &RootState) -> [String; 4] {
     ]
 }
 
-/// Converts the error of a sync.
+/// Converts the error of a profile sync.
 pub fn sync_failure(error: ProfileSyncError) -> Failure {
     match error {
         ProfileSyncError::Vault(error) => error.into(),

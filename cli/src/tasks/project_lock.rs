@@ -35,13 +35,13 @@ use crate::{
     text::{clean, line_of},
 };
 
-/// The file name.
+/// The name of a lock file.
 pub const FILE: &str = "vault.lock";
-/// Largest lock file, in bytes.
+/// Maximum size of a lock file, in bytes.
 const MAX_BYTES: u64 = 4 << 20;
 const HEAD: &str = "# The skills of this project, as `vault install` restores them. Written by vault: commit it, and change it by\n# `vault add --lock` and `vault update`.\n\n";
 
-/// A project's lock file.
+/// The parsed lock file of a project.
 #[derive(Clone, Debug)]
 pub struct Lock {
     /// The path of the file.
@@ -50,39 +50,41 @@ pub struct Lock {
     pub skills: Vec<LockEntry>,
 }
 
-/// An entry of the lock file. An entry without a digest is not resolved yet; the next install
-/// resolves it.
+/// The lock file's entry of one skill. An entry without a digest is not resolved: somebody wrote it
+/// by hand, and the next `vault install` fetches the skill and completes the entry.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 // An unknown member may come from a newer version and change what is to be installed.
 #[serde(deny_unknown_fields)]
 pub struct LockEntry {
-    /// The name in the vault.
+    /// The name under which the skill is installed in the vault.
     pub name: SkillName,
     /// The source: an identifier, any source that `vault add` accepts, or `./path` within the
     /// project.
     pub source: String,
-    /// The address, if the source does not determine it.
+    /// The address that is fetched, if the source does not determine it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// The folder inside the repository.
+    /// The skill's folder inside the repository or archive. Absent is the root of a repository, or
+    /// the only skill of an archive; `.` is the root of an archive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     /// The branch, tag, commit or version to follow.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "ref")]
     pub reference: Option<String>,
-    /// The locked commit, version or digest.
+    /// The exact revision: a commit, a version or a digest, depending on the kind of source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
     /// The id of the folder's git tree.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree: Option<String>,
-    /// The vault that signed the skill at its source.
+    /// Fingerprint of the vault that signed the skill at its source, if the source has signed
+    /// skills.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signer: Option<VaultFingerprint>,
-    /// The newest version of that vault's keys that was shown there.
+    /// The newest root version (version of the key list) of that vault that the source showed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root_version: Option<u64>,
-    /// The version that was signed at the source.
+    /// The skill's version in the manifest that was signed at the source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signed_version: Option<u64>,
     /// SHA-256 digest of the files.
@@ -94,14 +96,15 @@ pub struct LockEntry {
     /// Files that look like secrets and are part of the skill. All others are left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub include: Vec<String>,
-    /// Links that are taken as copies of the files that they lead to. If there is one, all are.
+    /// Symbolic links of the source that are installed as copies of their targets. If the list is
+    /// not empty, every link of the skill is copied.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub copied_links: Vec<String>,
 }
 
 impl LockEntry {
-    /// Fails unless `source` and `address` agree. People review the source, and the address is what
-    /// is fetched.
+    /// Fails unless `source` and `address` agree: reviewers read the source, but vault fetches the
+    /// address.
     fn check_address(&self, options: &ParseOptions) -> Result<(), String> {
         let Some(address) = &self.address else {
             return Ok(());
@@ -153,13 +156,14 @@ struct LockFile {
 }
 
 impl Lock {
-    /// Reads the lock of the current project, if there is one.
+    /// Reads the lock of the project that contains the current folder; `None` if it has none.
     pub fn find_lock(context: &Context) -> Result<Option<Self>, Failure> {
         let (path, exists) = lock_place(context)?;
         exists.then(|| Self::read_lock(path)).transpose()
     }
 
-    /// Reads the lock of a project. Without a path, it is that of the current project.
+    /// Reads the lock of the project at this path, or of the current project. Fails if there is
+    /// none.
     pub fn of_project(context: &Context, project: Option<&Path>) -> Result<Self, Failure> {
         let Some(folder) = project else {
             return Self::find_lock(context)?.ok_or_else(|| {
@@ -228,7 +232,7 @@ impl Lock {
         Ok(Self { path, skills })
     }
 
-    /// Fails if the source and the address of an entry disagree.
+    /// Fails if the source and the address of any entry disagree.
     pub fn check_addresses(&self, options: &ParseOptions) -> Result<(), Failure> {
         for locked in &self.skills {
             locked.check_address(options).map_err(|reason| {
@@ -239,18 +243,19 @@ impl Lock {
         Ok(())
     }
 
-    /// Returns the folder of the project. Fails if this user may not use it as one.
+    /// Returns the folder of the project, checked: fails if it is the home folder or the vault's,
+    /// or if a symbolic link stands where vault would write.
     pub fn project_folder(&self, context: &Context) -> Result<ProjectFolder, Failure> {
         let (vault, home) = (context.paths_json()?.root, context.process.home());
         Ok(ProjectFolder::new(self.folder(), &vault, home)?)
     }
 
-    /// Returns the folder of the project.
+    /// Returns the folder of the project: the one that contains the lock file.
     pub fn folder(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new("."))
     }
 
-    /// Adds an entry or replaces the one with the same name.
+    /// Adds an entry, or replaces the one with the same name, in memory.
     pub fn put_entry(&mut self, locked: LockEntry) {
         self.skills.retain(|other| other.name != locked.name);
         self.skills.push(locked);
@@ -258,7 +263,7 @@ impl Lock {
         self.skills.sort_by(|a, b| a.name.cmp(&b.name));
     }
 
-    /// Adds or replaces an entry, writes the file and reports that.
+    /// Adds or replaces an entry, writes the file, and tells the user.
     fn record_entry(mut self, context: &Context, locked: LockEntry) -> Result<(), Failure> {
         self.put_entry(locked);
         self.write_file()?;
@@ -313,14 +318,15 @@ fn lock_place(context: &Context) -> Result<(PathBuf, bool), Failure> {
     Ok((here.join(FILE), false))
 }
 
-/// Computes the digest of a candidate's files.
+/// Computes the content digest of a candidate (a skill that is about to be added): paths, modes and
+/// bytes of its files.
 pub fn candidate_digest(candidate: &Candidate) -> Digest {
     let files = candidate.package.files.iter();
     digest_of(files.map(|file| (file.path.as_str(), file.mode, file.bytes.as_slice())))
 }
 
-/// Returns the digest of the own skill installed under a name, or `None` if there is none, and its
-/// files that look like secrets.
+/// Returns the content digest of the skill that this vault signed under `name`, and the paths of
+/// its files that look like secrets. Without such a skill: `None` and no paths.
 pub fn installed_content(
     vault: &Vault,
     name: &SkillName,
@@ -334,7 +340,7 @@ pub fn installed_content(
     Ok((digest, include.unwrap_or_default()))
 }
 
-/// Computes the digest of an installed skill's files.
+/// Computes the content digest of an installed skill.
 pub fn digest_of_installed(found: &Examined) -> Digest {
     let files = found.files.iter();
     digest_of(files.map(|file| (file.path.as_str(), file.mode, file.bytes.as_slice())))
@@ -354,8 +360,8 @@ pub fn locked_entry(candidate: &Candidate) -> Option<LockEntry> {
     Some(of_upstream(name, upstream, content, agents))
 }
 
-/// Creates the lock entry of a skill with this upstream and content: the digest of its files, and
-/// those that look like secrets.
+/// Creates the lock entry of a skill with this upstream. The content is its digest and the paths of
+/// its files that look like secrets.
 pub fn of_upstream(
     name: SkillName,
     upstream: &Upstream,
@@ -380,7 +386,7 @@ pub fn of_upstream(
     }
 }
 
-/// Returns the folder of a skill for its lock entry.
+/// Returns [`LockEntry::path`] of a skill with this upstream.
 fn lock_path(upstream: &Upstream) -> Option<String> {
     let path = upstream.path.as_deref()?;
     let is_archive = upstream.identifier.as_str().starts_with("https:");
@@ -393,7 +399,8 @@ fn lock_path(upstream: &Upstream) -> Option<String> {
     }
 }
 
-/// Records a fetched skill in the project's lock. `make` creates the lock if there is none.
+/// Records a fetched skill in the lock of the current project. If there is no lock, `make` decides
+/// between creating one and recording nothing.
 pub fn note_fetched(context: &Context, candidate: &Candidate, make: bool) -> Result<(), Failure> {
     let Some(locked) = locked_entry(candidate) else {
         return Ok(());

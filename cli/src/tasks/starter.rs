@@ -1,5 +1,5 @@
-//! The starter skills on this machine: those that the binary contains, and copies of them that the
-//! installer left.
+//! Starter skills, which a new user may add to the vault: those that the binary contains, and
+//! copies of them that the installer left in a folder.
 
 use std::{
     collections::BTreeMap,
@@ -32,7 +32,8 @@ pub fn list_offers(installed: Option<&Path>) -> BTreeMap<String, Option<PathBuf>
     offers
 }
 
-/// Writes all starter skills into a folder. Files under `bin/` are executable.
+/// Writes all built-in starter skills into a folder. Files under `bin/` are executable. Fails at
+/// the first file that already exists.
 pub fn unpack_all(folder: &Path) -> io::Result<()> {
     for file in FILES {
         let path = folder.join(file.path);

@@ -1,4 +1,6 @@
-//! Linked vaults: the client that signs as this machine, and checks of the service's catalogs.
+//! Linked vaults: vaults of other people or machines whose releases this machine installs from a
+//! service. This module creates the client with which a link reads, and judges the catalogs (signed
+//! lists of a release's content) that the service shows.
 
 use vault_format::{
     catalog::{CatalogWarning, SignedCatalog},
@@ -21,7 +23,7 @@ use crate::{
     tasks::key_changes,
 };
 
-/// Creates the client that signs with this machine's key for the link.
+/// Creates the client that signs its requests with this machine's key for the link.
 pub fn device_client(
     context: &Context,
     vault: &Vault,
@@ -30,7 +32,7 @@ pub fn device_client(
     device_client_with(context, link, link.device_key(vault)?)
 }
 
-/// Creates the client that signs with another key for the link.
+/// Creates the client that signs its requests with `key`, for example before the key is stored.
 pub fn device_client_with(
     context: &Context,
     link: &Link,
@@ -49,7 +51,8 @@ pub fn not_linked() -> Failure {
     fail!(NotLinked, "this machine is not linked to a vault").hint("vault link <url>/v/<slug>")
 }
 
-/// Finds the link with this name: its address, its id, its local name, or its slug.
+/// Finds a link by its address, its id, its local name, or its slug. Fails if none or several
+/// match.
 pub fn find_link(vault: &Vault, asked: &str) -> Result<Link, Failure> {
     let mut links = subscribe::list_links(vault)?;
     if links.is_empty() {
@@ -81,7 +84,8 @@ pub fn find_link(vault: &Vault, asked: &str) -> Result<Link, Failure> {
     }
 }
 
-/// Formats a selection as the options that create it; empty if it selects everything.
+/// Formats a selection of skills as the options of `vault link` that create it; empty if it selects
+/// everything.
 pub fn selection_text(selection: &Selection) -> String {
     let mut options = Vec::new();
     let mut add =
@@ -101,13 +105,13 @@ pub fn selection_text(selection: &Selection) -> String {
     options.join(" ")
 }
 
-/// Returns the address of the linked vault.
+/// Returns the address of the linked vault: `<service>/v/<slug>`.
 pub fn link_address(link: &Link) -> String {
     format!("{}/v/{}", link.pin().base, link.pin().slug)
 }
 
-/// Warns of a release that ends within 30 days or has ended. `own` means that this vault published
-/// it.
+/// Warns of a release that expires within 30 days or has expired. `own` means that this vault
+/// published it.
 pub fn warn_of_end(context: &Context, address: &str, ends_at: Timestamp, own: bool) {
     let now = SystemClock.now();
     if publish::ends_soon(ends_at, now) {
@@ -132,7 +136,8 @@ fn end_warning(address: &str, ends_at: Timestamp, now: Timestamp, own: bool) -> 
     Warning::new("release_ends", text).hint(hint)
 }
 
-/// Formats the owner's decision about this machine; `None` if the service could not be asked.
+/// Formats the owner's decision about this machine for people. Pass `None` if the service could not
+/// be asked.
 pub fn status_text(status: Option<DeviceStatus>) -> String {
     match status {
         Some(DeviceStatus::Active) => paint(GOOD, "admitted"),
@@ -142,8 +147,8 @@ pub fn status_text(status: Option<DeviceStatus>) -> String {
     }
 }
 
-/// Fails if a release is pinned. Call it when the service shows no catalog: hiding all releases is
-/// also a rollback.
+/// Fails if this machine has pinned a release of the link. Call it when the service shows no
+/// catalog: hiding all releases is also a rollback.
 pub fn check_not_rolled_back(link: &Link) -> Result<(), Failure> {
     let Some(counted) = &link.pin().counted else {
         return Ok(());
@@ -156,7 +161,8 @@ pub fn check_not_rolled_back(link: &Link) -> Result<(), Failure> {
     .hint("installed skills stay as they are; tell the owner"))
 }
 
-/// Names the vault that was shown in place of the expected one, for people to compare.
+/// Replaces the message of a failure by one that names the vault that the service showed and the
+/// one that was expected, so that people can compare the fingerprints.
 fn name_shown_vault(
     mut failure: Failure,
     bytes: &[u8],
@@ -178,8 +184,8 @@ fn name_shown_vault(
     failure
 }
 
-/// Judges a catalog of a linked vault, and reports how the vault's keys have changed, even if the
-/// catalog is then rejected.
+/// Verifies a catalog of a linked vault against this machine's pin, and prints the warnings about
+/// it. Changes of the vault's keys are reported even if the catalog is rejected.
 pub fn accept_catalog(
     context: &Context,
     vault: &Vault,

@@ -1,4 +1,6 @@
-//! Formats admitted and rejected skills for people and for `--json`.
+//! Admission, the way of a skill into the vault: vault's scanner (the *gate*) checks the files,
+//! then the vault signs and stores them. This module formats its results and failures for people
+//! and for `--json`.
 
 pub mod outcomes;
 pub mod texts;
@@ -47,8 +49,8 @@ pub fn render_folder_finding(source: &str, finding: &Finding) -> String {
     Texts::of_folder(source).render_finding(finding)
 }
 
-/// Checks a folder with the gate, without a vault. Returns the findings, and the candidate if the
-/// gate accepts the folder.
+/// Checks a folder with the gate, without a vault. Returns the findings, and the candidate (the
+/// skill ready to be signed) if the gate accepts it.
 pub fn examine_folder(source: &str) -> Result<(Vec<Finding>, Option<Candidate>), Failure> {
     // Without a vault there are no installed skills to compare the name with.
     let mut nothing = Neighbours::new(None, SystemClock.now());
@@ -60,8 +62,8 @@ pub fn examine_folder(source: &str) -> Result<(Vec<Finding>, Option<Candidate>),
     }
 }
 
-/// Converts an admission error for one source into a [`Failure`]. Findings are rendered with the
-/// lines of the files they concern.
+/// Converts the error of admitting the skill from `source` into a [`Failure`]. Findings are
+/// rendered with lines of the files in `texts`.
 pub fn admission_failure(source: &str, texts: &Texts, error: AdmitError) -> Failure {
     let message = message_chain(&error);
     match error {
@@ -98,7 +100,7 @@ pub fn admission_failure(source: &str, texts: &Texts, error: AdmitError) -> Fail
             // Only a symbolic link has a target. For the other kinds, this fails.
             let target = std::fs::read_link(&whole).ok();
             let is_copyable = target.as_ref().is_some_and(|target| {
-                // A path that leads out of the skill is not copied, wherever it leads to.
+                // An absolute target counts as outside of the skill, and such a link is not copied.
                 let is_relative = target.is_relative() && whole != folder;
                 is_relative && whole.is_file()
             });
@@ -148,8 +150,8 @@ pub fn admission_failure(source: &str, texts: &Texts, error: AdmitError) -> Fail
     }
 }
 
-/// Returns the owner's reason for the exceptions to these rules, or `None` without any. Asks for it
-/// on a terminal, and fails elsewhere.
+/// Returns the owner's reason for exceptions to the rules in `allow`, or `None` if `allow` is
+/// empty. Asks for a missing reason on a terminal, and fails elsewhere.
 pub fn require_reason(
     context: &Context,
     allow: &[String],
@@ -174,7 +176,8 @@ pub fn require_reason(
     Ok(Some(reason))
 }
 
-/// Warns of the flags that have no effect on this skill.
+/// Warns of each rule after `--allow` or `--end-exception` that has no effect on this skill.
+/// `installed` is the manifest of the installed version.
 pub fn warn_of_idle_flags(context: &Context, candidate: &Candidate, installed: Option<&Manifest>) {
     let name = &candidate.package.name;
     let has_rule = |waivers: &[Waiver], named: &str| {
@@ -201,7 +204,7 @@ pub fn warn_of_idle_flags(context: &Context, candidate: &Candidate, installed: O
     }
 }
 
-/// Fails if `--include` names a file that no source has, or that needs no `--include`.
+/// Fails if `--include` names a file that no source has, or that does not look like a secret.
 pub fn require_includes(sources: &[&Source], include: &[String]) -> Result<(), Failure> {
     let unknown = unknown_includes(sources, include);
     if unknown.is_empty() {
@@ -210,7 +213,7 @@ pub fn require_includes(sources: &[&Source], include: &[String]) -> Result<(), F
     Err(include_unknown(&unknown.join(", ")))
 }
 
-/// The failure of a name after `--include` that means no file.
+/// Creates the failure for paths after `--include` that match no file that looks like a secret.
 pub fn include_unknown(names: &str) -> Failure {
     fail!(
         IncludeUnknown,
@@ -240,7 +243,7 @@ pub fn allow_hint<'a>(findings: impl Iterator<Item = &'a Finding>) -> Option<Str
 /// The hint for a folder with more files than a skill may have.
 const MANY_FILES_HINT: &str = "remove what is built or installed, such as node_modules, or give the skill a folder of its own";
 
-/// The hint for an archive of a kind that vault does not read.
+/// Returns a hint if the path names an archive of a kind that vault does not read.
 fn archive_hint(path: &Path) -> Option<String> {
     let name = path.to_string_lossy().to_ascii_lowercase();
     let endings = [

@@ -12,7 +12,7 @@ use crate::{context::Context, errors::Failure, output::count};
 /// the exit code.
 pub struct Outcomes<'a, T> {
     context: &'a Context,
-    /// Results of the skills that changed, in the order of arrival.
+    /// Results of the skills that changed, in the order in which they were recorded.
     pub done: Vec<T>,
     /// Names of the skills that did not change.
     pub unchanged: Vec<SkillName>,
@@ -48,7 +48,7 @@ pub enum SkillLabel {
 }
 
 impl FailedSkill {
-    /// The skill with this label, without findings.
+    /// Creates the entry of a failed skill, without findings.
     pub fn new(label: SkillLabel, failure: &Failure) -> Self {
         Self {
             label,
@@ -78,7 +78,7 @@ impl<'a, T> Outcomes<'a, T> {
             Ok(Some(result)) => self.done.push(result),
             Ok(None) => self.unchanged.push(name.clone()),
             Err(failure) => {
-                // The printed line has to contain the name, for which the entry has a member.
+                // The printed line must contain the name; in JSON it is a member of its own.
                 let mut shown = failure.clone();
                 shown.message = format!("{name}: {}", failure.message);
                 // Print at once, so that a long run does not hide its failures until the end.
@@ -91,8 +91,9 @@ impl<'a, T> Outcomes<'a, T> {
         }
     }
 
-    /// Returns the view of the changed, unchanged and failed skills, or a failure that carries it
-    /// if any skill failed. `what` completes the message "3 skills could not be …".
+    /// Builds a view (the command's JSON) from the changed, unchanged and failed skills, and
+    /// returns it. If any skill failed, returns a failure that carries the view. `what` completes
+    /// its message "3 skills could not be …".
     pub fn into_result<V: Serialize>(
         self,
         what: &str,
@@ -101,8 +102,8 @@ impl<'a, T> Outcomes<'a, T> {
         let message = format!("{} could not be {what}", count(self.failed.len(), "skill"));
         let view = view(self.done, self.unchanged, self.failed);
         match self.first {
-            // Programs match the code of the first failure. People have read the single messages
-            // already.
+            // The code is that of the first failure, for programs. People have already read each
+            // message.
             Some(first) => Err(Failure::new(first.code, message).data(view)),
             None => Ok(view),
         }

@@ -1,4 +1,5 @@
-//! Renders findings with excerpts of the files they concern, which are on disk or in memory.
+//! Renders findings with excerpts of the files that they concern. A skill's files are on disk
+//! (local folders) or in memory (fetched skills).
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -20,10 +21,11 @@ use crate::{
 /// Largest file kept in memory for excerpts, in bytes.
 const MOST: usize = 256 << 10;
 
-/// The text of a skill's files.
+/// The texts of a skill's files, for excerpts.
 pub struct Texts {
     base: PathBuf,
-    /// The file texts of a fetched skill by path. `None` means that excerpts are read from disk.
+    /// Texts of a fetched skill's files, by path in the skill. `None` means that excerpts are read
+    /// from disk.
     files: Option<HashMap<String, String>>,
 }
 

@@ -1,5 +1,6 @@
-//! What is special about the drafts that agents made on this machine: where their files come from,
-//! and what the agent chose.
+//! Drafts that agents made on this machine. They differ from drafts of a service in the origin of
+//! their files (a folder, a source, or the recorded source of an installed skill) and in options
+//! that the agent chose.
 
 use std::path::Path;
 
@@ -27,8 +28,9 @@ use crate::{
 };
 
 impl Reviewer<'_> {
-    /// Returns whether a draft of this machine would change nothing; `None` for drafts of a service.
-    /// Fails if the vault would not take it, before anybody is asked.
+    /// Returns whether the vault already has what a draft of this machine asks for; `None` for
+    /// drafts of a service. Fails if the vault would reject the draft, so that the user is not
+    /// asked in vain.
     pub(super) fn is_kept(&self, candidate: &Candidate) -> Result<Option<bool>, Failure> {
         if !self.is_local() {
             return Ok(None);
@@ -39,8 +41,8 @@ impl Reviewer<'_> {
         Ok(Some(kept.is_some()))
     }
 
-    /// Returns what a draft of this machine installs from a folder, or from the recorded source of
-    /// the skill that it updates.
+    /// Returns the source of a draft of this machine that installs from a folder or updates a skill
+    /// from its recorded source; `None` for every other draft.
     pub(super) fn local_source(
         &self,
         name: &SkillName,
@@ -64,7 +66,8 @@ impl Reviewer<'_> {
                         clean(upstream.identifier.as_str(), 200)
                     ));
                 }
-                // With the signer and digests that are recorded for the source.
+                // The recorded upstream also has the expected signer and digests, which the fetcher
+                // checks.
                 let fetched = fetch::fetch_upstream(self.context, &upstream, name)?;
                 Ok(Some(Source::Fetched(Box::new(fetched))))
             }
@@ -72,8 +75,8 @@ impl Reviewer<'_> {
         }
     }
 
-    /// Returns the source that is recorded for the skill of a draft, if the draft names it for a
-    /// folder that holds a copy.
+    /// Returns the recorded source of the installed skill if the draft claims that its folder is a
+    /// copy of that source.
     fn recorded_source(&self, draft: &draft::Draft) -> Option<ProvenanceId> {
         let Request::Install { source } = &draft.request else {
             return None;
@@ -83,7 +86,8 @@ impl Reviewer<'_> {
         (is_copy && installed.source == source.identifier).then_some(installed.source)
     }
 
-    /// Adds what the agent that made a draft on this machine chose.
+    /// Applies the choices of the agent to the options of the gate; returns options for drafts of a
+    /// service unchanged.
     pub(super) fn local_options(&self, options: Options) -> Options {
         let Some(local) = self.local else {
             return options;
@@ -92,17 +96,20 @@ impl Reviewer<'_> {
             agents: local.agents.clone(),
             replace: local.replace,
             reject_linked_name: true,
-            // A folder or source may have grown since the draft was made.
+            // A folder or source may have grown since the draft was made, so bound the work of the
+            // scan.
             most_work: Some(SERVICE_WORK),
             require_installed: local.origin == DraftOrigin::Update,
             ..options
         };
         if let DraftOrigin::Folder(_) = &local.origin {
-            // The folder has the name that it had when the agent named it, or the draft is outdated.
+            // The skill's name is read from the folder again. If it has changed, the draft is
+            // outdated.
             options.name = None;
             options.provenance = self.recorded_source(&local.draft);
         }
-        // An update takes the files again that the owner included before, for the same agents.
+        // An update keeps the installed skill's agents, and the files like secrets that the owner
+        // included.
         if let (DraftOrigin::Update, Ok(skill)) = (
             &local.origin,
             run::inspect_skill(self.vault, &local.draft.name),
@@ -115,7 +122,7 @@ impl Reviewer<'_> {
     }
 }
 
-/// Returns what the agent that made a draft on this machine chose, for people.
+/// Formats the folder and the agents that the agent chose for the draft, if any.
 pub(super) fn local_line(local: &LocalDraft) -> Option<String> {
     let folder = match &local.origin {
         DraftOrigin::Folder(path) => Some(format!("  in the folder {}", clean(path, 400))),
@@ -129,7 +136,7 @@ pub(super) fn local_line(local: &LocalDraft) -> Option<String> {
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
-/// Returns the source of the installed skill, if the draft has another one.
+/// Formats a warning with the source of the installed skill, if the draft has another one.
 pub(super) fn replaced_line(
     content: &draft::Draft,
     before: Option<&PresentSkill>,
@@ -145,7 +152,7 @@ pub(super) fn replaced_line(
     (!is_same).then(|| format!("  {WARN}!{WARN:#} it replaces the skill from {source}"))
 }
 
-/// Returns the agents that the skill is for before and after a draft, if they differ.
+/// Formats a warning with the skill's agents before and after the draft, if they differ.
 pub(super) fn agents_line(candidate: &Candidate, before: Option<&PresentSkill>) -> Option<String> {
     let listed = |agents: &[AgentId]| match agents {
         [] => "all agents".to_owned(),

@@ -1,5 +1,5 @@
-//! The connected namespace and the owner at this machine, in the form that the library's driver
-//! expects.
+//! The two traits through which the library's driver of a sync works: [`Namespace`], the namespace
+//! on the connected service, and [`Owner`], the owner at this machine, who answers questions.
 
 use vault_api::Draft;
 use vault_format::{catalog::ProfileEntry, name::SkillName};
@@ -35,8 +35,8 @@ impl Namespace for Publisher<'_> {
         };
         let state = state::read_state(self.vault, base.as_str(), slug)?;
         let pending = state.and_then(|state| state.pending);
-        // A release that needs one signature can always be resumed. A proposal may have been
-        // withdrawn in the meantime, and must then not come back.
+        // A release that needs one signature can always be resumed. A proposal, which waits for
+        // further signatures, may have been withdrawn in the meantime, and must then not come back.
         let (Some(pending), true) = (pending, trust.chain().document().release().threshold() > 1)
         else {
             return Ok(true);
@@ -52,7 +52,8 @@ impl Namespace for Publisher<'_> {
 
     async fn upload_objects(&self, plan: &ReleasePlan, all: bool) -> Result<Uploaded, Failure> {
         if plan.needed > 1 && !all {
-            // Another publisher can only judge a proposal under keys that the service shows.
+            // Another publisher judges a proposal under the keys that the service shows, so publish
+            // new keys first.
             self.push_roots().await?;
         }
         self.upload_missing(plan, all).await
@@ -80,13 +81,14 @@ impl Namespace for Publisher<'_> {
     }
 }
 
-/// The owner, who answers questions at a terminal or has answered them with options.
+/// The owner at this machine, who answers questions at a terminal or has answered them with
+/// options.
 pub(super) struct InteractiveOwner<'a> {
     pub(super) publisher: &'a Publisher<'a>,
     pub(super) options: &'a SyncOptions,
-    /// The changes taken over from other publishers.
+    /// The changes that this sync has taken over from other publishers so far.
     pub(super) taken: TakenOver,
-    /// Whether one more conflict leads to another plan.
+    /// Whether a conflict with another publisher's release may still be retried.
     pub(super) may_retry: bool,
 }
 
@@ -103,7 +105,8 @@ impl Owner<Failure> for InteractiveOwner<'_> {
         key_changes::warn_of_changes(self.publisher.context, slug.as_str(), changes);
     }
 
-    /// Names the skills that a revoked key had signed, and asks. Nothing is signed unreviewed.
+    /// Names the skills whose signer's key was revoked, and asks whether to scan and sign them with
+    /// this machine's key. Fails if the owner declines.
     fn sign_again(&mut self, skills: &[SkillName]) -> Result<(), Failure> {
         let ui = &self.publisher.context.ui;
         let names: Vec<_> = skills.iter().map(|name| format!("  {name}")).collect();

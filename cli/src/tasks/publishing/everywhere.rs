@@ -1,4 +1,5 @@
-//! Publishes a change of keys to every namespace of the vault that this machine knows.
+//! Publishes a change of keys to every namespace (address at a service) under which this machine
+//! knows the vault.
 
 use serde_json::{Value, json};
 use vault_library::{
@@ -14,12 +15,13 @@ use crate::{
     service::connection::Connection,
 };
 
-/// The content to publish after a change of keys.
+/// What to publish after a change of keys.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum KeyPublication {
-    /// A release under the new keys.
+    /// A new release, signed under the new keys.
     Release,
-    /// The keys alone, together with the current release, whose signer may have been revoked.
+    /// The new root versions with the current release as it is, even if its signer was revoked.
+    /// Linked machines then wait for a release under the new keys.
     Keys,
 }
 
@@ -46,7 +48,7 @@ pub fn known_namespaces(context: &Context, vault: &Vault) -> Result<Vec<Connecti
     Ok(connections)
 }
 
-/// Returns every namespace that has a release of this vault.
+/// Returns every namespace to which this machine has published a release of this vault.
 pub fn published_namespaces(context: &Context, vault: &Vault) -> Result<Vec<Connection>, Failure> {
     let mut connections = Vec::new();
     for connection in known_namespaces(context, vault)? {
@@ -58,9 +60,9 @@ pub fn published_namespaces(context: &Context, vault: &Vault) -> Result<Vec<Conn
     Ok(connections)
 }
 
-/// Applies newer keys that the services show, so that no change conflicts with another one. Only
-/// keys that contradict this machine's are an error: no service can prevent a change by its
-/// answers.
+/// Applies newer root versions that the services show, so that the next change of keys does not
+/// fork from them. Fails only if a service shows keys that contradict this machine's. Other
+/// failures are warnings, because a service must not be able to prevent a change of keys.
 pub fn take_newer_keys(context: &Context, vault: &Vault) -> Result<(), Failure> {
     for connection in published_namespaces(context, vault)? {
         let outcome = Publisher::new(context, vault, &connection)
@@ -84,8 +86,8 @@ pub fn take_newer_keys(context: &Context, vault: &Vault) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Fails if a service shows a release of another publisher that this machine has not taken over: it
-/// might no longer count under other keys. A service that cannot be asked prevents nothing.
+/// Fails if a service shows another publisher's release that this machine has not taken over: a
+/// change of keys could make it invalid. A service that cannot be asked is skipped.
 pub fn require_taken_over(context: &Context, vault: &Vault) -> Result<(), Failure> {
     for connection in published_namespaces(context, vault)? {
         let asked = Publisher::new(context, vault, &connection)
@@ -103,8 +105,8 @@ pub fn require_taken_over(context: &Context, vault: &Vault) -> Result<(), Failur
     Ok(())
 }
 
-/// Publishes to every namespace, and warns of each that was not reached. Returns a line and an
-/// entry for `--json` for each.
+/// Publishes to every namespace, and warns of each failure. Returns the lines for people and one
+/// entry per namespace for `--json`.
 pub fn publish_everywhere(
     context: &Context,
     vault: &Vault,
@@ -160,8 +162,8 @@ fn publish_one(
     what: KeyPublication,
 ) -> Result<String, Failure> {
     let publisher = Publisher::new(context, vault, connection)?;
-    // List the proposals before the change, which ends them. A service that does not list them must
-    // not prevent it.
+    // List the proposals before the change of keys, which makes them invalid. A service that fails
+    // to list them must not prevent the change.
     let waiting = context
         .block_on(publisher.list_proposals())
         .unwrap_or_default();
@@ -188,8 +190,8 @@ fn publish_to(
 ) -> Result<String, Failure> {
     Ok(match what {
         KeyPublication::Release => {
-            // A default sync stops if another publisher was faster, so nothing is taken over on the
-            // way.
+            // With the default options, a sync stops if another publisher was faster, so this takes
+            // nothing over.
             let outcome = context.block_on(publisher.sync_release(&SyncOptions::default()))?;
             let release = outcome.release();
             match outcome.published {

@@ -1,7 +1,8 @@
-//! Publishes this library as the next release of the connected namespace.
+//! Publishes this library (the vault's store of skills on this machine) as the next release of the
+//! connected namespace, which is the vault's place on a service.
 //!
-//! The library drives a sync ([`publish::publish_library`]). This module is its namespace, reached through
-//! the owner's client, and asks the owner its questions.
+//! The library drives a sync ([`publish::publish_library`]) through two traits. This module
+//! implements them: one sends the requests to the service, the other asks the owner.
 
 mod driver;
 pub mod everywhere;
@@ -41,22 +42,24 @@ use crate::{
     tasks::key_changes,
 };
 
-/// The number of newest releases that are shown after a recovery.
+/// Maximum number of releases, the newest ones, that [`Publisher::shown_catalogs`] fetches.
 const MAX_SHOWN_RELEASES: usize = 50;
 
 /// Options of a sync.
 pub struct SyncOptions {
-    /// The handling of a release that another machine published with this vault's key.
+    /// What to do if the service has a release that this machine does not know: stop, take it over,
+    /// or replace it.
     pub on_divergence: OnDivergence,
     /// Whether to sign a new release even if nothing changed.
     pub renew: bool,
-    /// Days until the release expires.
+    /// Validity of the release, in days.
     pub days: i64,
-    /// Other addresses that serve this vault.
+    /// Other addresses that may serve this vault's releases. They are part of the signed catalog.
     pub also: Vec<String>,
-    /// The last release before a theft, from the status of any device.
+    /// The last release before the theft of a key, as any device shows it (`--last-good`). Later
+    /// releases are suspect.
     pub last_good: Option<ReleaseRef>,
-    /// A release number that a device may have seen and the new release must exceed.
+    /// A release number that the new release must exceed, because a device may have seen it.
     pub above_release: Option<u64>,
     /// The review of another publisher's change before it is taken over.
     pub review: ReleaseReview,
@@ -77,8 +80,8 @@ impl Default for SyncOptions {
 }
 
 impl SyncOptions {
-    /// Returns the command that takes over a reviewed release without a question, up to its
-    /// payload.
+    /// Returns the command that takes over a reviewed release without a question. It ends with
+    /// `--payload`, and the caller adds the digest.
     fn answered_by(&self) -> String {
         let mut command = "vault sync".to_owned();
         if self.on_divergence == OnDivergence::Adopt {
@@ -97,7 +100,7 @@ impl SyncOptions {
 
 /// The outcome of a sync.
 pub struct SyncOutcome {
-    /// The result.
+    /// What became of the release: nothing changed, published, or proposed to other publishers.
     pub published: PublishOutcome<Draft>,
     /// The changes taken over from other publishers.
     pub taken: TakenOver,
@@ -118,13 +121,13 @@ impl SyncOutcome {
     }
 }
 
-/// Publishes a library to a namespace through the owner's client.
+/// Publishes this machine's library to one namespace through the owner's client.
 pub struct Publisher<'a> {
     context: &'a Context,
     vault: &'a Vault,
     connection: &'a Connection,
     client: OwnerClient,
-    /// The path of the namespace below the service's address.
+    /// The path of the namespace's routes below the service's address: `/admin/vaults/<slug>`.
     root: String,
 }
 
@@ -149,9 +152,9 @@ impl<'a> Publisher<'a> {
         self.vault
     }
 
-    /// Publishes this library as the next release. A release above a given number is followed by
-    /// one more: a device that already has another payload under that number accepts only the next
-    /// one.
+    /// Publishes this library as the next release. With `above_release`, publishes a second one
+    /// directly after it: a device that already has another payload under the first number accepts
+    /// only the next number.
     pub async fn sync_release(&self, options: &SyncOptions) -> Result<SyncOutcome, Failure> {
         let mut outcome = self.sync_once(options).await?;
         if let (Some(_), PublishOutcome::Release(first, _)) =
@@ -201,8 +204,8 @@ impl<'a> Publisher<'a> {
         Ok(SyncOutcome { published, taken })
     }
 
-    /// Applies key changes that the service shows, and reports which keys were added, removed or
-    /// revoked. Returns the current catalog.
+    /// Applies newer root versions that the service shows, and warns which keys were added, removed
+    /// or revoked. Returns the bytes of the current catalog.
     pub async fn look_at_keys(&self) -> Result<Option<Vec<u8>>, Failure> {
         let current = self.current_catalog().await?;
         let Connection { base, slug } = self.connection;
@@ -213,8 +216,8 @@ impl<'a> Publisher<'a> {
         Ok(current)
     }
 
-    /// Returns the number of another publisher's release that the service shows and that this
-    /// machine has not taken over.
+    /// Returns the number of the service's current release if it is another publisher's and this
+    /// machine has not taken it over.
     pub async fn unseen_release(&self) -> Result<Option<u64>, Failure> {
         let current = self.current_catalog().await?;
         let Connection { base, slug } = self.connection;
@@ -222,9 +225,9 @@ impl<'a> Publisher<'a> {
         Ok(publish::unseen_release(self.vault, &request)?)
     }
 
-    /// Publishes the vault's keys with the current release as it is, so that devices learn at once
-    /// who was revoked. Returns false if there is no release yet or it carries them already. If
-    /// another release is published in the meantime, it tries once more.
+    /// Adds the vault's new root versions to the current release, so that devices learn of a
+    /// revocation at once. Returns false if there is no release yet or it has them already. If
+    /// another release is published in the meantime, tries once more.
     pub async fn push_roots(&self) -> Result<bool, Failure> {
         match self.push_roots_once().await {
             Err(conflict) if conflict.code == ServiceCode::ReleaseConflict => {
@@ -248,7 +251,7 @@ impl<'a> Publisher<'a> {
         Ok(true)
     }
 
-    /// Warns if the service forgot which vault it had pinned.
+    /// Warns if the service's pin of the vault was reset.
     pub async fn warn_of_pin_reset(&self) -> Result<(), Failure> {
         let head: VaultHead = self.client.get(&self.root).await?;
         key_changes::warn_of_pin_reset(self.context, &self.connection.address(), &head);
@@ -311,8 +314,9 @@ impl<'a> Publisher<'a> {
         Ok(answer.require_good()?.body)
     }
 
-    /// Fetches the catalogs of the newest releases that the service lists, unverified, with the
-    /// release number that it gives for each. `wanted` is included even if it is older.
+    /// Fetches the catalogs of the newest releases that the service lists, at most
+    /// [`MAX_SHOWN_RELEASES`]. The release `wanted` is included even if it is older. Catalogs and
+    /// release numbers are unverified.
     pub async fn shown_catalogs(
         &self,
         wanted: Option<u64>,
@@ -353,12 +357,13 @@ impl<'a> Publisher<'a> {
             },
         )
         .await?;
-        // The requests end in any order.
+        // The requests end in any order, so sort by release.
         catalogs.sort_by_key(|(release, _)| *release);
         Ok(catalogs)
     }
 
-    /// Fetches bundles of the vault's own releases and their parts, unverified.
+    /// Fetches the bundles of these skills from the namespace, with the parts into which large
+    /// bundles are split. Returns the objects by their SHA-256, unverified.
     pub async fn fetch_own(
         &self,
         entries: &[SkillEntry],

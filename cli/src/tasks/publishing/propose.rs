@@ -1,5 +1,6 @@
-//! Releases that several publishers sign: proposes one, reads another publisher's, and publishes a
-//! complete one.
+//! Releases that need the signatures of several publishers. A publisher submits such a release as a
+//! *proposal*, a kind of draft; others judge and sign it; whoever completes the signatures
+//! publishes it.
 
 use std::collections::HashMap;
 
@@ -30,8 +31,8 @@ impl Publisher<'_> {
         Ok(waiting)
     }
 
-    /// Warns if another publisher has proposed other content under the same number: no machine
-    /// signs both.
+    /// Warns if another publisher has proposed other content under the same release number. A
+    /// machine signs only one of them, so the publishers must agree.
     pub(super) async fn warn_of_rivals(&self, draft: &Draft) -> Result<(), Failure> {
         let Some(own) = &draft.proposal else {
             return Ok(());
@@ -57,8 +58,8 @@ impl Publisher<'_> {
         Ok(())
     }
 
-    /// Judges the exact bytes of a proposal against the service's current catalog, after taking
-    /// newer keys that it shows. Returns that catalog, too.
+    /// Verifies a proposal against the service's current catalog, after applying newer root
+    /// versions that the service shows. Returns the bytes of that catalog too.
     pub async fn judge_proposal(
         &self,
         bytes: &[u8],
@@ -87,7 +88,8 @@ impl Publisher<'_> {
         }
     }
 
-    /// Fetches objects of the namespace, unverified.
+    /// Fetches objects of the namespace, unverified. `class` is the path segment of their kind:
+    /// `bundles` or `policies`.
     pub async fn fetch_objects(
         &self,
         class: &str,
@@ -101,7 +103,7 @@ impl Publisher<'_> {
         Ok(fetched)
     }
 
-    /// Submits the exact bytes of a catalog that has too few signatures.
+    /// Submits a catalog that has too few signatures as a proposal.
     pub async fn post_proposal(&self, catalog: &[u8]) -> Result<Draft, ReleaseRejection<Failure>> {
         let path = format!("{}?kind=release", drafts_path(self.connection));
         let body = Body::Bytes("application/octet-stream", Bytes::copy_from_slice(catalog));

@@ -1,5 +1,6 @@
-//! The review of a change that somebody else made, before this machine signs it or takes it over:
-//! every difference, this machine's gate, and an answer that names exactly what was shown.
+//! The review of another person's change before this machine signs it or takes it over. It shows
+//! every difference and the findings of this machine's gate (scanner), and binds the answer to the
+//! hash of exactly what was shown.
 
 use std::{
     collections::HashMap,
@@ -78,7 +79,8 @@ pub struct ReleaseReview {
 }
 
 impl ReleaseReview {
-    /// Returns the exceptions that this machine's owner allows.
+    /// Returns the exceptions to the gate that the options allow. Asks for a missing reason on a
+    /// terminal.
     pub fn exceptions(&self, context: &Context) -> Result<Exceptions, Failure> {
         Ok(Exceptions {
             strict: context.is_strict()?,
@@ -88,15 +90,15 @@ impl ReleaseReview {
     }
 }
 
-/// The result of comparing a release, for a person to review.
+/// A release, compared with the one that counted last on this machine, for a person to review.
 pub struct Review {
-    /// The text for the owner of this machine.
+    /// The review for people.
     pub shown: RenderedDiff,
-    /// The same for programs.
+    /// The review for `--json`.
     pub difference: ReleaseDifference,
     reviewed: Reviewed,
     policy: Option<(String, String)>,
-    /// Fetched objects by their hashes.
+    /// Objects fetched for the review, by SHA-256. Taking over the release needs them again.
     pub fetched: HashMap<Digest, Vec<u8>>,
 }
 
@@ -155,8 +157,8 @@ struct SkillDifference {
 }
 
 impl Publisher<'_> {
-    /// Fetches the changes of a release, verifies them, runs this machine's gate on them, and
-    /// describes every difference.
+    /// Fetches the changed objects of a release, verifies them, runs this machine's gate on them,
+    /// and describes every difference.
     pub async fn review_release(
         &self,
         change: &ReleaseChange,
@@ -168,7 +170,8 @@ impl Publisher<'_> {
         fetched.extend(self.fetch_objects("bundles", &needed.objects).await?);
         fetched.extend(self.fetch_former(&needed.former).await);
         for hash in &needed.former_objects {
-            // Without the former object, the whole profile counts as new.
+            // An earlier profile that cannot be fetched is no failure: the whole profile then
+            // counts as new.
             if let Ok(former) = self.fetch_objects("bundles", &[*hash]).await {
                 fetched.extend(former);
             }
@@ -261,7 +264,7 @@ impl Review {
 
     /// Writes the files of both sides below a new folder.
     fn write_sides(&self, folder: &Path) -> Result<(), Failure> {
-        // The grammar of agent ids has no path separators.
+        // An agent id cannot contain a path separator, so the name stays one path component.
         let names: Vec<String> = self
             .reviewed
             .skills
@@ -290,8 +293,8 @@ impl Review {
     }
 }
 
-/// Writes files below a new folder, each set below its side and name. No file is executable,
-/// because they are only for reading.
+/// Writes sets of files as `<folder>/<side>/<name>/…`. `folder` must not exist yet. No file is
+/// executable, because they are only for reading.
 pub fn write_sides(folder: &Path, sides: &[(&str, &str, &[File])]) -> Result<(), Failure> {
     // The folder must be new: a file that is already there could be mistaken for a reviewed one.
     fs::create_dir(folder)
@@ -313,9 +316,9 @@ fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
 }
 
 impl Ui {
-    /// Shows a change that somebody else made, and asks whether to sign it or take it over. `--yes`
-    /// does not answer this question. Without a terminal, or if `given` is set, the command line
-    /// must name exactly this hash: the review then happened elsewhere.
+    /// Shows another person's change, and asks whether to sign it or take it over. `--yes` does not
+    /// answer this question. Without a terminal, the command line must name the hash of the change
+    /// (`given`), which shows that the user has reviewed it elsewhere.
     pub fn confirm_review(
         &self,
         shown: &RenderedDiff,
@@ -326,7 +329,8 @@ impl Ui {
         for line in &shown.lines {
             self.must_see(line);
         }
-        // The user has read the change elsewhere, so parts that are hidden here do not matter.
+        // The user has named the hash and thus read the change elsewhere, so parts that are hidden
+        // here do not matter.
         if question.is_answered_by(given)? {
             return Ok(());
         }
@@ -369,13 +373,13 @@ impl Ui {
 
 /// The question at the end of a review.
 pub struct Question<'a> {
-    /// The question.
+    /// The question itself.
     pub text: &'a str,
-    /// The effects of a yes, one per line.
+    /// What a yes does, one effect per line.
     pub effects: &'a [String],
-    /// The hash of exactly what was shown.
+    /// SHA-256 of exactly what was shown.
     pub hash: &'a Digest,
-    /// The flag that names this hash without a terminal.
+    /// The flag, or the whole command up to it, with which the user names this hash.
     pub flag: &'a str,
 }
 
@@ -396,7 +400,7 @@ impl Question<'_> {
         }
     }
 
-    /// Returns the data for a program that later answers with the flag.
+    /// Returns the flag and the hash as JSON, for a program that answers with them later.
     fn answer_data(&self) -> Value {
         // The flag may be a whole command, but programs need only its last word.
         let flag = self.flag.rsplit(' ').next();
@@ -404,7 +408,7 @@ impl Question<'_> {
     }
 }
 
-/// Formats a line of a difference with the mark of its kind.
+/// Formats a line of a difference with the mark of its kind: `+`, `~`, `-` or `!`.
 pub fn change_line(line: &ChangeLine) -> String {
     let text = &line.text;
     match line.kind {

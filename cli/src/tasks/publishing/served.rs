@@ -1,4 +1,5 @@
-//! Reads skills of a vault that a server signs, through the service as its owners do.
+//! Reads skills of a *served* vault: one whose key is on its server, which signs the releases
+//! itself. Owners review drafts against them.
 
 use std::collections::BTreeSet;
 
@@ -15,15 +16,15 @@ use vault_format::{
 use super::Publisher;
 use crate::errors::Failure;
 
-/// A vault that its server signs, as an owner reads it.
+/// Reads the current release of a served vault as one of its owners.
 pub struct ServedVault<'a> {
     publisher: Publisher<'a>,
     id: Option<VaultId>,
 }
 
 impl<'a> Publisher<'a> {
-    /// Returns the vault of the namespace if the server itself signs it. This machine's key then
-    /// has no part in it.
+    /// Returns the vault of the namespace if the server itself signs it, or `None` if publishers'
+    /// machines sign it.
     pub async fn into_served(self) -> Result<Option<ServedVault<'a>>, Failure> {
         let head: VaultHead = self.client.get(&self.root).await?;
         if head.kind != Some(Kind::SelfSigned) {
@@ -38,13 +39,14 @@ impl<'a> Publisher<'a> {
 }
 
 impl ServedVault<'_> {
-    /// Returns the vault's id; `None` before the first release.
+    /// Returns the vault's id as the service reports it; `None` before the first release.
     pub const fn vault_id(&self) -> Option<&VaultId> {
         self.id.as_ref()
     }
 
-    /// Returns the bundle hash and content of a skill in the current release. They are verified
-    /// with the keys that the release itself names, which belong to the server that answers.
+    /// Fetches a skill of the current release: its bundle's SHA-256 and its content. Both are
+    /// verified only with the keys in the release itself, because this machine pins no keys of the
+    /// vault. The content is therefore as trustworthy as the server.
     pub async fn fetch_skill(
         &self,
         name: &SkillName,

@@ -1,4 +1,5 @@
-//! Takes over releases of the vault's other publishers, or of other machines with its key.
+//! Takes over releases: installs into this library what another publisher, or another machine with
+//! this vault's key, has released since the last sync.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -50,7 +51,7 @@ impl TakenOver {
         self.adopted.is_empty() && self.dropped.is_empty() && !self.policy
     }
 
-    /// Formats the changes for people.
+    /// Formats the changes as lines for people; none without changes.
     pub(super) fn change_lines(&self) -> Vec<String> {
         let names = |what: &str, names: &[SkillName]| {
             let names: Vec<_> = names.iter().map(ToString::to_string).collect();
@@ -65,8 +66,7 @@ impl TakenOver {
 }
 
 impl Publisher<'_> {
-    /// Fetches the changes of others, shows them, asks, and takes them over. Nothing is taken over
-    /// unreviewed.
+    /// Fetches the changes of a release, shows them, asks the owner, and takes them over.
     pub(super) async fn take_over(
         &self,
         changes: &TakeOver,
@@ -86,7 +86,8 @@ impl Publisher<'_> {
         if let PolicyChange::Take(entry) = &changes.policy {
             fetched.extend(self.fetch_objects("policies", &[entry.sha256]).await?);
         }
-        // This machine has already signed exactly this payload, after the same review.
+        // If this machine has already signed exactly this payload, its owner has reviewed it
+        // before.
         if !changes.signed_here {
             self.ask_to_take_over(changes, &review.shown, options)?;
         }
@@ -147,9 +148,9 @@ impl Publisher<'_> {
         ui.confirm_review(shown, &question, how.payload.as_ref(), &how.flags)
     }
 
-    /// Returns the waiting review if a sync without a terminal has shown exactly this release
-    /// within the last day. One line is then enough. Otherwise records that the release is shown
-    /// now.
+    /// Returns the record of the review if a sync without a terminal has printed it for exactly
+    /// this release within the last day, so that one line is enough now. Otherwise records that it
+    /// is printed now, and returns `None`.
     fn was_shown(
         &self,
         changes: &TakeOver,
@@ -169,7 +170,7 @@ impl Publisher<'_> {
         Ok(waiting)
     }
 
-    /// Fetches the profiles of the current release.
+    /// Fetches these profiles (what each agent gets in a release) and checks their hashes.
     pub(super) async fn fetch_profiles(
         &self,
         entries: &[ProfileEntry],

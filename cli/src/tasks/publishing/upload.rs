@@ -21,14 +21,15 @@ use crate::{
     service::{Answer, Body, PACK_BYTES, ceiling, in_flight},
 };
 
-/// Maximum number of hashes per request for missing objects.
+/// Maximum number of hashes in one request that asks which objects are missing.
 const ASKED: usize = 5000;
 /// Objects larger than this many bytes are uploaded one per request.
 const ALONE: u64 = 256 * 1024;
 
 impl Publisher<'_> {
-    /// Uploads the objects that the namespace lacks. Objects of the current release count as
-    /// present unless `all` is set.
+    /// Uploads the objects of a release that the namespace lacks. Objects of the current release
+    /// count as present and are not asked for, unless `all` is set. Returns the number of uploaded
+    /// objects and their bytes.
     pub(super) async fn upload_missing(
         &self,
         plan: &ReleasePlan,
@@ -77,8 +78,8 @@ impl Publisher<'_> {
             .collect())
     }
 
-    /// Uploads objects with up to sixteen requests in flight: small ones in packs, large ones
-    /// alone.
+    /// Uploads objects with up to sixteen concurrent requests: small ones together in packs, large
+    /// ones alone.
     async fn send_objects(
         &self,
         plan: &ReleasePlan,
@@ -124,8 +125,8 @@ impl Publisher<'_> {
         Ok((objects.len(), bytes))
     }
 
-    /// Sends a signed catalog. The service accepts it only if the release that it follows is still
-    /// current; `None` means that there is none yet.
+    /// Sends a signed catalog. The service accepts it only if the catalog with the SHA-256
+    /// `follows` is still the current one, or, with `None`, if there is none yet.
     pub(super) async fn put_catalog(
         &self,
         catalog: &[u8],
@@ -142,8 +143,8 @@ impl Publisher<'_> {
             .await
     }
 
-    /// Returns the answer to a submitted release if it is good, and otherwise the refusal in the
-    /// driver's terms.
+    /// Returns the answer to a submitted release if it is a success. Otherwise converts it into the
+    /// kinds of rejection to which the library's driver reacts.
     pub(super) fn judge_answer(&self, answer: Answer) -> Result<Answer, ReleaseRejection<Failure>> {
         if answer.is_refusal(ServiceCode::SkillRolledBack) {
             let returned = self.returned_versions(&answer);
@@ -157,8 +158,9 @@ impl Publisher<'_> {
         })
     }
 
-    /// Returns the versions that a refused release has to exceed, for skills that an earlier
-    /// release removed and that come back. This machine may not have seen that release.
+    /// Returns the version that each of the named skills must exceed. An earlier release, which
+    /// this machine may not have seen, had the skill and removed it; the service refuses it below
+    /// that version.
     fn returned_versions(&self, answer: &Answer) -> BTreeMap<SkillName, u64> {
         let returned = serde_json::from_slice::<ReturnedSkills>(&answer.body);
         let skills = returned.map_or_else(|_| Vec::new(), |it| it.skills);
@@ -172,7 +174,7 @@ impl Publisher<'_> {
     }
 }
 
-/// The service's refusal of skills that come back below their earlier version.
+/// The body of a refusal because of skills that come back with a version below their earlier one.
 #[derive(Deserialize)]
 struct ReturnedSkills {
     #[serde(default)]
@@ -182,7 +184,7 @@ struct ReturnedSkills {
 #[derive(Deserialize)]
 struct ReturnedSkill {
     name: SkillName,
-    /// The version that it had.
+    /// The highest version that an earlier release had.
     reached: u64,
 }
 
