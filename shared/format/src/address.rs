@@ -1,6 +1,6 @@
-//! The IP addresses that are reachable from the open internet. All code that fetches from an
-//! address which somebody else chose uses this one list, so that no such request reaches an
-//! internal host.
+//! Tells public IP addresses from internal ones. All code that fetches from an address which
+//! another party chose (SSRF guard) uses this one list, so that no such request reaches an internal
+//! host.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -18,7 +18,7 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
     let [a, b, c, _] = address.octets();
     !matches!(
         (a, b, c),
-        // this network, private networks, loopback, multicast and reserved addresses
+        // this network, private networks, loopback, multicast and reserved addresses (RFC 6890)
         (0 | 10 | 127 | 224..=255, _, _)
             | (100, 64..=127, _) // carrier-grade NAT
             | (169, 254, _) // link-local: clouds serve credentials here

@@ -1,8 +1,10 @@
-//! The bundle: one object with a skill's signed manifest and all its files, named by its SHA-256.
+//! The bundle: one stored JSON object with a skill's signed manifest and all its files, named by
+//! its SHA-256.
 //!
-//! The same manifest and files always give the same bytes. The bytes of a file determine its
-//! encoding. The manifest and all files together determine which files are cut into part objects,
-//! which keeps every object within 4 MiB. A reader rejects any other choice.
+//! The encoding is canonical: the same manifest and files always give the same bytes, and so the
+//! same hash. A file that is UTF-8 without U+0000 is stored as text, any other as base64. Large
+//! files are cut into part objects of their own, so that no object exceeds 4 MiB; manifest and
+//! files determine which ones. A reader rejects every other choice.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -24,53 +26,54 @@ mod encode;
 use encode::encode_entries;
 pub use encode::{compute_bundle_hash, encode};
 
-/// The value of the member `schema`.
+/// The value of the member `schema` of a bundle.
 pub const SCHEMA: &str = "vault.bundle/1";
 /// The value of the member `schema` of a part.
 pub const PART_SCHEMA: &str = "vault.part/1";
-/// The largest size of a stored object, in bytes.
+/// The largest size of a stored object, in bytes, whether bundle or part.
 pub const MAX_OBJECT_BYTES: usize = 4 << 20;
-/// The largest encoded content of a file inside the bundle, in bytes. Larger files are cut into
-/// parts.
+/// The largest content of a file inside the bundle, in bytes as encoded (base64 or escaped text).
+/// Larger files are cut into parts.
 pub const MAX_INLINE_BYTES: usize = 1 << 20;
-/// The number of file bytes in each part; the last part has the rest.
+/// The number of a file's own bytes in each part, before base64; the last part has what remains.
 pub const PART_BYTES: usize = 3_000_000;
 
 /// A file of a skill with its bytes.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct File {
-    /// Its path in the skill.
+    /// Path in the skill's folder.
     pub path: FilePath,
-    /// Its mode.
+    /// Whether the file is executable.
     pub mode: Mode,
-    /// Its bytes.
+    /// Content as it lies in the skill's folder.
     pub bytes: Vec<u8>,
 }
 
 /// A bundle as it is stored, with its parts.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct EncodedBundle {
-    /// SHA-256 of the bytes.
+    /// SHA-256 of `bytes`, under which the object is stored.
     pub hash: Digest,
-    /// The exact bytes.
+    /// The bundle's JSON, to be stored as it is: any change makes another hash.
     pub bytes: Vec<u8>,
-    /// The part objects that the bundle names, in its order.
+    /// The part objects that the bundle names, in its order; each is stored as an object of its
+    /// own.
     pub parts: Vec<EncodedPart>,
 }
 
 /// A part object as it is stored.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct EncodedPart {
-    /// SHA-256 of the bytes.
+    /// SHA-256 of `bytes`, under which the object is stored.
     pub hash: Digest,
-    /// The exact bytes.
+    /// The part's JSON, to be stored as it is.
     pub bytes: Vec<u8>,
 }
 
 /// A bundle's reference to a part.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 pub struct PartRef {
-    /// SHA-256 of the part's bytes.
+    /// SHA-256 of the part object, which is also its name in the store.
     pub bundle_hash: Digest,
     /// The exact length of the part object in bytes.
     pub size: u64,
@@ -91,10 +94,11 @@ pub enum BundleError {
     /// The schema is another one, or a file has members that its encoding does not allow.
     #[error("{0}")]
     Schema(&'static str),
-    /// The files are not those of the manifest.
+    /// The paths of the files differ from those in the manifest, or have another order.
     #[error("the files of the bundle are not those of its manifest, in that order")]
     Files,
-    /// A file has another encoding than its bytes require.
+    /// A file is stored as text, base64 or parts although the canonical encoding requires another
+    /// of the three.
     #[error("{0} is not encoded as its content requires")]
     Encoding(String),
     /// The bytes of a file do not match the manifest.
@@ -103,13 +107,13 @@ pub enum BundleError {
     /// A part is missing, or has other bytes than expected.
     #[error("the parts of {0} are missing or wrong")]
     Parts(String),
-    /// The manifest inside is refused.
+    /// The manifest inside is rejected.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
 }
 
 impl BundleError {
-    /// The machine-readable code of the error, as in the test vectors.
+    /// The machine-readable code of the error; the test vectors of the format use the same codes.
     pub const fn error_code(&self) -> &'static str {
         match self {
             Self::Hash => "bundle_hash",
@@ -145,7 +149,8 @@ fn check_content(
     }
 }
 
-/// A bundle whose size and hash are the expected ones. Its manifest is not verified yet.
+/// A bundle whose size and hash are the expected ones. Nobody's signature is verified yet:
+/// [`Bundle::open`] does that.
 #[derive(Clone, Debug)]
 pub struct Bundle {
     signed: SignedManifest,
@@ -168,9 +173,9 @@ enum Content {
 /// A bundle whose manifest and files are verified.
 #[derive(Clone, Debug)]
 pub struct OpenedBundle {
-    /// The verified manifest.
+    /// The manifest, verified against the reader's trust and expectations.
     pub manifest: Manifest,
-    /// The manifest's envelope, exact bytes.
+    /// The signed envelope that holds the manifest, with its exact bytes.
     pub signed: SignedManifest,
     /// The files with their bytes and modes, in the order of the manifest.
     pub files: Vec<File>,
@@ -208,13 +213,13 @@ impl Bundle {
         Ok(Self { signed, files })
     }
 
-    /// The manifest's envelope, not verified yet.
+    /// The signed envelope of the manifest, not verified yet.
     pub const fn signed_manifest(&self) -> &SignedManifest {
         &self.signed
     }
 
-    /// The parts that [`Bundle::open`] asks for, in order. A part that is used twice is listed
-    /// twice.
+    /// The parts that [`Bundle::open`] asks for, in order. The caller fetches them before. A part
+    /// that occurs twice in the skill is listed twice.
     pub fn part_refs(&self) -> impl Iterator<Item = &PartRef> {
         self.files.iter().flat_map(|file| match &file.content {
             Content::Parts(parts) => parts.as_slice(),

@@ -1,4 +1,4 @@
-//! Numbers in messages for people.
+//! Formats numbers and counted nouns in messages for people.
 
 /// Formats a number with its noun: `1 skill`, `2 skills`. For nouns whose plural ends with an `s`.
 pub fn count(number: impl TryInto<u64>, noun: &str) -> String {

@@ -1,8 +1,8 @@
-//! `vault.draft/2`: a change that a user without a key asks an owner to make.
+//! `vault.draft/2`: a change that a user without a publisher's key asks an owner to make.
 //!
 //! A draft is unsigned and untrusted. It states its author, the request and the bundle that it is
-//! based on. The owner's machine runs the gate again, shows the change and signs it, or declines.
-//! The gate result in a draft is only a hint.
+//! based on. The owner's machine scans the files again, shows the change and signs it, or declines.
+//! The scan result in a draft comes from the service and is only a hint.
 
 use crate::bundle::File;
 use crate::hash::Digest;
@@ -22,29 +22,29 @@ use serde::{Deserialize, Serialize};
 pub const SCHEMA: &str = "vault.draft/2";
 /// Largest draft, in bytes.
 pub const MAX_BYTES: usize = 1024 * 1024;
-/// Longest id of a user or client, and longest `ref`, in characters.
+/// Longest id of a user or client, and longest `ref` (branch, tag or commit), in characters.
 const MAX_ID_CHARS: usize = 255;
 
 /// A request to change what a vault holds.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Draft {
-    /// Id of the draft; two equal drafts are two requests.
+    /// Id of the draft. Two drafts of equal content are two requests and have two ids.
     pub draft_id: DraftId,
-    /// The vault, or `None` when the namespace had no release yet.
+    /// The vault that the draft is for; `None` when the namespace had no release yet.
     pub vault_id: Option<VaultId>,
-    /// The namespace that it was sent to.
+    /// The namespace whose owners receive the draft.
     pub slug: Slug,
-    /// The skill that it is about.
+    /// Name of the skill to add, change or remove.
     pub name: SkillName,
-    /// The bundle that the author saw; `None` for a new skill.
+    /// SHA-256 of the bundle that the author saw; `None` for a new skill.
     pub base_bundle_hash: Option<Digest>,
     /// The time at which the service received it.
     pub submitted_at: Timestamp,
-    /// Its author.
+    /// The user who asks for the change, as the service authenticated them.
     pub submitted_by: Submitter,
     /// The requested change.
     pub request: Request,
-    /// The result of the service's gate; a hint only.
+    /// The result of the scan (gate) that the service ran; a hint only.
     pub gate: GateHint,
 }
 
@@ -53,7 +53,7 @@ pub struct Draft {
 pub struct Submitter {
     /// Id of the user at the service.
     pub user_id: String,
-    /// Id of the client, if one was involved.
+    /// Id of the OAuth client through which the user sent it; `None` if none was involved.
     #[serde(deserialize_with = "json::nullable")]
     pub client_id: Option<String>,
 }
@@ -79,23 +79,23 @@ pub enum Request {
 /// The source that a skill is to be fetched from.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Source {
-    /// The location.
+    /// The location, such as `github:acme/skills/code-review`.
     pub identifier: ProvenanceId,
-    /// Branch, tag or commit; `None` if the source has no such thing.
+    /// Branch, tag or commit; `None` if the source has no such thing or its default is meant.
     #[serde(rename = "ref", deserialize_with = "json::nullable")]
     pub reference: Option<String>,
 }
 
-/// The result of the service's gate for a draft.
+/// The result of the scan (gate) that the service ran for a draft.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct GateHint {
-    /// The rules that ran.
+    /// The version of the rules that ran.
     pub rules: String,
-    /// The flags that they raised.
+    /// The findings of those rules, none of which blocks the draft.
     pub flags: Vec<Flag>,
 }
 
-/// The namespace that the reader of a draft expects.
+/// The namespace and vault for which a reader accepts a draft.
 #[derive(Clone, Copy, Debug)]
 pub struct DraftContext<'a> {
     /// The namespace.
@@ -107,13 +107,13 @@ pub struct DraftContext<'a> {
 /// A reason to reject a draft.
 #[derive(Debug, thiserror::Error)]
 pub enum DraftError {
-    /// Over 1 MiB.
+    /// The draft has more than 1 MiB.
     #[error("the draft has {0} bytes; {MAX_BYTES} are allowed")]
     TooLarge(usize),
-    /// Not JSON of this shape.
+    /// The bytes are not JSON of a draft's shape.
     #[error("the draft cannot be read: {0}")]
     Json(#[from] JsonError),
-    /// Another schema.
+    /// The schema has another name or number.
     #[error("the schema is {}, not `{SCHEMA}`", quoted(.0))]
     Schema(String),
     /// The members do not fit the kind: files without propose, a source without install.
@@ -122,27 +122,27 @@ pub enum DraftError {
     /// A text that names a user or a client is empty, too long, or holds hidden characters.
     #[error("`{0}` is not 1 to {MAX_ID_CHARS} visible characters")]
     Text(&'static str),
-    /// The `ref` of a source breaks the same rule.
+    /// The `ref` of a source is empty, too long, or holds hidden characters.
     #[error("`ref` is not 1 to {MAX_ID_CHARS} visible characters")]
     Revision,
-    /// For another namespace.
+    /// The draft is for another namespace.
     #[error("the draft is for the namespace `{0}`")]
     Slug(Slug),
-    /// For another vault, or for none although the namespace has one.
+    /// The draft is for another vault, or for none although the namespace has one.
     #[error("the draft is for another vault")]
     VaultId,
-    /// The name does not fit a vault.
+    /// The name does not fit the grammar of skill names.
     #[error("{}: {reason}", quoted(.name))]
     Name {
-        /// The name as sent.
+        /// The name as sent, to be quoted in messages.
         name: String,
         /// The rule that it breaks.
         reason: BadName,
     },
-    /// A path is bad, or two clash.
+    /// A path breaks the grammar, or two paths cannot exist side by side.
     #[error("{0}")]
     Path(String),
-    /// The files are not the files of a skill.
+    /// The files do not form a skill: too many, no SKILL.md, out of order, or wrongly encoded.
     #[error("{0}")]
     Files(String),
     /// The skill has changed since the author saw it.
@@ -151,8 +151,8 @@ pub enum DraftError {
 }
 
 impl DraftError {
-    /// Class of the error: `draft_schema`, `draft_slug`, `draft_vault_id`, `draft_name`,
-    /// `draft_path`, `draft_files` or `draft_base`.
+    /// Machine-readable class of the error: `draft_schema`, `draft_slug`, `draft_vault_id`,
+    /// `draft_name`, `draft_path`, `draft_files` or `draft_base`.
     pub const fn error_code(&self) -> &'static str {
         match self {
             Self::TooLarge(_)
@@ -187,8 +187,8 @@ struct Wire {
     vault_id: Option<VaultId>,
     slug: Slug,
     kind: Kind,
-    // The name and the paths of files are read as plain text, so that a bad name or path gets an
-    // error code of its own.
+    // Name and file paths are read as plain text, so that a bad one gets its own error code instead
+    // of `draft_schema`.
     name: String,
     #[serde(deserialize_with = "json::nullable")]
     base_bundle_hash: Option<Digest>,
@@ -226,8 +226,8 @@ enum Encoding {
 
 impl Draft {
     /// Reads a draft for this namespace. Fails if it is for another one or is not a valid draft of
-    /// its kind. [`Draft::check_base`] tells whether it still fits the skill; the gate decides on
-    /// its files.
+    /// its kind. Whether it still fits the current skill is checked by [`Draft::check_base`];
+    /// whether its files are acceptable, by a scan.
     pub fn parse(bytes: &[u8], context: &DraftContext<'_>) -> Result<Self, DraftError> {
         if bytes.len() > MAX_BYTES {
             return Err(DraftError::TooLarge(bytes.len()));
@@ -299,8 +299,8 @@ impl Draft {
         Self::parse(&bytes, &context).map(|_| bytes)
     }
 
-    /// Fails if the skill has changed since the author saw it. `current` is its bundle now, `None`
-    /// if there is none.
+    /// Fails if the skill has changed since the author saw it. `current` is the SHA-256 of its
+    /// bundle now, `None` if the vault has no such skill.
     pub fn check_base(&self, current: Option<&Digest>) -> Result<(), DraftError> {
         if self.base_bundle_hash.as_ref() == current {
             Ok(())
@@ -340,7 +340,7 @@ fn check_text(member: &'static str, text: Option<&str>) -> Result<(), DraftError
     }
 }
 
-/// Whether a text can name a user, a client or a revision.
+/// Tells whether a text can name a user, a client or a revision.
 fn is_id(text: &str) -> bool {
     (1..=MAX_ID_CHARS).contains(&text.chars().count()) && !text.chars().any(is_deceptive)
 }

@@ -17,7 +17,7 @@ use crate::keys::{PublicKey, SecretKey, Signature, Signer, SignerError};
 /// Maximum number of signatures that one envelope may carry.
 pub const MAX_SIGNATURES: usize = 16;
 
-/// A signed payload; parsed, not verified.
+/// A signed payload that is parsed but not verified: it may come from anybody.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Envelope {
     payload_type: Box<str>,
@@ -33,7 +33,7 @@ pub struct SignatureEntry {
     /// The key that claims to have signed: hex SHA-256 of its 32 bytes. It is not signed itself and
     /// may be any text.
     pub keyid: Box<str>,
-    /// The signature over the signed bytes.
+    /// The signature over the DSSE head and the payload; not verified.
     pub signature: Signature,
 }
 
@@ -43,13 +43,13 @@ pub enum EnvelopeError {
     /// Not strict JSON of the envelope's shape.
     #[error("not an envelope: {0}")]
     Json(#[from] JsonError),
-    /// The payload is not canonical base64.
+    /// The payload is not base64 in its only canonical spelling (padded, no stray bits).
     #[error("the payload is not canonical base64")]
     Payload,
     /// A signature is not canonical base64 of 64 bytes.
     #[error("a signature is not canonical base64 of 64 bytes")]
     Signature,
-    /// None or more than sixteen signatures.
+    /// No signature, or more than sixteen.
     #[error("envelope must have 1 to {MAX_SIGNATURES} signatures")]
     SignatureCount,
     /// Two entries have the same `keyid`.
@@ -119,28 +119,28 @@ impl Envelope {
         Ok(())
     }
 
-    /// Reads an envelope; fails when it is not exactly one, in strict JSON and canonical base64.
+    /// Reads an envelope. Fails unless the bytes are strict JSON with canonical base64 inside.
     pub fn parse(bytes: &[u8]) -> Result<Self, EnvelopeError> {
         Wire::decode_envelope(json::parse(bytes)?)
     }
 
-    /// The type that is signed together with the payload.
+    /// The media type that says what the payload is. It is signed together with the payload.
     pub fn payload_type(&self) -> &str {
         &self.payload_type
     }
 
-    /// The payload's bytes. Not to be used before a signature is found good.
+    /// The payload's bytes. Do not use them before [`Envelope::valid_signers`] has returned a key.
     pub fn payload(&self) -> &[u8] {
         self.signed.get(self.payload_at..).unwrap_or_default()
     }
 
-    /// The signatures, as they came.
+    /// The signatures in the order received, none of them verified.
     pub fn signatures(&self) -> &[SignatureEntry] {
         &self.signatures
     }
 
-    /// Returns those of the keys whose entry has a valid signature, in the order given. An entry is
-    /// tried with the key of its `keyid` only, so that no key counts twice.
+    /// Returns the keys of `keys` that have a valid signature in the envelope, in the order given.
+    /// An entry is tried only with the key that its `keyid` names, so that no key counts twice.
     pub fn valid_signers(&self, keys: &[PublicKey]) -> Vec<PublicKey> {
         let signed = |key: &&PublicKey| {
             let keyid = key.key_id().to_string();
@@ -152,7 +152,7 @@ impl Envelope {
         keys.iter().filter(signed).copied().collect()
     }
 
-    /// The envelope as the writer emits it: compact JSON, members in their order.
+    /// Returns the envelope's JSON in its canonical form: compact, members in a fixed order.
     pub fn to_bytes(&self) -> Vec<u8> {
         json::to_bytes(self)
     }
@@ -173,7 +173,7 @@ impl Serialize for Envelope {
     }
 }
 
-/// The envelope in JSON. The catalog's outer file has these members among its own.
+/// The envelope in JSON. A catalog file has the same members beside its own.
 #[derive(Deserialize, Serialize)]
 pub(crate) struct Wire<'a> {
     #[serde(borrow, rename = "payloadType")]

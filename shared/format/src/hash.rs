@@ -1,4 +1,4 @@
-//! SHA-256 digests: the names of bundles, catalogs and keys.
+//! SHA-256 digests, by which bundles, catalogs and keys are named.
 //!
 //! The only text form is 64 lower-case hex characters; upper case is another text and therefore
 //! refused.
@@ -27,12 +27,12 @@ impl Digest {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// Takes 32 bytes that are a digest already.
+    /// Wraps 32 bytes that already are a digest, without hashing them.
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// The 32 bytes.
+    /// The digest's 32 bytes.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
@@ -80,7 +80,7 @@ impl FromStr for Digest {
     }
 }
 
-/// The value of each hex digit; above 15 for any other byte.
+/// The value of each byte as a hex digit; 0xff for a byte that is not a lower-case hex digit.
 const NIBBLES: [u8; 256] = {
     let mut nibbles = [0xff; 256];
     let mut value = 0;

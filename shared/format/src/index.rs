@@ -1,7 +1,8 @@
 //! `vault.index/2`: the texts by which the skills of a release are searched, in objects of about 2
 //! MiB.
 //!
-//! An object names no release, so an unchanged object keeps its hash and is not uploaded again.
+//! An index object does not name the release that uses it. If its skills do not change in the next
+//! release, the object keeps its hash and is not uploaded again.
 
 use crate::catalog::Catalog;
 use crate::hash::Digest;
@@ -12,31 +13,31 @@ use crate::text::quoted;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Value of `schema`.
+/// Value of the member `schema`.
 pub const SCHEMA: &str = "vault.index/2";
-/// Size at which a writer starts another object, in bytes.
+/// Size of an index object at which the writer starts the next one, in bytes.
 pub const CUT_BYTES: usize = 2 * 1024 * 1024;
-/// Largest object that a reader takes, in bytes: the ceiling of any object.
+/// Largest index object that a reader accepts, in bytes; no stored object may be larger.
 pub const MAX_BYTES: usize = 4 * 1024 * 1024;
 
 /// The search texts of one skill.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct IndexEntry {
-    /// Name in the vault.
+    /// Name of the skill in the vault.
     pub name: SkillName,
-    /// The bundle that these texts are from.
+    /// SHA-256 of the skill's bundle, from whose SKILL.md these texts are taken.
     pub bundle_hash: Digest,
-    /// The description.
+    /// The description from the frontmatter of SKILL.md.
     pub description: String,
-    /// Tags.
+    /// Tags from the frontmatter; empty if none are stated.
     pub tags: Vec<String>,
-    /// Categories.
+    /// Categories from the frontmatter; empty if none are stated.
     pub categories: Vec<String>,
-    /// The situations in which to use it; empty if not stated.
+    /// The situations in which an agent should use the skill; empty if not stated.
     pub when_to_use: String,
-    /// Agents that it is meant for; empty means any.
+    /// Agents that the skill is meant for; empty means any.
     pub agents: Vec<AgentId>,
-    /// Names of its actions.
+    /// Names of the actions (declared programs) that the skill offers.
     pub actions: Vec<ActionName>,
 }
 
@@ -56,19 +57,19 @@ pub enum IndexError {
     /// Not JSON of this shape.
     #[error("the index cannot be read: {0}")]
     Json(#[from] JsonError),
-    /// Another schema.
+    /// The schema has another name or number.
     #[error("the schema is {}, not `{SCHEMA}`", quoted(.0))]
     Schema(String),
-    /// Of another vault.
+    /// The index belongs to another vault.
     #[error("the index is of another vault")]
     VaultId,
-    /// Names out of order or repeated.
+    /// The names are out of order or repeated.
     #[error("the index is not sorted by name at `{0}`")]
     Order(SkillName),
 }
 
 impl IndexError {
-    /// Class of the error: always `index_schema`.
+    /// Machine-readable class of the error: always `index_schema`.
     pub const fn error_code(&self) -> &'static str {
         "index_schema"
     }
@@ -113,7 +114,8 @@ pub fn build_objects(
     objects
 }
 
-/// Whether the index that a catalog names is built from exactly these entries.
+/// Tells whether the index that a catalog names is built from exactly these entries. A signer uses
+/// it to reject an index that does not fit the skills.
 pub fn is_built_from(catalog: &Catalog, entries: impl IntoIterator<Item = IndexEntry>) -> bool {
     let objects = build_objects(&catalog.vault_id, entries);
     let built = objects
@@ -148,7 +150,8 @@ pub fn parse_object(bytes: &[u8], vault_id: &VaultId) -> Result<Vec<IndexEntry>,
     }
 }
 
-/// Whether all objects together hold exactly these skills in this order, which is the catalog's.
+/// Tells whether the objects together hold exactly these skills in this order, which is the order
+/// of the catalog.
 pub fn covers_skills<'a>(
     parts: &'a [Vec<IndexEntry>],
     skills: impl IntoIterator<Item = (&'a SkillName, &'a Digest)>,

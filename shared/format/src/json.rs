@@ -1,11 +1,12 @@
-//! Strict JSON for signed payloads, envelopes and stored objects.
+//! A strict JSON reader for signed payloads, envelopes and stored objects: what two readers could
+//! understand differently is rejected.
 //!
-//! Rejected beyond what serde rejects: an array where an object is expected, at every level;
-//! numbers other than integers from 0 to 2^53-1; depth over 32; half surrogate pairs, invalid UTF-8
-//! and a byte order mark. All rules but the one for numbers also hold inside members that no reader
-//! uses; in signed payloads, the rule for numbers holds there too. A map needs [`unique_map`],
-//! since serde lets the last of two equal keys win. Nothing signed is ever read into a free-form
-//! value.
+//! Beyond what serde rejects, this module rejects an array where an object is expected, at every
+//! level; numbers other than integers from 0 to 2^53-1; a depth over 32; half surrogate pairs,
+//! invalid UTF-8 and a byte order mark. All rules but the one for numbers also hold inside members
+//! that no reader uses; in signed payloads, the rule for numbers holds there too. A map needs
+//! [`unique_map`], since serde lets the last of two equal keys win. No signed text is ever read
+//! into a free-form value.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,13 +29,13 @@ pub const MAX_INTEGER: u64 = (1 << 53) - 1;
 /// A reason to reject bytes as JSON.
 #[derive(Debug, thiserror::Error)]
 pub enum JsonError {
-    /// Not UTF-8.
+    /// The bytes are not UTF-8.
     #[error("the text is not UTF-8")]
     NotUtf8,
-    /// Does not begin with an object, for example because of a byte order mark.
+    /// The text does not begin with an object, for example because of a byte order mark.
     #[error("the text does not begin with an object")]
     NotAnObject,
-    /// Nested too deep.
+    /// Objects and arrays are nested more than [`MAX_DEPTH`] deep.
     #[error("the text is nested deeper than {MAX_DEPTH}")]
     TooDeep,
     /// A half of a surrogate pair in a string.
@@ -43,7 +44,7 @@ pub enum JsonError {
     /// A number that some readers cannot keep exactly.
     #[error("a number is not an integer from 0 to 2^53-1")]
     Number,
-    /// Not JSON, or not of the expected shape.
+    /// The text is not JSON, or does not have the shape of the expected type.
     #[error("{0}")]
     Shape(#[from] serde_json::Error),
 }
@@ -79,7 +80,8 @@ pub fn parse_payload<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, Js
     Ok(value)
 }
 
-/// Checks every number outside strings. The text must be valid JSON.
+/// Checks every number outside strings. The caller passes valid JSON: the scan relies on it to find
+/// where strings end.
 fn check_numbers(text: &[u8]) -> Result<(), JsonError> {
     let mut rest = text;
     while let Some((byte, after)) = rest.split_first() {
@@ -183,8 +185,9 @@ fn walk_structure(text: &[u8]) -> Result<(), JsonError> {
     Ok(())
 }
 
-/// Whether a text has too few opening brackets to be too deep, counting those in strings, and no
-/// escape at all. True of most signed text, and found without looking for the ends of strings.
+/// Tells whether a text has at most [`MAX_DEPTH`] opening brackets, counting those in strings, and
+/// no escape. Such a text breaks neither rule, and most signed text is such, so the slower walk is
+/// rarely needed.
 fn is_flat_and_plain(text: &[u8]) -> bool {
     memchr2_iter(b'{', b'[', text).nth(MAX_DEPTH).is_none() && memchr(b'\\', text).is_none()
 }
@@ -300,7 +303,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Strict<D> {
     }
 }
 
-/// Reads an enum from its name alone.
+/// Reads an enum from its variant's name only.
 struct UnitVariant<V>(V);
 
 impl<'de, V: Visitor<'de>> Visitor<'de> for UnitVariant<V> {

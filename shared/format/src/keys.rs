@@ -1,9 +1,9 @@
-//! Ed25519 keys and signatures, with the strictness that the formats require.
+//! Ed25519 keys and signatures, checked more strictly than the library does by default.
 //!
-//! A [`PublicKey`] has exactly one text and one point of the curve without a part of small order,
-//! so that two different keys always belong to two different secrets. Signatures are checked with
-//! `verify_strict` alone: with a key of small order, the plain check accepts signatures that were
-//! made without any secret.
+//! A [`PublicKey`] has exactly one text, and its point on the curve has no part of small order (no
+//! factor in the subgroup of eight points). So two different keys always belong to two different
+//! secrets. Signatures are checked with `verify_strict` only: with a key of small order, the plain
+//! check accepts signatures that were made without any secret.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -21,9 +21,9 @@ use crate::hash::Digest;
 use crate::text::{encode_base32, text_form};
 
 /// A device, release or recovery key that passed every check. It keeps the decompressed point, so
-/// that a verification does not compute it again. The checks cost about 0.1 ms; up to 1,024 keys
-/// that passed are remembered, since a service reads the same few from its records and headers all
-/// the time.
+/// that a verification does not compute it again. The checks cost about 0.1 ms. A process-wide
+/// cache keeps up to 1,024 keys that passed, because a service reads the same few keys all the
+/// time.
 #[derive(Clone, Copy)]
 pub struct PublicKey(VerifyingKey);
 
@@ -31,22 +31,23 @@ pub struct PublicKey(VerifyingKey);
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Signature([u8; 64]);
 
-/// A signing key. It is wiped when dropped and never printed.
+/// A signing key. Its memory is zeroed when it is dropped, and `Debug` does not print it.
 #[derive(Clone)]
 pub struct SecretKey(SigningKey);
 
-/// A signer of releases and root versions: a key in memory, or one that an agent holds.
+/// A signer of releases and root versions: a key in memory, or one that an agent (such as
+/// ssh-agent) holds.
 ///
 /// The message is DSSE's pre-authentication encoding; the signature is plain Ed25519 over it.
 pub trait Signer {
-    /// The key under which its signatures are good.
+    /// The key that verifies the signatures of this signer.
     fn public_key(&self) -> PublicKey;
 
     /// Signs the message; fails when the holder of the key refuses or cannot be reached.
     fn sign_message(&self, message: &[u8]) -> Result<Signature, SignerError>;
 }
 
-/// A signer gave no usable signature.
+/// The error of a signer that gave no usable signature.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot sign: {0}")]
 pub struct SignerError(Box<dyn std::error::Error + Send + Sync>);
@@ -78,7 +79,7 @@ pub enum BadKey {
     /// The point has small order: signatures under it need no secret.
     #[error("the public key has small order")]
     SmallOrder,
-    /// The point has a part of small order: one secret would appear as eight keys.
+    /// The point has a part of small order, so one secret could appear as eight different keys.
     #[error("the public key has a part of small order")]
     MixedOrder,
 }
@@ -88,7 +89,7 @@ pub enum BadKey {
 #[error("signature must be 86 characters of canonical base64url")]
 pub struct BadSignature;
 
-/// The largest number of remembered keys, about 256 KiB.
+/// The largest number of cached keys, about 256 KiB.
 const MAX_PASSED: usize = 1024;
 
 /// Returns the cache of keys that passed every check. A key that passed once always passes, so
@@ -107,8 +108,8 @@ impl PublicKey {
         }
         let key = Self::decode_strict(bytes)?;
         let mut passed = checked_keys();
-        // Empty the whole cache. That needs no record of when each key was used, and costs only the
-        // checks of the next keys.
+        // Empty the whole cache instead of removing the oldest key: that needs no record of when
+        // each key was used, and costs only the checks of the next keys.
         if passed.len() >= MAX_PASSED {
             passed.clear();
         }
@@ -134,17 +135,18 @@ impl PublicKey {
         Ok(Self(key))
     }
 
-    /// The 32 bytes.
+    /// The compressed point, 32 bytes as RFC 8032 defines them.
     pub fn as_bytes(&self) -> &[u8; 32] {
         self.0.as_bytes()
     }
 
-    /// SHA-256 of the 32 bytes, which is the `keyid` of envelopes.
+    /// SHA-256 of the key's 32 bytes, which names the key in envelopes (`keyid`).
     pub fn key_id(&self) -> Digest {
         Digest::of(self.as_bytes())
     }
 
-    /// The form that people compare: 8 groups of 4 base32 characters of the key's SHA-256.
+    /// The text that people compare: the first 160 bits of the key's SHA-256 in base32, as 8 groups
+    /// of 4 characters.
     pub fn fingerprint(&self) -> String {
         let text = encode_base32(&self.key_id().as_bytes()[..20]);
         let mut groups = String::with_capacity(39);
@@ -157,7 +159,7 @@ impl PublicKey {
         groups
     }
 
-    /// Whether the signature over the message is good under this key.
+    /// Tells whether the signature over the message is valid under this key.
     pub fn verify(&self, message: &[u8], signature: &Signature) -> bool {
         self.0
             // Never use the library's `verify`: it accepts keys of small order, for which anyone
@@ -216,12 +218,12 @@ impl PartialOrd for PublicKey {
 text_form!(PublicKey, BadKey, "a public key", "pattern": "^[A-Za-z0-9_-]{43}$");
 
 impl Signature {
-    /// Takes 64 bytes.
+    /// Wraps 64 bytes without a check; [`PublicKey::verify`] decides whether they are a signature.
     pub const fn from_bytes(bytes: [u8; 64]) -> Self {
         Self(bytes)
     }
 
-    /// The 64 bytes.
+    /// The signature's 64 bytes (R, then S).
     pub const fn as_bytes(&self) -> &[u8; 64] {
         &self.0
     }
@@ -257,12 +259,12 @@ impl SecretKey {
         Zeroizing::new(self.0.to_bytes())
     }
 
-    /// The public key.
+    /// The public key that belongs to this secret.
     pub fn public(&self) -> PublicKey {
         PublicKey(self.0.verifying_key()) // a multiple of the base point, so it passes all checks
     }
 
-    /// Signs the message; equal messages give equal signatures.
+    /// Signs the message. Ed25519 is deterministic: equal messages give equal signatures.
     pub fn sign(&self, message: &[u8]) -> Signature {
         Signature(self.0.sign(message).to_bytes())
     }
@@ -284,8 +286,8 @@ impl fmt::Debug for SecretKey {
     }
 }
 
-/// Decodes canonical base64url. The engine rejects padding, other alphabets and stray bits;
-/// encoding again makes sure of it.
+/// Decodes canonical base64url without padding. The engine already rejects padding, other alphabets
+/// and stray bits; encoding the result again makes sure of it.
 pub(crate) fn decode_base64url<const N: usize>(text: &str, length: usize) -> Option<[u8; N]> {
     if text.len() != length {
         return None;

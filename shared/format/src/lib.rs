@@ -1,8 +1,10 @@
 //! The formats that vault signs, and their verification: names, hashes, keys, JSON, DSSE envelopes,
-//! roots, manifests, bundles, catalogs, drafts, and the requests that devices sign.
+//! roots (the signed lists of a vault's keys), manifests, bundles, catalogs, drafts, and the
+//! requests that devices sign.
 //!
-//! No input or output, no clock and no randomness: bytes and times come in as parameters, values or
-//! errors go out. All input may come from a hostile host; no function of this crate panics on it.
+//! The crate has no input or output, no clock and no randomness: bytes and times come in as
+//! parameters, values or errors go out. All input may come from a hostile host; no function panics
+//! on it.
 
 pub mod address;
 pub mod bundle;

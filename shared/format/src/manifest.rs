@@ -1,5 +1,5 @@
-//! The signed manifest of a skill: its files with bytes and modes, its actions, its source, and the
-//! gate that it passed.
+//! The signed manifest of a skill: its files with sizes, digests and modes, its actions (programs
+//! that an agent may run), its source, and the scan (gate) that it passed.
 //!
 //! Two types separate verified from unverified: [`SignedManifest`] holds bytes as received and
 //! exposes no field; a [`Manifest`] is either the result of a verification, such as
@@ -43,43 +43,47 @@ pub const MAX_ARGS: usize = 64;
 /// The file that makes a folder a skill.
 pub const SKILL_MD: &str = "SKILL.md";
 
-/// The description of one version of a skill. Its rules hold once it was verified or signed.
+/// The description of one version of a skill, as its publisher signs it. A value that was read or
+/// signed keeps every rule of [`Manifest::check_own_rules`].
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Manifest {
     /// The vault that admitted the skill.
     pub vault_id: VaultId,
     /// The name of the skill, and of its directory.
     pub name: SkillName,
-    /// The frontmatter's own name, if it does not fit the grammar and `name` was derived or given.
+    /// The name in the frontmatter of SKILL.md, if `name` differs from it because it does not fit
+    /// the grammar; `None` otherwise.
     pub frontmatter_name: Option<String>,
-    /// 1 at the first admission of the name, one more at each other.
+    /// Version number: 1 when the name is first admitted to the vault, one more at each later
+    /// admission.
     pub version: u64,
     /// The time of signing; for information only, never used for a decision.
     pub signed_at: Timestamp,
     /// All files, sorted by path bytes; `SKILL.md` is one of them.
     pub files: Vec<FileEntry>,
-    /// The declared actions.
+    /// The programs that the skill declares, by name.
     pub actions: BTreeMap<ActionName, ActionSpec>,
-    /// Target agents; empty means all.
+    /// Agents that the skill is meant for; empty means all.
     pub agents: Vec<AgentId>,
-    /// Only in a variant that was rendered for one agent.
+    /// The plain skill and the changes made to it; set only in a variant that was rendered for one
+    /// agent.
     pub rendered_from: Option<RenderedFrom>,
-    /// The source of the skill.
+    /// The location from which the skill was fetched, and the time.
     pub provenance: Provenance,
-    /// The checks that it passed at admission.
+    /// The scan that it passed at admission.
     pub gate: Gate,
 }
 
 /// A file of a skill.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct FileEntry {
-    /// Its path in the skill.
+    /// Path in the skill's folder.
     pub path: FilePath,
     /// Its length in bytes.
     pub size: u64,
-    /// SHA-256 of its bytes.
+    /// SHA-256 of the file's bytes.
     pub sha256: Digest,
-    /// Its mode.
+    /// Whether the file is executable.
     pub mode: Mode,
 }
 
@@ -151,23 +155,23 @@ const fn is_false(value: &bool) -> bool {
     !*value
 }
 
-/// The origin of a rendered variant.
+/// The plain skill and the steps from which a variant for one agent was made.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct RenderedFrom {
-    /// The bundle of the plain skill.
+    /// SHA-256 of the plain skill's bundle.
     pub bundle_hash: Digest,
-    /// The agent it was rendered for.
+    /// The agent that the variant is for.
     pub agent: AgentId,
     /// The transforms, in the order in which they were applied.
     pub transforms: Vec<AppliedTransform>,
 }
 
-/// A transform that was applied.
+/// A transform (a file that changes SKILL.md for one agent) that was applied.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct AppliedTransform {
-    /// Its name.
+    /// Name of the transform.
     pub name: String,
-    /// SHA-256 of its file.
+    /// SHA-256 of the file that defines the transform.
     pub sha256: Digest,
 }
 
@@ -222,16 +226,16 @@ pub enum ManifestError {
     /// The payload has another schema number.
     #[error("the schema is not {SCHEMA}")]
     Schema,
-    /// More than one signature.
+    /// The envelope has more than one signature.
     #[error("manifest must have exactly one signature")]
     SignatureCount,
-    /// The signer does not count for this reader.
+    /// The key that signed is not trusted by this reader in this place.
     #[error(transparent)]
     Signer(#[from] SignerRefusal),
-    /// The signer of a new manifest gave no signature.
+    /// The signer of a new manifest failed to sign.
     #[error(transparent)]
     Unsigned(#[from] SignerError),
-    /// It is of another vault.
+    /// The manifest belongs to another vault.
     #[error("the manifest belongs to another vault")]
     VaultId,
     /// The name breaks the grammar or is not the expected one.
@@ -246,16 +250,16 @@ pub enum ManifestError {
     /// A path breaks the grammar.
     #[error("{0}")]
     Path(#[from] BadPath),
-    /// Two paths cannot both exist everywhere.
+    /// Two paths cannot exist side by side on every file system.
     #[error("{0}")]
     Clash(#[from] PathClash),
-    /// A mode other than 0644 and 0755.
+    /// A file's mode is neither 0644 nor 0755.
     #[error("mode must be 0644 or 0755")]
     Mode,
-    /// A file, or all together, are too large.
+    /// One file, or all files together, are too large.
     #[error("{0}")]
     Size(&'static str),
-    /// An action breaks a rule.
+    /// An action's name, command, arguments, directory or description breaks a rule.
     #[error("{0}")]
     Actions(&'static str),
     /// The provenance breaks a rule.
@@ -264,7 +268,7 @@ pub enum ManifestError {
 }
 
 impl ManifestError {
-    /// The machine-readable code of the error, as in the test vectors.
+    /// The machine-readable code of the error; the test vectors of the format use the same codes.
     pub const fn error_code(&self) -> &'static str {
         match self {
             Self::Envelope(_)
@@ -287,7 +291,7 @@ impl ManifestError {
     }
 }
 
-/// The first difference of a set of files from the signed one.
+/// The first difference between a set of files and the signed files.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{} {what}", crate::text::printable(.file))]
 pub struct Mismatch {
@@ -359,7 +363,7 @@ impl Manifest {
         }
     }
 
-    /// The entry of a path, if the skill has such a file.
+    /// Returns the entry of the file at this path, or `None` if the skill has none.
     pub fn file(&self, path: &str) -> Option<&FileEntry> {
         let index = self
             .files
@@ -375,7 +379,7 @@ impl Manifest {
             .fold(0, |sum, entry| sum.saturating_add(entry.size))
     }
 
-    /// Checks every rule that needs no other knowledge than the manifest itself.
+    /// Checks every rule that needs no knowledge beyond the manifest itself.
     pub fn check_own_rules(&self) -> Result<(), ManifestError> {
         if self.version == 0 || self.version > json::MAX_INTEGER {
             return Err(ManifestError::Version(
@@ -469,7 +473,7 @@ impl Manifest {
                 "an action has at most 64 args, none with U+0000",
             ));
         }
-        // A directory exists only through a file below it, since a manifest lists no directories.
+        // A manifest lists no directories, so a directory exists only if some file lies below it.
         if cwd != "." && !self.files.iter().any(|entry| entry.path.is_below(cwd)) {
             return Err(ManifestError::Actions(
                 "the cwd of an action is `.` or a directory of the skill",

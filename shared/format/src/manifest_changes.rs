@@ -1,5 +1,5 @@
-//! The differences between two versions of a skill in their manifests, apart from the bytes of
-//! files.
+//! Describes for people how two versions of a skill's manifest differ. The bytes of files are
+//! compared elsewhere.
 
 use std::collections::BTreeMap;
 
@@ -10,9 +10,9 @@ use crate::path::FilePath;
 use crate::provenance::Provenance;
 use crate::text::quoted_whole as quoted;
 
-/// Returns a line for every member in which two manifests differ, except version, time and the
-/// bytes of files. For a new skill, `before` is `None`. Its source, revision, agents, actions,
-/// flags and waivers have lines; its gate's rules and the modes of its files have none.
+/// Returns a line for each difference that a reviewer should see: source, revision, target agents,
+/// actions, gate, flags, waivers, modes of files. The version number, the time and the bytes of
+/// files have none. For a new skill, `before` is `None`.
 pub fn manifest_changes(before: Option<&Manifest>, after: &Manifest) -> Vec<ChangeLine> {
     use ChangeKind::{Changed, Warning};
     // The pattern names every member, so that a new one gets a line here or is left out on purpose.

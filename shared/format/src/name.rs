@@ -45,7 +45,7 @@ macro_rules! name {
         pub struct $type(Box<str>);
 
         impl $type {
-            /// The text.
+            /// The name as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }

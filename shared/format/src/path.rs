@@ -18,13 +18,13 @@ use crate::text::{is_device_name, is_unprintable, text_form};
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct FilePath(Box<str>);
 
-/// The rule of the path grammar that a text breaks.
+/// The reason why a text is not a path.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadPath {
-    /// Empty, over 255 bytes, over 16 segments, or a segment over 100 bytes.
+    /// The path is empty or over 255 bytes, has over 16 segments, or a segment over 100 bytes.
     #[error("path must have 1 to 255 bytes in at most 16 segments of at most 100 bytes")]
     Length,
-    /// An empty, `.` or `..` segment, or a slash at either end.
+    /// A segment is empty, `.` or `..`; a slash at either end also makes an empty segment.
     #[error("path must not have an empty, `.` or `..` segment or a slash at its ends")]
     Segment,
     /// A character that some system forbids, or that cannot be seen.
@@ -36,14 +36,14 @@ pub enum BadPath {
     /// A segment ends in a dot or a space, which Windows drops.
     #[error("path segment must not end in a dot or a space")]
     Ending,
-    /// A segment is a Windows device.
+    /// A segment is the name of a Windows device, such as `con`.
     #[error("path segment must not be a Windows device name")]
     Device,
     /// A segment is, on some file system, the folder of a git repository. Git runs commands that
     /// such a folder configures.
     #[error("path segment must not be .git or its short name git~1, in upper or lower case")]
     Git,
-    /// Begins with `.vault`, which is reserved for vault's own files.
+    /// The path begins with `.vault`, which is reserved for vault's own files.
     #[error("path must not begin with .vault")]
     Reserved,
 }
@@ -51,7 +51,7 @@ pub enum BadPath {
 /// Two paths of one skill that cannot both exist everywhere.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum PathClash {
-    /// Equal as files or directories once case and Unicode form are ignored.
+    /// Two paths are equal as files or directories once case and Unicode form are ignored.
     #[error("{0:?} and {1:?} are the same name where letter case does not count")]
     Same(String, String),
     /// One is a file and at the same time the directory of another.
@@ -60,7 +60,7 @@ pub enum PathClash {
 }
 
 impl FilePath {
-    /// The text.
+    /// The path as text, with `/` between segments.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -70,7 +70,7 @@ impl FilePath {
         self.0.rsplit_once('/').map(|(directory, _)| directory)
     }
 
-    /// Whether this file lies somewhere below the directory.
+    /// Tells whether this file lies somewhere below the directory.
     pub fn is_below(&self, directory: &str) -> bool {
         self.0
             .strip_prefix(directory)
@@ -173,7 +173,7 @@ enum Kind {
     File,
 }
 
-/// Folds a name as file systems do that ignore case and Unicode form when they compare names: NFC,
+/// Folds a name so that two names which some file system takes for the same one become equal: NFC,
 /// full case folding, and NFC again, since folding can leave it.
 pub fn fold_name(text: &str) -> Cow<'_, str> {
     if text.is_ascii() {

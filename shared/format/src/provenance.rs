@@ -1,7 +1,8 @@
-//! The source of a skill, as canonical text that is signed with it.
+//! The source of a skill (where it was fetched from), as canonical text that is signed with the
+//! skill.
 //!
-//! An identifier names a location, never a path on a machine and never a credential. The revision
-//! is a member of its own.
+//! An identifier names a location, never a path on a machine and never a credential. The exact
+//! commit or version is a separate member, the revision.
 
 use std::fmt;
 use std::str::FromStr;
@@ -38,7 +39,7 @@ crate::words! {
 /// File name extensions of archives.
 pub const ARCHIVE_ENDINGS: [&str; 5] = [".tar.gz", ".tgz", ".tar", ".zip", ".skill"];
 
-/// Returns whether a path has the file name extension of an archive.
+/// Tells whether a path has the file name extension of an archive.
 pub fn is_archive(path: &str) -> bool {
     let path = path.to_ascii_lowercase();
     ARCHIVE_ENDINGS.iter().any(|end| path.ends_with(end))
@@ -51,13 +52,13 @@ pub struct ProvenanceId(Box<str>);
 /// A reason to reject a provenance.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadProvenance {
-    /// Over 2,048 bytes, or with white space (but for spaces in a folder's name), control or
-    /// deceptive characters.
+    /// The text has over 2,048 bytes, white space (allowed only inside a folder's name), or control
+    /// or deceptive characters.
     #[error(
         "a provenance identifier has at most 2,048 bytes, no control and, but for a folder's name, no white space"
     )]
     Text,
-    /// Begins with none of the known schemes.
+    /// The text begins with none of the known schemes.
     #[error(
         "a provenance identifier begins with local:, git:, github:, gitlab:, https:, wellknown:, registry:, vault: or inline:"
     )]
@@ -68,7 +69,7 @@ pub enum BadProvenance {
     /// The text after the scheme does not have the form that the scheme requires.
     #[error("the provenance identifier is not in its canonical form")]
     Form,
-    /// The stated kind is not the one of the identifier.
+    /// The stated kind differs from the kind that follows from the identifier.
     #[error("the provenance kind does not fit the identifier")]
     Kind,
     /// The revision is not a full commit id (code hosts), or not 1 to 255 printable bytes.
@@ -79,12 +80,12 @@ pub enum BadProvenance {
 }
 
 impl ProvenanceId {
-    /// The text.
+    /// The identifier as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The kind, which follows from the text.
+    /// The kind of source, which follows from the text before the first colon.
     pub fn kind(&self) -> Kind {
         match self.0.split(':').next() {
             Some("git" | "github" | "gitlab") => Kind::CodeHost,
@@ -299,12 +300,12 @@ pub struct Provenance {
 }
 
 impl Provenance {
-    /// The kind of the identifier.
+    /// The kind of source, which follows from the identifier.
     pub fn kind(&self) -> Kind {
         self.identifier.kind()
     }
 
-    /// Fails unless the revision has the form that the kind requires.
+    /// Fails unless the revision has the form that the kind of source requires.
     pub fn check_revision(&self) -> Result<(), BadProvenance> {
         let Some(revision) = self.revision.as_deref() else {
             return Ok(());

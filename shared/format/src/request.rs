@@ -1,8 +1,9 @@
-//! Requests signed by devices, and the strict parser of paths under `/v/`.
+//! Requests that devices sign with their key, and the strict parser of paths under `/v/`.
 //!
 //! The signed bytes are METHOD LF path LF seconds, with the path exactly as sent and without its
 //! query. Nothing is normalised, decoded or trimmed on either side: two texts that differ are two
-//! requests. The checks here need no look-up and no store.
+//! requests. The checks in this module need no store; whether the key belongs to an enrolled device
+//! is checked elsewhere.
 
 use crate::hash::Digest;
 use crate::keys::{BadKey, PublicKey, SecretKey, Signature};
@@ -55,10 +56,10 @@ pub enum RequestError {
     /// One of the three headers is missing.
     #[error("the request carries no device signature")]
     SignatureRequired,
-    /// A header is not canonical, or the key is not acceptable.
+    /// A header is not in its canonical form, or the key fails a check of [`PublicKey`].
     #[error("a header of the device signature is not in its canonical form")]
     HeaderInvalid,
-    /// The time is more than 300 seconds away from the service's.
+    /// The time of the request is more than 300 seconds away from the service's clock.
     #[error("the time of the request is more than {MAX_SKEW_SECONDS} seconds away")]
     TimestampOutOfRange,
     /// The signature does not cover this request.
@@ -66,7 +67,7 @@ pub enum RequestError {
     SignatureInvalid,
 }
 
-/// The headers of a signed request; well-formed, not verified.
+/// The headers of a signed request: well-formed, but not verified.
 #[derive(Clone, Copy, Debug)]
 pub struct SignedRequest {
     key: PublicKey,
@@ -110,7 +111,7 @@ impl SignedRequest {
         })
     }
 
-    /// The key that the request names. It proves nothing before [`SignedRequest::verify`].
+    /// The key that the request names. It proves nothing until [`SignedRequest::verify`] succeeds.
     pub const fn claimed_key(&self) -> &PublicKey {
         &self.key
     }
@@ -148,8 +149,8 @@ fn parse_seconds(text: &str) -> Option<u64> {
     (canonical && digits).then(|| text.parse().unwrap_or(u64::MAX))
 }
 
-/// Derives the id of a device in a namespace from slug and key, so that racing enrolments of one
-/// key agree.
+/// Derives the id of a device in a namespace from slug and key. Two concurrent enrolments of one
+/// key so get the same id.
 pub fn device_id(slug: &Slug, key: &PublicKey) -> String {
     let mut text =
         // The prefix keeps this digest apart from every other use of SHA-256 over slug and key.
@@ -170,27 +171,27 @@ pub mod route {
     /// The longest path that can be valid, in bytes.
     pub const MAX_PATH: usize = 255;
 
-    /// A route under `/v/`. `Display` writes the path, from `/v/` on.
+    /// A route under `/v/`. `Display` writes the path, beginning with `/v/`.
     #[derive(Clone, Debug, Eq, Hash, PartialEq)]
     pub enum Route {
         /// `/v/<slug>/devices`: enrolment.
         Devices {
-            /// The namespace.
+            /// Slug of the namespace.
             slug: Slug,
         },
-        /// `/v/<slug>/devices/current`: the state of the asking device.
+        /// `/v/<slug>/devices/current`: the state of the device that sends the request.
         DeviceCurrent {
-            /// The namespace.
+            /// Slug of the namespace.
             slug: Slug,
         },
         /// `/v/<slug>/catalog.json`: the signed catalog.
         Catalog {
-            /// The namespace.
+            /// Slug of the namespace.
             slug: Slug,
         },
         /// `/v/<slug>/bundles/<hash>.json`: a stored object.
         Bundle {
-            /// The namespace.
+            /// Slug of the namespace.
             slug: Slug,
             /// SHA-256 of the object's bytes.
             hash: Digest,
@@ -198,7 +199,7 @@ pub mod route {
     }
 
     impl Route {
-        /// The slug in the path.
+        /// The slug of the namespace, which every route has.
         pub const fn slug(&self) -> &Slug {
             match self {
                 Self::Devices { slug }

@@ -1,37 +1,38 @@
-//! The first version with an operation, and its stability. A command, a route or a tool states it
-//! once; help, `OpenAPI` and the tools' `_meta` are generated from there.
+//! The first version of vault that has an operation (a command, a route or a tool), and whether the
+//! operation may still change. Each operation states it once; help, `OpenAPI` and the tools'
+//! `_meta` are generated from there.
 
 use std::fmt;
 
 crate::words! {
-    /// Whether later versions may change an operation.
+    /// Tells whether later versions may change an operation.
     pub enum Stability {
-        /// It stays as it is until the next major version.
+        /// The operation stays as it is until the next major version.
         Stable = "stable",
-        /// A minor version may change it.
+        /// A minor version may change the operation.
         Beta = "beta",
     }
 }
 
-/// The first version of vault with an operation.
+/// The first version of vault that has an operation.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Since(&'static str);
 
 impl Since {
-    /// The version of every operation that is not known to be older.
+    /// The version in which an operation is new unless it states an earlier one.
     pub const NEW: Self = Self("0.5.0");
 
-    /// Creates the mark of an operation that an earlier version had.
+    /// Marks an operation that an earlier version had.
     pub const fn version(version: &'static str) -> Self {
         Self(version)
     }
 
-    /// The version, such as `0.2.1`.
+    /// The version as text, such as `0.2.1`.
     pub const fn as_str(self) -> &'static str {
         self.0
     }
 
-    /// Returns the stability: operations of earlier versions no longer change.
+    /// Returns the stability: an operation that an earlier version had no longer changes.
     pub fn stability(self) -> Stability {
         if self == Self::NEW {
             Stability::Beta

@@ -1,16 +1,16 @@
 //! Shared code for types whose values have one canonical text, and for the safe display of text
-//! that others wrote.
+//! that other people or hosts wrote.
 //!
-//! A type with `FromStr` and `Display` gets its serde form from here, so that a value from JSON
-//! passes the same parser as any other.
+//! A type with `FromStr` and `Display` gets its serde form from the macro `text_form`, so that a
+//! value from JSON passes the same parser as any other.
 
 use std::fmt;
 
 use serde::Serialize;
 
 /// Gives a `FromStr + Display` type its serde form, its JSON schema and the usual conversions, all
-/// through its text. Further keywords of the schema come last; they are for documentation, and only
-/// the parser decides.
+/// through its text. Further keywords of the schema, such as `pattern`, come last. They only
+/// document the type: the parser decides.
 macro_rules! text_form {
     ($type:ty, $error:ty, $expected:literal $(, $keyword:literal: $value:literal)*) => {
         impl serde::Serialize for $type {
@@ -64,8 +64,8 @@ macro_rules! text_form {
 
 pub(crate) use text_form;
 
-/// Defines the type of a member with one allowed value, such as `schema`; reading any other value
-/// fails.
+/// Defines the type of a JSON member with one allowed value, such as `schema`. Reading any other
+/// value fails.
 macro_rules! constant {
     ($(#[$doc:meta])* $type:ident, $value:expr) => {
         $(#[$doc])*
@@ -98,12 +98,12 @@ macro_rules! constant {
 
 pub(crate) use constant;
 
-/// Defines an enum whose variants are words of an interface: `Role::Owner` is `role:owner` in JSON,
-/// in text and in a setting.
+/// Defines an enum whose variants are fixed words of an interface: `Role::Owner` is `role:owner` in
+/// JSON, in text and in a setting.
 ///
-/// Beside the variants the enum has `ALL`, `as_str`, `Display`, `FromStr` (fails with
-/// [`UnknownWord`]), and serde's two traits through the same words. Further traits, such as
-/// `JsonSchema`, are derived above the enum as usual.
+/// Beside the variants, the enum has `ALL`, `as_str`, `Display`, `FromStr` (fails with
+/// [`UnknownWord`]), and `Serialize` and `Deserialize` through the same words. Further traits, such
+/// as `JsonSchema`, are derived above the enum as usual.
 #[macro_export]
 macro_rules! words {
     (
@@ -122,7 +122,7 @@ macro_rules! words {
             /// Every variant, in the order of their declaration.
             $vis const ALL: [Self; [$($word),+].len()] = [$(Self::$variant),+];
 
-            /// The word of the interface.
+            /// The word as the interface writes it.
             $vis const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$variant => $word,)+
@@ -154,9 +154,9 @@ macro_rules! words {
 #[error("not one of the words that are known here")]
 pub struct UnknownWord;
 
-/// Whether a character is not allowed in names, paths and labels: controls (C0, DEL, C1), line and
-/// paragraph separators, bidirectional controls, zero-width characters. They hide or reorder the
-/// text that a person reads.
+/// Tells whether a character is forbidden in names, paths and labels: controls (C0, DEL, C1), line
+/// and paragraph separators, bidirectional controls, zero-width characters. They hide or reorder
+/// the text that a person reads.
 pub const fn is_deceptive(c: char) -> bool {
     matches!(c,
         '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}'
@@ -216,8 +216,8 @@ const UNPRINTABLE: [(u32, u32); 45] = [
     (0xefffe, 0x0010_ffff),
 ];
 
-/// Whether a character is invisible, looks like a plain space, or changes the display of others:
-/// two names that differ only in it look the same.
+/// Tells whether a character is invisible, looks like a plain space, or changes the display of
+/// others: two names that differ only in it look the same.
 pub(crate) fn is_unprintable(c: char) -> bool {
     let code = u32::from(c);
     UNPRINTABLE
@@ -225,9 +225,9 @@ pub(crate) fn is_unprintable(c: char) -> bool {
         .any(|(first, last)| (*first..=*last).contains(&code))
 }
 
-/// Whether a character deceives a reader of prose: it controls a terminal, changes the writing
-/// direction, or is invisible (tag characters, zero-width characters). Spaces of any width are
-/// harmless in prose, and so are the two selectors that show a symbol as text or as a picture
+/// Tells whether a character deceives a reader of prose: it controls a terminal, changes the
+/// writing direction, or is invisible (tag characters, zero-width characters). Spaces of any width
+/// are harmless in prose, and so are the two selectors that show a symbol as text or as a picture
 /// (U+FE0E, U+FE0F).
 pub fn is_invisible(c: char) -> bool {
     is_unprintable(c)
@@ -252,7 +252,7 @@ pub fn printable(text: &str) -> String {
     out
 }
 
-/// Whether a name is a Windows device, with any extension: such a file cannot be created there.
+/// Tells whether a name is a Windows device, with any extension: Windows cannot create such a file.
 pub(crate) fn is_device_name(segment: &str) -> bool {
     // Windows ignores the extension and spaces before it: `con .txt` opens the console.
     let stem = segment.split('.').next().unwrap_or_default();
@@ -273,8 +273,8 @@ pub(crate) fn is_device_name(segment: &str) -> bool {
         )
 }
 
-/// Encodes bytes as lower-case base32 (RFC 4648 without padding), as many whole characters as they
-/// fill.
+/// Encodes bytes as lower-case base32 (RFC 4648) without padding. Bits that do not fill a last
+/// character are dropped.
 pub(crate) fn encode_base32(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
     let mut text = String::with_capacity(bytes.len() * 8 / 5);
@@ -315,8 +315,7 @@ pub fn quoted(text: &str) -> String {
     format!("`{}`", printable(&shown))
 }
 
-/// Quotes a whole text and makes it printable. Nothing is cut, for a person whose decision depends
-/// on it.
+/// Quotes a whole text and makes it printable. Nothing is cut: a person decides by this text.
 pub fn quoted_whole(text: &str) -> String {
     format!("`{}`", printable(text))
 }
@@ -331,7 +330,7 @@ pub struct Position {
 }
 
 impl Position {
-    /// The position of a line and a column, both counted from 1.
+    /// Creates a position from a line and a column, both counted from 1.
     pub const fn new(line: u32, column: u32) -> Self {
         Self { line, column }
     }

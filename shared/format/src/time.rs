@@ -1,6 +1,6 @@
 //! Points in time as the formats write them: whole seconds, UTC, `YYYY-MM-DDTHH:MM:SSZ`.
 //!
-//! There is no "now" here; a clock is a port of the store crate.
+//! No function here reads a clock; the trait `Clock` of the store crate does.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use jiff::civil::DateTime;
 
 use crate::text::text_form;
 
-/// A second since 1970-01-01T00:00:00Z, within the years 0000 to 9999.
+/// A point in time in whole seconds, within the years 0000 to 9999; held as seconds since 1970.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Timestamp(i64);
 

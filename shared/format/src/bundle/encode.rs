@@ -1,4 +1,4 @@
-//! The writer of bundles: the form of each file, and the files that are cut into parts.
+//! The writer of bundles: it encodes each file and decides which files are cut into parts.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,8 +12,9 @@ use crate::json;
 use crate::manifest::{Manifest, SignedManifest};
 use crate::path::FilePath;
 
-/// Computes the hash of the bundle that a manifest and its files form. `bytes` returns the content
-/// of a file. Returns `None` if a file is missing or does not match the manifest.
+/// Computes the hash of the bundle that a manifest and its files form, without the need to keep the
+/// bundle itself. `bytes` returns the content of a file. Returns `None` if a file is missing or
+/// does not match the manifest.
 pub fn compute_bundle_hash(
     signed: &SignedManifest,
     manifest: &Manifest,
@@ -84,11 +85,11 @@ const AFTER_FILES: &str = "]}";
 const BEFORE_PART: &str = r#"{"schema":"vault.part/1","content":""#;
 const AFTER_PART: &str = r#""}"#;
 
-/// The JSON of one file in the bundle.
+/// One file as an element of the bundle's member `files`.
 pub(super) struct EncodedEntry {
-    /// Its JSON.
+    /// The element's JSON.
     bytes: Vec<u8>,
-    /// The parts that it is cut into; `None` when the entry has the content.
+    /// The part objects that hold the content; `None` when the entry itself holds it.
     pub(super) parts: Option<Vec<EncodedPart>>,
 }
 

@@ -1,11 +1,11 @@
-//! A difference between two states of a vault, as one line of text.
+//! One difference between two states of a vault, as a line of text for people.
 
 /// One line that describes a difference. The text holds no control or deceptive characters.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ChangeLine {
-    /// The kind of the difference.
+    /// Whether something was added, changed or removed, or deserves a warning.
     pub kind: ChangeKind,
-    /// The description, in one line.
+    /// The description, without a line break.
     pub text: String,
 }
 
@@ -23,7 +23,7 @@ pub enum ChangeKind {
 }
 
 impl ChangeLine {
-    /// Creates a line. The text must be printable: the caller quotes what others wrote.
+    /// Creates a line. The caller makes the text printable: it quotes what other people wrote.
     pub const fn new(kind: ChangeKind, text: String) -> Self {
         Self { kind, text }
     }

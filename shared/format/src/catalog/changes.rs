@@ -1,5 +1,5 @@
-//! The differences between two releases, as people compare them before they sign and as pages show
-//! them.
+//! The differences between two releases. A publisher reads them before signing; web pages and
+//! commands show them too.
 
 use super::change_line::{ChangeKind, ChangeLine};
 use super::root_changes::NamedKey;
@@ -17,44 +17,44 @@ use crate::time::Timestamp;
 pub struct CatalogChanges {
     /// The number of the earlier release; `None` where there is none.
     pub from: Option<u64>,
-    /// New skills.
+    /// Skills that only the new catalog has.
     pub added: Vec<SkillEntry>,
     /// Changed skills: the earlier entry and the new one.
     pub changed: Vec<(SkillEntry, SkillEntry)>,
-    /// Removed skills.
+    /// Skills that only the earlier catalog has.
     pub removed: Vec<SkillEntry>,
     /// The earlier and the new objects with the search texts, if they differ.
     pub index: Option<(Vec<ObjectEntry>, Vec<ObjectEntry>)>,
     /// The earlier and the new policy, if they differ.
     pub policy: Option<(Option<PolicyEntry>, Option<PolicyEntry>)>,
-    /// Profiles that are new or differ.
+    /// Profiles (sets of skills for one agent) that are new or differ.
     pub profiles: Vec<ProfileEntry>,
     /// Names of profiles that are no longer there.
     pub lost_profiles: Vec<String>,
-    /// Bundles that the earlier catalog does not withdraw, or withdraws in other words.
+    /// Bundles that the earlier catalog does not withdraw, or withdraws for another reason.
     pub withdrawn: Vec<Withdrawn>,
-    /// Bundles that only the earlier catalog withdraws.
+    /// Bundles that the earlier catalog withdraws and the new one no longer does.
     pub lifted: Vec<Withdrawn>,
-    /// Addresses that may serve this catalog and may not serve the earlier one.
+    /// Addresses that may serve the new catalog and could not serve the earlier one.
     pub audience: Vec<String>,
-    /// Addresses that may serve only the earlier catalog.
+    /// Addresses that could serve the earlier catalog and may not serve the new one.
     pub lost_audience: Vec<String>,
-    /// The expiry of the earlier release, if there is one, and of this one.
+    /// When the earlier release expires (`None` without one), and when the new one does.
     pub expires_at: (Option<Timestamp>, Timestamp),
-    /// The keys that the two catalogs name, if they differ.
+    /// The publisher's key that each catalog names (earlier, new), if they differ.
     pub public_key: Option<(PublicKey, PublicKey)>,
-    /// The root versions under which the two count, if they differ.
+    /// The root version that each catalog names (earlier, new), if they differ.
     pub root: Option<(RootRef, RootRef)>,
-    /// Lists that have the same entries in another order.
+    /// Names of the lists that have the same entries in another order.
     pub reordered: Vec<&'static str>,
 }
 
 /// A root version by its number and the SHA-256 of its payload.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct RootRef {
-    /// The number.
+    /// Number of the root version, from 1.
     pub version: u64,
-    /// SHA-256 of the payload.
+    /// SHA-256 of the version's signed payload.
     pub sha256: Digest,
 }
 
@@ -138,7 +138,7 @@ impl CatalogChanges {
         changes
     }
 
-    /// Whether the two releases are the same apart from their numbers and their expiry.
+    /// Tells whether the two releases are the same apart from their numbers and their expiry.
     pub fn is_empty(&self) -> bool {
         // Compare all members with their defaults, so that a member added later counts as a
         // difference without a change here.
@@ -150,8 +150,9 @@ impl CatalogChanges {
         *self == same
     }
 
-    /// Returns a line for everything that differs. The content of skills, profiles, policy and root
-    /// versions is compared by callers that have their bytes. `chain` gives the names of the keys.
+    /// Returns a line for everything that differs. Without the bytes of skills, profiles, policy
+    /// and root versions it only says that they changed; a caller that has the bytes compares their
+    /// content. `chain` gives the names of keys; without it, a key is shown by its fingerprint.
     pub fn describe_lines(&self, chain: Option<&RootChain>) -> Vec<ChangeLine> {
         use ChangeKind::{Changed, Removed};
         // The pattern names every member, so that a new one gets a line here or is left out on
@@ -316,7 +317,8 @@ fn reordered_lists(before: &Catalog, after: &Catalog) -> Vec<&'static str> {
     reordered.map(|(list, _)| list).collect()
 }
 
-/// Whether two lists differ only in the order of their entries, or in how often one comes.
+/// Tells whether two lists differ only in the order of their entries, or in how often an entry
+/// occurs.
 fn is_reordered<T: PartialEq>(old: &[T], new: &[T]) -> bool {
     let has_all = |one: &[T], other: &[T]| other.iter().all(|entry| one.contains(entry));
     old != new && has_all(old, new) && has_all(new, old)

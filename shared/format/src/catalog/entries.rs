@@ -1,5 +1,5 @@
-//! The entries of a catalog: skills and other objects, each by hash, exact size and the path that
-//! repeats the hash.
+//! The entries of a catalog: skills and other stored objects. Each names its object by SHA-256,
+//! exact size and a path that repeats the hash.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use crate::text::is_deceptive;
 /// A release by its number and the SHA-256 of its payload.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct ReleaseRef {
-    /// The number.
+    /// Number of the release, from 1.
     pub release: u64,
     /// SHA-256 of the signed payload (not of the file, whose unsigned parts a host may change).
     pub payload_sha256: Digest,
@@ -25,19 +25,19 @@ pub struct ReleaseRef {
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(try_from = "SkillWire", into = "SkillWire")]
 pub struct SkillEntry {
-    /// Its name.
+    /// Name of the skill in the vault.
     pub name: SkillName,
-    /// The version in its manifest.
+    /// Version number in the skill's manifest.
     pub version: u64,
-    /// SHA-256 of its bundle.
+    /// SHA-256 of the skill's bundle.
     pub bundle_hash: Digest,
     /// The exact length of the bundle in bytes.
     pub size: u64,
 }
 
 impl SkillEntry {
-    /// Fails if this is an older version of the skill than `had`, the entry that the reader has, or
-    /// the same version with other content.
+    /// Fails if this entry is an older version of the skill than `had`, the entry that the reader
+    /// has stored, or has the same version with other content.
     pub fn check_not_before(&self, had: &Self) -> Result<(), CatalogError> {
         let name = || self.name.clone();
         // A host that replays an old release, or a publisher that reuses a number, would bring back
@@ -59,22 +59,22 @@ impl SkillEntry {
     }
 }
 
-/// An object of a release that is named by its hash alone.
+/// An object of a release that has no name but its hash, such as a part of the search index.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(try_from = "ObjectWire", into = "ObjectWire")]
 pub struct ObjectEntry {
-    /// SHA-256 of the object.
+    /// SHA-256 of the object's bytes.
     pub bundle_hash: Digest,
-    /// Its exact length in bytes.
+    /// Exact length of the object in bytes.
     pub size: u64,
 }
 
 /// The policy object of a release.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct PolicyEntry {
-    /// SHA-256 of the object.
+    /// SHA-256 of the object's bytes.
     pub sha256: Digest,
-    /// Its exact length in bytes.
+    /// Exact length of the object in bytes.
     pub size: u64,
 }
 
@@ -112,7 +112,8 @@ pub fn object_path(hash: &Digest) -> String {
     format!("bundles/{hash}.json")
 }
 
-/// The text of `path`, which repeats the hash so that the release's signature covers the address.
+/// The member `path` of an entry. It repeats the hash, so that the release's signature also covers
+/// the address.
 #[derive(Clone, Copy, Eq, PartialEq)]
 struct ObjectPath(Digest);
 

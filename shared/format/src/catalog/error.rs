@@ -1,4 +1,4 @@
-//! The reasons to reject a catalog, and the warnings about one that counts.
+//! The reasons to reject a catalog, and the warnings about one that is accepted.
 
 use super::{MAX_RELEASE_JUMP, MAX_WITHDRAWN};
 use crate::count::count;
@@ -12,7 +12,7 @@ use crate::time::Timestamp;
 /// A reason to reject a catalog.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogError {
-    /// More bytes than any object may have.
+    /// The file has more bytes than any object may have.
     #[error("the catalog is larger than 4 MiB")]
     TooLarge,
     /// The file does not have the shape of a catalog file.
@@ -24,7 +24,7 @@ pub enum CatalogError {
     /// The envelope carries another type of payload.
     #[error("the envelope does not carry a catalog")]
     PayloadType,
-    /// The catalog is of a vault that was made before root documents.
+    /// The vault was made before root documents (signed lists of keys) existed.
     #[error(
         "the catalog is of an earlier format; take its skills into a new vault with `vault import --from-vault PATH`"
     )]
@@ -32,90 +32,91 @@ pub enum CatalogError {
     /// The payload breaks a rule of its shape.
     #[error("{0}")]
     Shape(&'static str),
-    /// More withdrawn bundles than a catalog may name.
+    /// The catalog withdraws more bundles than it may name.
     #[error("catalog must not withdraw more than {MAX_WITHDRAWN} bundles")]
     Withdrawn,
-    /// The root versions in the catalog's file do not count, or the catalog names a version that is
-    /// not the newest of them.
+    /// The root versions in the catalog's file are rejected, or the catalog names a root version
+    /// that is not the newest of them.
     #[error(transparent)]
     Root(#[from] RootError),
-    /// The signatures do not reach the threshold of the release role.
+    /// Fewer keys of the release role (the publishers) have signed than its threshold requires.
     #[error("the catalog has signatures of {} of the release role; it needs {needed}", count(*found, "key"))]
     SignaturesMissing {
-        /// The number of distinct keys that have signed.
+        /// The number of distinct keys whose signatures are valid.
         found: usize,
-        /// The threshold.
+        /// The number of keys that must sign.
         needed: usize,
     },
-    /// It names an older root version, and the same file carries the newest one: the owner has
-    /// changed the keys and not published a release since.
+    /// The catalog names an older root version, and the same file carries the newest one: the owner
+    /// has changed the keys and has not published a release since.
     #[error("the keys of the vault have changed; its owner has not published a release since")]
     ReleaseAwaited,
     /// The catalog names a key that may not sign it or did not sign it, or another key than its
     /// file names.
     #[error("{0}")]
     Key(&'static str),
-    /// The signer of a new catalog gave no signature.
+    /// The signer of a new catalog failed to sign.
     #[error(transparent)]
     Signer(#[from] SignerError),
-    /// It is of another vault.
+    /// The catalog belongs to another vault.
     #[error("the catalog belongs to another vault")]
     VaultId,
-    /// It is for another namespace.
+    /// The catalog is for another namespace.
     #[error("the catalog is for another namespace")]
     Slug,
-    /// It is not for the address it came from.
+    /// The catalog does not list the address from which the reader got it.
     #[error("the catalog does not name this address in its audience")]
     Audience,
-    /// It is issued in the future, its lifetime is too short or too long, or it outlives its root
-    /// version; or the reader's clock is behind a time that it has shown before.
+    /// The catalog is issued in the future, its lifetime is too short or too long, or it outlives
+    /// its root version; or the reader's clock shows an earlier time than it has shown before.
     #[error("{0}")]
     Clock(&'static str),
-    /// It is expired by the reader's clock.
+    /// The catalog is expired by the reader's clock.
     #[error("the release expired at {0}")]
     Expired(Timestamp),
     /// The newest root version, and with it every release, is expired by the reader's clock.
     #[error("the vault's list of keys expired at {0}")]
     RootExpired(Timestamp),
-    /// It is older than the stored one.
+    /// The catalog is older than the one that the reader has stored (a rollback).
     #[error("release {release} is older than the stored release {stored}")]
     Older {
-        /// The catalog's release.
+        /// Release number of the catalog.
         release: u64,
-        /// The stored release.
+        /// Release number of the stored catalog.
         stored: u64,
     },
     /// The reader already has another catalog with the same release number.
     #[error("two different catalogs carry release {0}")]
     TwoCatalogs(u64),
-    /// It skips more releases than it may.
+    /// The catalog skips more release numbers than it may.
     #[error("the release is more than {MAX_RELEASE_JUMP} above the stored one")]
     Jump,
-    /// A skill skips more versions than it may.
+    /// A skill skips more version numbers than it may.
     #[error("the version of `{0}` is more than {MAX_RELEASE_JUMP} above the stored one")]
     SkillJump(SkillName),
-    /// It does not name the expected previous release.
+    /// The catalog does not name the release that the reader has as its previous one.
     #[error("the catalog does not name the current release as its previous one")]
     Previous,
-    /// One version of a skill has two contents.
+    /// The catalog has other content for a version of a skill than the reader has stored.
     #[error("version {version} of `{name}` has other content than the one that is stored")]
     SkillTwice {
         /// Name of the skill.
         name: SkillName,
-        /// The version.
+        /// Version number that both have.
         version: u64,
     },
-    /// A skill is older than the stored one.
+    /// The catalog lists an older version of a skill than the reader has stored (a rollback).
     #[error("version {version} of `{name}` is older than the stored version {stored}")]
     SkillRolledBack {
-        /// The skill.
+        /// Name of the skill.
         name: SkillName,
-        /// The version in the catalog.
+        /// Version number in the catalog.
         version: u64,
-        /// The stored version.
+        /// Version number that the reader has stored.
         stored: u64,
     },
-    /// A proposal that another release or root has overtaken, or a second payload under its number.
+    /// The proposed release was overtaken by another release or root version, or this machine has
+    /// signed another payload under its number.
     #[error("the proposal is outdated: {0}")]
     ProposalOutdated(OutdatedProposal),
 }
@@ -126,23 +127,23 @@ pub enum OutdatedProposal {
     /// This machine has signed another payload under the same number.
     #[error("this machine has signed another payload under its number")]
     OtherSigned,
-    /// Its previous release is not the current one.
+    /// The proposal's previous release is not the current one.
     #[error("it does not follow the current release")]
     NotNext,
-    /// It has been published.
+    /// The proposal itself has been published.
     #[error("it is the current release already")]
     Published,
-    /// It names an older root version.
+    /// The proposal names an older root version.
     #[error("the keys of the vault have changed since")]
     OtherKeys,
-    /// Another release of its number or above is current.
+    /// Another release with the same or a higher number is current.
     #[error("another release is current")]
     Overtaken,
 }
 
 impl CatalogError {
-    /// The machine-readable code of the error, as in the service's answer to a push and in the test
-    /// vectors.
+    /// The machine-readable code of the error. The service's answer to a push and the test vectors
+    /// use the same codes.
     pub const fn error_code(&self) -> &'static str {
         match self {
             Self::TooLarge
@@ -171,13 +172,13 @@ impl CatalogError {
     }
 }
 
-/// A warning about a catalog that counts.
+/// A warning about a catalog that is accepted nevertheless.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum CatalogWarning {
     /// The catalog was issued more than 300 seconds in this clock's future.
     IssuedInFuture,
     /// This clock shows an earlier time than it did before.
     ClockWentBack,
-    /// The catalog is expired. Only a publisher's machine reads it then, to replace it.
+    /// The catalog is expired. Only a publisher's machine still accepts it, in order to replace it.
     Expired,
 }

@@ -1,4 +1,4 @@
-//! The catalog file: root versions, and the signed payload with its signatures.
+//! The catalog file: the vault's root versions (signed lists of keys), and the signed catalog.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -12,10 +12,10 @@ use crate::json;
 use crate::keys::{PublicKey, Signer};
 use crate::root::{RootChain, RootList, RootState};
 
-/// The payload type of vaults that were made before root documents.
+/// The payload type in vaults that were made before root documents existed.
 const EARLIER_PAYLOAD_TYPE: &str = "application/vnd.vault.catalog.v1+json";
 
-/// A catalog file with a valid outer shape; nothing of it is verified.
+/// A catalog file with a valid outer shape. No signature in it is verified yet.
 #[derive(Clone, Debug)]
 pub struct SignedCatalog {
     public_key: PublicKey,
@@ -50,10 +50,11 @@ struct FileWritten<'a> {
 }
 
 impl SignedCatalog {
-    /// Signs a catalog under the newest version of a chain, with all given signers. Fails if the
-    /// catalog breaks a rule of its shape or names another root version, if the key that it names
-    /// is not among the signers and in the release role, or if the file is larger than 4 MiB. Fewer
-    /// signers than the threshold make a proposal.
+    /// Signs a catalog under the newest version of a root chain, with all given signers. Fails if
+    /// the catalog breaks a rule of its shape or names another root version, if the key that it
+    /// names is not among the signers and in the release role, or if the file is larger than 4 MiB.
+    /// With fewer signers than the threshold, the result is a proposal for other publishers to
+    /// sign.
     pub fn sign(
         catalog: &Catalog,
         roots: &RootChain,
@@ -117,7 +118,7 @@ impl SignedCatalog {
         }
     }
 
-    /// The exact bytes of `catalog.json`, as the writer emits them.
+    /// The JSON of `catalog.json` in its canonical form.
     pub fn to_bytes(&self) -> Vec<u8> {
         json::to_bytes(&FileWritten {
             public_key: self.public_key,
@@ -126,13 +127,13 @@ impl SignedCatalog {
         })
     }
 
-    /// Adds the signature of another publisher over the same payload.
+    /// Adds the signature of another publisher to the same payload.
     pub fn add_signature(&mut self, signer: &dyn Signer) -> Result<(), CatalogError> {
         Ok(self.envelope.add_signature(signer)?)
     }
 
-    /// Returns the same payload and signatures with a longer chain, to publish a root version
-    /// before the next release. Fails if the file becomes larger than 4 MiB.
+    /// Returns the same payload and signatures with a longer root chain, so that a new root version
+    /// can be published before the next release. Fails if the file becomes larger than 4 MiB.
     pub fn with_roots(&self, roots: &RootChain) -> Result<Self, CatalogError> {
         Self {
             roots: roots.to_list(),
@@ -149,27 +150,27 @@ impl SignedCatalog {
         }
     }
 
-    /// The root versions that the file carries.
+    /// The root versions in the file, not verified.
     pub const fn roots(&self) -> &RootList {
         &self.roots
     }
 
-    /// SHA-256 of the payload.
+    /// SHA-256 of the signed payload.
     pub fn payload_sha256(&self) -> Digest {
         Digest::of(self.envelope.payload())
     }
 
-    /// Returns those of the keys that have a valid signature in the file.
+    /// Returns the keys of `keys` that have a valid signature in the file.
     pub fn valid_signers(&self, keys: &[PublicKey]) -> Vec<PublicKey> {
         self.envelope.valid_signers(keys)
     }
 
-    /// The payload's bytes, not verified.
+    /// The payload's bytes before any signature is verified.
     pub(super) fn unverified_payload(&self) -> &[u8] {
         self.envelope.payload()
     }
 
-    /// The signatures as a set.
+    /// The signatures without their order.
     // A set, because a host can reorder the entries of the envelope, which is not signed itself.
     fn signature_set(&self) -> BTreeSet<(Box<str>, [u8; 64])> {
         let entries = self.envelope.signatures().iter();
@@ -178,8 +179,8 @@ impl SignedCatalog {
             .collect()
     }
 
-    /// Reads the payload and checks its shape. Fails unless its SHA-256 is the one that was stored
-    /// when it counted.
+    /// Reads the payload of a catalog that this reader accepted and stored before. Fails unless its
+    /// SHA-256 is the one that was recorded at that time.
     pub fn read_counted(&self, payload_sha256: &Digest) -> Result<Catalog, CatalogError> {
         // The store is not trusted: only the payload whose signatures counted before is read
         // without checking them again.
@@ -193,9 +194,10 @@ impl SignedCatalog {
         Ok(catalog)
     }
 
-    /// Reads a catalog that came with an archive, for a reader of these root versions. Enough
-    /// publishers of the newest version must have signed it; it may name an older version. Times
-    /// are not compared: it proves that a skill was released, not that this is the current release.
+    /// Reads a catalog that an archive carries, for a reader of these root versions. Enough
+    /// publishers of the newest version must have signed it; it may name an older root version.
+    /// Times are not compared: such a catalog proves that a skill was released, not that this is
+    /// the current release.
     pub fn read_carried(&self, state: &RootState) -> Result<Catalog, CatalogError> {
         let found = self.valid_signers(&state.release_keys()).len();
         let needed = state.document().release().threshold();
@@ -216,7 +218,7 @@ impl SignedCatalog {
         Ok(catalog)
     }
 
-    /// Reads the payload and checks its shape. The caller decides whether it counts.
+    /// Reads the payload and checks its shape. The caller verifies signatures and every other rule.
     pub(super) fn read_payload(&self) -> Result<Catalog, CatalogError> {
         let catalog: Catalog = json::parse_payload(self.unverified_payload())?;
         catalog.check_shape()?;
@@ -235,21 +237,21 @@ impl SignedCatalog {
     }
 }
 
-/// The last catalog that counted for a reader, with its signers.
+/// The catalog that a reader accepted last, with its signers.
 #[derive(Clone, Debug)]
 pub struct LastCatalog {
-    /// The catalog.
+    /// The accepted catalog.
     pub catalog: Catalog,
-    /// Its number and the SHA-256 of its payload.
+    /// Its release number and the SHA-256 of its payload.
     pub stored: ReleaseRef,
-    /// The keys whose signatures counted.
+    /// The keys whose valid signatures the reader counted.
     pub signers: Vec<PublicKey>,
     signatures: BTreeSet<(Box<str>, [u8; 64])>,
 }
 
 impl LastCatalog {
-    /// Reads the stored bytes of the last counted catalog. Fails if they are not those that were
-    /// stored.
+    /// Reads a catalog that was accepted before from the reader's store. Fails if the bytes are not
+    /// those whose SHA-256 was recorded then.
     pub fn read_stored(
         bytes: &[u8],
         payload_sha256: &Digest,

@@ -1,5 +1,5 @@
-//! The skills that earlier releases had and the last one does not have. They are remembered so that
-//! no skill comes back with a lower version than before.
+//! Remembers the skills that earlier releases had and the last one no longer has, so that no skill
+//! comes back with a lower version than before.
 
 use std::collections::BTreeMap;
 
@@ -11,16 +11,16 @@ use crate::keys::PublicKey;
 use crate::name::SkillName;
 use crate::root::RootState;
 
-/// The largest number of remembered skills. Skills that are removed after that are not remembered:
-/// a publisher that removes many cannot push out earlier ones.
+/// The largest number of remembered skills. Skills that are removed after that are not remembered,
+/// so a publisher that removes many cannot push out earlier ones.
 pub const MAX_FORMER_SKILLS: usize = 20_000;
 
-/// A skill of an earlier release.
+/// The last known version of a skill that is no longer released.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct FormerSkill {
-    /// Its last version.
+    /// Version number.
     pub version: u64,
-    /// SHA-256 of its bundle.
+    /// SHA-256 of the bundle of that version.
     pub bundle_hash: Digest,
     /// The key that signed it; `None` if the reader did not have its manifest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -31,18 +31,19 @@ pub struct FormerSkill {
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default)]
 pub struct FormerSkills {
-    /// By name; at most [`MAX_FORMER_SKILLS`].
+    /// The remembered skills by name; at most [`MAX_FORMER_SKILLS`].
     pub skills: BTreeMap<SkillName, FormerSkill>,
 }
 
 impl FormerSkills {
-    /// Whether nothing is remembered.
+    /// Tells whether no skill is remembered.
     pub fn is_empty(&self) -> bool {
         self.skills.is_empty()
     }
 
-    /// Adds the skills that `before` has and `after` does not have, and removes those that `after`
-    /// has. `signer` returns the signer of a skill of `before`.
+    /// Updates the memory after a release: adds the skills that `before` has and `after` does not
+    /// have, removes those that `after` has. `signer` returns the key that signed a skill of
+    /// `before`.
     pub fn record_removed(
         &mut self,
         before: &Catalog,
@@ -77,8 +78,8 @@ impl FormerSkills {
         self.skills.insert(entry.name.clone(), former);
     }
 
-    /// Removes the skills whose signer is revoked in, or unknown to, the reader's chain: they are
-    /// not compared with anything.
+    /// Removes the skills whose signer is revoked in, or unknown to, the reader's chain: a version
+    /// by such a key must not bind the owner.
     pub fn forget_revoked(&mut self, state: &RootState) {
         self.skills.retain(|_, former| {
             let counts = |key: PublicKey| state.was_publisher(&key);
@@ -86,10 +87,10 @@ impl FormerSkills {
         });
     }
 
-    /// Returns the skills of `catalog` that come back below their last version, or with other bytes
-    /// under it, each with that version. `has` tells which names the reader has now; those are
-    /// compared elsewhere. A version is not compared if its signer is revoked in, or unknown to,
-    /// the reader's chain.
+    /// Returns the skills of `catalog` that come back with a lower version than remembered, or with
+    /// other bytes under that version; each with the remembered version. `has` tells which skills
+    /// the reader has stored; those are compared elsewhere. A remembered version is ignored if its
+    /// signer is revoked in, or unknown to, the reader's chain.
     pub fn find_rolled_back(
         &self,
         has: impl Fn(&SkillName) -> bool,
@@ -105,7 +106,7 @@ impl FormerSkills {
             .collect()
     }
 
-    /// Fails for the first of [`Self::find_rolled_back`].
+    /// Fails for the first skill that [`Self::find_rolled_back`] returns.
     pub fn check_returned(
         &self,
         has: impl Fn(&SkillName) -> bool,
@@ -131,7 +132,8 @@ impl FormerSkills {
         }
     }
 
-    /// Returns the last version of a skill that comes back too low; `None` if its version is fine.
+    /// Returns the remembered version of a skill that comes back too low; `None` if its version is
+    /// fine.
     fn version_to_exceed(&self, entry: &SkillEntry, state: &RootState) -> Option<u64> {
         let former = self.skills.get(&entry.name)?;
         let counts = |key: PublicKey| state.was_publisher(&key);

@@ -1,5 +1,9 @@
-//! Decides whether a catalog counts, for a device that pulls it and for a service to which it is
-//! pushed.
+//! Decides whether a reader accepts a catalog: a device that pulls it, a publisher's machine, or
+//! the service to which it is pushed.
+//!
+//! A catalog "counts" for a reader when every check has passed: enough keys of the release role in
+//! the reader's newest root version have signed it, and it contradicts nothing that the reader has
+//! stored.
 
 use super::file::{LastCatalog, SignedCatalog};
 use super::{
@@ -16,69 +20,74 @@ use crate::time::Timestamp;
 /// The kind of reader of a catalog.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ReaderKind {
-    /// A device that pulls: it may have missed releases, and may see one again.
+    /// A device that pulls. It may have missed releases, and may see one again.
     Device,
     /// A machine that signs releases and reads the current one from its service. Like a device, but
-    /// a catalog also counts if it is expired, or if it names an older version of the reader's
-    /// chain and the publishers of that version and of the newest one have both signed it: the next
-    /// release replaces it.
+    /// it also accepts an expired catalog, and one that names an older version of the reader's
+    /// chain if the publishers of that version and of the newest one have both signed it: its next
+    /// release replaces such a catalog.
     Publisher,
-    /// A service that a catalog is pushed to: each one must follow the one before.
+    /// A service to which catalogs are pushed. Each must name the one before as its previous
+    /// release.
     Service,
 }
 
-/// The knowledge and expectations of a reader of catalogs.
+/// What a reader of catalogs has stored and what it expects.
 #[derive(Clone, Copy, Debug)]
 pub struct CatalogReader<'a> {
     /// The kind of reader.
     pub side: ReaderKind,
-    /// The base address, with its path prefix if it has one, such as `https://vault.example/base`.
+    /// The base address of the service that the reader asked, with its path prefix if it has one,
+    /// such as `https://vault.example/base`.
     pub base: &'a str,
-    /// The namespace.
+    /// The namespace that the reader asked for.
     pub slug: &'a Slug,
-    /// The reader's clock.
+    /// The time by the reader's clock.
     pub now: Timestamp,
     /// The latest time that the reader's clock has shown. A device judges expiry by it if its clock
     /// went back.
     pub latest_seen_at: Option<Timestamp>,
     /// The reader's state of the vault's keys; `None` at the first link or push.
     pub own: Option<&'a RootState>,
-    /// A fingerprint that the chain must contain.
+    /// A vault fingerprint that the chain must contain; `None` if nobody gave one.
     pub expected: Option<&'a root::VaultFingerprint>,
-    /// The catalog that counted last.
+    /// The catalog that the reader accepted last; `None` before the first.
     pub last: Option<&'a LastCatalog>,
-    /// Whether a person accepts a catalog that follows another payload of the stored release.
+    /// Whether a person has agreed to a catalog that follows another payload of the stored release
+    /// (a fork).
     pub accept_fork: bool,
 }
 
 /// The result of judging a catalog file.
 #[derive(Debug)]
 pub struct CatalogJudgement {
-    /// Root versions that are new to the reader.
+    /// Root versions that are new to the reader, and when to store them.
     pub roots: NewRoots,
-    /// Warnings about them.
+    /// Warnings about the root versions.
     pub warnings: Vec<RootWarning>,
-    /// Whether the catalog counts.
+    /// Whether the reader accepts the catalog, and as what.
     pub outcome: Result<CatalogOutcome, CatalogError>,
 }
 
 /// The time at which the reader stores new root versions.
 #[derive(Clone, Debug)]
 pub enum NewRoots {
-    /// There are none, or they do not count.
+    /// Nothing to store: the versions are not new, or they are rejected.
     None,
-    /// At once, also if the catalog is rejected.
+    /// Store the state at once, even if the catalog is rejected.
     Now(RootState),
-    /// Together with the catalog, once its bundles are verified; otherwise not at all.
+    /// Store the state together with the catalog, once its bundles are verified; otherwise not at
+    /// all.
     WithCatalog(RootState),
 }
 
-/// The way in which a catalog counts.
+/// What an accepted catalog is to the reader.
 #[derive(Debug)]
 pub enum CatalogOutcome {
     /// A new release.
     Release(Box<JudgedRelease>),
-    /// The stored release again: nothing is installed, but its signers are replaced by these.
+    /// The stored release again. Nothing is installed; the reader stores these signers in place of
+    /// the former ones.
     Equal {
         /// The keys whose signatures count.
         signers: Vec<PublicKey>,
@@ -88,47 +97,49 @@ pub enum CatalogOutcome {
     RootsOnly,
 }
 
-/// A release that counts, except that the versions of some skills may still be too low.
+/// A release that passed every check except for the versions of some skills:
+/// [`JudgedRelease::settle_versions`] decides about those.
 #[derive(Clone, Debug)]
 pub struct JudgedRelease {
     counted: CountedCatalog,
-    /// Stored skills that forbid the new version, unless their own manifest no longer counts.
+    /// Stored skills whose version forbids the new one, unless their own manifest no longer counts.
     doubts: Vec<SkillEntry>,
     same_root: bool,
 }
 
-/// A catalog that counts. Its bundles are verified one by one.
+/// A catalog that the reader accepts. The caller verifies its bundles one by one.
 #[derive(Clone, Debug)]
 pub struct CountedCatalog {
-    /// The catalog.
+    /// The verified catalog.
     pub catalog: Catalog,
-    /// The reader's state of the vault's keys from now on.
+    /// The state of the vault's keys that the reader stores with it.
     pub state: RootState,
-    /// Its number and the SHA-256 of its payload.
+    /// Its release number and the SHA-256 of its payload.
     pub stored: ReleaseRef,
     /// SHA-256 of the file's bytes.
     pub file_sha256: Digest,
     /// The keys whose signatures count.
     pub signers: Vec<PublicKey>,
-    /// Whether the previous catalog no longer counts, including its withdrawals.
+    /// Whether the previous catalog is void, together with its withdrawals, because one of the keys
+    /// that signed it is revoked or unknown to the chain.
     pub voids_last: bool,
     /// Warnings for the user.
     pub warnings: Vec<CatalogWarning>,
 }
 
 impl JudgedRelease {
-    /// The stored skills whose manifests the reader checks before
+    /// The stored skills whose manifests the caller checks, as input for
     /// [`JudgedRelease::settle_versions`].
     pub fn doubtful_skills(&self) -> &[SkillEntry] {
         &self.doubts
     }
 
-    /// The catalog, before its versions are settled.
+    /// The catalog, before the versions of its skills are settled.
     pub const fn catalog(&self) -> &Catalog {
         &self.counted.catalog
     }
 
-    /// The reader's state of the vault's keys.
+    /// The state of the vault's keys under which the catalog counts.
     pub const fn state(&self) -> &RootState {
         &self.counted.state
     }
@@ -138,14 +149,14 @@ impl JudgedRelease {
         self.counted.stored.payload_sha256
     }
 
-    /// Whether the previous catalog no longer counts.
+    /// Whether the previous catalog is void; see [`RootState::voids_release`].
     pub const fn voids_last(&self) -> bool {
         self.counted.voids_last
     }
 
     /// Decides about the skills of [`JudgedRelease::doubtful_skills`]. `counts` tells whether the
-    /// stored manifest of a skill is by a key that the reader's chain knows and does not revoke; if
-    /// not, its version is not compared.
+    /// stored manifest of a skill is by a key that the reader's chain knows and does not revoke.
+    /// Otherwise that stored version is ignored.
     pub fn settle_versions(
         self,
         counts: impl Fn(&SkillEntry) -> bool,
@@ -160,12 +171,13 @@ impl JudgedRelease {
     }
 }
 
-/// Decides whether a catalog file counts. Changes nothing.
+/// Decides whether a reader accepts a catalog file. Stores nothing: the caller does.
 pub fn judge_catalog(bytes: &[u8], reader: &CatalogReader<'_>) -> CatalogJudgement {
     judge_with_threshold(bytes, reader, None)
 }
 
-/// Judges a catalog file. `threshold` replaces the one of the release role, for proposals.
+/// Judges a catalog file. `threshold` replaces the number of signatures that the release role
+/// requires; proposals need only one.
 pub(super) fn judge_with_threshold(
     bytes: &[u8],
     reader: &CatalogReader<'_>,
@@ -199,7 +211,7 @@ pub(super) fn judge_with_threshold(
     }
 }
 
-/// One file and one reader, after the roots are judged.
+/// One file and one reader, after the root versions are judged.
 struct CatalogCheck<'a> {
     reader: &'a CatalogReader<'a>,
     file: &'a SignedCatalog,
@@ -216,7 +228,7 @@ impl CatalogCheck<'_> {
         self.state().chain().newest()
     }
 
-    /// Whether this file carries the reader's newest root version.
+    /// Tells whether this file carries the reader's newest root version.
     fn carries_newest(&self) -> bool {
         self.judged.shown_newest_sha256 == *self.newest_root().payload_sha256()
     }
@@ -320,8 +332,8 @@ impl CatalogCheck<'_> {
         }
     }
 
-    /// Whether the payload names an older version of the chain whose release role has signed it.
-    /// Reads nothing else of the payload.
+    /// Tells whether the payload names an older version of the chain whose release role has signed
+    /// it. Reads no other member of the payload.
     fn counted_before(&self) -> bool {
         #[derive(serde::Deserialize)]
         struct RootOnly {
@@ -336,8 +348,8 @@ impl CatalogCheck<'_> {
         };
         let role = older.document().release();
         let keys: Vec<PublicKey> = role.keys().to_vec();
-        // Keys that were revoked in an abandoned chain count in no catalog, even if a version of
-        // this chain names them.
+        // Keys that were revoked in an abandoned fork of the chain count in no catalog, even if a
+        // version of this chain names them.
         let given_up = self.state().revoked_elsewhere();
         let signers = self.file.valid_signers(&keys);
         let counted = signers
@@ -478,8 +490,8 @@ fn check_signer(catalog: &Catalog, signers: &[PublicKey]) -> Result<(), CatalogE
     }
 }
 
-/// Returns whether the catalog is the stored release itself. Fails if it is older, is another
-/// payload with the same number, or is too far above the stored number.
+/// Returns `true` if the catalog is the stored release itself, `false` if it is a later one. Fails
+/// if it is older, is another payload with the same number, or is too far above the stored number.
 fn check_release(
     catalog: &Catalog,
     new: ReleaseRef,
@@ -509,7 +521,8 @@ fn check_release(
     }
 }
 
-/// Returns the stored skills whose versions do not allow the new ones.
+/// Returns the stored skills whose version forbids the new one: it is higher, it is equal with
+/// other content, or the new one is too far above it.
 fn find_doubtful_skills(
     last: Option<&LastCatalog>,
     new: &Catalog,

@@ -1,9 +1,10 @@
 //! The signed catalog: the content of one release of a namespace, and the one function that decides
-//! whether it counts.
+//! whether a reader accepts it.
 //!
-//! [`judge_catalog`] serves the device that pulls and the service that is pushed to. It changes
-//! nothing and returns what the caller has to store. The order of checks: size, outer file, roots,
-//! signatures, payload, the root that it names, then its other members against the stored state.
+//! [`judge_catalog`] serves the device that pulls and the service to which is pushed. It changes
+//! nothing and returns what the caller has to store. The order of checks: size, outer file, root
+//! versions (the signed lists of the vault's keys), signatures, payload, the root version that it
+//! names, then its other members against the stored state.
 
 use std::collections::HashSet;
 
@@ -60,54 +61,57 @@ constant!(
     "vault.catalog/2"
 );
 
-/// One release of a namespace. Only the catalog in a [`CountedCatalog`] is verified.
+/// One release of a namespace. Only the catalog in a [`CountedCatalog`] is verified; any other may
+/// come from a hostile host.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Catalog {
-    /// The constant `schema`.
+    /// Name and number of the format.
     pub schema: Schema,
-    /// The vault it belongs to.
+    /// The vault whose keys sign the catalog.
     pub vault_id: VaultId,
-    /// The namespace it is for.
+    /// The namespace in which it is published.
     pub slug: Slug,
-    /// The addresses it may be served from: base address + `/v/<slug>/`.
+    /// The addresses that may serve it: base address + `/v/<slug>/`. A reader rejects a catalog
+    /// that does not list the address from which it came.
     pub audience: Vec<String>,
-    /// Its number, from 1, higher with every catalog.
+    /// Release number, from 1, higher with every catalog.
     pub release: u64,
     /// The time of signing.
     pub issued_at: Timestamp,
-    /// The last second at which it counts.
+    /// The last second at which readers accept it.
     pub expires_at: Timestamp,
-    /// One of the keys that sign it. If the machine that makes the catalog has the key that the
-    /// previous one names, and that key may still sign, the new catalog names it again.
+    /// One of the publisher keys that sign it. A machine that holds the key of the previous catalog
+    /// names that key again, as long as it may still sign.
     pub public_key: PublicKey,
-    /// The number of the root version under which it counts.
+    /// The number of the root version (signed list of keys) that was the newest when it was signed.
     pub root_version: u64,
-    /// SHA-256 of the payload of that version.
+    /// SHA-256 of the payload of that root version.
     pub root_sha256: Digest,
-    /// The release before.
+    /// The release before; `None` in the first.
     #[serde(deserialize_with = "json::nullable")]
     pub previous: Option<ReleaseRef>,
-    /// The skills, sorted by name.
+    /// The released skills, sorted by name.
     pub skills: Vec<SkillEntry>,
-    /// The objects with the search texts.
+    /// The objects with the search texts, in the order of the skills.
     pub index: Vec<ObjectEntry>,
     /// The policy object, if there is one.
     #[serde(deserialize_with = "json::nullable")]
     pub policy: Option<PolicyEntry>,
-    /// The rendered profiles.
+    /// The profiles (sets of skills for one agent) as objects.
     pub profiles: Vec<ProfileEntry>,
-    /// Bundles that must be uninstalled.
+    /// Bundles that clients must uninstall and the service no longer serves.
     pub withdrawn: Vec<Withdrawn>,
 }
 
 impl Catalog {
-    /// Checks every rule that needs no other knowledge than the catalog itself.
+    /// Checks every rule that needs no knowledge beyond the catalog itself.
     pub fn check_own_rules(&self) -> Result<(), CatalogError> {
         self.check_shape()?;
         self.check_lifetime()
     }
 
-    /// Checks the rules of the shape. The rules of the clock come later in the order of checks.
+    /// Checks the rules of the shape. The rule of the lifetime is separate because readers check it
+    /// later and report it with another code.
     pub(crate) fn check_shape(&self) -> Result<(), CatalogError> {
         if self.release == 0 {
             return Err(CatalogError::Shape("releases begin at 1"));
@@ -186,7 +190,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// The entry of a skill, if the release has it.
+    /// Returns the entry of a skill, or `None` if the release does not have it.
     pub fn skill(&self, name: &SkillName) -> Option<&SkillEntry> {
         let index = self
             .skills

@@ -1,4 +1,4 @@
-//! Decides whether a publisher may sign the release that another publisher proposes.
+//! Decides whether a publisher may add a signature to the release that another publisher proposes.
 
 use super::judge::judge_with_threshold;
 use super::{
@@ -8,13 +8,13 @@ use crate::hash::Digest;
 use crate::root::RootError;
 
 /// Judges a proposal as a device judges a catalog, with two differences: one publisher's signature
-/// is enough, and a proposal that another release or root has overtaken is outdated. `reader.last`
-/// is the publisher's own last counted catalog. `follows` is the current release, which the
-/// proposal must name as its previous one; `None` if there is none that matters.
+/// is enough, and a proposal that another release or root version has overtaken is outdated.
+/// `reader.last` is the catalog that this publisher accepted last. `follows` is the current
+/// release, which the proposal must name as its previous one; `None` skips that check.
 ///
 /// `signed_before` returns the payload that this machine has signed under a root version and
-/// release, if there is one: a machine never signs a second one. The caller runs the gate on every
-/// changed bundle and shows the differences.
+/// release number, if any: a machine never signs a second one. The caller scans every changed
+/// bundle and shows the differences.
 pub fn judge_proposal(
     bytes: &[u8],
     reader: &CatalogReader<'_>,

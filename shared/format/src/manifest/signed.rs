@@ -1,4 +1,4 @@
-//! The envelope of a manifest, and the check of its signature.
+//! The envelope of a manifest before its verification, and the check of its signature.
 
 use serde::Deserialize;
 
@@ -10,37 +10,40 @@ use crate::keys::{PublicKey, Signer};
 use crate::name::SkillName;
 use crate::root::{RootList, RootState, SignerRefusal, SkillPlace};
 
-/// The signers that a reader of manifests trusts.
+/// The keys from which a reader of manifests accepts signatures.
 #[derive(Clone, Copy, Debug)]
 pub struct ManifestTrust<'a> {
-    /// The reader's state of the vault's keys. The manifest must be of that vault.
+    /// The vault's keys as the reader knows them. The manifest must be of the same vault.
     pub state: &'a RootState,
-    /// The place in which the reader found the skill.
+    /// How the reader came by the skill (in a catalog, installed, and so on): it decides which
+    /// former keys still count.
     pub place: SkillPlace,
 }
 
-/// The expectations of a reader before it reads a manifest.
+/// The facts that a reader knows about a manifest before it reads it.
 #[derive(Clone, Copy, Debug)]
 pub struct ManifestExpectation<'a> {
-    /// The name it must have: that of its directory, or of the catalog's entry.
+    /// The name that the manifest must have: the name of its directory, or of the catalog's entry.
     pub name: &'a SkillName,
-    /// The version it must have, where a catalog names one.
+    /// The version that the catalog names; `None` if no catalog names one.
     pub version: Option<u64>,
-    /// The version that is stored already; a lower one is rejected.
+    /// The version that the reader has stored already. A lower one is rejected as a rollback.
     pub stored_version: Option<u64>,
 }
 
-/// The members that an export adds to the envelope of a manifest. No signature covers them: the
-/// root versions and the release that they name are verified on their own.
+/// The members that an export adds to the envelope of a manifest, so that a reader without the
+/// vault can verify it. No signature of the envelope covers them: the root versions and the release
+/// are verified by their own signatures.
 #[derive(Debug, Deserialize)]
 pub struct ExportMembers {
-    /// The root versions of the vault.
+    /// The root versions (signed lists of keys) of the vault; `None` if the export has none.
     pub roots: Option<RootList>,
-    /// The name of the file beside the manifest that holds the release.
+    /// The name of the file beside the manifest that holds the release; `None` if there is none.
     pub catalog: Option<String>,
 }
 
-/// A manifest's envelope: the exact bytes as received or signed, with no readable field.
+/// A manifest's envelope with its exact bytes. No field of the payload can be read before
+/// [`SignedManifest::verify`].
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SignedManifest {
     bytes: Vec<u8>,
@@ -71,8 +74,8 @@ impl SignedManifest {
         })
     }
 
-    /// Verifies that the signer counts for the reader, then reads the payload and checks every rule
-    /// and expectation.
+    /// Verifies the signature by a key that the reader trusts, then reads the payload and checks
+    /// every rule and expectation.
     pub fn verify(
         &self,
         trust: &ManifestTrust<'_>,
@@ -81,14 +84,13 @@ impl SignedManifest {
         Ok(self.verify_with_signer(trust, Some(expected))?.0)
     }
 
-    /// Like [`SignedManifest::verify`], for a reader that expects nothing but a manifest of the
-    /// vault.
+    /// Like [`SignedManifest::verify`], for a reader that expects no particular skill or version.
     pub fn verify_signature(&self, trust: &ManifestTrust<'_>) -> Result<Manifest, ManifestError> {
         Ok(self.verify_with_signer(trust, None)?.0)
     }
 
-    /// Returns the manifest and the key that signed it, with one check of the signature. Works like
-    /// [`SignedManifest::verify`] if something is expected, else like
+    /// Verifies the signature once and returns the manifest with the key that signed it. `expected`
+    /// is checked if it is present; see [`SignedManifest::verify`] and
     /// [`SignedManifest::verify_signature`].
     pub fn verify_with_signer(
         &self,
@@ -98,8 +100,8 @@ impl SignedManifest {
         if self.envelope.payload_type() != PAYLOAD_TYPE {
             return Err(ManifestError::PayloadType);
         }
-        // Read nothing that no key of the vault has signed. Judge last whether that key counts
-        // here, so that a manifest of another vault gets another error than one by a revoked key.
+        // Read nothing that no key of the vault has signed. Decide last whether that key still
+        // counts, so that a manifest of another vault gets another error than one by a revoked key.
         let Some(signer) = self.signer(trust.state) else {
             trust.state.judge_signer(None, trust.place)?;
             return Err(SignerRefusal::Signature.into());
@@ -116,8 +118,8 @@ impl SignedManifest {
         Ok((manifest, signer))
     }
 
-    /// Returns the key that signed, if some version of the vault's chain names it. Does not decide
-    /// whether it counts.
+    /// Returns the key that made the signature, if some version of the vault's root chain names it.
+    /// The caller decides whether that key still counts.
     pub fn signer(&self, state: &RootState) -> Option<PublicKey> {
         let [entry] = self.envelope.signatures() else {
             return None;
@@ -127,12 +129,12 @@ impl SignedManifest {
         signed.first().copied()
     }
 
-    /// The exact bytes.
+    /// The envelope's bytes as received or as signed.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// A copy of the exact bytes, for `manifest.json`.
+    /// Copies the envelope's bytes, for example to write `manifest.json`.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.bytes.clone()
     }

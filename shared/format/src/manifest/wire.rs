@@ -1,4 +1,4 @@
-//! The JSON of a manifest, as it is written and as it is read.
+//! The JSON form of a manifest's payload, for the writer and the reader.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -50,7 +50,8 @@ impl Serialize for Manifest {
     }
 }
 
-/// The payload as parsed JSON. Members whose errors have a code of their own are still text.
+/// The payload as parsed JSON. Members whose errors have a code of their own are still plain text;
+/// `open` checks them.
 #[derive(Deserialize)]
 pub(super) struct Wire<'a> {
     #[serde(borrow)]

@@ -1,5 +1,5 @@
-//! A chain of root versions in which each is signed by the root role before it, and lists of
-//! versions as others show them.
+//! The chain of root versions (signed, numbered lists of a vault's keys), and the unverified lists
+//! of versions that hosts send. Each version is signed by the root role of the version before it.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -17,30 +17,30 @@ use crate::keys::PublicKey;
 
 /// The payload type that is signed with every root document.
 pub const PAYLOAD_TYPE: &str = "application/vnd.vault.root.v1+json";
-/// Maximum number of bytes of all envelopes of a chain together. Each is measured as this program
-/// writes it: compact JSON without unknown members.
+/// Maximum number of bytes of all envelopes of a chain together. Each is measured in canonical
+/// form: compact JSON without unknown members.
 pub const MAX_CHAIN_BYTES: usize = 512 << 10;
 
-/// Root versions as a host shows them, oldest first. Nothing of them is verified; the list only
-/// separates their JSON texts. It is the member `roots` of a JSON object that [`json::parse`]
-/// reads.
+/// Root versions as a host sends them, oldest first, each as its JSON text; none is verified.
+/// [`RootChain::verify`] does that. Deserialize it only as a member of an object that
+/// [`json::parse`] reads, whose checks also cover these texts.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(transparent)]
 pub struct RootList(Vec<Box<RawValue>>);
 
 impl RootList {
-    /// The number of versions shown.
+    /// The number of versions in the list.
     pub const fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether no version is shown.
+    /// Tells whether the list has no version. Such a list is always rejected.
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// One version of a verified chain.
+/// One verified version of a chain.
 #[derive(Clone, Eq, PartialEq)]
 pub struct RootVersion {
     document: RootDocument,
@@ -60,23 +60,23 @@ impl fmt::Debug for RootVersion {
 }
 
 impl RootVersion {
-    /// The signed document.
+    /// The keys and roles that the version defines.
     pub const fn document(&self) -> &RootDocument {
         &self.document
     }
 
-    /// SHA-256 of the signed payload.
+    /// SHA-256 of the signed payload, by which catalogs name the version.
     pub const fn payload_sha256(&self) -> &Digest {
         &self.payload_sha256
     }
 
-    /// The envelope, with every signature that it came with.
+    /// The envelope with every signature that it came with.
     pub const fn envelope(&self) -> &Envelope {
         &self.envelope
     }
 }
 
-/// All versions from version 1, each good in itself and signed by the root role before it. Never
+/// All versions from version 1, each valid in itself and signed by the root role before it. Never
 /// empty.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct RootChain {
@@ -85,12 +85,13 @@ pub struct RootChain {
     named: HashMap<Box<str>, PublicKey>,
     /// Every key that some version names in the release role.
     released: HashSet<PublicKey>,
-    /// The lengths of its envelopes together.
+    /// The lengths of all envelopes together, in canonical form.
     bytes: usize,
 }
 
 impl RootChain {
-    /// Verifies every version of a list. Says nothing about which vault it is.
+    /// Verifies every version of a list. The caller compares the vault's id, or a fingerprint, with
+    /// what it expects: anybody can make a valid chain of some vault.
     pub fn verify(list: &RootList) -> Result<Self, RootError> {
         Ok(read_after(None, list)?.chain)
     }
@@ -100,7 +101,7 @@ impl RootChain {
         &self.versions
     }
 
-    /// Version 1.
+    /// Version 1, which identifies the vault.
     pub fn first(&self) -> &RootVersion {
         self.versions.first().expect("a chain has a version 1")
     }
@@ -110,7 +111,7 @@ impl RootChain {
         self.versions.last().expect("a chain has a version 1")
     }
 
-    /// The document of the newest version, which is in force.
+    /// The document of the newest version: its keys and roles are in force.
     pub fn document(&self) -> &RootDocument {
         &self.newest().document
     }
@@ -120,7 +121,7 @@ impl RootChain {
         self.document().version()
     }
 
-    /// The vault's id.
+    /// The vault's id, derived from version 1.
     pub fn vault_id(&self) -> VaultId {
         VaultId::derive(self.root1_sha256())
     }
@@ -130,14 +131,14 @@ impl RootChain {
         &self.first().payload_sha256
     }
 
-    /// The version with this payload.
+    /// Returns the version whose payload has this SHA-256.
     pub fn find(&self, payload_sha256: &Digest) -> Option<&RootVersion> {
         let known = |version: &&RootVersion| version.payload_sha256 == *payload_sha256;
         self.versions.iter().find(known)
     }
 
-    /// Returns the chain as it was when this version was the newest; `None` if it has no such
-    /// version.
+    /// Returns the chain as it was when the version with this number was the newest; `None` if
+    /// there is no such version.
     pub fn until_version(&self, version: u64) -> Option<Self> {
         let length = usize::try_from(version).ok()?;
         let versions = self
@@ -151,8 +152,8 @@ impl RootChain {
         Some(chain)
     }
 
-    /// The vault's fingerprint: that of the newest version whose root role differs from the one
-    /// before.
+    /// The fingerprint by which people recognise the vault. It names the newest version that
+    /// changed the root role, so it stays the same while only publishers change.
     pub fn fingerprint(&self) -> VaultFingerprint {
         let changed = self
             .versions
@@ -171,7 +172,7 @@ impl RootChain {
         (own == *fingerprint).then_some(version)
     }
 
-    /// Whether the newest version revokes the key.
+    /// Tells whether the newest version revokes the key.
     pub fn revokes(&self, key: &PublicKey) -> bool {
         self.document()
             .revoked()
@@ -179,27 +180,27 @@ impl RootChain {
             .any(|other| other.is_key(key))
     }
 
-    /// Whether the key was in the release role in some version, the newest included.
+    /// Tells whether the key was in the release role in some version, the newest included.
     pub fn ever_released(&self, key: &PublicKey) -> bool {
         self.released.contains(key)
     }
 
-    /// Whether the key was in a role in some version, the newest included.
+    /// Tells whether the key was in a role in some version, the newest included.
     pub fn ever_named(&self, key: &PublicKey) -> bool {
         self.key_by_id(&key.key_id().to_string()).is_some()
     }
 
-    /// The key with this `keyid`, if it was in a role in some version.
+    /// Returns the key with this `keyid`, if it was in a role in some version.
     pub fn key_by_id(&self, keyid: &str) -> Option<&PublicKey> {
         self.named.get(keyid)
     }
 
-    /// The lengths of its envelopes together, in bytes.
+    /// The lengths of all envelopes together, in bytes, to be compared with [`MAX_CHAIN_BYTES`].
     pub const fn byte_length(&self) -> usize {
         self.bytes
     }
 
-    /// The list of its envelopes, to be shown to others or stored.
+    /// Returns the list of the chain's envelopes, to be stored or sent.
     pub fn to_list(&self) -> RootList {
         let raw = |version: &RootVersion| {
             serde_json::value::to_raw_value(&version.envelope).expect("envelopes are JSON")
@@ -214,14 +215,15 @@ impl RootChain {
         Ok(chain)
     }
 
-    /// Starts a chain with a version that this program signed. Fails if a reader would reject it.
+    /// Starts a chain with a version 1 that this program signed. Fails if a reader would reject it.
     pub(super) fn begin_with(envelope: Envelope) -> Result<Self, RootError> {
         let mut chain = Self::without_versions();
         chain.append_version(envelope)?;
         Ok(chain)
     }
 
-    /// Creates an empty chain, to append versions to. No empty chain leaves this module.
+    /// Creates an empty chain, to append versions to. It never leaves this module, so that every
+    /// other chain has a version 1.
     fn without_versions() -> Self {
         Self {
             versions: Vec::new(),
@@ -231,7 +233,7 @@ impl RootChain {
         }
     }
 
-    /// Appends the next version if it counts after the last one.
+    /// Verifies a version as the successor of the last one and appends it.
     fn append_version(&mut self, envelope: Envelope) -> Result<(), RootError> {
         let number = self.versions.len() as u64 + 1;
         let invalid = |reason: InvalidRoot| RootError::Invalid {
@@ -328,7 +330,7 @@ impl RootChain {
         Ok(())
     }
 
-    /// Adds a version that counts.
+    /// Appends a verified version and records its keys.
     fn push_verified(&mut self, version: RootVersion) {
         for entry in version.document.keys() {
             let keyid = entry.public_key.key_id().to_string().into();
@@ -347,17 +349,18 @@ impl Serialize for RootChain {
     }
 }
 
-/// A verified list of root versions, before it is compared with the reader's chain.
+/// A verified list of root versions, not yet compared with the reader's chain.
 pub(super) struct ShownChain {
-    /// The chain of the list. Versions that it shares with the reader's own chain have the reader's
+    /// The chain of the list. For versions that the reader already has, it holds the reader's own
     /// envelopes.
     pub chain: RootChain,
-    /// The number of versions that it shares with the reader's own chain, from version 1.
+    /// The number of versions, from version 1, that the reader's own chain has too.
     pub shared: usize,
 }
 
-/// Verifies a list. Versions that the reader already has are recognised by the hash of their
-/// payload and not verified again: a host that changes their signatures does no harm.
+/// Verifies a list. A version that the reader already has is recognised by the hash of its payload
+/// and not verified again: the reader keeps its own envelope, so a host that changes signatures
+/// does no harm.
 pub(super) fn read_after(
     own: Option<&RootChain>,
     list: &RootList,
@@ -402,12 +405,12 @@ pub(super) fn read_after(
     Ok(ShownChain { chain, shared })
 }
 
-/// Whether enough distinct keys of the role have signed the envelope.
+/// Tells whether enough distinct keys of the role have signed the envelope.
 pub(super) fn reaches_threshold(envelope: &Envelope, role: &Role) -> bool {
     envelope.valid_signers(role.keys()).len() >= role.threshold()
 }
 
-/// The text before and after the number of a format, in a payload type and in a schema.
+/// The text before and after the version number of the format, in a payload type and in a schema.
 const TYPE_FRAME: (&str, &str) = ("application/vnd.vault.root.v", "+json");
 const SCHEMA_FRAME: (&str, &str) = ("vault.root/", "");
 
@@ -415,7 +418,7 @@ const SCHEMA_FRAME: (&str, &str) = ("vault.root/", "");
 fn format_number(text: &str, (before, after): (&str, &str)) -> Option<u64> {
     let number = text.strip_prefix(before)?.strip_suffix(after)?;
     let digits = !number.starts_with('0') && number.bytes().all(|byte| byte.is_ascii_digit());
-    // A number too large for us is still one that we do not know.
+    // A number too large for `u64` is still a format that this program does not know.
     (digits && !number.is_empty()).then(|| number.parse().unwrap_or(u64::MAX))
 }
 

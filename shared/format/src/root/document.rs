@@ -1,7 +1,9 @@
-//! One root document: the keys of a vault, and the rights of each from this version on.
+//! One root document: the keys of a vault, and the rights of each from this version on. Keys of the
+//! root role sign the next root version; keys of the release role (publishers) sign catalogs and
+//! manifests.
 //!
-//! A [`RootDocument`] obeys every rule that needs no other version. Its place in a chain decides
-//! whether it counts.
+//! A [`RootDocument`] keeps every rule that needs no other version. [`super::RootChain`] checks the
+//! rules between versions.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -20,9 +22,9 @@ use crate::time::Timestamp;
 
 /// The value of the member `schema`.
 pub const SCHEMA: &str = "vault.root/1";
-/// Maximum number of bytes of a payload.
+/// Maximum number of bytes of a root document's payload.
 pub const MAX_PAYLOAD_BYTES: usize = 16 << 10;
-/// The highest version number.
+/// The highest version number, and so the largest number of versions.
 pub const MAX_VERSION: u64 = 1_024;
 /// Maximum number of keys in all roles together.
 pub const MAX_KEYS: usize = 40;
@@ -30,14 +32,14 @@ pub const MAX_KEYS: usize = 40;
 pub const MAX_ROOT_KEYS: usize = 8;
 /// Maximum number of keys of the release role.
 pub const MAX_RELEASE_KEYS: usize = 32;
-/// The highest threshold.
+/// The highest number of signatures that a role may require.
 pub const MAX_THRESHOLD: usize = 4;
 /// Maximum number of revoked keys.
 pub const MAX_REVOKED: usize = 256;
 /// Maximum number of days from `issued_at` to `expires_at`.
 pub const MAX_LIFETIME_DAYS: i64 = 1_200;
 
-/// The keys and roles of a vault in one version.
+/// The keys and roles of a vault as one root version defines them.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(try_from = "Wire", into = "Wire")]
 pub struct RootDocument {
@@ -55,9 +57,9 @@ pub struct RootDocument {
 /// A key of a role, with its name.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct KeyEntry {
-    /// The key.
+    /// The public key.
     pub public_key: PublicKey,
-    /// Its name, for people; it decides nothing.
+    /// Name for people; no check depends on it.
     pub name: KeyName,
 }
 
@@ -69,13 +71,13 @@ pub struct Role {
     keys: Vec<PublicKey>,
 }
 
-/// A revoked key: 32 bytes in the text form of a key. They need not be a point of the curve, since
-/// nothing is ever verified with them. Ordered by the text.
+/// A revoked key: 32 bytes in the text form of a key, ordered by that text. They need not be a
+/// point of the curve, since nothing is ever verified with them.
 #[derive(Clone, Copy, Eq, Hash, PartialEq)]
 pub struct RevokedKey([u8; 32]);
 
 impl RevokedKey {
-    /// Whether it is this key.
+    /// Tells whether this is the revocation of `key`.
     pub fn is_key(&self, key: &PublicKey) -> bool {
         self.0 == *key.as_bytes()
     }
@@ -155,12 +157,12 @@ impl Role {
         self.threshold
     }
 
-    /// Its keys, sorted by their text.
+    /// The keys of the role, sorted by their text.
     pub fn keys(&self) -> &[PublicKey] {
         &self.keys
     }
 
-    /// Whether the key is in the role.
+    /// Tells whether the key is in the role.
     pub fn contains(&self, key: &PublicKey) -> bool {
         self.keys.contains(key)
     }
@@ -189,7 +191,7 @@ impl From<Role> for RoleWire {
     }
 }
 
-/// The members of a root document, before its rules are checked.
+/// The members of a root document, before the rules between them are checked.
 #[derive(Clone, Deserialize, Serialize)]
 pub(super) struct Wire {
     pub schema: String,
@@ -341,7 +343,7 @@ fn is_strictly_sorted(texts: impl Iterator<Item = String>) -> bool {
 }
 
 impl RootDocument {
-    /// Reads a payload; fails on whatever is not strict JSON or breaks a rule of the document
+    /// Reads a payload. Fails unless it is strict JSON that keeps every rule of the document
     /// itself.
     pub(super) fn parse(payload: &[u8]) -> Result<Self, InvalidRoot> {
         if payload.len() > MAX_PAYLOAD_BYTES {
@@ -355,12 +357,12 @@ impl RootDocument {
         self.vault_id
     }
 
-    /// Its number, from 1.
+    /// The number of the version, from 1.
     pub const fn version(&self) -> u64 {
         self.version
     }
 
-    /// SHA-256 of the payload of the version before.
+    /// SHA-256 of the payload of the version before; `None` in version 1.
     pub const fn previous_sha256(&self) -> Option<Digest> {
         self.previous_sha256
     }
@@ -370,7 +372,7 @@ impl RootDocument {
         self.issued_at
     }
 
-    /// The last second at which a catalog under it counts, if there is one.
+    /// The last second at which readers accept a catalog under this version; `None` for no end.
     pub const fn expires_at(&self) -> Option<Timestamp> {
         self.expires_at
     }
@@ -390,19 +392,19 @@ impl RootDocument {
         &self.release
     }
 
-    /// The keys that count nowhere any more, sorted by their text.
+    /// The keys whose signatures are no longer accepted anywhere, sorted by their text.
     pub fn revoked(&self) -> &[RevokedKey] {
         &self.revoked
     }
 
-    /// The name of a key of a role.
+    /// Returns the name of a key; `None` if the key is in no role.
     pub fn name_of(&self, key: &PublicKey) -> Option<&KeyName> {
         let entry = self.keys.iter().find(|entry| entry.public_key == *key)?;
         Some(&entry.name)
     }
 
-    /// Returns the name of a key for display. A recovery key without a given name is called the
-    /// recovery key, since its default name would call it a publisher.
+    /// Returns the name of a key for display. A recovery key (root role only) that was given no
+    /// name is shown as "recovery key", since its default name would call it a publisher.
     pub fn shown_name(&self, key: &PublicKey) -> Option<KeyName> {
         let name = self.name_of(key)?;
         let is_unnamed = !self.release.contains(key) && *name == KeyName::default_for(key);

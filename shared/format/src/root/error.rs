@@ -1,4 +1,4 @@
-//! The reasons to reject a list of root versions, and the warnings about a chain that counts.
+//! The reasons to reject a list of root versions, and the warnings about a list that is accepted.
 
 use crate::dsse::EnvelopeError;
 use crate::json::JsonError;
@@ -12,50 +12,52 @@ pub enum RootError {
     /// A version breaks a rule, or lacks required signatures.
     #[error("root version {version} is not valid: {reason}")]
     Invalid {
-        /// The version's place in the list, from 1.
+        /// Position of the version in the list, from 1.
         version: u64,
-        /// The rule that it breaks.
+        /// What is wrong with it.
         reason: InvalidRoot,
     },
     /// A version has a format that this program does not know.
     #[error("root version {version} needs a newer version of vault")]
     NewerVault {
-        /// The version's place in the list, from 1.
+        /// Position of the version in the list, from 1.
         version: u64,
     },
-    /// The list begins with another version 1 than the known one.
+    /// The list begins with another version 1 than the one that the reader knows, so it is another
+    /// vault.
     #[error("this is not the vault that is known here")]
     VaultChanged,
-    /// No version of the chain has the expected fingerprint.
+    /// No version of the chain has the fingerprint that the reader expects.
     #[error("no root version of the vault has the fingerprint {0}")]
     NotExpected(super::VaultFingerprint),
-    /// Both chains are valid, and neither may replace the other.
+    /// The list and the reader's chain are both valid and differ, and neither may replace the
+    /// other.
     #[error("two different root versions {version} are signed; the known one stays in force")]
     Forked {
         /// The first version that differs.
         version: u64,
     },
-    /// A catalog names a version that the chain does not have.
+    /// A catalog names a root version that the chain does not have.
     #[error("the catalog names a root version {version} that is not in the vault's chain")]
     NotInChain {
         /// The number that it names.
         version: u64,
     },
-    /// An archive is read without a pin and without an expected fingerprint.
+    /// An archive is read by a machine that does not know the vault, and no fingerprint was given.
     #[error("this machine does not know the vault; give the fingerprint that you expect")]
     ExpectKeyNeeded,
-    /// The chain ends before a version that is known to exist.
+    /// The list ends before a version that the reader knows to exist: the host withholds versions.
     #[error("the root versions end at {shown}, before the known version {known}")]
     RolledBack {
-        /// The newest version shown.
+        /// Number of the newest version in the list.
         shown: u64,
-        /// A later version that is known.
+        /// Number of a later version that the reader knows.
         known: u64,
     },
 }
 
 impl RootError {
-    /// The machine-readable code.
+    /// The machine-readable code of the error.
     pub const fn error_code(&self) -> &'static str {
         match self {
             Self::Empty | Self::Invalid { .. } | Self::NotInChain { .. } => "root_invalid",
@@ -68,31 +70,32 @@ impl RootError {
     }
 }
 
-/// The rule that a root version breaks.
+/// What is wrong with a root version.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidRoot {
-    /// Not strict JSON of the right shape.
+    /// The payload is not strict JSON of the right shape.
     #[error(transparent)]
     Json(#[from] JsonError),
-    /// Not an envelope.
+    /// The version is not an envelope.
     #[error(transparent)]
     Envelope(#[from] EnvelopeError),
-    /// A rule of the document or of its place in the chain.
+    /// The document, or its place in the chain, breaks this rule.
     #[error("{0}")]
     Rule(&'static str),
 }
 
-/// A warning about a chain that counts.
+/// A warning about a list of root versions that is accepted nevertheless.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum RootWarning {
-    /// The chain replaces another one that was known here.
+    /// The accepted chain replaces another one that the reader knew (a fork was settled).
     HistoryDiffers,
-    /// The root role has changed since the version with the expected fingerprint.
+    /// The keys that may change the keys are others than at the version with the expected
+    /// fingerprint.
     RoleChanged,
 }
 
 impl RootWarning {
-    /// The machine-readable code.
+    /// The machine-readable code of the warning.
     pub const fn warning_code(self) -> &'static str {
         match self {
             Self::HistoryDiffers => "root_history_differs",

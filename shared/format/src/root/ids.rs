@@ -1,7 +1,8 @@
 //! The ids of vaults and keys for people and files: the vault id and the fingerprints.
 //!
-//! All are texts of shortened SHA-256 values: 130 bits in a vault id, 160 bits in a fingerprint.
-//! Whether a stored chain belongs to a vault is decided by the full SHA-256 of root version 1.
+//! All are texts of shortened SHA-256 values: 130 bits in a vault id, 160 bits in a fingerprint. A
+//! program that compares a stored chain with a vault uses the full SHA-256 of root version 1
+//! instead.
 
 use std::fmt;
 use std::str::FromStr;
@@ -73,7 +74,8 @@ text_form!(VaultId, BadVaultId, "a vault id", "pattern": "^vlt_[a-z2-7]{26}$");
 pub struct BadFingerprint;
 
 /// The fingerprint of a vault: a root version's number, and the start of the SHA-256 of its
-/// payload. It commits to every version up to there.
+/// payload. Each version contains the hash of the one before, so the fingerprint fixes all versions
+/// up to this one.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct VaultFingerprint {
     shown: [u8; SHOWN_BYTES],
@@ -81,7 +83,7 @@ pub struct VaultFingerprint {
 }
 
 impl VaultFingerprint {
-    /// The fingerprint of the version with this number and payload.
+    /// Creates the fingerprint of the version with this number and payload.
     pub fn new(version: u64, payload_sha256: &Digest) -> Self {
         Self {
             shown: fingerprint_bytes(payload_sha256),
@@ -89,7 +91,7 @@ impl VaultFingerprint {
         }
     }
 
-    /// The number of the version that it names.
+    /// The number of the root version from which the fingerprint is made.
     pub const fn version(&self) -> u64 {
         self.version
     }
@@ -126,7 +128,7 @@ text_form!(
     "pattern": "^vlt:[a-z2-7]{4}(-[a-z2-7]{4}){7}/[1-9][0-9]*$"
 );
 
-/// The use of a key, which the prefix of its fingerprint states.
+/// What a key signs, as the prefix of its fingerprint states.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum KeyUse {
     /// Signs roots or releases: `pub:`.
@@ -135,7 +137,7 @@ pub enum KeyUse {
     Device,
 }
 
-/// The fingerprint of a key, for people to compare: the start of the SHA-256 of its 32 bytes.
+/// The fingerprint of a key, for people to compare: the start of the SHA-256 of the key's 32 bytes.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct KeyFingerprint {
     key_use: KeyUse,
@@ -143,7 +145,7 @@ pub struct KeyFingerprint {
 }
 
 impl KeyFingerprint {
-    /// The fingerprint of a key that signs roots or releases.
+    /// Creates the fingerprint of a key that signs root versions or releases.
     pub fn publisher(key: &PublicKey) -> Self {
         Self {
             key_use: KeyUse::Publisher,
@@ -151,7 +153,7 @@ impl KeyFingerprint {
         }
     }
 
-    /// The fingerprint of a key that signs the requests of a device.
+    /// Creates the fingerprint of a key that signs the requests of a device.
     pub fn device(key: &PublicKey) -> Self {
         Self {
             key_use: KeyUse::Device,
@@ -159,12 +161,12 @@ impl KeyFingerprint {
         }
     }
 
-    /// The use of the key.
+    /// What the key signs.
     pub const fn key_use(&self) -> KeyUse {
         self.key_use
     }
 
-    /// Whether it is the fingerprint of this key.
+    /// Tells whether this is the fingerprint of `key`. The prefix is not compared.
     pub fn matches(&self, key: &PublicKey) -> bool {
         self.shown == fingerprint_bytes(&key.key_id())
     }

@@ -1,5 +1,5 @@
-//! Decides which chain counts for a reader: one function for devices, the service, libraries and
-//! archives.
+//! Decides which chain of root versions (signed lists of a vault's keys) a reader accepts: one
+//! function for devices, the service, libraries and archives.
 
 use std::collections::BTreeSet;
 
@@ -10,35 +10,35 @@ use super::{VaultFingerprint, VaultId};
 use crate::hash::Digest;
 use crate::keys::PublicKey;
 
-/// A reader's state of a vault's keys: the chain that counts, and the keys that were revoked in
-/// abandoned chains.
+/// What a reader has accepted about a vault's keys: the chain of root versions, and the keys that
+/// were revoked in forks which the chain has replaced.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct RootState {
     chain: RootChain,
     revoked: BTreeSet<RevokedKey>,
 }
 
-/// The result of [`judge_roots`]: the state that counts from now on.
+/// The result of [`judge_roots`].
 #[derive(Clone, Debug)]
 pub struct JudgedRoots {
-    /// The reader's state from now on.
+    /// The state that the reader uses from now on.
     pub state: RootState,
-    /// Whether the state has changed and must be stored.
+    /// Whether the state differs from the reader's and must be stored.
     pub taken: bool,
-    /// SHA-256 of the newest version that was shown.
+    /// SHA-256 of the payload of the newest version in the list.
     pub shown_newest_sha256: Digest,
     /// Warnings for the user.
     pub warnings: Vec<RootWarning>,
 }
 
 impl RootState {
-    /// Creates a state from a chain and the keys that were revoked in abandoned chains.
+    /// Creates a state from a verified chain and the keys that were revoked in replaced forks.
     pub const fn new(chain: RootChain, revoked: BTreeSet<RevokedKey>) -> Self {
         Self { chain, revoked }
     }
 
-    /// Verifies a stored state again. Fails if the list does not count, or belongs to another vault
-    /// than the one that was stored with it.
+    /// Reads a state from a store and verifies it again. Fails if the list is not a valid chain, or
+    /// does not begin with the version 1 that was recorded.
     pub fn load(
         root1_sha256: &Digest,
         list: &RootList,
@@ -51,12 +51,12 @@ impl RootState {
         Ok(Self { chain, revoked })
     }
 
-    /// The chain that counts.
+    /// The accepted chain of root versions.
     pub const fn chain(&self) -> &RootChain {
         &self.chain
     }
 
-    /// The newest root document.
+    /// The newest root document, whose keys and roles are in force.
     pub fn document(&self) -> &RootDocument {
         self.chain.document()
     }
@@ -66,29 +66,29 @@ impl RootState {
         self.chain.vault_id()
     }
 
-    /// The keys that were revoked in abandoned chains. They are stored beside the chain.
+    /// The keys that were revoked in replaced forks. The caller stores them beside the chain.
     pub const fn revoked_elsewhere(&self) -> &BTreeSet<RevokedKey> {
         &self.revoked
     }
 
-    /// Whether this reader accepts no signature of the key.
+    /// Tells whether this reader rejects every signature of the key.
     pub fn is_revoked(&self, key: &PublicKey) -> bool {
         self.chain.revokes(key) || self.revoked.contains(&key.into())
     }
 
-    /// The keys of the release role that count at this reader.
+    /// The keys of the release role, without those that this reader holds revoked.
     pub fn release_keys(&self) -> Vec<PublicKey> {
         let keys = self.document().release().keys().iter();
         keys.filter(|key| !self.is_revoked(key)).copied().collect()
     }
 }
 
-/// Decides whether a shown list of root versions replaces the reader's state, and rejects a list
-/// that contradicts it.
+/// Decides whether a list of root versions from a host replaces the reader's state, and rejects a
+/// list that contradicts it.
 ///
-/// `own` is `None` for a reader that pins the shown chain. `expected` is a fingerprint that the
-/// resulting chain must contain. Nothing is changed: the caller stores [`JudgedRoots::state`] if
-/// [`JudgedRoots::taken`] is set.
+/// `own` is `None` for a reader that has no state of this vault yet and accepts the list as it is.
+/// `expected` is a fingerprint that the resulting chain must contain. The function stores nothing:
+/// the caller stores [`JudgedRoots::state`] if [`JudgedRoots::taken`] is set.
 pub fn judge_roots(
     own: Option<&RootState>,
     shown: &RootList,
@@ -112,8 +112,8 @@ pub fn judge_roots(
     })
 }
 
-/// Like [`judge_roots`], for an archive: the list inside is no reason to trust it, so the reader
-/// needs a state or an expectation.
+/// Like [`judge_roots`], for an archive, which anybody could have made: the reader needs a state of
+/// the vault or an expected fingerprint.
 pub fn judge_archive(
     own: Option<&RootState>,
     shown: &RootList,
@@ -125,7 +125,7 @@ pub fn judge_archive(
     judge_roots(own, shown, expected)
 }
 
-/// Compares a valid chain with the reader's own.
+/// Compares a verified chain from a host with the reader's own.
 fn compare_chains(
     own: &RootState,
     shown: ShownChain,
@@ -136,8 +136,8 @@ fn compare_chains(
     if shared == 0 {
         return Err(RootError::VaultChanged);
     }
-    // A prefix of the own chain, or the same one, changes nothing: a host cannot shorten what the
-    // reader has.
+    // A beginning of the own chain, or the same one, changes nothing: a host cannot shorten what
+    // the reader has.
     if shared == length {
         return Ok((own.clone(), false));
     }
@@ -158,9 +158,9 @@ fn compare_chains(
     Ok((RootState::new(chain, revoked), true))
 }
 
-/// Whether a longer chain that differs from the own one may replace it: the newest root role of the
-/// own chain has signed every version from the difference on, and no key that it revoked is in a
-/// role again.
+/// Tells whether a longer chain that differs from the own one may replace it: the newest root role
+/// of the own chain must have signed every version from the difference on, and no key that it
+/// revoked may be in a role again.
 fn settles_fork(own: &RootChain, other: &RootChain, shared: usize) -> bool {
     let role = own.document().root();
     let mut later = other.versions().iter().skip(shared);
@@ -172,8 +172,8 @@ fn settles_fork(own: &RootChain, other: &RootChain, shared: usize) -> bool {
             .any(|entry| own.revokes(&entry.public_key))
 }
 
-/// Checks that the chain has the expected version. Returns a warning if the root role has changed
-/// since.
+/// Checks that the chain has the version with the expected fingerprint. Returns a warning if the
+/// root role has changed since that version.
 fn check_expected(
     chain: &RootChain,
     expected: &VaultFingerprint,
@@ -181,7 +181,7 @@ fn check_expected(
     let version = chain
         .version_of(expected)
         .ok_or(RootError::NotExpected(*expected))?;
-    // The fingerprint of the chain names the last change of the root role.
+    // The chain's own fingerprint names the version that last changed the root role.
     let changed = chain.fingerprint().version() > version.document().version();
     Ok(changed.then_some(RootWarning::RoleChanged))
 }

@@ -1,5 +1,5 @@
-//! A publisher's request to be admitted: a statement that proves possession of the key that it
-//! names.
+//! The request of a machine to become a publisher of a vault. Its signature proves that the machine
+//! holds the secret of the key that it names.
 
 use serde::{Deserialize, Serialize};
 
@@ -26,40 +26,40 @@ constant!(
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct KeyRequest {
     schema: Schema,
-    /// The vault.
+    /// The vault that should admit the key.
     pub vault_id: VaultId,
-    /// The namespace.
+    /// The namespace in which the vault is published.
     pub slug: Slug,
     /// The key to be admitted, which also signs the request.
     pub public_key: PublicKey,
-    /// The requested name.
+    /// The name that the owner shall give the key.
     pub name: KeyName,
-    /// The time of the request.
+    /// The time of the request by the requester's clock; no check depends on it.
     pub requested_at: Timestamp,
 }
 
 /// A reason to reject a key request.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyRequestError {
-    /// Too large.
+    /// The request has more bytes than allowed.
     #[error("the key request is larger than 4 KiB")]
     TooLarge,
-    /// Not an envelope.
+    /// The bytes are not an envelope.
     #[error(transparent)]
     Envelope(#[from] EnvelopeError),
     /// The envelope carries another type of payload.
     #[error("the envelope does not carry a key request")]
     PayloadType,
-    /// Not JSON of the right shape.
+    /// The payload is not JSON of the right shape.
     #[error("not a key request: {0}")]
     Json(#[from] JsonError),
-    /// Not signed by the key that it names.
+    /// The key that the request names has not signed it.
     #[error("the key request is not signed by the key that it names")]
     Signature,
-    /// For another vault or namespace.
+    /// The request is for another vault or namespace.
     #[error("the key request is for another vault")]
     OtherVault,
-    /// The signer gave no signature.
+    /// The signer of a new request failed to sign.
     #[error(transparent)]
     Signer(#[from] SignerError),
 }

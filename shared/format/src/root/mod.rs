@@ -1,24 +1,26 @@
-//! The root of trust of a vault: a chain of signed, numbered documents that define the rights of
-//! keys.
+//! The root of trust of a vault: a chain of signed, numbered documents (root versions) that say
+//! which keys may publish and which may change the keys.
 //!
 //! Version 1 gives the vault its id. Each later version is signed by the root role of the version
-//! before and by its own. A [`RootChain`] is verified; a [`RootList`] is not verified yet.
-//! [`judge_roots`] decides whether a shown list replaces what a reader knows, for all readers
-//! alike:
+//! before and by its own. A [`RootChain`] is verified; a [`RootList`] comes from a host and is not.
+//! [`judge_roots`] decides whether such a list replaces what a reader knows, for all readers alike:
 //!
 //! - The owner makes versions with [`RootEdit`]: [`RootEdit::begin_first`] or
 //!   [`RootEdit::begin_after`], then the changes, then [`RootEdit::sign`], which returns the longer
-//!   chain, or fails where a reader would refuse it. [`heal_fork`] ends a fork.
+//!   chain, or fails where a reader would reject it. If two different versions with one number were
+//!   signed (a fork), [`heal_fork`] makes one of the chains longer, so that every reader moves to
+//!   it.
 //! - A device keeps a [`RootState`] for each vault. It judges the list of a catalog file, stores
-//!   the state when it was taken, and only then judges the catalog.
+//!   the state if it changed, and only then judges the catalog.
 //! - The service judges the same way, and stores the state together with the catalog that it
 //!   accepts.
-//! - A library loads its own state with [`RootState::load`], which verifies it anew.
-//!   [`RootState::standing`] returns the standing of a key.
-//! - An archive carries a list; its reader judges it against a pin or an expected
-//!   [`VaultFingerprint`].
+//! - A library loads its own state with [`RootState::load`], which verifies it again.
+//!   [`RootState::standing`] tells what a key may do.
+//! - An archive carries a list. Its reader judges it against its own state of that vault or an
+//!   expected [`VaultFingerprint`].
 //!
-//! No function here reads a clock. Whether a root has expired is judged together with a catalog.
+//! No function here reads a clock. Whether a root version has expired is judged together with a
+//! catalog.
 
 mod chain;
 mod document;

@@ -1,4 +1,4 @@
-//! Names of keys in a root document.
+//! Names of keys in a root document, which people give and read.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use crate::text::{is_unprintable, text_form};
 
 /// Maximum number of characters of a name.
 pub const MAX_NAME_CHARS: usize = 64;
-/// The name of a recovery key in messages.
+/// The name that messages use for a recovery key (one that only changes keys and stays offline).
 const RECOVERY_KEY_NAME: &str = "recovery key";
 /// The number of characters of a fingerprint without prefix and hyphens.
 const FINGERPRINT_CHARS: usize = 32;
@@ -28,33 +28,33 @@ pub struct KeyName(Box<str>);
 )]
 pub struct BadKeyName;
 
-/// A reason why a writer gives no key this name. Readers accept such names, because earlier
-/// documents have them.
+/// The reason why a program that writes root documents does not give a key this name. Readers
+/// accept such names, because earlier documents have them.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum DeceptiveKeyName {
-    /// No reader accepts it either.
+    /// The text is not a key name at all.
     #[error(transparent)]
     Bad(#[from] BadKeyName),
-    /// It looks the same as the name without the spaces.
+    /// The name looks the same as the one without the spaces.
     #[error("key name must not begin or end with a space")]
     Spaces,
-    /// Lists of keys would show it as several names.
+    /// A list of keys would show the name as several names.
     #[error("key name must not contain `,` or `;`: lists of keys separate names with them")]
     Separator,
-    /// It reads as the state or the fingerprint of another key, as in `bob (revoked)`.
+    /// The name reads as the state or the fingerprint of another key, as in `bob (revoked)`.
     #[error("key name must not contain parentheses: vault writes the state of a key in them")]
     Parentheses,
-    /// It reads as a fingerprint or a public key.
+    /// The name reads as a fingerprint or a public key.
     #[error("key name must not look like a fingerprint or a public key")]
     Fingerprint,
-    /// It reads as the key that alone changes the list of keys.
+    /// The name is the one that messages use for the recovery key.
     #[error("key name must not be `{RECOVERY_KEY_NAME}`: vault calls the recovery key so")]
     RecoveryKey,
 }
 
 impl KeyName {
-    /// Converts a typed text to a name, in NFC. Fails on texts that readers reject, and on those
-    /// that read as something else.
+    /// Converts a text that a person typed to a name in NFC. Fails on texts that readers reject,
+    /// and on names that read as something else.
     pub fn normalized(text: &str) -> Result<Self, DeceptiveKeyName> {
         let name: Self = text.nfc().collect::<String>().parse()?;
         name.check_new()?;
@@ -85,7 +85,7 @@ impl KeyName {
         Ok(())
     }
 
-    /// The name of a recovery key.
+    /// The name that messages use for a recovery key.
     pub fn recovery_key() -> Self {
         Self(RECOVERY_KEY_NAME.into())
     }
@@ -127,8 +127,8 @@ impl fmt::Display for KeyName {
 
 text_form!(KeyName, BadKeyName, "the name of a key", "minLength": 1, "maxLength": 64);
 
-/// Whether lower-case text has the prefix of a fingerprint or a vault id, or has the characters of
-/// one with other separators or similar letters.
+/// Tells whether a lower-case text has the prefix of a fingerprint or a vault id, or reads as one
+/// with other separators or with similar letters.
 fn looks_like_fingerprint(text: &str) -> bool {
     let unprefixed = ["pub", "dev", "vlt"]
         .iter()

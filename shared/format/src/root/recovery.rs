@@ -1,7 +1,7 @@
-//! The recovery file: an offline root key, with the state of the vault when it last signed.
+//! The recovery file: an offline root key, with the state of the vault when the key last signed.
 //!
-//! Only the owner reads it. A passphrase, if there is one, encrypts the whole file outside this
-//! module.
+//! Only the owner reads it. If the owner sets a passphrase, the caller encrypts the whole file;
+//! this module sees it unencrypted.
 
 use std::borrow::Cow;
 
@@ -25,18 +25,18 @@ constant!(
 /// Maximum number of bytes of a recovery file.
 pub const MAX_RECOVERY_FILE_BYTES: usize = 64 << 10;
 
-/// A root key, and the newest version that it has signed.
+/// A root key that is kept offline, and the newest root version that it has signed.
 #[derive(Clone, Debug)]
 pub struct RecoveryFile {
-    /// The vault.
+    /// The vault whose keys the file's key may change.
     pub vault_id: VaultId,
     /// The addresses at which the vault is published.
     pub addresses: Vec<String>,
-    /// The key.
+    /// The secret key.
     pub key: SecretKey,
     /// The number of the newest version that the key has signed.
     pub version: u64,
-    /// SHA-256 of that version's payload.
+    /// SHA-256 of the payload of that version.
     pub root_sha256: Digest,
 }
 
@@ -49,7 +49,7 @@ pub enum RecoveryFileError {
     /// Not JSON of the right shape.
     #[error("not a recovery file: {0}")]
     Json(#[from] JsonError),
-    /// The seed is not 43 characters of base64url.
+    /// The seed of the secret key is not 43 characters of base64url.
     #[error("the secret key in the recovery file is damaged")]
     Seed,
 }
@@ -59,7 +59,7 @@ struct Wire<'a> {
     schema: Schema,
     vault_id: VaultId,
     addresses: Vec<String>,
-    /// Borrowed, so that no copy stays behind.
+    /// Borrowed from the input, so that no copy of the secret stays in memory.
     #[serde(borrow)]
     seed: Cow<'a, str>,
     version: u64,
@@ -67,7 +67,7 @@ struct Wire<'a> {
 }
 
 impl RecoveryFile {
-    /// Reads a file that is not, or no longer, encrypted.
+    /// Reads the unencrypted bytes of a recovery file.
     pub fn parse(bytes: &[u8]) -> Result<Self, RecoveryFileError> {
         if bytes.len() > MAX_RECOVERY_FILE_BYTES {
             return Err(RecoveryFileError::TooLarge);
@@ -84,7 +84,7 @@ impl RecoveryFile {
         })
     }
 
-    /// The bytes of the file; wiped when dropped.
+    /// The bytes of the file, unencrypted. Their memory is zeroed when they are dropped.
     pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
         let seed = Zeroizing::new(URL_SAFE_NO_PAD.encode(*self.key.seed()));
         Zeroizing::new(json::to_bytes(&Wire {
@@ -97,9 +97,9 @@ impl RecoveryFile {
         }))
     }
 
-    /// Checks a chain that a host shows. Fails if it is of another vault, ends before the version
-    /// that the key has signed or before `at_least`, or has another version in place of the signed
-    /// one.
+    /// Checks a chain from a host before the key signs its next version. Fails if the chain is of
+    /// another vault, ends before the version that the key has signed or before version `at_least`,
+    /// or has another version in place of the signed one.
     pub fn check_chain(&self, chain: &RootChain, at_least: Option<u64>) -> Result<(), RootError> {
         check_recovered(
             chain,
@@ -108,7 +108,7 @@ impl RecoveryFile {
         )
     }
 
-    /// Whether the key may sign the chain's next version.
+    /// Tells whether the key may sign the chain's next version.
     pub fn can_sign_next(&self, chain: &RootChain) -> bool {
         chain.document().root().contains(&self.key.public())
     }

@@ -1,67 +1,67 @@
-//! The standing of a key for a reader, and whether the skills that it signed count.
+//! The standing of a key: whether a reader still accepts signatures by it, and on which skills.
 
 use super::RootState;
 use crate::keys::PublicKey;
 
-/// The standing of a key for a reader.
+/// What a key of a vault may do, by the reader's state of the vault's keys.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum KeyStanding {
-    /// It is in the release role.
+    /// The key is in the release role: it may publish.
     Release,
-    /// It is in the root role alone.
+    /// The key is only in the root role: it may change the keys, not publish.
     RootOnly,
-    /// It was in the release role, is in no role now and is not revoked.
+    /// The key was in the release role, is in no role now and is not revoked.
     Retired,
-    /// It was revoked, in the chain that counts or in an abandoned one.
+    /// The key was revoked, in the reader's chain of root versions or in an abandoned fork of it.
     Revoked,
-    /// It was never in the release role, and is in no role now.
+    /// The key was never in the release role, and is in no role now.
     Unknown,
 }
 
-/// The place in which a reader found a skill. The same signer counts in one place and not in
-/// another.
+/// How a reader came by a skill. It decides which signers the reader accepts: a former publisher's
+/// signature is good enough where a verified catalog lists the skill, and not elsewhere.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum SkillPlace {
-    /// A catalog that otherwise counts lists the bundle, or a profile that it names does.
+    /// A catalog that passes all other checks lists the bundle, or one of its profiles does.
     Listed,
-    /// A counted catalog listed it at installation; it is about to be used.
+    /// An accepted catalog listed the skill when it was installed; it is about to be used.
     Installed,
     /// The owner's own library.
     Own {
-        /// Whether the bundle hash is on the list of bundles that were taken over when the signer
-        /// was retired.
+        /// Whether the bundle's hash was recorded as taken over when its signer was retired.
         taken_over: bool,
     },
-    /// The owner's own library, for a skill that the owner has to sign again because a revoked key
-    /// signed it. Only a signature by a current publisher counts.
+    /// The owner's own library, for a skill that the owner must sign anew because its signer's key
+    /// was revoked. Only a signature by a current publisher is accepted.
     SignAgain,
-    /// An archive. If releases need several publishers, the signature of one is not enough.
+    /// An archive. If a release needs several publishers, the one signature of a manifest is not
+    /// enough.
     Archive {
-        /// Whether a catalog that counts for this reader lists the bundle, including one that came
-        /// with the archive.
+        /// Whether an accepted catalog lists the bundle, including one that came with the archive.
         listed: bool,
     },
 }
 
-/// A reason why the signer of a manifest does not count.
+/// The reason why a reader does not accept the signer of a manifest.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum SignerRefusal {
     /// A catalog lists a bundle by a key that is revoked, unknown, or was never in the release
     /// role.
     #[error("the catalog lists a skill signed by a key that is not a publisher's")]
     Catalog,
-    /// The signature is not by a key that counts here.
+    /// The signature is not by a key that is accepted in this place.
     #[error("the manifest is not signed by a publisher of this vault")]
     Signature,
-    /// The signer is retired, and nothing confirms this bundle.
+    /// The signer is retired, and no release or list of taken-over bundles confirms this bundle.
     #[error("the signer of the skill is no longer a publisher of this vault")]
     Retired,
-    /// The signer was revoked after the skill was installed, and the next release is awaited.
+    /// The signer was revoked after the skill was installed; the owner's next release must replace
+    /// it.
     #[error(
         "the key that signed the skill is revoked; its owner has not published a release since"
     )]
     ReleaseAwaited,
-    /// Releases of the vault need several publishers, and no release that counts lists the bundle.
+    /// A release of the vault needs several publishers, and no accepted release lists the bundle.
     #[error(
         "one publisher has signed the skill, but no release that enough publishers of its vault \
          signed lists it"
@@ -70,7 +70,7 @@ pub enum SignerRefusal {
 }
 
 impl SignerRefusal {
-    /// The machine-readable code.
+    /// The machine-readable code of the error.
     pub const fn error_code(self) -> &'static str {
         match self {
             Self::Catalog => "catalog_signer",
@@ -100,20 +100,20 @@ impl RootState {
         }
     }
 
-    /// Whether the key was a publisher's in some version and is not revoked.
+    /// Tells whether the key was in the release role in some version and is not revoked.
     pub fn was_publisher(&self, key: &PublicKey) -> bool {
         self.chain().ever_released(key) && !self.is_revoked(key)
     }
 
-    /// Whether a release with these signers is void: one of them is revoked or unknown. Its number,
-    /// its previous release and its withdrawals are no longer compared, and the service serves no
-    /// content from it.
+    /// Tells whether a release with these signers is void because one of them is revoked or
+    /// unknown. Readers then ignore its number, its previous release and its withdrawals, and the
+    /// service serves no content from it.
     pub fn voids_release(&self, signers: &[PublicKey]) -> bool {
         !signers.iter().all(|key| self.was_publisher(key))
     }
 
-    /// Checks whether a skill by this signer counts in this place. `None` is a signature by no key
-    /// of the chain.
+    /// Decides whether a skill by this signer is accepted in this place. `None` stands for a
+    /// signature by no key of the chain.
     pub fn judge_signer(
         &self,
         signer: Option<&PublicKey>,
@@ -122,8 +122,8 @@ impl RootState {
         let standing = signer.map_or(KeyStanding::Unknown, |key| self.standing(key));
         let was_publisher = signer.is_some_and(|key| self.was_publisher(key));
         match place {
-            // A release that counts confirms the bundle, so a publisher that has left still counts
-            // here.
+            // The accepted release confirms the bundle, so a publisher that has left is still
+            // accepted.
             SkillPlace::Listed | SkillPlace::Installed if was_publisher => Ok(()),
             SkillPlace::Listed => Err(SignerRefusal::Catalog),
             SkillPlace::Installed => Err(SignerRefusal::ReleaseAwaited),

@@ -1,5 +1,6 @@
-//! Writes the next root version: the changes that the owner's commands make, and the room that they
-//! keep for emergencies.
+//! Writes the next root version (signed list of a vault's keys). A chain of versions has a largest
+//! length; writers keep a part of it in reserve, so that a recovery or a revocation is always
+//! possible.
 
 use std::collections::BTreeSet;
 
@@ -15,12 +16,12 @@ use crate::keys::{PublicKey, Signer, SignerError};
 use crate::path::fold_name;
 use crate::time::Timestamp;
 
-/// The number of versions that writers reserve for recovery and revocation.
+/// The number of versions that only recovery and revocation may use.
 pub const RESERVED_VERSIONS: u64 = 16;
-/// The number of bytes that writers reserve for recovery and revocation.
+/// The number of bytes that only recovery and revocation may use.
 pub const RESERVED_BYTES: usize = 32 << 10;
 
-/// A reason not to write a root version.
+/// The reason not to write a root version.
 #[derive(Debug, thiserror::Error)]
 pub enum RootWriteError {
     /// The change would break a rule of root documents.
@@ -48,7 +49,7 @@ pub enum RootWriteError {
     /// The number of publishers has reached its limit.
     #[error("the vault already has {MAX_RELEASE_KEYS} publishers, and can have no more")]
     ManyPublishers,
-    /// A signer gave no signature.
+    /// A signer failed to sign.
     #[error(transparent)]
     Signer(#[from] SignerError),
     /// The key is in no role.
@@ -60,24 +61,24 @@ pub enum RootWriteError {
     /// Two names look the same.
     #[error("two keys have names that look the same: {0}")]
     SameName(String),
-    /// The room that is left is reserved for recovery and revocation.
+    /// The rest of the chain's limits is in reserve for recovery and revocation.
     #[error(
         "the last {RESERVED_VERSIONS} root versions and 32 KiB are kept for recovery and revocation"
     )]
     Reserved,
 }
 
-/// The used part of a chain's limits.
+/// How much of the limits of a chain is used.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct RootBudget {
-    /// The number of versions.
+    /// The number of versions, at most [`MAX_VERSION`].
     pub versions: u64,
-    /// The lengths of all envelopes together, in bytes.
+    /// The lengths of all envelopes together, in bytes, at most [`MAX_CHAIN_BYTES`].
     pub bytes: usize,
 }
 
 impl RootBudget {
-    /// Measures the room that a chain uses.
+    /// Measures what a chain uses of its limits.
     pub fn used_by(chain: &RootChain) -> Self {
         Self {
             versions: chain.version(),
@@ -85,7 +86,7 @@ impl RootBudget {
         }
     }
 
-    /// Whether three quarters of the versions or of the bytes are used, so that a sync warns.
+    /// Tells whether three quarters of the versions or of the bytes are used, so that a sync warns.
     pub const fn is_nearly_used(&self) -> bool {
         self.versions >= MAX_VERSION / 4 * 3 || self.bytes >= MAX_CHAIN_BYTES / 4 * 3
     }
@@ -193,8 +194,8 @@ impl<'a> RootEdit<'a> {
         Ok(self)
     }
 
-    /// Removes a key from every role. Its signatures count as long as a counted catalog lists the
-    /// skill.
+    /// Removes a key from every role. What it has signed stays valid where an accepted catalog
+    /// lists the skill; compare [`RootEdit::revoke`].
     pub fn retire(&mut self, key: &PublicKey) -> Result<&mut Self, RootWriteError> {
         // Both removals run before either result is checked: a key may be in one role only.
         let from_root = remove_key(&mut self.root, key);
@@ -204,8 +205,8 @@ impl<'a> RootEdit<'a> {
         Ok(self)
     }
 
-    /// Revokes a key, with or without a role: no signature of it counts any more. May use the
-    /// reserved room.
+    /// Revokes a key, whether or not it has a role: readers accept no signature of it any more. The
+    /// version may use the reserve.
     pub fn revoke(&mut self, key: &PublicKey) -> &mut Self {
         self.root.retain(|other| other != key);
         self.release.retain(|other| other != key);
@@ -246,7 +247,7 @@ impl<'a> RootEdit<'a> {
         self
     }
 
-    /// Lets the version use the room that is reserved for recovery and revocation.
+    /// Lets the version use the part of the limits that is in reserve for recovery and revocation.
     pub const fn use_reserve(&mut self) -> &mut Self {
         self.uses_reserve = true;
         self
@@ -259,7 +260,7 @@ impl<'a> RootEdit<'a> {
         });
     }
 
-    /// Returns the document to be signed. Fails if it breaks a rule for readers or for writers.
+    /// Returns the document to be signed. Fails if it breaks a rule for readers or writers.
     pub fn to_document(&self) -> Result<RootDocument, RootWriteError> {
         let mut keys = self.keys.clone();
         // Readers require the order of the texts.
@@ -301,7 +302,7 @@ impl<'a> RootEdit<'a> {
         if wanted > publishers.min(MAX_THRESHOLD) {
             return Err(RootWriteError::HighThreshold { wanted, publishers });
         }
-        // Otherwise, one laptop with a root key could lower the threshold by itself.
+        // Otherwise, one machine with a root key could lower the threshold by itself.
         let is_shared = self.root.iter().any(|key| self.release.contains(key));
         if is_shared && self.root_threshold < wanted {
             return Err(RootWriteError::NoRecoveryKey(wanted));
@@ -327,9 +328,9 @@ impl<'a> RootEdit<'a> {
     }
 }
 
-/// Signs unchanged versions until the number is above `above`, so that readers on a fork take this
-/// chain. The signers must reach the root threshold of the chain, and of each fork that a reader
-/// may follow.
+/// Signs further versions without a change until the number is above `above`, so that readers on a
+/// fork move to this chain. The signers must reach the root threshold of the chain, and of each
+/// fork that a reader may follow.
 pub fn heal_fork(
     chain: &RootChain,
     above: u64,
