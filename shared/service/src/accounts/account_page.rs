@@ -23,14 +23,14 @@ use crate::web::csrf::Purpose;
 use crate::web::error_page::ErrorPage;
 use crate::web::layout::{self, Frame, SignOut, format_day};
 
-/// A vault that the account is a member of.
+/// Row of the page: a vault that the account is a member of.
 struct Vault {
     slug: String,
     role: &'static str,
     last_used: String,
 }
 
-/// The account page.
+/// Template of the page. Each form on it carries the token `csrf`.
 #[derive(Template)]
 #[template(path = "account.html")]
 #[expect(
@@ -39,7 +39,9 @@ struct Vault {
 )]
 struct AccountPage {
     frame: Frame,
+    /// E-mail address of the account.
     email: String,
+    /// Whether the account operates the service.
     operator: bool,
     csrf: String,
     return_to: String,
@@ -50,18 +52,20 @@ struct AccountPage {
     second_factor: bool,
     /// Number of passkeys.
     passkeys: usize,
-    /// The sign-ins through an identity provider.
+    /// Connections to an identity provider, each of which signs in to this account.
     connections: Vec<ShownConnection>,
-    /// Whether another way to sign in is left when one of them ends.
+    /// Whether the account has another way to sign in, so that one connection may be ended.
     may_disconnect: bool,
+    /// Whether to offer a change of the password.
     has_password: bool,
     /// Whether signed-in people may create vaults.
     sign_up: bool,
+    /// What happened since the previous sign-in, for owners and operators.
     notices: Vec<String>,
     sign_out: SignOut,
 }
 
-/// `GET /account`: shows the page.
+/// `GET /account`: shows the account page.
 pub async fn show_account(app: &App, request: SignedInBrowser) -> Result<Response, ErrorPage> {
     let (browser, account) = (&request.browser, &request.signed_in.account);
     let return_to = ReturnTo::Account.address(app);
@@ -101,7 +105,7 @@ pub async fn show_account(app: &App, request: SignedInBrowser) -> Result<Respons
     Ok(layout::render_page(StatusCode::OK, &page, None))
 }
 
-/// The form that leaves a vault.
+/// The form with which a person leaves a vault.
 pub const LEAVE: FormTask = account_page_form("membership.leave");
 
 /// `POST /account/vaults`: leaves a vault. The last owner cannot, because a vault needs one.
@@ -125,7 +129,8 @@ async fn leave_in(
     slug: &Slug,
 ) -> Result<bool, StoreError> {
     let key = membership_key(&request.signed_in.account.id, slug);
-    // No membership any more, perhaps after a second click: the result is what was asked for.
+    // The membership may have ended before, perhaps by the first click of two. The person wanted
+    // just that.
     let Some(entry) = tx.get::<Membership>(&key).await? else {
         return Ok(true);
     };
@@ -142,8 +147,8 @@ async fn leave_in(
             Some(other) => tx.write(other.check_unchanged()),
         }
     }
-    // Only now: a transaction commits what it holds whenever its work returns `Ok`, here also
-    // `Ok(false)`.
+    // The writes are added only here, after the last check: a transaction commits its writes
+    // whenever its work returns `Ok`, and that includes `Ok(false)` above.
     tx.write_all(user.value.removal_writes(user.revision));
     invitations::audit_membership(tx, request, &user.value, None, LEAVE.action)?;
     Ok(true)

@@ -1,4 +1,9 @@
-//! Apps and browsers that are signed in to an account, as the account page lists and ends them.
+//! The apps and the signed-in browsers of an account: the account page lists them and ends them.
+//!
+//! A person allows an app by a consent, which is stored as a *grant*. All tokens of one consent are
+//! a *family* and end with its grant. The account's own partition has an index entry for each grant
+//! and each session; an entry may outlive what it points to, so each list here checks the grant or
+//! the session itself.
 
 use std::cmp::Reverse;
 
@@ -38,50 +43,50 @@ use crate::web::error_page::ErrorPage;
 use crate::web::form::with_query;
 use crate::web::layout::{format_day, format_minute};
 
-/// Maximum number of apps, and of browsers, that the page shows: the newest ones.
+/// Maximum number of apps that the page shows, and of browsers; the newest ones are shown.
 const MAX_SHOWN: usize = 50;
-/// Maximum number of entries read to find them. The entry of an app stays in the list when an owner
-/// ended the app or when everything was ended at once, so live ones may stand far behind.
+/// Maximum number of index entries of apps that are read. Entries of ended apps stay in the index,
+/// so many of them may precede the apps that still have access.
 const MAX_READ: usize = 2000;
 
 /// Newest items of a list on the page.
 pub struct NewestItems<T> {
-    /// The newest items.
+    /// The items, newest first; at most 50.
     pub items: Vec<T>,
-    /// Whether there are, or may be, more.
+    /// Whether the account has more items than these, or may have: the search stopped at its bound.
     pub more: bool,
 }
 
-/// An app with access to the account.
+/// Row of the page: an app with access to the account.
 pub struct ShownApp {
-    /// Name of the grant in the account's list.
+    /// Name of the grant in the account's index, which the form of the row sends back.
     pub grant: String,
-    /// Name that the app gives itself.
+    /// Name that the app registered for itself; nobody has verified it.
     pub name: Option<String>,
-    /// Vault that it has access to; `None` for an app that acts for an operator.
+    /// Slug of the vault that the app has access to; `None` for an app that acts for an operator.
     pub slug: Option<String>,
-    /// Scopes that it has there.
+    /// Scopes of the consent, separated by spaces.
     pub scopes: String,
-    /// Time of the consent, which tells apps of one name apart.
+    /// Minute of the consent, by which a person tells apps with the same name apart.
     pub allowed: String,
-    /// Day on which it last received tokens.
+    /// Day on which the app last received tokens.
     pub used: String,
 }
 
-/// A signed-in browser.
+/// Row of the page: a signed-in browser.
 pub struct ShownSession {
-    /// Hash under which the session is stored.
+    /// SHA-256 of the browser's cookie, under which the session is stored.
     pub id: String,
-    /// Whether it is the browser that sent the request.
+    /// Whether this browser is the one that asks for the page.
     pub this: bool,
-    /// Time of the sign-in.
+    /// Minute of the sign-in.
     pub since: String,
-    /// Network that it came from.
+    /// Network from which the person signed in.
     pub from: String,
 }
 
-/// Loads the apps with access to the account, newest first: those with a token that works now, or a
-/// refresh token that could get one.
+/// Loads the apps with access to the account, newest first. An app has access if it holds a valid
+/// access token, or a refresh token that would get one.
 pub async fn load_apps(app: &App, account: &Account) -> Result<NewestItems<ShownApp>, StoreError> {
     let partition = account_partition(&account.id);
     let (mut items, mut after) = (Vec::new(), None::<String>);
@@ -102,8 +107,8 @@ pub async fn load_apps(app: &App, account: &Account) -> Result<NewestItems<Shown
     Ok(NewestItems { items, more: true })
 }
 
-/// Whether a person lets this app write already, in any vault: one of the newest consents to it
-/// that have not ended says so.
+/// Whether the person has already allowed this app to write, in any vault. Reads the newest page of
+/// consents only.
 pub async fn may_app_write(
     app: &App,
     account: &AccountId,
@@ -116,14 +121,14 @@ pub async fn may_app_write(
         .await?;
     let mut consents = read_consents(&newest)?;
     consents.retain(|consent| consent.allowed.client == *client);
-    // By the standing of each: the end of an app's access ends this too.
+    // An ended consent must not count, although its entry may still be in the index.
     let live_grants = load_live_grants(app, consents).await?;
     Ok(live_grants
         .iter()
         .any(|(_, held)| held.scopes.has(Scope::Write)))
 }
 
-/// Loads the grants of list entries and describes those that still give access.
+/// Loads the grants of index entries, and describes those that still give access.
 async fn filter_live_grants(app: &App, page: &[Record]) -> Result<Vec<ShownApp>, StoreError> {
     let live_grants = load_live_grants(app, read_consents(page)?).await?;
     let row = |(consent, held): (ConsentEntry, Grant)| ShownApp {
@@ -137,21 +142,21 @@ async fn filter_live_grants(app: &App, page: &[Record]) -> Result<Vec<ShownApp>,
     Ok(live_grants.into_iter().map(row).collect())
 }
 
-/// An entry of the list of an account's consents.
+/// Entry of the account's index of consents.
 struct ConsentEntry {
     /// The record key, without the prefix `ALLOWED`.
     name: String,
     allowed: AllowedApp,
-    /// The key of its grant.
+    /// Key of the grant that the entry points to.
     key: RecordKey,
 }
 
-/// Reads entries of the list of an account's consents.
+/// Parses index entries of consents, and skips those whose name has another form.
 fn read_consents(page: &[Record]) -> Result<Vec<ConsentEntry>, StoreError> {
     let mut consents = Vec::new();
     for record in page {
         let name = &record.key.key[ALLOWED.len()..];
-        // A name of another form must not become part of a key.
+        // A name of another form must not become part of the key of a grant.
         if let Some(id) = id_in_list(name) {
             let allowed: AllowedApp = record.read()?;
             let home = allowed.namespace.as_ref().map(|home| &home.id);
@@ -166,7 +171,7 @@ fn read_consents(page: &[Record]) -> Result<Vec<ConsentEntry>, StoreError> {
     Ok(consents)
 }
 
-/// Loads the grants of consents that still give access.
+/// Loads the grants of consents, and keeps those that still give access.
 async fn load_live_grants(
     app: &App,
     consents: Vec<ConsentEntry>,
@@ -186,7 +191,8 @@ async fn load_live_grants(
     let now = app.clock.now();
     let live_grants = grants.into_iter().zip(standings);
     let live_grants = live_grants.filter(|((_, held), standing)| {
-        // A grant that was not refreshed for this long has no valid token left.
+        // A refresh token that stays unused for this long is no longer valid, so the app could not
+        // get a token.
         let unused_until = held.last_given_at().plus_seconds(REFRESH_SECONDS);
         let family = &held.family;
         held.is_alive(now)
@@ -209,7 +215,7 @@ pub async fn load_sessions(
     } = living_sessions(app, account).await?;
     let this = browser.hash();
     live.sort_by_key(|(hash, begun)| (*hash != this, Reverse(begun.at)));
-    // Decided before the list is cut to what the page shows.
+    // Compare before the list is truncated to what the page shows.
     let more = live.len() > MAX_SHOWN || more;
     live.truncate(MAX_SHOWN);
     let row = |(hash, begun): (Digest, SessionEntry)| ShownSession {
@@ -222,8 +228,8 @@ pub async fn load_sessions(
     Ok(NewestItems { items, more })
 }
 
-/// Returns the number of browsers that an account is signed in with, and the time of the newest
-/// sign-in; `None` when there is none.
+/// Returns the number of browsers in which an account is signed in, with the time of the newest
+/// sign-in; `None` if there is none.
 pub async fn signed_in_browsers(
     app: &App,
     id: &AccountId,
@@ -240,7 +246,7 @@ pub async fn signed_in_browsers(
 /// Sessions of an account that are still valid.
 struct LiveSessions {
     sessions: Vec<(Digest, SessionEntry)>,
-    /// Whether there may be more, which were not read.
+    /// Whether the index has more entries than were read.
     more: bool,
 }
 
@@ -280,12 +286,12 @@ async fn living_sessions(app: &App, account: &Account) -> Result<LiveSessions, S
     })
 }
 
-/// The form that ends an app.
+/// The form with which a person ends the access of an app.
 pub const END_APP: FormTask = account_page_form("app.end");
 
-/// `POST /account/apps`: ends one grant with all its tokens. Enrolment codes that the app made by it
-/// end with it. Where the app made something else that still works, the answer leads to the page of
-/// the vault that lists it.
+/// `POST /account/apps`: ends one grant with all its tokens, and with the enrolment codes that
+/// depend on it. If something else that the app made still works (a machine, a member, a webhook),
+/// the person is redirected to the page of the vault that lists it.
 pub async fn end_app(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
     let name = request
         .form
@@ -301,8 +307,8 @@ pub async fn end_app(app: &App, request: SignedInForm) -> Result<Response, Error
     Ok(redirect_to_account(app))
 }
 
-/// Returns the address of the page that lists what an ended app made, if something of it still works
-/// and the person may end it.
+/// Returns the address of the console page that lists what an ended app made. `None` if nothing of
+/// it works any more, or if the person may not administer the vault.
 async fn find_made_page(app: &App, ended: Option<&Family>) -> Result<Option<String>, StoreError> {
     let Some(Family {
         client,
@@ -326,8 +332,8 @@ async fn find_made_page(app: &App, ended: Option<&Family>) -> Result<Option<Stri
     Ok(Some(with_query(&page, &[("made", client.as_str())])))
 }
 
-/// Ends the grant, and returns the family of its tokens. One of another account, or one that has
-/// ended, is left alone.
+/// Ends the grant, and returns the family of its tokens. Returns `None`, and changes nothing, if
+/// the grant has ended or belongs to another account.
 async fn end_app_in(
     tx: &Transaction<'_>,
     request: &SignedInForm,
@@ -365,7 +371,7 @@ async fn end_app_in(
     Ok(Some(held.value.family))
 }
 
-/// The form that signs another browser out.
+/// The form with which a person signs another browser out.
 pub const END_SESSION: FormTask = account_page_form("session.end");
 
 /// `POST /account/sessions`: signs one browser of the account out.
@@ -390,11 +396,11 @@ pub async fn end_session(app: &App, request: SignedInForm) -> Result<Response, E
     Ok(redirect_to_account(app))
 }
 
-/// The form that ends all apps and all other browsers.
+/// The form with which a person ends all apps and all other browsers.
 pub const END_ALL: FormTask = account_page_form("session.end-all");
 
-/// `POST /account/sign-out`: ends every app and every browser but this one, in one write on the
-/// account.
+/// `POST /account/sign-out`: ends every app and every browser but this one, by raising the epoch of
+/// the account.
 pub async fn end_all(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
     let end_all = async |tx| end_all_in(&tx, app, &request).await;
     let fresh = app.change(end_all).await?;
@@ -413,13 +419,13 @@ async fn end_all_in(
     let key = account_key(&request.signed_in.account.id);
     let found = tx.get::<Account>(&key).await?;
     let mut found = found.ok_or_else(|| tx.conflict())?;
-    // Ends every token and every session at once, also that of this browser, which gets a new one.
+    // This also ends the session of this browser, which therefore gets a new one.
     found.value.raise_epoch();
     let (account, source) = (&found.value, request.source);
     let with = SessionStart {
         second_factor: request.signed_in.session.second_factor,
-        // No credentials were entered for the new session, so it must not pass where fresh ones are
-        // needed.
+        // The person entered no credentials for the new session, so it must not pass as a fresh
+        // sign-in.
         ..SessionStart::from_credentials(Credentials::NotEntered)
     };
     let (fresh, session) = new_session(app, &request.browser, account, source, with).await?;

@@ -1,8 +1,12 @@
-//! Audit entries about people and their apps, besides those of the admin routes.
+//! Audit entries about accounts and their apps; the admin routes write their own.
 //!
-//! Anyone can cause refused sign-ins, so equal ones at an account are recorded once in 15 minutes:
-//! guesses must not fill the log of a vault. Equal refusals of a signed-in person are one entry a
-//! minute.
+//! An account may be a member of several namespaces. An entry about it goes to the audit log of
+//! each of them, where the account is known by its user id there; an account without a namespace is
+//! recorded in the log of the service.
+//!
+//! Anyone can cause refused sign-ins, so equal ones at one account are recorded once in 15 minutes:
+//! an attacker must not fill the log of a vault. Equal refusals of forms that a signed-in person
+//! sends become one entry a minute.
 
 use std::net::IpAddr;
 
@@ -18,18 +22,18 @@ use crate::model::refusals::{NamedBy, RefusedRequest};
 use crate::model::user::{MEMBERSHIPS, Membership};
 use crate::web::browser::Browser;
 
-/// Maximum number of namespaces in whose logs a change of an account is recorded.
+/// Maximum number of namespaces in whose audit logs one change of an account is recorded.
 const MAX_LOGS: usize = 20;
 
-/// Action of a sign-in.
+/// Audit log action: an account signed in.
 pub const SIGN_IN: &str = "account.sign-in";
-/// Interval in which equal refusals at one account are recorded once, in seconds.
+/// Interval in which equal refused sign-ins at one account are recorded once, in seconds.
 const REFUSAL_SECONDS: i64 = 15 * 60;
 
-/// Records that a sign-in with the typed address was refused, in the log of each of the account's
-/// namespaces, or in the service's own if it has none. An address without an account costs the same
-/// calls and is recorded nowhere. If the log cannot be written, the failure is only logged and the
-/// refusal stands.
+/// Records that a sign-in with the typed address was refused, in the log of each namespace of the
+/// account. For an address without an account it makes the same calls to the store and records
+/// nothing. If the log cannot be written, the failure is only logged, and the sign-in stays
+/// refused.
 pub async fn record_refused_sign_in(app: &App, typed: &str, source: Option<IpAddr>, outcome: &str) {
     let written = async {
         let who = Digest::of(typed.trim().to_ascii_lowercase().as_bytes());
@@ -60,8 +64,8 @@ pub async fn record_refused_sign_in(app: &App, typed: &str, source: Option<IpAdd
     log_unwritten(written.await);
 }
 
-/// Returns the entries about an account: one for the log of each of its namespaces, or one for the
-/// service's own log if it has none.
+/// Returns the writes of the audit entries about an account: one for the log of each of its
+/// namespaces, or one for the log of the service if it has none.
 pub async fn account_entries(
     app: &App,
     account: &Account,
@@ -76,8 +80,8 @@ pub async fn account_entries(
         .collect()
 }
 
-/// Returns the account as the logs name it: in each of its namespaces, or in the service's own log
-/// if it has none.
+/// Returns the account as each audit log identifies it: in each of its namespaces, or in the log of
+/// the service if it has none.
 async fn account_subjects<'a>(
     app: &App,
     account: &'a Account,
@@ -91,7 +95,7 @@ async fn account_subjects<'a>(
     Ok(subjects)
 }
 
-/// Returns the account as the log of each namespace names it that it is a member of.
+/// Returns the account as the logs of its namespaces identify it; empty if it has none.
 async fn namespace_subjects<'a>(
     app: &App,
     id: &AccountId,
@@ -114,7 +118,7 @@ async fn namespace_subjects<'a>(
     listed.iter().map(subject).collect()
 }
 
-/// Account that an entry is about.
+/// The account that an entry is about, as one audit log identifies it.
 struct EntrySubject<'a> {
     /// Namespace in whose log the entry is; `None` for the log of the service.
     log: Option<NamespaceId>,
@@ -124,7 +128,7 @@ struct EntrySubject<'a> {
 }
 
 impl<'a> EntrySubject<'a> {
-    /// Returns an account without a namespace, for the log of the service.
+    /// Returns the account as the log of the service identifies it.
     fn of_service(id: &AccountId, email: &'a str, source: Option<IpAddr>) -> Self {
         Self {
             log: None,
@@ -148,8 +152,8 @@ impl<'a> EntrySubject<'a> {
     }
 }
 
-/// Records that the form of a signed-in person was refused. If the log cannot be written, the
-/// failure is only logged and the refusal stands.
+/// Records that a form of a signed-in person was refused. If the log cannot be written, the failure
+/// is only logged, and the form stays refused.
 pub async fn record_refusal(
     app: &App,
     browser: &Browser,

@@ -1,4 +1,5 @@
-//! The first owner, created once in the life of a store from the settings of the first start.
+//! The first owner of a service: the first start creates it from the settings, once in the life of
+//! a store.
 
 use secrecy::{ExposeSecret as _, SecretString};
 use vault_format::name::Slug;
@@ -19,22 +20,23 @@ use crate::model::user::{Role, Scopes, User};
 use crate::ports::Ports;
 use crate::transaction::Transaction;
 
-/// Name of the namespace that the first owner owns where the service has one of its own.
+/// Slug of the namespace that the first owner gets, in a service that starts with a namespace of
+/// its own.
 pub const FIRST_NAMESPACE: &str = "default";
 
-/// Outcome of a start with regard to the first owner.
+/// What a start did about the first owner.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum FirstStart {
     /// This start created the owner.
     Created(Email),
-    /// The owner existed; nothing was changed, whatever the settings say.
+    /// The owner existed, so the settings were ignored and nothing was changed.
     AlreadyThere(Email),
 }
 
-/// Reason for having no first owner.
+/// Error: no first owner could be found or created.
 #[derive(Debug, thiserror::Error)]
 pub enum BootstrapError {
-    /// There is none, and the settings do not name one.
+    /// The store has no owner, and the settings do not name one.
     #[error("no owner exists yet: the first start needs the owner's e-mail address and password")]
     Missing,
     /// The address cannot name an account.
@@ -51,18 +53,18 @@ pub enum BootstrapError {
     Store(#[from] StoreError),
 }
 
-/// Creates the first owner in one commit, or finds that there is an owner. With a `kind` the owner
-/// gets the namespace `default`, which is created with that kind unless it exists; a service
-/// without a namespace of its own gives none, and the owner is its operator only. Everything is
-/// checked before anything is written. If several processes start at once, one of them creates the
-/// owner.
+/// Creates the first owner in one commit, or finds that there is one.
+///
+/// With a `kind`, the owner gets the namespace `default`, which is created with that kind unless it
+/// exists. Without one, the owner only operates the service. All settings are checked before
+/// anything is written. If several processes start at once, one of them creates the owner.
 pub async fn ensure_first_owner(
     app: &App,
     kind: Option<Kind>,
     email: Option<&str>,
     password: Option<&SecretString>,
 ) -> Result<FirstStart, BootstrapError> {
-    // Before the settings are checked: later starts need neither address nor password.
+    // Checked before the settings, because a later start needs neither address nor password.
     if let Some(owner) = load_owner(app).await? {
         return Ok(FirstStart::AlreadyThere(owner));
     }
@@ -101,10 +103,10 @@ async fn find_owner(ports: &Ports) -> Result<Option<Email>, StoreError> {
     Ok(mark.map(|mark| mark.value.email))
 }
 
-/// Outcome of a reset without a route.
+/// Outcome of [`reset_account`].
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum AccountReset {
-    /// The link that sets a new password, to be shown once.
+    /// The link that sets a new password. It must be shown now, since it is stored nowhere.
     Link(String),
     /// No account has the address.
     NotFound,
@@ -112,8 +114,8 @@ pub enum AccountReset {
     DeletionBegun,
 }
 
-/// Resets an account without any route, for people who run the server and can sign in as no
-/// operator.
+/// Resets an account: for a command on the server, run by people who cannot sign in as operator.
+/// `issuer` is the public URL of the service, with which the link begins.
 pub async fn reset_account(
     ports: &Ports,
     email: &Email,
@@ -135,7 +137,7 @@ pub async fn reset_account(
     ports.change(reset).await
 }
 
-/// Adds the writes that create the first owner and, with a `kind`, what makes it own `default`.
+/// Adds the writes that create the first owner and, with a `kind`, its ownership of `default`.
 async fn create_owner(
     tx: &Transaction<'_>,
     kind: Option<Kind>,
@@ -152,7 +154,8 @@ async fn create_owner(
     account.operator = true;
     account.set_password(hash.to_owned(), now);
     let document = Document::from_value(&mark)?;
-    // Condition of the whole commit: the mark is written once in the life of the store.
+    // The condition `Absent` fails the whole commit if there is an owner: the mark is written once
+    // in the life of the store.
     tx.write(Write::put(first_owner_key(), document, When::Absent));
     tx.write_all(account.creation_writes()?);
     match kind {

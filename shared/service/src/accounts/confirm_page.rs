@@ -1,5 +1,8 @@
 //! `/account/confirm/{id}`: the page on which a person confirms or declines dangerous acts that an
 //! app asked for. The console shows the same page for its own forms.
+//!
+//! An *act* is a change that needs the person's confirmation each time, such as the deletion of a
+//! vault. A *permit* is the stored request for it: one or more acts, with the person's decision.
 
 use askama::Template;
 use axum::http::StatusCode;
@@ -21,56 +24,59 @@ use crate::web::error_page::{ErrorPage, Explanation};
 use crate::web::form::Form;
 use crate::web::layout::{self, Frame, MessagePage, SignOut, format_minute};
 
-/// An act in words.
+/// An act, described to the person.
 struct Sentence {
-    /// The act and its target.
+    /// What the act does, and to whom.
     what: String,
-    /// What follows from it.
+    /// The consequence of the act.
     effect: String,
 }
 
-/// The app that asks.
+/// The app that asks for the confirmation.
 struct AskingApp {
+    /// Name that the app registered for itself.
     name: Option<String>,
+    /// Time since which the vault, or else the service, knows the app.
     since: String,
 }
 
-/// The page.
+/// Template of the page.
 #[derive(Template)]
 #[template(path = "confirm.html")]
 struct ConfirmPage {
     frame: Frame,
     sentences: Vec<Sentence>,
     slug: Option<String>,
-    /// `None` for the console.
+    /// The app that asks; `None` if the console does.
     asked_by: Option<AskingApp>,
     asked_at: String,
     from: String,
     account: String,
-    /// Address of the form.
+    /// Address that the form is sent to.
     action: String,
     csrf: String,
     return_to: String,
     readiness: Readiness,
     sign_out: SignOut,
-    /// Whether the person confirmed without ticking the box.
+    /// Whether the person pressed "confirm" without ticking the box before.
     unticked: bool,
 }
 
 /// Whether the person may confirm now, and what is missing otherwise.
 enum Readiness {
-    /// Nothing.
+    /// Nothing is missing.
     Ready,
-    /// Credentials of the last five minutes.
+    /// The session has no credentials of the last five minutes.
     CredentialsOld,
-    /// A statement of the identity provider, which signed the person in just now, that credentials
-    /// were entered.
+    /// The identity provider signed the person in just now, but did not state that the person
+    /// entered credentials.
     CredentialsUnstated,
-    /// A second factor: the account has none.
+    /// The account has no second factor, and needs one.
     SecondFactorAbsent,
-    /// The second factor, which the sign-in did not take.
+    /// The person signed in without the second factor of the account.
     SecondFactorNotEntered,
-    /// A second factor that counts: that of the account does from this time on.
+    /// The second factor of the account was set up without credentials, so it counts from this time
+    /// on only.
     SecondFactorNew(String),
 }
 
@@ -93,28 +99,28 @@ impl Readiness {
     }
 }
 
-/// What the form of the page needs besides the permit.
+/// Addresses and tokens of the form, which differ between the account page and the console.
 pub struct ConfirmForm {
-    /// Address of the form.
+    /// Address that the form is sent to.
     pub action: String,
-    /// The token of the form.
+    /// Form token.
     pub csrf: String,
-    /// Address of the page that the form is on.
+    /// Address of the page that contains the form.
     pub return_to: String,
-    /// Button for a person who is signed in with another account than they want.
+    /// Button that signs out, for a person who wants to use another account.
     pub sign_out: SignOut,
-    /// Whether the person sent it without ticking the box.
+    /// Whether the person sent the form without ticking the box.
     pub unticked: bool,
 }
 
-/// Decision of the person, as the form says it.
+/// Decision that a form carries.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Decision {
-    /// Yes.
+    /// The person confirms and has ticked the box.
     Confirm,
-    /// Yes, but the box was not ticked: perhaps the second click of a double click.
+    /// The person confirms, but the box is not ticked: perhaps the second click of a double click.
     ConfirmUnticked,
-    /// No.
+    /// The person declines.
     Decline,
 }
 
@@ -144,15 +150,15 @@ fn create_form(app: &App, browser: &Browser, onward: ReturnTo<'_>) -> ConfirmFor
     }
 }
 
-/// Returns the button that signs out and leads back to the page.
+/// Returns the button that signs out and then leads back to the page `onward`.
 pub fn sign_out_button(app: &App, browser: &Browser, onward: ReturnTo<'_>) -> SignOut {
     let return_to = onward.address(app);
     let csrf = browser.form_token(app, Purpose::Logout, &return_to);
     SignOut { csrf, return_to }
 }
 
-/// Finds the permit of an app at the page `onward` that waits for this person. One of the console
-/// is decided in the console alone, which then does its act.
+/// Finds the permit of an app that the page `onward` is about and that waits for this person. A
+/// permit of the console is not found: the console decides it and performs the act.
 async fn find_of_app(
     app: &App,
     browser: &Browser,
@@ -165,7 +171,7 @@ async fn find_of_app(
     require_waiting(found, signed_in, || sign_out_button(app, browser, onward))
 }
 
-/// The form of the page.
+/// The form of the confirmation page.
 pub const CONFIRM: FormTask = FormTask {
     purpose: Purpose::Confirm,
     onward: |app, form| match ReturnTo::from_form(app, form)? {
@@ -175,15 +181,15 @@ pub const CONFIRM: FormTask = FormTask {
     action: "confirmation.confirm",
 };
 
-/// `POST /account/confirm`: confirms or declines.
+/// `POST /account/confirm`: records the person's decision about a permit.
 pub async fn decide_confirmation(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
     let decision = parse_decision(&request.form)?;
     let onward = (CONFIRM.onward)(app, &request.form)?;
     let signed_in = &request.signed_in;
     let found = find_of_app(app, &request.browser, signed_in, onward).await?;
     let confirmed = decision != Decision::Decline;
-    // Checked again: the page may have been open for longer than credentials are fresh. To decline
-    // takes no credentials.
+    // Checked again, because the page may have been open for longer than credentials stay fresh.
+    // Declining takes no credentials.
     if confirmed && let Some(stale) = sign_in_if_stale(app, &request.browser, signed_in, onward) {
         return Ok(stale);
     }
@@ -227,8 +233,8 @@ pub fn parse_decision(form: &Form) -> Result<Decision, ErrorPage> {
     }
 }
 
-/// Returns the permit if the person still has to decide about it. The page that says otherwise
-/// offers to use another account.
+/// Returns the permit if it still waits for the decision. Otherwise fails with an error page, which
+/// offers to sign in with another account.
 pub fn require_waiting(
     found: Option<FoundPermit>,
     signed_in: &SignedIn,
@@ -248,7 +254,7 @@ pub fn require_waiting(
     })
 }
 
-/// The page for a permit that is gone.
+/// Returns the error page for a permit that has ended, was decided, or never existed.
 pub fn ended_page() -> ErrorPage {
     ended_explanation().into()
 }
@@ -266,8 +272,8 @@ const fn ended_explanation() -> Explanation {
     }
 }
 
-/// Returns the page that asks for credentials where those of the session are older than five
-/// minutes, or lack the second factor that the service demands of owners and operators.
+/// Returns the page that asks for credentials, if those of the session are older than five minutes
+/// or lack the second factor that the service requires of owners and operators.
 pub fn sign_in_if_stale(
     app: &App,
     browser: &Browser,
@@ -290,7 +296,7 @@ pub fn sign_in_if_stale(
     Some(render_sign_in_page(app, browser, onward, prompt))
 }
 
-/// Checks the second factor: every such act is one of an owner or an operator.
+/// Checks the second factor as for an owner: only owners and operators can be asked for an act.
 fn require_second_factor(app: &App, signed_in: &SignedIn) -> Requirement {
     second_factor::check_role_requirement(app, signed_in, Role::Owner)
 }
@@ -349,7 +355,7 @@ async fn load_app(app: &App, found: &FoundPermit) -> Result<Option<AskingApp>, S
     }))
 }
 
-/// Finds the user whom an act is about, as they are now.
+/// Loads the user of a vault whom an act is about, in the present state.
 async fn find_user(
     app: &App,
     home: Option<&NamespaceRef>,
@@ -362,7 +368,7 @@ async fn find_user(
     Ok(Versioned::<User>::read(found)?.map(|found| found.value))
 }
 
-/// Describes an act and its effect.
+/// Describes an act and its consequence, with the present names of its target.
 async fn describe_act(app: &App, permit: &Permit, act: &Act) -> Result<Sentence, StoreError> {
     let home = permit.namespace.as_ref();
     let slug = home.map_or_else(String::new, |home| home.slug.to_string());
@@ -373,7 +379,7 @@ async fn describe_act(app: &App, permit: &Permit, act: &Act) -> Result<Sentence,
     let machine = name_machine(app, home, act).await?;
     let target = match &user {
         Some(user) => user.email.as_str(),
-        // The id stays visible for a user who was removed since.
+        // The page shows the id of a user who was removed meanwhile.
         None => machine.as_deref().or(act.user_id()).unwrap_or_default(),
     };
     let now = user.as_ref().map_or_else(String::new, |user| {
@@ -385,12 +391,12 @@ async fn describe_act(app: &App, permit: &Permit, act: &Act) -> Result<Sentence,
     })
 }
 
-/// Describes what follows from an act; `now` is a sentence about the present role of the user.
+/// Describes the consequence of an act; `now` is a sentence about the present role of the user.
 fn describe_effect(act: &Act, now: &str) -> String {
     match act {
         Act::DeleteVault {} => "All its machines and members lose access at once, its content is removed, and its name is never given out again. This cannot be undone.".to_owned(),
         Act::ResetPin {} => "The next release may come from anybody who can publish here, with other keys. Machines refuse those until they link the vault again.".to_owned(),
-        // The scopes make no difference: owners give themselves those that they lack.
+        // The scopes need no mention: an owner can grant the missing ones to themselves.
         Act::InviteOwner { .. } => role_effect(Role::Owner).to_owned(),
         Act::ChangeInvitation { role, .. } => {
             format!("They have not accepted yet. {}", role_effect(*role))
@@ -416,7 +422,7 @@ fn describe_effect(act: &Act, now: &str) -> String {
     }
 }
 
-/// Describes what a code opens.
+/// Describes how many machines an enrolment code admits, for how long, and under which name.
 fn describe_code_effect(uses: u32, seconds: i64, name: Option<&str>) -> String {
     let lifetime = format_duration(seconds);
     let names = name.map_or_else(String::new, |name| {

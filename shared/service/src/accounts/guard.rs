@@ -1,5 +1,5 @@
-//! Guards of pages and forms for signed-in browsers. A handler receives the values that its guard
-//! has proven.
+//! Guards of the pages and forms for signed-in browsers. A guard checks a request and makes the
+//! value that the handler takes, so that no handler runs without the check.
 
 use std::net::IpAddr;
 
@@ -21,12 +21,13 @@ use crate::web::remembered_browser::RememberedBrowser;
 pub struct SignedInBrowser {
     /// The browser.
     pub browser: Browser,
-    /// Session and account.
+    /// The valid session, and the account that is signed in.
     pub signed_in: SignedIn,
     _proof: (),
 }
 
-/// Admits a signed-in browser. Any other gets the sign-in page, which leads to `onward`.
+/// Admits a signed-in browser. Any other gets the sign-in page as the inner `Err`; after the
+/// sign-in, that page leads to `onward`.
 pub async fn require_signed_in(
     app: &App,
     headers: &HeaderMap,
@@ -48,31 +49,31 @@ pub async fn require_signed_in(
     })
 }
 
-/// A form of a page of ours that a signed-in browser sent.
+/// A form that a signed-in browser sent, and that came from a page of this service.
 pub struct SignedInForm {
     /// Fields of the form.
     pub form: Form,
     /// The browser.
     pub browser: Browser,
-    /// Session and account.
+    /// The valid session, and the account that is signed in.
     pub signed_in: SignedIn,
-    /// Former sign-ins of the browser.
+    /// The cookie by which the browser proves that it signed in before.
     pub returning: RememberedBrowser,
-    /// Address that it came from.
+    /// IP address of the client; `None` if it is unknown.
     pub source: Option<IpAddr>,
-    /// Nonce of the form token.
+    /// Nonce of the form token, by which a form can be used only once.
     pub nonce: String,
     _proof: (),
 }
 
-/// Description of a form for signed-in browsers.
+/// Description of a form for signed-in browsers, as its guard needs it.
 #[derive(Clone, Copy)]
 pub struct FormTask {
     /// Purpose that the form token must have.
     pub purpose: Purpose,
     /// Returns the page that the form is part of; the form token is bound to it.
     pub onward: for<'f> fn(&App, &'f Form) -> Result<ReturnTo<'f>, ErrorPage>,
-    /// Action of the audit entry about a forged form.
+    /// Audit log action under which a forged form is recorded.
     pub action: &'static str,
 }
 
@@ -85,8 +86,8 @@ pub const fn account_page_form(action: &'static str) -> FormTask {
     }
 }
 
-/// Admits a form of a signed-in browser. Any other browser is sent to the form's page, which asks
-/// for credentials.
+/// Admits a form of a signed-in browser. Any other browser is redirected to the form's page, which
+/// asks for credentials; the inner `Err` is that redirect.
 pub async fn require_signed_in_form(
     app: &App,
     task: FormTask,
@@ -106,9 +107,10 @@ pub async fn require_signed_in_form(
     }))
 }
 
-/// Verifies that a form came from the page `onward` of ours and that its browser is signed in;
-/// returns the session with its account, and the nonce of the form. A browser that is not signed in
-/// is redirected to that page. A forged form is recorded under `action`.
+/// Verifies that a form came from the page `onward` of this service and that its browser is signed
+/// in. Returns the session with its account, and the nonce of the form. A browser that is not
+/// signed in is redirected to that page (the inner `Err`). A forged form is recorded under
+/// `action`.
 pub async fn prove_form(
     app: &App,
     posted: &PostedForm,

@@ -1,9 +1,11 @@
-//! The queue of passwords that wait to be hashed. Networks take turns in it, so that one network
-//! with many requests delays the others by one hash at a time.
+//! The queue of passwords that wait to be hashed. Only few are hashed at a time, since each hash
+//! takes much memory and time. The clients' networks take turns, so that one network with many
+//! requests delays each other network by one hash at a time.
 //!
-//! Within a network its narrower networks take turns in the same way. When the queue is full, a
-//! request of a network that has fewer places than another takes the last place of that one, whose
-//! request is turned away. So no network keeps others out, and one that is alone has all places.
+//! A client belongs to several nested networks (such as its /24 and its address), and the narrower
+//! networks within a wider one take turns in the same way. When the queue is full, a request
+//! displaces the last request of a network that has more places than its own; the displaced request
+//! fails. So no network keeps the others out, and one that is alone may use all places.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,31 +14,33 @@ use tokio::sync::oneshot;
 
 use crate::model::limits::Networks;
 
-/// Waiting entries, in the order of their arrival, and the turns of their networks. Pure: it knows
-/// neither tasks nor time.
+/// The waiting entries in the order of their arrival, and the turns of their networks. This is the
+/// algorithm alone: it knows neither tasks nor time.
 #[derive(Debug)]
 struct Turns<T> {
+    /// Maximum number of waiting entries.
     most: usize,
     waiting: Vec<Entry<T>>,
-    /// Networks with waiting entries.
+    /// The networks with waiting entries, by name.
     networks: HashMap<String, Lane>,
-    /// Number of the next event, by which turns and arrivals are ordered.
+    /// Number of the next event; turns and arrivals are ordered by these numbers.
     next: u64,
 }
 
 #[derive(Debug)]
 struct Entry<T> {
     number: u64,
-    /// Names of its networks, the widest first.
+    /// Names of the networks that the client belongs to, the widest first.
     networks: Vec<String>,
     value: T,
 }
 
-/// A network in the queue.
+/// The state of a network that has waiting entries.
 #[derive(Debug)]
 struct Lane {
     waiting: usize,
-    /// Event since which it waits for its turn: its first arrival, or its last turn.
+    /// Number of the event since which the network waits: its first arrival, or its last turn. The
+    /// network with the lowest number has the next turn.
     since: u64,
 }
 
@@ -50,8 +54,9 @@ impl<T> Turns<T> {
         }
     }
 
-    /// Adds an entry. Returns its number, and the entry that loses its place to it; `None` if the
-    /// queue is full and no network has more places.
+    /// Adds an entry. Returns its number, and the entry that it displaces, if any. Returns `None`,
+    /// and adds nothing, if the queue is full and no other network has more places than the
+    /// client's own.
     fn enter(&mut self, networks: &Networks, value: T) -> Option<(u64, Option<T>)> {
         let names = networks.narrowest_first().rev();
         let names: Vec<_> = names.map(|network| network.name.to_owned()).collect();
@@ -78,11 +83,13 @@ impl<T> Turns<T> {
         Some((number, displaced))
     }
 
-    /// Returns the entry that makes room for one of these networks: at the first level at which
-    /// another network has at least two places more, the last one of the network that has most.
+    /// Returns the number of the entry that a client of these networks displaces. At the first
+    /// level at which another network has at least two places more than the client's, this is the
+    /// last entry of the network with the most places.
     fn find_displaced(&self, names: &[String]) -> Option<u64> {
         for level in 0..names.len() {
-            // All entries that share the wider networks of the new one.
+            // All entries that share the wider networks of the new entry, so that only neighbours
+            // compete.
             let rivals = self.waiting.iter().filter(|entry| {
                 entry.networks.len() > level && entry.networks[..level] == names[..level]
             });
@@ -96,7 +103,8 @@ impl<T> Turns<T> {
         None
     }
 
-    /// Returns the last entry of a network, of its fullest narrower network.
+    /// Returns the last entry of a network; if it contains narrower networks, of the fullest of
+    /// them.
     fn find_last(&self, name: &str) -> Option<u64> {
         let entries = self.waiting.iter();
         let entries = entries.filter(|entry| entry.networks.iter().any(|held| held == name));
@@ -111,7 +119,7 @@ impl<T> Turns<T> {
         self.networks.get(name).map_or(0, |lane| lane.waiting)
     }
 
-    /// Takes the entry whose turn it is.
+    /// Removes and returns the entry whose turn it is.
     fn take_next(&mut self) -> Option<T> {
         let since = |name: &String| self.networks.get(name).map_or(0, |lane| lane.since);
         let next = self.waiting.iter().min_by_key(|entry| {
@@ -136,8 +144,8 @@ impl<T> Turns<T> {
         for name in &entry.networks {
             if let Some(lane) = self.networks.get_mut(name) {
                 lane.waiting -= 1;
-                // Without entries a network is forgotten: it loses no turn by that, because it
-                // would enter at the end.
+                // A network without entries is forgotten. It loses no turn by that, because it
+                // would enter at the end anyway.
                 if lane.waiting == 0 {
                     self.networks.remove(name);
                 }
@@ -147,7 +155,8 @@ impl<T> Turns<T> {
     }
 }
 
-/// Slots for hashes, and the queue for them. Clones share it.
+/// A fixed number of slots for hashing, and the queue of requests that wait for one. Clones share
+/// it.
 #[derive(Clone, Debug)]
 pub struct HashQueue(Arc<Mutex<State>>);
 
@@ -158,7 +167,8 @@ struct State {
     turns: Turns<oneshot::Sender<Slot>>,
 }
 
-/// A slot for one hash. Dropping it hands it on.
+/// The right to compute one hash now. Dropping it passes the slot on to the next request in the
+/// queue.
 #[derive(Debug)]
 pub struct Slot(HashQueue);
 
@@ -168,7 +178,7 @@ pub struct Slot(HashQueue);
 pub struct QueueFull;
 
 impl HashQueue {
-    /// Creates a queue with this many slots, in which this many requests may wait.
+    /// Creates a queue with `slots` slots, in which at most `most` requests may wait.
     pub fn new(slots: usize, most: usize) -> Self {
         Self(Arc::new(Mutex::new(State {
             free: slots,
@@ -177,8 +187,8 @@ impl HashQueue {
     }
 
     /// Waits for a slot, in turn with the other networks. Fails at once if the queue is full, and
-    /// later if a network with fewer places needs the place. A request that is given up leaves the
-    /// queue.
+    /// later if a request of a network with fewer places displaces this one. Dropping the future
+    /// leaves the queue.
     pub async fn acquire(&self, networks: &Networks) -> Result<Slot, QueueFull> {
         let (sender, receiver) = oneshot::channel();
         let place = {
@@ -188,7 +198,7 @@ impl HashQueue {
                 return Ok(Slot(self.clone()));
             }
             let (number, displaced) = state.turns.enter(networks, sender).ok_or(QueueFull)?;
-            // Its request is told by the end of the channel.
+            // Closing its channel makes the displaced request fail.
             drop(displaced);
             Place {
                 queue: self,
@@ -200,7 +210,7 @@ impl HashQueue {
         slot
     }
 
-    /// Returns the number of requests that wait.
+    /// Returns the number of waiting requests.
     #[cfg(test)]
     pub fn waiting(&self) -> usize {
         self.lock_state().turns.waiting.len()
@@ -220,14 +230,15 @@ impl Drop for Slot {
             next
         };
         if let Some(next) = next {
-            // If its request was given up meanwhile, the slot comes back and is dropped here: that
-            // hands it on again.
+            // If the waiting request was cancelled meanwhile, `send` returns the slot, and dropping
+            // it here passes it on again.
             drop(next.send(Slot(self.0.clone())));
         }
     }
 }
 
-/// A place in the queue. Dropping it leaves the queue, also when the request was given up.
+/// A place in the queue. Dropping it leaves the queue, which also happens when the request is
+/// cancelled.
 struct Place<'a> {
     queue: &'a HashQueue,
     number: u64,
@@ -291,7 +302,7 @@ mod tests {
         assert!(turns.networks.is_empty());
     }
 
-    /// A network that comes again has no turn before those that wait.
+    /// A network whose entry was served, and that adds another, waits behind those that were there.
     #[test]
     fn a_network_that_comes_again_waits_behind_the_others() {
         let mut turns = Turns::new(64);
@@ -306,7 +317,7 @@ mod tests {
         assert_eq!(turns.take_next().as_deref(), Some("198.51.100.1"));
     }
 
-    /// One /48, one /24 and one address may fill the queue, and keep nobody out of it.
+    /// A single /48, /24 or address may fill the queue, but it keeps no other network out of it.
     #[test]
     fn a_full_queue_has_room_for_a_network_with_fewer_places() {
         for flood in [
@@ -336,7 +347,7 @@ mod tests {
         }
     }
 
-    /// Within a network the same holds for the sources in it.
+    /// The same holds for the addresses within one network.
     #[test]
     fn a_neighbour_in_the_same_network_has_room_too() {
         let mut turns = Turns::new(64);
@@ -404,7 +415,7 @@ mod tests {
         assert_eq!(queue.waiting(), 0);
     }
 
-    /// Polls a future once. Returns whether it waits.
+    /// Polls a future once, and returns whether it still waits.
     async fn is_waiting<F: Future + Unpin>(mut future: F) -> bool {
         std::future::poll_fn(|context| {
             std::task::Poll::Ready(std::pin::Pin::new(&mut future).poll(context).is_pending())

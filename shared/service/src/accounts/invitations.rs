@@ -1,4 +1,4 @@
-//! Invitations to namespaces, as the invited person sees and answers them.
+//! Invitations to namespaces: how the invited person sees and answers them.
 
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -24,9 +24,10 @@ use crate::web::layout::{format_day, role_name};
 
 /// An invitation that waits for an answer, as a page shows it.
 pub struct Invitation {
-    /// Slug of the namespace.
+    /// Slug of the vault that the person is invited to.
     pub slug: String,
-    /// Address of the owner who invited; `None` where an earlier version of vault did not store it.
+    /// E-mail address of the owner who sent the invitation; `None` if an earlier version of vault
+    /// did not store it.
     pub inviter: Option<String>,
     /// Role that the person would have there.
     pub role: &'static str,
@@ -34,15 +35,18 @@ pub struct Invitation {
     pub ends: String,
 }
 
-/// Maximum number of invitations that a page shows; answering one makes room for the next.
+/// Maximum number of invitations that a page shows. Once the person answers one, the page shows the
+/// next.
 const MAX_SHOWN: usize = 20;
-/// Number of entries per read: each needs two keys, those of its user and its namespace.
+/// Number of entries per read. Each entry needs two more keys in one batch: its user and its
+/// namespace.
 const ENTRIES_PER_READ: usize = MAX_KEYS / 2;
-/// Maximum number of entries read to find answerable ones: those of suspended vaults wait, and are
+/// Maximum number of entries read to find answerable ones; invitations to suspended vaults are
 /// skipped.
 const MAX_READ: usize = 1000;
 
-/// Loads the invitations of an account's address: all of them, or the one to the namespace `fixed`.
+/// Loads the invitations to an account's e-mail address that can be answered now: all of them, or
+/// the one to the namespace with the slug `fixed`.
 pub async fn load_invitations(
     app: &App,
     account: &Account,
@@ -76,7 +80,7 @@ pub async fn load_invitations(
     Ok(invitations)
 }
 
-/// Returns the invitations among some entries that the account may answer now.
+/// Filters `entries` for the invitations that the account may answer now.
 async fn filter_answerable(
     app: &App,
     account: &Account,
@@ -120,7 +124,8 @@ async fn filter_answerable(
     Ok(invitations)
 }
 
-/// The form that answers an invitation. It is on the account page and on the way to an app.
+/// The form that answers an invitation. It stands on the account page, and on the page that an
+/// authorize request shows to an invited person without a vault.
 pub const ANSWER: FormTask = FormTask {
     purpose: Purpose::Account,
     onward: |app, form| ReturnTo::from_form(app, form),
@@ -137,7 +142,7 @@ pub async fn answer_invitation(app: &App, request: SignedInForm) -> Result<Respo
         Some("decline") => false,
         _ => return Err(ErrorPage::FormMalformed),
     };
-    // An invitation that ended meanwhile changes nothing, and the page that follows no longer shows
+    // If the invitation ended meanwhile, nothing changes, and the page that follows no longer shows
     // it.
     let answer = async |tx| answer_in(&tx, &request, &slug, accepts).await;
     app.change(answer).await?;
@@ -164,7 +169,7 @@ async fn answer_in(
         return Ok(());
     };
     let invited_namespace = &entry.value.namespace;
-    // The slug was given to another namespace since the invitation.
+    // The slug may belong to another namespace by now; that one invited nobody.
     if invited_namespace.id != home.value.id {
         return Ok(());
     }
@@ -172,8 +177,8 @@ async fn answer_in(
     let Some(user) = tx.get::<User>(&key).await? else {
         return Ok(());
     };
-    // Also required for declining: it proves that the invitation is for this account's address and
-    // still open.
+    // Declining needs the same check: it proves that the invitation is for this account's address
+    // and still open.
     let Ok(joined) = user.value.accepted_by(account, tx.now()) else {
         return Ok(());
     };

@@ -1,5 +1,5 @@
-//! `GET|POST /oauth/invite/{token}`: an invited person sets a password, once. The browser in which
-//! that happens is known from then on.
+//! `GET|POST /oauth/invite/{token}`: the link by which an invited person sets the password of a new
+//! account, once. The browser that sets it is remembered as one that signed in to the account.
 
 use askama::Template;
 use axum::extract::Request;
@@ -27,38 +27,38 @@ use crate::web::layout::{self, Frame};
 pub struct InvitePage {
     /// Frame around the page.
     pub frame: Frame,
-    /// Path below the prefix that the form is sent to.
+    /// Path that the form is sent to, below the prefix of the public URL.
     pub action: String,
-    /// Address of the account.
+    /// E-mail address of the account.
     pub email: String,
-    /// Least number of characters.
+    /// Minimum length of the password, in characters.
     pub least: usize,
     /// Form token.
     pub csrf: String,
-    /// Problem with the last attempt.
+    /// Problem with the last attempt, shown above the form.
     pub problem: Option<String>,
 }
 
-/// Page after the password was set, which tells how to connect.
+/// Page after the password was set. It says how to connect an agent.
 #[derive(Template)]
 #[template(path = "invited.html")]
 pub struct InvitedPage {
     /// Frame around the page.
     pub frame: Frame,
-    /// Address that the password belongs to.
+    /// E-mail address that signs in with the password.
     pub email: String,
-    /// Public URL.
+    /// Public URL of the service, without a slash at its end.
     pub base: String,
 }
 
-/// `GET /oauth/invite/{token}`: shows the page.
+/// `GET /oauth/invite/{token}`: shows the form.
 pub async fn show_invite(app: &App, token: &str, request: Request) -> Result<Response, ErrorPage> {
     let browser = Browser::from_headers(app, request.headers());
     let pending = PendingInvite::find_by_token(app, token).await?;
     Ok(pending.render_page(app, &browser, None))
 }
 
-/// An invitation that can be used.
+/// An invitation link that can still be used, with its account.
 struct PendingInvite {
     secret: Secret,
     invite: Versioned<Invite>,
@@ -74,9 +74,9 @@ impl PendingInvite {
         let invite = app.get::<Invite>(&invite_key(&secret.hash())).await?;
         let invite = invite.ok_or(ErrorPage::InviteGone)?;
         let account = account::find_account(app, &invite.value.email).await?;
-        // Only the newest link counts, and only while the account has no way to sign in: later it
-        // could be used to take the account over. During a deletion it would lead to an account that
-        // ends.
+        // Only the newest link counts, and only while the account has no other way to sign in: a
+        // later use could take the account over. An account whose deletion has begun must not be
+        // opened again.
         let account = account
             .filter(|account| {
                 account.value.invite == Some(secret.hash())
@@ -91,8 +91,8 @@ impl PendingInvite {
         })
     }
 
-    /// Returns the subject of its form token: not the secret token, which would then appear in a
-    /// second place.
+    /// Returns the subject to which the form token is bound: the hash, because the page must not
+    /// contain the secret token a second time.
     fn form_subject(&self) -> String {
         self.secret.hash().to_string()
     }
@@ -153,12 +153,13 @@ pub async fn accept_invite(
         ),
         account.update_write(pending.account.revision)?,
     ];
-    // Guesses of others at the account must not keep its owner out of the browser in which the
-    // link was opened.
+    // The owner can sign in from this browser even while others use up the account's attempts by
+    // guessing.
     let (remembered, known) = returning.remember_sign_in(app, account.email.as_str(), false)?;
     writes.push(remembered);
     writes.extend(audit::account_entries(app, &account, source, "invite.accept", "done").await?);
-    // Another request was faster with the same link, or a newer link replaced it.
+    // The commit fails if another request used the link at the same time, or a newer link replaced
+    // it.
     if !app.records.commit_writes(writes).await?.is_done() {
         return Err(ErrorPage::InviteGone);
     }

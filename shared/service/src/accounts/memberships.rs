@@ -1,4 +1,5 @@
-//! Memberships of an account, as consent, sign-in and the account page list them.
+//! Memberships of an account, for the pages on which a person chooses among vaults: consent,
+//! sign-in and the account page.
 
 use vault_format::name::Slug;
 use vault_store::StoreError;
@@ -11,20 +12,20 @@ use crate::model::user::{MEMBERSHIPS, Membership, Role, User, membership_key, us
 
 /// Maximum number of memberships of an account that are read for a choice among them.
 const MAX_READ: usize = 1000;
-/// Maximum number of namespaces of an account that a page lists: those that were used last.
+/// Maximum number of namespaces that a page offers: the ones that were used last.
 pub const MAX_CHOICES: usize = 50;
 
-/// A membership in a namespace that is in service.
+/// A membership of an account in a namespace that is in service.
 #[derive(Clone, Debug)]
 pub struct Member {
-    /// The account's user there.
+    /// The account's user in the namespace, with role and scopes.
     pub user: User,
-    /// The namespace in its present state.
+    /// The namespace as it is now.
     pub home: Namespace,
 }
 
-/// Loads the 50 memberships of the account that were used last, or the one in `fixed`. A suspended
-/// namespace is left out unless it is the fixed one.
+/// Loads the 50 memberships of the account that were used last, or only the one in the namespace
+/// with the slug `fixed`. A suspended namespace is left out unless it is the fixed one.
 pub async fn load_members(
     app: &App,
     account: &Account,
@@ -35,9 +36,9 @@ pub async fn load_members(
     Ok(members)
 }
 
-/// Loads the account's memberships, last used first: those among its first 1,000 by name, or the
-/// one in `fixed`. A suspended namespace is left out unless it is the fixed one, because a choice
-/// of it would lead nowhere.
+/// Loads memberships of the account, last used first: the first 1,000 by name, or only the one in
+/// the namespace with the slug `fixed`. A suspended namespace is left out unless it is the fixed
+/// one, because choosing it would lead nowhere.
 pub async fn load_all_members(
     app: &App,
     account: &Account,
@@ -71,7 +72,7 @@ pub async fn load_all_members(
             ]
         })
         .collect();
-    // Users and namespaces of the memberships, in pairs.
+    // The users and the namespaces alternate, as in `keys`.
     let mut loaded_records = Vec::with_capacity(keys.len());
     for some in keys.chunks(MAX_KEYS) {
         loaded_records.extend(app.records.get_many(some).await?);
@@ -84,7 +85,7 @@ pub async fn load_all_members(
         let (user, home): (User, Namespace) = (user.read()?, home.read()?);
         let serves =
             home.status == Status::Active || (home.status == Status::Suspended && fixed.is_some());
-        // The slug may belong to another namespace by now; the id tells.
+        // The slug may belong to another namespace by now, so the ids are compared.
         if home.id == user.namespace.id && serves {
             members.push(Member { user, home });
         }
@@ -93,7 +94,8 @@ pub async fn load_all_members(
     Ok(members)
 }
 
-/// Whether the account owns any namespace, including one that is out of service.
+/// Whether the account owns a namespace, including one that is suspended or otherwise out of
+/// service.
 pub async fn owns_any_namespace(app: &App, account: &Account) -> Result<bool, StoreError> {
     let partition = account_partition(&account.id);
     let mut after: Option<String> = None;

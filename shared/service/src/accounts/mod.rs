@@ -1,10 +1,16 @@
 //! Accounts of people: passwords, second factors, external sign-in, sessions, invitations, and the
 //! pages on which a person manages them.
 //!
-//! Rule: a failed sign-in takes the same time and gets the same answer whether or not the address
-//! has an account, and a change that could lock its owner out asks for fresh credentials.
+//! Two rules hold in all of it. A failed sign-in takes the same time and gets the same answer
+//! whether or not the address has an account. A change that could lock the owner of an account out
+//! asks for fresh credentials: credentials entered within the last five minutes.
 //!
-//! The room issues no token to an app; `oauth` does, once a person has consented.
+//! Terms: a *proof* is a way in which a person signs in to an account (the password, or a
+//! connection to the identity provider). A *half session* belongs to a browser whose first proof
+//! was accepted and which still owes the code of the second factor. The *epoch* of an account is a
+//! number that its sessions and tokens record; raising it ends all of them.
+//!
+//! This module issues no token to an app; `oauth` does, once a person has consented.
 
 pub(crate) mod account_page;
 pub(crate) mod apps_and_sessions;

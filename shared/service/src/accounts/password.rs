@@ -1,5 +1,5 @@
-//! Password hashing with argon2id on a blocking thread. A check costs the same work whether or not
-//! there is an account.
+//! Password hashing with argon2id on a blocking thread. A check does the same work whether or not
+//! there is an account, so that its time does not reveal accounts.
 
 use argon2::password_hash::phc::{Output, ParamsString, PasswordHash, Salt};
 use argon2::{Algorithm, Argon2, Block, Params, Version};
@@ -13,53 +13,55 @@ use crate::error::{ErrorCode, Refusal};
 use crate::model::limits::Networks;
 use crate::web::error_page::ErrorPage;
 
-/// Least number of characters of a user's password.
+/// Minimum length of a user's password, in characters.
 pub const MIN_USER_CHARS: usize = 12;
-/// Least number of characters of the first owner's password.
+/// Minimum length of the first owner's password, in characters.
 pub const MIN_OWNER_CHARS: usize = 24;
-/// Longest password, in bytes.
+/// Maximum length of a password, in bytes.
 pub const MAX_PASSWORD_BYTES: usize = 1024;
 
-/// Cost of argon2id: memory in KiB, passes, lanes. OWASP's first choice.
+/// Cost of argon2id: memory in KiB, passes, lanes. These are the parameters that OWASP recommends
+/// first.
 const ARGON2_COST: (u32, u32, u32) = (19 * 1024, 2, 1);
 
-/// Number of hashes at the same time. Each takes 19 MiB; one slot hashes some 40 passwords a second.
+/// Number of hashes computed at the same time. Each takes 19 MiB; one slot computes some 40 a
+/// second.
 const SLOTS: usize = 2;
-/// Maximum number of passwords that wait for a slot: one behind more would come too late for its
-/// request.
+/// Maximum number of passwords that wait for a slot. With more, the last would be hashed only after
+/// its request timed out.
 const MAX_WAITING: usize = 64;
-/// The queue of this process.
+/// The queue of all password hashes of this process.
 static HASHING: LazyLock<HashQueue> = LazyLock::new(|| HashQueue::new(SLOTS, MAX_WAITING));
-/// Seconds to wait after a 503: by then the passwords in the queue are hashed.
+/// Seconds for `Retry-After` of a 503: by then the passwords in a full queue are hashed.
 const BUSY_SECONDS: u64 = 5;
 
-/// Work of argon2 in this process so far.
+/// Work of argon2 in this process so far; see [`argon2_work`].
 static WORK: AtomicU64 = AtomicU64::new(0);
 
-/// Returns the argon2 work of this process so far, in blocks of 1 KiB times passes. It measures the
-/// cost of an answer without a clock.
+/// Returns the work of argon2 in this process so far, in blocks of 1 KiB times passes. Tests use it
+/// to compare the cost of answers without a clock.
 pub fn argon2_work() -> u64 {
     WORK.load(Ordering::Relaxed)
 }
 
-/// Fault of a password that cannot be set.
+/// Error: a password cannot be set.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadPassword {
-    /// Fewer characters than it must have.
+    /// It has fewer characters than this minimum.
     #[error("the password must have at least {0} characters")]
     Short(usize),
-    /// More than 1,024 bytes.
+    /// It has more than 1,024 bytes.
     #[error("the password must have at most 1024 bytes")]
     Long,
 }
 
-/// Failure to hash a password, which is never the password's fault.
+/// Error: a password could not be hashed, which is never the fault of the password.
 #[derive(Debug, thiserror::Error)]
 pub enum HashingFailed {
-    /// The queue is full.
+    /// The queue was full, or another network displaced the request.
     #[error(transparent)]
     Busy(#[from] QueueFull),
-    /// The computation failed.
+    /// argon2 or its thread failed.
     #[error("a password could not be hashed: {0}")]
     Failed(String),
 }
@@ -82,8 +84,8 @@ impl From<HashingFailed> for ErrorPage {
 
 /// Checks that a password has at least `least` characters and at most 1,024 bytes.
 pub fn check_length(password: &str, least: usize) -> Result<(), BadPassword> {
-    // The upper bound is in bytes because it bounds work; the lower one in characters, as people
-    // count.
+    // The maximum is in bytes because it bounds the work; the minimum is in characters because
+    // people count those.
     if password.len() > MAX_PASSWORD_BYTES {
         return Err(BadPassword::Long);
     }
@@ -94,8 +96,8 @@ pub fn check_length(password: &str, least: usize) -> Result<(), BadPassword> {
     }
 }
 
-/// Hashes a password with argon2id under a fresh salt, in turn with the other networks. Returns a PHC
-/// string.
+/// Hashes a password with argon2id and a fresh salt, once a slot is free for a client of
+/// `networks`. Returns a PHC string.
 pub async fn hash_password(
     password: Zeroizing<String>,
     random: &dyn Random,
@@ -106,14 +108,14 @@ pub async fn hash_password(
     run_hashing(networks, hash).await
 }
 
-/// Verifies a password against a hash, in turn with the other networks. Without a hash it does the
-/// same work and returns false.
+/// Verifies a password against a PHC string, once a slot is free for a client of `networks`.
+/// Without a hash it does the same work and returns false.
 pub async fn verify_password(
     password: Zeroizing<String>,
     hash: Option<String>,
     networks: &Networks,
 ) -> Result<bool, HashingFailed> {
-    // A password beyond the limit takes the same path: a shortcut would tell which addresses have
+    // A password that is too long does the same work: a shortcut would reveal which addresses have
     // an account.
     let hash = hash.filter(|_| password.len() <= MAX_PASSWORD_BYTES);
     run_hashing(networks, move || {
@@ -140,8 +142,8 @@ async fn run_hashing<T: Send + 'static>(
     let slot = HASHING.acquire(networks).await?;
     tokio::task::spawn_blocking(move || {
         let done = work();
-        // Released by the thread, not by the request: a request that is given up leaves its thread
-        // and 19 MiB at work.
+        // The thread releases the slot, not the request: if the request is cancelled, its thread
+        // still runs and holds 19 MiB.
         drop(slot);
         done
     })
@@ -160,8 +162,8 @@ fn is_hash_of(hash: &str, password: &[u8]) -> bool {
     let Ok(parsed) = PasswordHash::new(hash) else {
         return false;
     };
-    // This service never wrote a hash of another algorithm or version, so a record that holds one
-    // was not written by it.
+    // This service only writes this algorithm and version, so a record with another was written by
+    // something else and is not trusted.
     let ours = parsed.algorithm == Algorithm::Argon2id.ident()
         && parsed.version == Some(Version::V0x13.into());
     let (true, Ok(params), Some(salt), Some(output)) =
@@ -173,9 +175,9 @@ fn is_hash_of(hash: &str, password: &[u8]) -> bool {
         .is_ok_and(|computed| computed.hash.as_ref() == Some(output))
 }
 
-/// Capacity requested for the memory of argon2, in blocks of 1 KiB, however much is used: 33 MiB.
-/// glibc returns an allocation of more than 32 MiB to the system at once. A freed one of 19 MiB
-/// would make it keep that much of every freed heap for ever.
+/// Capacity of the memory for argon2, in blocks of 1 KiB, even if less is used: 33 MiB. glibc
+/// returns a freed allocation to the system at once only if it is larger than 32 MiB. Freeing 19
+/// MiB instead raises its threshold, and the process then keeps that much freed memory.
 const BLOCK_CAPACITY: usize = 33 * 1024;
 
 fn compute_hash(

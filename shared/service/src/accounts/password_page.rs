@@ -1,4 +1,4 @@
-//! `GET|POST /oauth/password`: a signed-in person changes the password, which ends the account's
+//! `GET|POST /oauth/password`: a signed-in person changes the password. This ends the account's
 //! other sessions.
 
 use askama::Template;
@@ -29,17 +29,17 @@ use vault_api::Email;
 pub struct PasswordPage {
     /// Frame around the page.
     pub frame: Frame,
-    /// Address of the account.
+    /// E-mail address of the account.
     pub email: String,
-    /// Least number of characters of the new password.
+    /// Minimum length of the new password, in characters.
     pub least: usize,
     /// Form token.
     pub csrf: String,
     /// Form token of the button that signs out.
     pub logout_csrf: String,
-    /// Address of this page, for that button.
+    /// Address of this page, to which the sign-out button leads back.
     pub return_to: String,
-    /// Problem with the last attempt.
+    /// Problem with the last attempt, shown above the form.
     pub problem: Option<String>,
 }
 
@@ -49,7 +49,7 @@ pub const CHANGE: FormTask = FormTask {
     onward: |_, _| Ok(ReturnTo::Password),
     action: CHANGE_ACTION,
 };
-/// Action in the audit log.
+/// Audit log action: a person changed the password.
 const CHANGE_ACTION: &str = "password.change";
 
 /// `GET /oauth/password`: shows the page.
@@ -81,7 +81,8 @@ fn render_page(
     layout::render_page(status, &page, None)
 }
 
-/// Renders the page after the password was changed.
+/// Renders the page after the password was changed. `ends_apps`: the person's apps lost their
+/// access.
 fn render_changed(app: &App, email: &Email, ends_apps: bool) -> Response {
     let page = MessagePage {
         frame: Frame::for_service(&app.config.public_url),
@@ -111,7 +112,8 @@ pub async fn change_password(app: &App, request: SignedInForm) -> Result<Respons
     let unprocessable = StatusCode::UNPROCESSABLE_ENTITY;
     let field = |name| Zeroizing::new(form.value(name).unwrap_or_default().to_owned());
     let (current, new) = (field("current"), field("password"));
-    // Checked first: a new password that is not allowed must not cost an attempt.
+    // Checked before the current password, so that a new password that is not allowed costs no
+    // attempt.
     if let Err(bad) = password::check_length(&new, MIN_USER_CHARS) {
         return Ok(refused(
             unprocessable,
@@ -123,7 +125,7 @@ pub async fn change_password(app: &App, request: SignedInForm) -> Result<Respons
         return Ok(refused(unprocessable, same));
     }
     let email = &signed_in.account.email;
-    // The browser is signed in, so guesses of others at the account must not block it.
+    // The browser is signed in, so other people's guesses at the account must not block it.
     let returning = RememberedBrowser::already_signed_in();
     let checked = sign_in::check_password(app, email.as_str(), current, source, &returning).await?;
     let (checked, taken_back) = match checked {
@@ -149,8 +151,8 @@ pub async fn change_password(app: &App, request: SignedInForm) -> Result<Respons
     let hash = password::hash_password(new, &app.random, &Networks::of(source)).await?;
     let key = account_key(&signed_in.account.id);
     let current_account = app.get::<Account>(&key).await?;
-    // Another request may have set a password while this one was hashed. Then the person did not
-    // enter the present one.
+    // Another request may have set a password while this one computed the hash. Then the person
+    // entered the former password, not the present one.
     let Some(mut current_account) =
         current_account.filter(|held| held.value.password_hash() == checked.password_hash())
     else {
@@ -158,15 +160,16 @@ pub async fn change_password(app: &App, request: SignedInForm) -> Result<Respons
         return Ok(refused(StatusCode::CONFLICT, changed_elsewhere));
     };
     current_account.value.set_password(hash, app.clock.now());
-    // An attacker who had the old password may have allowed an app with it.
+    // An attacker who knew the old password may have allowed an app with it. Raising the epoch ends
+    // all of the account's tokens.
     let ends_apps = form.value("end_apps").is_some();
     if ends_apps {
         current_account.value.raise_epoch();
     }
     let with = SessionStart {
         second_factor: signed_in.session.second_factor,
-        // The password was entered just now, so unlike after `end_all` the new session has fresh
-        // credentials. Where the account has a second factor, the password is only one of two.
+        // The person entered the password just now, so the new session has fresh credentials. If
+        // the account has a second factor, the password is only one of two and does not suffice.
         ..SessionStart::from_credentials(if current_account.value.second_factor.is_some() {
             Credentials::NotEntered
         } else {

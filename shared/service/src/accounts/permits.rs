@@ -1,7 +1,12 @@
-//! Permits for dangerous acts: asks the person, records the decision, and uses a permit in the
+//! Permits for dangerous acts: asks the person, records the decision, and uses up a permit in the
 //! commit of its act.
 //!
-//! Rule: no token and no session does such an act by itself, however fresh its credentials are.
+//! An *act* is a change that the person must confirm each time, such as the deletion of a vault. A
+//! *permit* holds the acts of one request. Its states are asked, confirmed or declined; it ends ten
+//! minutes after the request for it, and five minutes after its confirmation. Each act of a
+//! confirmed permit can be used once.
+//!
+//! Rule: no token and no session suffices for such an act, however fresh its credentials are.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -29,27 +34,27 @@ use crate::model::user::{User, user_key};
 use crate::transaction::Transaction;
 use crate::web::browser::CONFIRM_PATH;
 
-/// The party that asks for an act: an app, or the person in the console.
+/// The party that asks to perform an act: an app, or the person in the console.
 #[derive(Clone, Copy, Debug)]
 pub struct Asker<'a> {
-    /// The account behind it, whose person confirms.
+    /// The account for which it asks; only its person can confirm.
     pub account: &'a AccountId,
-    /// The app; `None` for the console.
+    /// The app that asks; `None` if the console does.
     pub client: Option<&'a ClientId>,
     /// The actor in the audit log.
     pub actor: &'a Actor,
-    /// The vault; `None` for acts of an operator.
+    /// The vault that the act changes; `None` for acts of an operator.
     pub namespace: Option<&'a NamespaceRef>,
-    /// Id of a permit that the person confirms by this very request: the commit of the act also
-    /// records the decision.
+    /// Id of a permit that the person confirms in this very request (a form of the console). The
+    /// commit of the act then also records the decision.
     pub confirms: Option<&'a str>,
 }
 
-/// An act that was taken from its permit.
+/// An act of a permit that is now used up.
 struct SpentAct {
     /// Id of the permit.
     id: String,
-    /// Sentence of the act.
+    /// Description of the act, as the person confirmed it.
     sentence: String,
     /// Time at which the permit ends.
     ends_at: Timestamp,
@@ -60,9 +65,9 @@ impl Asker<'_> {
         self.namespace.map(|namespace| &namespace.id)
     }
 
-    /// Uses the permit for `act` in the commit of the transaction, and returns the time at which the
-    /// permit ends. Fails with `ConfirmationNeeded` if no confirmed permit fits `act`: account, app,
-    /// vault, act and all its values.
+    /// Uses up the confirmed permit for `act` in the commit of the transaction, and returns the
+    /// time at which the permit ends. Fails with `ConfirmationNeeded` unless a permit fits in all
+    /// of these: account, app, vault, act and its values.
     pub async fn spend(&self, tx: &Transaction<'_>, act: &Act) -> Result<Timestamp, Refusal> {
         let mut loaded = LoadedPermits::load(tx, self.account, self.client).await?;
         let SpentAct {
@@ -70,15 +75,15 @@ impl Asker<'_> {
             sentence,
             ends_at,
         } = self.take(tx, &mut loaded, act)?;
-        // The write has the revision that was read as its condition, so of two requests that use
-        // the permit at once one fails.
+        // The write requires the revision that was read: of two requests that use the permit at
+        // once, one fails.
         tx.write(loaded.into_write()?);
         let change = Change::about(&id).with_after(json!({ "act": sentence }));
         tx.audit(self.namespace_id(), self.actor, "confirmation.use", change)?;
         Ok(ends_at)
     }
 
-    /// Marks the act of a confirmed permit as done.
+    /// Marks the act as used in a confirmed permit.
     fn take(
         &self,
         tx: &Transaction<'_>,
@@ -108,15 +113,15 @@ impl Asker<'_> {
             })
         });
         let spent = found.ok_or(ErrorCode::ConfirmationNeeded)?;
-        // A permit without an act that is left only takes the place of another one.
+        // A permit whose acts are all used would only count against the maximum number of permits.
         permits.retain(|permit| permit.acts.iter().any(|act| !act.used));
         Ok(spent)
     }
 
-    /// Asks the person to confirm these acts of one request, and returns the permit. While an equal
-    /// one waits, it is returned again, with a new end. Fails with `ConfirmationDeclined` if the
-    /// person declined one of the acts just now, and with `RateLimited` if there are too many
-    /// permits.
+    /// Asks the person to confirm the acts of one request, and returns the permit. If an equal
+    /// permit already waits or is confirmed, it is returned; one that waits gets the full time
+    /// again. Fails with `ConfirmationDeclined` if the person has just declined one of the acts,
+    /// and with `RateLimited` if there are too many permits.
     pub async fn ask(&self, app: &App, acts: &[Act]) -> Result<Permit, Refusal> {
         let permitted = self.describe_acts(app, acts).await?;
         app.change(async |tx| {
@@ -127,7 +132,7 @@ impl Asker<'_> {
                 .filter(|permit| self.has_acts(permit, acts));
             if let Some(permit) = with_acts.find(|permit| permit.state != PermitState::Declined) {
                 let ends_at = tx.now().plus_seconds(ASKED_SECONDS);
-                // The person gets the whole time again. A confirmed permit keeps its end.
+                // The person gets the full time again. A confirmed permit keeps its end.
                 if permit.state == PermitState::Asked && permit.ends_at < ends_at {
                     permit.ends_at = ends_at;
                     let permit = permit.clone();
@@ -154,7 +159,8 @@ impl Asker<'_> {
         .await
     }
 
-    /// Describes the acts, with the addresses that their users have now, and the names of machines.
+    /// Describes the acts with the present e-mail addresses of their users and names of their
+    /// machines.
     async fn describe_acts(
         &self,
         app: &App,
@@ -179,13 +185,14 @@ impl Asker<'_> {
         Ok(permitted)
     }
 
-    /// Loads the users whom the acts are about, in one reading; `None` for an act about no user.
+    /// Loads the users whom the acts are about, in one read. The result has one element for each
+    /// act: `None` if the act is about no user.
     async fn load_users(&self, app: &App, acts: &[Act]) -> Result<Vec<Option<User>>, StoreError> {
         let Some(home) = self.namespace else {
             return Ok(vec![None; acts.len()]);
         };
         let key_of = |act: &Act| act.user_id().map(|id| user_key(&home.id, id));
-        // An act names each user once, but two acts may be about the same one.
+        // Two acts may be about the same user, and one read must not contain a key twice.
         let keys: BTreeSet<_> = acts.iter().filter_map(key_of).collect();
         let keys: Vec<_> = keys.into_iter().collect();
         let records = if keys.is_empty() {
@@ -202,7 +209,7 @@ impl Asker<'_> {
         Ok(acts.iter().map(of_act).collect())
     }
 
-    /// Whether a permit is for exactly these acts, none of which was done.
+    /// Whether a permit is for exactly these acts, of which none has been used.
     fn has_acts(&self, permit: &Permit, acts: &[Act]) -> bool {
         permit.namespace.as_ref() == self.namespace
             && permit.acts.len() == acts.len()
@@ -213,14 +220,14 @@ impl Asker<'_> {
                 .all(|(permitted, act)| !permitted.used && permitted.act == *act)
     }
 
-    /// Fails if the person just declined one of the acts, or if there are too many permits.
+    /// Fails if the person has just declined one of the acts, or if there are too many permits.
     fn require_room(&self, permits: &[Permit], acts: &[Act], now: i64) -> Result<(), Refusal> {
         let declined = permits.iter().filter(|permit| {
             permit.state == PermitState::Declined && permit.namespace.as_ref() == self.namespace
         });
         let mut declined_acts = declined.flat_map(|permit| &permit.acts);
-        // An app must not be able to ask until the person gives in. In the console the person
-        // asks.
+        // An app must not repeat a question until the person gives in. In the console, it is the
+        // person who asks.
         if self.client.is_some() && declined_acts.any(|permitted| acts.contains(&permitted.act)) {
             return Err(ErrorCode::ConfirmationDeclined.into());
         }
@@ -237,8 +244,8 @@ impl Asker<'_> {
     }
 }
 
-/// Returns the name of the machine that an act is about, with its fingerprint; the id of one that is
-/// gone, and `None` for an act about no machine.
+/// Returns the name and fingerprint of the machine that an act is about, or its id if it was
+/// removed; `None` for an act about no machine.
 pub async fn name_machine(
     app: &App,
     home: Option<&NamespaceRef>,
@@ -263,15 +270,15 @@ pub fn to_api_confirmation(app: &App, permit: &Permit) -> vault_api::Confirmatio
     }
 }
 
-/// A permit with the app that asked for it.
+/// A permit, with the app that asked for it.
 pub struct FoundPermit {
     /// The permit.
     pub permit: Permit,
-    /// The app; `None` for the console.
+    /// The app that asked; `None` if the console did.
     pub client: Option<ClientId>,
 }
 
-/// Finds the permit of an account with this id; `None` for one that has ended or is of another
+/// Finds the permit of an account with this id; `None` if it has ended or belongs to another
 /// account.
 pub async fn find_permit(
     app: &App,
@@ -279,7 +286,7 @@ pub async fn find_permit(
     id: &str,
 ) -> Result<Option<FoundPermit>, StoreError> {
     let (partition, now) = (permits_partition(account), app.now());
-    // A record for each app that the person used within a quarter of an hour.
+    // There is one record for each app with permits, and they end soon, so one page has them all.
     let listed = app
         .records
         .list_page(&partition, "", None, MAX_PAGE)
@@ -288,7 +295,7 @@ pub async fn find_permit(
         let permits: Permits = record.read()?;
         let mut permits = permits.permits.into_iter();
         if let Some(permit) = permits.find(|permit| permit.id == id && now < permit.ends_at) {
-            // Any other key is that of the console.
+            // The key is the client's id; a key that is none is that of the console.
             let client = record.key.key.parse().ok();
             return Ok(Some(FoundPermit { permit, client }));
         }
@@ -296,8 +303,8 @@ pub async fn find_permit(
     Ok(None)
 }
 
-/// Records the decision of the person about a permit that waits. Returns the permit; `None` if it
-/// has ended or was decided before.
+/// Records the person's decision about a permit that waits. Returns the permit; `None` if it has
+/// ended or was decided before.
 pub async fn decide(
     app: &App,
     account: &AccountId,

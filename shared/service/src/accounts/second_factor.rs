@@ -1,5 +1,8 @@
-//! Second factor at sign-in: the page that asks for a code, and the check whether a request needs
-//! one. `second_factor_page` is where it is set up.
+//! Second factor at sign-in: the page that asks for a code, and the check whether a request needs a
+//! second factor. `second_factor_page` sets it up.
+//!
+//! A second factor that was set up without fresh credentials is *unconfirmed*: for a day its codes
+//! complete a sign-in but confirm nothing, and the owner can *disown* it, which removes it.
 
 use std::net::IpAddr;
 
@@ -30,16 +33,16 @@ use crate::web::csrf::Purpose;
 use crate::web::error_page::ErrorPage;
 use crate::web::layout::{self, Frame, format_minute};
 
-/// Maximum number of codes tried for one account in a quarter of an hour, valid ones included.
+/// Maximum number of codes that may be tried at one account in 15 minutes, valid ones included.
 const MAX_TRIES: u32 = 10;
-/// Length of that window, in seconds.
+/// Length of the window for [`MAX_TRIES`], in seconds.
 const TRY_SECONDS: i64 = 15 * 60;
-/// Message for a code that does not count.
+/// Message when a code is wrong or was used before.
 pub const WRONG_CODE: &str = "This code is not valid, or was used already. Wait for the next one.";
-/// Message after too many codes of an authenticator app.
+/// Message after too many codes of an authenticator app were tried.
 const TOO_MANY_CODES: &str =
     "Too many attempts. Try again in 15 minutes, or enter a recovery code.";
-/// Message after too many recovery codes.
+/// Message after too many recovery codes were tried.
 const TOO_MANY_RECOVERY_CODES: &str = "Too many recovery codes. Try again in 15 minutes, or enter a code from your authenticator app.";
 
 /// Page that asks for a code at sign-in.
@@ -52,23 +55,25 @@ struct CodePage {
     problem: Option<&'static str>,
     /// Whether a passkey is accepted instead.
     passkeys: bool,
-    /// Whether the form for a code stands beside the passkey.
+    /// Whether the form for a code stands below the request for a passkey, which then has the
+    /// focus.
     beside_passkey: bool,
-    /// A second factor whose codes do not count yet.
+    /// Set if the second factor is unconfirmed; the page then offers to disown it.
     unconfirmed: Option<UnconfirmedFactor>,
 }
 
-/// A second factor that was set up without credentials a short time ago.
+/// Times of an unconfirmed second factor, formatted.
 struct UnconfirmedFactor {
     set_up_at: String,
-    /// The time from which its codes count.
+    /// Time from which its codes confirm.
     from: String,
 }
 
-/// Status and sentence of a code that was refused, and the seconds to wait after too many.
+/// HTTP status and message for a refused code, and the seconds to wait after too many.
 pub type CodeProblem = (StatusCode, &'static str, Option<u64>);
 
-/// Renders the page that asks for a code of `account`, in a browser whose first proof was accepted.
+/// Renders the page that asks for a code of `account`, in a browser whose first proof (the password
+/// or the identity provider) was accepted.
 pub fn render_code_page(
     app: &App,
     browser: &Browser,
@@ -105,29 +110,30 @@ pub fn render_code_page(
 #[template(path = "second_factor_due.html")]
 struct SetupDuePage {
     frame: Frame,
-    /// Whether an app waits for an answer.
+    /// Whether an app waits for the sign-in.
     for_app: bool,
     /// Whether a passkey is accepted instead.
     passkeys: bool,
-    /// The time from which the codes of the second factor count, if it is set up.
+    /// Time from which the codes of an unconfirmed second factor confirm; `None` if none is set up.
     from: Option<String>,
 }
 
-/// State of a sign-in with regard to the second factor that a request needs.
+/// Whether a session meets the second factor that a request needs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Requirement {
-    /// It was entered, or none is needed.
+    /// The second factor was entered, or none is needed.
     Met,
-    /// The account has none, and no passkey either.
+    /// The account has neither a second factor nor a passkey.
     NotSetUp,
-    /// The account has one, whose codes count from this time on.
+    /// The second factor of the account is unconfirmed until this time.
     Unconfirmed(Timestamp),
-    /// The account has one, and the browser signed in without it.
+    /// The account has a second factor or a passkey, and the browser signed in without it.
     NotEntered,
 }
 
-/// Returns the message on the sign-in page to a person whose password alone was not enough, if only
-/// a passkey is: with a second factor, the page asks for the code by itself.
+/// Returns the message on the sign-in page for an account that has passkeys only: the password
+/// alone did not suffice. Returns `None` for an account with a second factor, because the sign-in
+/// asks for its code anyway.
 pub fn passkey_needed(account: &Account) -> Option<&'static str> {
     account
         .second_factor
@@ -135,9 +141,9 @@ pub fn passkey_needed(account: &Account) -> Option<&'static str> {
         .then_some("This page needs more than your password: sign in with a passkey.")
 }
 
-/// Checks `signed_in` against the second factor that an authorize request for one of `members`
-/// needs: the service may require one of operators and owners, and the request itself may ask for
-/// one.
+/// Checks whether `signed_in` has the second factor that an authorize request needs. The service
+/// may require one of operators and owners (`members` are the memberships to choose from), and the
+/// request itself may ask for one (`asked_for`).
 pub fn check_requirement(
     app: &App,
     signed_in: &SignedIn,
@@ -150,14 +156,14 @@ pub fn check_requirement(
     evaluate_requirement(app, signed_in, by_policy || asked_for)
 }
 
-/// Checks `signed_in` against the second factor that a console page for a user of this role needs:
-/// the service may require one of owners.
+/// Checks whether `signed_in` has the second factor that a console page needs for a user of this
+/// role: the service may require one of owners.
 pub fn check_role_requirement(app: &App, signed_in: &SignedIn, role: Role) -> Requirement {
     let by_policy = app.config.second_factor == SecondFactorPolicy::Owners;
     evaluate_requirement(app, signed_in, by_policy && role == Role::Owner)
 }
 
-/// Checks `signed_in` against a second factor that is needed or not.
+/// Checks whether `signed_in` has a second factor, if one is `needed`.
 fn evaluate_requirement(app: &App, signed_in: &SignedIn, needed: bool) -> Requirement {
     if signed_in.session.second_factor || !needed {
         return Requirement::Met;
@@ -175,7 +181,7 @@ fn evaluate_requirement(app: &App, signed_in: &SignedIn, needed: bool) -> Requir
 }
 
 /// Renders the page for an account that needs a second factor and has none. `for_app`: an app waits
-/// for it.
+/// for the sign-in.
 pub fn render_setup_due(app: &App, for_app: bool) -> Response {
     let frame = Frame::for_service(&app.config.public_url);
     let page = SetupDuePage {
@@ -187,8 +193,8 @@ pub fn render_setup_due(app: &App, for_app: bool) -> Response {
     layout::render_page(StatusCode::OK, &page, None)
 }
 
-/// Renders the page for an account that needs a second factor, and whose codes count from this time
-/// on.
+/// Renders the page for an account that needs a second factor, and whose second factor is
+/// unconfirmed until `from`.
 pub fn render_unconfirmed(app: &App, from: Timestamp) -> Response {
     let page = SetupDuePage {
         frame: Frame::for_service(&app.config.public_url),
@@ -199,13 +205,12 @@ pub fn render_unconfirmed(app: &App, from: Timestamp) -> Response {
     layout::render_page(StatusCode::OK, &page, None)
 }
 
-/// Counts one try of the code that was `typed`. Returns the problem when there were too many.
+/// Counts one try of the code that was `typed`. Returns the problem if there were too many.
 ///
-/// Codes of an authenticator app have six digits, so all tries at an account are counted together,
-/// and anyone who has the password can use up those of unknown browsers. A browser that passed the
-/// second factor before (`known`) then has as many of its own. Recovery codes cannot be guessed, so
-/// tries of them are counted by network: nobody elsewhere can make the person who lost the app
-/// wait.
+/// Codes of an authenticator app have six digits, so all tries at an account share one count.
+/// Anyone who knows the password can use up that count, so a browser that passed the second factor
+/// before (`known`) has a count of its own. Recovery codes cannot be guessed, so their tries are
+/// counted for each network: an attacker elsewhere cannot block a person who lost the app.
 pub async fn admit_code_attempt(
     app: &App,
     account: &Account,
@@ -241,7 +246,7 @@ pub async fn admit_code_attempt(
     Ok(too_many.filter(|_| full.is_some()))
 }
 
-/// Action of a sign-in that removes a second factor which its owner did not set up.
+/// Audit log action: a person signed in and removed a second factor that somebody else had set up.
 const DISOWN: &str = "account.second-factor-disowned";
 
 /// `POST /oauth/second-factor`: checks the code that completes a sign-in, or removes a second
@@ -262,8 +267,8 @@ pub async fn answer_code_page(app: &App, request: Request) -> Result<Response, E
     }
 }
 
-/// Removes a second factor that was set up without credentials and whose codes do not count yet,
-/// and signs the person in without it. Whoever found a browser open must not lock its owner out.
+/// Removes an unconfirmed second factor, and signs the person in without it: somebody who finds a
+/// browser open and sets one up must not lock its owner out.
 async fn disown_second_factor(
     app: &App,
     posted: &PostedForm,
@@ -307,8 +312,9 @@ async fn disown_second_factor(
     response.ok_or_else(|| StoreError::Conflict.into())
 }
 
-/// Returns the page that a sign-in leads to. After one that confirms nothing, it is the page that
-/// says so, instead of the one that would ask for credentials again.
+/// Returns the page that a sign-in leads to. If the session confirms nothing because the provider
+/// did not state credentials, this is the page that says so; the page `onward` would only ask for
+/// credentials again.
 const fn next_page<'f>(session: &Session, onward: ReturnTo<'f>) -> ReturnTo<'f> {
     if session.credentials.are_unstated() {
         ReturnTo::SecondFactor
@@ -317,7 +323,7 @@ const fn next_page<'f>(session: &Session, onward: ReturnTo<'f>) -> ReturnTo<'f> 
     }
 }
 
-/// Checks the code that completes a sign-in.
+/// Checks a code, and completes the sign-in of the half session.
 async fn sign_in_with_code(
     app: &App,
     posted: &PostedForm,
@@ -373,8 +379,8 @@ async fn sign_in_with_code(
         },
         action: match used {
             UsedCode::App => audit::SIGN_IN,
-            // Recorded under its own name: the owner may have lost the device, or an attacker found
-            // the codes.
+            // Recorded under a name of its own, because the owner may have lost the device, or an
+            // attacker may have found the codes.
             UsedCode::Recovery => "account.sign-in-by-recovery-code",
         },
         second_factor: confirms,
@@ -394,7 +400,7 @@ async fn sign_in_with_code(
     };
     match app.attempt(begin).await? {
         Some(response) => Ok(response),
-        // Another browser used a code at the same moment, perhaps this one.
+        // Another browser used a code at the same moment, perhaps the same one.
         None => again(wrong_code),
     }
 }

@@ -1,9 +1,9 @@
 //! The page `/account/second-factor`, on which a person sets up an authenticator app as second
 //! factor, moves to another app, or turns it off.
 //!
-//! Each change asks for the password again, or for a sign-in within the last five minutes where the
-//! account has none: someone who finds a browser open must not lock its owner out. With a second
-//! factor it also asks for a code of it.
+//! Each change asks for the password again. If the account has no password, it needs a sign-in
+//! within the last five minutes: someone who finds a browser open must not lock its owner out. If
+//! the account has a second factor, a change also needs a code of it.
 
 use askama::Template;
 use axum::http::StatusCode;
@@ -42,23 +42,26 @@ struct FactorPage {
     on: bool,
     /// Number of recovery codes left.
     left: usize,
-    /// Whether the service lets this account do without one.
+    /// Whether the service lets this account turn the second factor off.
     may_turn_off: bool,
     /// Whether a change needs the password; without one it needs a sign-in within the last five
     /// minutes.
     has_password: bool,
+    /// Secret that the person may set up in an app.
     fresh: NewSecret,
     problem: Option<&'static str>,
-    /// What the person has to know about the step that led here.
+    /// Explanation of why an earlier step led the person here.
     note: Option<String>,
     sign_out: SignOut,
 }
 
 /// A new secret for an authenticator app.
 struct NewSecret {
+    /// The secret in base32.
     secret: String,
-    /// The secret in groups of four, for typing.
+    /// The secret in groups of four characters, for typing.
     shown: String,
+    /// Link that hands the secret to an authenticator app (`otpauth:`).
     address: String,
 }
 
@@ -70,7 +73,8 @@ struct RecoveryPage {
     codes: Vec<String>,
 }
 
-/// Returns the note after a sign-in that confirms nothing.
+/// Returns the note for a person whose identity provider does not state that credentials were
+/// entered, so that the sign-in confirms nothing.
 fn unstated_note(account: &Account, now: Timestamp) -> String {
     let what = "The step that you came from needs to know that you entered your credentials, and your identity provider does not say so.";
     let factor = account.second_factor.as_ref();
@@ -90,7 +94,7 @@ pub async fn show_second_factor(
     app: &App,
     request: SignedInBrowser,
 ) -> Result<Response, ErrorPage> {
-    // A new one for each view. It is stored only after the app has shown a code of it.
+    // Each view has a new secret. It is stored only once the app has shown a code of it.
     let secret = TotpSecret::fresh(&app.random);
     let account = &request.signed_in.account;
     let (session, now) = (&request.signed_in.session, app.clock.now());
@@ -158,18 +162,18 @@ async fn requires_second_factor(app: &App, account: &Account) -> Result<bool, St
     Ok(account.operator || owns_any_namespace(app, account).await?)
 }
 
-/// The form of the page.
+/// The form that changes the second factor.
 pub const CHANGE: FormTask = FormTask {
     purpose: Purpose::Account,
     onward: |_, _| Ok(ReturnTo::SecondFactor),
     action: "account.second-factor",
 };
 
-/// Change that a form asks for.
+/// Change that the form asks for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum FactorChange {
     On,
-    /// To another app, with new recovery codes.
+    /// Moves it to another authenticator app, with new recovery codes.
     Move,
     Off,
 }
@@ -184,7 +188,7 @@ impl FactorChange {
         }
     }
 
-    /// Returns the action in the audit log.
+    /// Returns the audit log action of the change.
     const fn audit_action(self) -> &'static str {
         match self {
             Self::On => "account.second-factor-on",
@@ -194,11 +198,10 @@ impl FactorChange {
     }
 }
 
-/// `POST /account/second-factor`: changes the second factor, and with it the session.
+/// `POST /account/second-factor`: changes the second factor, and gives the browser a new session.
 pub async fn change_second_factor(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
     let factor_change = FactorChange::from_form(&request).ok_or(ErrorPage::FormMalformed)?;
-    // The form returns the secret that the app already has, so that a mistyped code needs no new
-    // scan.
+    // The form returns the secret that the page showed, so that a mistyped code needs no new scan.
     let secret = match request.form.value("secret") {
         Some(text) => text.parse().map_err(|_| ErrorPage::FormMalformed)?,
         None => TotpSecret::fresh(&app.random),
@@ -260,7 +263,7 @@ pub async fn change_second_factor(app: &App, request: SignedInForm) -> Result<Re
     Ok(change_response(app, codes, cookies))
 }
 
-/// Shows the recovery codes, or leads back to the account page if there are none.
+/// Shows the recovery codes, or redirects to the account page if there are none.
 fn change_response(app: &App, codes: Vec<String>, cookies: [Option<HeaderValue>; 2]) -> Response {
     let mut response = if codes.is_empty() {
         redirect_to(StatusCode::SEE_OTHER, &ReturnTo::Account.address(app))
@@ -293,7 +296,7 @@ async fn apply_change(
         let problem = "This service requires a second factor of owners and operators.";
         return Ok(Err((StatusCode::FORBIDDEN, problem, None)));
     }
-    // Before the code, so that a guess at the code needs the correct password.
+    // Checked before the code, so that guessing a code needs the correct password.
     if let Some(problem) = check_credentials(app, request, account).await? {
         return Ok(Err(problem));
     }
@@ -319,7 +322,8 @@ async fn apply_change(
     }
     let mut codes = Vec::new();
     if factor_change != FactorChange::Off {
-        // The new app must show a code before it counts: a failed scan would lock the person out.
+        // The person must enter a code of the new app first: after a failed scan they would be
+        // locked out.
         let begun = SecondFactor::enable_with(secret.clone(), typed("new_code"), now, &app.random);
         let Some((factor, recovery)) = begun else {
             let problem = "This is not the code that the app shows for this key now.";
@@ -335,7 +339,7 @@ async fn apply_change(
     Ok(Ok((account, codes)))
 }
 
-/// Checks the password for a change, if the account has one, and returns the problem, if any.
+/// Checks the password for a change, if the account has one. Returns the problem, if any.
 async fn check_credentials(
     app: &App,
     request: &SignedInForm,
@@ -344,21 +348,22 @@ async fn check_credentials(
     if account.password_hash().is_some() {
         return check_form_password(app, request).await;
     }
-    // The session of an account without one was checked before.
+    // For an account without a password, `is_stale` has checked the session.
     Ok(None)
 }
 
-/// Whether a change is made without credentials: the account has no password, and its session no
-/// fresh sign-in.
+/// Whether a change would be made without fresh credentials: the account has no password, and its
+/// session has no sign-in of the last five minutes.
 fn lacks_credentials(request: &SignedInForm, account: &Account, now: Timestamp) -> bool {
     account.password_hash().is_none() && !request.signed_in.session.has_fresh_credentials(now)
 }
 
-/// Whether an account without a password needs a new sign-in for a change.
+/// Whether an account without a password must sign in again before a change.
 fn is_stale(request: &SignedInForm, account: &Account, now: Timestamp) -> bool {
     let session = &request.signed_in.session;
-    // Through a provider that never states whether credentials were entered, a person without a
-    // password could otherwise never set up the second factor by which to confirm anything.
+    // Exception for the first second factor: with a provider that never states whether credentials
+    // were entered, a person without a password could not set one up, and could never confirm
+    // anything.
     let sets_up_first = account.second_factor.is_none() && session.is_recent_unstated(now);
     lacks_credentials(request, account, now) && !sets_up_first
 }
@@ -375,8 +380,8 @@ async fn check_form_password(
     let checked = sign_in::check_password(app, email, typed, request.source, &known).await?;
     let (outcome, problem) = match checked {
         PasswordCheck::Good { taken_back, .. } => {
-            // The password was correct, whatever the codes are. If the count stays because the
-            // store is busy, its limit is only lower for a while.
+            // The password was correct, so its attempt does not count. If the store is too busy for
+            // these writes, the person only has fewer attempts for a while.
             app.try_commit(taken_back).await?;
             return Ok(None);
         }

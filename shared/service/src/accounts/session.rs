@@ -1,4 +1,5 @@
-//! Sessions of browsers: completing a sign-in, the new session, and the redirect to the next page.
+//! Sessions of browsers: completes a sign-in, creates the new session, and redirects to the next
+//! page.
 
 use std::net::IpAddr;
 
@@ -20,20 +21,20 @@ use crate::transaction::Transaction;
 use crate::web::browser::{Browser, ReturnTo};
 use crate::web::remembered_browser::RememberedBrowser;
 
-/// Properties of a new session.
+/// Properties of a new session that the sign-in decides.
 pub struct SessionStart<'a> {
-    /// Page that the person was on the way to when entering credentials.
+    /// Page for which the person entered credentials; `None` if none were entered for a page.
     pub entered_for: Option<ReturnTo<'a>>,
-    /// Whether a code of a second factor was among them.
+    /// Whether the person entered a code of a second factor.
     pub second_factor: bool,
-    /// What is known of the credentials behind it.
+    /// What is known about when credentials were entered.
     pub credentials: Credentials,
-    /// Notices about the time since the previous sign-in.
+    /// Notices about events since the previous sign-in, for owners and operators.
     pub notices: Vec<String>,
 }
 
 impl SessionStart<'_> {
-    /// Returns a session with these credentials, of one factor, and nothing else.
+    /// Returns a session with these credentials, without second factor and notices.
     pub const fn from_credentials(credentials: Credentials) -> Self {
         Self {
             entered_for: None,
@@ -44,28 +45,28 @@ impl SessionStart<'_> {
     }
 }
 
-/// A sign-in whose proofs are all valid.
+/// A sign-in for which all needed proofs (password, provider, code or passkey) were accepted.
 pub struct CompletedSignIn<'a> {
     /// The browser.
     pub browser: &'a Browser,
-    /// Former sign-ins of the browser.
+    /// The cookie by which the browser proves that it signed in before.
     pub returning: &'a RememberedBrowser,
-    /// Address that it comes from.
+    /// IP address of the client; `None` if it is unknown.
     pub source: Option<IpAddr>,
-    /// Page that it is on the way to.
+    /// Page that the browser is redirected to.
     pub onward: ReturnTo<'a>,
-    /// Action in the audit log.
+    /// Audit log action of the sign-in.
     pub action: &'static str,
     /// Whether a code of a second factor was entered.
     pub second_factor: bool,
-    /// What is known of the credentials behind it.
+    /// What is known about when credentials were entered.
     pub credentials: Credentials,
-    /// Notice besides those about the time since the previous sign-in.
+    /// Notice to show besides those about events since the previous sign-in.
     pub notice: Option<String>,
 }
 
 impl CompletedSignIn<'_> {
-    /// Begins the session of `account` in the commit of `tx`, and redirects the browser to its
+    /// Begins the session of `account` in the commit of `tx`, and redirects the browser to its next
     /// page.
     pub async fn begin_session(
         &self,
@@ -108,7 +109,8 @@ pub async fn new_session(
     source: Option<IpAddr>,
     with: SessionStart<'_>,
 ) -> Result<(Browser, Vec<Write>), StoreError> {
-    // Only an authorize request can demand credentials of its own, so other pages are not recorded.
+    // Only an authorize request can demand credentials that were entered for it, so other pages are
+    // not recorded.
     let entered_for = match with.entered_for {
         Some(ReturnTo::Authorize(query)) => Some(Digest::of(query.as_bytes())),
         _ => None,
@@ -121,8 +123,8 @@ pub async fn new_session(
         entered_for,
         ..Session::begin_now(account, load_service_epoch(app).await?, now)
     };
-    // A new value, so that knowing the cookie from before the sign-in is worth nothing (session
-    // fixation).
+    // The cookie gets a new value, so the one from before the sign-in is worthless to an attacker
+    // who knows it (session fixation).
     let fresh = Browser::for_new_session(app);
     let begun = SessionEntry {
         at: now,
@@ -151,9 +153,9 @@ async fn load_service_epoch(app: &App) -> Result<Option<ServiceEpoch>, StoreErro
     Ok(Versioned::read(record)?.map(|found| found.value))
 }
 
-/// Creates a session in a browser with a new cookie in place of `old`, which waits for the code of
-/// the second factor of `account`. Returns the browser and the writes. Of `with`, only the values
-/// about the first proof are used.
+/// Creates a half session, which waits for the code of the second factor of `account`, with a new
+/// cookie in place of `old`. Returns the browser and the writes. Only the credentials of `with` are
+/// used.
 pub async fn new_half_session(
     app: &App,
     old: &Browser,
@@ -176,15 +178,15 @@ pub async fn new_half_session(
     Ok((fresh, writes))
 }
 
-/// Builds a redirect that is not cached and sends no referrer.
+/// Builds a redirect that is not cached and after which the browser sends no referrer.
 pub fn redirect_to(status: StatusCode, location: &str) -> Response {
-    // Addresses of ours and redirect URIs were checked to be printable ASCII, so this does not
-    // fail.
+    // Addresses of this service and redirect URIs were checked to be printable ASCII, so this does
+    // not fail.
     let Ok(location) = HeaderValue::from_str(location) else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
-    // The address may carry an authorization code, which neither a cache nor the next page may
-    // learn.
+    // The address may contain an authorization code, which no cache may store and the next page
+    // must not see as referrer.
     let headers = [
         (header::LOCATION, location),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),

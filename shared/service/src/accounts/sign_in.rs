@@ -1,5 +1,5 @@
-//! Password check of an account, for the sign-in page and for pages that ask for the password
-//! again.
+//! Check of an e-mail address and password, for the sign-in page and for pages that ask for the
+//! password again.
 
 use std::net::IpAddr;
 
@@ -26,7 +26,7 @@ macro_rules! too_many {
     };
 }
 
-/// Returns the message for [`PasswordCheck::TooMany`], by the seconds to wait.
+/// Returns the message for [`PasswordCheck::TooMany`], which names the time to wait.
 pub const fn too_many_attempts(retry_after: u64) -> &'static str {
     match retry_after {
         0..=60 => too_many!("a minute"),
@@ -40,13 +40,14 @@ pub const fn too_many_attempts(retry_after: u64) -> &'static str {
 pub enum PasswordCheck {
     /// The password is correct.
     Good {
-        /// The account.
+        /// The account with this address.
         account: Box<Account>,
-        /// Writes that take back what the attempt counted, for the commit of the action that needed
-        /// the password.
+        /// Writes that take back what the attempt counted. The caller must commit them with the
+        /// action that needed the password.
         taken_back: Vec<Write>,
     },
-    /// The password is wrong, or there is no such account: the same text, after the same time.
+    /// The password is wrong, or no enabled account has the address. The caller must not tell these
+    /// apart.
     Wrong,
     /// There were too many attempts, so the password was not checked.
     TooMany {
@@ -55,7 +56,7 @@ pub enum PasswordCheck {
     },
 }
 
-/// Failure of the check itself.
+/// Error: the check could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckFailed {
     /// The store failed.
@@ -81,8 +82,8 @@ impl From<CheckFailed> for ErrorPage {
     }
 }
 
-/// Checks a typed address and password. Attempts are counted by source and by account, whether or
-/// not the account exists.
+/// Checks a typed e-mail address and password. Attempts are counted by network and by account,
+/// whether or not the account exists.
 pub async fn check_password(
     app: &App,
     typed: &str,
@@ -90,8 +91,7 @@ pub async fn check_password(
     source: Option<IpAddr>,
     browser: &RememberedBrowser,
 ) -> Result<PasswordCheck, CheckFailed> {
-    // Counted before the password is checked, so that parallel guesses cannot pass the limit
-    // together.
+    // Counted before the check, so that parallel guesses cannot exceed the limit together.
     let mut attempt = SignInAttempt::new(typed, source, &app.config.limits, app.clock.now());
     if let Some(retry_after) = attempt.count_attempt(app, browser).await? {
         return Ok(PasswordCheck::TooMany { retry_after });
@@ -106,14 +106,15 @@ pub async fn check_password(
     let good = match password::verify_password(password, hash, &Networks::of(source)).await {
         Ok(good) => good,
         Err(error) => {
-            // Nothing was learned from this attempt: an overloaded service must not use up
-            // attempts.
+            // The attempt revealed nothing, so it does not count: an overloaded service must not
+            // use up attempts.
             attempt.give_back(app).await;
             return Err(error.into());
         }
     };
     Ok(
-        // After the hash: a disabled account answers like a wrong password, and takes as long.
+        // Checked after the hash, so that a disabled account gets the same answer as a wrong
+        // password, after the same time.
         match account.filter(|account| good && !account.value.disabled) {
             Some(account) => PasswordCheck::Good {
                 account: Box::new(account.value),

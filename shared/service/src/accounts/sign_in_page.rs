@@ -1,4 +1,4 @@
-//! The page that asks for the credentials of a person.
+//! The sign-in page, which asks for the credentials of a person.
 
 use askama::Template;
 use axum::http::StatusCode;
@@ -13,24 +13,24 @@ use crate::web::browser::{Browser, ReturnTo};
 use crate::web::csrf::Purpose;
 use crate::web::layout::{self, Frame, format_day};
 
-/// A client as pages show it: its own claims, and what the service knows about it.
+/// An OAuth client as pages show it: what it claims, and what the service knows about it.
 pub struct ShownApp {
-    /// Name that it gives itself, if any.
+    /// Name that the client registered for itself; nobody has verified it.
     pub name: Option<String>,
-    /// Host or scheme that receives the answer.
+    /// Host or URL scheme that receives the authorization code.
     pub shown: String,
-    /// Whether the answer goes to a program on this computer.
+    /// Whether the code goes to a program on the person's computer (a loopback address).
     pub loopback: bool,
-    /// Whether the answer goes to whichever program opens the scheme.
+    /// Whether the code goes to whichever program the person's computer opens for the scheme.
     pub private_scheme: bool,
-    /// Day of its registration.
+    /// Day on which the client was registered.
     pub registered: String,
-    /// Host of its document, if it is identified by one.
+    /// Host of the client's metadata document, if its id is the URL of one.
     pub document: Option<String>,
 }
 
 impl ShownApp {
-    /// Describes a client that wants its answer at `redirect`.
+    /// Describes a client that receives its code at `redirect`.
     pub fn of_client(client: &Client, redirect: &RedirectUri) -> Self {
         Self {
             name: client.name.clone(),
@@ -46,23 +46,23 @@ impl ShownApp {
     }
 }
 
-/// A client whose request goes on after the sign-in, and the address of its answer.
+/// A client whose authorize request continues after the sign-in.
 #[derive(Clone, Copy)]
 pub struct WaitingApp<'a> {
     /// The client.
     pub client: &'a Client,
-    /// The address that its answer goes to.
+    /// The redirect URI that receives its code.
     pub redirect: &'a RedirectUri,
 }
 
-/// The variable parts of the page.
+/// The parts of the page that its caller chooses.
 #[derive(Clone, Copy, Default)]
 pub struct SignInPrompt<'a> {
-    /// The app that waits, if there is one.
+    /// The app that waits for the sign-in, if there is one.
     pub app: Option<WaitingApp<'a>>,
-    /// The address in the form.
+    /// The e-mail address to fill into the form; may be empty.
     pub email: &'a str,
-    /// The failure of the last attempt.
+    /// Message about the last attempt or the reason for the page.
     pub problem: Option<&'static str>,
 }
 
@@ -72,23 +72,23 @@ pub struct SignInPrompt<'a> {
 struct SignInPage {
     /// Frame around the page.
     frame: Frame,
-    /// App that waits for the sign-in, if any.
+    /// The app that waits for the sign-in, if there is one.
     app: Option<ShownApp>,
-    /// Problem with the last attempt.
+    /// Message about the last attempt or the reason for the page.
     problem: Option<&'static str>,
-    /// Whether a confirmation follows.
+    /// Whether the next page asks to confirm a dangerous act.
     confirms: bool,
     /// Form token.
     csrf: String,
-    /// Address to return to.
+    /// Address of the page that follows the sign-in.
     return_to: String,
-    /// Typed address.
+    /// E-mail address to fill into the form.
     email: String,
-    /// Whether a password signs in.
+    /// Whether to offer sign-in by password.
     passwords: bool,
-    /// Whether a passkey signs in.
+    /// Whether to offer sign-in by passkey.
     passkeys: bool,
-    /// Name of the identity provider, if there is one.
+    /// Name of the identity provider, if the service has one.
     provider: Option<String>,
 }
 
@@ -114,8 +114,8 @@ pub fn render_sign_in_page(
         passkeys: signs_in_with_passkeys(app),
         provider: provider.map(|provider| provider.settings().name.clone()),
     };
-    // The redirects after this form may end at the client, so the page's policy has to allow its
-    // address.
+    // The redirects after this form may end at the client, so the page's content security policy
+    // must allow its address.
     let answer_to = prompt.app.map(|waiting| waiting.redirect);
     let mut response = layout::render_page(StatusCode::OK, &page, answer_to);
     if let Some(cookie) = browser.set_cookie(app, false) {

@@ -1,8 +1,9 @@
-//! Notices to owners and operators after a sign-in: the previous sign-in, and the events in their
-//! vaults and in the service since then that an attacker with their password would have caused.
+//! Notices to owners and operators after a sign-in: when and from where they last signed in, and
+//! what has happened since in their vaults and in the service that an attacker with their password
+//! would do.
 //!
-//! The search is bounded, and a bound that was reached is reported: an attacker who fills a log
-//! must not hide in it.
+//! The search of the audit logs is bounded, and a notice says so if a bound was reached: an
+//! attacker who fills a log must not hide in it.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -22,16 +23,17 @@ use crate::model::session::{SessionEntry, sign_in_key};
 use crate::model::user::Role;
 use crate::web::layout::format_minute;
 
-/// Maximum number of vaults whose logs are searched: those used last.
+/// Maximum number of vaults whose logs are searched: the ones used last.
 const MOST_VAULTS: usize = 5;
 /// Maximum number of pages read of one log, of 1,000 entries each.
 const MAX_PAGES: usize = 10;
-/// Maximum number of lines shown about events.
+/// Maximum number of notices about events.
 const MAX_LINES: usize = 12;
-/// Time for which the newest sign-in is remembered, in seconds: 400 days.
+/// Time for which the newest sign-in is stored, in seconds: 400 days.
 const REMEMBERED_SECONDS: i64 = 400 * 24 * 3600;
 
-/// Returns the notices for a sign-in that begins now, and the write that remembers it.
+/// Returns the notices for a sign-in that begins now, and the write that stores its time and
+/// network.
 pub async fn load_notices(
     app: &App,
     account: &Account,
@@ -52,8 +54,8 @@ pub async fn load_notices(
     Ok((lines, write))
 }
 
-/// Returns the notices about the time since the previous sign-in; none for a person who neither
-/// owns a vault nor operates the service.
+/// Returns the notices since the sign-in `before`; none for a person who neither owns a vault nor
+/// operates the service.
 async fn notice_lines(
     app: &App,
     account: &Account,
@@ -107,13 +109,13 @@ async fn notice_lines(
     if more {
         lines.push("There is more in the audit log.".to_owned());
     }
-    // After the cut, so that a reached bound is always reported.
+    // Added after the list is cut, so that a reached bound is always reported.
     lines.extend(unread);
     Ok(lines)
 }
 
-/// Searches a log since `at` for events that `account`, an owner or operator, should know about.
-/// Also returns whether all of it was read.
+/// Searches an audit log since `at` for events that `account`, an owner or operator, should know
+/// about; `None` for `log` is the log of the service. Also returns whether all of it was read.
 async fn find_notable(
     app: &App,
     log: Option<&NamespaceId>,
@@ -144,12 +146,13 @@ async fn find_notable(
     Ok((events, false))
 }
 
-/// The apps that people allowed. They have one line, because members allow apps every day.
+/// The apps that people allowed. All of them share one notice, because members allow apps every
+/// day.
 #[derive(Default)]
 struct NewApps {
-    /// Their ids.
+    /// Client ids of the apps.
     ids: HashSet<String>,
-    /// The entry of the newest consent.
+    /// Audit entry of the newest consent.
     last: Option<Entry>,
 }
 
@@ -179,25 +182,28 @@ impl NewApps {
     }
 }
 
-/// Rank of an event; the most alarming comes first.
+/// Rank of an event in the list of notices; the most alarming comes first.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Rank {
+    /// The pinned keys of a vault were reset.
     Pin,
+    /// Somebody can act as owner or operator, or a way to sign in changed.
     People,
+    /// People allowed apps.
     App,
 }
 
-/// Describes an entry that its owner or operator should know about; `None` for any other. An entry
-/// about a second factor or a passkey counts only if it is about `account`.
+/// Describes an audit entry that an owner or operator should know about; `None` for any other. An
+/// entry about a second factor or a passkey counts only if it is about `account`.
 fn describe_entry(entry: &Entry, account: &Account) -> Option<(Rank, String)> {
-    // An attempt that failed changed nothing.
+    // A failed attempt changed nothing.
     if entry.outcome != "done" {
         return None;
     }
     let owner = json!(Role::Owner);
     let after = entry.after.as_ref();
     let is_owner = after.is_some_and(|value| value["role"] == owner);
-    // Of the person's own account alone: members set up passkeys every day.
+    // Only for the person's own account: members set up passkeys every day.
     let is_own = entry.target.as_deref() == Some(account.email.as_str());
     let day = format_minute(entry.at);
     match entry.action.as_str() {

@@ -1,23 +1,25 @@
-//! Limits on guesses of passwords: by network, and by account.
+//! Limits on guesses of passwords, by network and by account. A *source* is the client's network,
+//! with the wider networks around it.
 //!
 //! | partition | key | document |
 //! |---|---|---|
 //! | `limit/sign-in/<network>` | first second of the window | `{n}`, failures of 15 minutes from one network, whatever the account |
 //! | `limit/sign-in-account/<sha256 of the account>` | first second of the window | `{n}`, failures of an hour at one account, from anywhere |
 //! | `limit/sign-in-browser/<sha256 of the account>/<sha256 of the cookie>` | first second of the window | `{n}`, failures of 15 minutes in one browser that signed in before, where the wider networks have too many |
-//! | `limit/sign-in-network/<sha256 of the account>/<network>` | first second of the window | `{n}`, failures of an hour at one account from one network, beyond those |
+//! | `limit/sign-in-network/<sha256 of the account>/<network>` | first second of the window |
+//! `{n}`, failures of an hour at one account from one network, once the account has too many |
 //!
-//! Beyond the first limit every attempt from the network is refused. Beyond the second one, a
-//! browser that signed in to the account before goes on, and any other has a few tries an hour that
-//! it shares with its network alone. So guesses from many sources are bounded, and failures in
-//! other networks keep no person out. Nor do those of neighbours: a browser that signed in before is
-//! bound by its own address (or /64), and not by the networks around it, which it shares with
-//! others. In place of those limits it has one of its own. An account is counted by the typed text,
-//! whether or not it exists.
+//! Once a network has too many failures, every attempt from it is refused. Once an account has too
+//! many, a browser that signed in to it before may continue, and each network has a few more tries
+//! an hour. So guesses from many sources are bounded, and failures in other networks do not lock a
+//! person out. Failures of neighbours do not either: a browser that signed in before is bound by
+//! its own address (or /64) and not by the wider networks, which it shares with others. In place of
+//! those limits it has one of its own. An account is counted by the typed text, whether or not it
+//! exists.
 //!
-//! An attempt is counted before the password is checked, and a success takes its own count back: a
-//! hundred guesses at once get no more tries than a hundred in a row, and a success hides no
-//! failures.
+//! An attempt is counted before the password is checked, and a success takes back its own count
+//! only: a hundred parallel guesses get no more tries than a hundred in a row, and a success does
+//! not erase failures.
 
 use std::net::IpAddr;
 
@@ -35,26 +37,27 @@ use crate::web::remembered_browser::{RememberedBrowser, account_digest};
 pub const SOURCE_SECONDS: i64 = 15 * 60;
 /// Window in which failures at an account are counted, in seconds: an hour.
 pub const ACCOUNT_SECONDS: i64 = 3600;
-/// Tries an hour that stay open to one address, or one /64 of IPv6, at an account with too many
-/// failures.
+/// Tries an hour that each network still has at an account with too many failures.
 pub const NETWORK_TRIES: u32 = 3;
 
-/// One attempt, with the limits that it counts against.
+/// One attempt to sign in, with the limits that it counts against.
 #[derive(Clone, Debug)]
 pub struct SignInAttempt {
+    /// SHA-256 of the typed e-mail address.
     account: Digest,
-    /// Limits on failures at any account, the narrowest network first.
+    /// Limits on the failures of each network, at any account; the narrowest network first.
     by_source: Vec<Window<'static>>,
+    /// Limit on the failures at this account, from anywhere.
     by_account: Window<'static>,
-    /// Limits beyond that of the account, the narrowest network first.
+    /// Limits for each network once `by_account` is reached; the narrowest network first.
     by_network: Vec<Window<'static>>,
-    /// Windows in which the attempt is counted.
+    /// Windows in which the attempt was counted, to take the count back.
     counted: Vec<Window<'static>>,
     at: Timestamp,
 }
 
 impl SignInAttempt {
-    /// Creates an attempt at `now`. `typed` is the text typed as e-mail address.
+    /// Creates an attempt at `now`. `typed` is the text that was typed as e-mail address.
     pub fn new(typed: &str, source: Option<IpAddr>, limits: &Limits, now: Timestamp) -> Self {
         let account = account_digest(typed);
         let networks = Networks::of(source);
@@ -86,7 +89,7 @@ impl SignInAttempt {
         }
     }
 
-    /// Counts the attempt. Returns the seconds to wait when there were too many.
+    /// Counts the attempt. Returns the seconds to wait if there were too many.
     pub async fn count_attempt(
         &mut self,
         ports: &Ports,
@@ -98,19 +101,21 @@ impl SignInAttempt {
         let Some(full) = full else {
             return Ok(None);
         };
-        // The first one is the source itself, whose limit holds for every browser.
+        // The first window is that of the client's own address, whose limit holds for every
+        // browser.
         let source_waits = |at: usize| self.by_source.get(at).map(|it| it.seconds_left(self.at));
         if full == 0 && !self.by_source.is_empty() {
             return Ok(source_waits(0));
         }
         let windows = if browser.signed_in_before(ports, &self.account).await? {
-            // The source and the browser count in any case, so a stolen cookie gives few guesses.
+            // The address and the browser count in any case, so that a stolen cookie gives few
+            // guesses.
             let source = self.by_source.iter().take(1).cloned();
             source.chain([self.browser_window(browser)]).collect()
         } else if full < self.by_source.len() {
             return Ok(source_waits(full));
         } else {
-            // The last one is the limit by account.
+            // The full window is the last one, the limit of the account.
             let sources = self.by_source.iter().cloned();
             sources.chain(self.by_network.iter().cloned()).collect()
         };
@@ -120,12 +125,12 @@ impl SignInAttempt {
     /// Returns the limit of a browser that signed in to the account before.
     fn browser_window(&self, browser: &RememberedBrowser) -> Window<'static> {
         let who = format!("{}/{}", self.account, browser.digest());
-        // As much as its address alone would have, wherever it is.
+        // The same limit as for one address, from wherever the browser signs in.
         let limit = self.by_source.first().map_or(0, Window::limit);
         Window::about_subject("sign-in-browser", who, limit, SOURCE_SECONDS)
     }
 
-    /// Counts the attempt in other windows. Returns the seconds to wait when one of them is full.
+    /// Counts the attempt in other windows. Returns the seconds to wait if one of them is full.
     async fn count_instead(
         &mut self,
         ports: &Ports,
@@ -160,7 +165,7 @@ impl SignInAttempt {
             .collect()
     }
 
-    /// Takes the count back, where the password was not checked after all.
+    /// Takes the count back if the password could not be checked.
     pub async fn give_back(&self, ports: &Ports) {
         give_back(ports, &self.counted, self.at).await;
     }

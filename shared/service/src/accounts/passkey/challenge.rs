@@ -1,4 +1,4 @@
-//! Challenges in the records of a browser.
+//! Storage of the WebAuthn challenges of a browser, by the hash of its cookie and by purpose.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -9,7 +9,8 @@ use crate::app::App;
 use crate::model::passkey_challenge::{Challenge, ChallengePurpose, challenge_key};
 use crate::web::browser::Browser;
 
-/// Stores a challenge for a browser. An earlier one for the same purpose ends.
+/// Stores a challenge for a browser, with the state that its answer is checked against. It replaces
+/// an earlier challenge for the same purpose.
 pub async fn store_challenge<T: Serialize>(
     app: &App,
     browser: &Browser,
@@ -24,8 +25,8 @@ pub async fn store_challenge<T: Serialize>(
     Err(StoreError::Conflict)
 }
 
-/// Takes the challenge of a browser, which can be answered once; `None` if there is none, or it has
-/// ended.
+/// Removes and returns the challenge of a browser, so that it can be answered only once. Returns
+/// `None` if there is none, it has expired, or another answer took it.
 pub async fn take_challenge<T: Serialize + DeserializeOwned>(
     app: &App,
     browser: &Browser,
@@ -35,10 +36,10 @@ pub async fn take_challenge<T: Serialize + DeserializeOwned>(
     let Some(stored) = app.get::<Challenge<T>>(&key).await? else {
         return Ok(None);
     };
-    // Deleted before the answer is checked: of two answers to one challenge, one gets on.
+    // Deleted before the answer is checked: of two answers to one challenge, only one is checked.
     let taken = vec![Write::delete(key, When::At(stored.revision))];
     let is_taken = app.try_commit(taken).await?;
-    // A store may return a record for a while after its end.
+    // A store may return a record for a while after it expired.
     let is_current = app.clock.now() < stored.value.ends_at;
     Ok((is_taken && is_current).then_some(stored.value))
 }

@@ -30,22 +30,22 @@ use crate::web::csrf::Purpose;
 use crate::web::error_page::ErrorPage;
 use crate::web::layout::{self, Frame, PASSKEY_SCRIPT, SignOut, format_day};
 
-/// Message to a person whose sign-in is too old for a change.
+/// Message to a person who signed in too long ago to change passkeys.
 const SIGN_IN_AGAIN: &str = "To change your passkeys, sign in again. A sign-in counts for five minutes, and only with your second factor if you have one.";
-/// Message for an answer without a challenge.
+/// Message when the browser's answer has no stored challenge any more.
 const TOO_LATE: &str =
     "The passkey came too late, or was sent before. Nothing was added: try again.";
-/// Message for an answer that does not fit its challenge.
+/// Message when the browser's answer fails the WebAuthn checks.
 const NOT_ACCEPTED: &str =
     "The browser's answer was not valid, so nothing was added. Try again, or use another device.";
-/// Message for a credential that an account has already.
+/// Message when some account already has this passkey.
 const ALREADY_USED: &str = "This passkey belongs to an account already, so nothing was added.";
-/// Message for an account that has as many as it may have.
+/// Message when the account has the maximum number of passkeys.
 const TOO_MANY: &str = "Your account has 10 passkeys, the most it may have. Remove one first.";
-/// Message for a name that cannot be stored.
+/// Message when the name of the new passkey is empty, too long or has invisible characters.
 const BAD_NAME: &str = "Give the passkey a name of 1 to 64 characters, all of them visible.";
 
-/// The page with the list.
+/// Page with the list of passkeys.
 #[derive(Template)]
 #[template(path = "passkeys.html")]
 #[expect(
@@ -56,25 +56,28 @@ struct PasskeysPage {
     frame: Frame,
     csrf: String,
     passkeys: Vec<ShownPasskey>,
-    /// The host, if passkeys cannot work there.
+    /// Host of the public URL if passkeys cannot work there (an IP address); `None` if they work.
     unavailable: Option<String>,
-    /// Port of the public URL, with its colon.
+    /// Port of the public URL with its colon, for a link to `localhost`; empty for the default
+    /// port.
     port: String,
-    /// Whether a passkey signs in without a password.
+    /// Whether this service lets a passkey sign in without a password.
     signs_in: bool,
     /// Whether the account has a second factor.
     has_factor: bool,
-    /// Whether the password alone signs in.
+    /// Whether the password signs in without a second factor.
     password_alone: bool,
+    /// Whether the account has the maximum number of passkeys.
     is_full: bool,
+    /// Maximum number of passkeys of an account.
     most: usize,
-    /// Name that was typed.
+    /// Name for a new passkey that the person typed.
     typed: String,
     problem: Option<&'static str>,
     sign_out: SignOut,
 }
 
-/// A passkey of the list.
+/// Row of the page: a passkey of the account.
 struct ShownPasskey {
     id: String,
     name: String,
@@ -82,7 +85,7 @@ struct ShownPasskey {
     used: String,
 }
 
-/// The page that makes a passkey.
+/// Page on which the browser asks an authenticator to create a passkey.
 #[derive(Template)]
 #[template(path = "passkey_new.html")]
 struct NewPasskeyPage {
@@ -90,12 +93,12 @@ struct NewPasskeyPage {
     csrf: String,
     name: String,
     email: String,
-    /// Options of the browser's call, as JSON.
+    /// Argument of `navigator.credentials.create`, as JSON.
     options: String,
     script: &'static str,
 }
 
-/// Status and sentence of a change that was not made.
+/// HTTP status and message for a change that was refused.
 type ChangeProblem = (StatusCode, &'static str);
 
 /// `GET /account/passkeys`: shows the page.
@@ -167,15 +170,15 @@ const fn form_task(action: &'static str) -> FormTask {
     }
 }
 
-/// The form that begins to add a passkey.
+/// The form that begins to add a passkey: it carries only the name.
 pub const NEW: FormTask = form_task("account.passkey-added");
-/// The form with the answer of the authenticator.
+/// The form that returns the answer of the authenticator.
 pub const ADD: FormTask = form_task("account.passkey-added");
 /// The form that removes a passkey.
 pub const REMOVE: FormTask = form_task("account.passkey-removed");
 
-/// Returns the sign-in page, which leads back, unless the person signed in a short time ago, with
-/// every factor that the account has.
+/// Returns the sign-in page, which then leads back here, unless the person signed in within the
+/// last five minutes with every factor that the account has.
 fn ask_for_fresh_sign_in(app: &App, request: &SignedInForm) -> Option<Response> {
     let (session, account) = (&request.signed_in.session, &request.signed_in.account);
     let whole = account.second_factor.is_none() || session.second_factor;
@@ -219,8 +222,8 @@ pub async fn begin_addition(app: &App, request: SignedInForm) -> Result<Response
     Ok(layout::render_passkey_page(StatusCode::OK, &page, None))
 }
 
-/// Returns the options of the browser's call as JSON, and the state that its answer is checked
-/// against.
+/// Returns the options of the browser's call as JSON, and the state against which its answer is
+/// checked.
 fn begin_registration(
     app: &App,
     party: &Webauthn,
@@ -234,7 +237,8 @@ fn begin_registration(
     let begun = party.start_passkey_registration(user, email, email, Some(held.collect()));
     let (request, registration) = begun.map_err(internal_error)?;
     let mut options = serde_json::to_value(&request.public_key).map_err(internal_error)?;
-    // Without an address typed first, an authenticator can only offer what it stores itself.
+    // A sign-in by passkey begins without an e-mail address, so the authenticator must store the
+    // passkey itself to offer it.
     options["authenticatorSelection"]["residentKey"] = "required".into();
     options["authenticatorSelection"]["requireResidentKey"] = true.into();
     let state = AdditionState {
@@ -256,7 +260,8 @@ pub async fn finish_addition(app: &App, request: SignedInForm) -> Result<Respons
         Ok(page)
     };
     let unprocessable = StatusCode::UNPROCESSABLE_ENTITY;
-    // The sign-in was fresh when the challenge was made, a few minutes ago at most.
+    // The sign-in is not checked again: it was fresh when the challenge was made, at most five
+    // minutes ago.
     let challenge = take_challenge::<AdditionState>(app, browser, ChallengePurpose::Add).await?;
     let challenge = challenge.filter(|challenge| challenge.state.account == account.id);
     let Some(challenge) = challenge else {
@@ -294,7 +299,7 @@ async fn add_in(
     let stored = tx.get::<Account>(&account_key(&state.account)).await?;
     let mut stored = stored.ok_or(ErrorPage::FormForged)?;
     let account = &mut stored.value;
-    // A reset while the browser made the passkey must not leave it behind.
+    // If the account was reset meanwhile, the passkey must not be added to it.
     if !request.signed_in.session.is_of_present(account) {
         return Err(ErrorPage::FormForged);
     }
@@ -321,14 +326,14 @@ async fn add_in(
     Ok(Ok(()))
 }
 
-/// Returns the condition under which a credential can be entered in the index; `None` if an account
-/// has it.
+/// Returns the condition for the write that enters a credential in the index of passkeys; `None` if
+/// an account has the credential.
 async fn find_free_entry(tx: &Transaction<'_>, id: &PasskeyId) -> Result<Option<When>, StoreError> {
     let Some(entry) = tx.get::<PasskeyEntry>(&passkey_key(id)).await? else {
         return Ok(Some(When::Absent));
     };
-    // An entry of a passkey that its account does not list any more counts for nothing. An earlier
-    // version of vault leaves one when it writes the account.
+    // An entry counts for nothing if its account does not list the passkey any more. An earlier
+    // version of vault leaves such entries when it writes an account.
     let owner = tx
         .get::<Account>(&account_key(&entry.value.account))
         .await?;
@@ -361,8 +366,8 @@ pub async fn remove_passkey(app: &App, request: SignedInForm) -> Result<Response
     Ok(response)
 }
 
-/// Removes a passkey. Returns the browser with its new session; `None` if the passkey is gone
-/// already, perhaps after a second click.
+/// Removes a passkey. Returns the browser with its new session; `None` if the account has no such
+/// passkey any more, perhaps after a second click.
 async fn remove_in(
     tx: &Transaction<'_>,
     app: &App,
@@ -382,7 +387,7 @@ async fn remove_in(
     let (account, source) = (&stored.value, request.source);
     let with = SessionStart {
         second_factor: session.second_factor,
-        // The session goes on in a new cookie without new credentials.
+        // The session continues in a new cookie, and the person entered no credentials for it.
         ..SessionStart::from_credentials(Credentials::NotEntered)
     };
     let (fresh, writes) = new_session(app, &request.browser, account, source, with).await?;

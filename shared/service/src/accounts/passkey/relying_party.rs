@@ -1,4 +1,5 @@
-//! This service as browsers and authenticators know it: the host and the origin of its public URL.
+//! This service as WebAuthn relying party: the host and the origin of its public URL, to which
+//! browsers bind passkeys.
 
 use std::time::Duration;
 
@@ -23,15 +24,15 @@ pub fn relying_party(public: &PublicUrl) -> Option<Webauthn> {
     built.rp_name("vault").timeout(timeout).build().ok()
 }
 
-/// Whether a passkey can stand for the code of a second factor.
+/// Whether a passkey can take the place of the code of a second factor.
 pub fn takes_passkeys(app: &App) -> bool {
     relying_party(&app.config.public_url).is_some()
 }
 
-/// Whether a passkey signs in on its own.
+/// Whether a passkey can sign in without any other proof.
 pub fn signs_in_with_passkeys(app: &App) -> bool {
-    // A service that takes no passwords leaves it to its identity provider who may still sign in,
-    // and a passkey would go around the provider.
+    // A service without passwords leaves it to its identity provider who may still sign in. A
+    // passkey would bypass the provider.
     app.config.sign_in.takes_passwords() && takes_passkeys(app)
 }
 

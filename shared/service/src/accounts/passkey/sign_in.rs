@@ -1,11 +1,11 @@
-//! Signing in with a passkey: the page that asks the authenticator, and the check of its answer.
+//! Sign-in with a passkey: the page that asks the authenticator, and the check of its answer.
 //!
 //! | step | who | which passkey |
 //! |---|---|---|
 //! | `sign-in` | any browser | the authenticator offers those that it has for this service |
 //! | `second-factor` | a browser whose first proof was accepted | those of that account |
 //!
-//! A refused answer never tells whether a passkey or its account exists.
+//! The page after a refused answer does not reveal whether a passkey or its account exists.
 
 use std::net::IpAddr;
 
@@ -37,19 +37,22 @@ use crate::web::csrf::Purpose;
 use crate::web::error_page::ErrorPage;
 use crate::web::layout::{self, Frame, PASSKEY_SCRIPT};
 
-/// Action of a sign-in with a passkey, also where it took the place of a code.
+/// Audit log action: an account signed in with a passkey, alone or in place of a code.
 const SIGN_IN: &str = "account.sign-in-by-passkey";
-/// Window in which the unfinished ceremonies of a source are counted, in seconds.
+/// Window in which the challenges without a successful answer are counted for each network, in
+/// seconds: 15 minutes.
 const WINDOW_SECONDS: i64 = 15 * 60;
-/// Message for an answer that does not count, whatever the reason.
+/// Message when an answer is refused, whatever the reason.
 const NOT_ACCEPTED: &str = "This passkey was not accepted. Try again, or sign in another way.";
-/// Message for an answer without a challenge.
+/// Message when the browser's answer has no stored challenge any more.
 const TOO_LATE: &str = "The passkey came too late, or was sent before. Try again.";
 
-/// Step of a sign-in that a passkey takes.
+/// Step of a sign-in for which a passkey is used.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Step {
+    /// The passkey signs in alone.
     SignIn,
+    /// The passkey takes the place of the code of a second factor.
     SecondFactor,
 }
 
@@ -75,7 +78,7 @@ impl Step {
     }
 }
 
-/// Page that asks the browser for a passkey.
+/// Page whose script asks the browser for a passkey.
 #[derive(Template)]
 #[template(path = "passkey.html")]
 struct PasskeyPage {
@@ -83,31 +86,35 @@ struct PasskeyPage {
     csrf: String,
     return_to: String,
     step: &'static str,
-    /// Options of the browser's call, as JSON.
+    /// Argument of `navigator.credentials.get`, as JSON.
     options: String,
     problem: Option<&'static str>,
-    /// Whether a code is accepted instead.
+    /// Whether the person may enter a code instead.
     asks_for_code: bool,
-    /// Where the form for a code stands: beside the passkey.
+    /// Whether the form for a code stands below the request for a passkey, which then has the
+    /// focus.
     beside_passkey: bool,
     script: &'static str,
 }
 
-/// A request for a challenge, or an answer to one, from a browser that may take the step.
+/// A request for a challenge or an answer to one, from a browser that may take this step.
 struct Ceremony<'a> {
     app: &'a App,
     posted: &'a PostedForm,
     onward: ReturnTo<'a>,
     step: Step,
-    /// The account whose first proof was accepted, in the step `second-factor`.
+    /// The half session and its account, in the step `second-factor`: the first proof was accepted.
     half: Option<SignedIn>,
+    /// Verifier of passkeys for this service.
     party: Webauthn,
-    /// Address of the client that the redirects after this page may end at.
+    /// Redirect URI of the client that waits for the sign-in. The page's content security policy
+    /// must allow it, because the redirects after this page may end there.
     answer_to: Option<RedirectUri>,
 }
 
 impl<'a> Ceremony<'a> {
-    /// Checks a form. Returns the sign-in page for a browser that may not take the step.
+    /// Checks a form. Returns the sign-in page as the inner `Err` to a browser that may not take
+    /// the step. `answer_to` finds the redirect URI of the client that made an authorize request.
     async fn from_form(
         app: &'a App,
         posted: &'a PostedForm,
@@ -145,8 +152,9 @@ impl<'a> Ceremony<'a> {
         }))
     }
 
-    /// Counts the challenges of a caller's networks; each sign-in takes its own back. A passkey cannot be
-    /// guessed, so nothing is counted against an account.
+    /// Returns the windows in which the challenges of a client's networks are counted; a successful
+    /// sign-in takes its count back. Nothing is counted for an account, because a passkey cannot be
+    /// guessed.
     fn windows(&self, networks: &Networks) -> Vec<Window<'static>> {
         let limit = NetworkLimit {
             name: "sign-in-passkey",
@@ -167,11 +175,12 @@ impl<'a> Ceremony<'a> {
         count_or_refuse(app, &self.windows(&networks), app.clock.now()).await?;
         let begun = self.party.start_discoverable_authentication();
         let (mut request, authentication) = begun.map_err(internal_error)?;
-        // What webauthn-rs adds for a sign-in by autofill: no extension is needed here, and a
-        // browser that does not know one may refuse the call.
+        // webauthn-rs adds an extension for sign-in by autofill. This page needs none, and a
+        // browser that does not know an extension may refuse the call.
         request.public_key.extensions = None;
         if let Some(half) = &self.half {
-            // Only for this account's list: the challenge of that call is not used.
+            // This call is made only for the list of the account's passkeys; its challenge is not
+            // used.
             let held = half.account.passkeys.as_slice().iter();
             let held: Vec<Credential> = held.map(|passkey| passkey.credential().clone()).collect();
             let asked = self.party.start_passkey_authentication(&held);
@@ -200,22 +209,24 @@ impl<'a> Ceremony<'a> {
     }
 }
 
-/// Reason for refusing an answer.
+/// A refused answer, as the audit log needs it.
 enum RefusedPasskey {
-    /// No account has the passkey, or the text is no answer of an authenticator.
+    /// No account has the passkey, or the text is no answer of an authenticator. Nothing is
+    /// recorded.
     Unknown,
-    /// A passkey of this account.
+    /// The passkey names this account, or the first proof did.
     OfAccount {
-        /// Address of the account, for its logs.
+        /// E-mail address of the account, in whose logs the refusal is recorded.
         email: String,
-        /// Outcome in the log.
+        /// Outcome of the audit entry.
         outcome: &'static str,
     },
 }
 
 impl Ceremony<'_> {
     /// Returns the account that an answer is for: the one whose first proof was accepted, or the
-    /// one that the index names. Whether it has the passkey is decided later.
+    /// one that the index names for the passkey. `begin_session` checks that the account has the
+    /// passkey.
     async fn find_account(
         &self,
         answer: &PublicKeyCredential,
@@ -228,7 +239,8 @@ impl Ceremony<'_> {
         Ok(entry.map(|entry| entry.value.account))
     }
 
-    /// Checks an answer against the account as it is now, and begins the session.
+    /// Checks an answer against the account as it is now, and begins the session in the commit of
+    /// `tx`.
     async fn begin_session(
         &self,
         tx: &Transaction<'_>,
@@ -254,8 +266,8 @@ impl Ceremony<'_> {
         let user = answer.get_user_unique_id().map(Uuid::from_slice);
         let passkey = match user {
             Some(Ok(user)) => account.passkeys.find_mut(&credential_id, Some(user)),
-            // An authenticator may leave out whose passkey it is where it was asked for one of a
-            // list, and the account is known.
+            // An authenticator may leave out the user if it was asked for a passkey of a given
+            // list. The account is known here.
             None if half.is_some() => account.passkeys.find_mut(&credential_id, None),
             _ => None,
         };
@@ -273,7 +285,7 @@ impl Ceremony<'_> {
         );
         let result = match checked {
             Ok(result) if result.user_verified() => result,
-            // The counter went back: somebody may have copied the authenticator's key.
+            // The signature counter went back: somebody may have copied the authenticator's key.
             Err(WebauthnError::CredentialPossibleCompromise) => return refuse("passkey_counter"),
             _ => return refuse("passkey_refused"),
         };
@@ -289,7 +301,7 @@ impl Ceremony<'_> {
             source: self.posted.source,
             onward: self.onward,
             action: SIGN_IN,
-            // The authenticator has verified its user, so one use is two factors.
+            // The authenticator verified its user, so one use counts as two factors.
             second_factor: true,
             credentials: Credentials::Entered { at: now },
             notice: None,
@@ -298,8 +310,8 @@ impl Ceremony<'_> {
     }
 }
 
-/// Whether the browser says that the page which asked stood in a frame of another origin (WebAuthn
-/// level 3, section 7.2, steps 13 and 14). webauthn-rs checks this for new passkeys alone.
+/// Whether the browser reports that the asking page stood in a frame of another origin (WebAuthn
+/// level 3, section 7.2, steps 13 and 14). webauthn-rs checks this only when a passkey is created.
 fn is_cross_origin(answer: &PublicKeyCredential) -> bool {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -310,12 +322,12 @@ fn is_cross_origin(answer: &PublicKeyCredential) -> bool {
         top_origin: Option<serde::de::IgnoredAny>,
     }
     let client_data = serde_json::from_slice::<ClientData>(&answer.response.client_data_json);
-    // What cannot be read is refused here as well.
+    // Unreadable client data counts as cross-origin.
     client_data.map_or(true, |data| data.cross_origin || data.top_origin.is_some())
 }
 
 /// `POST /oauth/passkey`: shows the page that asks the browser for a passkey. `answer_to` returns
-/// the address of the client whose authorize request has a query.
+/// the redirect URI of the client that sent an authorize request, given its query.
 pub async fn ask_for_passkey(
     app: &App,
     request: Request,

@@ -1,11 +1,17 @@
-//! Choice of the account for a person who came back from the identity provider.
+//! Chooses the account for a person who came back from the identity provider.
+//!
+//! The provider names a person by its issuer and a subject, which never change; an e-mail address
+//! may. An account is *connected* to a person by a proof with that subject. An account *without a
+//! proven owner* has no proof at all: it was invited, or reset, and nobody has signed in since.
 //!
 //! | The person is | Result |
 //! |---|---|
-//! | connected to an account | signs in there, whatever address the provider names now |
+//! | connected to an account | signs in to it, whatever address the provider names now |
 //! | unknown, with the verified address of an account without a proven owner | is connected and signs in: the address was invited |
-//! | unknown, with the verified address of any other account | proves the account once (`connect`) |
-//! | unknown, with a verified address without an account | gets one, if the address is invited or sign-up is open |
+//! | unknown, with the verified address of any other account | must first enter the account's
+//! password (`connect`) |
+//! | unknown, with a verified address without an account | gets an account, if the address is
+//! invited or sign-up is open |
 //! | unknown, without a verified address | is refused |
 
 use std::net::IpAddr;
@@ -33,12 +39,12 @@ use crate::web::browser::{Browser, ReturnTo};
 use crate::web::error_page::ErrorPage;
 use crate::web::remembered_browser::RememberedBrowser;
 
-/// Action of a first sign-in that creates an account.
+/// Audit log action: a first sign-in created an account.
 const SIGN_UP: &str = "account.sign-up";
-/// Action of a sign-in that connects a person to an account without a proven owner.
+/// Audit log action: a sign-in connected a person to an account without a proven owner.
 const CONNECT: &str = "account.connect";
 
-/// A person who came back from the provider, and the browser.
+/// A person who came back from the provider, with the browser and the request that sent it there.
 pub struct ReturnedPerson<'a> {
     pub app: &'a App,
     pub issuer: &'a str,
@@ -52,7 +58,7 @@ pub struct ReturnedPerson<'a> {
 }
 
 impl ReturnedPerson<'_> {
-    /// Signs the person in, within the commit of `tx`.
+    /// Signs the person in, in the commit of `tx`, by the table of the module.
     pub async fn sign_in(&self, tx: &Transaction<'_>) -> Result<Response, ErrorPage> {
         let subject = subject::subject_name(self.issuer, &self.person.subject);
         let (connected, when) = find_account(tx, &subject).await?;
@@ -65,7 +71,7 @@ impl ReturnedPerson<'_> {
                 .complete_sign_in(tx, connected.value, audit::SIGN_IN)
                 .await;
         }
-        // An unverified address proves nothing: its owner may be another person.
+        // An unverified address proves nothing: it may belong to somebody else.
         let Address::Verified(address) = &self.person.address else {
             return Err(RefusedSignIn::AddressUnverified.into());
         };
@@ -104,7 +110,8 @@ impl ReturnedPerson<'_> {
     ) -> Result<Response, ErrorPage> {
         let now = tx.now();
         if self.sign_up == SignUp::Invited {
-            // Any invitation suffices. The person accepts or declines it once signed in.
+            // An invitation to any vault suffices. The person accepts or declines it after the
+            // sign-in.
             let invitations = invitations_partition(&address);
             let invited = tx.records.list_page(&invitations, "", None, 1).await?;
             if invited.is_empty() {
@@ -136,8 +143,9 @@ impl ReturnedPerson<'_> {
             (true, None) => Credentials::Unstated { at: tx.now() },
             (false, _) => Credentials::NotEntered,
         };
-        // Then only a password or a second factor confirms anything, so the person is led to the
-        // page that says so instead of to the page that would ask for credentials again.
+        // A session with unstated credentials confirms nothing: only a password or a second factor
+        // does. The person is led to the page that says so; the page `onward` would only ask for
+        // credentials again.
         let unstated = credentials.are_unstated();
         if account.second_factor.is_some() {
             let with = SessionStart::from_credentials(credentials);
@@ -163,7 +171,8 @@ impl ReturnedPerson<'_> {
         Ok(completed.begin_session(tx, app, &account).await?)
     }
 
-    /// Shows the page on which the person proves an account that has other proofs.
+    /// Shows the page on which the person enters the password of the existing account, to connect
+    /// the sign-in to it.
     async fn ask_for_proof(
         &self,
         tx: &Transaction<'_>,
@@ -172,8 +181,8 @@ impl ReturnedPerson<'_> {
     ) -> Result<Response, ErrorPage> {
         let app = self.app;
         self.refuse_disabled(&account).await?;
-        // The page can ask for a password only. An account with nothing but another provider
-        // sign-in has none.
+        // The page can only ask for a password. An account that is connected to another person of a
+        // provider may have none.
         if account.password_hash().is_none() {
             return Err(RefusedSignIn::Unprovable.into());
         }
@@ -202,7 +211,8 @@ impl ReturnedPerson<'_> {
         Err(RefusedSignIn::Disabled.into())
     }
 
-    /// Returns the writes that take back the count of the request, which was no failure.
+    /// Returns the writes that take back what the request counted against its networks, since it
+    /// did not fail.
     fn give_back_writes(&self) -> Vec<Write> {
         let limit = self.app.config.limits.sign_in_failures;
         let windows = self.request.sign_in_windows(limit);
@@ -212,14 +222,14 @@ impl ReturnedPerson<'_> {
             .collect()
     }
 
-    /// Returns the notice to a person whose address at the provider is no longer that of the
-    /// account.
+    /// Returns a notice if the person's address at the provider is no longer that of the account.
     fn address_notice(&self, account: &Account) -> Option<String> {
         let (Address::Verified(now) | Address::Unverified(now)) = &self.person.address else {
             return None;
         };
         let same = now.parse().is_ok_and(|now: Email| now == account.email);
-        // Text from outside: without control characters, and no longer than an address can be.
+        // The provider chose this text, so control characters are removed, and it is cut to the
+        // maximum length of an address.
         let shown: String = now.chars().filter(|c| !c.is_control()).take(254).collect();
         (!same).then(|| {
             format!(

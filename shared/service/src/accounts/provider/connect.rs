@@ -1,6 +1,6 @@
-//! `POST /oauth/oidc/connect`: a person who came back from the identity provider with the address
-//! of an account proves that account once, by its password and its second factor. Only then is the
-//! sign-in connected: an address alone must not take over an account.
+//! `POST /oauth/oidc/connect`: connects a sign-in of the identity provider to an existing account
+//! with the same e-mail address. The person must first enter the account's password and a code of
+//! its second factor, because an address alone must not take over an account.
 
 use askama::Template;
 use axum::extract::Request;
@@ -28,16 +28,16 @@ use crate::web::csrf::Purpose;
 use crate::web::error_page::ErrorPage;
 use crate::web::layout::{self, Frame};
 
-/// Action in the audit log.
+/// Audit log action: a sign-in was connected to an account.
 const CONNECT: &str = "account.connect";
 
-/// Page on which the person proves the account.
+/// Page that asks for the password of the account, and for a code if it has a second factor.
 #[derive(Template)]
 #[template(path = "connect.html")]
 struct ConnectPage {
     frame: Frame,
     email: String,
-    /// Name of the provider.
+    /// Name of the identity provider, from the settings.
     name: String,
     second_factor: bool,
     csrf: String,
@@ -45,10 +45,10 @@ struct ConnectPage {
     problem: Option<&'static str>,
 }
 
-/// Status, sentence, and the seconds to wait if there were too many attempts.
+/// HTTP status, message, and the seconds to wait after too many attempts.
 type ConnectProblem = (StatusCode, &'static str, Option<u64>);
 
-/// Renders the page in a browser with a pending connection.
+/// Renders the page, in a browser for which a pending connection is stored.
 pub fn render_page(
     app: &App,
     browser: &Browser,
@@ -81,7 +81,7 @@ pub async fn connect_account(app: &App, request: Request) -> Result<Response, Er
     let onward = ReturnTo::from_form(app, form)?;
     browser.check_form(app, form, Purpose::Connect, onward.form_subject())?;
     let expired = || ErrorPage::from(RefusedSignIn::Expired);
-    // The key is made from the cookie, so no other browser can use the pending connection.
+    // The key contains the hash of the cookie, so no other browser can use the pending connection.
     let pending_key = pending_key(&browser.hash());
     let pending = app.records.get_one(&pending_key).await?;
     let pending = Versioned::<PendingConnection>::read(pending)?.ok_or_else(expired)?;
@@ -103,7 +103,7 @@ pub async fn connect_account(app: &App, request: Request) -> Result<Response, Er
         };
     let (now, subject) = (app.clock.now(), pending.value.subject);
     let (connected_meanwhile, when) = find_account(app, &subject).await?;
-    // Another browser connected the same person meanwhile, perhaps to another account.
+    // Another browser may have connected the same person meanwhile, perhaps to another account.
     if connected_meanwhile.is_some() {
         return Err(expired());
     }
@@ -132,8 +132,8 @@ pub async fn connect_account(app: &App, request: Request) -> Result<Response, Er
     response.ok_or_else(|| StoreError::Conflict.into())
 }
 
-/// Checks the password and, where the account has one, a code of its second factor. Returns the
-/// account, and the writes that take the attempt's count back.
+/// Checks the password and, if the account has a second factor, a code of it. Returns the account
+/// with the code used up, and the writes that take the attempt's count back.
 async fn prove_account(
     app: &App,
     posted: &PostedForm,
@@ -149,8 +149,8 @@ async fn prove_account(
     let unprocessable = StatusCode::UNPROCESSABLE_ENTITY;
     let checked = sign_in::check_password(app, &email, password, source, &posted.returning).await?;
     let writes = match checked {
-        // The password must be that of the very account that the connection is for, as it was read:
-        // the address may belong to another account by now.
+        // The password was looked up by the address, which may belong to another account by now. It
+        // must be that of the account that the connection is for.
         PasswordCheck::Good {
             account: checked,
             taken_back,
@@ -179,12 +179,12 @@ async fn prove_account(
             None => None,
         };
         if let Some((outcome, problem)) = problem {
-            // The password was correct, whatever the code is. If the count stays because the store
-            // is busy, its limit is only lower for a while.
+            // The password was correct, so its attempt does not count. If the store is too busy for
+            // these writes, the person only has fewer attempts for a while.
             app.try_commit(writes).await?;
             return refused(outcome, problem).await;
         }
-        // Stored with the account, because the code is used up now.
+        // The factor now records that the code is used up, so it is stored with the account.
         account.second_factor = Some(factor);
     }
     Ok(Ok((account, writes)))

@@ -1,4 +1,4 @@
-//! Sign-ins through an identity provider that an account has, as the account page lists and ends
+//! The connections of an account to an identity provider: the account page lists them and ends
 //! them.
 
 use axum::http::StatusCode;
@@ -19,17 +19,17 @@ use crate::web::browser::ReturnTo;
 use crate::web::error_page::ErrorPage;
 use crate::web::layout::format_day;
 
-/// A connected sign-in.
+/// Row of the page: a connection to an identity provider.
 pub struct ShownConnection {
-    /// Name under which it is stored.
+    /// Hash of issuer and subject, by which the connection is stored and the form names it.
     pub id: String,
-    /// Issuer of the provider.
+    /// URL of the provider (`iss`).
     pub issuer: String,
     /// Day on which it was connected.
     pub since: String,
 }
 
-/// Returns the connected sign-ins of an account.
+/// Returns the connections of an account.
 pub fn list_connections(account: &Account) -> Vec<ShownConnection> {
     let proofs = account.proofs.iter();
     let shown = proofs.filter_map(|proof| match proof {
@@ -47,11 +47,11 @@ pub fn list_connections(account: &Account) -> Vec<ShownConnection> {
     shown.collect()
 }
 
-/// The form that ends a connected sign-in.
+/// The form with which a person ends a connection.
 pub const DISCONNECT: FormTask = account_page_form("sign-in.end");
 
-/// `POST /account/sign-ins`: ends a connected sign-in, and signs every other browser out. The last
-/// way to sign in cannot be ended, and credentials must have been entered within five minutes.
+/// `POST /account/sign-ins`: ends a connection, and signs every other browser out. The last way to
+/// sign in cannot be ended, and the person must have entered credentials within five minutes.
 pub async fn disconnect_sign_in(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
     let name = request.form.value("sign_in");
     let name: Option<Digest> = name.and_then(|text| text.parse().ok());
@@ -76,7 +76,7 @@ pub async fn disconnect_sign_in(app: &App, request: SignedInForm) -> Result<Resp
     let (account, source) = (&stored_account.value, request.source);
     let with = SessionStart {
         second_factor: session.second_factor,
-        // The session goes on in a new cookie without new credentials.
+        // The session continues in a new cookie, and the person entered no credentials for it.
         ..SessionStart::from_credentials(Credentials::NotEntered)
     };
     let (fresh, mut writes) = new_session(app, &request.browser, account, source, with).await?;

@@ -1,10 +1,10 @@
 //! Sign-in through the identity provider: `POST /oauth/oidc/start` sends the browser there, and
 //! `GET /oauth/oidc/callback` takes it back with a code.
 //!
-//! A request is bound to the browser that made it and answered once. The nonce and the code
-//! verifier are derived from the cookie and the state, so the store contains no secret of a
-//! sign-in. `arrival` decides which account the person is, `connect` lets the person prove one, and
-//! `connected` ends a connection.
+//! A request to the provider is bound to the browser that made it, and can be answered once. The
+//! nonce and the code verifier (PKCE) are derived from the cookie and the state, so the store
+//! contains no secret of a sign-in. `arrival` chooses the account of the person who came back,
+//! `connect` asks for the password of an existing account, and `connected` ends a connection.
 
 mod arrival;
 pub mod connect;
@@ -50,13 +50,14 @@ use crate::web::remembered_browser::RememberedBrowser;
 /// Path that the provider sends browsers back to, below the public URL.
 pub const CALLBACK_PATH: &str = "/oauth/oidc/callback";
 
-/// Page between this service and the provider.
+/// Page that leads from this service to the provider.
 #[derive(Template)]
 #[template(path = "leaving.html")]
 struct LeavingPage {
     frame: Frame,
-    /// Name of the provider.
+    /// Name of the provider, from the settings.
     name: String,
+    /// Address of the provider's authorize page, with the request.
     address: String,
 }
 
@@ -66,7 +67,7 @@ fn require_provider(app: &App) -> Result<&Arc<Provider>, ErrorPage> {
     provider.ok_or_else(|| RefusedSignIn::NotOffered.into())
 }
 
-/// Secrets of one request, derived from the browser and the state.
+/// Secrets of one request to the provider, derived from the browser's cookie and the state.
 struct RequestSecrets {
     nonce: Secret,
     verifier: Secret,
@@ -92,8 +93,8 @@ impl RequestSecrets {
     }
 }
 
-/// `POST /oauth/oidc/start`: sends the browser to the provider. `app_wants_credentials` tells
-/// whether the authorize request of a query asks for fresh credentials.
+/// `POST /oauth/oidc/start`: sends the browser to the provider. Given the query of an authorize
+/// request, `app_wants_credentials` returns whether its app asks for fresh credentials.
 pub async fn start_sign_in(
     app: &App,
     request: Request,
@@ -108,11 +109,12 @@ pub async fn start_sign_in(
     } = read_posted_form(app, request).await?;
     let onward = ReturnTo::from_form(app, &form)?;
     browser.check_form(app, &form, Purpose::Login, onward.form_subject())?;
-    // A browser that is signed in was sent to the sign-in page because its session was not enough.
+    // A signed-in browser reaches the sign-in page only if its session did not suffice, so the
+    // provider is asked for fresh credentials.
     let fresh = match onward {
         _ if browser.load_signed_in(app).await?.is_some() => true,
         ReturnTo::Authorize(query) => app_wants_credentials(query, source).await?,
-        // The pages accept nothing else.
+        // These pages accept only fresh credentials.
         ReturnTo::Confirm(_) | ReturnTo::SecondFactor => true,
         _ => false,
     };
@@ -129,16 +131,16 @@ pub async fn start_sign_in(
     let sign_in_request = secrets.to_sign_in_request(&state, provider_request.fresh);
     let address = provider.sign_in_address(sign_in_request, challenge.as_str(), now);
     let address = address.await.map_err(|error| failure_page(app, error))?;
-    // Counted against the source until the person comes back signed in, so that sign-ins that are
-    // never finished are bounded.
+    // Counted against the client's networks until the person comes back signed in, so that the
+    // number of unfinished sign-ins is bounded.
     let windows = provider_request.sign_in_windows(app.config.limits.sign_in_failures);
     count_or_refuse(app, &windows, now).await?;
     let creation = provider_request.creation_write(&browser.hash(), &state.hash())?;
     if !app.try_commit(vec![creation]).await? {
         return Err(StoreError::Conflict.into());
     }
-    // A page of its own and no redirect: browsers apply `form-action` to every redirect that a form
-    // starts, and the addresses that the provider redirects to are unknown.
+    // A page and not a redirect: browsers apply `form-action` to each redirect that a form starts,
+    // and it is unknown to which addresses the provider redirects.
     let refresh = HeaderValue::from_str(&format!("0;url={address}"));
     let page = LeavingPage {
         frame: Frame::for_service(&app.config.public_url),
@@ -158,8 +160,8 @@ pub async fn finish_sign_in(app: &App, request: Request) -> Result<Response, Err
     let provider = require_provider(app)?;
     let answer = Form::parse(request.uri().query().unwrap_or_default());
     let browser = Browser::from_headers(app, request.headers());
-    // HEAD is safe (RFC 9110 section 9.2.1), so it must not use up the request. With a repeated
-    // parameter it would be open which value counts.
+    // HEAD is a safe method (RFC 9110 section 9.2.1), so it must not use up the request. If a
+    // parameter is repeated, it is undefined which value counts.
     if request.method() == Method::HEAD || answer.check().is_err() {
         return Err(RefusedSignIn::Expired.into());
     }
@@ -186,7 +188,8 @@ pub async fn finish_sign_in(app: &App, request: Request) -> Result<Response, Err
     app.change(async |tx| arrival.sign_in(&tx).await).await
 }
 
-/// Takes the request of this browser that an answer is for. It is answered once.
+/// Removes and returns the stored request that the provider's answer is for. Fails with `Expired`
+/// if this browser has none, or another callback took it.
 async fn take_request(
     app: &App,
     browser: &Browser,
@@ -198,7 +201,7 @@ async fn take_request(
     let key = request_key(&browser.hash(), &state.hash());
     let stored_request = app.get::<ProviderRequest>(&key).await?;
     let stored_request = stored_request.ok_or_else(expired)?;
-    // Deleted before the code is exchanged: of two callbacks with one state, only one gets on.
+    // Deleted before the code is exchanged: of two callbacks with one state, only one continues.
     let taken = vec![Write::delete(key, When::At(stored_request.revision))];
     if app.try_commit(taken).await? {
         Ok((state, stored_request.value))
@@ -207,7 +210,7 @@ async fn take_request(
     }
 }
 
-/// Loads the person who came back, as the provider describes them.
+/// Exchanges the code for the provider's statement of who came back.
 async fn fetch_person(
     app: &App,
     provider: &Provider,
@@ -218,8 +221,8 @@ async fn fetch_person(
     let now = app.clock.now();
     let discovery = provider.discovery(now).await;
     let discovery = discovery.map_err(|error| failure_page(app, error))?;
-    // An answer of another provider must not pass, although the browser may have been sent there
-    // meanwhile (mix-up, RFC 9207).
+    // An answer of another provider must not be accepted, although the browser may have been sent
+    // there meanwhile (mix-up attack, RFC 9207).
     let issuer = provider.settings().issuer.as_str();
     let from_provider = match answer.value("iss") {
         Some(from) => from == issuer,
@@ -247,8 +250,8 @@ async fn fetch_person(
     person.map_err(|error| failure_page(app, error))
 }
 
-/// Finds the account that a person of the provider signs in to, and the condition under which the
-/// record that finds it may be written.
+/// Finds the account that a person of the provider is connected to, and the condition for a later
+/// write of the index record that was read for it.
 async fn find_account(
     ports: &Ports,
     subject: &Digest,
@@ -259,15 +262,16 @@ async fn find_account(
     };
     let key = account_key(&connected.value.account);
     let account = ports.get::<Account>(&key).await?;
-    // An account that was reset has lost its proofs, even if a record still points to it.
+    // A reset removes the proofs of an account, but the index record may still name it.
     let account = account.filter(|account| account.value.subjects().any(|held| held == subject));
     Ok((account, When::At(connected.revision)))
 }
 
-/// Returns the page for a failure of the provider, and logs the cause.
+/// Returns the error page for a failure of the provider, and logs the cause.
 fn failure_page(app: &App, error: ProviderError) -> ErrorPage {
     let chain = error_chain(&error);
-    // Neither the person nor the answer is to blame: 503, and a password may help meanwhile.
+    // An outage is nobody's mistake here: the answer is 503, and the page offers the password if
+    // there is one.
     if error.is_outage() {
         let passwords = app.config.sign_in.takes_passwords();
         let refusal = Refusal::new(ErrorCode::Unavailable).cause(error);

@@ -14,7 +14,7 @@ pub enum RefusedSignIn {
     Expired,
     /// The provider answered with this error code.
     Answered(String),
-    /// The answer is not one that the provider gave to this request.
+    /// The answer is invalid: the provider did not give it to this request.
     NotValid,
     /// The provider did not ask for credentials, although the request did.
     NotFresh,
@@ -24,8 +24,8 @@ pub enum RefusedSignIn {
     Disabled,
     /// The address has neither an account nor an invitation.
     NotInvited,
-    /// The account has no password, only another sign-in through a provider, so the person cannot
-    /// prove it here.
+    /// The account has no password, only a connection to another person of a provider, so the
+    /// person has no way to prove here that it is theirs.
     Unprovable,
 }
 
@@ -101,7 +101,7 @@ impl RefusedSignIn {
         }
     }
 
-    /// Returns a paragraph about this case alone.
+    /// Returns the last paragraph, which names the provider's error code.
     fn case_detail(&self) -> Option<String> {
         match self {
             Self::Answered(code) if code == "access_denied" => {
