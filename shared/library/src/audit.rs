@@ -1,8 +1,8 @@
 //! Audits skills in place: runs the gate on them without admitting, running or writing anything.
 //!
-//! Unreadable files and files that a skill must not contain become findings, and the remaining
-//! files are checked anyway. For example, a symlink next to a SKILL.md must not hide problems in
-//! the SKILL.md.
+//! Unreadable files and files that a skill must not contain become findings, and the other files
+//! are checked anyway. For example, a symlink next to a SKILL.md must not hide problems in the
+//! SKILL.md.
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -35,12 +35,12 @@ pub use self::accept::{AcceptedError, Exclusion};
 use self::accept::{accept_errors, file_of, take_accepted, verdict_of};
 use self::walk::{Place, document_of, is_document, shown, walk};
 
-/// The limits of a repository scan.
+/// Limits on the walk through the folders of a repository.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Maximum depth of folders below the root.
+    /// Number of levels below the root at which folders are still listed.
     pub depth: usize,
-    /// Maximum number of folders to list.
+    /// Number of folders that are listed.
     pub folders: usize,
 }
 
@@ -54,36 +54,38 @@ impl Default for Bounds {
     }
 }
 
-/// Options of an audit.
+/// How an audit judges skills, and what it takes into account.
 #[derive(Clone, Copy)]
 pub struct Auditor<'a> {
-    /// Whether security flags block a skill.
+    /// Whether security flags (findings about dangerous content) block a skill.
     pub strict: bool,
     /// The limits of the scan.
     pub bounds: Bounds,
     /// This machine's vault, if any. Skills in its store are checked with the exceptions in their
     /// signed manifests.
     pub vault: Option<&'a Vault>,
-    /// The owner or host of the skills. Installers from there only cause a warning.
+    /// The owner or host that publishes the skills, such as the owner of the repository. A command
+    /// that installs software from there causes only a warning.
     pub publisher: Option<&'a str>,
     /// Whether each weak hint is reported as a note. Otherwise hints are reported only where
     /// several of them add up to a warning.
     pub hints: bool,
-    /// Rules that are accepted for the bytes of single files. They accept no errors of the format.
+    /// Findings that are accepted for the exact bytes of a file. Errors of the format are never
+    /// accepted this way.
     pub accepted: &'a [Waiver],
-    /// Rules of the format that are accepted for paths of a repository.
+    /// Errors of the format that are accepted below a path of the repository.
     pub accepted_errors: &'a [AcceptedError],
-    /// Paths of a repository that are not judged.
+    /// Paths of a repository that are left out of the audit.
     pub excluded: &'a [Exclusion],
-    /// A clock in microseconds from any origin; measures the time for each skill.
+    /// Returns a time in microseconds from any origin, for measuring how long each skill takes.
     pub clock: &'a (dyn Fn() -> u64 + Sync),
-    /// Called after each skill of a repository.
+    /// Called after each skill of a repository, from any thread.
     pub progress: &'a (dyn Fn() + Sync),
 }
 
 impl Auditor<'_> {
-    /// Makes an auditor with default limits, without vault or accepted rules, that measures and
-    /// reports nothing.
+    /// Returns an auditor with default limits. It knows no vault, accepts nothing, and measures no
+    /// time.
     pub fn new(strict: bool) -> Self {
         Self {
             strict,
@@ -216,16 +218,18 @@ pub fn audit_repository(root: &Path, auditor: &Auditor<'_>) -> Result<Audit, Aud
     Ok(audit)
 }
 
-/// The store of this machine's vault, if it overlaps with the audited folder.
+/// The store of this machine's vault. Its skills are in the audited folder, so their signed
+/// manifests are known.
 struct TrustedStore {
     store: HeldPath,
-    /// The folder of the store, with every symbolic link resolved.
+    /// The store's folder, with every symbolic link resolved.
     folder: PathBuf,
-    /// The trust for verifying manifests: that of this vault, then that of each linked one.
+    /// Trust for the signatures of this vault and of each linked one.
     trusted: Vec<Trusted>,
 }
 
 impl TrustedStore {
+    /// Returns the vault's store if it lies in the audited folder, or the other way round.
     fn find_overlapping(vault: &Vault, audited: &Path) -> Option<Self> {
         let store = vault.store_folder();
         let folder = disk::resolve(&store.path()).ok()?;
@@ -252,8 +256,8 @@ impl TrustedStore {
     }
 }
 
-/// Reads one skill and runs the gate on it. `root` is the folder that is audited: a link to a file
-/// in it is judged by that file. `manifest` is its signed manifest if it is in the vault's store.
+/// Reads one skill and runs the gate on it. `root` is the audited folder: a link to a file below it
+/// is followed. `manifest` is the signed manifest, for a skill in the vault's store.
 fn audit_place(
     place: &Place,
     root: &Path,
@@ -281,7 +285,8 @@ fn audit_place(
             .map(|file| file.bytes.len() as u64)
             .sum::<u64>()
     };
-    // Linked files share the limit of the skill, so that no number of links makes an audit endless.
+    // Files behind links count towards the limit of the skill, so that links can't make an audit
+    // endless.
     let mut left = LIMITS.total_bytes.saturating_sub(size(&raw));
     faults.retain(
         |fault| match follow_link(fault, &place.folder, root, left) {
@@ -294,7 +299,7 @@ fn audit_place(
             None => true,
         },
     );
-    // A link has no bytes of its own. Every other faulty entry has some that nobody read.
+    // Every entry with a fault has bytes that nobody read, except a link.
     let is_link = |(_, error): &(String, SourceError)| matches!(error, SourceError::Link(..));
     let is_judged =
         raw.iter().any(|file| is_document(OsStr::new(&file.path))) && faults.iter().all(is_link);
@@ -306,7 +311,7 @@ fn audit_place(
     audited.path = shown(&place.path);
     audited.uri = percent_encoded(place.path.as_os_str().as_bytes());
     audited.document.clone_from(&place.document);
-    // What the gate has not read may hold more than an error of the format.
+    // Files that the gate has not read may contain more than an error of the format.
     if is_judged && audited.verdict != Verdict::Unreadable {
         accept_errors(&mut audited, auditor.accepted_errors);
     }
@@ -314,8 +319,9 @@ fn audit_place(
     audited
 }
 
-/// Reports leftovers of an editor that the skill's text names. They are not part of the skill, but
-/// running it in place would run them unchecked.
+/// Reports files that look like an editor's leftovers although the skill's text names them. They
+/// are not part of the skill when it is added, so nothing checks them, but using the skill in this
+/// folder would use them.
 fn named_but_left_out(left_out: &[String], files: &[RawFile]) -> Vec<Finding> {
     let is_named = |name: &str| {
         let mut texts = files.iter().map(|file| file.bytes.as_slice());
@@ -341,9 +347,10 @@ fn named_but_left_out(left_out: &[String], files: &[RawFile]) -> Vec<Finding> {
         .collect()
 }
 
-/// Follows a link to something in the audited folder: a file is judged as if it lay there, a folder
-/// is judged by itself. `vault add` rejects both. Returns `None` for a file of more than `most`
-/// bytes.
+/// Follows a symbolic link to something in the audited folder. A linked file is checked as if it
+/// lay at the place of the link; a linked folder needs nothing more if it belongs to a skill, which
+/// is audited itself. Both cause a finding, because `vault add` rejects links. Returns `None` for
+/// any other target, and for a file of more than `most` bytes.
 fn follow_link(
     (path, error): &(String, SourceError),
     skill: &Path,
@@ -387,8 +394,8 @@ fn follow_link(
     Some((file, finding))
 }
 
-/// Returns whether a folder below `root`, or a folder above it, is a skill, and no part of the path
-/// is left out of the audit.
+/// Returns whether a folder below `root` is part of a skill that the audit reads: it or a folder
+/// above it contains a SKILL.md, and no part of its path is skipped.
 fn belongs_to_a_skill(folder: &Path, root: &Path) -> bool {
     let is_left_out = |part: std::path::Component<'_>| {
         part.as_os_str()
@@ -410,8 +417,8 @@ fn find_structure_rule(name: &str) -> &'static Rule {
     known.unwrap_or(&structure_rules()[0])
 }
 
-/// Runs the gate on the files of a skill. A skill with unread files gets no hash and no sketch, so
-/// that it is not taken for a duplicate of another one.
+/// Runs the gate on the files of a skill. A skill with unread files gets no hash and no sketch,
+/// because its unread part could tell it from another skill.
 fn run_gate(
     raw: Vec<RawFile>,
     faults: &[(String, SourceError)],
@@ -429,7 +436,7 @@ fn run_gate(
     let mut verdict = Verdict::Blocked;
     let mut lines = Vec::new();
     if has_document {
-        // As at admission, installers of the skill's own publisher only warn.
+        // As at admission, software from the skill's own publisher causes only a warning.
         let source = manifest.as_ref().and_then(|manifest| {
             gate::publisher_of_source(manifest.provenance.identifier.as_str())
         });
@@ -464,7 +471,7 @@ fn run_gate(
     if !more.is_empty() {
         verdict = verdict.max(Verdict::Blocked);
     }
-    // Unread content may be anything, so it outweighs a block.
+    // Unread content may be anything, so this verdict outweighs a block.
     if faults.iter().any(|(_, error)| is_unreadable(error)) {
         verdict = Verdict::Unreadable;
     }
@@ -489,7 +496,8 @@ fn run_gate(
     }
 }
 
-/// Returns a hash of all paths and contents. Skills with the same hash are duplicates.
+/// Returns SHA-256 over all paths and contents, without file modes. Skills with the same hash are
+/// reported as duplicates.
 pub fn content_hash(files: &[RawFile]) -> Digest {
     let mut lines: Vec<(&str, Digest)> = files
         .iter()
@@ -504,7 +512,7 @@ pub fn content_hash(files: &[RawFile]) -> Digest {
     Digest::of(text.as_bytes())
 }
 
-/// Returns the name in the frontmatter of a skill that the gate rejects, if it can be parsed.
+/// Returns the name in the SKILL.md of a skill that the gate blocks; `None` if it can't be parsed.
 fn author_name(files: &[RawFile]) -> Option<String> {
     let document = files
         .iter()
@@ -513,7 +521,8 @@ fn author_name(files: &[RawFile]) -> Option<String> {
     Some(document.frontmatter().name.clone())
 }
 
-/// Adds the source line to each finding. Decodes a file once for consecutive findings in it.
+/// Adds the line of the file to each finding. Findings of one file follow each other, so each file
+/// is decoded once.
 fn add_excerpts(findings: Vec<Finding>, files: &[RawFile]) -> Vec<Located> {
     let mut last: Option<(String, String)> = None;
     findings
@@ -532,7 +541,8 @@ fn add_excerpts(findings: Vec<Finding>, files: &[RawFile]) -> Vec<Located> {
         .collect()
 }
 
-/// Returns whether content could not be read, as opposed to an entry that a skill must not contain.
+/// Returns whether the error means that content could not be read, and not that a skill must not
+/// contain the entry.
 fn is_unreadable(error: &SourceError) -> bool {
     matches!(
         error,
@@ -540,7 +550,7 @@ fn is_unreadable(error: &SourceError) -> bool {
     )
 }
 
-/// Turns an error for one entry into a finding.
+/// Turns the error about one entry of a skill's folder into a finding.
 fn fault_finding((path, error): &(String, SourceError)) -> Finding {
     let (rule, hint) = match error {
         SourceError::Link(..)

@@ -25,6 +25,12 @@
 //! `examples/integrate.rs` uses all of them. The crate `vault-sources` fetches skills from
 //! elsewhere.
 //!
+//! Words that this crate uses throughout: the *gate* is the scan that accepts or blocks a skill. A
+//! *bundle* contains the files of one version of a skill with its signed manifest, and is named by
+//! its SHA-256. This vault admitted its *own* skills; *linked* skills come from vaults that it
+//! subscribes to. The *trust folder* holds keys and records that writing to the vault's folder must
+//! not change. A *root version* is a signed list of the keys of a vault.
+//!
 //! This crate uses no network and no environment variables, and no clock or randomness except those
 //! that a [`vault::Vault`] was opened with. Files are read and written through one private module,
 //! so supporting another operating system changes that module only. The one exception is the index,

@@ -1,4 +1,5 @@
-//! Finds a skill by name, and runs its declared actions.
+//! Finds an installed skill by its name, verifies it, and runs the actions (commands) that it
+//! declares.
 //!
 //! An action runs from a private copy, written from the bytes that were verified for this run, so
 //! later changes to the store do not affect it. The copy lies in the trust folder: write access to
@@ -53,21 +54,22 @@ const BASE_ENVIRONMENT: [&str; 19] = [
     "LC_TIME",
 ];
 
-/// The environment variables of the caller, and which of them an action gets. Settings of vault
-/// (`VAULT_*`), some of which are secrets, are never passed on.
+/// The environment variables of the caller, and the rule for which of them an action gets. Settings
+/// of vault (`VAULT_*`), some of which are secrets, are never passed on.
 #[derive(Clone, Default)]
 pub struct Environment {
     /// All variables of the caller.
     pub variables: Vec<(OsString, OsString)>,
-    /// The part of them that an action gets.
+    /// Which of them an action gets.
     pub scope: Scope,
 }
 
-/// Selection of the environment variables that an action gets.
+/// Rule for the environment variables that an action gets.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Scope {
-    /// All variables for a skill that was made here, which is an own skill from a local folder or
-    /// from submitted text. For every other skill, the same as [`Scope::Declared`].
+    /// All variables for a skill that was made on this machine: an own skill from a local folder or
+    /// from submitted text that no other person wrote. For every other skill, the same as
+    /// [`Scope::Declared`].
     #[default]
     ByOrigin,
     /// The variables that the skill declares, and those that every program needs.
@@ -133,13 +135,13 @@ pub enum RunError {
     Damaged {
         /// The skill.
         skill: SkillRef,
-        /// Difference from the signed content.
+        /// How its files or manifest differ from the signed ones.
         damage: Damage,
     },
     /// The command could not be started.
     #[error("cannot start {command}: {cause}")]
     Start {
-        /// The program.
+        /// The program, as the skill declares it.
         command: String,
         /// The operating system's error.
         cause: std::io::Error,
@@ -174,47 +176,47 @@ pub struct ResolvedAction {
     pub requires_tty: bool,
 }
 
-/// A verified installed skill with its bytes and the key that signed it.
+/// A verified installed skill with its files and the key that signed it.
 #[derive(Debug)]
 pub struct VerifiedSkill {
     /// The name it is installed under.
     pub name: SkillName,
-    /// Whether the skill is an own one or which link it came through.
+    /// Where it is installed: as an own skill, or through which link.
     pub origin: Origin,
-    /// Its bundle hash.
+    /// SHA-256 of its bundle.
     pub bundle: Digest,
     /// The key that signed its manifest.
     pub signer: PublicKey,
-    /// The root versions in force of the vault that signed it.
+    /// The root versions, the signed records of its keys, of the vault that signed the skill.
     pub(crate) roots: Option<Arc<RootState>>,
     /// The manifest, the signed envelope and the files.
     pub examined: Examined,
-    /// The frontmatter of SKILL.md; `None` if this version of vault can't parse what an older one
-    /// admitted.
+    /// The frontmatter of SKILL.md. `None` for a skill that an older version of vault admitted, if
+    /// this version can't parse it.
     pub frontmatter: Option<Frontmatter>,
 }
 
-/// An installed skill, found by its bare or qualified name.
+/// An installed skill that was looked up but not verified.
 #[derive(Clone, Debug)]
 pub struct FoundSkill {
     /// The name it is installed under.
     pub name: SkillName,
-    /// Whether the skill is an own one or which link it came through.
+    /// Where it is installed: as an own skill, or through which link.
     pub origin: Origin,
-    /// Whether its bare name means this skill.
+    /// Whether its bare name (the name without a vault) means this skill.
     pub bare: bool,
-    /// The name that always means it.
+    /// The name that always means this skill, `<vault>/<name>`.
     pub qualified: String,
 }
 
-/// A verified installed skill.
+/// A verified installed skill, with what is needed to start its actions.
 #[derive(Debug)]
 pub struct LocatedSkill {
     /// The name it is installed under.
     pub name: SkillName,
-    /// Whether the skill is an own one or which link it came through.
+    /// Where it is installed: as an own skill, or through which link.
     pub origin: Origin,
-    /// Its bundle hash.
+    /// SHA-256 of its bundle.
     pub bundle: Digest,
     /// The signed manifest.
     pub manifest: Manifest,
@@ -292,12 +294,14 @@ pub fn inspect_skill(vault: &Vault, skill: impl Into<SkillRef>) -> Result<Verifi
     })
 }
 
+/// Returns the frontmatter of a skill; `None` if this version of vault can't parse it.
 fn parse_frontmatter(name: &SkillName, files: &[File]) -> Option<Frontmatter> {
     let file = files.iter().find(|file| file.path.as_str() == SKILL_MD)?;
     let document = Document::parse_known(&file.bytes, name).ok()?;
     Some(document.frontmatter().clone())
 }
 
+/// Finds a skill and verifies all of its files, with retries while a writer replaces it.
 fn find_verified(
     vault: &Vault,
     project: Option<&Project>,
@@ -328,8 +332,8 @@ fn find_verified(
     Err(RunError::UnknownSkill(skill.clone()))
 }
 
-/// Finds the user's skill, or else the project's, so that a repository can't take over the name of
-/// a user's skill.
+/// Finds the user's skill of this name, or else the project's. In this order a repository can't
+/// take over the name of a user's skill.
 fn find_in(
     vault: &Vault,
     project: Option<&Project>,
@@ -349,8 +353,8 @@ fn find_in(
     }))
 }
 
-/// Returns the arguments, with an absolute path in place of each one that names a file of the
-/// skill. Relative arguments start at the working directory, as they do for the action's program.
+/// Returns the arguments of an action. Each one that names a file of the skill becomes an absolute
+/// path, so that a caller can start the action from any folder.
 fn resolve_arguments(
     args: &[String],
     cwd: &str,
@@ -381,6 +385,8 @@ fn resolve_arguments(
     located.collect()
 }
 
+/// Returns an action with its program and working directory as absolute paths below `root`, the
+/// folder of the skill's files.
 fn resolve_action(
     name: &ActionName,
     action: &ActionSpec,
@@ -408,10 +414,10 @@ fn resolve_action(
     }
 }
 
-/// An action that is ready to start, with the private copy it runs from.
+/// An action that is ready to start from a private copy of the skill.
 #[derive(Debug)]
 pub struct Run {
-    /// The command with the declared arguments, so that the caller can add its own and redirect its
+    /// The command with the declared arguments. The caller may add arguments and redirect the
     /// streams.
     pub command: Command,
     /// The program as the skill declares it, before its path is resolved.
@@ -420,13 +426,13 @@ pub struct Run {
     pub requires_tty: bool,
     /// The variables that the skill declares. This module never reads their values.
     pub environment: Vec<Secret>,
-    /// Deleted when this value is dropped.
+    /// Keeps the copy on the disk. It is deleted when this value is dropped.
     _copy: Scratch,
 }
 
 /// Verifies a skill, copies the verified bytes out, and builds the command. The action inherits the
-/// standard streams and the environment variables that the scope selects. If the user has no skill
-/// of this name, it is looked up in the project.
+/// standard streams, and gets the variables that `environment` selects. If the user has no skill of
+/// this name, it is looked up in the project.
 pub fn prepare_run(
     vault: &Vault,
     project: Option<&Project>,
@@ -448,7 +454,8 @@ pub fn prepare_run(
     let declared_variables = parse_frontmatter(&examined.manifest.name, &examined.files)
         .map_or_else(Vec::new, |read| read.requires_secrets);
     let source = manifest.provenance.identifier.kind();
-    // Another publisher's manifest may claim a local source, so the signer is checked as well.
+    // Another publisher's manifest may claim a local source, so the signer and the recorded author
+    // decide as well.
     let made_here = place.origin == Origin::Local
         && matches!(source, Kind::Local | Kind::Inline)
         && vault.is_own_work(&place.name, &examined.signer)?;
@@ -474,8 +481,7 @@ pub fn prepare_run(
     })
 }
 
-/// Makes a declared script executable if it starts with `#!`, even if its mode lacks the executable
-/// bit.
+/// Makes the declared script executable if it starts with `#!`, whatever its recorded mode.
 fn allow_scripts(files: &mut [File], command: &str) {
     for file in files {
         // Submitted text and some archives do not record the executable bit.

@@ -258,8 +258,7 @@ impl<'v> Admitter<'v> {
                     Some(_) => own_skills.note_author(name, was_by_others),
                     None => own_skills.note_author(name, options.by_others),
                 }
-                // Signing the same content again (`earlier`) leaves a hold as it is; new content
-                // ends it.
+                // Earlier content that is admitted again leaves a hold as it is; new content ends it.
                 if signed.is_some() && candidate.earlier.is_none() {
                     own_skills.set_held(name, false);
                 }

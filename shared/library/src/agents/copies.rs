@@ -1,6 +1,6 @@
-//! Copies of skills, for folders that hold no symlinks. A copy is staged from verified bytes and
-//! moved into place with a rename. Its recorded content distinguishes it from one that the user
-//! edited.
+//! Copies of skills, for agents' folders that hold no symlinks. A copy is staged from verified
+//! bytes and moved into place with a rename. Its content is recorded, so that a later sync can tell
+//! it from one that the user edited.
 
 use std::path::Path;
 
@@ -13,15 +13,15 @@ use crate::installed::agent_links::copies::{aside_path, hash_files};
 use crate::store;
 use crate::vault::Vault;
 
-/// Verified files, ready to be copied.
+/// The verified files of a skill, ready to be copied into an agent's folder.
 #[derive(Debug)]
 pub(super) struct VerifiedCopy {
     files: Vec<vault_format::bundle::File>,
-    /// Digest of the content that the copy will have.
+    /// Hash of the copy's paths, executable bits and bytes, as the record of copies stores it.
     pub(super) content: Digest,
 }
 
-/// Reads and verifies a skill; `None` if verification fails.
+/// Reads a skill that a profile shows and verifies it; `None` if verification fails.
 pub(super) fn read_verified(vault: &Vault, shown: &ShownSkill) -> Option<VerifiedCopy> {
     let examined = store::examine_stored(
         &vault.store_folder(),

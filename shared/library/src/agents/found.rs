@@ -2,7 +2,7 @@
 //! skills.
 //!
 //! The list of agents is `data/agents.json`. All facts about the machine (home, variables, project)
-//! come in as a [`Machine`]. An agent's folder is created only if the agent is detected.
+//! come in as a [`Machine`], so this module reads no environment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -13,8 +13,8 @@ use vault_format::name::AgentId;
 
 use crate::disk;
 
-/// The environment variables that relocate agents' folders. A [`Machine`] holds the ones that are
-/// set.
+/// Environment variables that move an agent's folder away from its default path. A [`Machine`]
+/// holds those that are set.
 pub const VARIABLES: [&str; 10] = [
     "AUTOHAND_HOME",
     "CLAUDE_CONFIG_DIR",
@@ -28,7 +28,7 @@ pub const VARIABLES: [&str; 10] = [
     "XDG_STATE_HOME",
 ];
 
-/// The facts about a machine that agents are detected from.
+/// What agents are detected from: the user's home folder, variables and project.
 #[derive(Clone, Debug, Default)]
 pub struct Machine {
     /// The user's home folder.
@@ -40,14 +40,15 @@ pub struct Machine {
     pub project: Option<PathBuf>,
 }
 
-/// An agent in the list.
+/// A coding agent as `data/agents.json` describes it. In its paths `~` is the home folder;
+/// `project_dir` and its like are relative to a project.
 #[derive(Debug, Deserialize)]
 pub struct Agent {
-    /// Its id in manifests and profiles.
+    /// Id in manifests and profiles, such as `claude-code`.
     pub id: AgentId,
-    /// Its display name.
+    /// Name for people.
     pub display_name: String,
-    /// Ids that other tools use for it.
+    /// Ids that other tools use for the agent.
     #[serde(default)]
     pub aliases: Vec<String>,
     detect: Vec<DetectionPath>,
@@ -90,7 +91,7 @@ struct AgentList {
     agents: Vec<Agent>,
 }
 
-/// A folder from which an agent reads skills.
+/// A folder from which an agent reads skills, on this machine.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct AgentRoot {
     /// Absolute path.
@@ -119,8 +120,8 @@ pub fn by_name(name: &str) -> Option<&'static Agent> {
     by_id.or_else(|| agents.find(|agent| agent.aliases.iter().any(|alias| alias == name)))
 }
 
-/// Detects the agents on this machine: an agent counts if one of its detection paths exists. If the
-/// machine names a project, agents with a marker in that project count too.
+/// Detects the agents on this machine: those of which a detection path exists. If the machine names
+/// a project, an agent also counts if the project has a path that shows its use.
 pub fn detect_agents(machine: &Machine) -> Vec<&'static Agent> {
     known_agents()
         .iter()
@@ -129,7 +130,7 @@ pub fn detect_agents(machine: &Machine) -> Vec<&'static Agent> {
 }
 
 impl Agent {
-    /// Returns the path by which the agent was detected, if any.
+    /// Returns the existing path that shows that the agent is installed or used in the project.
     pub fn mark_found(&self, machine: &Machine) -> Option<PathBuf> {
         let at_home = self
             .detect
@@ -150,7 +151,8 @@ impl Agent {
             .or_else(|| machine.project.as_ref().and_then(in_project))
     }
 
-    /// Returns the folders of the user in which the agent reads skills, as the list gives them.
+    /// Returns the folders of the user from which the agent reads skills, in the order of the list.
+    /// They may not exist.
     fn listed_roots(&self, machine: &Machine) -> impl Iterator<Item = PathBuf> {
         let listed = [
             &self.interface_global_dir,
@@ -162,7 +164,8 @@ impl Agent {
     }
 
     /// Returns the user's skill folders to link for this agent: every listed folder that exists,
-    /// and the main one, which may be created. Empty for an agent that reads project folders only.
+    /// and the main one, which may be created. Empty for an agent that reads skills of projects
+    /// only.
     pub fn global_roots(&self, machine: &Machine) -> Vec<AgentRoot> {
         let paths = unique_paths(self.listed_roots(machine));
         // If the list gives an agent a second folder and that folder exists, it is the main one (as
@@ -175,7 +178,8 @@ impl Agent {
         self.choose_roots(paths, main.as_deref())
     }
 
-    /// Returns the agent's skill folders in a project, chosen by the same rule as the user's.
+    /// Returns the agent's skill folders in a project to link, by the same rule as
+    /// [`Self::global_roots`].
     pub fn project_roots(&self, project: &Path) -> Vec<AgentRoot> {
         let main = project.join(&self.project_dir);
         let mut paths = vec![main.clone()];
@@ -196,8 +200,8 @@ impl Agent {
             .collect()
     }
 
-    /// Returns every folder from which the agent may read skills, according to any tool. Used to
-    /// find the user's existing skills; nothing is created there.
+    /// Returns every folder from which the agent may read skills, even if only one tool says so.
+    /// This is for finding existing skills; nothing is created there.
     pub fn folders_to_scan(&self, machine: &Machine) -> Vec<PathBuf> {
         let others = self.other_global_dirs.iter().chain(&self.global_fallbacks);
         let global = others.map(|path| self.expand_path(path, machine));
@@ -239,6 +243,8 @@ impl Machine {
         }
     }
 
+    /// Returns the value of a variable if it is an absolute path; a relative one would depend on
+    /// the working directory.
     fn absolute_variable(&self, name: &str) -> Option<&Path> {
         self.variables
             .get(name)
@@ -253,6 +259,8 @@ impl Machine {
         }
     }
 
+    /// Returns the path that a detection entry means on this machine; `None` for a path of a
+    /// project, or if the variable in it is not set.
     fn detection_path(&self, mark: &DetectionPath) -> Option<PathBuf> {
         match mark.kind {
             MarkKind::Home => Some(
@@ -266,12 +274,12 @@ impl Machine {
                 let (name, rest) = mark.path.strip_prefix('$')?.split_once('/')?;
                 Some(self.absolute_variable(name)?.join(rest))
             }
-            // `Agent::mark_found` looks for these marks in the project.
+            // Paths in the project are tried by `Agent::mark_found`.
             MarkKind::Project => None,
         }
     }
 
-    /// Relocates a path that lies below the folder for which this mark's variable stands.
+    /// Relocates a path below an agent's folder if the variable for that folder is set.
     fn relocate_path(&self, path: &str, mark: &DetectionPath) -> Option<PathBuf> {
         let name = mark.env.as_deref()?;
         let folder = if name == "XDG_CONFIG_HOME" {
@@ -282,6 +290,8 @@ impl Machine {
         self.relocate_below(path, folder, name)
     }
 
+    /// Replaces `folder` at the start of `path` by the value of `variable`; `None` if the path lies
+    /// elsewhere or the variable is not set.
     fn relocate_below(&self, path: &str, folder: &str, variable: &str) -> Option<PathBuf> {
         let rest = path.strip_prefix(folder)?;
         let value = self.absolute_variable(variable)?;

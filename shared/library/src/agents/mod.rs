@@ -1,4 +1,6 @@
-//! The agents on this machine, and what each of them sees of the vault.
+//! The coding agents on this machine, and the skills that each of them sees. A *profile* selects
+//! the skills for one agent; a *sync* links them into the folders from which the agent reads
+//! skills.
 
 mod copies;
 mod found;

@@ -1,4 +1,5 @@
-//! Plans a profile sync without writing, and applies the plan.
+//! Plans a profile sync (the update of the links that agents see) without writing, and applies the
+//! plan. The same plan tells whether anything is out of date.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -24,7 +25,7 @@ use crate::installed::place::Place;
 use crate::store::Trusted;
 use crate::vault::{Change, Vault, VaultError};
 
-/// Options of a profile sync.
+/// Which agents and folders a profile sync includes.
 #[derive(Clone, Debug, Default)]
 pub struct SyncProfilesInput {
     /// The machine on which agents are detected.
@@ -38,34 +39,40 @@ pub struct SyncProfilesInput {
     pub only: Option<Vec<AgentId>>,
     /// Additional folders, each for an agent. They are created if missing, and recorded.
     pub profile_roots: Vec<(AgentId, PathBuf)>,
-    /// Agents whose folders are emptied of the vault's skills and no longer recorded. They count as
-    /// declined until a later call links them.
+    /// Agents to unlink: the vault's skills are removed from their folders, and the folders are no
+    /// longer recorded. The agents count as declined (not offered again) until a later call links
+    /// them.
     pub forget: Vec<AgentId>,
-    /// Use copies in folders that this call adds, for places where symlinks do not resolve
-    /// (containers, network shares).
+    /// Whether the folders that this call adds get copies instead of symlinks, for places where
+    /// symlinks do not resolve (containers, network shares).
     pub copy: bool,
 }
 
-/// The changes of a sync, computed without writing.
+/// The changes that a sync would make, computed without writing.
 pub(super) struct Plan {
+    /// The installed skills that a profile can select.
     pub(super) skills: Vec<AvailableSkill>,
     pub(super) transforms: Transforms,
+    /// Variants to render first: the skill, the trust for its signature, and the agent.
     pub(super) unrendered: Vec<(Place, Rc<Trusted>, AgentId)>,
-    /// Agents whose folders the sets of linked vaults lack.
+    /// Agents for which a linked vault's set of installed skills has no folder yet, although its
+    /// release selects skills for them.
     pub(super) agent_folders: Vec<(Rc<LinkedVault>, AgentId)>,
     pub(super) profiles: Vec<PlannedProfile>,
     pub(super) trees: Vec<TreeChange>,
     pub(super) roots: Vec<RootChange>,
+    /// The agents' folders as they will be recorded after the sync.
     pub(super) record: AgentFolders,
     pub(super) record_changed: bool,
-    /// The detected agents, and the agents whose folders are linked.
+    /// The detected agents, and those whose folders are linked.
     pub(super) agents: BTreeSet<AgentId>,
-    /// Detected agents whose folders are neither linked nor declined.
+    /// Detected agents whose folders the user has neither linked nor declined to link.
     pub(super) unlinked: Vec<AgentId>,
     pub(super) warnings: Vec<ProfileWarning>,
 }
 
 impl Plan {
+    /// Plans a sync. Only reads; the caller applies the plan under the writer lock.
     pub(super) fn from_input(
         vault: &Vault,
         input: &SyncProfilesInput,
@@ -77,8 +84,8 @@ impl Plan {
         let detected = found::detect_agents(&machine);
         let mut record = before.clone();
         let mut may_make = collect_roots(&mut record, input, &machine, &detected);
-        // A recorded folder that waits for its first skill may be created if a detected agent reads
-        // it.
+        // A recorded folder that awaits its first skill may be created, if it is the main folder of
+        // a detected agent.
         let own = detected
             .iter()
             .flat_map(|agent| agent.global_roots(&machine));
@@ -93,7 +100,7 @@ impl Plan {
             .iter()
             .filter(|root| !before.roots.contains(root));
         let linked_now: Vec<_> = linked_now.flat_map(|root| root.agents.clone()).collect();
-        // Linking an agent's folder ends the record that the user declined it.
+        // Linking an agent's folder withdraws the user's decision to decline it.
         record.declined.retain(|agent| !linked_now.contains(agent));
         forget_agents(&mut record, &input.forget);
         let detected_ids: BTreeSet<AgentId> =
@@ -109,8 +116,8 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Selects the skills that each profile shows. [`Self::compare_with_folders`] compares them
-    /// with the folders later.
+    /// Selects the skills that each profile shows. The plan does not contain the changes to folders
+    /// yet.
     fn select_skills(
         vault: &Vault,
         home: &Path,
@@ -121,7 +128,8 @@ impl Plan {
         let (rules, from_file) = profiles::read_rules(vault, &agents)?;
         let switches = Switches::read(vault)?;
         let transforms = Transforms::read_approved(vault)?;
-        // Without profiles and stale variants, nothing depends on the skills.
+        // Without profiles and outdated variants, nothing depends on the skills, so do not read
+        // them.
         let (skills, mut warnings) = if rules.is_empty()
             && !transforms.has_stale(&|name, agent| base_of(&[], name, agent))
         {
@@ -161,7 +169,7 @@ impl Plan {
         })
     }
 
-    /// Compares the trees and the agents' folders with the profiles.
+    /// Adds the changes of the link trees and of the agents' folders, compared with the profiles.
     fn compare_with_folders(
         &mut self,
         vault: &Vault,
@@ -184,8 +192,8 @@ impl Plan {
         let mut seen = BTreeSet::new();
         let mut rejected = BTreeSet::new();
         for root in &self.record.roots {
-            // When the project's path was recorded, it had no link in it, so a link was put there
-            // since.
+            // The project's real path was recorded, so a link on the way to the folder was put
+            // there since then.
             if root.scope == RootScope::Project && disk::is_behind_link(&root.path)? {
                 let warning = ProfileWarning::RootBehindLink(root.path.clone());
                 self.warnings.push(warning);
@@ -213,7 +221,7 @@ impl Plan {
             }
         }
         let was_recorded = |path: &Path| before.roots.iter().any(|old| old.path == path);
-        // Do not record a folder that is missing and would stay empty.
+        // A folder that is missing and would stay empty is not worth a record.
         self.roots
             .retain(|root| !root.missing || was_recorded(&root.record.path));
         let (record, roots) = (&mut self.record, &self.roots);
@@ -223,13 +231,14 @@ impl Plan {
                     && (roots.iter().any(|change| change.record.path == root.path)
                         || disk::is_folder(&root.path))
         });
-        // Forget a folder that no profile names or no agent reads any more; this sync still empties
-        // it.
+        // Forget a folder whose profile is gone or that no agent reads any more. This sync still
+        // removes the vault's skills from it.
         record.roots.retain(|root| match root.scope {
             RootScope::Profile(_) => is_target(root),
             _ => !root.agents.is_empty(),
         });
-        // Record what this sync reports, so that the next one does not report it as news.
+        // Record which problems this sync reports, so that the next one does not report them as
+        // new.
         for root in &mut record.roots {
             let change = roots.iter().find(|change| change.record.path == root.path);
             if let Some(RootChange { record: after, .. }) = change {
@@ -240,11 +249,12 @@ impl Plan {
         Ok(())
     }
 
+    /// Returns whether the sync has nothing to write.
     pub(super) fn is_empty(&self) -> bool {
         !self.record_changed && !self.changes_links()
     }
 
-    /// Returns whether anything but the record of the folders has to change.
+    /// Returns whether the sync changes more than the record of the folders.
     pub(super) fn changes_links(&self) -> bool {
         let base = |name: &SkillName, agent: &AgentId| base_of(&self.skills, name, agent);
         !self.unrendered.is_empty()
@@ -254,6 +264,8 @@ impl Plan {
             || !self.roots.iter().all(RootChange::is_empty)
     }
 
+    /// Renders and signs the variants that the plan needs. The caller must plan again afterwards,
+    /// because the links lead to the new bundles.
     pub(super) fn render_missing(
         &mut self,
         vault: &Vault,
@@ -268,6 +280,7 @@ impl Plan {
             .render_variants(vault, change, &variants_to_render)
     }
 
+    /// Applies the plan. A folder that can't be changed is reported and does not stop the others.
     pub(super) fn apply_changes(
         mut self,
         vault: &Vault,
@@ -280,7 +293,7 @@ impl Plan {
             self.record.write(vault, change)?;
         }
         change.mark_changing()?;
-        // Links of the trees lead into these folders.
+        // The links of the trees lead into these folders, so create them first.
         for (linked, agent) in &self.agent_folders {
             linked.link.make_agent_folder(vault, agent)?;
         }
@@ -295,8 +308,8 @@ impl Plan {
         // Keep the tree entries that a folder still points to because it could not be changed.
         let aside = vault.new_scratch()?;
         tree::apply_trees(&self.trees, aside.path(), &kept)?;
-        // Verify the copies and record their content before they are created, so that a copy that
-        // is cut short is still recognised as the vault's.
+        // Verify the copies and record their content before they are created: if the process is
+        // killed in between, the next sync still recognises a copy as the vault's.
         let before = self.record.clone();
         for root in &mut self.roots {
             let damaged = root.prepare_copies(vault).into_iter();
@@ -355,7 +368,7 @@ impl Plan {
 }
 
 /// Returns the bundle from which a variant of a skill for an agent is rendered; `None` if the agent
-/// gets no such skill.
+/// does not get the skill.
 fn base_of(skills: &[AvailableSkill], name: &SkillName, agent: &AgentId) -> Option<Digest> {
     let mut skills = skills.iter();
     skills
@@ -363,8 +376,8 @@ fn base_of(skills: &[AvailableSkill], name: &SkillName, agent: &AgentId) -> Opti
         .base_for(agent)
 }
 
-/// Returns the agents with a rule that have a profile in the release of a linked vault, but no
-/// folder in its set.
+/// Returns the linked vaults and agents that lack a folder in the set of installed skills: the
+/// vault's release selects skills for the agent, and a rule here shows skills to it.
 fn list_missing_folders(
     skills: &[AvailableSkill],
     rules: &[ProfileRule],
@@ -382,7 +395,7 @@ fn list_missing_folders(
     missing
 }
 
-/// Records the folders that this call adds; returns those that may be created.
+/// Adds the folders that the caller chose to the record. Returns those that may be created.
 fn collect_roots(
     record: &mut AgentFolders,
     input: &SyncProfilesInput,
@@ -400,8 +413,8 @@ fn collect_roots(
         for agent in found.iter().filter(|agent| is_selected(&agent.id)) {
             let (roots, scope) = match &machine.project {
                 Some(project) => {
-                    // Record the real path of the project: a symbolic link on the rest of the way
-                    // may come with the repository.
+                    // Record the real path of the project: symbolic links on the way from there to
+                    // the folder may be part of the repository, and are rejected later.
                     let project = disk::resolve(project).unwrap_or_else(|_| project.clone());
                     (agent.project_roots(&project), RootScope::Project)
                 }
@@ -422,8 +435,8 @@ fn collect_roots(
     may_make
 }
 
-/// Removes agents from the record. A folder that no agent reads any more stays recorded until it is
-/// emptied.
+/// Removes agents from the folders in the record and marks them as declined. A folder that no agent
+/// reads any more stays recorded until the sync has removed the vault's skills from it.
 fn forget_agents(record: &mut AgentFolders, agents: &[AgentId]) {
     for root in &mut record.roots {
         // Only `profiles.toml` decides about the folders of profiles.
@@ -434,7 +447,7 @@ fn forget_agents(record: &mut AgentFolders, agents: &[AgentId]) {
     record.declined.extend(agents.iter().cloned());
 }
 
-/// Returns the record of a folder, with all agents that read it under any of its paths.
+/// Returns the record of a folder, with the agents that read it under any other path too.
 fn merge_readers(record: &AgentFolders, root: &RootRecord, real: &Path) -> RootRecord {
     let mut merged = root.clone();
     if matches!(root.scope, RootScope::Profile(_)) {

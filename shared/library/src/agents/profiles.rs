@@ -1,5 +1,6 @@
-//! Selects the skills that each profile shows, from the signed agents, the tags, `profiles.toml`
-//! and the disabled skills.
+//! Selects the skills that each profile shows. A profile belongs to one agent; the rule of a
+//! profile selects by the agents that skills are signed for and by tags. Skills that are disabled
+//! for the agent are left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -21,11 +22,11 @@ use crate::store::{self, Trusted};
 use crate::vault::authored::AuthoredFile;
 use crate::vault::{Vault, VaultError};
 
-/// A linked vault whose release may give agents variants of its skills.
+/// A linked vault whose release may select skills or give variants of them for single agents.
 #[derive(Debug)]
 pub(super) struct LinkedVault {
     pub(super) link: Link,
-    /// The trust for the variants.
+    /// Trust for the signatures of the variants in its release.
     variants: Rc<Trusted>,
 }
 
@@ -34,13 +35,13 @@ pub(super) struct LinkedVault {
 pub(super) struct AvailableSkill {
     pub(super) place: Place,
     pub(super) trusted: Rc<Trusted>,
-    /// The vault that it came from; `None` for an own skill.
+    /// The vault that it was linked from; `None` for an own skill.
     pub(super) linked: Option<Rc<LinkedVault>>,
     pub(super) agents: Vec<AgentId>,
     tags: Vec<String>,
 }
 
-/// A profile and the skills it shows.
+/// A profile with the skills that it will show after the sync.
 #[derive(Debug)]
 pub(super) struct PlannedProfile {
     pub(super) name: String,
@@ -52,7 +53,7 @@ pub(super) struct PlannedProfile {
     pub(super) skills: BTreeMap<SkillName, ShownSkill>,
 }
 
-/// A skill in a profile.
+/// A skill as a profile shows it: where the symlink leads, and what must be verified there.
 #[derive(Clone, Debug)]
 pub(super) struct ShownSkill {
     /// Target of the symlink, relative to the profile's folder.
@@ -61,12 +62,12 @@ pub(super) struct ShownSkill {
     pub(super) bundle: Digest,
     pub(super) signed_name: SkillName,
     pub(super) trusted: Rc<Trusted>,
-    /// Whether it was made for the agent of the profile.
+    /// Whether the bundle is a variant for the agent of the profile, not the plain skill.
     pub(super) is_variant: bool,
 }
 
-/// Returns the profile rules and whether they come from the approved `profiles.toml`. Without that
-/// file there is one rule for each of these agents.
+/// Returns the rules of the profiles, and whether they come from the approved `profiles.toml`.
+/// Without that file each of `agents` gets one rule of its own.
 pub(super) fn read_rules(
     vault: &Vault,
     agents: &BTreeSet<AgentId>,
@@ -82,8 +83,8 @@ pub(super) fn read_rules(
     Ok((ProfileRule::from_toml(&text)?, true))
 }
 
-/// Returns the installed skills that hold their bare names, and a warning for each of them whose
-/// manifest fails verification. Agents are shown no other skills.
+/// Returns the installed skills whose bare name (a name without a vault) means them: agents are
+/// shown only these. Each of them whose manifest fails verification gives a warning.
 pub(super) fn available_skills(
     vault: &Vault,
 ) -> Result<(Vec<AvailableSkill>, Vec<ProfileWarning>), VaultError> {
@@ -130,8 +131,8 @@ pub(super) fn available_skills(
     Ok((available, warnings))
 }
 
-/// Returns the agents of a skill that the index lacks, from its manifest; `None` if the manifest is
-/// not valid for the skill.
+/// Returns the agents in the manifest of a skill that the index lacks; `None` if the manifest is
+/// not valid for the skill. Tags are not in the manifest, so the list of tags is empty.
 fn signed_agents(
     vault: &Vault,
     place: &Place,
@@ -163,7 +164,8 @@ pub(super) fn choose_skills(
             let target = target
                 .map(|text| self::parse_target(text, home))
                 .transpose()?;
-            // The profile of the linked vault and the own rule both narrow what the agent sees.
+            // A release of a linked vault may leave a skill out for an agent, and the user's own
+            // rule may too.
             let chosen = skills.iter().filter(|skill| {
                 rule.selects(&skill.agents, &skill.tags)
                     && switches.shows(&skill.place.name, &rule.agent)
@@ -194,18 +196,21 @@ pub(super) fn choose_skills(
         .collect()
 }
 
-/// The variants of skills: it collects which of them have to be rendered first and which can't be.
+/// Looks up the variants for the agents, and collects those that have to be rendered first and
+/// those that can't be rendered.
 #[derive(Debug)]
 pub(super) struct Variants<'a> {
     pub(super) transforms: &'a Transforms,
-    /// The keys that variants are verified with: those of this vault.
+    /// Trust for the signatures of variants, which this vault signs itself.
     pub(super) trusted: Rc<Trusted>,
-    /// The skills to render, as the agent gets them without a transform of this vault.
+    /// Skills to render for an agent, with the bundle to start from.
     pub(super) missing: Vec<(Place, Rc<Trusted>, AgentId)>,
     pub(super) failed: Vec<ProfileWarning>,
 }
 
 impl Variants<'_> {
+    /// Returns what the profile of an agent shows for a skill, in the form that the transforms of
+    /// this vault give it.
     fn shown_skill(
         &mut self,
         skill: &AvailableSkill,
@@ -248,7 +253,8 @@ impl Variants<'_> {
 }
 
 impl AvailableSkill {
-    /// Returns what the release of a linked vault gives an agent of this skill.
+    /// Returns whether and in which form the release of a linked vault shows this skill to an
+    /// agent.
     pub(super) fn choice_for(&self, agent: &AgentId) -> AgentChoice {
         let linked = self.linked.as_ref();
         linked.map_or(AgentChoice::Plain, |linked| {
@@ -256,8 +262,8 @@ impl AvailableSkill {
         })
     }
 
-    /// Returns the bundle that an agent gets without transforms of this vault; `None` if it gets
-    /// none.
+    /// Returns the bundle that an agent gets of this skill before transforms of this vault are
+    /// applied; `None` if it does not get the skill.
     pub(super) fn base_for(&self, agent: &AgentId) -> Option<Digest> {
         match self.choice_for(agent) {
             AgentChoice::Plain => Some(self.place.bundle),
@@ -266,6 +272,7 @@ impl AvailableSkill {
         }
     }
 
+    /// Returns the skill as the agent gets it without transforms of this vault.
     fn as_shown_skill(&self, agent: &AgentId, choice: AgentChoice) -> ShownSkill {
         let place = &self.place;
         if let (AgentChoice::Shown(bundle), Some(linked)) = (choice, &self.linked) {
@@ -301,6 +308,7 @@ impl AvailableSkill {
     }
 }
 
+/// Returns the absolute path for a `target` of `profiles.toml`. Fails if it is relative.
 pub(super) fn parse_target(text: &str, home: &Path) -> Result<PathBuf, ProfileSyncError> {
     let path = match text.strip_prefix("~/") {
         Some(rest) => home.join(rest),

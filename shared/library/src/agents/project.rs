@@ -5,9 +5,9 @@
 //! <project>/.claude/skills/pdf -> ../../.vault/skills/pdf
 //! <project>/.vault/skills/pdf  -> <vault>/store/<bundle>/files
 //! ```
-//! A repository may bring along anything in these folders. They are opened without following
-//! symbolic links, so that nothing outside of the project changes. In an agent's folder, an entry
-//! that vault did not make is never replaced.
+//! A repository may contain anything in these folders. They are opened without following symbolic
+//! links, so that nothing outside of the project changes. In an agent's folder, an entry that vault
+//! did not make is never replaced.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -25,7 +25,7 @@ use crate::installed::project::{self, Project, ProjectError, ProjectFolder, SKIL
 use crate::store;
 use crate::vault::Vault;
 
-/// Content of the `.gitignore` that keeps vault's files out of the project's repository.
+/// Content of `.vault/.gitignore`, which keeps vault's files out of the project's repository.
 const IGNORE: &[u8] = b"*\n";
 
 /// The links of a project's skills after [`link_project`].
@@ -43,9 +43,9 @@ pub struct ProjectLinks {
     pub removed: Vec<SkillName>,
 }
 
-/// Makes the links of a project's skills and removes those of skills that `keep` does not name.
-/// `machine` tells which agents there are; its `project` is not used. Does nothing if nothing was
-/// installed for the project.
+/// Creates the links of a project's skills, and removes from the project the skills that `keep`
+/// does not name. `machine` tells which agents there are; its `project` is not used. Does nothing
+/// if nothing was installed for the project.
 pub fn link_project(
     vault: &Vault,
     folder: &ProjectFolder,
@@ -67,7 +67,8 @@ pub fn link_project(
     links.removed.retain(|name| !keep.contains(name));
     let readers_by_folder = wanted_folders(folder.path(), machine);
     let recorded_folders = project.agent_folders().clone();
-    // Keep the earlier folders in the record until their links are removed below.
+    // A killed process must not leave links in a folder that the record does not name, so keep the
+    // earlier folders in it until their links are removed below.
     project.set_folders(&recorded_folders | &readers_by_folder.keys().cloned().collect());
     // Write the record before the links: it must name every folder that has links.
     project.store_record()?;
@@ -90,8 +91,8 @@ pub fn link_project(
         match open_below(folder, path, !shown.is_empty()) {
             Ok(held) => show_skills(&held, path, &shown, &mut links)?,
             Err(BeneathError::Missing(_)) => {}
-            // A repository may bring along a symbolic link or a file here. Leave it alone and
-            // report it.
+            // A repository may contain a symbolic link or a file here. Leave it alone and report
+            // it.
             Err(BeneathError::NotAFolder(_) | BeneathError::Outside(_)) => {
                 links.refused.push(path.clone());
             }
@@ -107,8 +108,8 @@ pub fn link_project(
     Ok(links)
 }
 
-/// Returns the entries in a project's `.vault/skills` that are missing, foreign or lead elsewhere.
-/// For the doctor.
+/// Returns the paths in a project's `.vault/skills` at which a link is missing, leads elsewhere or
+/// belongs to no skill. The doctor reports them.
 pub(crate) fn wrong_links(vault: &Vault, project: &Project) -> Result<Vec<PathBuf>, ProjectError> {
     let mut wrong = Vec::new();
     let folder = HeldFolder::open(project.path())?.descend(Path::new(SKILLS), false);
@@ -177,7 +178,8 @@ fn wanted_folders(
     folders
 }
 
-/// Returns the agents that each intact skill is for; an empty list means all.
+/// Returns the agents that each intact skill is for; an empty list means all agents. Damaged skills
+/// are left out.
 fn agents_of<'p>(vault: &Vault, project: &'p Project) -> BTreeMap<&'p SkillName, Vec<AgentId>> {
     let names = project.skill_names();
     let read = names.filter_map(|name| {
@@ -187,15 +189,14 @@ fn agents_of<'p>(vault: &Vault, project: &'p Project) -> BTreeMap<&'p SkillName,
     read.collect()
 }
 
-/// Brings the links in `.vault/skills` in line with the record.
+/// Creates, switches and removes links in `.vault/skills` until they match the record.
 fn link_skills(vault: &Vault, project: &Project, folder: &HeldFolder) -> Result<(), ProjectError> {
     for (name, bundle) in project.skill_bundles() {
         let name = OsStr::new(name.as_str());
         let expected = skill_link_target(vault, bundle);
         match folder.read_entry(name)? {
             Some(HeldEntry::Link(found)) if found == expected => {}
-            // Vault makes only links here, so somebody else made this entry, and it is never
-            // replaced.
+            // Vault makes only links here, so this entry is not its own and is not replaced.
             Some(HeldEntry::Other) => {
                 return Err(ProjectError::InTheWay(folder.path().join(name)));
             }
@@ -211,7 +212,7 @@ fn link_skills(vault: &Vault, project: &Project, folder: &HeldFolder) -> Result<
     Ok(())
 }
 
-/// Shows skills in one agent's folder, and removes the links to others.
+/// Links skills into one agent's folder, and removes the links to skills that it no longer shows.
 fn show_skills(
     held: &HeldFolder,
     below: &Path,

@@ -1,4 +1,4 @@
-//! The report of a profile sync.
+//! The report and the errors of a profile sync.
 
 use std::path::{Path, PathBuf};
 
@@ -76,27 +76,28 @@ pub struct RootState {
     pub failed: Option<String>,
 }
 
-/// A problem that the user should know but that did not stop the sync.
+/// A problem that the user should know about, and that did not stop the sync.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum ProfileWarning {
-    /// A skill fails verification and is not shown to any agent.
+    /// A skill fails verification and is shown to no agent.
     SkillDamaged(SkillName),
     /// An agent sees the plain skill because its transforms can't be applied.
     TransformFailed {
-        /// The skill.
+        /// The skill whose variant is missing.
         skill: SkillName,
-        /// The agent.
+        /// The agent that gets the plain skill instead.
         agent: AgentId,
-        /// Reason of the failure.
+        /// Why the variant can't be rendered, for messages.
         reason: String,
     },
-    /// The vault did not create this entry of the link trees and leaves it alone.
+    /// A file or folder among the link trees that the vault did not create. It is left alone.
     ForeignInProfiles(PathBuf),
-    /// This agent folder resolves to a path inside the vault.
+    /// An agent's folder that resolves to a path inside the vault. Nothing is linked there.
     RootInVault(PathBuf),
-    /// This agent folder of a project lies behind a link, which a repository may bring along.
+    /// An agent's folder of a project that lies behind a symbolic link, which a repository may
+    /// contain. Nothing is linked there.
     RootBehindLink(PathBuf),
-    /// This agent folder is missing.
+    /// A recorded agent's folder that does not exist. It is not created again.
     RootMissing(PathBuf),
 }
 
@@ -131,10 +132,11 @@ pub enum ProfileSyncError {
     /// `profiles.toml` is invalid.
     #[error("profiles.toml: {0}")]
     Rules(#[from] RulesError),
-    /// A target is relative, so it would depend on the working directory.
+    /// A profile in `profiles.toml` has a relative target folder, which would depend on the working
+    /// directory.
     #[error("profiles.toml: the target {0:?} is neither absolute nor below ~/")]
     Target(String),
-    /// Another vault error.
+    /// The vault can't be read or written.
     #[error(transparent)]
     Vault(#[from] VaultError),
 }

@@ -22,29 +22,30 @@ use crate::installed::agent_links::record::{
 };
 use crate::vault::Vault;
 
-/// The changes to one folder, and the entries that stay.
+/// The changes to one agent's folder, and the entries that stay.
 #[derive(Debug, Default)]
 pub(super) struct RootChange {
-    /// The folder as it will be recorded, with its path as it is shown.
+    /// The folder as the record will describe it, with its path as the user knows it.
     pub(super) record: RootRecord,
     /// The path with every symlink resolved. All changes are made there.
     real: PathBuf,
-    /// The folder is missing and will be created.
+    /// Whether the folder is missing and will be created.
     create: bool,
-    /// The folder is missing and will not be created.
+    /// Whether the folder is missing and will not be created.
     pub(super) missing: bool,
     links_to_make: Vec<(SkillName, PathBuf)>,
     links_to_switch: Vec<(SkillName, PathBuf)>,
     links_to_drop: Vec<OsString>,
     /// Copies to create or replace; always empty in a folder of symlinks.
     copies_to_make: Vec<(SkillName, ShownSkill)>,
-    /// Copies to create or replace whose source has been verified.
+    /// Verified files for the copies above, added by [`Self::prepare_copies`].
     verified: Vec<(SkillName, VerifiedCopy)>,
     remove_copies: Vec<SkillName>,
+    /// Temporary entries of a killed sync.
     leftovers: Vec<OsString>,
     /// Skills that are not shown because an entry of the user has their name.
     pub(super) foreign: Vec<SkillName>,
-    /// Those of them that no sync has reported yet.
+    /// Entries of `foreign` that no sync has reported yet.
     newly_foreign: Vec<SkillName>,
     /// The bundle of each skill that the folder shows, or will show.
     pub(super) shows: BTreeMap<SkillName, Digest>,
@@ -52,12 +53,12 @@ pub(super) struct RootChange {
     pub(super) up_to_date: Vec<SkillName>,
     /// Symlinks that do not belong to the vault.
     foreign_links: Vec<OsString>,
-    /// Error that kept the folder from being changed, if any.
+    /// Error that kept the folder from being changed, for messages.
     pub(super) failed: Option<String>,
 }
 
 impl RootChange {
-    /// Whether nothing has to change.
+    /// Returns whether the sync leaves the folder as it is.
     pub(super) fn is_empty(&self) -> bool {
         !self.create
             && self.links_to_make.is_empty()
@@ -68,7 +69,7 @@ impl RootChange {
             && self.leftovers.is_empty()
     }
 
-    /// Converts the change to the report on this folder.
+    /// Turns the change into the report on this folder.
     pub(super) fn into_state(self) -> RootState {
         let text = |name: &SkillName| name.to_string();
         let is_new = |name: &&SkillName| !self.record.copies.contains_key(*name);
@@ -116,16 +117,16 @@ fn shows_profile(root: &RootRecord, profile: &PlannedProfile) -> bool {
 }
 
 /// Compares a folder with the skills that its agents' profiles show. `create` allows a missing
-/// folder to be created. While there is no skill to show, an agent's folder is not created yet; the
-/// first skill creates it.
+/// folder to be created; a folder of an agent is created together with its first skill, not before.
 pub(super) fn compare_folder(
     vault: &Vault,
     root: RootRecord,
     profiles: &[PlannedProfile],
     create: bool,
 ) -> Result<RootChange, FileError> {
-    // Two agents may read the same folder: a variant wins, because it was made for one of them, and
-    // otherwise the first profile that shows a name.
+    // Two agents may read the same folder, which has one entry for each name. A variant is
+    // preferred, because it was made for one of the agents; otherwise the first profile that shows
+    // the name decides.
     let mut entries_to_show: BTreeMap<SkillName, (PathBuf, &ShownSkill)> = BTreeMap::new();
     let trees = link_trees_folder(vault);
     for profile in profiles
@@ -161,8 +162,8 @@ pub(super) fn compare_folder(
             change.add_entry(name, target, shown);
         }
     } else {
-        // A folder that was chosen while there are no skills waits for the first one, so it is not
-        // missing.
+        // A folder that was chosen while there were no skills awaits the first one, and does not
+        // count as missing.
         let chosen = create && change.record.scope == RootScope::User;
         change.missing = !chosen && !change.record.awaits_skill;
     }
@@ -175,6 +176,7 @@ pub(super) fn compare_folder(
 }
 
 impl RootChange {
+    /// Adds a skill that the folder lacks, as a symlink or as a copy.
     fn add_entry(&mut self, name: SkillName, target: PathBuf, shown: &ShownSkill) {
         match self.record.mode {
             RootMode::Link => self.links_to_make.push((name, target)),
@@ -182,6 +184,7 @@ impl RootChange {
         }
     }
 
+    /// Compares each entry of the folder with the wanted skills, and decides what happens to it.
     fn compare_entries(
         &mut self,
         homes: &[PathBuf],
@@ -211,7 +214,7 @@ impl RootChange {
                     Some((name, (target, _))) => self.links_to_switch.push((name, target)),
                     None => self.links_to_drop.push(name),
                 },
-                // Only a folder that the record names can be a copy of the vault. Any other folder
+                // Only a folder that is recorded can be a copy by the vault. Any other folder
                 // belongs to the user.
                 (Entry::Folder, skill, Some((name, record))) => {
                     self.compare_copy(name, &record, skill.map(|(_, (_, shown))| shown));
@@ -226,7 +229,7 @@ impl RootChange {
         for (name, (target, shown)) in wanted {
             self.add_entry(name, target, shown);
         }
-        // Forget the records of copies that the user removed.
+        // Forget the records of copies that the user deleted.
         let real = &self.real;
         self.record
             .copies
@@ -234,6 +237,8 @@ impl RootChange {
         Ok(())
     }
 
+    /// Decides about a recorded copy: it stays, is replaced or is removed, or belongs to the user
+    /// because they edited it.
     fn compare_copy(&mut self, name: SkillName, record: &CopyRecord, skill: Option<&ShownSkill>) {
         let actual = hash_copy_folder(&self.real.join(name.as_str()));
         let untouched = actual.is_some_and(|found| record.contents.contains(&found));
@@ -250,13 +255,13 @@ impl RootChange {
         }
     }
 
-    /// Returns whether the folder holds the skill as its profile has it, and the skill's files can
-    /// be reached.
+    /// Returns whether the folder holds the skill as its profile shows it, and the symlink leads to
+    /// files.
     pub(super) fn holds_current(&self, name: &SkillName) -> bool {
         self.up_to_date.contains(name) && disk::is_there(&self.real.join(name.as_str()))
     }
 
-    /// Returns the symlinks that may dangle, each with whether it belongs to the vault.
+    /// Returns the paths of symlinks that may dangle, each with whether it belongs to the vault.
     pub(super) fn doubtful_links(&self) -> impl Iterator<Item = (PathBuf, bool)> + '_ {
         let switched = self
             .links_to_switch
@@ -276,8 +281,8 @@ impl RootChange {
             .map(|(name, ours)| (self.real.join(name), ours))
     }
 
-    /// First step: removes entries that must no longer be visible. Must run before the trees lose
-    /// their targets.
+    /// First step of a sync: removes entries that must no longer be visible. Runs before the trees
+    /// lose their targets, so that no symlink dangles.
     pub(super) fn remove_hidden(&self, homes: &[PathBuf]) -> Result<(), FileError> {
         for name in &self.leftovers {
             disk::remove_tree(&self.real.join(name))?;
@@ -301,8 +306,8 @@ impl RootChange {
         Ok(())
     }
 
-    /// Verifies the copies to make and records their content. The record must be written before
-    /// [`RootChange::add_shown`] creates the copies. Returns the skills that fail verification.
+    /// Verifies the copies to make and records their content. The caller writes that record before
+    /// [`Self::add_shown`] creates the copies. Returns the skills that fail verification.
     pub(super) fn prepare_copies(&mut self, vault: &Vault) -> Vec<SkillName> {
         let mut damaged = Vec::new();
         for name in &self.remove_copies {
@@ -314,8 +319,8 @@ impl RootChange {
                 continue;
             };
             let before = self.record.copies.remove(name);
-            // Until the rename, the old copy is in place, and after a killed sync the vault must
-            // still recognise it as its own.
+            // The old copy stays in place until the rename. If the sync is killed before, the vault
+            // must still recognise that copy as its own, so record both contents.
             let last = before.and_then(|before| before.contents.last().copied());
             let last = last.filter(|last| *last != read.content);
             let record = CopyRecord {
@@ -328,7 +333,8 @@ impl RootChange {
         damaged
     }
 
-    /// Switches to copies of the same skills, for a file system that does not support symlinks.
+    /// Makes copies in place of the planned symlinks, for a file system that does not support
+    /// symlinks.
     fn without_links(&mut self, profiles: &[PlannedProfile]) {
         self.record.mode = RootMode::Copy;
         for (name, _) in std::mem::take(&mut self.links_to_make) {
@@ -358,7 +364,7 @@ impl RootChange {
         Ok(())
     }
 
-    /// Last step: adds new and changed entries. Must run after the trees have their targets.
+    /// Last step of a sync: adds new and changed entries. Runs after the trees have their targets.
     pub(super) fn add_shown(&self) -> Result<(), FileError> {
         // `new_link` fails if an entry took the name since the comparison, because that entry
         // belongs to the user.
@@ -379,7 +385,7 @@ impl RootChange {
         Ok(())
     }
 
-    /// Returns the symlinks in the vault's trees that the entries to be removed point to.
+    /// Returns the paths in the vault's trees to which the symlinks that are to be removed lead.
     pub(super) fn removed_targets(&self) -> impl Iterator<Item = PathBuf> + '_ {
         self.links_to_drop
             .iter()

@@ -1,6 +1,6 @@
-//! Skills that are disabled for one agent or for all, or shown to certain agents only. The record lies in the trust folder, so that
-//! write access to the vault's folder is not enough to show a disabled skill to an agent, or to
-//! hide a skill.
+//! The switches of skills: which are disabled for one agent or for all agents, and which are shown
+//! to certain agents only. The record lies in the trust folder, so that write access to the vault's
+//! folder is not enough to show a disabled skill to an agent, or to hide a skill.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,10 +9,10 @@ use vault_format::name::{AgentId, SkillName};
 
 use crate::vault::{Vault, VaultError};
 
-/// Name of the record.
+/// File in the trust folder that holds the [`Switches`].
 const RECORD: &str = "disabled.json";
 
-/// The skills that are not shown to every agent.
+/// Which skills are hidden from which agents. A skill without an entry is shown to every agent.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Switches {
     disabled: BTreeSet<Disabled>,
@@ -21,7 +21,7 @@ pub struct Switches {
     kept_to: BTreeMap<SkillName, BTreeSet<AgentId>>,
 }
 
-/// A disabled skill.
+/// An entry that hides one skill.
 #[derive(Clone, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 pub struct Disabled {
     /// The skill.
@@ -31,14 +31,13 @@ pub struct Disabled {
 }
 
 impl Switches {
-    /// Reads the disabled skills. Fails if the file is damaged, so that no skill is enabled by
-    /// accident.
+    /// Reads the record. Fails if the file is damaged, so that no skill is shown by accident.
     pub fn read(vault: &Vault) -> Result<Self, VaultError> {
         let record = vault.trust_folder().read_record(RECORD)?;
         Ok(record.unwrap_or_default())
     }
 
-    /// Returns whether a skill is enabled for an agent.
+    /// Returns whether an agent may see a skill. Its profile may still leave the skill out.
     pub fn shows(&self, name: &SkillName, agent: &AgentId) -> bool {
         let kept_to = self.kept_to.get(name);
         let is_kept_from = kept_to.is_some_and(|agents| !agents.contains(agent));
@@ -49,34 +48,35 @@ impl Switches {
             })
     }
 
-    /// Returns the disabled skills, in order.
+    /// Returns the entries that disable skills, sorted by name and agent.
     pub fn disabled(&self) -> impl Iterator<Item = &Disabled> {
         self.disabled.iter()
     }
 
-    /// Returns whether no skill is disabled or kept to some agents.
+    /// Returns whether no skill is hidden from any agent.
     pub fn is_empty(&self) -> bool {
         self.disabled.is_empty() && self.kept_to.is_empty()
     }
 }
 
-/// Hides a skill from all agents but these, until [`set_enabled`] enables it for another one or for
-/// all. Takes effect with the next [`crate::sync_profiles`].
+/// Hides a skill from all agents but these, until [`set_enabled`] enables it for another agent,
+/// which is then added to these, or for all. A skill that is disabled for one of these agents stays
+/// hidden from it. Takes effect with the next [`crate::sync_profiles`].
 pub fn keep_to(vault: &Vault, name: &SkillName, agents: &[AgentId]) -> Result<(), VaultError> {
     let mut change = vault.begin_change()?;
     let mut switches = Switches::read(vault)?;
     let agents = agents.iter().cloned().collect();
     switches.kept_to.insert(name.clone(), agents);
-    // Watchers of the generation number read the switches again.
+    // Processes that watch the vault's generation number read the switches again after this.
     change.mark_changing()?;
     vault.trust_folder().write_record(RECORD, &switches)?;
     Ok(())
 }
 
-/// Enables or disables a skill for one agent, or for all. Enabling it for all also removes the
-/// entries for single agents; enabling it for one agent while it is disabled for all shows it to
-/// that agent alone. Returns whether that changed anything. Takes effect with the next
-/// [`crate::sync_profiles`].
+/// Enables or disables a skill for one agent, or for all. Enabling it for all removes every entry
+/// of the skill. Enabling it for one agent while it is disabled for all shows it to that agent
+/// alone, because the others did not see it and must not begin to. Returns whether anything
+/// changed. Takes effect with the next [`crate::sync_profiles`].
 pub fn set_enabled(
     vault: &Vault,
     name: &SkillName,

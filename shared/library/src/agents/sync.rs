@@ -25,9 +25,9 @@ use crate::installed::agent_links::entries::{is_ours, own_link_targets};
 use crate::installed::agent_links::record::AgentFolders;
 use crate::vault::{Vault, VaultError};
 
-/// Updates the link trees and the symlinks in the agents' folders to match the installed skills. If
-/// nothing has to change, it takes no lock and writes nothing. A folder that can't be changed is
-/// reported and does not stop the others.
+/// Updates the link trees and the symlinks in the agents' folders until they match the installed
+/// skills. If nothing has to change, it takes no lock and writes nothing. A folder that can't be
+/// changed is reported and does not stop the others.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -90,8 +90,8 @@ pub fn sync_linked(
     sync_profiles(vault, &input).map(Some)
 }
 
-/// Returns the detected agents whose folders are neither linked nor declined, while the vault has a
-/// skill for agents.
+/// Returns the detected agents whose folders the user has neither linked nor declined to link.
+/// Agents for which the vault has no skill are left out.
 pub fn list_unlinked(
     vault: &Vault,
     machine: &Machine,
@@ -100,7 +100,7 @@ pub fn list_unlinked(
     let linked: BTreeSet<_> = record.roots.iter().flat_map(|root| &root.agents).collect();
     let mut agents = found::detect_agents(machine);
     agents.retain(|agent| !linked.contains(&agent.id) && !record.declined.contains(&agent.id));
-    // Computing what agents see takes the whole index, so skip it if no agent is left.
+    // Computing what agents see reads the whole index, so skip it if no agent remains.
     if agents.is_empty() {
         return Ok(agents);
     }
@@ -112,7 +112,8 @@ pub fn list_unlinked(
     Ok(agents)
 }
 
-/// Records that the user does not want the folders of these agents linked.
+/// Records that the user does not want these agents' folders linked, so that vault does not ask
+/// again.
 pub fn decline_agents(vault: &Vault, agents: &[AgentId]) -> Result<(), VaultError> {
     let mut change = vault.begin_change()?;
     let mut record = AgentFolders::read(vault)?;
@@ -120,8 +121,8 @@ pub fn decline_agents(vault: &Vault, agents: &[AgentId]) -> Result<(), VaultErro
     record.write(vault, &mut change)
 }
 
-/// Removes every linked folder and every choice about agents from an unpacked backup of the trust
-/// folder, because they belong to the machine that was backed up.
+/// Removes the linked folders and the choices about agents from an unpacked backup of the trust
+/// folder. They belong to the machine that was backed up, not to the one that is restored.
 pub fn forget_restored(config: &Path) -> Result<(), VaultError> {
     AgentFolders::remove_from_copy(config)
 }

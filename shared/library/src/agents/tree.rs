@@ -16,14 +16,15 @@ use crate::installed::agent_links::entries::{Entry, list_entries};
 use crate::installed::agent_links::record::link_trees_folder;
 use crate::vault::{Vault, VaultError};
 
-/// The changes to one tree.
+/// The changes to the links of one profile.
 #[derive(Debug, Default)]
 pub(super) struct TreeChange {
+    /// The tree's folder, `profiles/<profile>`.
     folder: HeldPath,
     /// Symlinks to create or to point to another target.
     links_to_set: Vec<(SkillName, PathBuf)>,
     links_to_remove: Vec<OsString>,
-    /// Whether the folder itself is removed.
+    /// Whether the folder itself is removed, because no profile has this name any more.
     is_removed: bool,
 }
 
@@ -34,14 +35,14 @@ impl TreeChange {
             && self.links_to_set.iter().any(|(changed, _)| changed == name)
     }
 
-    /// Whether nothing has to change.
+    /// Returns whether the tree stays as it is.
     pub(super) fn is_empty(&self) -> bool {
         !self.is_removed && self.links_to_set.is_empty() && self.links_to_remove.is_empty()
     }
 }
 
-/// Compares the trees with the wanted profiles. Entries that are not symlinks are not the vault's:
-/// they are added to `strange` and left alone.
+/// Compares the trees with the wanted profiles. An entry that is not a symlink was not made by the
+/// vault: its path is added to `strange`, and it is left alone.
 pub(super) fn compare_trees(
     vault: &Vault,
     wanted: &[PlannedProfile],
@@ -76,6 +77,7 @@ pub(super) fn compare_trees(
     Ok(changes)
 }
 
+/// Compares one tree with the skills that its profile shows.
 fn compare_one(
     folder: &HeldPath,
     wanted: &BTreeMap<SkillName, super::profiles::ShownSkill>,
@@ -113,8 +115,8 @@ fn compare_one(
     Ok(change)
 }
 
-/// Applies the changes. `kept` are symlinks that stay because a folder that could not be changed
-/// still points to them.
+/// Applies the changes. `kept` are links that must stay although no profile shows them: an agent's
+/// folder that could not be changed still leads to them.
 pub(super) fn apply_trees(
     changes: &[TreeChange],
     aside: &HeldPath,

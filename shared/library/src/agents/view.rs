@@ -1,4 +1,5 @@
-//! Reports which skills each agent sees, and why it does not see the others.
+//! Reports which skills each agent sees, and why it does not see the others, without changing
+//! anything.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -18,14 +19,15 @@ use crate::installed::agent_links::record::RootScope;
 use crate::installed::linked_agents::AgentChoice;
 use crate::vault::Vault;
 
-/// View of a vault's skills by the agents of a machine.
+/// What the agents of a machine see of a vault's skills.
 #[derive(Clone, Debug, Default)]
 pub struct AgentViews {
-    /// The agents that were detected, and those that were linked explicitly.
+    /// Detected agents, and agents whose folders are linked although they are not detected.
     pub agents: Vec<AgentView>,
-    /// The symlinks are out of date: a sync would change something.
+    /// Whether the links are out of date, so that a sync would change something.
     pub stale: bool,
-    /// Dangling symlinks in the agents' folders, each with whether it belongs to the vault.
+    /// Symlinks in the agents' folders that lead nowhere, each with whether it belongs to the
+    /// vault.
     pub dangling: Vec<(PathBuf, bool)>,
     /// Recorded agent folders that are missing.
     pub missing: Vec<PathBuf>,
@@ -74,27 +76,27 @@ pub enum VariantMaker {
     SharedFolder,
 }
 
-/// A skill that an agent does not see.
+/// A skill that an agent does not see, and why.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Hidden {
-    /// The skill.
+    /// The hidden skill.
     pub skill: SkillName,
-    /// Reason for hiding it.
+    /// Why the agent does not see it.
     pub reason: HiddenReason,
 }
 
-/// Reason for hiding a skill from an agent.
+/// Why an agent does not see a skill.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum HiddenReason {
-    /// It was disabled.
+    /// The user disabled it for the agent or for all agents.
     Disabled,
-    /// The skill is for these agents only.
+    /// The skill is signed for these agents only.
     OtherAgents(Vec<AgentId>),
     /// No profile of the agent includes it.
     Profile,
-    /// The release of the linked vault leaves it out for the agent.
+    /// The release of the linked vault that it comes from leaves it out for the agent.
     Published,
-    /// Another entry in the agent's folder has the skill's name.
+    /// Another entry in the agent's folder has the skill's name, at this path.
     Foreign(PathBuf),
     /// The agent's folder does not hold the skill as it is now: no sync has put it there yet.
     NotSynced,
@@ -137,6 +139,8 @@ pub fn view_agents(vault: &Vault, machine: &Machine) -> Result<AgentViews, Profi
     })
 }
 
+/// Returns what one agent sees, from the plan of a sync: what the plan would change is not visible
+/// yet.
 fn agent_view(plan: &Plan, switches: &Switches, agent: &AgentId) -> AgentView {
     let profiles: Vec<_> = plan
         .profiles
@@ -156,7 +160,7 @@ fn agent_view(plan: &Plan, switches: &Switches, agent: &AgentId) -> AgentView {
     let mut variants = Vec::new();
     let mut through_folder = Vec::new();
     let mut hidden = Vec::new();
-    // The trees that the entries of its folders may lead to.
+    // Link trees to which the entries of the agent's folders may lead.
     let mut trees: BTreeSet<_> = profiles.iter().map(|profile| &profile.folder).collect();
     let readers = plan.profiles.iter().filter(|profile| {
         let mut roots = roots.iter();
@@ -238,6 +242,7 @@ fn variant_maker(
     }
 }
 
+/// Returns why no profile of an agent shows a skill.
 fn hidden_reason(skill: &AvailableSkill, switches: &Switches, agent: &AgentId) -> HiddenReason {
     if !switches.shows(&skill.place.name, agent) {
         HiddenReason::Disabled

@@ -1,5 +1,5 @@
-//! What a committed list takes out of an audit: findings that its owners have read, errors of the
-//! format at a path, and paths that are not judged.
+//! What a list in the audited repository takes out of an audit, each with a reason: findings that
+//! its owners have read and accept, errors of the format at a path, and paths that are not audited.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -13,27 +13,29 @@ use vault_gate::report::{AcceptedFinding, Audited, Verdict};
 
 use super::walk::is_document;
 
-/// A path of the audited folder whose skills are not judged, with everything below it.
+/// A path of the audited folder that is not audited, with everything below it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Exclusion {
-    /// The path, joined by `/`.
+    /// Path relative to the audited folder, joined by `/`.
     pub path: String,
-    /// The reason.
+    /// The owners' reason, which the report repeats.
     pub reason: String,
 }
 
-/// A rule of the format whose errors are accepted at and below a path of the audited folder.
+/// A rule of the format (a structural rule, such as a limit on sizes) whose errors are accepted at
+/// and below a path of the audited folder.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct AcceptedError {
-    /// The rule, by name or id.
+    /// Name or id of the rule.
     pub rule: String,
-    /// The path of a file or folder, joined by `/`.
+    /// Path of a file or folder relative to the audited folder, joined by `/`.
     pub path: String,
-    /// The reason.
+    /// The owners' reason, which the report repeats.
     pub reason: String,
 }
 
-/// Removes and returns the flags and warnings that a list accepts for the bytes of their files.
+/// Removes and returns the findings that a list accepts for the exact bytes of their files. Errors
+/// of the format are never accepted this way.
 pub(super) fn take_accepted(
     findings: &mut Vec<Finding>,
     files: &[RawFile],
@@ -71,13 +73,15 @@ pub(super) fn take_accepted(
     taken
 }
 
-/// Removes the errors of the format that a list accepts for the paths of their files.
+/// Moves the errors of the format that a list accepts for the paths of their files to the accepted
+/// findings.
 pub(super) fn accept_errors(audited: &mut Audited, accepted: &[AcceptedError]) {
     let before = audited.accepted.len();
     for located in std::mem::take(&mut audited.findings) {
         let finding = &located.finding;
         let path = audited.path_of(finding);
-        // Flags are about bytes, and stay.
+        // Only errors of the format are accepted by path. A security flag depends on the bytes, so
+        // it stays.
         let by = accepted.iter().find(|by| {
             finding.level == Level::Error
                 && (by.rule == finding.rule || by.rule == finding.id)
@@ -101,7 +105,7 @@ pub(super) fn accept_errors(audited: &mut Audited, accepted: &[AcceptedError]) {
     }
 }
 
-/// Returns the verdict that follows from the findings of a skill of which everything was read.
+/// Returns the verdict that follows from the findings, for a skill whose files were all read.
 pub(super) fn verdict_of<'f>(findings: impl Iterator<Item = &'f Finding>) -> Verdict {
     match findings.map(|finding| finding.level).max() {
         None | Some(Level::Note) => Verdict::Accepted,
@@ -110,8 +114,8 @@ pub(super) fn verdict_of<'f>(findings: impl Iterator<Item = &'f Finding>) -> Ver
     }
 }
 
-/// Returns the file that a finding is about. The gate's findings use the path `SKILL.md`, whatever
-/// the case of the name on disk.
+/// Returns the file that a finding is about. The gate's findings name `SKILL.md` even if the file
+/// on disk is written in another case.
 pub(super) fn file_of<'a>(finding: &Finding, files: &'a [RawFile]) -> Option<&'a RawFile> {
     files.iter().find(|file| {
         file.path == finding.path

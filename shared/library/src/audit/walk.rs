@@ -1,4 +1,4 @@
-//! Finds the folders of an audit that hold a SKILL.md.
+//! Finds the folders below the audited folder that contain a SKILL.md, within limits.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -12,7 +12,7 @@ use vault_gate::{UNSEARCHED_FOLDERS, is_document_name};
 use super::Bounds;
 use crate::disk::{self, Kind};
 
-/// A folder with a SKILL.md.
+/// A folder of an audit that contains a SKILL.md.
 pub(super) struct Place {
     pub(super) folder: PathBuf,
     /// Path relative to the audited folder.
@@ -21,30 +21,33 @@ pub(super) struct Place {
     pub(super) document: String,
 }
 
+/// The folders that [`walk`] found, and what it did not reach.
 #[derive(Default)]
 pub(super) struct FolderWalk {
     pub(super) skills: Vec<Place>,
     pub(super) skipped: Vec<Skipped>,
     pub(super) bounds: Vec<Bound>,
+    /// Number of folders that were listed.
     pub(super) folders: usize,
 }
 
+/// Returns whether a file of this name is a SKILL.md, in any letter case.
 pub(super) fn is_document(name: &OsStr) -> bool {
     name.to_str().is_some_and(is_document_name)
 }
 
-/// Returns the name of the file that makes a folder a skill: `SKILL.md`, otherwise a name that
-/// differs only in case.
+/// Returns the name of the file that makes a folder a skill: `SKILL.md` if it exists, or else a
+/// name that differs only in case.
 pub(super) fn document_of(kept: &[(std::ffi::OsString, Kind)]) -> Option<String> {
     let names = || kept.iter().filter(|(_, kind)| *kind != Kind::Dir);
-    // The exact name wins on file systems that tell letter cases apart.
+    // Some file systems tell letter cases apart, so a folder may contain several.
     names()
         .find(|(name, _)| name == SKILL_MD)
         .or_else(|| names().next())
         .map(|(name, _)| name.to_string_lossy().into_owned())
 }
 
-/// The largest number of folders beyond the bounds that a report names.
+/// Limit on the folders beyond the limits of the audit that a report names.
 const MOST_BEYOND: usize = 100;
 
 /// Lists folders breadth-first, so that a limit cuts off the deepest ones. Does not follow symlinks
@@ -53,7 +56,7 @@ pub(super) fn walk(root: &Path, bounds: Bounds) -> FolderWalk {
     let mut walked = FolderWalk::default();
     let mut open = VecDeque::from([(PathBuf::new(), 0)]);
     let (mut too_deep, mut too_many) = (false, false);
-    // The folders beyond the bounds, as far as the folders that contain them were listed.
+    // Folders that were seen but not listed, because they lie beyond the limits.
     let mut beyond = Vec::new();
     while let Some((path, depth)) = open.pop_front() {
         if walked.folders >= bounds.folders {
@@ -114,6 +117,7 @@ pub(super) fn walk(root: &Path, bounds: Bounds) -> FolderWalk {
     walked
 }
 
+/// Returns a path for the report: `.` for the audited folder itself.
 pub(super) fn shown(path: &Path) -> String {
     if path.as_os_str().is_empty() {
         ".".to_owned()

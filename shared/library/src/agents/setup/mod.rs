@@ -1,8 +1,9 @@
-//! Adopts the skills in the agents' own folders into the vault.
+//! Adopts skills that the user keeps in the agents' own folders: the vault admits them, and a
+//! symlink takes the place of the folder.
 //!
-//! [`scan_folders`] reads and changes nothing; [`adopt_skill`] adopts one skill. The bytes of a
-//! skill always exist in at least one place: they are signed and stored first, then the agent's
-//! folder makes room for a symlink, which the next [`crate::sync_profiles`] creates.
+//! [`scan_folders`] reads and changes nothing; [`adopt_skill`] adopts one skill. No bytes are lost:
+//! a skill is signed and stored before its folder is moved away or removed, and the next
+//! [`crate::sync_profiles`] creates the symlink.
 
 pub(crate) mod originals;
 pub(crate) mod records;
@@ -26,7 +27,7 @@ use crate::installed::agent_links::{copies, record};
 use crate::vault::own_skills::LocalSource;
 use crate::vault::{Vault, VaultError};
 
-/// The maximum number of folders that a scan inspects.
+/// Limit on the folders that one scan inspects, in all agents' folders together.
 pub const MAX_FOLDERS: usize = 2_000;
 
 /// Handling of a skill in an agent's folder.
@@ -100,7 +101,7 @@ pub struct NativeSkill {
 }
 
 impl NativeSkill {
-    /// Whether the vault has no skill of its name.
+    /// Whether the vault has no skill of this name.
     pub const fn is_new(&self) -> bool {
         matches!(self.state, NativeState::New)
     }
@@ -114,14 +115,14 @@ impl NativeSkill {
     }
 }
 
-/// The result of [`scan_folders`].
+/// The skills that [`scan_folders`] found, and what it skipped.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Scan {
     /// Skills that are not the vault's, ordered by name and folder.
     pub skills: Vec<NativeSkill>,
     /// The existing folders that were scanned.
     pub roots: Vec<PathBuf>,
-    /// Skipped entries, each with the reason.
+    /// Entries that were not inspected, each with the reason.
     pub skipped: Vec<(PathBuf, String)>,
 }
 
@@ -129,13 +130,13 @@ pub struct Scan {
 /// or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum AdoptNativeError {
-    /// The vault rejected it.
+    /// The gate blocked the skill, or another skill has its name.
     #[error(transparent)]
     Admit(#[from] AdmitError),
     /// The skill changed between scan and adoption.
     #[error("{} changed after it was scanned; nothing was moved", .0.display())]
     Changed(PathBuf),
-    /// Another vault error.
+    /// The vault or the folder can't be read or written.
     #[error(transparent)]
     Vault(#[from] VaultError),
 }
@@ -146,22 +147,22 @@ impl From<FileError> for AdoptNativeError {
     }
 }
 
-/// The result of an adoption.
+/// What happened to the skill and its folder.
 #[derive(Clone, Debug)]
 pub struct Adopted {
-    /// The skill's state in the vault.
+    /// Report of the admission: version, findings and recorded source.
     pub report: AdmitReport,
     /// Folder that the original was moved to; `None` if nothing was moved. With
-    /// [`AdoptionMode::InPlace`] it has only the files that the vault does not store.
+    /// [`AdoptionMode::InPlace`] it contains only the files that the vault does not store.
     pub backup: Option<PathBuf>,
-    /// With [`AdoptionMode::InPlace`], the paths in `backup`. A folder that was moved as a whole is
-    /// one path that ends with `/`.
+    /// With [`AdoptionMode::InPlace`], the paths in `backup` of files that the vault does not
+    /// store. A folder that was moved as a whole is one path that ends with `/`.
     pub not_stored: Vec<String>,
 }
 
-/// Finds skills in all folders that a detected agent reads, including those of the machine's
-/// project, and in `further`. Symlinks and entries that the vault put there are skipped. Files that
-/// look like secrets are left out.
+/// Finds the user's skills in all folders that a detected agent reads, including those of the
+/// machine's project, and in `further`. Symlinks and the vault's own copies are skipped. Files that
+/// look like secrets are not taken into the skills.
 pub fn scan_folders(
     vault: Option<&Vault>,
     machine: &Machine,
@@ -171,7 +172,7 @@ pub fn scan_folders(
     scan_with(vault, machine, further, strict, &[])
 }
 
-/// Like [`scan_folders`], and takes the files of `include` although they look like secrets.
+/// Like [`scan_folders`], but takes the files of `include` although they look like secrets.
 pub fn scan_with(
     vault: Option<&Vault>,
     machine: &Machine,
@@ -189,7 +190,7 @@ pub fn scan_with(
         readers.entry(root.clone()).or_default().push(agent.clone());
     }
     let mut reader = NativeReader {
-        // A scan admits nothing, so it records no time and any timestamp will do.
+        // A scan admits nothing, so this time is recorded nowhere.
         neighbours: Neighbours::new(vault, Timestamp::from_unix(0)),
         records: records::read_records(machine),
         strict,
@@ -242,7 +243,8 @@ pub fn scan_with(
     Ok(scan)
 }
 
-/// Reads the skills in the agents' folders.
+/// Reads the skills that a scan finds. One value is used for the whole scan, so that each skill is
+/// also compared with those before it.
 struct NativeReader<'a> {
     neighbours: Neighbours<'a>,
     records: records::Records,
@@ -313,6 +315,7 @@ impl NativeReader<'_> {
     }
 }
 
+/// Compares the bytes of a skill with the vault's skill of that name.
 fn compare_with_vault(
     vault: &Vault,
     name: &SkillName,
@@ -326,10 +329,11 @@ fn compare_with_vault(
     }
 }
 
-/// Adopts one skill: signs and stores it, then moves or removes its folder as `mode` requires.
-/// Removes only files whose bytes the vault has stored. Not for [`AdoptionMode::Augment`], which
-/// adopts no skills. `replace` allows it to replace a skill of the vault with the same name. Fails
-/// without changing the folder if the gate rejects it or its bytes changed since the scan.
+/// Adopts one skill: signs and stores it, then moves or removes its folder as `mode` says. Only
+/// files whose bytes the vault has stored are removed. [`AdoptionMode::Augment`] only adds the
+/// skill and leaves the folder alone. Set `replace` to replace a skill of the vault with the same
+/// name. Fails without changing the folder if the gate blocks the skill or its bytes changed since
+/// the scan.
 pub fn adopt_skill(
     vault: &Vault,
     skill: &NativeSkill,
@@ -338,7 +342,8 @@ pub fn adopt_skill(
     strict: bool,
 ) -> Result<Adopted, AdoptNativeError> {
     let folder_name = skill.path.file_name().unwrap_or_default().to_string_lossy();
-    // The folder is moved away, so its present path is not recorded as the one to compare with.
+    // The folder is moved away, so its present path must not be recorded as the source to compare
+    // with later.
     let local = || format!("local:{folder_name}").parse().ok();
     let options = Options {
         name: Some(skill.name.clone()),
@@ -350,8 +355,8 @@ pub fn adopt_skill(
         skip_if_same_files: matches!(skill.state, NativeState::Same),
         ..Options::default()
     };
-    // The backup belongs beside the skill's own folder, and `skill.root` may be a link to another
-    // one. So take the parent of the resolved path.
+    // The backup belongs beside the skill's real folder, and `skill.root` may be a link to another
+    // folder. So take the parent of the resolved path.
     let root = skill.path.parent().unwrap_or(&skill.root);
     if mode != AdoptionMode::Augment {
         // Check this before anything is signed, so that a failure changes nothing.
@@ -396,8 +401,8 @@ pub fn adopt_skill(
     })
 }
 
-/// Records the folder that an adopted skill was moved to as the one to compare with, if adding the
-/// skill from there would name the same source.
+/// Records the backup folder of an adopted skill as the one to compare with later. Does so only if
+/// adding the skill from there would give the same source identifier.
 fn record_folder(vault: &Vault, report: &AdmitReport, kept: &Path) -> Result<(), VaultError> {
     let (Some(path), Some(name)) = (kept.to_str(), kept.file_name()) else {
         return Ok(());

@@ -16,8 +16,8 @@ use crate::disk::{self, FileError, HeldPath, Kind, Location as _};
 use crate::store::{self, Damage};
 use crate::vault::{Vault, VaultError};
 
-/// Fails unless originals can be moved to `<root>.bak`: the path is absent, or a folder and not a
-/// link to one.
+/// Fails unless originals can be moved to `<root>.bak`: nothing may be there, or a folder that is
+/// not a symbolic link.
 pub(crate) fn check_backups(root: &Path) -> Result<(), FileError> {
     let backups = backups_of(root);
     match disk::kind_at(&backups)? {
@@ -50,8 +50,8 @@ pub(crate) fn move_aside(root: &Path, folder: &Path) -> Result<PathBuf, FileErro
     Ok(place.path())
 }
 
-/// Like [`move_aside`]. If `<root>.bak` is on another file system, the folder is moved to
-/// `<root>/.bak-<name>`.
+/// Like [`move_aside`], but if `<root>.bak` is on another file system, where a rename can't move
+/// the folder, the folder becomes `<root>/.bak-<name>`.
 pub(crate) fn move_aside_anywhere(root: &Path, folder: &Path) -> Result<PathBuf, FileError> {
     match move_aside(root, folder) {
         Err(failed) if failed.cause.kind() == io::ErrorKind::CrossesDevices => {
@@ -78,9 +78,10 @@ pub(crate) fn read_stored(vault: &Vault, report: &AdmitReport) -> Result<Vec<Fil
     Ok(examined.map_err(damaged)?.files)
 }
 
-/// Removes each file whose bytes equal the stored file of the same path, then the folders that this
-/// left empty. Returns the paths that are left, a whole folder as one path that ends with `/`; none
-/// if the folder itself was removed. A file that can't be removed is left too.
+/// Removes each file whose bytes equal the stored file of the same path, then the folders that
+/// became empty. Returns the paths that remain, where a folder without any stored file is one path
+/// that ends with `/`; none remain if the folder itself was removed. A file that can't be removed
+/// remains.
 pub(crate) fn remove_stored(folder: &HeldPath, stored: &[File]) -> Result<Vec<String>, FileError> {
     // Paths below the folder; the empty one is the folder itself.
     let mut parents = BTreeSet::new();
@@ -88,7 +89,7 @@ pub(crate) fn remove_stored(folder: &HeldPath, stored: &[File]) -> Result<Vec<St
         let path = actual_path(folder, file.path.as_str())?;
         let above = Path::new(file.path.as_str()).ancestors().skip(1);
         let above: Vec<PathBuf> = above.map(Path::to_owned).collect();
-        // A link among the folders would lead to files that do not belong to the original.
+        // If one of the folders is a link, the file behind it does not belong to the original.
         let is_plain = |part: &PathBuf| {
             matches!(
                 disk::kind_at(&join_below(folder, part)),
@@ -106,7 +107,7 @@ pub(crate) fn remove_stored(folder: &HeldPath, stored: &[File]) -> Result<Vec<St
         }
         parents.extend(above);
     }
-    // Go backwards, because a folder sorts before its content.
+    // Go backwards, because a folder sorts before its content and must be empty when it is removed.
     for parent in parents.iter().rev() {
         disk::remove_empty(&join_below(folder, parent))?;
     }
@@ -139,14 +140,15 @@ fn actual_path(folder: &HeldPath, stored: &str) -> Result<HeldPath, FileError> {
     Ok(document.map_or(path, |name| folder.join(name)))
 }
 
+/// Returns whether the file has exactly these bytes. An unreadable file does not.
 fn has_bytes(path: &HeldPath, stored: &[u8]) -> bool {
     // `read` fails for a longer file, so such a file counts as different and is never read whole.
     let actual = disk::read(path, stored.len() as u64);
     matches!(actual, Ok(Some(found)) if found == stored)
 }
 
-/// Allows the owner to remove entries of a folder. A failure is not reported here, because the
-/// removal that follows then fails.
+/// Gives the owner the right to remove entries of a folder. A failure is ignored, because the
+/// removal that follows then fails and is logged.
 fn make_writable(folder: &HeldPath) {
     if let Ok(Some((mode, _))) = disk::folder_mode_and_owner(&folder.path())
         && mode & 0o200 == 0
@@ -155,6 +157,8 @@ fn make_writable(folder: &HeldPath) {
     }
 }
 
+/// Adds the paths that remain below a folder to `left`. `parents` are the folders that contained
+/// stored files; only these are listed entry by entry.
 fn list_left(
     folder: &HeldPath,
     path: &Path,

@@ -1,5 +1,6 @@
-//! Reads the records of other tools about the sources of skills. These records are unverified
-//! claims: they are stored as provenance but not trusted.
+//! Reads what other tools recorded about the sources of skills: lock files, and fields in the skill
+//! itself. Nobody verified these records, so they are stored as the source of a skill and never
+//! decide about trust.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,18 +12,18 @@ use vault_gate::document::frontmatter_json;
 use crate::agents::found::Machine;
 use crate::disk;
 
-/// The largest lock file that is read, in bytes.
+/// Limit on the size of a lock file, in bytes. A larger one is ignored.
 const MAX_LOCK: u64 = 4 << 20;
 
-/// The sources in the lock files of a machine and its project, by folder name.
+/// The sources in the lock files of a machine and its project, by the name of the skill's folder.
 #[derive(Debug, Default)]
 pub(crate) struct Records {
     locked: BTreeMap<String, ProvenanceId>,
-    /// The recorded sources as the tools wrote them, by folder name, without local folders.
+    /// Remote sources as the tools wrote them, even if they have no source identifier here.
     written: BTreeMap<String, String>,
 }
 
-/// A remote source that an installer recorded, as it is written there.
+/// A remote source as an installer wrote it down.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct RecordedSource {
     /// The tool that recorded it: `gh skill`, `skills lock` or `clawhub`.
@@ -84,7 +85,7 @@ pub(crate) fn read_records(machine: &Machine) -> Records {
 }
 
 impl LockEntry {
-    /// Returns the source as it is written, unless it is a folder of this machine.
+    /// Returns the source as the tool wrote it; `None` for a folder of this machine.
     fn remote_source(&self) -> Option<String> {
         let is_local = self.source_type.as_deref() == Some("local");
         // An entry may lack the source and still give its type.
@@ -92,6 +93,8 @@ impl LockEntry {
         source.filter(|_| !is_local)
     }
 
+    /// Returns the source identifier for the entry of skill `name`; `None` for a type of source
+    /// that has no identifier here.
     fn provenance_id(&self, name: &str) -> Option<ProvenanceId> {
         let source = self.source.as_deref()?.trim_end_matches(".git");
         let inside = self.skill_path.as_deref();
@@ -107,7 +110,7 @@ impl LockEntry {
                     format!("https://{site}")
                 };
                 let host = site.strip_prefix("https://").unwrap_or_default();
-                // The record of a site below a path is an address.
+                // A site below a path has no `wellknown:` identifier, so its address is used.
                 let record = if host.contains('/') {
                     format!("https:{site}/.well-known/agent-skills/{name}")
                 } else {
@@ -158,9 +161,9 @@ impl Records {
     }
 
     /// Returns the remote source that an installer recorded for the skill in this folder. Unlike
-    /// [`Self::find_source`], it also finds a source that has no identifier here, such as a
-    /// repository on another host. `homepage`, `repository` and links in the text are no such
-    /// record.
+    /// [`Self::find_source`], it also finds a source that has no source identifier here, such as a
+    /// repository on another host. The fields `homepage` and `repository` and links in the text do
+    /// not count, because authors write them.
     pub(crate) fn find_remote(
         &self,
         folder: &str,
@@ -185,7 +188,7 @@ impl Records {
 /// The file that ClawHub writes next to a skill.
 const ORIGIN: &str = ".clawhub/origin.json";
 
-/// Returns the repository in the frontmatter keys that `gh skill` writes, as it is written.
+/// Returns the repository in the frontmatter keys of `gh skill`, as that tool wrote it.
 fn gh_repository(document: &[u8]) -> Option<String> {
     let fields = frontmatter_json(document)?;
     let repository = fields.get("metadata")?.get("github-repo")?;
@@ -195,7 +198,7 @@ fn gh_repository(document: &[u8]) -> Option<String> {
     Some(text).filter(|text| !text.trim().is_empty() && text != "null")
 }
 
-/// Returns the source in the frontmatter keys that `gh skill` writes.
+/// Returns the source in the frontmatter keys of `gh skill`.
 fn gh_skill(document: &[u8]) -> Option<ProvenanceId> {
     let fields = frontmatter_json(document)?;
     let metadata = fields.get("metadata")?.as_object()?;
