@@ -1,6 +1,7 @@
-//! A compiled policy, and the grants that it gives to callers.
+//! A policy in its compiled form, and the grants (what a caller may use) that follow from it.
 //!
-//! A policy is compiled once. A grant is a set of groups: checking one skill takes one look-up by
+//! A policy is compiled once. Its groups (named sets of skills, tools and MCP servers) are
+//! numbered, and a grant is a set of those numbers. Checking one skill then takes one look-up by
 //! its name and one for each of its tags, so a server can check a thousand skills on each call.
 
 use super::file::{Caller, Channel, Policy, PolicyError, Rule};
@@ -18,34 +19,34 @@ mod grant;
 use grant::GroupSet;
 pub use grant::{Grant, View};
 
-/// The longest query that rules are matched against, in bytes. A caller with a longer query is
-/// granted nothing at all, since a rule that removes groups might have matched it.
+/// The longest query that context rules are matched against, in bytes. A caller with a longer query
+/// is granted nothing, since a rule that removes groups might have matched it.
 pub const MAX_QUERY_BYTES: usize = 2048;
 
-/// The caller, with platform and channel.
+/// The caller whose grant is wanted, with platform and channel.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Asker<'a> {
-    /// The ids of the caller, in the order of their look-up among the policy's callers: at `/mcp`
-    /// the user's e-mail, then the client id. The first that the policy names counts. E-mails are
-    /// compared without ASCII case.
+    /// The ids of the caller: at `/mcp` the user's e-mail, then the client id. The first one that
+    /// the policy names decides. E-mails are compared without regard to ASCII case.
     pub callers: &'a [&'a str],
-    /// The profile that an owner bound to the user. It counts if no caller entry names a profile. A
-    /// profile that the policy does not have gives nothing.
+    /// The profile that an owner bound to the user at the service. It is used if the policy names
+    /// no profile for the caller. If the policy does not define it, the caller gets nothing.
     pub bound_profile: Option<&'a str>,
-    /// Platform, for example `mcp`, `cli`, `slack`.
+    /// Platform on which the caller works, for example `mcp`, `cli`, `slack`.
     pub platform: &'a str,
-    /// Channel on the platform, if there is one.
+    /// Channel on the platform; `None` if there is none.
     pub channel: Option<&'a str>,
 }
 
-/// The purpose of a grant. It decides which context rules count.
+/// What a grant is computed for. It decides which context rules (groups added or removed if the
+/// query matches an expression) apply.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Reach<'a> {
-    /// Lists, and searches without a query: no rule counts.
+    /// Lists, and searches without a query: no rule applies.
     List,
-    /// A query: the rules whose expression matches it, in order.
+    /// A query: the rules whose expression matches it apply, in the order of the file.
     Query(&'a str),
-    /// Fetch by name, and resources: the additions of all rules whose profile and platform match,
+    /// A fetch by name, and resources: all rules for the profile and platform add their groups,
     /// since some query could grant them. No rule removes anything.
     Fetch,
 }
@@ -65,14 +66,14 @@ struct Inner {
     emails: HashMap<String, String>,
     rules: Vec<CompiledRule>,
     expressions: RegexSet,
-    /// Groups that hold every skill.
+    /// The groups that hold every skill (`*`).
     whole: GroupSet,
     by_name: HashMap<String, Vec<usize>>,
     by_tag: HashMap<String, Vec<usize>>,
-    /// The groups by their names and aliases. A key has the words of a name, split as in a query
-    /// and joined with spaces.
+    /// The groups by their names and aliases. Each key is a name split into words as a query is and
+    /// joined with spaces.
     phrases: HashMap<String, Vec<usize>>,
-    /// The lengths of the phrases, in words.
+    /// The lengths of the keys of `phrases`, in words.
     phrase_lengths: BTreeSet<usize>,
     disabled: Vec<Pattern>,
 }
@@ -96,21 +97,21 @@ impl CompiledRule {
 
 impl CompiledPolicy {
     /// Compiles a policy. Its hash is that of the object that [`Policy::to_object`] writes. Fails
-    /// if the expressions of its rules cannot be compiled within their bounds. A policy that was
-    /// read from a file or an object never fails here.
+    /// if the expressions of its rules, compiled together, are too large; that never happens to a
+    /// policy that was read from a file or an object.
     pub fn new(policy: Policy) -> Result<Self, PolicyError> {
         let hash = Digest::of(&policy.to_object());
         Inner::new(policy, hash).map(|inner| Self(Arc::new(inner)))
     }
 
-    /// Reads and compiles the object of a release. The hash is that of these bytes. Fails if
+    /// Reads and compiles the policy object of a release. The hash is that of these bytes. Fails if
     /// [`Policy::from_object`] rejects them.
     pub fn from_object(bytes: &[u8]) -> Result<Self, PolicyError> {
         let policy = Policy::from_object(bytes)?;
         Inner::new(policy, Digest::of(bytes)).map(|inner| Self(Arc::new(inner)))
     }
 
-    /// The policy to use if there is none: no caller is granted anything.
+    /// Returns the policy of a vault that has none: it grants nothing to anybody.
     pub fn absent() -> Self {
         Self(Arc::default())
     }
@@ -125,8 +126,8 @@ impl CompiledPolicy {
         &self.0.policy
     }
 
-    /// Returns the names of all groups that hold this skill, granted to anyone or not, in order.
-    /// For owners.
+    /// Returns the names of all groups that hold this skill, in order, whether or not a caller is
+    /// granted them. Only owners may see the result.
     pub fn groups_holding<T: AsRef<str>>(&self, name: &SkillName, tags: &[T]) -> Vec<&str> {
         let numbers = self
             .0
@@ -137,12 +138,12 @@ impl CompiledPolicy {
             .collect()
     }
 
-    /// Returns the grant of this caller.
+    /// Returns what this caller may use.
     pub fn grant_for(&self, asker: &Asker<'_>, reach: Reach<'_>) -> Grant {
         self.decide_grant(asker, reach).grant
     }
 
-    /// Returns the grant with the steps that led to it.
+    /// Returns the grant and the steps that led to it, for an explanation.
     pub(super) fn decide_grant<'p>(&'p self, asker: &Asker<'p>, reach: Reach<'_>) -> Decision<'p> {
         let inner = &*self.0;
         let named_caller = inner.find_caller(asker.callers);
@@ -206,8 +207,8 @@ impl CompiledPolicy {
     }
 }
 
-/// Returns the channel entry that counts: of those for this platform the first exact one, else the
-/// first `*`.
+/// Returns the channel entry that applies: among those for this platform, the first with the exact
+/// channel, else the first with `*`.
 fn channel_of<'p>(caller: &'p Caller, asker: &Asker<'_>) -> Option<&'p Channel> {
     let here = || {
         caller
@@ -254,8 +255,8 @@ impl Inner {
                 }
             }
             for text in std::iter::once(name).chain(group.aliases.iter().flatten()) {
-                // Of a query, only so many words are compared, so a longer phrase could never
-                // match.
+                // Of a query, only [`MAX_QUERY_WORDS`] words are compared, so a longer phrase could
+                // never match.
                 let words: Vec<String> = split_words(text).take(MAX_QUERY_WORDS + 1).collect();
                 if (1..=MAX_QUERY_WORDS).contains(&words.len()) {
                     inner.phrase_lengths.insert(words.len());
@@ -281,7 +282,7 @@ impl Inner {
             .rev()
         {
             if id.contains('@') {
-                // Of keys that differ in case alone, the first in byte order counts.
+                // Of keys that differ only in case, the first in byte order wins.
                 inner.emails.insert(id.to_ascii_lowercase(), id.clone());
             }
         }
@@ -303,8 +304,8 @@ impl Inner {
         Ok(inner)
     }
 
-    /// Returns the origin of a caller's profile. `named` is the profile of the policy's caller
-    /// entry.
+    /// Decides which profile a caller has and why. `named` is the profile in the policy's entry for
+    /// the caller.
     fn base_of<'p>(&'p self, named: Option<&'p str>, asker: &Asker<'p>) -> ProfileOrigin<'p> {
         match (named, asker.bound_profile, &self.policy.default_profile) {
             // A profile in the owner's signed policy takes precedence over one that only the
@@ -321,7 +322,7 @@ impl Inner {
         }
     }
 
-    /// Changes the groups by the rules that count. Returns the numbers of these rules.
+    /// Changes the groups by the rules that apply. Returns the numbers of these rules.
     fn apply_rules(
         &self,
         reach: Reach<'_>,
@@ -364,7 +365,7 @@ impl Inner {
         applied
     }
 
-    /// Returns the numbers of the groups with these names. Names without a group are left out.
+    /// Returns the numbers of the groups with these names. Names that no group has are left out.
     fn group_numbers(&self, names: Option<&[String]>) -> Vec<usize> {
         names
             .unwrap_or_default()
@@ -373,8 +374,8 @@ impl Inner {
             .collect()
     }
 
-    /// Returns the first of these ids that the policy names, in the spelling of the caller, with
-    /// its entry in the policy.
+    /// Returns the first of these ids that the policy names, as the caller wrote it, with its entry
+    /// in the policy.
     fn find_caller<'p>(&'p self, ids: &[&'p str]) -> Option<(&'p str, &'p Caller)> {
         let callers = self.policy.callers.as_ref()?;
         ids.iter().find_map(|id| {
@@ -415,7 +416,7 @@ fn push_number(map: &mut HashMap<String, Vec<usize>>, key: String, number: usize
     }
 }
 
-/// Folds the case of a tag, as profiles do.
+/// Folds the case of a tag. Profiles compare tags in the same form.
 fn fold_case(tag: &str) -> Cow<'_, str> {
     // Almost every tag is lower-case ASCII and needs no copy.
     if tag
@@ -436,21 +437,21 @@ fn parse_patterns(texts: Option<&[String]>) -> Vec<Pattern> {
         .collect()
 }
 
-/// A grant with the steps that led to it.
+/// A grant with the steps that led to it, for an explanation.
 #[derive(Debug)]
 pub(super) struct Decision<'p> {
-    /// The id that counted: the first that the policy names, else the first given.
+    /// The id that decided: the first that the policy names, else the first of the caller's ids.
     pub(super) caller: &'p str,
     pub(super) is_named: bool,
     pub(super) base: ProfileOrigin<'p>,
     pub(super) channel: Option<&'p Channel>,
-    /// Numbers of the rules that took part, from 0.
+    /// Numbers of the rules that applied, from 0.
     pub(super) rules: Vec<usize>,
     pub(super) query_too_long: bool,
     pub(super) grant: Grant,
 }
 
-/// The origin of the profile, before the channel changes it.
+/// How a caller came to a profile, before the channel's entry changes it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum ProfileOrigin<'p> {
     Named(&'p str),

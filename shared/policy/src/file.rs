@@ -1,7 +1,8 @@
-//! The policy file and the policy object, read into one type.
+//! The policy as the owner writes it (`policy.toml`) and as a release carries it (an object
+//! `vault.policy/1`), read into one type.
 //!
 //! Both are rejected if they use an undefined name: a policy that grants a misspelt group would
-//! grant nothing, or later something else. The module `compiled` computes grants from it.
+//! grant nothing, or later something else. The module `compiled` computes grants from the type.
 
 use crate::toml_text::{self, Step};
 use regex::{RegexBuilder, RegexSet, RegexSetBuilder};
@@ -18,11 +19,11 @@ mod fault;
 pub use fault::PolicyError;
 use fault::{FaultKind, PolicyFault};
 
-/// Value of `schema` in the object.
+/// Value of the member `schema` in the object.
 pub const SCHEMA: &str = "vault.policy/1";
-/// Largest object, in bytes; the same ceiling as for the text.
+/// Largest object, in bytes; `policy.toml` has the same limit.
 pub const MAX_BYTES: usize = toml_text::MAX_BYTES;
-/// The largest number of context rules; each costs an expression to compile and to run.
+/// The largest number of context rules: each has an expression that is compiled and matched.
 pub const MAX_RULES: usize = 1_000;
 /// Largest compiled expression of one rule, in bytes.
 const MAX_REGEX_BYTES: usize = 1024 * 1024;
@@ -65,8 +66,8 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Table<T> {
     }
 }
 
-/// Defines objects with their required members, then their optional ones. An absent member stays
-/// absent when it is written, so that writing gives the same bytes again; `null` is rejected.
+/// Defines JSON objects: first their required members, then their optional ones. An absent member
+/// stays absent when it is written, so that writing gives the same bytes again; `null` is rejected.
 macro_rules! objects {
     ($($(#[$about:meta])* $object:ident {
         $($(#[$need:meta])* $needed:ident: $needed_type:ty,)*
@@ -85,48 +86,48 @@ macro_rules! objects {
 }
 
 objects! {
-    /// A capability policy. Absent members stay absent, so that writing gives the same bytes again.
+    /// A capability policy: what each caller may use.
     Policy {
         ;
-        /// Profile of callers that are not named; without it they get nothing.
+        /// Profile of callers for whom no other profile is named; without it they get nothing.
         default_profile: String,
-        /// Sets of groups.
+        /// Profiles by name.
         profiles: Table<Profile>,
-        /// Sets of skills, tools and MCP servers.
+        /// Groups by name.
         groups: Table<Group>,
-        /// Callers by e-mail, client id, or any id given as caller.
+        /// Callers by e-mail, OAuth client id, or any other id under which a caller asks.
         callers: Table<Caller>,
-        /// Context rules, applied in order.
+        /// Context rules, in the order in which they are applied.
         rules: Vec<Rule>,
-        /// MCP servers that groups may name.
+        /// MCP servers by the name under which groups grant them.
         mcp_servers: Table<McpServer>,
         /// Tools that are granted or disabled for every profile.
         always: Always,
-        /// The sources that `add` may fetch from; absent: any.
+        /// The sources from which `vault add` may fetch skills; absent: any.
         sources: Sources,
     }
 
-    /// A set of groups.
+    /// A profile: the groups that a caller gets.
     Profile {
         ;
-        /// Names of groups, or `*` for all.
+        /// Names of groups; `*` stands for all.
         groups: Vec<String>,
     }
 
-    /// A set of skills, tools and MCP servers.
+    /// A named set of skills, tools and MCP servers, which is granted as a whole.
     Group {
         ;
-        /// Names of skills, `tag:<tag>`, or `*`.
+        /// Names of skills, `tag:<tag>` for all skills with that tag, or `*` for all.
         skills: Vec<String>,
-        /// Names of tools; `*` stands for any text.
+        /// Names of tools; `*` in a name stands for any text.
         tools: Vec<String>,
-        /// Names from `mcp_servers`.
+        /// Names of MCP servers that the policy defines in `mcp_servers`.
         mcp_servers: Vec<String>,
         /// Other words for the group, matched against queries.
         aliases: Vec<String>,
     }
 
-    /// The grants of one caller.
+    /// What the policy says about one caller.
     Caller {
         ;
         /// Name of a profile.
@@ -135,37 +136,38 @@ objects! {
         channels: Vec<Channel>,
     }
 
-    /// The exceptions in one channel of a platform.
+    /// An exception for one caller in a channel of a platform.
     Channel {
         /// Platform, for example `slack`.
         platform: String,
         /// Channel id, or `*` for any.
         channel: String,
         ;
-        /// Name of the profile to use here instead.
+        /// Name of the profile that replaces the caller's in this channel.
         profile: String,
-        /// Groups to add.
+        /// Names of groups to add.
         add_groups: Vec<String>,
-        /// Groups to remove.
+        /// Names of groups to remove.
         remove_groups: Vec<String>,
     }
 
     /// A context rule: groups to add or remove if the query matches.
     Rule {
-        /// Expression over the query, linear in time: no look-around, no back-references.
+        /// Regular expression that is searched in the query; without look-around and
+        /// back-references, so that matching takes linear time.
         when: String,
         ;
         /// Platforms on which the rule applies; absent: all.
         platforms: Vec<String>,
         /// Profiles for which it applies; absent: all.
         profiles: Vec<String>,
-        /// Groups to add.
+        /// Names of groups to add.
         add_groups: Vec<String>,
-        /// Groups to remove.
+        /// Names of groups to remove.
         remove_groups: Vec<String>,
     }
 
-    /// An MCP server that a group may grant.
+    /// An MCP server that groups may grant.
     McpServer {
         /// Its address, `https://…` or `http://…`.
         url: String,
@@ -175,28 +177,29 @@ objects! {
     /// Tools that are granted or disabled for every profile.
     Always {
         ;
-        /// Tools that every known caller gets.
+        /// Tools that every caller with a profile gets.
         tools: Vec<String>,
-        /// Tools that are given to no caller.
+        /// Tools that no caller gets; they take precedence over every grant.
         disabled_tools: Vec<String>,
     }
 
     /// The sources that skills may be fetched from.
     Sources {
         ;
-        /// Patterns of identifiers; absent: anything.
+        /// Patterns of provenance identifiers; absent: any source.
         allow: Vec<String>,
-        /// Only from linked vaults or a well-known index with digests.
+        /// Whether only linked vaults, and well-known indexes with digests, are allowed.
         signed_only: bool,
-        /// Keys allowed where the source carries a vault signature.
+        /// Publisher keys that are accepted where a source carries a vault's signature.
         signers: Vec<PublicKey>,
-        /// Least age of the commit, in days.
+        /// Smallest age of the fetched commit, in days. Sources without commits are refused, except
+        /// linked vaults.
         minimum_age_days: u32,
     }
 }
 
-/// The object as it is written. Reading never uses `flatten`: its buffer would accept arrays as
-/// objects.
+/// The policy object as it is written. Reading uses no `flatten`, since serde's buffer for it would
+/// accept arrays in place of objects.
 #[derive(Serialize)]
 struct Object<'a> {
     schema: &'static str,
@@ -204,7 +207,7 @@ struct Object<'a> {
     policy: &'a Policy,
 }
 
-/// The member that states the kind of an object.
+/// The part of an object that states its format, read before the rest.
 #[derive(Deserialize)]
 struct Head {
     schema: String,
@@ -253,14 +256,14 @@ impl Policy {
     }
 
     /// Writes the policy as a `policy.toml` that [`Self::from_toml`] reads as the same policy.
-    /// Comments and order of an original text are lost.
+    /// Comments and order of the owner's file are lost.
     pub fn to_toml(&self) -> String {
         toml::to_string_pretty(self)
             .expect("its members are texts, lists and tables with text keys")
     }
 
-    /// Compiles the expressions of all rules to one set, matched in one pass. Fails if they are too
-    /// large together.
+    /// Compiles the expressions of all rules to one set, which is matched in one pass. Fails if
+    /// they are too large together.
     pub(super) fn compile_expressions(&self) -> Result<RegexSet, PolicyError> {
         self.expression_set()
             .map_err(|fault| fault.into_error(None))
@@ -288,7 +291,7 @@ impl Policy {
         self.check_servers()
     }
 
-    /// Checks that every name of a profile and of a group is defined.
+    /// Checks that every profile and group that the policy names is defined.
     fn check_names(&self) -> Result<(), PolicyFault> {
         if let Some(name) = &self.default_profile {
             self.check_profile(name, &["default_profile".into()])?;
@@ -396,8 +399,8 @@ impl Policy {
             ));
         }
         for (item, rule) in rules.iter().enumerate() {
-            // Compile each expression alone first, so that an error names its line. Only the set
-            // below is used later.
+            // Compile each expression alone first, so that an error names its line; afterwards,
+            // only the set below is used.
             rule.compile_expression().map_err(|error| {
                 let message = format!(
                     "{} cannot be used as an expression: {}",

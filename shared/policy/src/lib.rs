@@ -1,10 +1,10 @@
 //! The capability policy: the skills, tools and MCP servers that each caller may use.
 //!
-//! `policy.toml` as the owner writes it and `vault.policy/1` as a release carries it are read into
-//! one [`Policy`]. A [`CompiledPolicy`] is made from it once and answers two questions: the grant
-//! of a caller ([`CompiledPolicy::grant_for`], for a server that checks each call), and the full
-//! list of capabilities with scores and reasons ([`resolve_capabilities`]). A caller without an
-//! entry, and a name without a definition, get nothing.
+//! `policy.toml`, which the owner writes, and `vault.policy/1`, which a release carries, are read
+//! into one [`Policy`]. A [`CompiledPolicy`] is made from it once and answers two questions: what a
+//! caller may use ([`CompiledPolicy::grant_for`], for a server that checks each call), and the full
+//! list of a caller's capabilities with scores and reasons ([`resolve_capabilities`]). A caller
+//! without an entry, and a name without a definition, get nothing.
 
 mod compiled;
 mod file;

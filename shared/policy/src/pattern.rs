@@ -13,10 +13,10 @@ impl Pattern {
         &self.0
     }
 
-    /// Whether the pattern matches this name.
+    /// Tells whether the pattern matches this name.
     ///
-    /// The name may also be the text of another pattern: then the result tells whether this pattern
-    /// covers that one. A `*` in that text is an ordinary character, which only a `*` of this
+    /// The name may also be the text of another pattern. The result then tells whether this pattern
+    /// covers the other one: a `*` in that text is an ordinary character, which only a `*` of this
     /// pattern matches.
     pub(super) fn matches(&self, name: &str) -> bool {
         let Some((first, rest)) = self.0.split_once('*') else {
@@ -37,14 +37,14 @@ impl Pattern {
         name.ends_with(last)
     }
 
-    /// Whether some name may match both patterns. In doubt the answer is true.
+    /// Tells whether some name may match both patterns. In doubt the answer is `true`.
     pub(super) fn may_meet(&self, other: &Self) -> bool {
         match (self.fixed_ends(), other.fixed_ends()) {
             (None, _) => other.matches(&self.0),
             (_, None) => self.matches(&other.0),
             (Some((begin, end)), Some((other_begin, other_end))) => {
-                // Only the ends are compared. A wrong yes adds an exclusion that excludes nothing;
-                // a wrong no would hide that a tool is disabled.
+                // Compare only the ends. A wrong `true` adds an exclusion that excludes nothing; a
+                // wrong `false` would hide that a tool is disabled.
                 (begin.starts_with(other_begin) || other_begin.starts_with(begin))
                     && (end.ends_with(other_end) || other_end.ends_with(end))
             }
@@ -105,7 +105,7 @@ mod tests {
         }
     }
 
-    /// The definition, tried out.
+    /// The definition of a match, tried at every position.
     fn naive(pattern: &[u8], name: &[u8]) -> bool {
         match pattern.split_first() {
             None => name.is_empty(),
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn many_stars_cost_no_more_than_their_length() {
-        // A matcher that goes back would need longer than the age of the universe.
+        // A matcher that backtracks would need longer than the age of the universe.
         let pattern = Pattern::new(&"a*".repeat(100_000));
         let name = "a".repeat(99_999) + "b";
         assert!(!pattern.matches(&name));

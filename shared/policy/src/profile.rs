@@ -1,7 +1,7 @@
 //! Profiles: named sets of skills, each made for one agent.
 //!
-//! `profiles.toml` has the owner's rules for profiles. An object `vault.profile/1` is one profile
-//! as a release carries it.
+//! The owner writes rules for profiles in `profiles.toml`. Each release carries the resulting
+//! profiles as objects `vault.profile/1`.
 
 use crate::toml_text::{self, Located, Step, TextError};
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use vault_format::json::JsonError;
 use vault_format::name::{AgentId, SkillName};
 use vault_format::text::quoted;
 
-/// Value of `schema`.
+/// Value of the member `schema`.
 pub const SCHEMA: &str = "vault.profile/1";
 /// Largest object, in bytes.
 pub const MAX_BYTES: usize = 4 * 1024 * 1024;
@@ -35,7 +35,8 @@ pub struct Profile {
 pub struct ProfileSkill {
     /// Name in the vault.
     pub name: SkillName,
-    /// The bundle; that of a rendered variant if the agent has one.
+    /// SHA-256 of the bundle: that of the variant rendered for the agent if there is one, else of
+    /// the plain skill.
     pub bundle_hash: Digest,
     /// Exact size of the bundle, in bytes.
     pub size: u64,
@@ -52,47 +53,47 @@ struct Object {
 /// A reason why bytes are not a profile object.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
-    /// Over 4 MiB.
+    /// The object has more than 4 MiB.
     #[error("the profile has {0} bytes; {MAX_BYTES} are allowed")]
     TooLarge(usize),
-    /// Not JSON of this shape.
+    /// The bytes are not JSON of a profile's shape.
     #[error("the profile cannot be read: {0}")]
     Json(#[from] JsonError),
-    /// Another schema.
+    /// The schema has another name or number.
     #[error("the schema is {}, not `{SCHEMA}`", quoted(.0))]
     Schema(String),
     /// The name of the profile is empty, too long, or holds hidden characters.
     #[error("{} cannot be the name of a profile", quoted(.0))]
     Name(String),
-    /// Skills out of order or repeated.
+    /// The skills are out of order or repeated.
     #[error("the profile is not sorted by name at `{0}`")]
     Order(SkillName),
-    /// The bytes are missing, or are not those that the catalog signs for.
+    /// The bytes are missing, or their size or hash is not the one in the signed catalog.
     #[error("the bytes of the profile {} are not those that were signed for", quoted(.0))]
     OtherBytes(String),
-    /// The object is not in the canonical form.
+    /// The object is a profile, but not written in its only canonical form.
     #[error("the profile {} is not in canonical form", quoted(.0))]
     NotCanonical(String),
-    /// The name or agent is not that of the catalog's entry.
+    /// The name or agent differs from that in the catalog's entry.
     #[error("the object of the profile {} has another name or agent", quoted(.0))]
     OtherProfile(String),
-    /// The catalog does not list the skill, or the bundle that the profile names is not of it.
+    /// The catalog does not list the skill, or the profile names a bundle of another skill.
     #[error(
         "the profile {} names a bundle of {skill} that does not fit the release",
         quoted(profile)
     )]
     Skill {
-        /// The profile.
+        /// Name of the profile.
         profile: String,
-        /// The skill.
+        /// Name of the skill.
         skill: SkillName,
     },
-    /// The bundle is not a variant of the skill for the agent.
+    /// The bundle is not a variant of the skill that was rendered for this agent.
     #[error("the bundle of {skill} for {agent} was not rendered from this version for this agent")]
     NotRendered {
-        /// The skill.
+        /// Name of the skill.
         skill: SkillName,
-        /// The agent.
+        /// The agent of the profile.
         agent: AgentId,
     },
     /// The profiles of a new release name too many skills.
@@ -127,7 +128,7 @@ pub enum ProfileError {
 }
 
 impl ProfileError {
-    /// Class of the error: always `profile_schema`.
+    /// Machine-readable class of the error: always `profile_schema`.
     pub const fn error_code(&self) -> &'static str {
         "profile_schema"
     }
@@ -161,7 +162,7 @@ impl Profile {
         }
     }
 
-    /// Writes the exact bytes of the object. Skills are sorted by name; of two with one name the
+    /// Writes the object in its canonical form. Skills are sorted by name; of two with one name the
     /// first is kept.
     pub fn to_object(&self) -> Vec<u8> {
         let mut skills = self.skills.clone();
@@ -184,14 +185,14 @@ pub struct ProfileRule {
     pub name: String,
     /// Agent that it is made for.
     pub agent: AgentId,
-    /// Folder in which the skills are linked on this machine; absent: the agent's own. Never
-    /// published.
+    /// Folder in which the skills are linked on this machine; `None` means the agent's own folder.
+    /// A release does not contain it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
-    /// A skill needs one of these tags; absent or empty: none is needed.
+    /// Tags of which a skill needs at least one; `None` or empty: it needs none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub include_tags: Option<Vec<String>>,
-    /// A skill must have none of these tags.
+    /// Tags of which a skill must have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exclude_tags: Option<Vec<String>>,
 }
@@ -208,15 +209,15 @@ struct File {
 pub struct RulesError(#[from] TextError);
 
 impl RulesError {
-    /// The position of the fault in the file.
+    /// The position of the fault in `profiles.toml`.
     pub const fn position(&self) -> vault_format::text::Position {
         self.0.at
     }
 }
 
 impl ProfileRule {
-    /// Returns the rule for an agent without a rule of its own: every skill that names it or names
-    /// none.
+    /// Returns the rule for an agent without a rule of its own: every skill that names this agent
+    /// or no agent.
     pub fn for_agent(agent: AgentId) -> Self {
         Self {
             name: agent.to_string(),
@@ -243,8 +244,8 @@ impl ProfileRule {
         Ok(file.profile)
     }
 
-    /// Whether a skill with these agents and tags belongs to the profile. Tags are compared without
-    /// regard to case.
+    /// Tells whether the profile includes a skill with these target agents and tags. Tags are
+    /// compared without regard to case.
     pub fn selects(&self, agents: &[AgentId], tags: &[String]) -> bool {
         let any = |wanted: &Option<Vec<String>>| {
             wanted.iter().flatten().any(|wanted| {

@@ -1,8 +1,9 @@
-//! The profiles that a release publishes: the checks that publisher, service and device share.
+//! The profiles (sets of skills for one agent) that a release publishes, and the checks that
+//! publisher, service and device share.
 //!
-//! A profile names a bundle for each of its skills: the plain one, which the catalog lists too, or a
-//! variant that was rendered from it for the agent of the profile. The service refuses what a device
-//! refuses, because both call these functions.
+//! A profile names a bundle for each of its skills: the plain one, which the catalog lists too, or
+//! a variant that was rendered from it for the profile's agent. The service rejects exactly what a
+//! device rejects, because both call these functions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,37 +13,38 @@ use vault_format::name::{ANY_AGENT, AgentId, SkillName};
 
 use crate::profile::{Profile, ProfileError, ProfileSkill};
 
-/// Most skills that all profiles of a new release name together. Releases that were published before
-/// may have more.
+/// Most skills that all profiles of a new release may name together. Readers accept older releases
+/// with more.
 pub const MAX_SKILLS: usize = 100_000;
 /// Most profiles of a new release.
 pub const MAX_PROFILES: usize = 1_000;
-/// Most variants of a new release.
+/// Most variants that a new release may have.
 pub const MAX_VARIANTS: usize = 4_000;
 
-/// What the profiles of a release say about one agent.
+/// The skills that one agent gets from all its profiles.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct PublishedAgent {
-    /// The names of its profiles.
+    /// The names of the agent's profiles.
     pub profiles: Vec<String>,
-    /// The skills that it gets; `None` for the plain one, otherwise the variant.
+    /// The skills by name: the variant for this agent, or `None` for the plain skill of the
+    /// catalog.
     pub skills: BTreeMap<SkillName, Option<ProfileSkill>>,
 }
 
-/// The profiles of a release, by agent. An agent that is absent gets what [`ANY_AGENT`] gets, and
-/// the plain skills if that is absent too.
+/// The profiles of a release, grouped by agent. An agent without profiles gets the skills of
+/// [`ANY_AGENT`]; if that has none either, it gets the plain skills of the catalog.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct PublishedProfiles {
     agents: BTreeMap<AgentId, PublishedAgent>,
-    /// The skills that all profiles name together.
+    /// The number of skills that all profiles name together.
     skills: usize,
-    /// The variants of all agents together.
+    /// The number of variants of all agents together.
     variants: usize,
 }
 
 impl PublishedProfiles {
-    /// Reads the profiles of a catalog. `object` returns the bytes of an object, which are compared
-    /// with the size and hash in the catalog before they are parsed.
+    /// Reads the profiles that a catalog lists. `object` returns the bytes of an object; they are
+    /// compared with the size and hash in the catalog before they are parsed.
     pub fn read(
         catalog: &Catalog,
         object: &dyn Fn(&Digest) -> Option<Vec<u8>>,
@@ -55,23 +57,22 @@ impl PublishedProfiles {
         Ok(reader.published)
     }
 
-    /// Returns the agents that have a profile, with what they get.
+    /// Returns the agents that have a profile, with their skills.
     pub fn agents(&self) -> impl Iterator<Item = (&AgentId, &PublishedAgent)> {
         self.agents.iter()
     }
 
-    /// Returns what the profiles of an agent say; `None` if it has none.
+    /// Returns the skills of an agent with profiles of its own; `None` if it has none.
     pub fn agent(&self, agent: &AgentId) -> Option<&PublishedAgent> {
         self.agents.get(agent)
     }
 
-    /// Returns what an agent of a machine gets; `None` if it gets the plain skills.
+    /// Returns the skills of any agent; `None` if it gets the plain skills of the catalog.
     pub fn for_agent(&self, agent: &AgentId) -> Option<&PublishedAgent> {
         self.agent(agent).or_else(|| self.agents.get(ANY_AGENT))
     }
 
-    /// Returns every variant with its agent. Two agents never share one, because its manifest names
-    /// the agent.
+    /// Returns every variant with its agent. No variant occurs twice: its manifest names one agent.
     pub fn variants(&self) -> impl Iterator<Item = (&AgentId, &ProfileSkill)> {
         let agents = self.agents.iter();
         agents.flat_map(|(agent, published)| {
@@ -81,17 +82,17 @@ impl PublishedProfiles {
     }
 }
 
-/// Reads the profiles of one catalog, each with the check that publisher, service and device share.
+/// Reads the profiles of one catalog one by one and checks each.
 #[derive(Debug)]
 pub struct ProfilesReader<'a> {
     catalog: &'a Catalog,
-    /// The plain and the withdrawn bundles of the catalog, which are no variants.
+    /// The plain and the withdrawn bundles of the catalog. A profile must not call them variants.
     not_variants: BTreeSet<Digest>,
     published: PublishedProfiles,
 }
 
 impl<'a> ProfilesReader<'a> {
-    /// Creates a reader that has read nothing.
+    /// Creates a reader that has no profile yet.
     pub fn new(catalog: &'a Catalog) -> Self {
         let plain = catalog.skills.iter().map(|it| it.bundle_hash);
         let withdrawn = catalog.withdrawn.iter().map(|it| it.bundle_hash);
@@ -102,7 +103,7 @@ impl<'a> ProfilesReader<'a> {
         }
     }
 
-    /// Returns the profiles that were read.
+    /// Returns the profiles that were added so far.
     pub const fn published(&self) -> &PublishedProfiles {
         &self.published
     }
@@ -130,7 +131,8 @@ impl<'a> ProfilesReader<'a> {
             };
             let listed = self.catalog.skill(&skill.name).ok_or_else(wrong)?;
             let is_plain = skill.bundle_hash == listed.bundle_hash;
-            // The size is signed twice, and a bundle of another skill is not a variant of this one.
+            // The catalog signs the size too, so the two must agree. A bundle of another skill is
+            // no variant.
             if is_plain && skill.size != listed.size
                 || !is_plain && self.not_variants.contains(&skill.bundle_hash)
             {
@@ -139,7 +141,8 @@ impl<'a> ProfilesReader<'a> {
             published.skills += 1;
             let variant = (!is_plain).then(|| skill.clone());
             match agent.skills.get(&skill.name) {
-                // An agent has one folder, so its profiles cannot give it two forms of one skill.
+                // All profiles of an agent share one folder, so they cannot give it two forms of
+                // one skill.
                 Some(first) if *first != variant => return Err(wrong()),
                 Some(_) => {}
                 None => {
@@ -152,8 +155,8 @@ impl<'a> ProfilesReader<'a> {
         Ok(())
     }
 
-    /// Fails if a new release would publish more than [`MAX_PROFILES`], or more than [`MAX_SKILLS`]
-    /// or [`MAX_VARIANTS`] in the profiles that were read.
+    /// Fails if a new release would have more than [`MAX_PROFILES`], or its profiles more than
+    /// [`MAX_SKILLS`] or [`MAX_VARIANTS`] together.
     pub fn check_bounds(&self) -> Result<(), ProfileError> {
         let profiles = self.catalog.profiles.len();
         if profiles > MAX_PROFILES {
@@ -180,15 +183,15 @@ impl<'a> ProfilesReader<'a> {
 }
 
 /// Checks that a bundle is a variant of the plain skill for the agent. `signed` is the name, the
-/// version and the agent in its manifest; `None` if it is not a variant. The signature and the files
-/// are checked where the bundle is opened.
+/// version and the agent in the bundle's manifest; `None` if the manifest names no agent. The
+/// caller checks signature and files when it opens the bundle.
 pub fn check_variant(
     plain: &SkillEntry,
     agent: &AgentId,
     signed: Option<(&SkillName, u64, &AgentId)>,
 ) -> Result<(), ProfileError> {
-    // The plain bundle that it was rendered from may differ: the same version signed again has
-    // another hash.
+    // The hash of the plain bundle from which it was rendered is not compared: the same version, if
+    // it is signed again, has another hash.
     if signed == Some((&plain.name, plain.version, agent)) {
         return Ok(());
     }

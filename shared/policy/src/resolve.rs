@@ -1,5 +1,5 @@
-//! Resolves all capabilities of one caller: the granted skills, tools and MCP servers, the scores
-//! of the skills for a query, and the reasons.
+//! Resolves all capabilities of one caller: the skills, tools and MCP servers that the policy
+//! grants, the scores of the skills for a query, and the reasons.
 
 use super::compiled::{
     Asker, CompiledPolicy, Decision, Grant, MAX_QUERY_BYTES, ProfileOrigin, Reach,
@@ -12,23 +12,23 @@ use vault_format::hash::Digest;
 use vault_format::json;
 use vault_format::text::quoted;
 
-/// Value of `schema` in the text whose hash is the cache key.
+/// Value of `schema` in the JSON whose hash is the cache key.
 const CACHE_KEY_SCHEMA: &str = "vault.capabilities/1";
 
-/// A question to [`resolve_capabilities`].
+/// The input of [`resolve_capabilities`].
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'a> {
-    /// The policy; [`CompiledPolicy::absent`] where there is none.
+    /// The compiled policy; [`CompiledPolicy::absent`] if the vault has none.
     pub policy: &'a CompiledPolicy,
-    /// The digest that represents the skills in the cache key: SHA-256 of the catalog's payload, or
-    /// another digest that changes with them. `None` without a catalog.
+    /// A digest that changes whenever the skills change, for the cache key: SHA-256 of the
+    /// catalog's payload, or another one. `None` without a catalog.
     pub catalog: Option<Digest>,
     /// The caller, with platform and channel.
     pub asker: Asker<'a>,
-    /// The caller's task, in words: rules are matched against it and skills are ranked by it. With
-    /// `None` no rule counts.
+    /// The caller's task, in words: context rules are matched against it and skills are ranked by
+    /// it. With `None` no rule applies.
     pub query: Option<&'a str>,
-    /// All skills, each name once, in any order.
+    /// All skills of the vault, each name once, in any order.
     pub skills: &'a [Text<'a>],
 }
 
@@ -146,7 +146,7 @@ pub fn resolve_capabilities(input: &Input<'_>) -> Capabilities {
     }
 }
 
-/// The text whose SHA-256 is the cache key, as compact JSON.
+/// The JSON whose SHA-256 is the cache key.
 #[derive(Serialize)]
 struct CacheKey<'a> {
     schema: &'static str,
@@ -179,9 +179,9 @@ fn cache_key(input: &Input<'_>) -> Digest {
     }))
 }
 
-/// Describes each step. A group that is not granted in the end is counted and not named: its name
-/// could be that of a skill that the caller must not know of. For the same reason no expression is
-/// quoted.
+/// Describes each step of the decision. A group that is not granted in the end is counted but not
+/// named: its name could be that of a skill of which the caller must not know. For the same reason
+/// no expression is quoted.
 fn describe_steps(input: &Input<'_>, decision: &Decision<'_>) -> Vec<String> {
     let (grant, policy) = (&decision.grant, input.policy.policy());
     if input.policy.hash().is_none() {
@@ -273,7 +273,7 @@ fn base_reason(decision: &Decision<'_>) -> String {
     }
 }
 
-/// Describes the effect of added and removed groups; `None` if there is no visible effect.
+/// Describes the effect of added and removed groups; `None` if the caller would see no effect.
 fn describe_change(
     grant: &Grant,
     what: &str,

@@ -1,12 +1,13 @@
 //! Text search over the descriptions of skills: BM25 over name, tags, categories, description and
 //! `when_to_use`.
 //!
-//! One ranking serves the command line, the MCP server and the hosted vault, so that the same
-//! question has the same answer everywhere. Equal scores are ordered by name.
+//! The command line, the MCP server and the hosted vault share this one ranking, so that a query
+//! has the same answer everywhere. Equal scores are ordered by name.
 //!
-//! A word of the query finds itself with any ending, words that begin with it, words that mean the
-//! same (`thesaurus`), and if nobody uses it the word that it misspells. A skill that has too
-//! little of what the query asks for is no answer, so that a search may find nothing.
+//! A word of the query matches the same word with any ending, longer words that begin with it, and
+//! words that mean the same (`thesaurus`); if no skill has it, it matches the words that it may
+//! misspell. A skill that matches too small a share of the query is no answer, so a search may find
+//! nothing.
 
 mod spelling;
 mod thesaurus;
@@ -21,8 +22,8 @@ pub(crate) use self::words::split_words;
 /// The largest number of words of a query; later ones are ignored.
 pub const MAX_QUERY_WORDS: usize = 64;
 
-// The usual constants of BM25 (k1 and b). Descriptions are short, so their length counts a little
-// less than usual (b = 0.75).
+// The constants k1 and b of BM25. Descriptions are short, so their length counts a little less than
+// usual (b = 0.75).
 const SATURATION: f64 = 1.2;
 const LENGTH_SHARE: f64 = 0.6;
 /// The share of a full match for a word that only begins with the query's word.
@@ -33,18 +34,19 @@ const SYNONYM_SHARE: f64 = 0.8;
 const MISSPELLING_SHARE: f64 = 0.6;
 /// Minimum length of a query's word that also matches words beginning with it, in characters.
 const SHORTEST_PREFIX: usize = 3;
-/// Maximum number of terms that one word of a query matches as their beginning.
+/// Maximum number of indexed terms that one word of a query matches because they begin with it.
 const MOST_PREFIX_TERMS: usize = 128;
-/// Maximum number of words of a query whose spelling is corrected: each is compared with all terms.
+/// Maximum number of words of a query whose spelling is corrected: each is compared with all
+/// indexed terms.
 const MOST_CORRECTED_WORDS: usize = 8;
 
-/// The share of a query's weight that a skill must have to be an answer.
+/// The share of a query's weight that a skill must match to be an answer.
 const REQUIRED_SHARE: f64 = 0.45;
-/// The number of words that nobody uses whose weight is enough to ask for. Without this bound, a
-/// long query would find nothing.
+/// The largest weight that a query has for [`REQUIRED_SHARE`], counted in words that no skill has.
+/// Without this bound, a long query would find nothing.
 const FULL_QUERY_WORDS: f64 = 4.0;
-/// The number of skills that a vault has at least when rarity decides what is an answer. In a small
-/// vault, almost every word is as rare as any other.
+/// The number of skills that is assumed at least when the rarity of a word decides whether a skill
+/// is an answer. In a small vault, almost every word is as rare as any other.
 const SMALL_VAULT: usize = 1000;
 
 /// The searchable texts of a skill, borrowed for indexing.
@@ -90,45 +92,46 @@ pub struct Hit<'a> {
 pub struct Ranking {
     documents: Vec<IndexedSkill>,
     terms: BTreeMap<String, Vec<Posting>>,
-    /// The skills that name a term only to say that they are not for it.
+    /// For each term, the skills (by index) whose description names it only to say what they are
+    /// not for.
     excluded: HashMap<String, Vec<usize>>,
 }
 
 #[derive(Clone, Debug)]
 struct IndexedSkill {
     name: String,
-    /// Its length in terms.
+    /// Number of terms in all its fields.
     length: u32,
     /// The BM25 weight of the document's length relative to the average.
     damping: f64,
 }
 
-/// The frequency of a term in a document, each field counted by its weight.
+/// The frequency of a term in a skill: the sum over its fields, each counted by its weight.
 #[derive(Clone, Copy, Debug)]
 struct Posting {
     document: usize,
     frequency: u32,
 }
 
-/// One word or phrase of a query.
+/// One word or phrase of a query, in the form in which the index holds it.
 #[derive(Clone, Debug)]
 struct QueryTerm {
     text: String,
-    /// The words of a phrase; none for a single word.
+    /// The words of a phrase; empty for a single word.
     parts: Vec<String>,
-    /// Its share of a full weight: less for an everyday word.
+    /// Weight from 0 to 1: less than 1 for an everyday word.
     share: f64,
 }
 
-/// The match of a document with a query or a word of it.
+/// How well a skill matches a query, or one word of it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Match {
     score: f64,
-    /// The weight of the words that the document has.
+    /// The weight of those words of the query that the skill has.
     covered: f64,
 }
 
-/// Each document's best match for one word.
+/// The best match of each skill for one word of the query.
 struct BestMatches {
     matches: Vec<Match>,
     raised: Vec<usize>,
@@ -153,7 +156,7 @@ impl BestMatches {
         best.covered = best.covered.max(found.covered);
     }
 
-    /// Adds the best matches to `totals` and resets them.
+    /// Adds the best matches to `totals` and resets them for the next word.
     fn add_to(&mut self, totals: &mut [Match]) {
         for document in self.raised.drain(..) {
             let found = std::mem::take(&mut self.matches[document]);
@@ -175,7 +178,7 @@ impl Ranking {
         ranking
     }
 
-    /// Computes the length weight of each document from the average length, once all are indexed.
+    /// Computes the length weight of each skill from the average length, once all are indexed.
     fn set_damping(&mut self) {
         let all: u64 = self.documents.iter().map(|it| u64::from(it.length)).sum();
         let all = as_f64(usize::try_from(all).unwrap_or(usize::MAX));
@@ -234,8 +237,8 @@ impl Ranking {
         self.documents.is_empty()
     }
 
-    /// Returns the best `top_k` answers to a query, best first; none for a query without words, or
-    /// if every skill has too little of what the query asks for.
+    /// Returns the best `top_k` answers to a query, best first. The result is empty for a query
+    /// without words, or if no skill matches a large enough share of the query.
     pub fn search(&self, query: &str, top_k: usize) -> Vec<Hit<'_>> {
         let (totals, asked) = self.match_query(query);
         let answers = totals.into_iter().enumerate();
@@ -243,14 +246,14 @@ impl Ranking {
         self.best_hits(answers, asked, top_k)
     }
 
-    /// Returns all skills that have anything of a query, best first, for lists that show the others
-    /// as well.
+    /// Returns all skills that match any part of a query, best first, for lists that show the other
+    /// skills as well.
     pub fn rank(&self, query: &str) -> Vec<Hit<'_>> {
         let (totals, asked) = self.match_query(query);
         self.best_hits(totals.into_iter().enumerate(), asked, usize::MAX)
     }
 
-    /// Returns the match of each document with a query, and the weight that a full match has.
+    /// Returns the match of each skill with a query, and the weight of a full match.
     fn match_query(&self, query: &str) -> (Vec<Match>, f64) {
         let mut totals = vec![Match::default(); self.documents.len()];
         let mut best = BestMatches::with_documents(self.documents.len());
@@ -279,7 +282,7 @@ impl Ranking {
             .map(|(position, found)| Hit {
                 name: &self.documents[position].name,
                 position,
-                // Half of the words twice is worth less than all of them once.
+                // A skill with half of the words twice scores less than one with all of them once.
                 score: found.score * (found.covered / asked).min(1.0),
             })
             .collect();
@@ -289,7 +292,7 @@ impl Ranking {
                 .then_with(|| a.name.cmp(b.name))
                 .then(a.position.cmp(&b.position))
         };
-        // Sorting all hits of a large vault for five results would cost more than the search.
+        // Sorting all hits of a large vault would cost more than the search, for a few results.
         if top_k < hits.len() {
             hits.select_nth_unstable_by(top_k, order);
             hits.truncate(top_k);
@@ -299,7 +302,7 @@ impl Ranking {
     }
 
     /// Returns the indexed terms that match a term of a query, each with its share of a full match.
-    /// An everyday word matches no longer ones: `own` says nothing about ownership.
+    /// An everyday word does not match longer words: `own` in a query does not mean ownership.
     fn known_terms(&self, term: &QueryTerm, corrections: &mut usize) -> Vec<(&str, f64)> {
         let mut known = Vec::new();
         self.push_known(&term.text, 1.0, &mut known);
@@ -309,7 +312,7 @@ impl Ranking {
                 .map(|(other, _)| other.as_str())
                 .take_while(|other| other.starts_with(&term.text))
                 .filter(|other| other.len() > term.text.len() && !other.contains(' '))
-                // A short word can begin thousands of terms; a query may have 64 such words.
+                // A short word can begin thousands of terms, and a query may have 64 such words.
                 .take(MOST_PREFIX_TERMS)
                 .for_each(|other| known.push((other, PREFIX_SHARE)));
         }
@@ -339,7 +342,7 @@ impl Ranking {
         }
     }
 
-    /// Returns the words of the index and of the thesaurus that a word may be meant to be.
+    /// Returns the words of the index and of the thesaurus of which a word may be a misspelling.
     fn corrections_of(&self, word: &str) -> BTreeSet<String> {
         let indexed = self.terms.keys().map(String::as_str);
         indexed
@@ -349,10 +352,10 @@ impl Ranking {
             .collect()
     }
 
-    /// Raises the best match of each document that has one of these terms. Returns the weight of
-    /// the query's term.
+    /// Raises the best match of each skill that has one of these terms. Returns the weight that the
+    /// query's term has in a full match.
     fn match_term(&self, term: &QueryTerm, known: &[(&str, f64)], best: &mut BestMatches) -> f64 {
-        // A term that only other words stand for is as rare as the rarest of them.
+        // A term that the index lacks gets the rarity of the rarest term that matches it.
         let rarest = |weight: &dyn Fn(usize) -> f64| {
             let own = self.terms.get(&term.text).map(|own| weight(own.len()));
             let others = known
@@ -364,9 +367,9 @@ impl Ranking {
         let asked = rarest(&|holding| self.coverage_weight(holding));
         for (other, share) in known {
             let postings = self.postings(other);
-            // No other word can say more than the one in the query.
+            // A matching term never weighs more than the query's own term.
             let weight = share * (term.share * self.term_rarity(postings.len())).min(highest);
-            // A word that means the same is all that was asked for, a longer word is half of it.
+            // A synonym covers the whole term of the query, a longer word half of it.
             let covered = if *share > PREFIX_SHARE {
                 asked
             } else {
@@ -381,7 +384,7 @@ impl Ranking {
         asked
     }
 
-    /// Raises the matches of documents that have some of the words of a phrase.
+    /// Raises the matches of skills that have some of the words of a phrase.
     fn match_parts(&self, term: &QueryTerm, highest: f64, asked: f64, best: &mut BestMatches) {
         let mut found: BTreeMap<usize, Match> = BTreeMap::new();
         let share = 1.0 / as_f64(term.parts.len().max(1));
@@ -399,13 +402,14 @@ impl Ranking {
             }
         }
         for (document, part) in found {
-            // Both words apart are not worth more than the phrase.
+            // The words of a phrase, if they stand apart, are not worth more than the phrase.
             let score = part.score.min(highest * 2.0);
             best.raise(document, Match { score, ..part });
         }
     }
 
-    /// Subtracts the weight of a word from the skills that say that they are not for it.
+    /// Subtracts the weight of a term from the skills whose description says that they are not for
+    /// it.
     fn subtract_excluded(&self, term: &QueryTerm, totals: &mut [Match]) {
         if term.share < 1.0 {
             return;
@@ -426,7 +430,7 @@ impl Ranking {
         (1.0 + (all - holding + 0.5) / (holding + 0.5)).ln()
     }
 
-    /// Returns the weight of a word that so many skills have when it decides what is an answer.
+    /// Returns the weight of a term that `holding` skills have, for the decision what is an answer.
     fn coverage_weight(&self, holding: usize) -> f64 {
         let all = as_f64(self.documents.len().max(SMALL_VAULT));
         (1.0 + (all + 0.5) / (as_f64(holding) + 0.5)).ln()
@@ -463,8 +467,8 @@ fn join_span(words: &[String], span: Span) -> String {
     words[span.start..span.start + span.length].join(" ")
 }
 
-/// Returns the distinct words and phrases of a query, up to the limit. Words that only hold a
-/// sentence together are left out unless there are no others.
+/// Returns the distinct words and phrases of a query, up to the limit. Words that say nothing
+/// (weight 0) are left out unless there are no others.
 fn query_terms(query: &str) -> Vec<QueryTerm> {
     let mut words = words::stems(query);
     words.truncate(MAX_QUERY_WORDS);
@@ -495,7 +499,7 @@ fn query_terms(query: &str) -> Vec<QueryTerm> {
     terms
 }
 
-/// Whether a word is long enough to match words that begin with it.
+/// Tells whether a word is long enough to match longer words that begin with it.
 fn has_beginnings(term: &str) -> bool {
     term.chars().count() >= SHORTEST_PREFIX
 }

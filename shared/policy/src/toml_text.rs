@@ -1,7 +1,7 @@
-//! Strict reader of settings in TOML, with line and column in every error.
+//! A strict reader of settings in TOML, with line and column in every error.
 //!
 //! An unknown member is an error here, unlike in signed JSON: a typing error must not silently
-//! widen or narrow the grants of a policy.
+//! change what a policy grants.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -14,10 +14,10 @@ use vault_format::text::{Position, quoted};
 /// Largest text that is read, in bytes.
 pub(crate) const MAX_BYTES: usize = 1024 * 1024;
 
-/// An error in a text, with its position.
+/// An error in a TOML text, with its position.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct TextError {
-    /// The description, in one sentence.
+    /// The description, for people, in one sentence.
     pub message: String,
     /// The position, counted from 1.
     pub at: Position,
@@ -36,7 +36,7 @@ impl std::error::Error for TextError {}
 pub(crate) enum Step {
     /// The member of this name.
     Key(String),
-    /// The item at this place of a list.
+    /// The item with this index in a list, from 0.
     Item(usize),
 }
 
@@ -52,7 +52,7 @@ impl From<usize> for Step {
     }
 }
 
-/// A text with the position of each value.
+/// A parsed text from which the position of each value can be looked up.
 pub(crate) struct Located<'a> {
     text: &'a str,
     root: Spanned<DeTable<'a>>,
@@ -78,7 +78,7 @@ impl Located<'_> {
         Position::of_offset(self.text, offset)
     }
 
-    /// Creates an error about the value at these steps.
+    /// Creates an error about the value to which these steps lead.
     pub fn error_at(&self, steps: &[Step], message: impl Into<String>) -> TextError {
         TextError {
             message: message.into(),
@@ -87,7 +87,8 @@ impl Located<'_> {
     }
 }
 
-/// Reads a text as `T`, which must serialize every member that it reads. Fails on any other member.
+/// Reads a text as `T`. Fails on every member that `T` does not read. `T` must serialize every
+/// member that it reads: that is how the others are found.
 pub(crate) fn parse_strict<T: DeserializeOwned + Serialize>(
     text: &str,
 ) -> Result<(T, Located<'_>), TextError> {

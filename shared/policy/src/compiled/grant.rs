@@ -1,4 +1,4 @@
-//! The access that a compiled policy gives to one caller.
+//! The grant: what a compiled policy lets one caller use.
 
 use super::{CompiledPolicy, fold_case};
 use crate::pattern::Pattern;
@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use vault_format::hash::Digest;
 use vault_format::name::SkillName;
 
-/// The access of one caller: a result of [`CompiledPolicy::grant_for`], or everything, for an
-/// owner.
+/// What one caller may use: some groups (named sets of skills, tools and MCP servers) of a policy,
+/// or everything, for an owner. [`CompiledPolicy::grant_for`] computes it.
 #[derive(Clone, Debug)]
 pub struct Grant(Scope);
 
@@ -18,20 +18,20 @@ enum Scope {
         policy: CompiledPolicy,
         profile: Option<String>,
         groups: GroupSet,
-        /// One of the groups holds every skill.
+        /// Whether one of the groups holds every skill.
         whole: bool,
     },
 }
 
-/// A key for the set of skills that a grant allows. It is equal for equal sets of groups of one
-/// policy, so that a list or a ranking made for one caller serves all callers with the same access.
-/// It holds the policy's hash and not the policy, so a cache can keep it after the policy is
-/// dropped.
+/// A cache key for the set of skills that a grant allows. Two grants with the same groups of the
+/// same policy have equal keys, so a list or a ranking made for one caller serves all callers with
+/// the same access. The key holds the policy's hash and not the policy, so a cache does not keep
+/// old policies in memory.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct View(Option<(Option<Digest>, GroupSet)>);
 
 impl Grant {
-    /// Grants everything, for owners: the policy does not filter them.
+    /// Grants everything. Only owners get it: no policy filters what they see.
     pub const fn everything() -> Self {
         Self(Scope::Everything)
     }
@@ -56,12 +56,12 @@ impl Grant {
         })
     }
 
-    /// Whether this skill, with the tags of its frontmatter, is granted.
+    /// Tells whether the caller may use this skill, which has these tags in its frontmatter.
     pub fn allows<T: AsRef<str>>(&self, name: &SkillName, tags: &[T]) -> bool {
         self.allows_text(name.as_str(), tags)
     }
 
-    /// Like [`Self::allows`], for a name that is still plain text.
+    /// Like [`Self::allows`], for a name that is not parsed yet.
     pub(crate) fn allows_text<T: AsRef<str>>(&self, name: &str, tags: &[T]) -> bool {
         let Scope::Groups {
             policy,
@@ -78,15 +78,16 @@ impl Grant {
         };
         *whole
             || any(inner.by_name.get(name))
-            // Most policies name no tags; folding every tag of every skill would be wasted then.
+            // Most policies name no tags. Folding the case of every tag of every skill would then
+            // be wasted work.
             || !inner.by_tag.is_empty()
                 && tags
                     .iter()
                     .any(|tag| any(inner.by_tag.get(&*fold_case(tag.as_ref().trim()))))
     }
 
-    /// Returns the names of the granted groups that hold this skill, in order; none for an owner,
-    /// who is not bound to groups.
+    /// Returns the names of the granted groups that hold this skill, in order. For an owner the
+    /// list is empty, since no group limits the owner.
     pub fn groups_of<T: AsRef<str>>(&self, name: &SkillName, tags: &[T]) -> Vec<&str> {
         self.numbers_of(name.as_str(), tags)
             .into_iter()
@@ -114,12 +115,13 @@ impl Grant {
         }
     }
 
-    /// Whether a group of this number is granted.
+    /// Tells whether the group with this number is granted.
     pub(crate) fn holds(&self, number: usize) -> bool {
         matches!(&self.0, Scope::Groups { groups, .. } if groups.contains(number))
     }
 
-    /// The profile in effect; `None` without a grant, and for an owner.
+    /// The profile from which the grant follows; `None` for a caller without access, and for an
+    /// owner.
     pub fn profile(&self) -> Option<&str> {
         match &self.0 {
             Scope::Everything => None,
@@ -127,7 +129,7 @@ impl Grant {
         }
     }
 
-    /// Whether this is everything, as an owner has it.
+    /// Tells whether the grant is an owner's, which no policy limits.
     pub const fn is_everything(&self) -> bool {
         matches!(self.0, Scope::Everything)
     }
@@ -145,7 +147,8 @@ impl Grant {
         groups.into_iter().flat_map(GroupSet::iter)
     }
 
-    /// Whether a tool of this name is granted, by a group or for everyone, and not disabled.
+    /// Tells whether a tool of this name is granted (by a group, or to every known caller) and not
+    /// disabled.
     pub fn allows_tool(&self, tool: &str) -> bool {
         let Scope::Groups { policy, .. } = &self.0 else {
             return true;
@@ -161,8 +164,8 @@ impl Grant {
                 .any(|text| Pattern::new(text).matches(tool))
     }
 
-    /// Returns the granted patterns of tools as the policy writes them, in order. Disabled ones are
-    /// included.
+    /// Returns the granted patterns of tools as the policy writes them, in order. Patterns that the
+    /// policy disables are included.
     fn tool_patterns(&self) -> BTreeSet<&str> {
         let Scope::Groups {
             policy,
@@ -191,8 +194,9 @@ impl Grant {
             .collect()
     }
 
-    /// Returns the granted tools, in order, as names and patterns, without disabled ones. A
-    /// disabled pattern that covers a part of a granted one follows at the end with `!` before it.
+    /// Returns the granted tools as names and patterns, in order, without those that are disabled.
+    /// If a disabled pattern covers only a part of a granted one, it follows at the end as
+    /// `!pattern`.
     pub fn tools(&self) -> Vec<String> {
         let Scope::Groups { policy, .. } = &self.0 else {
             return vec!["*".to_owned()];
@@ -222,8 +226,8 @@ impl Grant {
             .collect()
     }
 
-    /// Returns the names of the granted MCP servers, in order; none for an owner, who reads them in
-    /// the policy.
+    /// Returns the names of the granted MCP servers, in order. For an owner the list is empty:
+    /// owners read the servers in the policy.
     pub fn mcp_servers(&self) -> Vec<String> {
         let Scope::Groups { policy, groups, .. } = &self.0 else {
             return Vec::new();
@@ -240,7 +244,7 @@ impl Grant {
         servers.into_iter().cloned().collect()
     }
 
-    /// Returns the key of the set of skills that this allows, for caches.
+    /// Returns the cache key for the set of skills that this grant allows.
     pub fn view(&self) -> View {
         View(match &self.0 {
             Scope::Everything => None,

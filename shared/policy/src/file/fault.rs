@@ -1,34 +1,35 @@
-//! The reasons to reject a policy, with the position of the fault.
+//! The reasons to reject a policy, each with its position in the file.
 
 use crate::toml_text::{Located, Step, TextError};
 use vault_format::text::Position;
 
-/// A reason to reject a policy, with the position in `policy.toml`; an object has none.
+/// The reason to reject a policy. A fault in `policy.toml` has a position; one in an object has
+/// none.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum PolicyError {
     /// The shape is wrong: a syntax error, an unknown or repeated member, or a value of another
     /// type.
     #[error("{}{message}", place(*.at))]
     Schema {
-        /// The description of the fault.
+        /// The description of the fault, for people.
         message: String,
-        /// The position, if the policy is a text.
+        /// The position in `policy.toml`; `None` for an object.
         at: Option<Position>,
     },
-    /// A name is not defined.
+    /// The policy uses the name of a profile, group or MCP server that it does not define.
     #[error("{}{message}", place(*.at))]
     UnknownName {
-        /// The description of the fault.
+        /// The description of the fault, for people.
         message: String,
-        /// The position, if the policy is a text.
+        /// The position in `policy.toml`; `None` for an object.
         at: Option<Position>,
     },
-    /// An expression cannot be compiled, or not within its bounds.
+    /// An expression is invalid or too large.
     #[error("{}{message}", place(*.at))]
     Regex {
-        /// The description of the fault.
+        /// The description of the fault, for people.
         message: String,
-        /// The position, if the policy is a text.
+        /// The position in `policy.toml`; `None` for an object.
         at: Option<Position>,
     },
 }
@@ -38,7 +39,8 @@ fn place(at: Option<Position>) -> String {
 }
 
 impl PolicyError {
-    /// Class of the error: `policy_schema`, `policy_unknown_name` or `policy_regex`.
+    /// Machine-readable class of the error: `policy_schema`, `policy_unknown_name` or
+    /// `policy_regex`.
     pub const fn word(&self) -> &'static str {
         match self {
             Self::Schema { .. } => "policy_schema",
@@ -56,7 +58,7 @@ impl PolicyError {
         }
     }
 
-    /// Line and column in `policy.toml`, if the policy is a text.
+    /// The position in `policy.toml`; `None` for an object.
     pub const fn position(&self) -> Option<Position> {
         match self {
             Self::Schema { at, .. } | Self::UnknownName { at, .. } | Self::Regex { at, .. } => *at,
@@ -80,7 +82,7 @@ pub(super) enum FaultKind {
     Regex,
 }
 
-/// A fault and the path to it, before the position in a text is looked up.
+/// A fault and the path of keys to it, before its position in the text is looked up.
 pub(super) struct PolicyFault {
     kind: FaultKind,
     message: String,

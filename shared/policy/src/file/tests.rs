@@ -106,7 +106,7 @@ fn sizes_are_bounded() {
         Policy::from_toml(&many).unwrap_err().word(),
         "policy_schema"
     );
-    // Each may be as large, but not all of them together.
+    // Each expression may be this large, but not all of them together.
     let large = "[[rules]]\nwhen = \"(a?){900}b\"\n".repeat(100);
     let error = Policy::from_toml(&large).unwrap_err();
     assert_eq!(

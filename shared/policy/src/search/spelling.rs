@@ -1,11 +1,12 @@
-//! Misspelled words of a query.
+//! Recognises words of a query that misspell a word of the index.
 
 /// Shortest word that is corrected, in bytes.
 const SHORTEST: usize = 5;
 /// Length from which two mistakes are corrected instead of one, in bytes.
 const LONG: usize = 9;
 
-/// Whether a word can be the misspelling of another.
+/// Tells whether a word is long enough, and of plain letters, so that its spelling can be
+/// corrected.
 pub(super) fn may_be_misspelled(word: &str) -> bool {
     word.len() >= SHORTEST && word.bytes().all(|byte| byte.is_ascii_lowercase())
 }

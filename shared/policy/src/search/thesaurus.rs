@@ -1,11 +1,11 @@
-//! Words that mean the same to the people who ask and to those who write descriptions.
+//! Synonyms: words that mean the same to people who search and to authors of descriptions.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::LazyLock;
 
 use super::words::stems;
 
-/// Groups of words; the file describes its form.
+/// Groups of synonyms; the head of the file describes its form.
 const SYNONYMS: &str = include_str!("synonyms.txt");
 
 /// The thesaurus of all searches.

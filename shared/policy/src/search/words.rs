@@ -1,5 +1,5 @@
-//! The words of a text as a search compares them: in lower case, without endings, and weighted by
-//! how much they say.
+//! Splits a text into the words that a search compares: in lower case, without endings, each with a
+//! weight that is lower for everyday words.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -8,14 +8,14 @@ use regex::{Captures, Regex};
 use rust_stemmers::{Algorithm, Stemmer};
 use unicode_normalization::UnicodeNormalization;
 
-/// Everyday words in two parts; the file describes them.
+/// Lists of everyday words with a lower weight; the head of the file describes its form.
 const COMMON_WORDS: &str = include_str!("common-words.txt");
 /// The share of its weight that a light everyday word, or a number, has in a query.
 const LIGHT_SHARE: f64 = 0.3;
 
 static STEMMER: LazyLock<Stemmer> = LazyLock::new(|| Stemmer::create(Algorithm::English));
 
-/// The share of each everyday word, by its stem.
+/// The weight of each everyday word, from 0 to 1, by its stem.
 static SHARES: LazyLock<HashMap<String, f64>> = LazyLock::new(|| {
     let mut shares = HashMap::new();
     let mut share = 0.0;
@@ -33,13 +33,15 @@ static SHARES: LazyLock<HashMap<String, f64>> = LazyLock::new(|| {
     shares
 });
 
-/// The beginning of what a description says that a skill is not for, up to the end of the sentence.
+/// The words with which a description begins to say what the skill is not for; that part lasts to
+/// the end of the sentence.
 static EXCLUSION: LazyLock<Regex> = LazyLock::new(|| {
     let pattern = r"(?i)\b(?:do not use|don['’]t use|never use|not (?:intended |meant )?for)\b";
     Regex::new(pattern).expect("a constant pattern")
 });
 
-/// Languages whose name ends in a sign: without it only a letter is left.
+/// Names of programming languages that end in a sign (`C#`, `C++`). Without the sign only a letter
+/// would be left.
 static SIGNED_NAME: LazyLock<Regex> = LazyLock::new(|| {
     // `\B` after the sign: no letter follows, as one does in `c#m`.
     Regex::new(r"(?i)\b(?:([cf])#|c\+\+)\B").expect("a constant pattern")
@@ -141,7 +143,7 @@ fn strip_plural(word: &str) -> &str {
     }
 }
 
-/// Whether a character is Han, kana or Thai, which are written without spaces between words.
+/// Tells whether a character is Han, kana or Thai, which are written without spaces between words.
 const fn is_spaceless(character: char) -> bool {
     matches!(
         character,
