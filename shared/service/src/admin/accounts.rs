@@ -1,9 +1,10 @@
-//! `/admin/operator/accounts`: account recovery and operator rights. An operator sends an address
-//! the link to prove itself, resets, disables, enables, signs out and deletes accounts, and makes
-//! other accounts operators.
+//! `/admin/operator/accounts`: recovers accounts and grants operator rights. An operator creates
+//! the link with which the holder of an address sets a password; resets, disables, enables, signs
+//! out and deletes accounts; and makes other accounts operators.
 //!
-//! Every change is written to the log of the service and to the logs of the namespaces that the
-//! account is a member of.
+//! Every change is written to the audit log of the service, and to the logs of the namespaces that
+//! the account is a member of. To reset or delete an account, and to grant or revoke operator
+//! rights, a permit is needed: the operator first confirms the act on a page of the service.
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
@@ -27,10 +28,11 @@ use crate::model::subject;
 use crate::model::user::{MEMBERSHIPS, Membership, User, user_key};
 use crate::transaction::Transaction;
 
-/// A change of an account is logged in at most this many namespaces.
+/// Maximum number of namespaces whose logs get an entry about a change of an account; also the
+/// number of memberships that a deletion removes in one batch.
 const MAX_ACCOUNT_LOGS: usize = 20;
-/// Maximum number of batches of [`MAX_ACCOUNT_LOGS`] memberships that one request removes; the deletion of
-/// an account with more continues with the next request.
+/// Maximum number of batches of [`MAX_ACCOUNT_LOGS`] memberships that one request removes. The
+/// deletion of an account with more continues with the next request.
 const MAX_REMOVAL_BATCHES: usize = 10;
 
 /// Converts an account to its form in the API.
@@ -64,7 +66,7 @@ pub(super) async fn list_accounts(call: OperatorCall) -> Answer {
     Ok(json_answer(StatusCode::OK, &Items { items, next }))
 }
 
-/// Reads the accounts that these entries of the directory refer to.
+/// Reads the accounts that these entries of the directory of addresses refer to.
 async fn read_accounts(
     call: &OperatorCall,
     listed: &[Record],
@@ -76,8 +78,8 @@ async fn read_accounts(
             keys.push(account_key(&record.read::<AddressEntry>()?.account));
         }
         for record in call.app.records.get_many(&keys).await? {
-            // An entry without an account is passed over: the account may have been deleted since
-            // the directory was read.
+            // An entry without an account is skipped: the account may have been deleted since the
+            // directory was read.
             accounts.extend(Versioned::<Account>::read(record)?);
         }
     }
@@ -85,8 +87,8 @@ async fn read_accounts(
 }
 
 /// Creates the link with which the owner of an address sets a password. No link is created for an
-/// account that can sign in already. Whoever opens the link becomes the account: one with vaults is
-/// given away only as by a reset.
+/// account that can sign in already. Whoever opens the link gets the account, so for an existing
+/// account with vaults or operator rights the operator must confirm it, as for a reset.
 pub(super) async fn invite_account(call: OperatorCall) -> Answer {
     let new_account: NewAccount = call.json_body().await?;
     let email: Email = new_account.email.parse_or(ErrorCode::EmailInvalid)?;
@@ -121,8 +123,9 @@ pub(super) fn refuse_during_deletion(account: &Account) -> Result<(), Refusal> {
     }
 }
 
-/// Uses the permit for the reset of an account if an invitation makes a link that hands over an
-/// account with rights. Fails with `ConfirmationNeeded` if there is none.
+/// Uses the permit for the reset of an account, if an invitation creates a link to an existing
+/// account with memberships or operator rights. Fails with `ConfirmationNeeded` if there is no
+/// permit.
 pub(super) async fn spend_if_taken_over(
     tx: &Transaction<'_>,
     call: &OperatorCall,
@@ -140,9 +143,9 @@ pub(super) async fn spend_if_taken_over(
     Ok(())
 }
 
-/// Removes all credentials of an account and creates a new link: for a user who lost the password,
+/// Removes all credentials of an account and creates a new link, for a user who lost the password
 /// or whose password became known. Ends all tokens and sessions of the account. Whoever opens the
-/// link becomes the account, so the operator confirms the reset.
+/// link gets the account, so the operator confirms the reset.
 pub(super) async fn reset_account(call: OperatorCall) -> Answer {
     let email = path_email(&call)?;
     let reset = reset_by_email(&call, &email).await;
@@ -236,7 +239,7 @@ async fn confirm_operator(call: &OperatorCall, email: &Email, operates: bool) ->
     Ok(json_answer(StatusCode::OK, &account))
 }
 
-/// The act of making an account an operator, or of taking the rights of one.
+/// Returns the act of granting operator rights to an account, or of revoking them.
 fn operator_act(email: &Email, operates: bool) -> Act {
     let email = email.clone();
     if operates {
@@ -261,19 +264,21 @@ async fn set_operator(
     change_account(call, email, change).await
 }
 
-/// A change of the account in the path.
+/// One change of an account, as [`change_account`] makes it.
 struct AccountChange<'a, S, D> {
     /// Action in the audit log.
     action: &'static str,
-    /// The act that needs a permit, if any.
+    /// The act whose permit the change uses; `None` if it needs none.
     act: Option<&'a Act>,
-    /// Changes the account.
+    /// Changes the account in memory, before it is written.
     set: S,
-    /// Returns what the log shows of the account before and after.
+    /// Returns the part of the account that the audit log shows, called before and after the
+    /// change.
     describe: D,
 }
 
-/// Changes the account of an address. Fails with 409 if no operator who can sign in would be left.
+/// Changes the account with this e-mail address. Fails with 409 if no operator who can sign in
+/// would be left.
 async fn change_account(
     call: &OperatorCall,
     email: &Email,
@@ -295,7 +300,7 @@ async fn change_account(
         if is_active_operator(&stored_account.value) && !is_active_operator(&account) {
             tx.write(check_another_operator(call, &account.id).await?);
         }
-        // After the checks, so that nobody confirms what cannot be done.
+        // After the checks, so that no person is asked to confirm a change that is then refused.
         if let Some(act) = act {
             call.as_asker().spend(&tx, act).await?;
         }
@@ -306,8 +311,8 @@ async fn change_account(
     Ok(to_api_account(call.app.change(change).await?))
 }
 
-/// Does the part of an act at whose commit its permit is used, as its route does: all of it, but
-/// for a deletion only the beginning. Fails with `ConfirmationNeeded` without the permit.
+/// Does an act as its route does it, up to the commit that uses its permit: the whole act, but only
+/// the beginning of a deletion. Fails with `ConfirmationNeeded` without the permit.
 pub(super) async fn begin_act(call: &OperatorCall, act: &Act) -> Result<(), Refusal> {
     match act {
         Act::DeleteAccount { email } => begin_deletion(call, email).await.map(|_| ()),
@@ -325,9 +330,10 @@ pub(super) async fn begin_act(call: &OperatorCall, act: &Act) -> Result<(), Refu
     }
 }
 
-/// Deletes an account and its memberships, which the operator confirms; fails with 503 if it has
-/// more memberships than one request removes. The next request continues, with another confirmation
-/// only if that of the first one has ended. Its audit records are kept.
+/// Deletes an account and its memberships, which the operator confirms. Fails with 503 if the
+/// account has more memberships than one request removes. The next request then continues, and
+/// needs another confirmation only if the first one has expired. Audit records about the account
+/// are kept.
 pub(super) async fn delete_account(call: OperatorCall) -> Answer {
     let email = path_email(&call)?;
     let act = Act::DeleteAccount {
@@ -354,9 +360,10 @@ pub(super) async fn delete_account(call: OperatorCall) -> Answer {
     Ok(json_answer(StatusCode::OK, &deleted))
 }
 
-/// Disables the account and marks it as being deleted, with the permit for the deletion; returns
-/// its id. Does nothing while a deletion goes on that has begun: the permit was used for it. One that
-/// was left to lie takes a new permit, because whoever confirmed it may have changed their mind.
+/// Disables the account and marks it as being deleted, using the permit for the deletion; returns
+/// its id. Does nothing while a deletion that has begun may go on with the permit used for it. A
+/// deletion that was interrupted for longer needs a new permit, because the operator may have
+/// changed their mind.
 async fn begin_deletion(call: &OperatorCall, email: &Email) -> Result<AccountId, Refusal> {
     let act = Act::DeleteAccount {
         email: email.clone(),
@@ -370,7 +377,7 @@ async fn begin_deletion(call: &OperatorCall, email: &Email) -> Result<AccountId,
         if account.id == call.caller.account {
             check_one_request_deletes(call, &account.id).await?;
         }
-        // A disabled operator is none, so only this commit needs another one.
+        // A disabled account counts as no operator, so only this commit needs another one.
         if is_active_operator(&account) {
             tx.write(check_another_operator(call, &account.id).await?);
         }
@@ -386,8 +393,8 @@ async fn begin_deletion(call: &OperatorCall, email: &Email) -> Result<AccountId,
     call.app.change(begin).await
 }
 
-/// Checks that one request deletes the account of the operator, whose rights end as it begins: no
-/// further request of the same operator could continue.
+/// Checks that one request can delete the operator's own account. The operator's rights end when
+/// the deletion begins, so no further request of the same operator could continue it.
 async fn check_one_request_deletes(call: &OperatorCall, id: &AccountId) -> Result<(), Refusal> {
     let most = MAX_ACCOUNT_LOGS * MAX_REMOVAL_BATCHES;
     let partition = account_partition(id);
@@ -399,8 +406,8 @@ async fn check_one_request_deletes(call: &OperatorCall, id: &AccountId) -> Resul
     Ok(())
 }
 
-/// Deletes the account, whose memberships are gone. Fails with 503 if it was enabled meanwhile,
-/// which cancels the deletion.
+/// Deletes the account after all its memberships were removed. Fails with 503 if the account was
+/// enabled meanwhile, which cancels the deletion.
 async fn finish_deletion(
     call: &OperatorCall,
     email: &Email,
@@ -411,7 +418,8 @@ async fn finish_deletion(
             // Read again: the account may have changed while its memberships were removed.
             let stored_account = find_by_email(call, email).await?;
             let account = stored_account.value;
-            // The address may have got another account meanwhile, whose memberships stand.
+            // Meanwhile the address may belong to another account, whose memberships were not
+            // removed.
             if !account.deletion_begun || account.id != *id {
                 return Err(ErrorCode::Unavailable.into());
             }
@@ -431,7 +439,8 @@ async fn finish_deletion(
         .await
 }
 
-/// Removes one batch of memberships of an account; returns false if there was none.
+/// Removes one batch of memberships of an account, and adds the slugs of vaults that are left
+/// without an owner to `without_owner`. Returns false if there was none to remove.
 async fn remove_memberships(
     call: &OperatorCall,
     id: &AccountId,
@@ -449,7 +458,7 @@ async fn remove_memberships(
         let entry: Membership = record.read()?;
         let home = &entry.namespace;
         let remove = async |tx: Transaction<'_>| {
-            // Enabling the account cancels its deletion, also while this runs.
+            // Enabling the account cancels its deletion, even while this request runs.
             let stored_account = tx.get::<Account>(&account_key(id)).await?;
             let deleted = stored_account.filter(|stored| stored.value.deletion_begun);
             let deleted = deleted.ok_or(ErrorCode::Unavailable)?;
@@ -474,7 +483,7 @@ async fn remove_memberships(
     Ok(!memberships.is_empty())
 }
 
-/// The address in the path.
+/// Parses the e-mail address in the path; fails with 404 for text that is no address.
 fn path_email(call: &OperatorCall) -> Result<Email, Refusal> {
     let email = call.param("email").parse();
     // An address that cannot exist answers like one without an account.
@@ -490,8 +499,9 @@ const fn is_active_operator(account: &Account) -> bool {
     account.operator && account.can_sign_in()
 }
 
-/// Returns the check that an operator other than `id` who can sign in exists at commit; fails with
-/// 409 if there is none. May read all accounts, so it is called only if an operator goes.
+/// Returns a check for the commit: that an operator other than `id` exists who can sign in. Fails
+/// with 409 if there is none. May read all accounts, so it is called only if an operator loses the
+/// rights.
 async fn check_another_operator(call: &OperatorCall, id: &AccountId) -> Result<Write, Refusal> {
     let mut after: Option<String> = None;
     loop {
@@ -542,7 +552,7 @@ async fn write_audits(
     call.write_audits(tx, name, &change, &homes)
 }
 
-/// Ends all tokens and sessions of the service if the body confirms it with `everybody`.
+/// Ends all tokens and sessions of all accounts if the body confirms it with `everybody`.
 pub(super) async fn sign_out_everybody(call: OperatorCall) -> Answer {
     if call.json_body::<ServiceSignOut>().await?.confirm != "everybody" {
         return Err(ErrorCode::ConfirmationMismatch.into());

@@ -1,5 +1,6 @@
-//! Acts of a vault that a person confirms, each with the function of its route: for the page of the
-//! console that confirms and does one, and for a request that asks for several at once.
+//! Acts on a vault that a person must confirm first. [`do_act`] calls the function that the act's
+//! own route calls. The page of the console uses it to do an act once it is confirmed, and a
+//! request for several confirmations at once uses it as a rehearsal.
 
 use vault_api::{EnrolmentCode, NewEnrolmentCode};
 
@@ -13,26 +14,27 @@ use crate::error::{ErrorCode, Refusal};
 use crate::model::permit::Act;
 use crate::model::user::{Role, User};
 
-/// What an act has done.
+/// Result of an act that was done.
 pub(crate) enum ActDone {
     /// The vault is deleted.
     VaultDeleted,
     /// The pin is reset.
     PinReset,
-    /// Somebody is invited, or invited anew.
+    /// A person is invited, or an invitation is changed.
     Invited,
     /// A user has another role.
     RoleChanged,
     /// A user is removed.
     UserRemoved(Box<User>),
-    /// A code is made, whose text is in this value alone.
+    /// An enrolment code is created; only this value contains its text.
     CodeMade(Box<EnrolmentCode>),
     /// A machine is admitted.
     MachineAdmitted,
 }
 
-/// Does an act of the vault, with the permit for it. Fails with `ConfirmationNeeded` without one,
-/// with the errors of the route of the act, and with `OperatorRequired` for an act of an operator.
+/// Does an act on the vault and uses the permit for it: the record that the person has confirmed
+/// exactly this act. Fails with `ConfirmationNeeded` without a permit, with the errors of the act's
+/// own route, and with `OperatorRequired` for an act of an operator.
 pub(crate) async fn do_act(by: &Principal<'_>, act: &Act) -> Result<ActDone, Refusal> {
     Ok(match act {
         Act::DeleteVault {} => {

@@ -1,9 +1,10 @@
 //! `GET /admin/audit` lists the audit log of the caller's namespace: actions and refusals of people
-//! and clients. `GET /admin/operator/audit` lists that of the service: actions of operators and of
-//! accounts without a namespace. `DELETE /admin/audit` deletes old entries of the namespace's log.
+//! and clients. `GET /admin/operator/audit` lists the log of the service: actions of operators and
+//! of accounts without a namespace. `DELETE /admin/audit` deletes old entries of the namespace's
+//! log.
 //!
-//! Both list the oldest entries first. A request reads at most 1,000 entries, so with a filter a
-//! page may be short or empty and still have a `next`.
+//! Both lists begin with the oldest entry. A request with a filter reads at most 1,000 entries, so
+//! a page may be short or empty and still have a `next`.
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
@@ -27,13 +28,13 @@ const MAX_SCAN: usize = 1000;
 pub(crate) const MAX_EXPORTED: usize = 5_000;
 /// Maximum size of an export, in bytes: a function on AWS answers with at most 6 MB.
 const MAX_EXPORT_BYTES: usize = 4 * 1024 * 1024;
-/// Maximum number of entries that one reading for an export asks for. The reading adds one to see
-/// whether more follow, and a list has at most [`MAX_PAGE`].
+/// Maximum number of entries that one step of an export reads. The step reads one more to see
+/// whether entries follow, and the store lists at most [`MAX_PAGE`] records at once.
 const PART_ENTRIES: usize = MAX_PAGE - 1;
-/// Maximum number of lists that are read for one export. With a filter that few entries pass, an
-/// export ends before it is full.
+/// Maximum number of steps of one export. With a filter that few entries match, an export may
+/// therefore end before it is full.
 const MAX_LISTS: usize = 50;
-/// Age from which on an owner may delete entries, in seconds: 90 days.
+/// Minimum age of entries that an owner may delete, in seconds: 90 days.
 const DELETABLE_SECONDS: i64 = 90 * 24 * 3600;
 
 /// Filter for the entries of a log.
@@ -41,7 +42,7 @@ const DELETABLE_SECONDS: i64 = 90 * 24 * 3600;
 pub(crate) struct Filter {
     /// Id of the actor, exactly.
     pub(crate) actor: Option<String>,
-    /// The action exactly, or the word before its dot: `user` for `user.scopes`.
+    /// The whole action, or the word before its dot: `user` matches `user.scopes`.
     pub(crate) action: Option<String>,
     /// Ids of targets, one of which must match exactly; empty for any target.
     pub(crate) targets: Vec<String>,
@@ -76,12 +77,12 @@ impl Filter {
     }
 }
 
-/// Lists the log of the caller's namespace.
+/// Lists the audit log of the caller's namespace.
 pub(super) async fn list_namespace_log(call: Call) -> Answer {
     list_log(&call, Some(&call.caller.namespace.id)).await
 }
 
-/// Lists the log of the service.
+/// Lists the audit log of the service.
 pub(super) async fn list_service(call: OperatorCall) -> Answer {
     list_log(&call, None).await
 }
@@ -111,8 +112,9 @@ async fn list_log<C>(call: &Call<C>, log: Option<&NamespaceId>) -> Answer {
     }
 }
 
-/// Deletes the oldest entries of the namespace's log that are from before a time, up to 1,000 in a
-/// request. The deletion is an entry itself. Fails with 422 if the time is less than 90 days ago.
+/// Deletes entries of the namespace's log from before a time, the oldest first, up to 1,000 in a
+/// request. The deletion is logged as an entry itself. Fails with 422 if the time is less than 90
+/// days ago.
 pub(super) async fn handle_delete_entries(call: Call) -> Answer {
     let before = call.query_param("before");
     let before = before.and_then(|text| text.parse::<Timestamp>().ok());
@@ -162,17 +164,17 @@ pub(crate) fn filter_word(word: Option<String>) -> Result<Option<String>, Refusa
     }
 }
 
-/// A period of a log; an end that is `None` is open.
+/// A period of a log. `None` leaves that end open.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Period {
-    /// The first second.
+    /// First second of the period.
     pub(crate) since: Option<Timestamp>,
-    /// The second after the last one.
+    /// Second after the last one of the period.
     pub(crate) until: Option<Timestamp>,
 }
 
-/// Reads one page of the entries of a period that match the filter, oldest first, behind the page's
-/// `after`.
+/// Reads one page of the entries of a period that match the filter, oldest first, after the key in
+/// `page.after`.
 pub(crate) async fn read_entries(
     app: &App,
     log: Option<&NamespaceId>,
@@ -201,8 +203,8 @@ pub(crate) async fn read_entries(
     Ok(Items { items, next })
 }
 
-/// Reads entries of a period for an export, oldest first, behind the key `after`. `next` is the key
-/// behind which the export continues.
+/// Reads entries of a period for an export, oldest first, after the key `after`. `next` in the
+/// result is the key after which the export continues.
 pub(crate) async fn read_export(
     app: &App,
     log: Option<&NamespaceId>,
@@ -237,7 +239,8 @@ fn estimate_size(entry: &Entry) -> usize {
     200 + text(&entry.before) + text(&entry.after)
 }
 
-/// Writes entries as JSON lines, and a last line where another part follows.
+/// Writes entries as JSON lines. If another part of the export follows, `next` is added as the last
+/// line.
 pub(crate) fn write_lines(entries: &[Entry], next: Option<Value>) -> Result<String, StoreError> {
     let mut text = String::new();
     for entry in entries {
@@ -254,14 +257,14 @@ pub(crate) fn write_lines(entries: &[Entry], next: Option<Value>) -> Result<Stri
     Ok(text)
 }
 
-/// Entries of a log since a second, and before a key.
+/// Entries of a log from the second `since` up to a key.
 pub(crate) struct LogRange {
     pub(crate) since: Timestamp,
     pub(crate) end: PeriodEnd,
 }
 
-/// Reads the newest entries of the range that match the filter, newest first. `next` is the key
-/// before which the older entries are; if few entries match the filter, a page may be short or
+/// Reads the newest entries of the range that match the filter, newest first. `next` in the result
+/// is a key: older entries come before it. If few entries match the filter, a page may be short or
 /// empty and still have a `next`.
 pub(crate) async fn read_newest(
     app: &App,
@@ -271,7 +274,7 @@ pub(crate) async fn read_newest(
     limit: usize,
 ) -> Result<Items<Entry>, StoreError> {
     let (mut entries, mut start) = (Vec::new(), None);
-    // The period before the end may be quiet and lie behind a busy one, so a few are read.
+    // The last period may have few entries and follow a busy one, so a few periods are read.
     for _ in 0..MAX_PERIODS {
         let mut stretch = read_last_period(app, log, filter, &range, limit).await?;
         stretch.entries.append(&mut entries);
@@ -291,11 +294,12 @@ pub(crate) async fn read_newest(
     Ok(Items { items, next })
 }
 
-/// Reads entries at the end of the range that match the filter, oldest first: more than `limit` of
+/// Reads the last entries of the range that match the filter, oldest first: more than `limit` of
 /// them if a few lists suffice.
 ///
-/// The store lists records only in ascending order. So a period is read with one list of at most
-/// 1,000 entries: a longer period if it has too few entries, a shorter one if it has too many.
+/// The store lists records only in ascending order. So the function guesses a period before the end
+/// and reads it with one list of at most 1,000 entries; then it tries a longer period if there were
+/// too few entries, and a shorter one if there were too many.
 async fn read_last_period(
     app: &App,
     log: Option<&NamespaceId>,
@@ -339,9 +343,9 @@ async fn read_last_period(
 
 /// Maximum number of periods that one page reads.
 const MAX_PERIODS: usize = 3;
-/// Longest period, in seconds: entries are kept for 400 days.
+/// Maximum length of a period, in seconds; entries are kept for 400 days.
 const MAX_PERIOD_SECONDS: i64 = 401 * 24 * 3600;
-/// Maximum number of lists that are read in search of a period.
+/// Maximum number of lists that are read to find the length of one period.
 const MAX_PERIOD_LISTS: usize = 10;
 
 /// Search for the longest period that one list reads completely.
@@ -355,7 +359,8 @@ struct PeriodSearch {
 }
 
 impl PeriodSearch {
-    /// The next period to try, in seconds; `None` if another try would gain little.
+    /// Returns the length of the next period to try, in seconds; `None` if another try would gain
+    /// little.
     fn next_seconds(&mut self) -> Option<i64> {
         self.lists += 1;
         let next = match (self.whole, self.cut) {
@@ -382,21 +387,23 @@ impl PeriodSearch {
     }
 }
 
-/// The entries of a period, and the key before which there may be older ones.
+/// The matching entries of a period. `start` is the key before which there may be older entries;
+/// `None` if there are none.
 #[derive(Default)]
 struct LogPeriod {
     entries: Vec<Entry>,
     start: Option<String>,
 }
 
-/// The end of a period: the key before which entries are read, and the second that ends after it.
+/// The end of a period: `key` comes after all entries of the period, and `at` is the end of the
+/// second that contains it.
 pub(crate) struct PeriodEnd {
     key: String,
     at: Timestamp,
 }
 
 impl PeriodEnd {
-    /// Ends the period before this second.
+    /// Creates the end of a period that excludes this second and later ones.
     pub(crate) fn before_second(at: Timestamp) -> Self {
         Self {
             key: key_before_second(at),
@@ -404,11 +411,11 @@ impl PeriodEnd {
         }
     }
 
-    /// Ends the period before the key in a page's `next`; `None` if the text is not such a key.
+    /// Creates the end of a period from the `next` of a page; `None` if the text is not such a key.
     pub(crate) fn before_key(text: &str) -> Option<Self> {
         // `next` is the time at the start of a ULID (10 characters), or a whole ULID (26).
         let is_key = matches!(text.len(), 10 | 26);
-        // Filled up with zeros, the lowest ULID of that time.
+        // Padded with zeros, the text becomes the lowest ULID of that time.
         let id: ulid::Ulid = format!("{text:0<26}").parse().ok()?;
         let seconds = i64::try_from(id.timestamp_ms().div_ceil(1000)).ok()?;
         is_key.then(|| Self {
@@ -418,8 +425,8 @@ impl PeriodEnd {
     }
 }
 
-/// Returns up to `limit` entries that match the filter, and the key of the last entry that was read
-/// if more may follow.
+/// Returns up to `limit` of the entries that match the filter. If more may follow, also returns the
+/// key of the last entry that was examined.
 fn filter_entries(
     found: &[Record],
     filter: &Filter,

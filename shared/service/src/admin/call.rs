@@ -1,4 +1,5 @@
-//! Helpers that handlers of this room share: query parameters, pages, bodies and answers.
+//! Helpers that the handlers of `/admin` share: query parameters, pages of lists, bodies and
+//! answers.
 
 use axum::body::Body;
 use axum::http::{HeaderValue, header};
@@ -28,7 +29,7 @@ use super::principal::Principal;
 
 pub(super) type Answer = Result<Response, Refusal>;
 
-/// One page of a list.
+/// The page of a list that a request asks for.
 pub(crate) struct Page {
     /// Maximum number of items on the page.
     pub(crate) limit: usize,
@@ -36,7 +37,7 @@ pub(crate) struct Page {
     pub(crate) after: Option<String>,
 }
 
-/// A request of an operator.
+/// A request of an operator, checked by the guard.
 pub(super) type OperatorCall = Call<Operator>;
 
 impl<C> Call<C> {
@@ -91,7 +92,8 @@ impl Call {
         ))
     }
 
-    /// Returns the caller together with the namespace in the path.
+    /// Returns the caller together with the namespace in the path; fails with 404 if the token is
+    /// for another namespace.
     pub(super) fn to_acting(&self) -> Result<ActingUser<'_>, Refusal> {
         self.caller.require_namespace(self.param("slug"))?;
         Ok(ActingUser {
@@ -113,7 +115,7 @@ impl Call {
         }
     }
 
-    /// Returns the caller in the form that the functions shared with the console take.
+    /// Returns the caller in the form that functions shared with the console take.
     pub(super) fn to_principal(&self) -> Principal<'_> {
         Principal {
             app: &self.app,
@@ -128,8 +130,9 @@ impl Call {
         }
     }
 
-    /// Returns the outcome of an act, or asks the person to confirm it and refuses the request with
-    /// the address of the page.
+    /// Returns the outcome of an act that may need a confirmation. If it failed with
+    /// `ConfirmationNeeded`, asks the person to confirm `act`, and adds the address of the page for
+    /// that to the refusal.
     pub(super) async fn confirm_outcome<T>(
         &self,
         act: &Act,
@@ -152,7 +155,7 @@ impl Call {
 }
 
 impl OperatorCall {
-    /// Returns the operator as the party that asks for acts.
+    /// Returns the operator in the form in which acts are requested and permits are used.
     pub(super) const fn as_asker(&self) -> Asker<'_> {
         Asker {
             account: &self.caller.account,
@@ -163,8 +166,8 @@ impl OperatorCall {
         }
     }
 
-    /// Returns the outcome of an act, or asks the operator to confirm it and refuses the request
-    /// with the address of the page.
+    /// Returns the outcome of an act like `confirm_outcome` for users of a vault, with the operator
+    /// as the person who confirms.
     pub(super) async fn confirm_outcome<T>(
         &self,
         act: &Act,
@@ -174,7 +177,7 @@ impl OperatorCall {
     }
 
     /// Adds the audit records of a change to the commit that makes it: one to the log of the
-    /// service, one to the log of each of `namespaces`, whose owners can read there what an
+    /// service, and one to the log of each of `namespaces`, where the owners can read what an
     /// operator did.
     pub(super) fn write_audits(
         &self,
@@ -202,7 +205,7 @@ async fn confirm_outcome<T>(
         Err(refusal) if refusal.code() == ErrorCode::ConfirmationNeeded => {
             let permit = asker.ask(app, std::slice::from_ref(act)).await?;
             let confirmation = to_api_confirmation(app, &permit);
-            // Clients that know no confirmations show the sentence alone.
+            // Clients that do not support confirmations show only this sentence.
             let detail = format!(
                 "The person must confirm this in a browser; then send the request again: {}",
                 confirmation.url
@@ -228,7 +231,8 @@ pub(super) fn trim_page(mut records: Vec<Record>, limit: usize) -> (Vec<Record>,
     (records, next)
 }
 
-/// Answers with exactly these stored bytes, and with the entity tag that `If-Match` expects.
+/// Creates an answer of exactly these stored bytes, with their SHA-256 as the entity tag that
+/// `If-Match` expects.
 pub(super) fn exact_answer(bytes: Bytes, sha256: &Digest, media_type: &'static str) -> Response {
     let mut response = Response::new(Body::from(bytes));
     let headers = response.headers_mut();

@@ -1,4 +1,5 @@
-//! `…/catalog`: returns the exact bytes of the current catalog, and publishes the next one.
+//! `…/catalog`: returns the exact bytes of the current catalog, the signed list of a vault's
+//! skills, and publishes the next one.
 
 use axum::http::StatusCode;
 use axum::http::header::{self, HeaderMap};
@@ -10,7 +11,7 @@ use crate::error::{ErrorCode, Refusal};
 use crate::http::{json_answer, require_media_type};
 use crate::publish::{self, Precondition};
 
-/// Returns the current catalog, which a push builds on.
+/// Returns the current catalog; a client reads it before it publishes the next one.
 pub(super) async fn current_catalog(call: Call) -> Answer {
     let (namespace, _) = call.path_namespace()?;
     let current = namespace
@@ -19,8 +20,8 @@ pub(super) async fn current_catalog(call: Call) -> Answer {
         .ok_or(ErrorCode::CatalogNotPublished)?;
     let key = namespace.object_key(Class::Catalogs, current.sha256);
     let object = call.app.object(&key).await?;
-    // The namespace record names it, so its absence is a failure of the store and must not read as
-    // "nothing published".
+    // The namespace record names this catalog, so its absence is a failure of the store and must
+    // not look like "nothing published".
     let object = object.ok_or_else(|| {
         StoreError::unavailable("the current catalog is missing from the object store")
     })?;
@@ -34,7 +35,8 @@ pub(super) async fn current_catalog(call: Call) -> Answer {
 /// Makes a signed catalog the current one; answers 201 for the first, 200 for later ones.
 pub(super) async fn publish_catalog(call: Call) -> Answer {
     let (namespace, _) = call.hosted_namespace()?;
-    // Before the body, so that a client without a precondition does not upload up to 4 MiB in vain.
+    // Checked before the body is read, so that a client without a precondition does not upload up
+    // to 4 MiB in vain.
     let precondition = parse_precondition(&call.parts.headers)?;
     let bytes = call.read_body(MAX_OBJECT_BYTES).await?;
     require_media_type(&call.parts.headers, "application/octet-stream")?;

@@ -1,5 +1,5 @@
-//! `/admin/clients`: the apps that are connected to the caller's namespace. Revoking an app ends
-//! all its tokens there.
+//! `/admin/clients`: the apps (OAuth clients) that are connected to the caller's namespace.
+//! Revoking an app ends all its tokens there.
 
 use std::collections::{HashMap, HashSet};
 
@@ -23,14 +23,15 @@ use crate::model::grant::{Grant, grants_partition};
 use crate::model::user::Scope;
 use crate::route::Audience;
 
-/// The use of a client, as its live grants show it.
+/// The use of an app, computed from its grants that are still valid: the users, and the time at
+/// which tokens were last issued.
 #[derive(Default)]
 struct ClientUse {
     users: HashSet<String>,
     last: Option<Timestamp>,
 }
 
-/// Lists the connected clients, in the order of registration.
+/// Lists the connected apps, in the order of registration.
 pub(super) async fn list_clients(call: Call) -> Answer {
     let page = call.page_params()?;
     let apps = read_apps_page(&call.app, &call.caller.namespace.id, &page).await?;
@@ -38,8 +39,8 @@ pub(super) async fn list_clients(call: Call) -> Answer {
 }
 
 /// Reads one page of the apps that are connected to a vault, in the order of registration. A page
-/// is short if some were revoked, or if those on it have very many grants; `next` tells whether
-/// there are more.
+/// is short if some apps were revoked, or if the apps on it have very many grants; `next` tells
+/// whether there are more.
 pub(crate) async fn read_apps_page(
     app: &App,
     namespace: &NamespaceId,
@@ -66,9 +67,9 @@ pub(crate) async fn read_apps_page(
                 MAX_PAGE,
             )
             .await?;
-        // One list has at most MAX_PAGE grants. Clients behind the last one read would be shown
-        // without their use, so they move to the next page; the first one is kept, or a client with
-        // more grants than a list would block all others.
+        // One list has at most MAX_PAGE grants. Apps after the last grant that was read would be
+        // shown without their use, so they move to the next page. The first app always stays, or
+        // one with more grants than a list would block all others.
         if let Some(reached) = cut_off_client(&grants) {
             let whole = found
                 .iter()
@@ -112,9 +113,9 @@ pub(crate) async fn read_apps_page(
 pub(crate) struct FoundApp {
     /// The app; its use is not read.
     pub(crate) client: vault_api::Client,
-    /// Its id.
+    /// Parsed client id.
     pub(crate) id: ClientId,
-    /// Whether it has access.
+    /// Whether the app still has access to the vault.
     pub(crate) is_connected: bool,
 }
 
@@ -138,7 +139,8 @@ pub(crate) async fn find_app(
     }))
 }
 
-/// Returns the client at which a full page of grants ends, since some of its grants may be missing.
+/// Returns the id of the client at which a full list of grants ends, because some of its grants may
+/// be missing.
 fn cut_off_client(grants: &[Record]) -> Option<&str> {
     let last = grants.last().filter(|_| grants.len() == MAX_PAGE)?;
     last.key.key.split('/').next()
@@ -168,7 +170,8 @@ fn to_api_client(
     used: &ClientUse,
 ) -> vault_api::Client {
     let mut hosts: Vec<String> = Vec::new();
-    // The record of a client may be gone. The time of the connection is then the closest known.
+    // The record of the client may have been deleted. The best known time is then that of the
+    // connection.
     let mut created_at = connection.connected_at;
     if let Some(client) = client {
         created_at = client.value.created_at;
@@ -189,11 +192,13 @@ fn to_api_client(
     }
 }
 
-/// Revokes a client in this namespace: its tokens become invalid at once, and it gets new ones only
-/// by a new consent. `?end=` names what it made and ends too; `?keep=codes` lets its codes go on.
+/// Revokes an app in this namespace: its tokens become invalid at once, and it gets new ones only
+/// by a new consent. `?end=` lists kinds of things that the app made and that end too (`machines`,
+/// `invitations`, `webhooks`); `?keep=codes` keeps its enrolment codes valid.
 pub(super) async fn revoke_client(call: Call) -> Answer {
     let ending = parse_ending(&call)?;
-    // The role suffices to end an app. To change what it made takes what the route of each takes.
+    // An owner may end an app without the scope `write`. Ending or keeping what it made needs the
+    // scope, as on the routes of these things.
     if ending.needs_write() {
         let public = &call.app.config.public_url;
         call.caller

@@ -1,8 +1,9 @@
-//! `/admin/confirmations`: what an app waits for after the answer `confirmation_needed`, and requests
-//! for one confirmation of several acts.
+//! `/admin/confirmations`: shows an app the state of a confirmation that it waits for after the
+//! answer `confirmation_needed`, and lets it request one confirmation for several acts.
 //!
-//! Rule: an app may ask only for what it may do. Each act is judged by the function of its route,
-//! over ports that discard what it would write, before a person is asked.
+//! Rule: an app may request a confirmation only for acts that it may do. So each act is rehearsed
+//! before the person is asked: the function of its own route runs over ports that discard all
+//! writes.
 
 use axum::http::StatusCode;
 use vault_api::{
@@ -23,19 +24,20 @@ use crate::error::{ErrorCode, Refusal};
 use crate::http::json_answer;
 use crate::model::permit::Act;
 
-/// Shows a confirmation that this app asked for. An app that waits reads this instead of repeating
-/// its request, whose refusals are logged.
+/// Shows a confirmation that this app has requested. An app polls this route instead of repeating
+/// its request, because refusals are logged.
 pub(super) async fn show_confirmation(call: Call<Bearer>) -> Answer {
     let id = call.param("id");
     let found = find_permit(&call.app, call.caller.account(), id).await?;
-    // One of another app of the person is not found: an app learns nothing about other apps.
+    // A confirmation of another app is not found: an app learns nothing about the person's other
+    // apps.
     let own = found.filter(|found| found.client.as_ref() == Some(call.caller.client_id()));
     let permit = own.ok_or(ErrorCode::NotFound)?.permit;
     let confirmation = to_api_confirmation(&call.app, &permit);
     Ok(json_answer(StatusCode::OK, &confirmation))
 }
 
-/// Asks the person of an owner's app to confirm several acts in the vault at once.
+/// Asks the owner to confirm several acts on the vault at once.
 pub(super) async fn ask_owner(call: Call) -> Answer {
     let asked: VaultActs = call.json_body().await?;
     let acts = parse_acts(&asked.acts, parse_vault_act)?;
@@ -68,14 +70,15 @@ pub(super) async fn ask_operator(mut call: OperatorCall) -> Answer {
     Ok(json_answer(StatusCode::CREATED, &confirmation))
 }
 
-/// The same service over ports that discard what is written.
+/// Returns a copy of the app whose ports discard all writes.
 fn rehearsing(app: &App) -> App {
     let mut rehearsal = app.clone();
     rehearsal.ports = app.ports.rehearsing();
     rehearsal
 }
 
-/// Judges the outcome of an act that was rehearsed: what lacks only the permit may be asked for.
+/// Judges the outcome of a rehearsed act: succeeds if nothing but the permit is missing. `place` is
+/// the position of the act in the request, for the error text.
 fn judge<T>(place: usize, act: &Act, outcome: Result<T, Refusal>) -> Result<(), Refusal> {
     match outcome {
         Ok(_) => Ok(()),
@@ -90,15 +93,15 @@ fn judge<T>(place: usize, act: &Act, outcome: Result<T, Refusal>) -> Result<(), 
     }
 }
 
-/// Returns a sentence with a small letter at its beginning, to stand behind a colon.
+/// Returns a sentence with a lower-case first letter, for use after a colon.
 fn lower_first(sentence: &str) -> String {
     let mut chars = sentence.chars();
     let first = chars.next().into_iter().flat_map(char::to_lowercase);
     first.chain(chars).collect()
 }
 
-/// Parses the acts of a request. Fails unless there are 1 to [`MAX_ACTS`], and each one once: a
-/// permit for the same act twice would do it once more than the person expects.
+/// Parses the acts of a request. Fails unless there are 1 to [`MAX_ACTS`], all different: a
+/// confirmation of the same act twice would do it once more than the person expects.
 fn parse_acts<T>(
     asked: &[T],
     parse: impl Fn(&T) -> Result<Act, Refusal>,

@@ -27,10 +27,10 @@ pub(super) async fn handle_delete(call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, &deleted))
 }
 
-/// Deletes the vault of an owner who has typed its name, with the permit for it. From then on the
-/// vault is unknown to people, apps and machines alike; background work removes its content. A
-/// vault that its own server signs cannot be deleted: the server has its key and its skills, and
-/// would publish again.
+/// Deletes the vault, with the permit for it. The caller has checked that the owner typed the
+/// vault's name. The vault then no longer exists for people, apps and machines; background work
+/// removes its content. A vault that its own server signs cannot be deleted: the server holds its
+/// key and its skills, and would publish again.
 pub(crate) async fn delete_vault(by: &Principal<'_>) -> Result<(), Refusal> {
     by.require_owner()?;
     if by.namespace.kind == Kind::SelfSigned {

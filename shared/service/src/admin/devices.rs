@@ -1,5 +1,6 @@
-//! `…/devices`: the owner's decisions about devices. Each decision changes the device, its index
-//! records, the counter of pending devices and the audit log in one commit.
+//! `…/devices`: the owner's decisions about devices, the machines that asked to enrol in the vault.
+//! Each decision changes the device, its index records, the counter of pending devices and the
+//! audit log in one commit.
 
 use axum::http::StatusCode;
 use serde_json::json;
@@ -28,7 +29,7 @@ use crate::model::places;
 use crate::notices::queue_notices;
 use crate::transaction::Transaction;
 
-/// Maximum number of pending machines that one request names or denies.
+/// Maximum number of pending machines that one request lists or denies.
 const MAX_DENIED: usize = 100;
 
 /// Converts a device to its form in the API.
@@ -83,7 +84,7 @@ pub(super) async fn list_devices(call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, &Items { items, next }))
 }
 
-/// Adds the day and the release of each device's last visit.
+/// Adds to each device the day of its last visit and the release that it read then.
 async fn add_last_visits(
     call: &Call,
     namespace: &Namespace,
@@ -109,7 +110,7 @@ async fn add_last_visits(
     Ok(items)
 }
 
-/// Loads the devices of a namespace that wait for its owner.
+/// Loads up to [`MAX_DENIED`] devices of a namespace that wait for the owner's decision.
 pub(crate) async fn load_waiting(
     app: &App,
     namespace: &Namespace,
@@ -123,7 +124,7 @@ pub(crate) async fn load_waiting(
     for record in read_indexed_devices(app, &namespace.slug, &index).await? {
         let device: Device = record.read()?;
         // The index may still name a device that an owner has decided on, and the slug may have
-        // been another namespace's; the record tells.
+        // belonged to another namespace before; the device's record tells.
         if device.status == DeviceStatus::Pending && device.namespace_id == namespace.id {
             waiting.push(device);
         }
@@ -131,7 +132,7 @@ pub(crate) async fn load_waiting(
     Ok(waiting)
 }
 
-/// Reads the device records that these index records refer to.
+/// Reads the device records that these records of an index refer to.
 async fn read_indexed_devices(
     app: &App,
     slug: &Slug,
@@ -149,7 +150,7 @@ async fn read_indexed_devices(
     Ok(device_records.into_iter().flatten().collect())
 }
 
-/// Admits a pending device, which may then read bundles; requires a live subscription.
+/// Admits a pending device, which may then read bundles. Fails if the subscription has lapsed.
 pub(super) async fn admit_device(call: Call) -> Answer {
     handle_decision(call, Decision::Admit).await
 }
@@ -180,16 +181,16 @@ async fn handle_decision(call: Call, decision: Decision) -> Answer {
     Ok(json_answer(StatusCode::OK, &answered_device))
 }
 
-/// A decision of an owner about a device.
+/// A decision about a device that an owner can make.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Decision {
     /// Lets the device read bundles.
     Admit,
-    /// Denies a pending device.
+    /// Denies a pending device permanently.
     Deny,
-    /// Revokes an admitted device.
+    /// Revokes an admitted device permanently.
     Revoke,
-    /// Removes the record; the key may enrol again.
+    /// Removes the record of a denied or revoked device, so that its key may enrol again.
     Forget,
 }
 
@@ -203,7 +204,8 @@ impl Decision {
         }
     }
 
-    /// The status that the device must have, and the status that it gets.
+    /// Returns the status that the device must have before the decision, and the status that it
+    /// gets.
     const fn status_change(self) -> (DeviceStatus, DeviceStatus) {
         match self {
             Self::Admit => (DeviceStatus::Pending, DeviceStatus::Active),
@@ -214,8 +216,8 @@ impl Decision {
     }
 }
 
-/// The act of admitting this machine. Whether it needs a permit depends on the machines that the app
-/// admitted before.
+/// Returns the act of admitting this machine. It needs a permit, a confirmation by the person, only
+/// if the app has admitted many machines before.
 pub(crate) fn admission_act(id: &str) -> Act {
     let machine = id.to_owned();
     Act::AdmitMachine { machine }
@@ -224,14 +226,15 @@ pub(crate) fn admission_act(id: &str) -> Act {
 /// A device after a decision.
 pub(crate) struct DecidedDevice {
     pub(crate) device: Device,
-    /// True if the device was removed, by this or an earlier decision.
+    /// Whether the device was removed, by this or an earlier decision.
     pub(crate) forgotten: bool,
 }
 
 /// Decides on the device of this id. A repeated decision changes nothing. Fails with `NotFound` if
-/// there is no such device, with `DeviceState` if the decision is not possible in the device's
-/// state, with `QuotaFull` if as many are admitted as may be, with `SubscriptionLapsed` if a device
-/// is to be admitted while the subscription is lapsed, and with `ConfirmationNeeded` if the app has admitted as many as it may and there is no permit.
+/// there is no such device; with `DeviceState` if the device's state does not allow the decision;
+/// with `QuotaFull` if the quota allows no more admitted machines; with `SubscriptionLapsed` for an
+/// admission without a live subscription; and with `ConfirmationNeeded` if the app has admitted as
+/// many machines as it may without a permit.
 pub(crate) async fn decide_device(
     acting: ActingUser<'_>,
     id: &str,
@@ -273,14 +276,14 @@ async fn decide_in(
     decide_found(tx, acting, found, decision)
 }
 
-/// Counts the machine among those that the app admits without a confirmation, or uses the permit
-/// for it. An app could otherwise enrol and admit machines in a loop, without a person.
+/// Counts an admission by an app, or uses the permit for it if the app has reached its limit.
+/// Otherwise an app could enrol and admit machines in a loop, without a person.
 async fn count_admission(
     tx: &Transaction<'_>,
     acting: ActingUser<'_>,
     id: &str,
 ) -> Result<(), Refusal> {
-    // In the console the person is there for each machine.
+    // In the console a person decides on each machine.
     let Some(client) = acting.client() else {
         return Ok(());
     };
@@ -313,8 +316,7 @@ pub(super) fn decide_found(
     let slug = &namespace.slug;
     let FoundDevice { device, revision } = found;
     let Some(revision) = revision else {
-        // A repeated `forget` gets the answer of the first one, since its answer may have been
-        // lost.
+        // A repeated `forget` gets the same answer as the first, whose answer may have been lost.
         return match decision {
             Decision::Forget => Ok(DecidedDevice {
                 device,
@@ -325,7 +327,8 @@ pub(super) fn decide_found(
     };
     let (from, to) = decision.status_change();
     // An owner may click twice, or a client may repeat a request whose answer was lost. `Forget` is
-    // excluded, since its status does not change and it must still remove the record.
+    // excluded: the status of a revoked device already equals the new one, but the record must
+    // still be removed.
     if device.status == to && decision != Decision::Forget {
         return Ok(DecidedDevice {
             device,
@@ -404,7 +407,7 @@ fn forget_writes(
     ])
 }
 
-/// Denies pending devices in one commit: all of them, or those that the body names.
+/// Denies pending devices in one commit: all of them, or those that the body selects.
 pub(super) async fn handle_deny_pending(call: Call) -> Answer {
     let acting = call.to_acting()?;
     let asked: DeniedMachines = call.json_body().await?;
@@ -420,8 +423,8 @@ pub(super) async fn handle_deny_pending(call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, &Items { items, next: None }))
 }
 
-/// Denies the pending devices that `asked` names, in one commit, and returns them. Those that were
-/// decided about meanwhile are left as they are, and so are those that came meanwhile.
+/// Denies the pending devices that `asked` selects, in one commit, and returns them. Devices that
+/// were decided on or that asked to enrol meanwhile are left as they are.
 pub(crate) async fn deny_pending(
     acting: ActingUser<'_>,
     asked: &DeniedMachines,
@@ -430,7 +433,8 @@ pub(crate) async fn deny_pending(
     acting.app.change(deny).await
 }
 
-/// Whether a device that waits is one of those that `asked` names.
+/// Whether `asked` selects this device, by its network and by its id. An absent condition selects
+/// every device.
 fn is_named(asked: &DeniedMachines, device: &Device) -> bool {
     let of_network =
         (asked.network.as_deref()).is_none_or(|it| device.waiting_network() == Some(it));

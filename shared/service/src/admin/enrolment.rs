@@ -1,5 +1,5 @@
-//! `…/enrolment` and `…/enrolment-codes`: codes that admit machines when they enrol, and the
-//! setting whether machines need one.
+//! `…/enrolment` and `…/enrolment-codes`: enrolment codes, with which machines are admitted as soon
+//! as they enrol, and the setting that makes them necessary.
 
 use axum::http::StatusCode;
 use serde_json::json;
@@ -29,7 +29,7 @@ use crate::transaction::Transaction;
 pub(crate) const MAX_USES: u32 = 10_000;
 /// Default lifetime of a code, in seconds: a day.
 const DEFAULT_SECONDS: i64 = 24 * 3600;
-/// Shortest and longest lifetime of a code, in seconds: a minute and 90 days.
+/// Minimum and maximum lifetime of a code, in seconds: a minute and 90 days.
 const LIFETIME_SECONDS: std::ops::RangeInclusive<i64> = 60..=90 * 24 * 3600;
 
 /// Converts a code to its form in the API; `text` is the code itself, which only its creator is
@@ -72,8 +72,8 @@ fn code_terms(asked: &NewEnrolmentCode) -> (u32, i64) {
     )
 }
 
-/// The act of creating this code. Whether it needs a permit depends on the number of machines, and
-/// on the codes that the app made before.
+/// Returns the act of creating this code. It needs a permit, a confirmation by the person, if the
+/// code is for many machines or the app has made many codes before.
 pub(crate) fn code_act(asked: &NewEnrolmentCode) -> Act {
     let (uses, seconds) = code_terms(asked);
     Act::CreateCode {
@@ -83,11 +83,12 @@ pub(crate) fn code_act(asked: &NewEnrolmentCode) -> Act {
     }
 }
 
-/// Creates a code. One for more than [`UNCONFIRMED_MACHINES`](crate::model::enrolment::UNCONFIRMED_MACHINES) machines uses the permit for it, and so
-/// does one of an app that would admit more than that together with its codes. Only this answer contains the text of the code. `mark` is a write of the same commit that fails if the
-/// same request was made before; the result is then `None`. Fails with
-/// `ParameterInvalid` if the number of machines or the lifetime is out of bounds, and with
-/// `HostnameInvalid` if no machine can have the name.
+/// Creates a code. Uses the permit for it if the code is for more than
+/// [`UNCONFIRMED_MACHINES`](crate::model::enrolment::UNCONFIRMED_MACHINES) machines, or if the app
+/// would pass that number with all its codes together. Only this answer contains the text of the
+/// code. `mark` is a write of the same commit that fails if the same request was made before; the
+/// result is then `None`. Fails with `ParameterInvalid` if the number of machines or the lifetime
+/// is out of bounds, and with `HostnameInvalid` if no machine can have the name.
 pub(crate) async fn create_code(
     by: &Principal<'_>,
     asked: NewEnrolmentCode,
@@ -155,15 +156,15 @@ pub(crate) async fn create_code(
     Ok(is_created.then(|| to_api_code(&hash, code, 0, Some(text))))
 }
 
-/// Whether a code may be made without a confirmation.
+/// Answer to the question whether a code may be created without a confirmation.
 enum Unconfirmed {
-    /// Yes; with the write that lists a code of an app.
+    /// It may; the write adds a code of an app to the list by which the app's codes are counted.
     Allowed(Option<Write>),
-    /// No.
+    /// It needs a confirmation, because it would admit too many machines.
     TooMany,
 }
 
-/// Decides whether this code takes a confirmation.
+/// Decides whether this code needs a confirmation.
 async fn unconfirmed_write(
     tx: &Transaction<'_>,
     acting: ActingUser<'_>,
@@ -174,7 +175,7 @@ async fn unconfirmed_write(
     if AppMachines::default().need_confirmation(uses) {
         return Ok(Unconfirmed::TooMany);
     }
-    // In the console the person is there for each code.
+    // In the console a person creates each code.
     let Some(client) = acting.client() else {
         return Ok(Unconfirmed::Allowed(None));
     };
@@ -191,7 +192,7 @@ async fn unconfirmed_write(
     Ok(Unconfirmed::Allowed(Some(write)))
 }
 
-/// Lists the codes that still work.
+/// Lists the codes that are still valid.
 pub(super) async fn list_codes(call: Call) -> Answer {
     let (namespace, _) = call.path_namespace()?;
     let page = call.page_params()?;
@@ -200,8 +201,8 @@ pub(super) async fn list_codes(call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, &Items { items, next }))
 }
 
-/// Reads up to `limit` codes that still work, with the key after which the next page begins. A page
-/// is short if the apps of some codes on it were ended.
+/// Reads up to `limit` codes that are still valid, with the key after which the next page begins. A
+/// page is short if the apps that made some of its codes have been ended.
 pub(crate) async fn read_codes_page(
     app: &App,
     namespace: &Namespace,
@@ -241,13 +242,14 @@ fn parse_code_hash(record: &Record) -> Result<Digest, Refusal> {
     hash.map_err(|_| Refusal::new(ErrorCode::Internal))
 }
 
-/// Ends a code. Machines that it admitted stay admitted.
+/// Ends a code. Machines that were admitted with it stay admitted.
 pub(super) async fn handle_end_code(call: Call) -> Answer {
     let ended_code = end_code(call.to_acting()?, call.param("id")).await?;
     Ok(json_answer(StatusCode::OK, &ended_code))
 }
 
-/// Adds the writes that delete the code of this hash and revision, with its entry in the log.
+/// Adds to the commit the writes that delete the code of this hash and revision, with the entry in
+/// the audit log.
 pub(super) fn delete_code(
     tx: &Transaction<'_>,
     acting: ActingUser<'_>,
@@ -260,8 +262,8 @@ pub(super) fn delete_code(
     acting.write_audit(tx, "enrolment.end", change)
 }
 
-/// Ends the code of this id. Machines that it admitted stay admitted. Fails with `NotFound` if
-/// there is none.
+/// Ends the code of this id. Machines that were admitted with it stay admitted. Fails with
+/// `NotFound` if there is no such code.
 pub(crate) async fn end_code(
     acting: ActingUser<'_>,
     id: &str,
@@ -287,7 +289,7 @@ pub(crate) async fn end_code(
     .await
 }
 
-/// Sets whether machines need a code to enrol.
+/// Sets whether machines need a code to enrol, as the body says.
 pub(super) async fn handle_set_enrolment(call: Call) -> Answer {
     let acting = call.to_acting()?;
     let setting: EnrolmentSetting = call.json_body().await?;

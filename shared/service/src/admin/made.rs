@@ -1,8 +1,9 @@
-//! Ending an app, and with it what it made in a vault.
+//! Ends an app's access to a vault, and with it things that the app made there: enrolment codes,
+//! machines that it admitted, invitations and webhooks.
 //!
-//! One request is one commit of at most [`MAX_ROWS`] rows: what does not fit in it is left, the
-//! answer says so, and the same request continues. Each thing ends by the rule of its own route:
-//! members are left to that, because the person confirms each.
+//! One commit writes at most [`MAX_ROWS`] rows. What does not fit is left and listed in the answer,
+//! and the same request sent again continues. Each thing ends by the rule of its own route. Members
+//! whom the app invited stay: their removal needs a confirmation for each.
 
 use serde_json::{Value, json};
 use vault_api::{EndedKind, MadeByClient, RevokedClient};
@@ -27,25 +28,26 @@ use crate::model::token::token_key;
 use crate::model::user::User;
 use crate::transaction::Transaction;
 
-/// Maximum number of rows that one request writes besides those of the connection; a commit has at
-/// most 100.
+/// Maximum number of rows that one request writes, besides those of the app's connection; a commit
+/// has at most 100.
 const MAX_ROWS: usize = 90;
 /// Maximum number of pages of grants that are read to count the tokens of a revoked client.
 const MAX_COUNT_PAGES: usize = 10;
 /// Maximum number of ids of each kind in an answer.
 const MAX_LISTED: usize = 100;
-/// Most commits of one request that keep or end codes, before the one that ends the access.
+/// Maximum number of commits in which one request keeps or ends codes, before the commit that ends
+/// the access.
 const MAX_CODE_COMMITS: usize = 10;
 
-/// Things of one kind that are chosen.
+/// Selection among things of one kind.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Choice {
-    /// None of them.
+    /// No thing of the kind.
     #[default]
     Nothing,
-    /// All of them.
+    /// Every thing of the kind.
     All,
-    /// Those with these ids.
+    /// The things with these ids.
     Listed(Vec<String>),
 }
 
@@ -58,18 +60,18 @@ impl Choice {
         }
     }
 
-    /// Whether nothing is chosen.
+    /// Whether no thing is selected.
     pub(crate) const fn is_nothing(&self) -> bool {
         matches!(self, Self::Nothing)
     }
 }
 
-/// What ends, of an app and of what it made.
+/// Selection of what ends: the access of an app, and things that it made.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ending {
-    /// Whether the access of the app itself ends, and with it its codes.
+    /// Whether the access of the app itself ends. Its codes then end too, except `kept_codes`.
     pub(crate) access: bool,
-    /// Codes that go on after the access has ended.
+    /// Codes that stay valid after the access has ended.
     pub(crate) kept_codes: Choice,
     /// Machines that are revoked.
     pub(crate) machines: Choice,
@@ -80,7 +82,8 @@ pub(crate) struct Ending {
 }
 
 impl Ending {
-    /// The end of the access of an app alone.
+    /// Creates the ending of the access of an app, and of none of the things that it made except
+    /// its codes.
     pub(crate) fn of_access() -> Self {
         Self {
             access: true,
@@ -88,7 +91,7 @@ impl Ending {
         }
     }
 
-    /// Chooses everything of these kinds.
+    /// Selects all things of these kinds.
     pub(crate) fn add_kinds(&mut self, kinds: impl IntoIterator<Item = EndedKind>) {
         for kind in kinds {
             *match kind {
@@ -99,18 +102,19 @@ impl Ending {
         }
     }
 
-    /// Whether it changes more than the access of the app, which takes the right to write.
+    /// Whether it changes more than the access of the app, so that the caller needs the scope
+    /// `write`.
     pub(crate) const fn needs_write(&self) -> bool {
         !self.kept_codes.is_nothing() || self.ends_things()
     }
 
-    /// Whether a code of the app goes on, which would end with the access of the app.
+    /// Whether a code that would end with the access of the app is to stay valid.
     fn keeps(&self, code: &LivingCode, id: &ClientId) -> bool {
         code.depends_on(id) && self.kept_codes.takes(&code.id())
     }
 
-    /// Whether a code ends that was kept when the access of the app ended before: it depends on the
-    /// consent of the app no more.
+    /// Whether a code ends that an earlier end of the app kept: such a code no longer depends on
+    /// the app's consent.
     fn ends_kept(&self, code: &LivingCode, id: &ClientId) -> bool {
         !code.depends_on(id) && !self.kept_codes.takes(&code.id())
     }
@@ -120,13 +124,13 @@ impl Ending {
     }
 }
 
-/// Rows that a commit still has room for.
+/// Number of rows that still fit into a commit.
 struct Room {
     rows: usize,
 }
 
 impl Room {
-    /// Takes the rows of one thing; false if they do not fit.
+    /// Reserves the rows of one thing; false if they do not fit.
     const fn take(&mut self, rows: usize) -> bool {
         let fits = rows <= self.rows;
         if fits {
@@ -136,12 +140,12 @@ impl Room {
     }
 }
 
-/// What of an app ends in one commit.
+/// The things of an app that one commit ends or keeps.
 #[derive(Default)]
 struct Ended {
-    /// Codes that go on without the consent of the app.
+    /// Codes that are to stay valid without the consent of the app.
     kept_codes: Vec<LivingCode>,
-    /// Codes that were kept when the access of the app ended before.
+    /// Codes to delete, which an earlier end of the app kept.
     codes: Vec<LivingCode>,
     machines: Vec<Versioned<Device>>,
     invitations: Vec<Versioned<User>>,
@@ -149,27 +153,28 @@ struct Ended {
 }
 
 impl Ended {
-    /// Takes what `ending` chooses out of `made`, as far as one commit has room for it. Codes are
+    /// Removes the selected things from `made`, as far as one commit has room for them. Codes are
     /// only taken if the access of the app ends now: a code that an earlier end kept goes on until
     /// it is ended by its id, or the app is connected again and ended.
     fn take(made: &mut Made, id: &ClientId, ending: &Ending, ends_access: bool) -> Self {
         let mut room = Room { rows: MAX_ROWS };
-        // Each code takes its own row and one of the log, and so does each machine.
+        // Each code writes its own row and one of the log, and so does each machine.
         let kept_codes = take_chosen(&mut made.codes, |code| {
             ends_access && ending.keeps(code, id) && room.take(2)
         });
-        // Without its consent such a code would go on, so it is deleted.
+        // Such a code does not depend on the app's consent and would stay valid, so it is deleted.
         let codes = take_chosen(&mut made.codes, |code| {
             ends_access && ending.ends_kept(code, id) && room.take(3)
         });
-        // The webhooks are one row, with one of the log for each.
+        // All webhooks together are one row, but each writes one row of the log.
         let webhooks = take_chosen(&mut made.webhooks, |webhook| {
             ending.webhooks.takes(&webhook.id) && room.take(2)
         });
         let machines = take_chosen(&mut made.machines, |device| {
             ending.machines.takes(&device.value.device_id) && room.take(2)
         });
-        // An invitation has an entry of its address; and the caller's own row is checked.
+        // An invitation also has an index entry by its address, and the caller's own row is
+        // checked.
         let invitations = take_chosen(&mut made.invitations, |user| {
             ending.invitations.takes(&user.value.id) && room.take(3)
         });
@@ -182,7 +187,7 @@ impl Ended {
         }
     }
 
-    /// Adds the writes of all of it to the commit.
+    /// Adds the writes that end or keep these things to the commit.
     async fn write_in(self, tx: &Transaction<'_>, by: &Principal<'_>) -> Result<(), Refusal> {
         for code in self.kept_codes {
             tx.write(keep_write(by, code.clone())?);
@@ -216,16 +221,16 @@ impl Ended {
     }
 }
 
-/// Removes the items that `chosen` takes from a list, and returns them.
+/// Removes the items for which `chosen` is true from a list, and returns them.
 fn take_chosen<T>(items: &mut Vec<T>, chosen: impl FnMut(&T) -> bool) -> Vec<T> {
     let (taken, left) = std::mem::take(items).into_iter().partition(chosen);
     *items = left;
     taken
 }
 
-/// Returns the write by which a code goes on. From then on it depends on the consent of the app that
-/// keeps it: an app could otherwise leave codes behind that nobody can end together with it. In the
-/// console the person keeps it, and it depends on no app.
+/// Returns the write that keeps a code valid. The code then depends on the consent of the app that
+/// keeps it: otherwise an app could leave codes behind that do not end when it is ended. A person
+/// who keeps it in the console has no app, so it then depends on none.
 fn keep_write(by: &Principal<'_>, code: LivingCode) -> Result<Write, StoreError> {
     let key = code_key(&by.namespace.id, &code.hash);
     let kept = EnrolmentCode {
@@ -255,9 +260,8 @@ fn to_api_made(made: &Made) -> MadeByClient {
     }
 }
 
-/// Ends the access of the app of this id in the vault, and what of it `ending` chooses. Fails with
-/// `ClientNotFound` if the app has no access that could end, and no end of what it made was asked
-/// for either.
+/// Ends the access of this app to the vault and the things that `ending` selects. Fails with
+/// `ClientNotFound` if the app has no access that could end and `ending` selects no things either.
 pub(crate) async fn end_app(
     by: &Principal<'_>,
     id: &str,
@@ -270,7 +274,8 @@ pub(crate) async fn end_app(
         ));
     }
     let (revoked_tokens, ended) = end_in_steps(by, &id, ending).await?;
-    // Read after the commit: until the access ended, a machine could come in by a code of the app.
+    // Read after the commit: until the access ended, a machine could still enrol with a code of the
+    // app.
     let left = Made::read(by.app, &by.namespace.to_ref(), &id).await?;
     Ok(RevokedClient {
         client_id: id.to_string(),
@@ -280,10 +285,10 @@ pub(crate) async fn end_app(
     })
 }
 
-/// Ends the app in one commit, after as many as keep or end the codes for which that one has no room:
-/// a code that depended on the app at its end would be lost, and one that was kept before would go
-/// on. Returns the number of tokens that end, and the ids of what ends with them. Fails with 503 if
-/// there are more codes than one request writes.
+/// Ends the app in one commit. If that has no room for all codes, commits before it keep or end
+/// codes first: otherwise a code to keep would end with the app, and a code kept before would stay
+/// valid. Returns the number of tokens that end, and the ids of the things that end with them.
+/// Fails with 503 if there are more codes than one request writes.
 async fn end_in_steps(
     by: &Principal<'_>,
     id: &ClientId,
@@ -308,11 +313,11 @@ async fn end_in_steps(
     )))
 }
 
-/// Outcome of one commit.
+/// Outcome of one commit of [`end_in_steps`].
 enum Step {
-    /// The app is ended: the number of tokens that end, and the ids of what ends with them.
+    /// The app is ended: the number of its tokens, and the ids of the things that end with it.
     Ended(usize, MadeByClient),
-    /// Codes are kept or ended, and the app is not ended yet.
+    /// Only codes were kept or ended; the app still has access.
     Codes {
         /// Ids of the codes that ended.
         ended: Vec<String>,
@@ -321,7 +326,8 @@ enum Step {
     },
 }
 
-/// Adds the writes of the end to the commit; only those about codes if it has no room for all codes.
+/// Adds the writes that end the app to the commit, or only those about codes if there is no room
+/// for all codes.
 async fn end_app_in(
     tx: &Transaction<'_>,
     by: &Principal<'_>,
@@ -333,7 +339,8 @@ async fn end_app_in(
     let found = tx.get::<Connection>(&key).await?;
     let connection = found.ok_or(ErrorCode::ClientNotFound)?;
     let ends_access = ending.access && connection.value.revoked_at.is_none();
-    // What did not fit into an earlier commit ends by the same request, whose app has ended by now.
+    // The same request, sent again, ends what did not fit into an earlier commit; by then the app
+    // itself has ended.
     if !ends_access && !ending.ends_things() {
         return Err(ErrorCode::ClientNotFound.into());
     }
@@ -367,11 +374,11 @@ async fn end_app_in(
     };
     let mut revoked_tokens = 0;
     if ends_access {
-        // Those that depend on the consent need no write to end them.
+        // Codes that depend on the app's consent end without a write.
         let dependent = made.codes.iter().filter(|code| code.depends_on(id));
         answer.codes.extend(dependent.map(LivingCode::id));
-        // Only for the answer and the log. The tokens are not deleted: each check of a token reads
-        // the connection, so this one write ends them all.
+        // The number is only for the answer and the log. The tokens are not deleted: each check of
+        // a token reads the connection, so this one write ends them all.
         revoked_tokens = count_live_tokens(by, id).await?;
         let change = Change::about(id)
             .with_before(json!({ "name": connection.value.name }))
@@ -388,7 +395,7 @@ async fn end_app_in(
     Ok(Step::Ended(revoked_tokens, answer))
 }
 
-/// What the log says about the end of an app.
+/// Returns the part of the log entry that tells what ended with the app.
 fn after_entry(revoked_tokens: usize, codes: &[String]) -> Value {
     if codes.is_empty() {
         json!({ "revoked_tokens": revoked_tokens })
@@ -398,9 +405,8 @@ fn after_entry(revoked_tokens: usize, codes: &[String]) -> Value {
     }
 }
 
-/// Counts the tokens of a client's live grants: the newest pair of each, as far as they are valid,
-/// of at most 10,000 grants. Access tokens that a refresh has replaced end too, but are not
-/// counted.
+/// Counts the valid tokens of a client: the newest access and refresh token of each live grant, for
+/// at most 10,000 grants. Access tokens that a refresh has replaced end too, but are not counted.
 async fn count_live_tokens(by: &Principal<'_>, id: &ClientId) -> Result<usize, StoreError> {
     let records = &by.app.records;
     let partition = grants_partition(Some(&by.namespace.id));

@@ -1,12 +1,12 @@
-//! The JSON API of owners, publishers and operators (`/admin/…`), and the hook of the payment
-//! provider.
+//! The JSON API of owners, publishers and operators (`/admin/…`), and the hook (the endpoint for
+//! events) of the payment provider.
 //!
 //! `rows!` below lists every route with the class of callers that may use it. A handler takes the
-//! [`call::Call`] of that class, which only the guard makes, so that no handler can run before its
-//! caller was checked. Except for operator routes, a handler acts only on the namespace that the
+//! [`call::Call`] of that class, which only the guard creates, so no handler can run before its
+//! caller was checked. Except on operator routes, a handler acts only on the namespace that the
 //! access token is for. Every change writes its audit record in the same commit. Handlers never
-//! render HTML and never read the environment: the console calls the functions of this room that
-//! take a [`principal::Principal`] or an `ActingUser`.
+//! render HTML and never read environment variables. The console calls the functions of this module
+//! that take a [`principal::Principal`] or an `ActingUser`.
 
 mod accounts;
 pub(crate) mod acts;
@@ -48,22 +48,22 @@ use call::{Answer, Call, OperatorCall};
 
 type Answering = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
-/// The function that answers a row. Each class of callers has its own variant, and its function is
-/// reached only through the guard of that class.
+/// The function that answers a row of the table of routes. Each class of callers has its own
+/// variant, and its function is reached only through the guard of that class.
 #[derive(Clone, Copy)]
 enum Handler {
     /// A route of a vault.
     Vault(Auth, fn(Call) -> Answering),
     /// A route of the service, for operators.
     Service(Auth, fn(OperatorCall) -> Answering),
-    /// A route of the account itself, whichever vault the token is for.
+    /// A route about the account itself, whatever vault the token is for.
     Account(fn(Call<Bearer>) -> Answering),
-    /// A route for another service; the function verifies that service's signature itself.
+    /// A route that another service calls; the function verifies that service's signature itself.
     Hook(fn(App, Request) -> Answering),
 }
 
 impl Handler {
-    /// The callers that the row lets in.
+    /// Returns the class of callers that the row accepts.
     const fn auth(self) -> Auth {
         // The class is read from the handler instead of being a second column of the table: a row
         // cannot ask for one class and be answered by the function of another.
@@ -133,7 +133,8 @@ rows! { Admin:
     "user.create" POST "/admin/users" OwnerWrite users::create_user;
     "user.profile" PUT "/admin/users/{id}/profile" OwnerWrite users::set_profile;
     "user.role" PUT "/admin/users/{id}/role" OwnerWrite users::set_role;
-    // The contract of these two demands the role alone, so they are not `OwnerWrite`.
+    // The documented contract of these two routes requires only the role, so they are not
+    // `OwnerWrite`.
     "user.scopes" POST "/admin/users/{id}/scopes" Owner users::change_scopes;
     "user.remove" DELETE "/admin/users/{id}" OwnerWrite users::handle_remove;
     "client.list" GET "/admin/clients" Owner clients::list_clients;
@@ -180,7 +181,7 @@ async fn answer_row(app: App, row: &'static Row<Handler>, request: Request) -> R
     }
 }
 
-/// The router of this group, below `prefix`.
+/// Builds the router of this group, below `prefix`.
 pub(crate) fn router(prefix: &str) -> Router<App> {
     route::router(prefix, ROWS, |row| {
         let serve = move |State(app): State<App>, request: Request| answer_row(app, row, request);

@@ -1,4 +1,5 @@
-//! `…/notices`: the destinations of a vault's notices, by webhook and by mail.
+//! `…/notices`: the destinations of a vault's notices, which are messages about events to webhooks
+//! and, by mail, to owners.
 
 use axum::http::StatusCode;
 use serde_json::json;
@@ -18,7 +19,8 @@ use crate::notices;
 use crate::senders::Senders;
 use crate::transaction::Transaction;
 
-/// Maximum number of test notices per vault and hour: the service sends each one immediately.
+/// Maximum number of test notices per vault and hour, because the service sends each one
+/// immediately.
 const MAX_TESTS: u32 = 30;
 
 /// Converts a webhook to its form in the API; `secret` is shown only once, to the owner who adds
@@ -42,7 +44,8 @@ fn to_api_webhook(app: &App, webhook: &Webhook, secret: Option<String>) -> vault
         events,
         state,
         failing_since: webhook.failing_since,
-        // Earlier versions stored the cause, which is for the operator alone.
+        // The stored text is not shown: earlier versions stored the cause there, which is for the
+        // operator alone.
         last_failure: webhook
             .last_failure
             .as_ref()
@@ -54,7 +57,7 @@ fn to_api_webhook(app: &App, webhook: &Webhook, secret: Option<String>) -> vault
     }
 }
 
-/// Lists the destinations of notices.
+/// Lists the webhooks, and whether owners get mail.
 pub(super) async fn list_destinations(call: Call) -> Answer {
     let (namespace, _) = call.path_namespace()?;
     let (destinations, _) = Destinations::find(&call.app, &namespace.id).await?;
@@ -116,7 +119,7 @@ fn parse_address(call: &Call, text: &str) -> Result<WebhookAddress, Refusal> {
         if address.is_local() && !is_here {
             return Err(BadWebhookAddress::NotHttps);
         }
-        // Other ports are those of databases, mail and shells, which notices must not reach.
+        // Other ports may be those of databases, mail and shells, which notices must not reach.
         if !address.has_port_of(&call.app.config.webhook_ports) {
             return Err(BadWebhookAddress::Port);
         }
@@ -134,7 +137,8 @@ fn parse_address(call: &Call, text: &str) -> Result<WebhookAddress, Refusal> {
     })
 }
 
-/// Parses the topics of a filter, without duplicates; none stand for all.
+/// Parses the topics of a webhook's filter, without duplicates. An empty filter stands for all
+/// topics.
 fn parse_topics(words: &[Given<Topic>]) -> Result<Vec<Topic>, Refusal> {
     let mut topics = Vec::new();
     for word in words {
@@ -146,7 +150,7 @@ fn parse_topics(words: &[Given<Topic>]) -> Result<Vec<Topic>, Refusal> {
     Ok(topics)
 }
 
-/// Removes a webhook. Notices that wait for it are not sent any more.
+/// Removes a webhook. Notices that wait for it are no longer sent.
 pub(super) async fn remove_webhook(call: Call) -> Answer {
     let (namespace, _) = call.path_namespace()?;
     let id = call.param("id");
@@ -166,13 +170,13 @@ pub(super) async fn remove_webhook(call: Call) -> Answer {
     ))
 }
 
-/// Returns what the log says about the removal of a webhook.
+/// Returns the content of the log entry about the removal of a webhook.
 fn removal_change(webhook: &Webhook) -> Change {
     let before = json!({ "address": webhook.address, "events": webhook.events });
     Change::about(&webhook.id).with_before(before)
 }
 
-/// Removes the webhooks with these ids in the commit of the transaction.
+/// Removes the webhooks with these ids in the commit of the transaction, and logs each removal.
 pub(super) async fn remove_webhooks(
     tx: &Transaction<'_>,
     by: &Principal<'_>,

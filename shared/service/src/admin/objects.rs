@@ -1,4 +1,6 @@
-//! `…/objects`: tells which objects a namespace lacks, and stores them, one by one or many at once.
+//! `…/objects`: tells a client which objects a namespace lacks, and stores them, one by one or many
+//! at once. An object is a file of a release (a bundle or a policy), stored under the SHA-256 of
+//! its bytes.
 
 use axum::http::StatusCode;
 use bytes::Bytes;
@@ -18,7 +20,7 @@ use crate::uploads::{self, Purpose, UploadError};
 /// Maximum size of a request for missing objects, in bytes: ten thousand hashes with their sizes.
 const MAX_QUESTION_BYTES: usize = 1024 * 1024;
 
-/// Returns those of the named objects that the namespace lacks.
+/// Returns the hashes of those objects in the request that the namespace lacks.
 pub(super) async fn list_missing(call: Call) -> Answer {
     let (namespace, _) = call.hosted_namespace()?;
     let bytes = call.read_body(MAX_QUESTION_BYTES).await?;
@@ -64,8 +66,8 @@ pub(super) async fn put_object(call: Call) -> Answer {
     Ok(json_answer(status, &ObjectReference { sha256, size }))
 }
 
-/// Stores many objects at once. If one is invalid, none is stored. After another error some may be
-/// stored, which do no harm: the request can be repeated.
+/// Stores the objects of a pack at once. If one is invalid, none is stored. After another error
+/// some may be stored, which is harmless: the request can be repeated.
 pub(super) async fn put_pack(call: Call) -> Answer {
     let (namespace, _) = call.hosted_namespace()?;
     let class = parse_writable_class(call.param("class")).ok_or(ErrorCode::NotFound)?;
@@ -98,8 +100,8 @@ pub(super) async fn put_pack(call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, &StoredObjects { stored }))
 }
 
-/// Stores objects that somebody uploads. Where the quota has no room, it may be that the vault has to
-/// sign skills again.
+/// Stores the objects of an upload. If the quota has no room, tries again with more room in one
+/// case: after a key was revoked, the vault has to sign and upload its skills again.
 async fn upload(
     app: &App,
     namespace: &Namespace,
@@ -120,8 +122,8 @@ async fn upload(
     Ok(stored)
 }
 
-/// Reads the objects of a pack: each 64 hexadecimal characters, a space, the decimal length, a line
-/// feed, and the bytes. Returns `None` if it has any other form.
+/// Parses a pack. Each object in it is 64 hexadecimal characters, a space, the decimal length, a
+/// line feed, and the bytes. Returns `None` if the pack has any other form.
 fn parse_pack(pack: &Bytes) -> Option<Vec<(Digest, Bytes)>> {
     let mut objects = Vec::new();
     let mut at = 0;
@@ -147,7 +149,7 @@ fn parse_pack(pack: &Bytes) -> Option<Vec<(Digest, Bytes)>> {
     Some(objects)
 }
 
-/// Returns the exact bytes of an object; 404 if it is not, or no longer, stored.
+/// Returns the exact bytes of an object; 404 if it was never stored or has been deleted.
 pub(super) async fn read_object(call: Call) -> Answer {
     let (namespace, _) = call.path_namespace()?;
     let class = parse_writable_class(call.param("class")).ok_or(ErrorCode::NotFound)?;
@@ -155,7 +157,8 @@ pub(super) async fn read_object(call: Call) -> Answer {
         .param("sha256")
         .parse()
         .map_err(|_| ErrorCode::NotFound)?;
-    // Whatever way a bundle comes, it comes from a vault that is paid for.
+    // As on the routes for machines, a bundle is served only while the vault's subscription is
+    // live.
     if class == Class::Bundles && !namespace.subscription.is_live(call.app.clock.now()) {
         return Err(ErrorCode::SubscriptionLapsed.into());
     }
@@ -169,7 +172,8 @@ pub(super) async fn read_object(call: Call) -> Answer {
     ))
 }
 
-/// The classes that publishers can write and read; all others belong to the service.
+/// Parses the class of an object that publishers may write and read; `None` for the classes that
+/// belong to the service.
 fn parse_writable_class(class: &str) -> Option<Class> {
     match class.parse() {
         Ok(class @ (Class::Bundles | Class::Policies)) => Some(class),

@@ -1,5 +1,5 @@
-//! `/admin/operator/namespaces`: allocates namespaces, shows and suspends them. For accounts with
-//! `operator: true`.
+//! `/admin/operator/namespaces`: creates namespaces, shows, suspends and signs them out, and sets
+//! their subscription and quota. Only for accounts with `operator: true`.
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ use crate::model::user::{Role, Scopes, User};
 use crate::transaction::Transaction;
 use crate::{notices, uploads};
 
-/// Lists all namespaces, including deleted ones, whose slugs stay taken.
+/// Lists all namespaces, including deleted ones, because their slugs stay taken.
 pub(super) async fn list_namespaces(call: OperatorCall) -> Answer {
     let page = call.page_params()?;
     let records = &call.app.records;
@@ -71,7 +71,8 @@ pub(super) async fn create_namespace(call: OperatorCall) -> Answer {
     let create = async |tx: Transaction<'_>| {
         let issuer = call.app.config.public_url.base();
         let invited = account::prepare_invitation(&tx, &owner, issuer, tx.now()).await?;
-        // Nobody is asked to confirm what fails afterwards.
+        // Checked first, so that the operator is not asked to confirm a request that fails
+        // afterwards.
         if invited.existed && namespace::find_namespace(&tx, &slug).await?.is_some() {
             return Err(ErrorCode::SlugTaken.into());
         }
@@ -106,8 +107,8 @@ async fn allocate_namespace(
     if tx.records.get_one(&reservation).await?.is_some() {
         return Err(ErrorCode::SlugTaken.into());
     }
-    // Only the writes that claim the slug are reported as taken. A reservation made since the read
-    // above is a conflict: the retry then reads it.
+    // Only a failure of the writes that claim the slug is reported as a taken name. A reservation
+    // made since the read above is a conflict: the retry then reads it.
     let names = namespace.allocation_writes()?;
     let conditional_count = names.len();
     tx.write_all(names);
@@ -151,7 +152,8 @@ pub(super) async fn resume_namespace(call: OperatorCall) -> Answer {
     set_status(call, "namespace.resume", Status::Active).await
 }
 
-/// Withholds bundles until the vault is paid for again; the catalog is still served.
+/// Marks the subscription as lapsed: bundles are withheld until the vault is paid for again, but
+/// the catalog is still served.
 pub(super) async fn lapse_subscription(call: OperatorCall) -> Answer {
     set_subscription(call, "namespace.lapse", Subscription::Lapsed).await
 }
@@ -161,7 +163,7 @@ pub(super) async fn renew_subscription(call: OperatorCall) -> Answer {
     set_subscription(call, "namespace.renew", Subscription::Active).await
 }
 
-/// Changes the quota of a hosted namespace. What it holds stays, also where that is more.
+/// Changes the quota of a hosted namespace. Content above a lower limit stays.
 pub(super) async fn set_quota(call: OperatorCall) -> Answer {
     let wanted: QuotaChange = call.json_body().await?;
     let is_too_large = |limit| matches!(limit, Some(QuotaLimit::Most(limit)) if limit > MAX_LIMIT);
@@ -183,7 +185,7 @@ pub(super) async fn set_quota(call: OperatorCall) -> Answer {
         .map_err(|_| ErrorCode::NotFound)?;
     let found = namespace::find_namespace(&call.app, &slug).await?;
     let (namespace, _) = found.ok_or(ErrorCode::NotFound)?;
-    // It belongs to the operator of its server, and has no quota.
+    // Such a namespace belongs to the operator of its server, and has no quota.
     if namespace.kind == Kind::SelfSigned {
         return Err(Refusal::new(ErrorCode::NamespaceSelfSigned)
             .detail("The vault that a server signs itself has no quota."));
@@ -260,7 +262,7 @@ async fn change_namespace(
     Ok(json_answer(StatusCode::OK, &vault))
 }
 
-/// Ends every token for a namespace.
+/// Makes every token for a namespace invalid.
 pub(super) async fn sign_out_namespace(call: OperatorCall) -> Answer {
     let slug: Slug = call
         .param("slug")

@@ -1,4 +1,5 @@
-//! `POST …/pin/reset`: removes the pin of a namespace, for an owner whose vault keys are lost.
+//! `POST …/pin/reset`: removes the pin of a namespace, for an owner whose vault keys are lost. The
+//! pin names the vault keys (root version) whose catalogs the service accepts.
 
 use axum::http::StatusCode;
 use serde_json::json;
@@ -13,8 +14,8 @@ use crate::model::namespace::{self, PinReset, Pinned};
 use crate::model::permit::Act;
 
 /// Removes the pin. The next catalog is then accepted as the first one, whatever its vault, release
-/// number and `previous`; `If-Match` must still name the current file. Linked machines keep their
-/// own pin: they reject the catalog of another vault until their users link them again.
+/// number and `previous`; `If-Match` must still name the current catalog file. Linked machines keep
+/// their own pin: they reject the catalog of another vault until their users link them again.
 pub(super) async fn handle_reset(call: Call) -> Answer {
     let (namespace, _) = call.path_namespace()?;
     let confirmation: ConfirmedPinReset = call.json_body().await?;
@@ -37,8 +38,8 @@ pub(crate) async fn reset_pin(by: &Principal<'_>) -> Result<(), Refusal> {
             let namespace_and_revision = namespace::find_namespace(&tx, &by.namespace.slug).await?;
             let (mut namespace, revision) = namespace_and_revision.ok_or(ErrorCode::NotFound)?;
             by.spend_permit(&tx, &Act::ResetPin {}).await?;
-            // The pin is taken inside the transaction, so that the audit record shows the one that
-            // was really replaced, also when a publisher pinned a new root a moment before.
+            // Read inside the transaction, so that the audit record shows the pin that was really
+            // replaced, even if a publisher pinned a new root a moment before.
             let before = std::mem::take(&mut namespace.pin);
             let change = Change::about(&by.namespace.slug).with_before(match &before {
                 Pinned::Nothing => None,
@@ -49,8 +50,8 @@ pub(crate) async fn reset_pin(by: &Principal<'_>) -> Result<(), Refusal> {
                     Some(json!({ "vault_id": pin.vault_id(), "earlier": true }))
                 }
             });
-            // Stays in the record after the next publish: owners see who reset the pin, and of
-            // which vault.
+            // Stays in the record after the next release, so that owners see who reset the pin, and
+            // of which vault.
             namespace.pin_reset = Some(PinReset {
                 at: tx.now(),
                 by: by.actor.user.clone(),

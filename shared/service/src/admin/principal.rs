@@ -26,16 +26,17 @@ pub(crate) struct Principal<'a> {
     pub(crate) namespace: &'a Namespace,
     /// The user's id in the namespace.
     pub(crate) user_id: &'a str,
-    /// The user's e-mail address.
+    /// E-mail address of the user.
     pub(crate) email: &'a Email,
     pub(crate) role: Role,
-    /// The actor that audit records name.
+    /// The actor for audit records.
     pub(crate) actor: &'a Actor,
-    /// The account behind the user.
+    /// The account that the user belongs to.
     pub(crate) account: &'a AccountId,
-    /// The consent of the app that sent the request; `None` for the console.
+    /// The consent by which the app that sent the request got its token; `None` for the console.
     pub(crate) consent: Option<&'a Family>,
-    /// Id of the permit that the person confirms by this request.
+    /// Id of the permit (a pending confirmation of acts) that the person confirms by this request;
+    /// `None` if the request confirms none.
     pub(crate) confirms: Option<&'a str>,
 }
 
@@ -80,7 +81,8 @@ impl<'a> Principal<'a> {
         }
     }
 
-    /// Returns the user as the party that asks for an act in `home`, which is the vault.
+    /// Returns the user in the form in which acts in the vault `home` are requested and permits are
+    /// used.
     pub(crate) fn as_asker<'b>(&'b self, home: &'b NamespaceRef) -> Asker<'b> {
         Asker {
             account: self.account,
@@ -91,8 +93,8 @@ impl<'a> Principal<'a> {
         }
     }
 
-    /// Uses the permit for `act` in the commit of the act. Fails with `ConfirmationNeeded` if the
-    /// person has not confirmed exactly this.
+    /// Uses the permit for `act` in the commit that does the act. Fails with `ConfirmationNeeded`
+    /// if the person has not confirmed exactly this act.
     pub(super) async fn spend_permit(
         &self,
         tx: &Transaction<'_>,
@@ -114,9 +116,10 @@ impl<'a> Principal<'a> {
     }
 }
 
-/// Fails the commit if the consent of the app that sent the request is ended before it: what an app
-/// makes must not come in after the end of the app, which lists what there is. The token was
-/// checked before the body of the request was read. `None` stands for the console.
+/// Makes the commit fail if the consent of the app that sent the request ends before it. The guard
+/// checked the token before the body was read. Without this check, an app could make something just
+/// after an owner has ended it and has seen the list of what it made. `None` stands for the
+/// console.
 pub(super) async fn require_consent(
     tx: &Transaction<'_>,
     consent: Option<&Family>,

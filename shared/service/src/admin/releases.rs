@@ -15,7 +15,7 @@ use crate::model::kept;
 use crate::model::namespace::Namespace;
 use crate::model::release::{self, Release};
 
-/// Lists releases, oldest first; `after` is `next` of the page before.
+/// Lists the releases of the vault, oldest first; `after` is the `next` of the page before.
 pub(super) async fn list_releases(call: Call) -> Answer {
     let (namespace, _) = call.path_namespace()?;
     let page = call.page_params()?;
@@ -35,7 +35,7 @@ pub(super) async fn list_releases(call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, &Items { items, next }))
 }
 
-/// Returns one release.
+/// Returns the release that the path names.
 pub(super) async fn show_release(call: Call) -> Answer {
     let (namespace, _) = call.path_namespace()?;
     Ok(json_answer(
@@ -65,15 +65,16 @@ async fn find_requested(call: &Call, namespace: &Namespace) -> Result<Release, R
     Ok(release.ok_or(ErrorCode::NotFound)?)
 }
 
-/// Finds the release of this number under this root version; without a root version, the newest of
-/// that number. Fails with 422 if the root version is not a number.
+/// Finds the release with this number under this root version (the version of the vault's list of
+/// keys); without a root version, the newest with that number. Fails with 422 if the root version
+/// is not a number.
 pub(crate) async fn find_release(
     app: &App,
     namespace: &Namespace,
     release: &str,
     under: Option<&str>,
 ) -> Result<Option<Release>, Refusal> {
-    // Text that is not a number names no release, which is 404 and not 422.
+    // Text that is not a number is an unknown release, so 404 and not 422.
     let Some(number) = parse_number(release) else {
         return Ok(None);
     };
@@ -91,8 +92,8 @@ pub(crate) async fn find_release(
     }
 }
 
-/// Reads all releases of a vault in the order of root versions and numbers, with one list per
-/// thousand.
+/// Reads all releases of a vault, ordered by root version and number; makes one call to the store
+/// for each thousand.
 pub(crate) async fn all_releases(
     app: &App,
     namespace: &NamespaceId,
@@ -112,7 +113,7 @@ fn is_sort_key(text: &str) -> bool {
     }
 }
 
-/// Parses a root version; 0 stands for releases of an earlier version of vault.
+/// Parses a root version; 0 stands for releases that an earlier version of vault published.
 fn parse_root_version(text: &str) -> Option<u64> {
     if text == "0" {
         Some(0)

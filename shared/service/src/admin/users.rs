@@ -1,10 +1,12 @@
 //! `/admin/users`: the users of the caller's namespace, and their rights there.
 //!
-//! An owner invites an address (`model::membership`); the user who has proven the address accepts
-//! at `/account`. Every change is one commit of the user, its index entry, the audit record, and a
-//! check that the caller is still an owner. A change that would leave the namespace without an
-//! owner who can sign in and write is refused in that commit too, so of two owners who remove each
-//! other one stays.
+//! An owner invites an e-mail address (`model::membership`); a person who has proven to own the
+//! address accepts at `/account`. Every change is one commit of the user, its index entry, the
+//! audit record, and a check that the caller is still an owner. That commit fails if the namespace
+//! would be left without an owner who can sign in and write: if two owners remove each other, one
+//! stays.
+//!
+//! Some changes need a permit: the person confirms the act on a page of the service first.
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
@@ -78,19 +80,20 @@ pub(crate) async fn read_users_page(
     Ok(Items { items, next })
 }
 
-/// The user whom an owner invites.
+/// The person whom an owner invites.
 pub(crate) struct NewMember {
     /// E-mail address.
     pub(crate) email: Email,
     /// Role to be granted.
     pub(crate) role: Role,
-    /// Scopes to be granted: the most that the user's tokens may carry.
+    /// Scopes to be granted: the user's tokens can have no others.
     pub(crate) scopes: Scopes,
 }
 
 impl NewMember {
-    /// The act that the invitation is where it needs a permit: an owner can take over the vault, and
-    /// anybody else needs one only where the invitation changes the role of an earlier one.
+    /// Returns the act for which the invitation may need a permit. An invitation as an owner always
+    /// needs one, because an owner can take over the vault; any other needs one only if it changes
+    /// the role of an earlier invitation.
     pub(crate) fn act(&self) -> Act {
         let (email, role, scopes) = (self.email.clone(), self.role, self.scopes);
         match role {
@@ -104,10 +107,11 @@ impl NewMember {
     }
 }
 
-/// Invites an address: it becomes a user if its owner, having proven it, accepts within 7 days. A
-/// repeated invitation starts the 7 days anew. The answer does not depend on whether the address
-/// has an account, and no account is created: a link that sets a password makes its holder the
-/// account in every vault, so only operators can create one. The default is a member who may read.
+/// Invites an e-mail address, by default as a member with the scope `read`. Its holder becomes a
+/// user by accepting within 7 days, after proving to own the address. A repeated invitation starts
+/// the 7 days anew. The answer does not depend on whether the address has an account, and no
+/// account is created: a link that sets a password gives access to all vaults of the account, so
+/// only operators can create one.
 pub(super) async fn create_user(call: Call) -> Answer {
     let new_user: NewUser = call.json_body().await?;
     let role = new_user.role.as_ref();
@@ -123,8 +127,8 @@ pub(super) async fn create_user(call: Call) -> Answer {
     Ok(json_answer(StatusCode::CREATED, &to_api_user(invited)))
 }
 
-/// Invites an address, or renews its invitation; as an owner, or with another role than that of the
-/// invitation, with the permit for it.
+/// Invites an address, or renews its invitation. Uses the permit for it if the role is owner, or if
+/// the role differs from that of the earlier invitation.
 pub(crate) async fn invite_user(by: &Principal<'_>, newcomer: &NewMember) -> Result<User, Refusal> {
     let invite = async |tx| invite_in(&tx, by, newcomer).await;
     by.app.change(invite).await
@@ -143,8 +147,8 @@ async fn invite_in(
         return Err(ErrorCode::UserExists.into());
     }
     let changes_role = |invited: &Versioned<User>| invited.value.role != newcomer.role;
-    // An owner can take over the vault, so no app makes one without the person. An invitation with
-    // another role is a change of role, which must not need less here than at its own route.
+    // An owner can take over the vault, so no app invites one without the person. An invitation
+    // with another role is a change of role, which must not need less here than on its own route.
     if newcomer.role == Role::Owner || invited.as_ref().is_some_and(changes_role) {
         by.spend_permit(tx, &newcomer.act()).await?;
     }
@@ -222,7 +226,7 @@ async fn read_candidates(
         invitation_key(email, &home.slug),
     ];
     let [caller, active, invited] = app.get_all(keys).await?;
-    // Without an entry, the key of an id that no user has: it is read like any other and not found.
+    // Without an entry, uses a key that no user has: it is read like any other and not found.
     let user_of = |entry| -> Result<RecordKey, StoreError> {
         let entry = Versioned::<Membership>::read(entry)?;
         let entry = entry.filter(|entry| entry.value.namespace.id == home.id);
@@ -230,7 +234,7 @@ async fn read_candidates(
         Ok(user_key(&home.id, &id))
     };
     let (active, invited) = (user_of(active)?, user_of(invited)?);
-    // Different users have different keys, so equal ones both lead nowhere.
+    // Different users have different keys, so equal keys mean that neither user exists.
     let user_records = if active == invited {
         vec![None, None]
     } else {
@@ -289,14 +293,14 @@ pub(super) async fn set_role(call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, &to_api_user(user)))
 }
 
-/// The act of giving a user this role.
+/// Returns the act of giving a user this role.
 pub(crate) fn role_act(id: &str, role: Role) -> Act {
     let user = id.to_owned();
     Act::ChangeRole { user, role }
 }
 
-/// Changes the role of a user, with the permit for it. The scopes stay: an owner without `write`
-/// sees everything and changes nothing but scopes and apps.
+/// Changes the role of a user, with the permit for it. The scopes stay: a new owner without `write`
+/// sees everything, but can change only scopes and apps.
 pub(crate) async fn change_role(by: &Principal<'_>, id: &str, role: Role) -> Result<User, Refusal> {
     let set = |user: User| User { role, ..user };
     let short = |user: &User| json!({ "role": user.role });
@@ -339,7 +343,7 @@ pub(crate) async fn grant_scopes(
     let short = |user: &User| json!({ "scopes": user.scopes });
     let change = UserChange {
         action: "user.scopes",
-        // The contract of the route demands the role alone.
+        // The documented contract of the route requires only the role.
         right: NeededRight::Role,
         act: None,
         set,
@@ -356,7 +360,7 @@ pub(super) async fn handle_remove(call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, &to_api_user(removed)))
 }
 
-/// The act of ending the membership of a user.
+/// Returns the act of ending the membership of a user.
 pub(crate) fn removal_act(id: &str) -> Act {
     let user = id.to_owned();
     Act::RemoveUser { user }
@@ -369,7 +373,7 @@ pub(crate) async fn remove_user(by: &Principal<'_>, id: &str) -> Result<User, Re
             let CallerAndTarget { caller, target } = find_with_caller(by, id).await?;
             let caller = still_administers(caller);
             tx.write_all(owner_checks(by, caller, &target, None).await?);
-            // Withdrawing an invitation takes nothing from anybody, so it needs no confirmation.
+            // Withdrawing an invitation takes no right from anybody, so it needs no confirmation.
             if target.value.state() == State::Active {
                 by.spend_permit(&tx, &removal_act(id)).await?;
             }
@@ -396,7 +400,7 @@ pub(super) async fn withdraw_invitations(
         .await?;
     tx.write(still_administers(caller)?.check_unchanged());
     for invited in invitations {
-        // The revision makes sure that the person has not accepted meanwhile.
+        // The condition on the revision fails if the person has accepted meanwhile.
         tx.write_all(invited.value.removal_writes(invited.revision));
         let change = Change::about(&invited.value.id).with_before(user_snapshot(&invited.value));
         by.write_audit(tx, "user.remove", change)?;
@@ -404,26 +408,26 @@ pub(super) async fn withdraw_invitations(
     Ok(())
 }
 
-/// What an owner needs for a change, still at its commit.
+/// The right that the caller needs for a change, checked again at its commit.
 #[derive(Clone, Copy, Debug)]
 enum NeededRight {
-    /// The role.
+    /// The role of an owner.
     Role,
-    /// The role and the scope `write`.
+    /// The role of an owner and the scope `write`.
     RoleAndWrite,
 }
 
-/// A change of a user.
+/// One change of a user, as [`change_user`] makes it.
 struct UserChange<S, D> {
     /// Action in the audit log.
     action: &'static str,
-    /// What the caller needs.
+    /// The right that the caller needs.
     right: NeededRight,
-    /// The act that needs a permit, if any.
+    /// The act whose permit the change uses; `None` if it needs none.
     act: Option<Act>,
     /// Returns the user after the change.
     set: S,
-    /// Returns what the log shows of the user before and after.
+    /// Returns the part of the user that the audit log shows, called before and after the change.
     describe: D,
 }
 
@@ -449,7 +453,8 @@ async fn change_user(
                 NeededRight::RoleAndWrite => still_administers(caller),
             };
             tx.write_all(owner_checks(by, caller, &target, Some(&after)).await?);
-            // After the checks, so that nobody confirms what cannot be done.
+            // After the checks, so that no person is asked to confirm a change that is then
+            // refused.
             if let Some(act) = act {
                 by.spend_permit(&tx, act).await?;
             }
@@ -483,13 +488,13 @@ async fn find_with_caller(by: &Principal<'_>, id: &str) -> Result<CallerAndTarge
     })
 }
 
-/// Returns the user of this id.
+/// Finds the user of this id; fails with `UserNotFound` if there is none.
 pub(crate) async fn find_user(by: &Principal<'_>, id: &str) -> Result<User, Refusal> {
     Ok(find_with_caller(by, id).await?.target.value)
 }
 
-/// Returns the checks that the commit must make if `target` becomes `after`: that the caller still
-/// has the right to it, and that the vault keeps an owner.
+/// Returns the checks that the commit must contain if `target` becomes `after` (`None`: is
+/// removed): that the caller still has the right to change it, and that the vault keeps an owner.
 async fn owner_checks(
     by: &Principal<'_>,
     caller: Result<Versioned<User>, Refusal>,
@@ -508,7 +513,7 @@ async fn owner_checks(
         // The caller changes their own record. The write of it has its revision as a condition, so
         // no further check is needed.
         Ok(_) if !steps_back => Ok(Vec::new()),
-        // The caller gives up the ownership or has no `write`, or was removed since the request
+        // The caller gives up the ownership, has no `write`, or was removed since the request
         // began, perhaps by the target.
         _ if steps_back => {
             let namespace = &by.namespace.id;
@@ -521,7 +526,7 @@ async fn owner_checks(
                 .chain(of_caller)
                 .collect())
         }
-        // What was taken since the request began.
+        // The caller lost a right that it had when the request began.
         Ok(_) => Err(ErrorCode::OwnerRequired.into()),
         Err(refusal) => Err(refusal),
     }
@@ -545,7 +550,7 @@ fn still_owns(caller: Option<Versioned<User>>) -> Result<Versioned<User>, Refusa
         .ok_or_else(|| ErrorCode::OwnerRequired.into())
 }
 
-/// The state of a user as the audit log records it.
+/// Returns the state of a user as the audit log records it.
 fn user_snapshot(user: &User) -> Value {
     json!({ "email": user.email, "state": user.state(), "role": user.role, "scopes": user.scopes, "profile": user.profile })
 }

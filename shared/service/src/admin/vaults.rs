@@ -1,5 +1,5 @@
-//! `GET /admin/vaults` and `GET /admin/vaults/{slug}`: the vaults of an account, and the state of
-//! one vault. Also signing out everybody from a vault.
+//! `GET /admin/vaults` and `GET /admin/vaults/{slug}`: list the vaults of an account, and show the
+//! state of one vault. This module also signs out everybody from a vault.
 
 use axum::http::StatusCode;
 use serde_json::json;
@@ -27,7 +27,7 @@ use crate::model::user::{self, MEMBERSHIPS, Membership, User};
 use crate::model::{account, places, release, usage};
 use crate::transaction::Transaction;
 
-/// Lists all namespaces of the account, whichever of them the token is for.
+/// Lists all vaults that the account is a member of, whatever vault the token is for.
 pub(super) async fn list_vaults(call: Call<Bearer>) -> Answer {
     let page = call.page_params()?;
     let records = &call.app.records;
@@ -90,7 +90,7 @@ pub(super) async fn list_vaults(call: Call<Bearer>) -> Answer {
 pub(crate) async fn count_drafts(app: &App, namespace: &Namespace) -> Result<DraftCounts, Refusal> {
     let partition = draft::drafts_partition(&namespace.id);
     let records = &app.records;
-    // One list only: beyond a page, the exact number is not worth more reads.
+    // One list only: above a thousand drafts, the exact number is not worth more reads.
     let open = records
         .list_page(&partition, "", None, vault_store::records::MAX_PAGE)
         .await?;
@@ -119,7 +119,7 @@ pub(super) async fn show_vault(call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, &vault))
 }
 
-/// Converts a namespace to its form for owners, publishers and operators.
+/// Converts a namespace to its form in the API for owners, publishers and operators.
 pub(super) async fn to_api_vault(app: &App, namespace: Namespace) -> Result<Vault, Refusal> {
     let records = &app.records;
     let queue: Queue = match records
@@ -186,7 +186,7 @@ pub(super) async fn to_api_vault(app: &App, namespace: Namespace) -> Result<Vaul
     })
 }
 
-/// Converts a quota, whose 0 is no limit.
+/// Converts a quota to its form in the API: a limit of 0, which means no limit, becomes `None`.
 fn to_api_quota(quota: &quota::Quota) -> Quota {
     let limit = |limit| (limit > 0).then_some(limit);
     Quota {
@@ -203,7 +203,7 @@ async fn to_api_usage(app: &App, namespace: &Namespace) -> Result<Usage, StoreEr
     let (stored, unnamed) = (usage.tally.stored, usage.tally.unnamed);
     let (quota, home) = (app.quota_of(namespace), namespace.to_ref());
     let count_limited = async |place: PlaceKind| match quota.limit_of(place.quota()) {
-        // Not worth the reads.
+        // Without a limit, the number is not worth the reads.
         0 => Ok(None),
         _ => places::count_places(app, &home, place).await.map(Some),
     };
@@ -221,8 +221,8 @@ async fn to_api_usage(app: &App, namespace: &Namespace) -> Result<Usage, StoreEr
     })
 }
 
-/// Ends every token for the caller's namespace, including the caller's own; the body must repeat
-/// the vault's name.
+/// Makes every token for the caller's namespace invalid, including the caller's own. The body must
+/// repeat the vault's name.
 pub(super) async fn sign_out_vault(call: Call) -> Answer {
     let (namespace, _) = call.path_namespace()?;
     if call.json_body::<ConfirmedVault>().await?.slug != namespace.slug.as_str() {
@@ -232,7 +232,7 @@ pub(super) async fn sign_out_vault(call: Call) -> Answer {
     raise_epoch(&call.app, &namespace.slug, log).await
 }
 
-/// Ends every token for a namespace with one write; `log` adds the audit records.
+/// Makes every token for a namespace invalid with one write; `log` adds the audit records.
 pub(super) async fn raise_epoch(
     app: &App,
     slug: &Slug,

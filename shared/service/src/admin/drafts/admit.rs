@@ -1,9 +1,9 @@
-//! Accepting a draft on a server that holds the vault's key: admits the change, publishes it, and
-//! records that.
+//! Accepts a draft on a server that holds the vault's key: signs the change that the draft asks
+//! for, publishes it, and records the acceptance.
 //!
 //! The three steps cannot be one commit. So the draft is claimed first, for a minute, in which it
 //! cannot be withdrawn or declined. If a step fails, accepting the draft again continues from
-//! there: what is signed already is not signed twice.
+//! there, and what is already signed is not signed twice.
 
 use serde_json::json;
 use vault_format::draft::{Draft, DraftContext, Request};
@@ -22,8 +22,8 @@ use crate::model::draft::{DraftRecord, State};
 use crate::shelf::{has_same_files, shelf_refusal};
 use crate::transaction::Transaction;
 
-/// Duration of a claim, in seconds. Longer than a call may take, including the work that it started
-/// on another thread.
+/// Duration of a claim, in seconds. Longer than a request may take, including its work on other
+/// threads.
 const CLAIM_SECONDS: i64 = 60;
 const BUSY: &str = "The server is admitting the draft already; ask again in a minute.";
 
@@ -33,12 +33,13 @@ pub(crate) struct ReviewedContent {
     /// SHA-256 over the files ([`vault_format::bundle::files_sha256`]); for a draft that removes a
     /// skill, SHA-256 of the draft.
     pub(crate) content: Digest,
-    /// The bundle that the skill has now, if it is no longer the one that the author saw.
+    /// Current bundle of the skill, confirmed by the owner, if it differs from the one that the
+    /// author saw.
     pub(crate) base: Option<Digest>,
 }
 
-/// Admits a pending draft, publishes it and marks it as accepted. A draft that was accepted before
-/// is returned unchanged.
+/// Signs and publishes the change of a pending draft and marks the draft as accepted. A draft that
+/// was accepted before is returned unchanged.
 pub(super) async fn admit_found(
     by: &Principal<'_>,
     found: FoundDraft,
@@ -65,7 +66,7 @@ pub(super) async fn admit_found(
     };
     let release = match release {
         Ok(release) => release,
-        // A failure must leave the draft open to a decline or another try at once.
+        // After a failure the draft must be open at once to a decline or another try.
         Err(refusal) => {
             release_claim(by, &id).await?;
             return Err(refusal);
@@ -102,7 +103,7 @@ pub(crate) async fn load_draft(by: &Principal<'_>, record: &DraftRecord) -> Resu
     draft.map_err(|error| Refusal::new(ErrorCode::DraftBase).cause(error))
 }
 
-/// Claims the draft for this call; returns the draft if it was accepted in the meantime.
+/// Claims the draft for this request; returns the draft if it was accepted in the meantime.
 async fn claim_draft(by: &Principal<'_>, id: &str) -> Result<Option<DraftRecord>, Refusal> {
     let claim = async |tx: Transaction<'_>| {
         let stored_draft = find_visible(by, id).await?;
@@ -132,7 +133,8 @@ async fn release_claim(by: &Principal<'_>, id: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Makes the library contain the change that the draft asks for.
+/// Signs the change that the draft asks for and adds it to the library, the vault's skills on this
+/// server. Does nothing if the library already contains the change.
 async fn sign_change(
     by: &Principal<'_>,
     shelves: &dyn Shelves,
@@ -148,7 +150,8 @@ async fn sign_change(
     }
     check_base(draft, current, seen.base)?;
     let is_removal = draft.request == Request::Remove;
-    // A removal has no files to review; its draft is named by its own hash instead.
+    // A removal has no files to review; the owner reviews the draft, which is identified by its own
+    // hash.
     if is_removal && seen.content != record.sha256 {
         return Err(ErrorCode::DraftChanged.into());
     }
@@ -192,8 +195,8 @@ async fn is_signed(
     }
 }
 
-/// Checks that the skill is the one that the author saw, or the one that the owner confirms; fails
-/// with 409 and its current bundle otherwise.
+/// Checks that the current skill is the one that the author saw, or the one that the owner has
+/// confirmed. Otherwise fails with 409 and the hash of its current bundle.
 fn check_base(draft: &Draft, current: Option<&Entry>, seen: Option<Digest>) -> Result<(), Refusal> {
     let current = current.map(|entry| entry.texts.bundle_hash);
     if draft.check_base(current.as_ref()).is_ok() || (seen.is_some() && seen == current) {

@@ -28,7 +28,7 @@ use crate::shelf::{ChangeRule, Releases, SessionRules, open_session, to_sentence
 /// Maximum size of a change as JSON, in bytes: a draft of 1 MiB in any of its encodings.
 const MAX_CHANGE_BYTES: usize = 2 * 1024 * 1024;
 
-/// Stores a draft; answers 201, or 200 if its author sent the same before and that draft is
+/// Stores a draft. Answers 201, or 200 if its author has sent the same draft before and it is still
 /// pending.
 pub(in crate::admin) async fn create_draft(call: Call) -> Answer {
     let (namespace, _) = call.path_namespace()?;
@@ -42,7 +42,7 @@ pub(in crate::admin) async fn create_draft(call: Call) -> Answer {
     }
 }
 
-/// Stores a catalog file that lacks signatures.
+/// Stores a proposed release: a catalog file that still lacks signatures.
 async fn propose_release(call: &Call, namespace: &Namespace) -> Answer {
     call.caller.require_publisher()?;
     call.hosted_namespace()?;
@@ -67,7 +67,8 @@ async fn propose_release(call: &Call, namespace: &Namespace) -> Answer {
     store_signed_draft(call, namespace, Subject::Release(proposed), bytes, objects).await
 }
 
-/// Stores a statement that a user has signed with the key to publish with.
+/// Stores a key request: a statement with which a user asks to publish with a key, signed with that
+/// key.
 async fn request_key(call: &Call, namespace: &Namespace) -> Answer {
     call.hosted_namespace()?;
     let bytes = exact_bytes(call, MAX_KEY_REQUEST_BYTES).await?;
@@ -75,8 +76,8 @@ async fn request_key(call: &Call, namespace: &Namespace) -> Answer {
         .pin
         .vault_pin()
         .ok_or(ErrorCode::CatalogNotPublished)?;
-    // The signature inside proves that the author holds the private key: a request for the key of
-    // somebody else must not be possible.
+    // The signature inside proves that the author holds the private key, so a user cannot request
+    // the key of another person.
     let request = KeyRequest::verify(&bytes, pin.vault_id, &namespace.slug).map_err(|error| {
         let refusal = Refusal::new(match error {
             KeyRequestError::TooLarge => ErrorCode::BodyTooLarge,
@@ -141,7 +142,7 @@ async fn store_signed_draft(
     ))
 }
 
-/// Stores the change of a skill; it becomes a draft for every caller, owners included.
+/// Stores the change of a skill. It becomes a draft for every caller, owners included.
 async fn propose_change(call: &Call, namespace: &Namespace, kind: DraftRequestKind) -> Answer {
     let app = &call.app;
     let bytes = call.read_body(MAX_CHANGE_BYTES).await?;
@@ -152,8 +153,8 @@ async fn propose_change(call: &Call, namespace: &Namespace, kind: DraftRequestKi
         changes: ChangeRule::Drafted,
     };
     let session = open_session(app, &call.caller, &call.actor, &Releases::default(), rules);
-    // Through the tools' own crate, so that a draft of this route passes the same checks of
-    // arguments and the same gate as one from an agent.
+    // Uses the crate of the MCP tools, so that a draft from this route passes the same checks of
+    // arguments and the same security scan as one from an agent.
     let submitted = vault_mcp::hand_in(&session, kind, arguments).await;
     let id = match submitted.map_err(tool_refusal)? {
         Submitted::Drafted { draft, .. } => draft,

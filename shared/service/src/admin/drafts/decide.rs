@@ -25,8 +25,9 @@ const UNREVIEWED: &str =
     "The server signs what was reviewed: name it with reviewed_sha256, as vault drafts show does.";
 const BEING_ADMITTED: &str = "This vault's server is admitting the draft; try again in a minute.";
 
-/// Records which release contains the change that a draft asks for. In a self-signed namespace the
-/// server admits and publishes the change, at an owner's request.
+/// Accepts a draft. In a hosted namespace, this only records the number of the release that
+/// contains the change. In a self-signed namespace, the server signs and publishes the change,
+/// which only an owner may request.
 pub(in crate::admin) async fn accept_draft(call: Call) -> Answer {
     let (namespace, _) = call.path_namespace()?;
     let acceptance: DraftAcceptance = call.json_body().await?;
@@ -77,7 +78,7 @@ async fn find_acceptable(by: &Principal<'_>, id: &str) -> Result<FoundDraft, Ref
     Ok(stored_draft)
 }
 
-/// Makes the server that signs the vault admit the change of a draft and publish it.
+/// Makes the server that holds the vault's key sign the change of a draft and publish it.
 pub(crate) async fn admit_draft(
     by: &Principal<'_>,
     id: &str,
@@ -88,8 +89,8 @@ pub(crate) async fn admit_draft(
     admit_found(by, pending_draft, seen).await
 }
 
-/// Checks that the release was published; fails with 422 otherwise. A key takes effect with a root
-/// version, so a key request may be accepted without a release.
+/// Checks that the vault has published the release; fails with 422 otherwise. A key request may be
+/// accepted with number 0, for no release, because a key takes effect with a root version.
 async fn check_published(
     by: &Principal<'_>,
     found: &FoundDraft,
@@ -136,7 +137,8 @@ pub(crate) async fn decline_draft(
     end_draft(by, id, &ending, "draft.decline").await
 }
 
-/// Checks that the author can read the reason: no hidden or misleading characters.
+/// Checks the reason that the author will read: 1 to 500 characters, none of them hidden or
+/// misleading.
 fn check_reason(reason: String) -> Result<String, Refusal> {
     let is_good = (1..=MAX_REASON_CHARS).contains(&reason.chars().count())
         && !reason.chars().any(is_deceptive);
@@ -173,7 +175,7 @@ async fn end_draft(
     let end = async |tx: Transaction<'_>| {
         let stored_draft = find_visible(by, id).await?;
         let draft = &stored_draft.record;
-        // A client whose answer was lost repeats the request; that must not look like a conflict.
+        // A client whose answer was lost repeats the request, which must succeed again.
         if draft.state != State::Pending {
             let is_repeated = draft.state == ending.state
                 && (ending.state != State::Accepted || draft.release == ending.release);
@@ -183,7 +185,7 @@ async fn end_draft(
                 Err(state_refusal(draft, None))
             };
         }
-        // The draft is still pending while the server signs it, but a signature cannot be taken
+        // While the server signs it, the draft is still pending; but a signature cannot be taken
         // back.
         if is_being_admitted(by, draft) {
             return Err(state_refusal(draft, Some(BEING_ADMITTED)));

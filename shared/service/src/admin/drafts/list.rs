@@ -13,23 +13,23 @@ use crate::http::json_answer;
 use crate::model::Versioned;
 use crate::model::draft::{self, AuthorEntry, DraftRecord, Kind, State};
 
-/// Maximum number of records that one request reads per partition: a page may be short and still
+/// Maximum number of records that one request reads per partition. So a page may be short and still
 /// have a `next`.
 const MAX_READ: usize = 256;
 
 /// Filter for drafts.
 #[derive(Clone, Copy)]
 pub(crate) struct DraftFilter {
-    /// State; `None` for any.
+    /// State that the drafts must have; `None` for any.
     pub(crate) state: Option<State>,
-    /// Kind; `None` for any.
+    /// Kind that the drafts must have; `None` for any.
     pub(crate) kind: Option<Kind>,
 }
 
 /// Drafts that were read, in the order of their ids.
 struct ReadDrafts {
     drafts: Vec<DraftRecord>,
-    /// The last id up to which the list is complete; `None` if there is nothing behind it.
+    /// Id up to which the list is complete; `None` if no more drafts follow.
     end: Option<String>,
 }
 
@@ -61,7 +61,7 @@ pub(crate) async fn read_page(
             continue;
         }
         if items.len() == page.limit {
-            // One more draft matches than the page holds, so the next page begins behind the last
+            // One more draft matches than the page holds, so the next page begins after the last
             // item.
             next = items.last().map(|last: &DraftRecord| last.id.to_string());
             break;
@@ -97,8 +97,8 @@ pub(super) fn parse_kind(word: &str) -> Option<Kind> {
     word.parse().ok()
 }
 
-/// Reads drafts of the namespace behind a page: the open ones, and the ended ones if the filter
-/// includes them.
+/// Reads drafts of the namespace after `page.after`: the open ones, and the ended ones if the
+/// filter includes them.
 async fn read_all(
     by: &Principal<'_>,
     wanted: DraftFilter,
@@ -115,8 +115,8 @@ async fn read_all(
         let read = records
             .list_page(&partition, "", page.after.as_deref(), MAX_READ)
             .await?;
-        // Behind the last record of a full read there may be more, so records of the other
-        // partition count only up to the same id.
+        // After the last record of a full read there may be more, so records of the other partition
+        // count only up to the same id.
         if let Some(last) = read.last().filter(|_| read.len() == MAX_READ) {
             let last = last.key.key.clone();
             end = Some(match end {
@@ -137,7 +137,7 @@ async fn read_all(
     Ok(ReadDrafts { drafts, end })
 }
 
-/// Reads the caller's own drafts behind a page, open and ended.
+/// Reads the caller's own drafts after `page.after`, open and ended.
 async fn read_own(by: &Principal<'_>, page: &Page) -> Result<ReadDrafts, StoreError> {
     let (namespace, prefix) = (by.namespace, format!("{}/", by.user_id));
     let after = page.after.as_ref().map(|after| format!("{prefix}{after}"));
@@ -150,7 +150,8 @@ async fn read_own(by: &Principal<'_>, page: &Page) -> Result<ReadDrafts, StoreEr
         .last()
         .filter(|_| index_records.len() == MAX_READ);
     let end = end.map(|last| last.key.key[prefix.len()..].to_owned());
-    // Two keys per draft: it is either open or ended, and the index does not tell which.
+    // Two keys per draft, under which it is stored while open and after its end: the index does not
+    // tell which.
     let mut drafts = Vec::with_capacity(index_records.len());
     for some in index_records.chunks(MAX_KEYS / 2) {
         drafts.extend(read_indexed(by, some).await?);

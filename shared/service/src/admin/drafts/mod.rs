@@ -1,4 +1,6 @@
-//! `…/drafts`: requests to owners and publishers, and the decisions on them.
+//! `…/drafts`: drafts, which are requests to the owners and publishers of a vault, and the
+//! decisions on them. A draft asks for a change of a skill, proposes a release that lacks
+//! signatures, or asks for the right to publish with a key.
 //!
 //! Owners see every draft, publishers every one except the key requests of others, and members
 //! their own. To a caller who may not see a draft it does not exist: the answer is 404, so that ids
@@ -85,8 +87,8 @@ fn to_api_draft(draft: DraftRecord, email: Option<Email>) -> Draft {
     }
 }
 
-/// Converts drafts for this caller: with the e-mail addresses of their authors if the caller is an
-/// owner or a publisher.
+/// Converts drafts to their form in the API, with the e-mail addresses of their authors if the
+/// caller is an owner or a publisher.
 async fn to_api_drafts(
     by: &Principal<'_>,
     drafts: Vec<DraftRecord>,
@@ -125,7 +127,7 @@ async fn read_author_emails(
     Ok(emails)
 }
 
-/// Converts one draft for this caller.
+/// Converts one draft to its form in the API, like [`to_api_drafts`].
 async fn to_api_draft_for(by: &Principal<'_>, draft: DraftRecord) -> Result<Draft, Refusal> {
     let items = to_api_drafts(by, vec![draft]).await?;
     let item = items.into_iter().next();
@@ -154,7 +156,7 @@ pub(crate) async fn find_visible(by: &Principal<'_>, id: &str) -> Result<FoundDr
         .ok_or_else(missing)
 }
 
-/// Returns the exact bytes of a draft while they are kept.
+/// Returns the exact bytes of a draft; 404 once they were deleted.
 pub(super) async fn read_draft_bytes(call: Call) -> Answer {
     let (namespace, _) = call.path_namespace()?;
     let stored_draft = find_visible(&call.to_principal(), call.param("id")).await?;

@@ -1,4 +1,4 @@
-//! Ending a draft, as all routes of this room do it.
+//! Steps that the routes for drafts share to end a draft.
 
 use serde_json::json;
 use vault_store::StoreError;
@@ -10,7 +10,7 @@ use crate::model::audit::Change;
 use crate::model::draft::{DraftRecord, Ending, State};
 use crate::transaction::Transaction;
 
-/// Describes a decision of this caller.
+/// Creates the ending of a draft: the decision of this caller, made now.
 pub(super) fn new_ending(
     by: &Principal<'_>,
     state: State,
@@ -44,14 +44,14 @@ pub(super) fn end_in(
     Ok(after)
 }
 
-/// Whether a server is admitting the draft at present.
+/// Whether a server has claimed the draft to sign its change, and the claim has not expired.
 pub(super) fn is_being_admitted(by: &Principal<'_>, draft: &DraftRecord) -> bool {
-    // The claim of a process that died ends by itself, so nobody has to remove it.
+    // The claim of a process that died expires, so nothing has to remove it.
     let until = draft.admitting_until;
     until.is_some_and(|until| by.app.clock.now() < until)
 }
 
-/// Returns 409 with the draft's state.
+/// Returns the refusal of a decision that the draft's state does not allow: 409 with that state.
 pub(super) fn state_refusal(draft: &DraftRecord, why: Option<&'static str>) -> Refusal {
     let refusal = Refusal::new(ErrorCode::DraftState).member("state", json!(draft.state));
     match why {
