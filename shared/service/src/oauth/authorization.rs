@@ -1,10 +1,9 @@
-//! Authorization flow of a person: authorize, sign in, decide, and return to the client.
+//! The authorization flow in a browser: authorize, sign in, decide, and return to the client.
 //!
-//! `GET /oauth/authorize` shows the sign-in or the consent page. `POST /oauth/login` and `POST
-//! /oauth/consent` do their part and redirect the browser to the same GET by 303; that GET finds
-//! the decision and redirects to the client by 302. So the data of a form can never follow a
-//! redirect to a client (RFC 9700 section 4.12), and the code is delivered by the 302 that the
-//! interface specifies.
+//! `GET /oauth/authorize` shows the sign-in page or the consent page. `POST /oauth/login` and `POST
+//! /oauth/consent` store their result and redirect the browser by 303 to the same GET. That GET
+//! finds the decision and redirects to the client by 302. So form data never follows a redirect to
+//! a client (RFC 9700 section 4.12).
 
 use std::net::IpAddr;
 
@@ -56,7 +55,8 @@ use crate::web::error_page::ErrorPage;
 use crate::web::form::Form;
 use crate::web::layout::{self, Frame, MessagePage, SignOut};
 
-/// Evaluates an authorize query before sign-in: the request, or the address of an error redirect.
+/// Parses an authorize query before the sign-in. Returns the request, or the address of a redirect
+/// that reports an error to the client.
 async fn read_authorize_request(
     app: &App,
     query: &str,
@@ -93,7 +93,7 @@ pub async fn authorize(app: &App, request: Request) -> Result<Response, ErrorPag
     let browser = Browser::from_headers(app, request.headers());
     let now = app.clock.now();
     let signed_in = browser.load_signed_in(app).await?.filter(|signed_in| {
-        // An older sign-in of the browser does not count where the request demands its own.
+        // An earlier sign-in does not suffice if the request demands one of its own.
         !authorize_request.sign_in.credentials
             || signed_in.session.entered_at(&query, now).is_some()
     });
@@ -110,7 +110,7 @@ pub async fn authorize(app: &App, request: Request) -> Result<Response, ErrorPag
         Ok(asked) => asked,
         Err(location) => return Ok(redirect_to(StatusCode::FOUND, &location)),
     };
-    // An operator's request is for the service, whatever vaults the account has.
+    // A request for operator rights acts on the service, whatever vaults the account has.
     let members = if authorize_request.operator {
         Vec::new()
     } else {
@@ -132,7 +132,7 @@ pub async fn authorize(app: &App, request: Request) -> Result<Response, ErrorPag
         Requirement::Met => {}
         Requirement::NotSetUp => return Ok(second_factor::render_setup_due(app, true)),
         Requirement::Unconfirmed(from) => return Ok(second_factor::render_unconfirmed(app, from)),
-        // The sign-in is from before the second factor was set up.
+        // The person signed in before the second factor was set up.
         Requirement::NotEntered => {
             let onward = ReturnTo::Authorize(&query);
             let prompt = SignInPrompt {
@@ -142,7 +142,7 @@ pub async fn authorize(app: &App, request: Request) -> Result<Response, ErrorPag
             return Ok(render_sign_in_page(app, &browser, onward, prompt));
         }
     }
-    // A person who only has to accept an invitation gets it here instead of an error page.
+    // A person without a vault but with an invitation can accept it here and then continue.
     if members.is_empty() && !authorize_request.operator {
         let waiting_invitations = invitations::load_invitations(
             app,
@@ -180,7 +180,7 @@ pub async fn authorize(app: &App, request: Request) -> Result<Response, ErrorPag
     pending_consent.apply_decision().await
 }
 
-/// Renders the page on which an invited person without a vault first answers invitations.
+/// Renders the page on which a person without a vault answers invitations first.
 fn render_invitations(
     app: &App,
     browser: &Browser,
@@ -203,7 +203,7 @@ fn render_invitations(
     layout::render_page(StatusCode::OK, &page, None)
 }
 
-/// A signed-in person's request that waits for a decision, or has one.
+/// An authorize request of a signed-in person, decided or not.
 struct PendingConsent<'a> {
     app: &'a App,
     is_head: bool,
@@ -217,11 +217,11 @@ struct PendingConsent<'a> {
 }
 
 impl PendingConsent<'_> {
-    /// Uses the person's decision, or shows the consent page while there is none.
+    /// Carries out the person's decision, or shows the consent page if there is none yet.
     async fn apply_decision(&self) -> Result<Response, ErrorPage> {
         let app = self.app;
-        // HEAD is safe (RFC 9110 section 9.2.1): a program that checks whether a link works must
-        // not use up the decision.
+        // HEAD is a safe method (RFC 9110 section 9.2.1): a program that checks a link must not use
+        // up the decision.
         if self.is_head {
             return self.render_consent_page(None).await;
         }
@@ -229,7 +229,7 @@ impl PendingConsent<'_> {
         let Some(decision) = app.get::<Approval>(&key).await? else {
             return self.render_consent_page(None).await;
         };
-        // The decision is deleted with its use, so a second visit asks again.
+        // The decision is deleted in the same commit, so a second request asks the person again.
         let mut writes = vec![Write::delete(key, When::At(decision.revision))];
         let location = match &decision.value {
             Approval::Denied {} => Some(
@@ -259,11 +259,11 @@ impl PendingConsent<'_> {
                 }
             }
         };
-        // One commit: of two requests with the same decision, one gets a code.
+        // Of two requests with the same decision, only one commits and gets a code.
         let done = app.records.commit_writes(writes).await?.is_done();
         match location {
             Some(location) if done => Ok(redirect_to(StatusCode::FOUND, &location)),
-            // Another request used the decision first, so this one has to ask again.
+            // Another request used the decision first, so the person is asked again.
             Some(_) => self.render_consent_page(None).await,
             None => {
                 let problem = self.explain_unusable(&decision.value);
@@ -272,7 +272,7 @@ impl PendingConsent<'_> {
         }
     }
 
-    /// Returns what was missing in an approval that gives no access.
+    /// Returns the message about what an approval lacked to give access.
     fn explain_unusable(&self, decision: &Approval) -> &'static str {
         let mut users = self.members.iter().map(|member| &member.user);
         match decision {
@@ -289,7 +289,7 @@ impl PendingConsent<'_> {
         }
     }
 
-    /// Returns the audit entry of a consent, for the log of the namespace that it opens, or for
+    /// Returns the write of the audit entry of a consent: in the log of the chosen namespace, or in
     /// that of the service.
     fn consent_entry(&self, namespace: Option<&Slug>, scopes: Scopes) -> Result<Write, StoreError> {
         let asked = self.request;
@@ -303,7 +303,7 @@ impl PendingConsent<'_> {
             client: Some(client.clone()),
             source: self.source,
         };
-        // The scopes that the tokens get, which may be fewer than were ticked.
+        // The tokens get only the scopes that the user has, perhaps fewer than were ticked.
         let rights = user.map_or(Scopes::ALL, |user| user.scopes);
         let document = asked.client.document.as_ref();
         let after = json!({
@@ -319,8 +319,8 @@ impl PendingConsent<'_> {
             .audit(namespace, &actor, CONSENT.action, change, "done")
     }
 
-    /// Whether “Write” is ticked from the start: the app expects it, and is a program on the
-    /// person's own computer or one that the person lets write already.
+    /// Whether “Write” is ticked from the start: the app expects it, and either runs on the
+    /// person's own computer or has been allowed to write before.
     async fn ticks_write(&self) -> Result<bool, StoreError> {
         if !self.request.expects_write {
             return Ok(false);
@@ -374,8 +374,8 @@ pub async fn start_at_provider(app: &App, request: Request) -> Result<Response, 
     provider::start_sign_in(app, request, wants_credentials).await
 }
 
-/// Returns the address of the client whose authorize request has this query, for the policy of a
-/// page. If it cannot be read, the authorize page will say why.
+/// Returns the redirect URI of the authorize request with this query, for the content security
+/// policy of a page. `None` if it is invalid; the authorize page will then say why.
 async fn find_answer_address(
     app: &App,
     query: &str,
@@ -482,7 +482,7 @@ async fn render_refused_sign_in(
             None,
         ),
     };
-    // Naming the app is a courtesy here. If it cannot be read, the authorize page will say why.
+    // The page also names the app. If the query is invalid, the authorize page will say why.
     let asked = match onward {
         ReturnTo::Authorize(query) => read_authorize_request(app, query, source)
             .await
@@ -525,13 +525,13 @@ pub async fn record_consent(app: &App, request: SignedInForm) -> Result<Response
     let back = redirect_to(StatusCode::SEE_OTHER, &authorize_address(app, query));
     let now = app.clock.now();
     let writes = approval_writes(browser, query, &request.nonce, &approval, now)?;
-    // A form that was used before decides nothing: a second click finds the first decision, and a
-    // replay is asked again.
+    // The commit fails if the form was sent before. The redirect is right even then: a second click
+    // finds the first decision, and a replay asks the person again.
     let _ = app.records.commit_writes(writes).await?;
     Ok(back)
 }
 
-/// Returns the writes that record a decision and use up the token of its form.
+/// Returns the writes that store a decision and use up the token of its form.
 fn approval_writes(
     browser: &Browser,
     query: &str,
@@ -546,7 +546,7 @@ fn approval_writes(
     );
     let empty = Document::from_value(&serde_json::Map::new())?;
     Ok(vec![
-        // The mark may not exist yet, which makes the form's token valid once.
+        // `Absent` makes the token of the form valid only once.
         Write::put_until(spent_key(&session, nonce), empty, When::Absent, spent_until),
         Write::put_until(
             approval_key(&session, query),

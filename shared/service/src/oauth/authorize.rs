@@ -1,8 +1,9 @@
-//! An authorize request and its outcome: a page, an error redirect, or a code.
+//! An authorize request (OAuth 2.1 section 4.1.1), and what comes of it: an error page, a redirect
+//! with an error, or a code.
 //!
-//! Pure: the flow through sign-in and consent is in `authorization`. An unknown client or redirect
-//! URI never leads to a redirect (OAuth 2.1 section 4.1.2.1); every later error goes back to the
-//! client, with `state` and `iss`.
+//! All functions here are pure; `authorization` leads the browser through sign-in and consent. An
+//! unknown client or redirect URI never leads to a redirect (OAuth 2.1 section 4.1.2.1). Every
+//! later error is reported to the client by a redirect, with `state` and `iss`.
 
 use axum::http::StatusCode;
 use vault_format::name::Slug;
@@ -29,29 +30,30 @@ use crate::model::user::{OPERATOR, Role, Scope, Scopes};
 use crate::web::error_page::{ErrorPage, Explanation};
 use crate::web::form::{Form, with_query};
 
-/// Longest `state`, in bytes: with escapes it is three times as long, and a gateway accepts 10 KB
-/// of headers.
+/// Maximum length of `state`, in bytes. Escapes make it up to three times as long in the redirect,
+/// and a gateway accepts 10 KB of headers.
 pub const MAX_STATE_BYTES: usize = 2048;
 
-/// A request with a known client and redirect URI, for something that the service can give.
+/// A valid request: its client and redirect URI are registered, and it asks for something that the
+/// service can grant.
 #[derive(Clone, Debug)]
 pub struct AuthorizeRequest {
     /// The client, as registered.
     pub client: Client,
-    /// Way back to the client.
+    /// Redirect URI, `state` and issuer, for the answer to the client.
     pub back: ClientReturn,
     /// Requested scopes; may be empty for a request of operator rights alone.
     pub scopes: Scopes,
-    /// Whether it asks for `write` by name, or names neither scope nor resource, as the plain
-    /// client of the interface does.
+    /// Whether the request asks for `write` by name, or names neither scope nor resource and so
+    /// means everything.
     pub expects_write: bool,
-    /// Whether it asks for operator rights, which last a short while. Such a request is for no
+    /// Whether the request asks for operator rights, which last 15 minutes. It then acts on no
     /// namespace.
     pub operator: bool,
-    /// What the sign-in has to do for it.
+    /// What the request demands of the sign-in.
     pub sign_in: SignInDemands,
-    /// Namespace that the request fixes, if any: arbitrary text, compared with the slugs of the
-    /// account.
+    /// Slug of the only namespace that the request is for, if it names one. It is unchecked text,
+    /// and only compared with the slugs of the account.
     pub namespace: Option<String>,
     challenge: Challenge,
     resource: String,
@@ -60,31 +62,32 @@ pub struct AuthorizeRequest {
 /// What a request demands of the sign-in.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct SignInDemands {
-    /// Whether credentials have to be entered for exactly this request: it asks for that, or is for
+    /// Whether the person must enter credentials for exactly this request: it asks for that, or for
     /// operator rights.
     pub credentials: bool,
-    /// Whether it has to use a second factor, whatever the policy of the service (RFC 9470).
+    /// Whether the sign-in must use a second factor, whatever the policy of the service
+    /// (`acr_values`, RFC 9470).
     pub second_factor: bool,
 }
 
-/// The values of `prompt` (OpenID Connect Core 1.0, section 3.1.2.1).
+/// The meaning of `prompt` (OpenID Connect Core 1.0, section 3.1.2.1).
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 struct Prompt {
-    /// Whether the person signs in for this request.
+    /// Whether the person must sign in for this request.
     credentials: bool,
 }
 
 impl Prompt {
-    /// Values that the service supports; `none` never succeeds.
+    /// Supported values. `none` is known too, but is always an error.
     const SUPPORTED: [&str; 3] = ["consent", "login", "select_account"];
 
-    /// Parses the values. Fails with the error code and the description for the client.
+    /// Parses the words. Fails with an error code and description for the client.
     fn parse<'w>(
         words: impl Iterator<Item = &'w str>,
     ) -> Result<Self, (&'static str, &'static str)> {
         let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
         match *words {
-            // Every authorization asks the person.
+            // The person is asked at each authorization, so `none` cannot be met.
             ["none"] => Err((
                 "interaction_required",
                 "the person is asked at every authorization, so prompt must not be none",
@@ -97,8 +100,8 @@ impl Prompt {
                 "invalid_request",
                 "prompt must be consent, login or select_account",
             )),
-            // The sign-in page is where a person chooses the account. `consent` changes nothing:
-            // no consent is given without the page.
+            // A person chooses the account on the sign-in page. `consent` changes nothing, because
+            // the consent page is always shown.
             _ => Ok(Self {
                 credentials: words.contains(&"login") || words.contains(&"select_account"),
             }),
@@ -106,7 +109,7 @@ impl Prompt {
     }
 }
 
-/// Way back to a client, with the parameters that every answer carries.
+/// Redirect URI of a client, with the parameters that every answer carries.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ClientReturn {
     /// A redirect URI that the client registered.
@@ -115,29 +118,30 @@ pub struct ClientReturn {
     issuer: String,
 }
 
-/// A person's decision, and how that person is signed in.
+/// A person's approval, and the session in which it was given.
 #[derive(Clone, Copy, Debug)]
 pub struct Consent<'a> {
     /// The session of the browser.
     pub session: &'a Session,
-    /// Query of the request that was decided about.
+    /// Query of the authorize request that was decided about.
     pub query: &'a str,
-    /// Chosen namespace; `None` for an operator's request.
+    /// Namespace that the person chose; `None` for operator rights.
     pub namespace: Option<&'a Slug>,
-    /// Ticked scopes.
+    /// Scopes whose boxes the person ticked.
     pub approved: Scopes,
 }
 
-/// Rights that a consent gives besides the scopes, as a sentence of the page.
+/// Rights of administration that a consent gives besides the scopes. The consent page describes
+/// them in a sentence.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Administration {
-    /// Nothing: the token is for `/mcp`, or the account neither owns nor publishes a vault.
+    /// None: the token is for `/mcp`, or the account neither owns a vault nor publishes in one.
     None,
-    /// The releases of the chosen vault, if its user is a publisher there.
+    /// Publishing releases in the chosen vault, if its user is a publisher there.
     Releases,
-    /// The administration of the chosen vault, if its user owns it.
+    /// Administering the chosen vault, if its user is an owner there.
     Vault,
-    /// The whole service, for a short while.
+    /// Administering the whole service, for 15 minutes.
     Service,
 }
 
@@ -195,7 +199,7 @@ impl From<UnredirectableError> for ErrorPage {
     }
 }
 
-/// Answer to a request that gets no code.
+/// How a request that gets no code is answered.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum RejectedRequest {
     /// An error page.
@@ -210,7 +214,7 @@ impl From<UnredirectableError> for RejectedRequest {
     }
 }
 
-/// Parses the name of the client from a request.
+/// Parses `client_id`. Fails if it is absent, repeated or malformed.
 pub fn client_name(form: &Form) -> Result<ClientName, UnredirectableError> {
     let id = form
         .value("client_id")
@@ -220,7 +224,7 @@ pub fn client_name(form: &Form) -> Result<ClientName, UnredirectableError> {
 }
 
 impl AuthorizeRequest {
-    /// Returns the client, for pages before its answer.
+    /// Returns the client and its redirect URI, for the pages that name the waiting app.
     pub fn waiting_app(&self) -> WaitingApp<'_> {
         WaitingApp {
             client: &self.client,
@@ -228,7 +232,7 @@ impl AuthorizeRequest {
         }
     }
 
-    /// Returns the first prompt of the request's sign-in page.
+    /// Returns the prompt of the sign-in page when it is first shown for this request.
     pub fn sign_in_prompt(&self) -> SignInPrompt<'_> {
         SignInPrompt {
             app: Some(self.waiting_app()),
@@ -236,8 +240,8 @@ impl AuthorizeRequest {
         }
     }
 
-    /// Reads a query for a registered client. `base` is the public URL without a slash at its end,
-    /// `issuer` the public URL as it is.
+    /// Parses and checks a query of the registered `client`. `base` is the public URL without a
+    /// slash at its end, `issuer` the public URL as it is.
     pub fn from_form(
         form: &Form,
         client: Client,
@@ -248,8 +252,8 @@ impl AuthorizeRequest {
             .value("redirect_uri")
             .filter(|_| form.is_sound("redirect_uri"))
             .and_then(|text| RedirectUri::parse(text).ok())
-            // Earlier versions of vault registered some with parameters that would pass for our
-            // answer.
+            // Earlier versions of vault registered redirect URIs with parameters such as `code`,
+            // which would be taken for this service's answer.
             .filter(|asked| client.allows_redirect(asked) && asked.reserved_parameter().is_none())
             .ok_or(UnredirectableError::Redirect)?;
         let state = form
@@ -298,7 +302,8 @@ impl AuthorizeRequest {
             })?,
         };
         let asked_scopes = match form.value("scope") {
-            // The plain client of the interface names neither: it gets what it registered for.
+            // A client that names neither scope nor resource gets everything that it registered
+            // for.
             None if !names_resource => Scopes::ALL,
             None => Scopes::READ,
             Some(text) => Scopes::parse_known(text),
@@ -308,7 +313,7 @@ impl AuthorizeRequest {
         let prompt = Prompt::parse(words("prompt")).map_err(|(code, description)| {
             RejectedRequest::Redirect(back.error_address(code, description))
         })?;
-        // A client that registered for fewer scopes than all gets no operator rights.
+        // A client that registered for fewer than all scopes gets no operator rights.
         let operator = words("scope").any(|word| word == OPERATOR)
             && resource == base
             && client.scopes == Scopes::ALL;
@@ -320,7 +325,7 @@ impl AuthorizeRequest {
             expects_write,
             operator,
             sign_in: SignInDemands {
-                // Credentials of this moment are recent enough for any `max_age` (RFC 9470).
+                // `max_age` (RFC 9470) is met, whatever its value, by credentials entered now.
                 credentials: operator || form.value("max_age").is_some() || prompt.credentials,
                 second_factor: words("acr_values").any(|word| word == SECOND_FACTOR_ACR),
             },
@@ -336,9 +341,8 @@ impl AuthorizeRequest {
             .map_err(RejectedRequest::Redirect)
     }
 
-    /// Restricts the request to what the account can give: only an account that operates the
-    /// service has operator rights. Fails with the address of an error redirect when the request
-    /// asks for nothing else.
+    /// Removes operator rights from the request if the account does not operate the service. Fails
+    /// with the address of an error redirect if the request asks for nothing else.
     pub fn for_account(self, account: &Account) -> Result<Self, String> {
         let operator = self.operator && account.operator;
         Self { operator, ..self }.require_any_right()
@@ -354,12 +358,12 @@ impl AuthorizeRequest {
         ))
     }
 
-    /// Returns the administration that the tokens of this request allow.
+    /// Returns the rights of administration that the tokens of this request would have.
     pub fn administration(&self, members: &[Member]) -> Administration {
         if self.operator {
             Administration::Service
         } else if self.resource.ends_with("/mcp") {
-            // Tokens for `/mcp` open no route of the administration.
+            // The routes of the administration do not accept tokens for `/mcp`.
             Administration::None
         } else if members.iter().any(|member| member.user.role == Role::Owner) {
             Administration::Vault
@@ -370,7 +374,7 @@ impl AuthorizeRequest {
         }
     }
 
-    /// Returns those of an account's memberships that this request can be for.
+    /// Filters an account's memberships for those that this request can be for.
     pub fn filter_members(&self, members: Vec<Member>) -> Vec<Member> {
         let fits = |Member { user, .. }: &Member| {
             let fixed = self
@@ -382,11 +386,11 @@ impl AuthorizeRequest {
         members.into_iter().filter(fits).collect()
     }
 
-    /// Creates the code for an approval. Returns the redirect that delivers it, and the write that
-    /// makes it valid. `None` when no scope is left, no namespace was chosen, or an operator's
-    /// credentials were entered too long ago.
+    /// Creates the code for an approval. Returns the address of the redirect that delivers it, and
+    /// the write that makes it valid. Returns `None` if no scope is left, no namespace was chosen,
+    /// or an operator's credentials were entered too long ago.
     ///
-    /// `members` are the account's fitting memberships.
+    /// `members` are the memberships that [`Self::filter_members`] returned.
     pub fn create_authorization_code(
         &self,
         consent: Consent<'_>,
@@ -416,8 +420,8 @@ impl AuthorizeRequest {
                 reach,
                 client: self.client.id.clone(),
                 account: session.account.clone(),
-                // The epochs of the session, not of now: a global sign-out between sign-in and
-                // consent ends this family too.
+                // The epochs of the session and not the present ones: a global sign-out between
+                // sign-in and consent must end these tokens too.
                 epochs: Epochs {
                     account: session.account_epoch,
                     namespace: epoch,
@@ -433,7 +437,7 @@ impl AuthorizeRequest {
             expires_at: now.plus_seconds(CODE_SECONDS),
             used: false,
         };
-        // Stored by its hash alone. The code itself appears in nothing but the redirect.
+        // Only the hash of the code is stored. The code itself appears in nothing but the redirect.
         let write = Write::put_until(
             code_key(&secret.hash()),
             Document::from_value(&code)?,
@@ -447,7 +451,8 @@ impl AuthorizeRequest {
     }
 }
 
-/// Finds the chosen namespace among `members`: its reach, the user's rights there, and its epoch.
+/// Finds the chosen namespace among `members`. Returns the target of the tokens, the user's scopes
+/// there, and the epoch of the namespace.
 fn chosen_namespace(consent: &Consent<'_>, members: &[Member]) -> Option<(Reach, Scopes, u32)> {
     let (slug, account) = (consent.namespace?, Some(&consent.session.account));
     let mut members = members.iter();
@@ -458,7 +463,7 @@ fn chosen_namespace(consent: &Consent<'_>, members: &[Member]) -> Option<(Reach,
     let reach = Reach::Namespace {
         namespace: user.namespace.clone(),
         user: user.id.clone(),
-        // Known only when the code is exchanged, which sets it.
+        // The exchange of the code sets it.
         connection: String::new(),
     };
     Some((reach, user.scopes, home.epoch))
@@ -475,7 +480,7 @@ impl ClientReturn {
         if let Some(state) = &self.state {
             pairs.push(("state", state));
         }
-        // With `iss` a client of several servers detects an answer of the wrong one (RFC 9207).
+        // By `iss`, a client of several servers detects an answer of the wrong one (RFC 9207).
         pairs.push(("iss", &self.issuer));
         with_query(self.redirect.as_str(), &pairs)
     }

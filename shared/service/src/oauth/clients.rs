@@ -1,4 +1,5 @@
-//! Lookup of a request's client: one that registered, or one that its document describes.
+//! Finds the client that a request names: one that registered here, or one whose id is the URL of a
+//! metadata document (see `document`).
 
 use std::net::IpAddr;
 
@@ -15,24 +16,25 @@ use crate::model::Versioned;
 use crate::model::client::{Client, ClientDocument, DOCUMENT_SECONDS, client_key};
 use crate::model::limits::{NetworkLimit, Networks, count_or_refuse, give_back};
 
-/// Failed fetches per host and source, per hour; a wider network has more.
+/// Maximum number of failed fetches from one host for one address, in an hour; a wider network may
+/// have more.
 const MAX_FAILURES_PER_HOST: u32 = 20;
 
 /// Finds the client that a request names; `None` when there is none, or when its document is
 /// unavailable or invalid.
 ///
-/// Documents are fetched here only, and cached as long as their headers say, within bounds. While
-/// the host of a valid document fails, the copy is used for another day. Failures are not cached.
-/// They are counted by host and network (429), so that one source cannot block a host for others,
-/// and no host is asked endlessly for what it does not have.
+/// Only this function fetches documents. It caches them as long as their headers say, within
+/// bounds. While the host of a cached document fails, the cached copy is used for another day.
+/// Failures are not cached but counted for each host and network (429): one network cannot block a
+/// host for others, and no host gets endless requests for a document that it does not have.
 pub async fn find_client(
     app: &App,
     name: &ClientName,
     source: Option<IpAddr>,
 ) -> Result<Option<Client>, Refusal> {
     let stored_client = app.get::<Client>(&client_key(&name.id())).await?;
-    // The key is a shortened hash for a client with a document, and such a client has no second
-    // name: the name itself decides.
+    // For a client with a document, the key is a shortened hash of the URL, so the URL itself is
+    // compared too.
     let stored_client = stored_client.filter(|client| name.is_name_of(&client.value));
     let ClientName::Document(url) = name else {
         return Ok(stored_client.map(|client| client.value));
@@ -45,16 +47,17 @@ pub async fn find_client(
     }
 }
 
-/// Whether the cached document can be used without a fetch.
+/// Whether the cached document may be used without a fetch.
 fn is_usable(client: &Client, now: Timestamp) -> bool {
     client.document.as_ref().is_some_and(|document| {
-        // A host that fails is left alone for some minutes, in which the stale copy is used.
+        // After a failure, no request is sent to the host for some minutes, and the stale copy is
+        // used.
         let failing = document.retry_at.is_some_and(|retry_at| now < retry_at);
         now < document.fresh_until || (failing && now < stale_until(document))
     })
 }
 
-/// Returns the end of the time in which the copy may be used although its host fails.
+/// Returns the time until which the copy may be used while its host fails.
 fn stale_until(document: &ClientDocument) -> Timestamp {
     document.fresh_until.plus_seconds(STALE_SECONDS)
 }
@@ -83,13 +86,13 @@ async fn fetch_new(
     let of_host = windows("document-host", host, limit.min(MAX_FAILURES_PER_HOST));
     let windows = [windows("document", None, limit), of_host].concat();
     // Counted before the fetch and taken back after a success, so that parallel requests cannot
-    // pass the limit together.
+    // exceed the limit together.
     count_or_refuse(app, &windows, now).await?;
     let fetched = fetch_client(app, url).await;
     match fetched {
         Ok(client) => {
             give_back(app, &windows, now).await;
-            // At least as long as the copy may be used while its host fails.
+            // The record must live at least as long as the copy may be used while its host fails.
             let until = now
                 .plus_seconds(DOCUMENT_SECONDS)
                 .max(client.document.as_ref().map_or(now, stale_until));
@@ -101,8 +104,8 @@ async fn fetch_new(
     }
 }
 
-/// Fetches a cached document again. A document is fresh for five minutes at least, so these fetches
-/// need no other limit.
+/// Fetches a cached document again. No further limit is needed, because a document is fresh for at
+/// least five minutes.
 async fn refresh_document(
     app: &App,
     url: &ClientUrl,
@@ -112,7 +115,7 @@ async fn refresh_document(
     let when = When::At(cached.revision);
     match fetch_client(app, url).await {
         Ok(mut client) => {
-            // People are shown since when a client is known here, which a new copy does not change.
+            // Pages show since when the client has been known, which a new copy does not change.
             client.created_at = cached.value.created_at;
             let stale = client.document.as_ref().map_or(now, stale_until);
             let until = cached.expires_at.map_or(stale, |until| until.max(stale));
@@ -133,13 +136,14 @@ async fn refresh_document(
             store_client(app, &client, when, until).await?;
             Ok(Some(client))
         }
-        // The host answered, and no longer describes this client: the stale copy must not be used.
+        // The host answered and no longer describes this client, so the stale copy must not be
+        // used.
         Err(ClientDocumentError::Invalid) => Ok(None),
         Err(ClientDocumentError::Internal(refusal)) => Err(refusal),
     }
 }
 
-/// Stores the client until the given time, if its record is still as it was read.
+/// Stores the client until `until`, if its record still is as it was read.
 async fn store_client(
     app: &App,
     client: &Client,
@@ -152,28 +156,30 @@ async fn store_client(
         when,
         until,
     );
-    // Another request that fetched it at the same time stored the same.
+    // If the write fails, another request has just stored the same document.
     let _ = app.records.commit_writes(vec![write]).await?;
     Ok(())
 }
 
-/// Reason for not having a document.
+/// Error: the document of a client is not available.
 enum ClientDocumentError {
-    /// The host does not answer, or reports a failure of its own.
+    /// The host does not answer, or answers with 429 or 5xx.
     HostUnavailable,
-    /// The host answers, with nothing that describes this client.
+    /// The host answers, but with no valid document of this client.
     Invalid,
+    /// The fault is on the side of this service.
     Internal(Refusal),
 }
 
-/// Fetches and reads a document.
+/// Fetches and parses the document of a client.
 async fn fetch_client(app: &App, url: &ClientUrl) -> Result<Client, ClientDocumentError> {
     let Some(documents) = &app.documents else {
         return Err(ClientDocumentError::Invalid);
     };
     let now = app.clock.now();
     let fetched = documents.fetch(url).await.map_err(|error| {
-        // The fault is on this side, so neither the client nor its host may be blamed: 503.
+        // The failure is on this side, so the answer is 503 and blames neither the client nor its
+        // host.
         if let FetchError::Ours(cause) = error {
             return ClientDocumentError::Internal(
                 StoreError::unavailable(cause.to_string()).into(),
@@ -192,7 +198,7 @@ async fn fetch_client(app: &App, url: &ClientUrl) -> Result<Client, ClientDocume
     })?;
     document::read_client(url, &fetched, now).map_err(|error| {
         tracing::info!(host = url.host(), %error, "a client's document is not good");
-        // Overload and server errors may pass. Any other status is an answer about the document.
+        // Overload and server errors may pass; any other status is a statement about the document.
         match error {
             BadDocument::Status(429 | 500..) => ClientDocumentError::HostUnavailable,
             _ => ClientDocumentError::Invalid,

@@ -12,15 +12,15 @@ use crate::web::error_page::ErrorPage;
 use crate::web::form::Form;
 use crate::web::layout::{Frame, SignOut, role_name};
 
-/// A scope that can be granted.
+/// Check box of the page: a scope that the person can grant.
 pub struct ScopeOffer {
-    /// Name of the scope in the interface.
+    /// Name of the scope in the protocol.
     pub scope: &'static str,
-    /// Title for people.
+    /// Label of the box.
     pub title: &'static str,
     /// Description of what the app can do with it.
     pub text: &'static str,
-    /// What it adds for an owner, if anything.
+    /// What the scope also allows in a vault that the person owns, if anything.
     pub for_owners: Option<&'static str>,
     /// Whether the box is ticked from the start.
     pub ticked: bool,
@@ -54,7 +54,7 @@ impl ScopeOffer {
             Scope::Write => ("Write", "Propose and edit skills, within your role."),
         };
         let for_owners = match (scope, administration, members.len()) {
-            // Two routes of the interface demand the role alone.
+            // Two admin routes check only the role, not the scope.
             (Scope::Read, Administration::Vault, 1) => Some(
                 "Even without “Write”, it can disconnect apps and change who may read and write.",
             ),
@@ -79,17 +79,18 @@ impl ScopeOffer {
     }
 }
 
-/// A namespace that can be chosen.
+/// Row of the page: a namespace that the person can choose.
 pub struct NamespaceChoice {
     /// Slug of the namespace.
     pub slug: String,
-    /// Role of the person there.
+    /// Role of the person in the namespace.
     pub role: &'static str,
-    /// Whether the person may write there.
+    /// Whether the person may write in the namespace.
     pub may_write: bool,
 }
 
-/// Value of the choice beside which the person types the name of a vault. No slug has it.
+/// Value of the radio button beside which the person types the slug of a vault. No slug has this
+/// value.
 const OTHER_VAULT: &str = "*";
 
 /// The consent page.
@@ -100,50 +101,53 @@ pub struct ConsentPage {
     pub frame: Frame,
     /// App that asks for access.
     pub app: ShownApp,
-    /// Address of the signed-in account.
+    /// E-mail address of the signed-in account.
     pub account: String,
-    /// Problem with the last attempt.
+    /// What was wrong with the previous decision, if anything.
     pub problem: Option<&'static str>,
     /// Form token.
     pub csrf: String,
     /// Form token of the button that signs out.
     pub logout_csrf: String,
-    /// Authorize request that is decided about.
+    /// Address of the authorize request that is decided about.
     pub return_to: String,
-    /// Notices about the time since the previous sign-in.
+    /// Notices to owners and operators about events since the previous sign-in.
     pub notices: Vec<String>,
     choices: Vec<NamespaceChoice>,
-    /// Names of the vaults that are not among the choices, which the browser completes.
+    /// Slugs of the vaults that the list does not show; the browser offers them while the person
+    /// types.
     others: Vec<String>,
     offers: Vec<ScopeOffer>,
-    /// Scopes that are given without a box.
+    /// Scopes that the tokens get without a box.
     implied: Vec<&'static str>,
+    /// Whether the page says that the tokens can publish releases.
     publishes: bool,
+    /// Whether the tokens administer the whole service.
     administers_service: bool,
 }
 
-/// App, account and form tokens of a consent page.
+/// The app, the account and the form tokens of a consent page.
 pub struct ConsentParties {
     /// App that asks for access.
     pub app: ShownApp,
-    /// Address of the signed-in account.
+    /// E-mail address of the signed-in account.
     pub account: String,
-    /// Notices about the time since the previous sign-in.
+    /// Notices to owners and operators about events since the previous sign-in.
     pub notices: Vec<String>,
     /// Form token.
     pub csrf: String,
     /// Form token of the button that signs out.
     pub logout_csrf: String,
-    /// Authorize request that is decided about.
+    /// Address of the authorize request that is decided about.
     pub return_to: String,
     /// Whether the box “Write” is ticked from the start.
     pub write_ticked: bool,
 }
 
 impl ConsentPage {
-    /// Creates the page on which the person chooses one of `members`, and some of the scopes that
-    /// at least one of them can give. It lists the first 50 of them; the name of another one is
-    /// typed.
+    /// Creates the page on which the person chooses one of `members`, and some of the scopes in
+    /// `asked` that at least one of them can give. The page lists the first 50 memberships; the
+    /// person types the slug of any other.
     pub fn new(
         frame: Frame,
         asking: ConsentParties,
@@ -160,7 +164,7 @@ impl ConsentPage {
             let all = users().fold(Scopes::NONE, |all, user| all.or(user.scopes));
             all.and(asked)
         };
-        // An operator sees the whole service, with or without a box for it.
+        // Reading needs no box for operator rights: an operator sees the whole service anyway.
         let has_box = |scope: &Scope| !(administers_service && *scope == Scope::Read);
         let choices = users().take(MAX_CHOICES).map(|user| NamespaceChoice {
             slug: user.namespace.slug.to_string(),
@@ -209,10 +213,10 @@ impl ConsentPage {
     }
 }
 
-/// Returns the vault that the person chose from the list, or typed; `None` for neither.
+/// Returns the vault that the person chose or typed; `None` if the form names none.
 pub fn chosen_vault(form: &Form) -> Result<Option<Slug>, ErrorPage> {
     match form.value("namespace") {
-        // A typed name that is none is a vault that the person does not have.
+        // Typed text that is no slug counts as no choice, not as a malformed form.
         Some(OTHER_VAULT) => Ok(form
             .value("other")
             .and_then(|typed| typed.trim().to_ascii_lowercase().parse().ok())),
@@ -227,11 +231,11 @@ pub fn chosen_vault(form: &Form) -> Result<Option<Slug>, ErrorPage> {
 pub struct InvitedIntoPage {
     /// Frame around the page.
     pub frame: Frame,
-    /// Address of the signed-in account.
+    /// E-mail address of the signed-in account.
     pub email: String,
     /// The form token.
     pub csrf: String,
-    /// The authorize request that goes on afterwards.
+    /// Address of the authorize request that continues afterwards.
     pub return_to: String,
     /// The invitations.
     pub invitations: Vec<Invitation>,

@@ -1,8 +1,8 @@
-//! Clients identified by an address: the client id is an https URL, and the document there
-//! describes the client (OAuth client ID metadata documents). The document proves only that it was
-//! written by whoever controls the address.
+//! Clients identified by a URL: the client id is an https URL, and the document at this URL
+//! describes the client (OAuth client ID metadata documents). The document proves only that its
+//! author controls the URL.
 //!
-//! Pure. Documents are fetched through [`crate::documents`].
+//! All functions here are pure. Documents are fetched through [`crate::documents`].
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -12,43 +12,43 @@ use super::register::{self, ClientMetadata, RegisterError};
 use crate::documents::{ClientUrl, FetchedDocument};
 use crate::model::client::{Client, ClientDocument};
 
-/// Shortest time for which a document is fresh, in seconds: one authorization flow sees one
+/// Minimum time for which a document is fresh, in seconds, so that one authorization flow sees one
 /// document.
 pub const MIN_FRESH_SECONDS: i64 = 5 * 60;
-/// Longest time for which a document is fresh, in seconds: a day.
+/// Maximum time for which a document is fresh, in seconds: a day.
 pub const MAX_FRESH_SECONDS: i64 = 24 * 3600;
 /// Time for which a stale document is used while its host fails, in seconds: a day.
 pub const STALE_SECONDS: i64 = 24 * 3600;
-/// Time for which a document is fresh when its headers do not say, in seconds: an hour.
+/// Time for which a document is fresh if its headers do not say, in seconds: an hour.
 const DEFAULT_FRESH_SECONDS: i64 = 3600;
 
-/// Fault of an answer that is not a document of the client.
+/// Error: an answer is not a valid document of the client.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadDocument {
-    /// The status is not 200. A redirect, for example, leads to what another host says.
+    /// The status is not 200. A redirect is refused too, because another host could be its target.
     #[error("client address answers with status {0} instead of 200")]
     Status(u16),
     /// The media type is not JSON.
     #[error("media type of the client document must be JSON")]
     MediaType,
-    /// It is not a JSON object, or one that repeats a member.
+    /// The body is not a JSON object, or repeats a member.
     #[error("client document must be a JSON object")]
     NotJson,
-    /// It describes another client.
+    /// The document describes another client.
     #[error("client_id of the client document must be its address")]
     OtherClient,
-    /// It contains a secret, which everybody could read there.
+    /// The document contains or requests a secret, although anyone can read the document.
     #[error("client document must not contain or request a secret")]
     Secret,
-    /// It has no name for people.
+    /// The document has no name to show to people.
     #[error("client document must contain client_name")]
     NoName,
-    /// It breaks a rule that holds for every client.
+    /// The document breaks a rule that also holds for registrations.
     #[error("{0}")]
     Metadata(#[from] RegisterError),
 }
 
-/// Members that a document has and a registration has not.
+/// Members that only a document has, not a registration.
 #[derive(Deserialize)]
 struct DocumentMembers {
     client_id: Option<Value>,
@@ -57,7 +57,7 @@ struct DocumentMembers {
     token_endpoint_auth_method: Option<Value>,
 }
 
-/// Reads the client from the document at `url`, with the time for which it is fresh. Fails with the
+/// Reads the client from the document at `url`, and computes until when it is fresh. Fails with the
 /// first rule that the document breaks.
 pub fn read_client(
     url: &ClientUrl,
@@ -71,22 +71,21 @@ pub fn read_client(
         return Err(BadDocument::MediaType);
     }
     let own: DocumentMembers = parse_body(&fetched.body)?;
-    // Equal byte for byte, or the document could claim to be a client of another address.
+    // Compared byte for byte: otherwise the document could claim to be a client with another URL.
     if own.client_id.as_ref().and_then(Value::as_str) != Some(url.as_str()) {
         return Err(BadDocument::OtherClient);
     }
     let has_shared_secret = match own.token_endpoint_auth_method.as_ref() {
         None | Some(Value::Null) => false,
-        // Every client is public here, so one that could authenticate by a key is treated as if it
-        // could not.
+        // All clients are public here, so one that could authenticate by a key is accepted without
+        // it.
         Some(Value::String(method)) => method.starts_with("client_secret"),
         Some(_) => true,
     };
     if has_shared_secret || own.client_secret.is_some() || own.client_secret_expires_at.is_some() {
         return Err(BadDocument::Secret);
     }
-    // The same type and rules as for a registration, so that no client gets more by one way than by
-    // the other.
+    // The same type and rules as for a registration, so that neither way allows a client more.
     let metadata: ClientMetadata = parse_body(&fetched.body)?;
     let mut client = register::build_client(&metadata, url.id(), now)?;
     if client.name.is_none() {
@@ -112,8 +111,8 @@ fn is_json(media_type: &str) -> bool {
         || (essence.starts_with("application/") && essence.ends_with("+json"))
 }
 
-/// Returns the time for which a document is fresh by its headers, within our bounds: `no-store`
-/// cannot make each step of a flow fetch it, nor `max-age` keep it for a year.
+/// Returns the seconds for which a document is fresh by its headers, within bounds: with
+/// `no-store`, not each step of a flow fetches it, and `max-age` cannot keep it for a year.
 fn fresh_seconds(fetched: &FetchedDocument) -> i64 {
     let Some(control) = &fetched.cache_control else {
         return DEFAULT_FRESH_SECONDS;
@@ -129,7 +128,7 @@ fn fresh_seconds(fetched: &FetchedDocument) -> i64 {
             "no-store" | "no-cache" => return MIN_FRESH_SECONDS,
             "max-age" => {
                 let most = value.parse::<i64>().unwrap_or(0);
-                // Time that it spent in other caches counts.
+                // The time in other caches (`Age`) counts.
                 seconds = most.saturating_sub(fetched.age.max(0));
             }
             _ => {}

@@ -1,5 +1,5 @@
-//! Endpoints that programs call: discovery, registration, tokens, revocation. Errors are the JSON
-//! of RFC 6749, never a problem object.
+//! Endpoints that programs call: discovery, registration, tokens and revocation. Their errors have
+//! the JSON format of RFC 6749, not that of problem details as elsewhere.
 
 use std::net::IpAddr;
 
@@ -23,7 +23,7 @@ use crate::model::client::{Client, unused_limit};
 use crate::model::limits::{NetworkLimit, Networks, Window, count_or_refuse};
 use crate::transaction::Transaction;
 
-/// Largest registration, in bytes.
+/// Maximum size of a registration, in bytes.
 const MAX_REGISTER_BYTES: usize = MAX_DOCUMENT_BYTES;
 
 /// `GET /.well-known/oauth-authorization-server` and `/.well-known/openid-configuration`: returns
@@ -54,7 +54,7 @@ pub async fn register_client(app: &App, request: Request) -> Result<Response, En
         seconds: 3600,
     };
     let now = app.clock.now();
-    // Before the body is read, since anyone may register.
+    // Counted before the body is read, since anyone may register.
     count_or_refuse(app, &limit.windows(&networks), now).await?;
     let reading = app
         .bodies
@@ -73,8 +73,8 @@ pub async fn register_client(app: &App, request: Request) -> Result<Response, En
     Ok(forbid_caching(json_answer(StatusCode::CREATED, &answer)))
 }
 
-/// Stores a registration. Fails with 429 when its source, or a network around it, has as many unused
-/// registrations as it may.
+/// Stores a registration. Fails with 429 if the client's address, or a network around it, already
+/// has the maximum number of unused registrations.
 async fn register_in(
     tx: &Transaction<'_>,
     app: &App,
@@ -103,8 +103,8 @@ pub async fn issue_tokens(app: &App, request: Request) -> Result<Response, Endpo
     let source = client_address(&app.config, request.headers(), request.extensions());
     let by_header = request.headers().contains_key(header::AUTHORIZATION);
     let form = read_form(app, request).await?;
-    // Not merely a missing `client_id`: the client tried to authenticate by a secret, and has to be
-    // told that there are none.
+    // This is more than a missing `client_id`: the client tried to authenticate by a secret, and
+    // must learn that clients have none.
     if by_header && form.is_sound("client_id") && form.value("client_id").is_none() {
         return Err(EndpointError::HeaderCredentials);
     }
@@ -118,9 +118,9 @@ pub async fn issue_tokens(app: &App, request: Request) -> Result<Response, Endpo
     Ok(forbid_caching(json_answer(StatusCode::OK, &answer)))
 }
 
-/// Counts a refused request by its client and source, for an unknown client by its source alone.
-/// Requests that succeed are not counted, so that failures of one user do not keep other users of
-/// the same client from a token.
+/// Counts a refused request by client and network, or only by network if the client is unknown.
+/// Successful requests are not counted, so that one user's failures do not keep other users of the
+/// client from a token.
 async fn count_failure(
     app: &App,
     request: &TokenRequest,
@@ -147,7 +147,8 @@ async fn exchange_token(
     let known = token::load_records(tx, request).await?;
     let mut decision = token::decide_token(tx, request, &known, terms, source)?;
     if decision.answer.is_err() && !decision.ended_family {
-        // Before the audit entry, so that requests over the limit cannot fill the log.
+        // Counted before the audit entry is written, so that requests over the limit cannot fill
+        // the log.
         count_failure(app, request, known.client_is_known(request), source).await?;
     }
     if let Some(refused) = decision.refused.take() {
@@ -160,8 +161,8 @@ async fn exchange_token(
     let counted = window
         .as_ref()
         .and_then(|window| window.counting_write(now));
-    // First in the commit: by this position `commit_within` tells a full window from a write that
-    // another request overtook.
+    // The counting write must be first: by this position `commit_within` distinguishes a full
+    // window from a write that another request overtook.
     decision.writes.splice(..0, counted.clone());
     if !decision.writes.is_empty() {
         tx.write_all(decision.writes);
@@ -191,7 +192,8 @@ pub async fn revoke_token(app: &App, request: Revocation) -> Result<Response, En
     let token = form
         .value("token")
         .ok_or_else(|| TokenError::InvalidRequest("token is required".to_owned()))?;
-    // What is no token of ours is answered like one that has ended (RFC 7009 section 2.2).
+    // Text that is no token of this service is answered like a token that has ended (RFC 7009
+    // section 2.2).
     let Some(hash) = revoke::hash_token(token) else {
         return Ok(forbid_caching(StatusCode::OK.into_response()));
     };

@@ -14,14 +14,18 @@ use crate::error::{ErrorCode, Fault, Refusal};
 use crate::http::{Logged, json_answer};
 use crate::route::Audience;
 
-/// Error of an endpoint that programs call.
+/// Error of an endpoint that programs call, before it is rendered.
 pub enum EndpointError {
+    /// Refused token request: 400 or 401.
     Token(TokenError),
+    /// Refused registration: 400.
     Register(RegisterError),
-    /// The client authenticates by a header: it expects to have a secret, and there are none.
+    /// The client authenticates by the `Authorization` header, but clients have no secrets here:
+    /// 401.
     HeaderCredentials,
     /// No valid credentials: 401 with the challenge of a bearer route.
     Challenged(Refusal),
+    /// Refusal of HTTP processing, a limit or the store, with its own status and headers.
     Refused(Refusal),
 }
 
@@ -129,7 +133,7 @@ fn error_response(status: StatusCode, code: &str, description: &str) -> Response
 pub fn forbid_caching(mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    // For caches of HTTP/1.0; RFC 6749 section 5.1 requires both headers.
+    // For HTTP/1.0 caches; RFC 6749 section 5.1 requires both headers.
     headers.insert(header::PRAGMA, HeaderValue::from_static("no-cache"));
     response
 }

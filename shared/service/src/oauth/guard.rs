@@ -1,4 +1,5 @@
-//! Guard of the endpoint for clients and bearers. The handler receives what the guard has proven.
+//! Guard of the revocation endpoint. It makes the value that the handler takes, so that no request
+//! reaches the handler without its check.
 
 use std::net::IpAddr;
 
@@ -18,21 +19,22 @@ use crate::model::limits::Networks;
 use crate::route::Audience;
 use crate::web::form::Form;
 
-/// Largest token or revocation request, in bytes.
+/// Maximum size of a token or revocation request, in bytes.
 const MAX_TOKEN_BYTES: usize = 8 * 1024;
 
-/// A form of a client that names itself, or of the bearer of a valid access token.
+/// A revocation request from a client that sends its `client_id`, or from the bearer of a valid
+/// access token.
 pub struct Revocation {
     /// Fields of the form.
     pub form: Form,
-    /// Caller.
+    /// The client and the bearer, at least one of which is known.
     pub asker: RevocationCaller,
-    /// Address that it came from.
+    /// IP address of the client; `None` if it is unknown.
     pub source: Option<IpAddr>,
     _proof: (),
 }
 
-/// Admits a client that names itself, or the bearer of a valid token.
+/// Admits a client that sends its `client_id`, or the bearer of a valid access token.
 pub async fn require_client_or_bearer(
     app: &App,
     request: Request,
@@ -62,15 +64,15 @@ async fn identify_asker(
         None => None,
         Some(id) => Some(registered_client(app, id).await?),
     };
-    // Any audience, and no check of the namespace: tokens of a suspended vault can still be
-    // revoked.
+    // Accepts tokens for any audience and does not check the namespace: tokens of a suspended vault
+    // can still be revoked.
     match bearer::identify_bearer(app, headers, Audience::Any).await {
         Ok(bearer) => Ok(RevocationCaller {
             client,
             bearer: Some((bearer.client_id().clone(), bearer.account().clone())),
         }),
-        // An outage is not a bad token: a client that reads 401 would discard tokens that are still
-        // valid.
+        // An outage must not look like an invalid token: a client that gets 401 would discard valid
+        // tokens.
         Err(refusal) if refusal.code().row().fault == Fault::Service => Err(refusal.into()),
         Err(_) if client.is_some() => Ok(RevocationCaller {
             client,
@@ -89,7 +91,7 @@ async fn registered_client(app: &App, name: &str) -> Result<ClientId, EndpointEr
         .ok_or_else(|| TokenError::InvalidClient.into())
 }
 
-/// Reads the form of an endpoint for programs.
+/// Reads the form of an endpoint for programs, within the maximum size.
 pub async fn read_form(app: &App, request: Request) -> Result<Form, EndpointError> {
     let (parts, body) = request.into_parts();
     let source = client_address(&app.config, &parts.headers, &parts.extensions);

@@ -1,17 +1,17 @@
-//! Discovery documents, by which clients find everything else: RFC 8414 (served at both well-known
-//! names) and RFC 9728.
+//! Discovery documents, from which clients learn all other addresses: RFC 8414 (served at two
+//! well-known paths) and RFC 9728.
 
 use serde_json::{Value, json};
 
 use crate::bearer::SECOND_FACTOR_ACR;
 use crate::config::PublicUrl;
 
-/// Scopes as every document names them.
+/// Scopes that every document names.
 const SCOPES: [&str; 2] = ["read", "write"];
 
-/// Returns the metadata of the authorization server. The second well-known name serves this
-/// document too, though the service is not a provider of identities. `documents` tells whether
-/// clients may be identified by the address of a document.
+/// Returns the metadata of the authorization server. Some clients look for them at the path of
+/// OpenID Connect discovery, which serves the same document. `documents` tells whether a client may
+/// be identified by the URL of a document.
 pub fn authorization_server(public: &PublicUrl, documents: bool) -> Value {
     let mut metadata = json!({
         "issuer": public.as_str(),
@@ -23,11 +23,11 @@ pub fn authorization_server(public: &PublicUrl, documents: bool) -> Value {
         "response_types_supported": ["code"],
         "response_modes_supported": ["query"],
         "grant_types_supported": ["authorization_code", "refresh_token"],
-        // Named although there is no method: without the member, clients would assume
+        // Stated although clients do not authenticate: without this member, they would assume
         // `client_secret_basic`.
         "token_endpoint_auth_methods_supported": ["none"],
         "revocation_endpoint_auth_methods_supported": ["none"],
-        // Clients that follow the MCP specification stop at a server that does not name S256.
+        // Clients that follow the MCP specification refuse a server that does not list S256.
         "code_challenge_methods_supported": ["S256"],
         "authorization_response_iss_parameter_supported": true,
         "acr_values_supported": [SECOND_FACTOR_ACR],

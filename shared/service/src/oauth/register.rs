@@ -1,8 +1,8 @@
-//! `POST /oauth/register`: an app registers itself (RFC 7591) and gets an id. None of its claims is
-//! trusted.
+//! `POST /oauth/register`: an app registers itself as a client (RFC 7591) and gets an id. The
+//! service trusts none of its claims.
 //!
-//! Clients are public, whatever they ask for: there is no secret, and `token_endpoint_auth_method`
-//! is answered with `none`.
+//! All clients are public: none gets a secret, and the answer for `token_endpoint_auth_method` is
+//! always `none`.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -16,15 +16,15 @@ use crate::model::client::{Client, ClientId, UNUSED_SECONDS, client_key};
 use crate::model::redirect::{BadRedirect, RedirectUri};
 use crate::model::user::Scopes;
 
-/// Maximum number of redirect URIs of one client. Editors register six; the limit of bytes bounds
-/// the record.
+/// Maximum number of redirect URIs of one client, which bounds the size of its record. Editors
+/// register up to six.
 pub const MOST_REDIRECTS: usize = 20;
-/// Longest redirect URI of a client, in bytes.
+/// Maximum length of a redirect URI of a client, in bytes.
 pub const LONGEST_REDIRECT: usize = 512;
-/// Maximum number of characters of a name that are stored.
+/// Maximum length of a client's name, in characters; a longer one is cut.
 const MAX_NAME_CHARS: usize = 80;
 
-/// Fault of a registration, with the codes of RFC 7591 section 3.2.2.
+/// Error: a registration is refused. The codes are those of RFC 7591 section 3.2.2.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum RegisterError {
     /// A redirect URI breaks a rule.
@@ -44,7 +44,7 @@ pub enum RegisterError {
         /// Length of the entry.
         bytes: usize,
     },
-    /// A redirect URI has a parameter that the answer uses.
+    /// A redirect URI contains a parameter that the service itself adds, such as `code`.
     #[error("redirect URI must not contain the parameter {0}")]
     RedirectParameter(&'static str),
     /// Another member has a value that is not supported.
@@ -66,8 +66,8 @@ impl RegisterError {
     }
 }
 
-/// Claims of an app about itself. Unknown members are ignored; these may have any JSON type until
-/// they are checked.
+/// What an app claims about itself. Unknown members are ignored. The values may have any JSON type
+/// until they are checked.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ClientMetadata {
@@ -78,7 +78,7 @@ pub struct ClientMetadata {
     scope: Option<Value>,
 }
 
-/// Decides about a registration: the answer, and the client to be stored.
+/// Checks a registration. Returns the answer, and the client to store.
 pub fn decide_registration(
     metadata: &ClientMetadata,
     now: Timestamp,
@@ -102,7 +102,7 @@ pub fn decide_registration(
 }
 
 /// Creates the client `id` from its metadata. Fails with the first rule that it breaks; the rules
-/// are the same whether it registers or has a document.
+/// are the same for a registration and for a document.
 pub fn build_client(
     metadata: &ClientMetadata,
     id: ClientId,
@@ -121,7 +121,7 @@ pub fn build_client(
             "grant_types may be authorization_code and refresh_token",
         ));
     }
-    // Without a list, the default of the service applies, which includes both grant types.
+    // Without the member, the client gets both grant types.
     if !grants.is_empty() && !grants.contains(&"authorization_code") {
         return Err(RegisterError::Metadata(
             "grant_types must have authorization_code",
@@ -141,8 +141,8 @@ pub fn build_client(
         id,
         name: name.and_then(shown_name),
         redirect_uris,
-        // OpenID clients ask for scopes that do not exist here. Without a known one they get the
-        // default.
+        // OpenID clients ask for scopes that do not exist here. A request without any known scope
+        // gets all.
         scopes: if asked_scopes.is_empty() {
             Scopes::ALL
         } else {
@@ -154,7 +154,7 @@ pub fn build_client(
     })
 }
 
-/// Returns the write that stores a registration, which is not used yet.
+/// Returns the write that stores a registration. It expires soon unless the client is used.
 pub fn registration_write(client: &Client) -> Result<Write, StoreError> {
     Ok(Write::put_until(
         client_key(&client.id),
@@ -178,7 +178,7 @@ fn redirect_uris(value: Option<&Value>) -> Result<Vec<RedirectUri>, RegisterErro
 }
 
 fn redirect_uri(index: usize, text: &str) -> Result<RedirectUri, RegisterError> {
-    // Before the other rules: those of an authorize request allow more bytes, and their error would
+    // Checked before the other rules: an authorize request accepts longer URIs, and its error would
     // name that limit.
     if text.is_empty() || text.len() > LONGEST_REDIRECT {
         let bytes = text.len();
@@ -216,8 +216,8 @@ fn optional_text<'v>(
     }
 }
 
-/// Returns a name that is safe to show: no control, direction or invisible characters, blanks
-/// joined, at most 80 characters. `None` if nothing is left.
+/// Returns a name that is safe to show: without control, direction and invisible characters, with
+/// single blanks, at most 80 characters. `None` if nothing is left.
 fn shown_name(name: &str) -> Option<String> {
     let visible: String = name
         .chars()
@@ -233,7 +233,7 @@ fn shown_name(name: &str) -> Option<String> {
     (!short.is_empty()).then_some(short)
 }
 
-/// Whether a character changes how the text around it reads, or is invisible.
+/// Whether a character is invisible or changes how the text around it reads.
 fn is_misleading(c: char) -> bool {
     c.is_control()
         || matches!(c,

@@ -1,11 +1,11 @@
-//! The audience of a token (RFC 8707): this service, or its `/mcp`.
+//! The audience of a token (RFC 8707): the whole service, or its `/mcp`.
 
-/// Returns the canonical form of a `resource` parameter: `base` or `base/mcp`; `None` when it names
-/// anything else.
+/// Returns the canonical form of a `resource` parameter: `base` or `base/mcp`. Returns `None` for
+/// any other resource.
 ///
-/// One slash at the end, the case of scheme and host, and the default port of the scheme do not
-/// matter. Everything else is compared as text, without a lenient parser: the audience decides whom
-/// the token is for.
+/// Ignored are one slash at the end, the case of scheme and host, and the default port of the
+/// scheme. Everything else is compared as text, without a lenient URL parser, because the audience
+/// decides who accepts the token.
 pub fn canonical_resource(asked: &str, base: &str) -> Option<String> {
     let (ours, theirs) = (
         AddressParts::split_address(base)?,
@@ -22,7 +22,7 @@ pub fn canonical_resource(asked: &str, base: &str) -> Option<String> {
     }
 }
 
-/// An absolute address, split without interpretation.
+/// An absolute URL, split into its parts without further interpretation.
 struct AddressParts<'t> {
     scheme: String,
     authority: String,

@@ -1,8 +1,8 @@
 //! `POST /oauth/revoke` (RFC 7009): a client or a person ends a token.
 //!
-//! The caller must name the token's client, or bear a valid token of the same client or account. A
-//! token that the caller may not end and one that never existed get the same answer: 200, and
-//! nothing happens.
+//! The caller must send the `client_id` of the token's client, or bear a valid token of the same
+//! client or account. A token that the caller may not end gets the same answer as one that never
+//! existed: 200, without effect.
 
 use std::net::IpAddr;
 
@@ -19,18 +19,18 @@ use crate::model::grant::{Grant, RevocationReason, grant_key};
 use crate::model::token::{Family, Secret, SecretKind, Token, TokenKind, token_key};
 use crate::ports::Ports;
 
-/// Caller of the endpoint.
+/// Caller of the revocation endpoint; at least one member is set.
 #[derive(Clone, Debug, Default)]
 pub struct RevocationCaller {
-    /// A client that names itself; public clients have nothing to prove it with.
+    /// Client whose `client_id` was sent. It is not authenticated, because clients have no secret.
     pub client: Option<ClientId>,
     /// Client and account of a valid access token.
     pub bearer: Option<(ClientId, AccountId)>,
 }
 
 impl RevocationCaller {
-    // A public client has no secret. But who knows the token can do worse with it than end it, so
-    // its client's name suffices.
+    // The unauthenticated `client_id` suffices here: whoever knows the token can do worse with it
+    // than end it.
     fn may_end(&self, family: &Family) -> bool {
         let by_client = self.client.as_ref() == Some(&family.client);
         let by_bearer = self.bearer.as_ref().is_some_and(|(client, account)| {
@@ -40,8 +40,7 @@ impl RevocationCaller {
     }
 }
 
-/// Returns the hash of a presented token; `None` when it is no token of ours, and there is nothing
-/// to end.
+/// Returns the hash of a presented token; `None` if the text is no token of this service.
 pub fn hash_token(token: &str) -> Option<Digest> {
     [SecretKind::Access, SecretKind::Refresh]
         .into_iter()
@@ -49,7 +48,7 @@ pub fn hash_token(token: &str) -> Option<Digest> {
         .map(|secret| secret.hash())
 }
 
-/// Records about a token.
+/// Records about a token: itself and its grant, if they exist.
 #[derive(Default)]
 pub struct TokenRecords {
     token: Option<Versioned<Token>>,
@@ -69,9 +68,10 @@ pub async fn load_token(ports: &Ports, hash: &Digest) -> Result<TokenRecords, St
     })
 }
 
-/// Returns the writes: an access token ends alone, a refresh token with its whole family, and one
-/// that the caller may not end stays. Each case is recorded in the log of the token's namespace. A
-/// token that never existed, or has ended, is not.
+/// Returns the writes of a revocation: an access token ends alone, a refresh token with its whole
+/// family, and a token that the caller may not end stays. Each of these attempts is recorded in the
+/// log of the token's namespace. For a token that does not exist or has ended, there is nothing to
+/// write.
 pub fn decide_revocation(
     ports: &Ports,
     hash: &Digest,
@@ -109,7 +109,7 @@ pub fn decide_revocation(
     let outcome = if may { "done" } else { "not_yours" };
     let namespace = family.namespace_id();
     let entry = audit::entry_write(ports, namespace, &actor, "token.revoke", change, outcome)?;
-    // Only the entry is left: the attempt is recorded although it has no effect.
+    // If the caller may not end the token, only the audit entry is written.
     writes.retain(|_| may);
     writes.push(entry);
     Ok(writes)

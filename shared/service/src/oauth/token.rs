@@ -1,9 +1,11 @@
-//! `POST /oauth/token`: exchanges a code or a refresh token for a new pair of tokens.
+//! `POST /oauth/token`: exchanges a code or a refresh token for a new pair of access and refresh
+//! token.
 //!
-//! [`TokenRequest::from_form`] parses, [`load_records`] loads the records that matter, and [`decide_token`] is pure:
-//! it returns the answer, and the writes with their conditions. When a condition fails, another
-//! request was faster, and the caller loads and decides again. Every fault of a code or a refresh
-//! token is one answer, `invalid_grant`, so that an attacker learns nothing from it.
+//! [`TokenRequest::from_form`] parses the request, [`load_records`] loads the records that it
+//! depends on, and [`decide_token`] is pure: it returns the answer, and the conditional writes that
+//! make it true. If a condition fails, another request was faster, and the caller loads and decides
+//! again. Every fault of a code or refresh token gets the same answer, `invalid_grant`, so that an
+//! attacker learns nothing from it.
 
 mod asked;
 mod pair;
@@ -28,14 +30,16 @@ use asked::LoadedRequest;
 /// A well-formed token request.
 #[derive(Debug)]
 pub struct TokenRequest {
-    /// Client that the request claims to come from.
+    /// Client that the request claims to come from; it is not authenticated.
     pub client: ClientName,
-    /// Audience, when it is named again.
+    /// Audience (`resource`), if the request names it.
     resource: Option<String>,
+    /// The code or refresh token.
     presented: PresentedSecret,
 }
 
 #[derive(Debug)]
+/// The code or refresh token that a request presents.
 enum PresentedSecret {
     Code {
         hash: Digest,
@@ -46,8 +50,8 @@ enum PresentedSecret {
         secret: Secret,
         scopes: Option<String>,
     },
-    /// No code or token of ours. The client is looked up all the same, since an unknown one has to
-    /// be told that first.
+    /// The text is no code or token of this service. The client is looked up all the same, because
+    /// an unknown client must be reported first.
     Nothing,
 }
 
@@ -63,13 +67,13 @@ pub enum TokenError {
     /// The code or refresh token is unknown, used, expired, revoked, or another client's.
     #[error("the code or refresh token is not valid")]
     InvalidGrant,
-    /// Neither `authorization_code` nor `refresh_token`.
+    /// The grant type is neither `authorization_code` nor `refresh_token`.
     #[error("unsupported grant_type: use authorization_code or refresh_token")]
     UnsupportedGrantType,
-    /// More scopes than were consented to, or none that the user still has.
+    /// The request asks for more scopes than were granted, or for none that the user still has.
     #[error("scope exceeds what was granted")]
     InvalidScope,
-    /// Another audience than the one consented to.
+    /// The request asks for another audience than the granted one.
     #[error("resource differs from the one that was granted")]
     InvalidTarget,
 }
@@ -90,7 +94,7 @@ impl TokenError {
 
 pub use vault_api::Tokens as TokenAnswer;
 
-/// Records that a request depends on.
+/// The records that the answer to a request depends on.
 #[derive(Default)]
 pub struct RequestRecords {
     client: Option<Versioned<Client>>,
@@ -100,8 +104,8 @@ pub struct RequestRecords {
 }
 
 impl RequestRecords {
-    /// Whether the client that the request names exists: failures of unknown ones are counted by
-    /// source alone.
+    /// Whether the client that the request names exists. Failures of unknown clients are counted by
+    /// network only.
     pub fn client_is_known(&self, request: &TokenRequest) -> bool {
         self.matching_client(request).is_some()
     }
@@ -112,21 +116,21 @@ impl RequestRecords {
     }
 }
 
-/// Answer to a request, and the writes that make it true.
+/// The answer to a request, with the writes that make it true.
 pub struct Decision {
     /// The answer.
     pub answer: Result<TokenAnswer, TokenError>,
-    /// Conditional writes; a refusal has some too when something has to be ended.
+    /// Conditional writes. A refusal has some too if it ends a family.
     pub writes: Vec<Write>,
-    /// Refusal for the audit log.
+    /// Refusal to record in the audit log.
     pub refused: Option<RefusedRequest>,
-    /// Grant that tokens are issued for, which may issue so many a minute.
+    /// Id of the grant that issues tokens, for the limit of token pairs a minute.
     pub grant: Option<String>,
     /// Whether the writes end a family because a used code or refresh token was presented again.
     pub ended_family: bool,
 }
 
-/// Settings that are the same for every request.
+/// Settings of the service that the answer depends on.
 #[derive(Clone, Copy)]
 pub struct TokenTerms<'a> {
     /// The public URL without a slash at its end.
@@ -136,7 +140,7 @@ pub struct TokenTerms<'a> {
 }
 
 impl TokenRequest {
-    /// Reads the form of a request. Fails with an error that the client can fix.
+    /// Parses the form of a request. Fails with an error that the client can fix.
     pub fn from_form(form: &Form) -> Result<Self, TokenError> {
         form.check()
             .map_err(|bad| TokenError::InvalidRequest(bad.to_string()))?;
@@ -152,8 +156,7 @@ impl TokenRequest {
             .parse()
             .map_err(|_| TokenError::InvalidClient)?;
         let presented = if grant_type == "authorization_code" {
-            // Required before the code is looked at, so that a missing parameter is reported as
-            // such.
+            // Required before the code is parsed, so that a missing parameter is reported as such.
             let verifier = needed("code_verifier")?;
             let code = Secret::parse(SecretKind::Code, needed("code")?);
             code.map_or(PresentedSecret::Nothing, |code| PresentedSecret::Code {
@@ -178,7 +181,8 @@ impl TokenRequest {
     }
 }
 
-/// Loads the records of a request: client and code or token first, then those that they depend on.
+/// Loads the records of a request: first the client and the code or token, then the records that
+/// its family depends on.
 pub async fn load_records(
     ports: &Ports,
     request: &TokenRequest,
@@ -216,10 +220,11 @@ async fn read_both(
     Ok((one, other))
 }
 
-/// Decides about a request from `source`. Fails only when a record could not be stored.
+/// Decides about a request from the client address `source`. Fails only if a record cannot be
+/// serialized.
 ///
-/// The refusal of a known code or token comes with an entry for the log of its namespace; that of
-/// an unknown one, without.
+/// The refusal of a known code or token comes with an audit entry for the log of its namespace,
+/// that of an unknown one without.
 pub fn decide_token(
     ports: &Ports,
     request: &TokenRequest,

@@ -1,9 +1,9 @@
 //! HTTP requests to the identity provider that the operator configured.
 //!
-//! The operator chose the provider, so any address may be its own, also a private one;
-//! `Issuer::may_name` restricts which addresses its documents may send this service to. No redirect
-//! is followed, no compressed answer is accepted, and size, time and number of requests are
-//! bounded. TLS proves the host.
+//! The operator chose the provider, so its address may be any, even a private one;
+//! `Issuer::may_name` restricts the addresses to which its documents may send this service. The
+//! client follows no redirect and accepts no compressed answer; the size, time and number of
+//! requests are bounded. TLS proves the host.
 
 use std::time::Duration;
 
@@ -17,7 +17,8 @@ use vault_http::{Client, HttpError, Limits, Options, Reach, Response};
 use super::{ProviderHttp, Unreachable};
 use crate::config::Issuer;
 
-/// A sign-in makes up to three requests, which have to fit into the time limit of its handler.
+/// Time limits of a request. A sign-in makes up to three requests, which together must fit into the
+/// time limit of its handler.
 const LIMITS: Limits = Limits {
     connect: Duration::from_secs(3),
     whole: Duration::from_secs(5),
@@ -26,11 +27,11 @@ const LIMITS: Limits = Limits {
 };
 /// Maximum size of an answer, in bytes.
 const MAX_RESPONSE_BYTES: u64 = 256 * 1024;
-/// Maximum number of concurrent requests per process. Others wait, within the time limit of their
-/// handlers.
+/// Maximum number of concurrent requests per process. Further requests wait, within the time limit
+/// of their handlers.
 const MAX_CONCURRENT: usize = 16;
 
-/// HTTP client for one provider.
+/// HTTP client for one identity provider.
 pub struct ProviderClient {
     client: Client,
     slots: Semaphore,
@@ -43,8 +44,8 @@ struct Status(u16);
 impl ProviderClient {
     /// Creates a client for this provider. Opens no connection yet.
     pub fn new(issuer: &Issuer) -> Self {
-        // A provider on this machine is for development: plain HTTP is allowed there, and then only
-        // this machine is reachable.
+        // A provider on this machine is meant for development: it may use plain HTTP, and then the
+        // client reaches only this machine.
         let reach = match issuer.plain_http_host() {
             None => Reach::Any,
             Some(host) => Reach::Loopback {
@@ -106,8 +107,8 @@ impl ProviderHttp for ProviderClient {
         }
         let answer = self.send_request(request).await?;
         let status = answer.status();
-        // Not an answer about the code: the provider is overloaded or down, and the person may try
-        // again.
+        // This says nothing about the code: the provider is overloaded or down, and the person may
+        // try again.
         if status == 429 || status >= 500 {
             return Err(Unreachable(Status(status).into()));
         }

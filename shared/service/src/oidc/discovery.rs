@@ -14,10 +14,10 @@ pub struct Discovery {
     pub token_endpoint: String,
     /// Address of the keys that sign ID tokens.
     pub jwks_uri: String,
-    /// Address that tells the e-mail address of a person if the ID token does not.
+    /// Address that returns the e-mail address of a person if the ID token does not contain it.
     #[serde(default)]
     pub userinfo_endpoint: Option<String>,
-    /// Whether the answers to a browser name the provider (RFC 9207).
+    /// Whether redirects back from the provider name it as `iss` (RFC 9207).
     #[serde(default)]
     pub authorization_response_iss_parameter_supported: bool,
     #[serde(default)]
@@ -37,7 +37,7 @@ pub enum ClientAuth {
 /// Reason why a discovery document cannot be used.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadDiscovery {
-    /// Not JSON, or a required member is missing.
+    /// The document is not JSON, or a required member is missing.
     #[error("the discovery document is not valid")]
     Form,
     /// The document is about another provider.
@@ -52,8 +52,8 @@ impl Discovery {
     /// Parses and checks the document that was found at the address of `issuer`.
     pub fn parse_document(issuer: &Issuer, document: &[u8]) -> Result<Self, BadDiscovery> {
         let read: Self = serde_json::from_slice(document).map_err(|_| BadDiscovery::Form)?;
-        // Byte for byte: tokens are compared with the configured issuer, so a document of another
-        // one leads nowhere.
+        // Compared byte for byte, as the tokens are: with another issuer, all of them would be
+        // refused.
         if read.issuer != issuer.as_str() {
             return Err(BadDiscovery::Issuer);
         }
@@ -76,8 +76,8 @@ impl Discovery {
         required.into_iter().chain(&self.userinfo_endpoint)
     }
 
-    /// Chooses the authentication method of a client with a secret: Basic, unless the provider
-    /// supports only Post.
+    /// Chooses how this service sends its client secret: by Basic, unless the provider supports
+    /// only Post.
     pub fn client_auth(&self) -> ClientAuth {
         let methods = self.token_endpoint_auth_methods_supported.as_deref();
         let names = |wanted: &str| {

@@ -17,7 +17,7 @@ const MAX_ID_TOKEN_BYTES: usize = 16 * 1024;
 /// Maximum length of a subject, in bytes (OpenID Connect Core, section 2).
 const MAX_SUBJECT_BYTES: usize = 255;
 
-/// A token whose signature has not been checked yet.
+/// An ID token, parsed but not verified yet.
 pub struct IdToken<'t> {
     header: Header,
     /// The signed text: header and payload as received.
@@ -35,7 +35,7 @@ struct Header {
     crit: Option<Value>,
 }
 
-/// The values that a token is compared with.
+/// The values that a token must have to be an answer to one sign-in.
 #[derive(Clone, Copy, Debug)]
 pub struct ExpectedClaims<'e> {
     /// Issuer: the provider.
@@ -44,23 +44,23 @@ pub struct ExpectedClaims<'e> {
     pub client_id: &'e str,
     /// Nonce of the request that the token answers.
     pub nonce: &'e str,
-    /// Time of that request.
+    /// Time of the request.
     pub asked_at: Timestamp,
-    /// Present time.
+    /// Time of the check.
     pub now: Timestamp,
     /// Whether the provider was asked to make the person enter credentials.
     pub fresh: bool,
 }
 
-/// The person whom a valid token is about.
+/// The person whom a verified token is about.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Person {
     /// Identifier of the person at the provider; the provider never gives it to another person.
     pub subject: String,
-    /// E-mail address.
+    /// E-mail address of the person, if the provider knows one.
     pub address: Address,
-    /// Time at which the person entered credentials for this sign-in, if they were asked for and
-    /// the provider states it; not in the future.
+    /// Time at which the person entered credentials for this sign-in. `None` if the request did not
+    /// ask for that or the provider does not state it. Never in the future.
     pub entered_at: Option<Timestamp>,
 }
 
@@ -78,7 +78,7 @@ pub enum Address {
 /// Reason why a token is rejected.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadIdToken {
-    /// Not a signed JSON Web Token.
+    /// The text is not a signed JSON Web Token.
     #[error("the ID token is not valid")]
     Form,
     /// The provider has no key with this id and algorithm.
@@ -87,16 +87,16 @@ pub enum BadIdToken {
     /// The signature does not match the key.
     #[error("the signature of the ID token is not valid")]
     Signature,
-    /// Issued by another provider.
+    /// Another provider issued the token.
     #[error("the ID token is from another provider")]
     Issuer,
-    /// Issued for another client of the provider.
+    /// The provider issued the token for another client.
     #[error("the ID token is for another client")]
     Audience,
-    /// Issued for another request.
+    /// The provider issued the token for another request.
     #[error("the nonce of the ID token is not that of the request")]
     Nonce,
-    /// Expired, or not from the time of the request.
+    /// The token has expired, or was not issued at the time of the request.
     #[error("the ID token has expired, or the clocks differ by more than five minutes")]
     Time,
     /// The person entered no credentials, although the request demanded it.
@@ -134,7 +134,7 @@ enum Audience {
 }
 
 impl<'t> IdToken<'t> {
-    /// Splits a token into its parts. Checks no signature.
+    /// Splits a token into its parts, without verifying it.
     pub fn parse(text: &'t str) -> Result<Self, BadIdToken> {
         let (signed, signature) = text.rsplit_once('.').ok_or(BadIdToken::Form)?;
         let (header, payload) = signed.split_once('.').ok_or(BadIdToken::Form)?;
@@ -142,7 +142,7 @@ impl<'t> IdToken<'t> {
             return Err(BadIdToken::Form);
         }
         let header: Header = decode_json(header)?;
-        // A critical extension that this service does not understand (RFC 7515, section 4.1.11).
+        // The service understands no critical extension (RFC 7515, section 4.1.11).
         if header.crit.is_some() {
             return Err(BadIdToken::Form);
         }
@@ -170,7 +170,7 @@ impl<'t> IdToken<'t> {
         keys: &KeySet,
         expected: ExpectedClaims<'_>,
     ) -> Result<Person, BadIdToken> {
-        // Nothing of the payload is read before the signature is known to be good.
+        // The signature is verified before anything of the payload is read.
         let key = self.find_key(keys).ok_or(BadIdToken::UnknownKey)?;
         if !key.verifies(self.signed.as_bytes(), &self.signature) {
             return Err(BadIdToken::Signature);
@@ -178,7 +178,8 @@ impl<'t> IdToken<'t> {
         let claims: Claims = decode_json(self.payload)?;
         claims.check_claims(expected)?;
         let stated = claims.auth_time.as_ref().filter(|_| expected.fresh);
-        // No later than now by this service's clock, or credentials would stay fresh for longer.
+        // Cut to the present time of this service: a time in the future would stay fresh for
+        // longer.
         let entered_at = stated
             .and_then(whole_seconds)
             .map(|at| at.min(expected.now.unix()));
@@ -186,8 +187,8 @@ impl<'t> IdToken<'t> {
         Ok(Person {
             subject: claims.sub,
             address,
-            // `check_claims` has refused a time that is further before the request than clocks may
-            // differ.
+            // `check_claims` has refused a time that lies before the request by more than the
+            // accepted difference of the clocks.
             entered_at: entered_at.map(Timestamp::from_unix),
         })
     }
@@ -205,8 +206,8 @@ impl Claims {
                 (ours, many.len() > 1)
             }
         };
-        // A token for several audiences must say which of them it was issued to, or a token that
-        // another client obtained would sign its user in here.
+        // A token for several audiences must name, in `azp`, the client that it was issued to.
+        // Otherwise a token that another client obtained would sign its user in here.
         let authorized = match &self.azp {
             Some(azp) => azp == expected.client_id,
             None => !others,
@@ -214,8 +215,8 @@ impl Claims {
         if !ours || !authorized {
             return Err(BadIdToken::Audience);
         }
-        // Ties the token to the browser that began the sign-in: an injected token has another
-        // nonce.
+        // The nonce ties the token to the browser that began the sign-in; an injected token has
+        // another.
         if self.nonce.as_deref() != Some(expected.nonce) {
             return Err(BadIdToken::Nonce);
         }
@@ -246,7 +247,7 @@ impl Claims {
 
 impl Address {
     /// Reads the address from the claims `email` and `email_verified`. Some providers send the
-    /// second as text.
+    /// latter as text.
     pub fn from_claims(email: Option<String>, verified: Option<&Value>) -> Self {
         let verified = match verified {
             Some(Value::Bool(verified)) => *verified,

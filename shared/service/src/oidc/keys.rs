@@ -12,14 +12,14 @@ use ring::signature::{
 };
 use serde::Deserialize;
 
-/// Maximum number of keys of a provider that are read.
+/// Maximum number of keys of one provider that are read.
 const MAX_KEYS_READ: usize = 64;
 
 /// The keys of a provider that can verify ID tokens.
 #[derive(Clone, Debug, Default)]
 pub struct KeySet(Vec<Key>);
 
-/// One key.
+/// A public key with its optional id (`kid`).
 #[derive(Clone, Debug)]
 pub struct Key {
     id: Option<String>,
@@ -32,7 +32,7 @@ enum Material {
         modulus: Vec<u8>,
         exponent: Vec<u8>,
     },
-    /// The point, uncompressed.
+    /// The uncompressed point.
     P256(Vec<u8>),
     Ed25519(Vec<u8>),
 }
@@ -42,7 +42,7 @@ struct KeySetDocument {
     keys: Vec<serde_json::Value>,
 }
 
-/// The members of a JSON Web Key that matter here.
+/// The members of a JSON Web Key that are used here.
 #[derive(Deserialize)]
 struct Jwk {
     kty: String,
@@ -64,7 +64,7 @@ struct Jwk {
     y: Option<String>,
 }
 
-/// The document at a provider's `jwks_uri` is not a key set.
+/// Error: the document at a provider's `jwks_uri` is not a key set.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("the document with the provider's keys is not valid")]
 pub struct BadKeys;
@@ -75,7 +75,8 @@ impl KeySet {
     pub fn parse_set(document: &[u8]) -> Result<Self, BadKeys> {
         let document: KeySetDocument = serde_json::from_slice(document).map_err(|_| BadKeys)?;
         let keys = document.keys.into_iter().take(MAX_KEYS_READ);
-        // One by one: a key of an unknown form must not make the others unusable.
+        // Each key is parsed on its own, so that one of an unknown form does not make the others
+        // unusable.
         let keys = keys.filter_map(|key| serde_json::from_value(key).ok().and_then(Key::from_jwk));
         Ok(Self(keys.collect()))
     }
@@ -87,7 +88,7 @@ impl KeySet {
             let named = id.is_none() || key.id.as_deref() == id;
             named && key.algorithms().contains(&algorithm)
         });
-        // Two keys that fit are ambiguous, and none of them is tried.
+        // If two keys fit, the choice is ambiguous, and neither is used.
         match (fitting.next(), fitting.next()) {
             (Some(key), None) => Some(key),
             _ => None,
@@ -121,7 +122,7 @@ impl Key {
         fits.then_some(key)
     }
 
-    /// The names of the algorithm that the key verifies.
+    /// Returns the names of the algorithm that this key verifies (`alg`).
     const fn algorithms(&self) -> &'static [&'static str] {
         match self.material {
             Material::Rsa { .. } => &["RS256"],

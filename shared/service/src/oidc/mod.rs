@@ -1,10 +1,10 @@
-//! Signing in through an OpenID Connect provider, from the side of the relying service: the
-//! provider's discovery document, its keys, and the verification of a person who returns from it
-//! with a code.
+//! Sign-in through an OpenID Connect provider, on the side of the relying party: the provider's
+//! discovery document, its keys, and the verification of a person who returns from it with a code.
 //!
-//! Pure functions except for [`Provider`], which makes requests through the port [`ProviderHttp`]
-//! and caches documents; no result depends on the cache being filled. The pages and cookies of a
-//! sign-in are in `accounts`; this room knows no account and never decides who may sign in.
+//! All functions are pure except those of [`Provider`], which makes requests through the port
+//! [`ProviderHttp`] and caches documents; no result depends on the cache being filled. `accounts`
+//! has the pages and cookies of a sign-in. This module knows no account and never decides who may
+//! sign in.
 
 mod client;
 mod discovery;
@@ -35,20 +35,19 @@ pub use keys::{BadKeys, Key, KeySet};
 pub const FRESH_SECONDS: i64 = 3600;
 /// Time for which a document is used while the provider does not answer, in seconds: a day.
 const STALE_SECONDS: i64 = 24 * 3600;
-/// Pause after a failure before the same document is requested again, in seconds.
+/// Time after a failure in which the same document is not requested again, in seconds.
 pub const RETRY_SECONDS: i64 = 10;
-/// A token with an unknown key makes the service fetch the keys again at most once in this time, in
-/// seconds.
+/// Minimum time between two fetches of the keys because a token names an unknown key, in seconds.
 pub const ROTATION_SECONDS: i64 = 60;
 
-/// Port for HTTP requests to the provider.
+/// Port for HTTP requests to the identity provider.
 #[async_trait]
 pub trait ProviderHttp: Send + Sync {
-    /// Returns the body of a 200 answer from this address, with one request that follows no
-    /// redirect; `bearer` is the access token. Fails for any other status.
+    /// Makes one request to `address`, without following a redirect, and returns the body of the
+    /// answer. `bearer` is an access token to send. Fails for any status but 200.
     async fn get(&self, address: &str, bearer: Option<&str>) -> Result<Bytes, Unreachable>;
 
-    /// Posts a form; returns the status and the body of the answer. A 429 or 5xx is a failure.
+    /// Posts a form, and returns the status and the body of the answer. Fails for 429 and 5xx.
     async fn post(
         &self,
         address: &str,
@@ -57,12 +56,13 @@ pub trait ProviderHttp: Send + Sync {
     ) -> Result<(u16, Bytes), Unreachable>;
 }
 
-/// The provider does not answer, or reports that it cannot.
+/// Error: the provider does not answer, or reports that it cannot serve the request.
 #[derive(Debug, thiserror::Error)]
 #[error("the identity provider does not answer")]
 pub struct Unreachable(#[source] pub Box<dyn std::error::Error + Send + Sync>);
 
-/// Source of the client secret of this service at the provider; read when it is first needed.
+/// Function that returns the client secret of this service at the provider. It is called only when
+/// the secret is needed.
 pub type SecretSource = Box<
     dyn Fn() -> Pin<
             Box<
@@ -73,7 +73,7 @@ pub type SecretSource = Box<
         + Sync,
 >;
 
-/// Wraps a secret that is known from the start.
+/// Returns a source for a secret that is already known.
 pub fn given_secret(secret: SecretString) -> SecretSource {
     Box::new(move || {
         let secret = secret.clone();
@@ -87,10 +87,10 @@ pub enum ProviderError {
     /// The provider does not answer.
     #[error(transparent)]
     Unreachable(#[from] Unreachable),
-    /// The provider did not answer a moment ago, and is not asked again yet.
+    /// A request failed within the last [`RETRY_SECONDS`], so none is made.
     #[error("the identity provider did not answer a moment ago")]
     Failing,
-    /// The provider is not the one in the settings.
+    /// The provider's discovery document does not fit the settings.
     #[error(transparent)]
     Discovery(#[from] BadDiscovery),
     /// The keys of the provider cannot be read.
@@ -99,13 +99,13 @@ pub enum ProviderError {
     /// The client secret of this service cannot be read.
     #[error("the secret of this service at the identity provider cannot be read")]
     Secret(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The provider refused the code.
+    /// The provider refused the code of this sign-in.
     #[error("the identity provider refused the code")]
     Code,
-    /// The provider refused this service.
+    /// The provider refused this service as client, with this error code.
     #[error("the identity provider refused this service: {0}")]
     Client(String),
-    /// The answer of the provider is not that of a token endpoint.
+    /// The provider's answer is not that of a token endpoint.
     #[error("the answer of the identity provider is not valid")]
     Answer,
     /// The ID token is not valid.
@@ -114,7 +114,7 @@ pub enum ProviderError {
 }
 
 impl ProviderError {
-    /// Whether the provider cannot serve anybody at present, as opposed to this one sign-in.
+    /// Whether nobody can sign in at present; otherwise only this sign-in failed.
     pub const fn is_outage(&self) -> bool {
         !matches!(self, Self::Code | Self::Answer | Self::IdToken(_))
     }
@@ -125,20 +125,20 @@ impl ProviderError {
 pub struct SignInRequest<'r> {
     /// Address to which the browser returns.
     pub redirect_uri: &'r str,
-    /// Value that the browser brings back unchanged.
+    /// Value that the browser must bring back unchanged.
     pub state: &'r str,
-    /// Value that comes back in the ID token.
+    /// Value that the ID token must contain.
     pub nonce: &'r str,
     /// Whether the provider must ask for credentials even if the person is signed in there.
     pub fresh: bool,
 }
 
-/// The provider's answer to a browser, with the request that it answers.
+/// The code that the provider gave to a browser, with the request that it answers.
 #[derive(Clone, Copy, Debug)]
 pub struct CodeExchange<'e> {
     /// Authorization code.
     pub code: &'e str,
-    /// Secret of the code challenge (RFC 7636).
+    /// Code verifier: the secret of the code challenge (PKCE, RFC 7636).
     pub verifier: &'e str,
     /// The request.
     pub request: SignInRequest<'e>,
@@ -146,7 +146,7 @@ pub struct CodeExchange<'e> {
     pub asked_at: Timestamp,
 }
 
-/// A cached document of the provider, with the times of the last success and failure.
+/// A cached document of the provider, with the times of the last successful and failed fetch.
 struct CachedDocument<T> {
     document: Option<(Arc<T>, Timestamp)>,
     failed_at: Option<Timestamp>,
@@ -167,9 +167,9 @@ impl<T> CachedDocument<T> {
         (now < at.plus_seconds(seconds)).then(|| Arc::clone(document))
     }
 
-    /// Returns the document, from the cache or by `fetch`. A failure is remembered for a moment, so
-    /// that people who sign in meanwhile do not wait for it, and a document that was fetched before
-    /// serves on for a day.
+    /// Returns the document from the cache, or by `fetch` if the cached one is older than `fresh`
+    /// seconds. A failure is remembered for [`RETRY_SECONDS`], so that people who sign in meanwhile
+    /// do not wait for it. While fetches fail, the cached document is used for up to a day.
     async fn get_or_fetch(
         &mut self,
         fresh: i64,
@@ -192,18 +192,19 @@ impl<T> CachedDocument<T> {
                 Err(failure) => (failure, now),
             },
         };
-        // Kept after a use of the old copy too, so that not every sign-in tries the provider again.
+        // Also set if the old copy is used, so that not every sign-in tries the provider again.
         self.failed_at = Some(failed_at);
         self.younger_than(STALE_SECONDS, now).ok_or(failure)
     }
 }
 
-/// The identity provider of a service.
+/// The identity provider that signs people in to a service.
 pub struct Provider {
     settings: ProviderSettings,
     http: Arc<dyn ProviderHttp>,
     secret: Option<SecretSource>,
-    // Each lock is held while its document is fetched: of many who need it, one fetches it.
+    // Each lock is held while its document is fetched, so that only one of several concurrent
+    // sign-ins fetches it.
     discovery: Mutex<CachedDocument<Discovery>>,
     keys: Mutex<CachedDocument<KeySet>>,
 }
@@ -224,8 +225,8 @@ struct UserInfo {
 }
 
 impl Provider {
-    /// Creates the provider of `settings`; `secret` authenticates this service to it, if it has a
-    /// secret.
+    /// Creates the provider of `settings`. `secret` authenticates this service as client; `None` if
+    /// it is a public client.
     pub fn new(
         settings: ProviderSettings,
         http: Arc<dyn ProviderHttp>,
@@ -245,7 +246,7 @@ impl Provider {
         &self.settings
     }
 
-    /// Returns the discovery document.
+    /// Returns the discovery document, from the cache if it is fresh.
     pub async fn discovery(&self, now: Timestamp) -> Result<Arc<Discovery>, ProviderError> {
         let issuer = &self.settings.issuer;
         let fetch = async {
@@ -268,8 +269,8 @@ impl Provider {
         self.keys.lock().await.get_or_fetch(fresh, now, fetch).await
     }
 
-    /// Returns keys that verify `token`: the cached ones, or newly fetched ones if none of them
-    /// does.
+    /// Returns the key set for verifying `token`: the cached one, or a newly fetched one if the
+    /// cached one has no fitting key.
     async fn keys_for(
         &self,
         token: &IdToken<'_>,
@@ -279,13 +280,13 @@ impl Provider {
         if token.has_key(&keys) {
             return Ok(keys);
         }
-        // The provider may have rotated its keys. The time limit keeps forged tokens with made-up
-        // key ids from causing a request each.
+        // The provider may have rotated its keys. The time limit bounds the requests that forged
+        // tokens with invented key ids can cause.
         self.signing_keys(ROTATION_SECONDS, now).await
     }
 
-    /// Returns the address to which a browser is sent (OpenID Connect Core, section 3.1.2.1).
-    /// `challenge` is the S256 code challenge.
+    /// Returns the address at the provider to which a browser is sent for the sign-in (OpenID
+    /// Connect Core, section 3.1.2.1). `challenge` is the S256 code challenge.
     pub async fn sign_in_address(
         &self,
         request: SignInRequest<'_>,
@@ -306,15 +307,16 @@ impl Provider {
             ("code_challenge", challenge),
             ("code_challenge_method", "S256"),
         ]);
-        // `max_age` beside `prompt`: with it the provider states in `auth_time` when the
-        // credentials were entered, which can be checked.
+        // `prompt` demands credentials. With `max_age` the provider also states in `auth_time` when
+        // they were entered, which can be checked.
         if request.fresh {
             query.extend_pairs([("prompt", "login"), ("max_age", "0")]);
         }
         Ok(address + &query.finish())
     }
 
-    /// Exchanges the code and returns the person whom the ID token is about.
+    /// Exchanges the code, verifies the ID token, and returns the person whom it is about. Asks the
+    /// userinfo endpoint for the e-mail address if the token does not contain it.
     pub async fn identify_person(
         &self,
         exchange: CodeExchange<'_>,
@@ -388,8 +390,8 @@ impl Provider {
         if status == 200 {
             return serde_json::from_slice(&body).map_err(|_| ProviderError::Answer);
         }
-        // Only `invalid_grant` is about this sign-in; any other code points to a wrong setup of the
-        // service at the provider.
+        // Only `invalid_grant` is about this sign-in; any other code means that the service is set
+        // up wrongly at the provider.
         match serde_json::from_slice::<Refused>(&body) {
             Ok(refused) if refused.error == "invalid_grant" => Err(ProviderError::Code),
             Ok(refused) => Err(ProviderError::Client(error_code(&refused.error))),
@@ -398,13 +400,14 @@ impl Provider {
     }
 }
 
-/// Reduces an error code of the provider to characters that pages and logs may show.
+/// Reduces an error code of the provider to at most 40 characters that pages and logs can show.
 pub fn error_code(text: &str) -> String {
     let plain = |letter: &char| letter.is_ascii_alphanumeric() || "_-".contains(*letter);
     text.chars().filter(plain).take(40).collect()
 }
 
-/// `client_secret_basic`: both parts are form-encoded first (RFC 6749, section 2.3.1).
+/// Returns the header value for `client_secret_basic`. Both parts are form-encoded first (RFC 6749,
+/// section 2.3.1).
 fn basic_authorization(client_id: &str, secret: &SecretString) -> String {
     let escaped = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
     let pair = format!("{}:{}", escaped(client_id), escaped(secret.expose_secret()));

@@ -163,7 +163,8 @@ fn requirement_21_state_is_capped_and_scopes_are_those_asked_for_and_registered(
         ),
         (Scopes::ALL, "&scope=openid", None),
         (Scopes::ALL, "&scope=admin", None),
-        // These cannot come with an operator's rights, and nothing else was asked for.
+        // These clients and resources exclude operator rights, and the request asks for nothing
+        // else.
         (Scopes::READ, "&scope=operator", None),
         (
             Scopes::ALL,

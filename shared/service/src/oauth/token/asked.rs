@@ -1,4 +1,7 @@
-//! Answers to a code and to a refresh token.
+//! Decisions about a code and about a refresh token.
+//!
+//! A family is the set of all tokens that come from one consent. A code or a refresh token that is
+//! presented a second time may have been stolen, so it ends its whole family.
 
 use std::net::IpAddr;
 
@@ -26,7 +29,7 @@ use crate::model::{Versioned, fresh_id};
 use crate::oauth::resource;
 use crate::ports::Ports;
 
-/// Action of the endpoint in the audit log.
+/// Audit log action: a request for tokens was refused.
 const GRANT_ACTION: &str = "token.grant";
 
 /// A request with the records that it depends on.
@@ -59,7 +62,8 @@ impl LoadedRequest<'_> {
                 "code_of_another_client",
             ));
         }
-        // Another exchange may come between the two reads: then only the grant shows the use.
+        // Another exchange may have committed between the two reads; then only the grant shows that
+        // the code was used.
         if code.value.used || self.known.standing.grant.is_some() {
             return self.end_family(family, RevocationReason::CodeReused);
         }
@@ -105,7 +109,7 @@ impl LoadedRequest<'_> {
             ..code.value.clone()
         };
         let mut writes = vec![
-            // Kept for a day, so that a second use is recognised and ends the family.
+            // Stored for another day, so that a second use is recognised and ends the family.
             Write::put_until(
                 code_key(hash),
                 Document::from_value(&used)?,
@@ -132,7 +136,7 @@ impl LoadedRequest<'_> {
         })
     }
 
-    /// Returns the fault of an unused code for this request, if any.
+    /// Returns what is wrong with an unused code for this request, as a word for the audit log.
     fn code_problem(
         &self,
         code: &AuthorizationCode,
@@ -172,16 +176,19 @@ impl LoadedRequest<'_> {
             && self.now < token.value.expires_at
             && grant.value.is_alive(self.now);
         if !is_valid {
-            // Expired, or ended and recorded: a client that keeps asking must not fill the log.
+            // The token expired, or its end was recorded before: a client that keeps asking must
+            // not fill the log.
             return Ok(Decision::refused(TokenError::InvalidGrant));
         }
         let repeated = self.find_repeated_rotation(&grant.value, hash);
-        // Neither the newest token nor a repetition in time: it was stolen or replayed.
+        // The token is neither the newest one nor a repetition in time, so it was stolen or
+        // replayed.
         if repeated.is_none() && !is_same_digest(hash, &grant.value.refresh) {
             return self.end_family(family, RevocationReason::RefreshReused);
         }
         let Some(connected) = self.connection_check(family) else {
-            // The owner's entry records the end. An app that keeps asking must not fill the log.
+            // The entry about the owner's action records the end: an app that keeps asking must not
+            // fill the log.
             return Ok(Decision::refused(TokenError::InvalidClient));
         };
         let wanted_scopes = scopes.map_or(Ok(grant.value.scopes), |text| {
@@ -194,7 +201,8 @@ impl LoadedRequest<'_> {
         if let Some(previous) = repeated {
             return Ok(self.repeat_answer(secret, previous, grant, connected));
         }
-        // The next pair is derived and not stored, so that a lost answer can be given again.
+        // The next pair is derived from the presented token and a stored salt, so that a lost
+        // answer can be given again.
         let salt = URL_SAFE_NO_PAD.encode(random_bytes::<16>(&self.ports.random));
         let secrets = PairSecrets::derive_from(secret, &salt);
         let pair = issue_pair(
@@ -237,16 +245,17 @@ impl LoadedRequest<'_> {
         })
     }
 
-    /// Returns the rotation that `hash` began, while its answer may be asked for again.
+    /// Returns the rotation that the refresh token with this hash began, if its answer may still be
+    /// given again.
     fn find_repeated_rotation<'g>(&self, grant: &'g Grant, hash: &Digest) -> Option<&'g Previous> {
-        // The refresh token that replaced it is still unused, or `previous` would name that one.
-        // The use of its access token is recorded. So the answer may have been lost.
+        // Neither token of the answer was used: the use of its refresh token replaces `previous`,
+        // and the use of its access token is recorded there. So the answer may have been lost.
         let previous = grant.previous.as_ref();
         let previous = previous.filter(|previous| is_same_digest(hash, &previous.refresh))?;
         previous.is_repeatable(self.now).then_some(previous)
     }
 
-    /// Repeats the answer of a rotation: the same pair, so that two refreshes at the same time both
+    /// Gives the answer of a rotation again: the same pair, so that two simultaneous refreshes both
     /// get valid tokens.
     fn repeat_answer(
         &self,
@@ -264,13 +273,14 @@ impl LoadedRequest<'_> {
         let access_until = access_until.min(grant.value.ends_at);
         Decision {
             answer: Ok(secrets.to_answer(
-                // An access token with a short life may have ended meanwhile.
+                // The access token may have expired meanwhile.
                 (access_until.unix() - self.now.unix()).max(0),
                 previous.scopes,
                 false,
             )),
             writes: vec![
-                // Writes nothing new, but fails if the grant is ended or rotated at this moment.
+                // Changes nothing, but fails the commit if the grant is ended or rotated at this
+                // moment.
                 Write::check(grant.value.key(), When::At(grant.revision)),
                 connected,
             ],
@@ -280,13 +290,13 @@ impl LoadedRequest<'_> {
         }
     }
 
-    /// Returns the family of a code, for the resource that the exchange names: a family for the
-    /// service as a whole may be narrowed (RFC 8707 section 2.2).
+    /// Returns the family of a code, narrowed to the resource that the exchange names: a consent
+    /// for the whole service may be used for `/mcp` only (RFC 8707 section 2.2).
     fn narrow_family(&self, family: &Family) -> Family {
         let named = self.request.resource.as_deref();
         let named = named.and_then(|named| resource::canonical_resource(named, self.terms.base));
         let mut family = family.clone();
-        // Operator tokens are for the service as a whole and nothing else.
+        // Operator tokens are for the whole service only.
         let may = family.resource == self.terms.base && !family.is_operator();
         if let Some(resource) = named.filter(|_| may) {
             family.resource = resource;
@@ -294,7 +304,8 @@ impl LoadedRequest<'_> {
         family
     }
 
-    /// Returns the scopes that `family` may be given now, cut to the user's present rights.
+    /// Returns the scopes that the tokens of `family` may have now: those in `wanted` that the user
+    /// still has.
     fn check_scopes(&self, family: &Family, wanted: Scopes) -> Result<Scopes, TokenError> {
         let named = self.request.resource.as_deref();
         if named.is_some_and(|named| {
@@ -311,8 +322,8 @@ impl LoadedRequest<'_> {
         }
     }
 
-    /// Refuses a known code or token, and records it in the log of the namespace that it would have
-    /// opened.
+    /// Refuses a known code or token, with an audit entry for the log of the namespace that it is
+    /// for.
     fn refuse_known(&self, error: TokenError, family: &Family, reason: &str) -> Decision {
         Decision {
             refused: Some(self.to_refused(&error, family, reason)),
@@ -341,7 +352,7 @@ impl LoadedRequest<'_> {
         let Some(grant) = &self.known.standing.grant else {
             return Ok(Decision::refused(TokenError::InvalidGrant));
         };
-        // Ended before: repeating the replay must not add an entry each time.
+        // The family has ended before: repeating the replay must not add an entry each time.
         if grant.value.revoked.is_some() {
             return Ok(Decision::refused(TokenError::InvalidGrant));
         }
@@ -351,7 +362,7 @@ impl LoadedRequest<'_> {
             RevocationReason::Asked => "asked",
         };
         let error = TokenError::InvalidGrant;
-        // The entry is in the commit that ends the family.
+        // The audit entry is part of the commit that ends the family.
         let entry = self.to_refused(&error, family, reason);
         let entry = entry.entry_write(self.ports)?;
         let mut decision = Decision::refused(error);
@@ -365,11 +376,11 @@ impl LoadedRequest<'_> {
     }
 
     /// Returns the family with the connection that its first token belongs to, and the write that
-    /// creates or checks it; `None` when the owner ended the connection. An operator's family has
-    /// none.
+    /// creates or checks this connection. Returns `None` if the owner ended the connection after
+    /// the consent. An operator's family has no connection.
     ///
-    /// A person who consents after that end connects the client again. Its tokens from before stay
-    /// invalid, since they name the former connection.
+    /// A consent after that end connects the client again. Earlier tokens stay invalid, because
+    /// they name the former connection.
     fn connect_client(
         &self,
         family: &Family,
@@ -388,7 +399,7 @@ impl LoadedRequest<'_> {
         let key = connection_key(&namespace.id, &client.id);
         let connection_record = self.known.standing.connection.as_ref();
         let ended_before_at = connection_record.and_then(|held| held.value.last_ended_at());
-        // A consent from before the end must not bring the connection back.
+        // A consent from before the end must not restore the connection.
         if ended_before_at.is_some_and(|ended| consented_at <= ended) {
             return Ok(None);
         }
@@ -413,8 +424,8 @@ impl LoadedRequest<'_> {
         Ok(Some((family, Some(write))))
     }
 
-    /// Returns the check that the family's connection still stands when a token is issued; `None`
-    /// when it was ended. An operator's tokens have no connection, and are not refreshed.
+    /// Returns the write that fails the commit if the connection of the family is ended meanwhile;
+    /// `None` if it has ended. An operator's tokens have no connection and are never refreshed.
     fn connection_check(&self, family: &Family) -> Option<Write> {
         let standing = &self.known.standing;
         let held = standing.connection.as_ref();
@@ -423,15 +434,15 @@ impl LoadedRequest<'_> {
         Some(Write::check(key, When::At(held.revision)))
     }
 
-    /// Returns the writes that prolong a registration in use. They are rare, so that not every
-    /// refresh costs another write.
+    /// Returns the writes that prolong the registration of a client in use. They are made only in
+    /// the second half of its life, so that not every refresh costs another write.
     fn prolong_client(&self) -> Result<Vec<Write>, StoreError> {
         let half = self.now.plus_seconds(USED_SECONDS / 2);
         let expires_at = self.client.expires_at;
         if expires_at.is_none_or(|expires_at| expires_at > half) {
             return Ok(Vec::new());
         }
-        // Its first use makes room among the unused registrations of its source.
+        // After its first use, it no longer counts among the unused registrations of its network.
         let used = self.client.value.used_writes();
         let client = Client {
             unused_of: None,
@@ -447,7 +458,8 @@ impl LoadedRequest<'_> {
     }
 }
 
-/// Narrows the granted scopes to a `scope` parameter, which can never widen them.
+/// Narrows the granted scopes to those of a `scope` parameter. Fails if it names none, or more than
+/// were granted.
 fn narrow_scopes(text: &str, granted: Scopes) -> Result<Scopes, TokenError> {
     let wanted = Scopes::parse_known(text);
     if wanted.is_empty() || !wanted.is_subset_of(granted) {
@@ -457,7 +469,7 @@ fn narrow_scopes(text: &str, granted: Scopes) -> Result<Scopes, TokenError> {
 }
 
 fn is_same_digest(one: &Digest, other: &Digest) -> bool {
-    // In constant time, so that response times tell nothing about a stored hash.
+    // Compared in constant time, so that response times reveal nothing about a stored hash.
     one.as_bytes()
         .as_slice()
         .ct_eq(other.as_bytes().as_slice())

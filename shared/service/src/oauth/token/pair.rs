@@ -1,4 +1,4 @@
-//! Pair of tokens that an answer carries, and the writes that make it valid.
+//! The pair of access and refresh token that an answer carries, and the writes that make it valid.
 
 use vault_format::hash::Digest;
 use vault_format::time::Timestamp;
@@ -11,7 +11,7 @@ use crate::model::grant::REFRESH_SECONDS;
 use crate::model::token::{Family, Secret, SecretKind, Token, TokenKind, token_key};
 use crate::model::user::{OPERATOR, Scope, Scopes};
 
-/// A new access and refresh token.
+/// A new access and refresh token, as hashes, writes and answer.
 pub(super) struct TokenPair {
     pub(super) writes: Vec<Write>,
     pub(super) access: Digest,
@@ -19,7 +19,7 @@ pub(super) struct TokenPair {
     pub(super) answer: TokenAnswer,
 }
 
-/// The secrets of an access and a refresh token.
+/// The secret texts of an access and a refresh token.
 pub(super) struct PairSecrets {
     pub(super) access: Secret,
     pub(super) refresh: Secret,
@@ -33,7 +33,8 @@ impl PairSecrets {
         }
     }
 
-    /// Derives the secrets that replace a refresh token.
+    /// Derives the pair that replaces the `presented` refresh token: the same salt gives the same
+    /// pair.
     pub(super) fn derive_from(presented: &Secret, salt: &str) -> Self {
         Self {
             access: Secret::derive_from(SecretKind::Access, presented, salt),
@@ -48,15 +49,15 @@ impl PairSecrets {
             access_token: self.access.text().to_owned(),
             token_type: "Bearer".to_owned(),
             expires_in,
-            // Operator rights end with the access token.
+            // Operator rights end with the access token, so there is no refresh token.
             refresh_token: (!operator).then(|| self.refresh.text().to_owned()),
             scope: words.join(" "),
         }
     }
 }
 
-/// Creates the tokens of `family` from `now` on. The access token carries `scopes`, a part of what
-/// was `granted`; nothing outlives `ends_at`.
+/// Creates the tokens of `family`, valid from `now` on. The access token has `scopes`, a subset of
+/// the `granted` ones. No token outlives `ends_at`.
 pub(super) fn issue_pair(
     secrets: &PairSecrets,
     family: &Family,
