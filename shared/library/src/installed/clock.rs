@@ -1,9 +1,9 @@
-//! Remembered times that are ahead of this machine's clock.
+//! Finds remembered times that are ahead of this machine's clock, and resets them.
 //!
 //! For each vault, this machine remembers the latest time at which it accepted a catalog, so that
-//! setting the clock back does not revive an expired catalog. If the clock was once ahead by
-//! mistake, the remembered time lies in the future. Until it is reached, catalogs that expire
-//! before it are rejected.
+//! setting the clock back does not make an expired catalog valid again. If the clock was ahead by
+//! mistake at that moment, the remembered time lies in the future. Until then, catalogs that expire
+//! before that time are rejected.
 
 use std::collections::BTreeSet;
 
@@ -17,14 +17,14 @@ use crate::vault::{Vault, VaultError};
 /// A vault for which this machine remembers a time that its clock has not reached.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct TimeAhead {
-    /// The vault, own or linked.
+    /// Id of the vault, own or linked.
     pub vault: VaultId,
-    /// The time.
+    /// Latest time at which this machine accepted a catalog of the vault.
     pub seen_at: Timestamp,
 }
 
-/// Returns the vaults for which this machine remembers a time more than 300 seconds ahead of its
-/// clock.
+/// Returns the vaults for which this machine remembers a time that is more than 300 seconds ahead
+/// of its clock.
 pub fn times_ahead(vault: &Vault) -> Result<Vec<TimeAhead>, VaultError> {
     // Clocks of machines differ a little, so a small lead is no fault.
     let bound = vault.clock().now().plus_seconds(MAX_AHEAD_SECONDS);
@@ -43,7 +43,7 @@ pub fn times_ahead(vault: &Vault) -> Result<Vec<TimeAhead>, VaultError> {
 }
 
 /// Lowers these remembered times to the current time of this machine's clock. Keys, releases and
-/// pins do not change.
+/// pins (what this machine trusts about linked vaults) do not change.
 pub fn reset_times(vault: &Vault, ahead: &[TimeAhead]) -> Result<(), VaultError> {
     let now = vault.clock().now();
     for TimeAhead { vault: id, .. } in ahead {

@@ -1,5 +1,5 @@
-//! Finds the source with which an own skill is compared to detect changes: the place that it was
-//! fetched from, or a folder of this machine.
+//! Finds the source with which an own skill is compared for updates: the place that it was fetched
+//! from, or a folder of this machine. A difference between the two is called drift.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -14,53 +14,53 @@ use super::folders::{self, FolderState};
 use super::upstream;
 use crate::vault::{Vault, VaultError};
 
-/// The source of a skill as it is now.
+/// Where the current files of a skill's source are.
 #[derive(Clone, Debug)]
 pub enum CurrentSource {
-    /// The source is fetched.
+    /// The source has to be fetched.
     Fetched(Box<Upstream>),
-    /// The source is this folder, as an absolute path.
+    /// The source is the folder at this absolute path.
     Folder(PathBuf),
 }
 
-/// The reason for not comparing a skill with a source.
+/// Why a skill is not compared with a source.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum NotCompared {
-    /// Its owner went back to an earlier version.
+    /// The owner went back to an earlier version, and updates leave the skill out.
     #[error("held at an earlier version by a rollback; an update that names it ends the hold")]
     Held,
-    /// It belongs to a linked vault.
+    /// The skill belongs to a linked vault, whose releases update it.
     #[error("comes from a linked vault, whose releases update it")]
     Linked,
-    /// It was added from an archive.
+    /// The skill was added from an archive on this machine.
     #[error("added from an archive")]
     Archive,
-    /// It was added from a folder whose path is not recorded.
+    /// The skill was added from a folder whose path is not recorded here.
     #[error("no folder is recorded for it on this machine")]
     UnknownFolder,
-    /// It was submitted as text.
+    /// The skill was submitted as text.
     #[error("submitted as text")]
     Text,
-    /// It came with another vault.
+    /// The skill was adopted from another vault.
     #[error("taken over from another vault")]
     OtherVault,
-    /// Nothing is recorded.
+    /// Neither the manifest nor a record names a source.
     #[error("without a recorded source")]
     Unrecorded,
 }
 
-/// An own skill to compare.
+/// An own skill that is to be compared with its source.
 #[derive(Clone, Copy, Debug)]
 pub struct ComparedSkill<'a> {
-    /// Its name.
+    /// Name in the vault.
     pub name: &'a SkillName,
-    /// Its bundle.
+    /// SHA-256 of the installed bundle.
     pub bundle: &'a Digest,
-    /// The source that its manifest names.
+    /// Source identifier from the signed manifest.
     pub provenance: &'a str,
 }
 
-/// The recorded sources of own skills on this machine, read once.
+/// The records of sources and holds on this machine, read once for many skills.
 #[derive(Debug)]
 pub struct RecordedSources<'v> {
     vault: &'v Vault,
@@ -69,7 +69,7 @@ pub struct RecordedSources<'v> {
 }
 
 impl<'v> RecordedSources<'v> {
-    /// Reads the records.
+    /// Reads the records of a vault's own skills.
     pub fn read(vault: &'v Vault) -> Result<Self, VaultError> {
         let folders = folders::recorded_folders(vault)?.into_iter();
         Ok(Self {
@@ -79,8 +79,8 @@ impl<'v> RecordedSources<'v> {
         })
     }
 
-    /// Returns the source of a skill. `named` means that the caller chose this skill, so that a
-    /// hold does not exclude it.
+    /// Returns the source of a skill, or why it is not compared. Set `named` if the caller chose
+    /// this skill: then it is compared although a rollback holds it.
     pub fn current_source(
         &self,
         skill: ComparedSkill<'_>,
@@ -127,8 +127,8 @@ fn not_compared(kind: Option<Kind>, provenance: &str) -> NotCompared {
     }
 }
 
-/// Returns the result of comparing a skill of this version with its folder. `None` as state means
-/// that the skill is no longer installed.
+/// Returns the drift of a skill whose installed version is `version`. `state` is the result of
+/// comparing it with its folder; `None` means that the skill is no longer installed.
 pub fn folder_drift(state: Option<&FolderState>, version: u64) -> DriftState {
     match state {
         Some(FolderState::Same) => DriftState::UpToDate,

@@ -1,6 +1,6 @@
 //! Compares own skills with the folders of this machine that they were added from.
 //!
-//! The path of the folder comes from the trust folder, because an attacker who could change it
+//! The paths of the folders are recorded in the trust folder. An attacker who could change them
 //! could get other files signed under the name of the skill.
 
 use std::path::PathBuf;
@@ -20,43 +20,46 @@ use crate::vault::{Vault, VaultError};
 /// An own skill and the folder that it was added from.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SourceFolder {
-    /// The skill.
+    /// Name of the skill in the vault.
     pub name: SkillName,
-    /// The absolute path of the folder.
+    /// Absolute path of the folder.
     pub path: PathBuf,
-    /// Whether symbolic links in it are taken as copies, because its owner took some so.
+    /// Whether symbolic links in the folder are replaced by copies of their targets, because they
+    /// were when the skill was added.
     pub copy_links: bool,
 }
 
-/// The difference between a skill and its folder.
+/// How the folder of a skill compares with the installed version.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum FolderState {
-    /// The folder has the files of the skill.
+    /// The folder has the signed files.
     Same,
-    /// The folder has other files.
+    /// The folder has other files, or other bytes or modes.
     Changed,
-    /// There is no folder any more.
+    /// The folder no longer exists.
     Missing,
     /// The folder can't be read as a skill, for this reason.
     Unreadable(String),
 }
 
-/// The own skills whose folder is recorded on this machine, sorted by name. Archives are left out.
+/// Returns the own skills whose folder is recorded on this machine, sorted by name. Skills from
+/// archives are left out.
 pub fn recorded_folders(vault: &Vault) -> Result<Vec<SourceFolder>, VaultError> {
     let folders = folders_with_manifests(vault)?.into_iter();
     Ok(folders.map(|(folder, _)| folder).collect())
 }
 
-/// Returns whether symbolic links in the folder of a skill are taken as copies.
+/// Returns whether an update replaces symbolic links in the folder of a skill by copies of their
+/// targets.
 pub fn copies_links(vault: &Vault, name: &SkillName) -> Result<bool, VaultError> {
     let own = vault.own_skills()?;
     let local = own.local_source(name);
     Ok(local.is_some_and(|local| !local.copied_links.is_empty()))
 }
 
-/// Like [`recorded_folders`], with the difference between each skill and its folder. Reads every
-/// file. Leaves out skills whose installed version has another author, because that version did not
-/// come from the recorded folder.
+/// Like [`recorded_folders`], with the result of comparing each skill with its folder. Reads every
+/// file. Leaves out skills whose installed version another person wrote, because that version did
+/// not come from the recorded folder.
 pub fn compare_all(vault: &Vault) -> Result<Vec<(SourceFolder, FolderState)>, VaultError> {
     let own = vault.own_skills()?;
     let mut folders = folders_with_manifests(vault)?;
@@ -80,8 +83,8 @@ fn folders_with_manifests(vault: &Vault) -> Result<Vec<(SourceFolder, Manifest)>
         let local = own_skills.local_source(name)?;
         let path = PathBuf::from(&local.path);
         let manifest = store::read_manifest(&store, &bundle, &trusted)?;
-        // The record outlives the version that it was written for, so the signed manifest must name
-        // the same source.
+        // The record stays when a version from elsewhere is installed, so the signed manifest must
+        // name the same source.
         // An archive may be gone since, which is no missing folder.
         let is_folder = if is_archive(local.identifier.as_str()) {
             path.is_dir()
@@ -122,6 +125,7 @@ fn folder_state(manifest: &Manifest, folder: &SourceFolder) -> FolderState {
     }
 }
 
+/// Returns whether an update from these files would leave the skill as it is.
 fn has_files(manifest: &Manifest, mut files: Vec<RawFile>) -> bool {
     // An update takes files that look like secrets only if the skill has them already.
     files.retain(|file| {

@@ -36,47 +36,49 @@ use crate::vault::folder::PrivateFolder;
 use crate::vault::trust::VaultTrust;
 use crate::vault::{Vault, VaultError};
 
-/// The verified state of a linked vault, which this machine trusts from now on. The vault's keys
-/// are in [`VaultTrust`], which all links to it share.
+/// What this machine trusts about a linked vault and has installed from it. The vault's keys are in
+/// [`VaultTrust`], which all links to the same vault share.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Pin {
-    /// The base address, without a slash at its end.
+    /// Address of the service or static site, without a slash at its end.
     pub base: String,
-    /// The vault's name there.
+    /// Name of the vault at that address.
     pub slug: Slug,
-    /// The vault's name on this machine, in `<name>/<skill>`. No two links share a name.
+    /// Name of the vault on this machine, as in `<name>/<skill>`. No two links share a name.
     pub name: Slug,
-    /// The action of a pull for skills that the gate rejects.
+    /// What a pull does with skills that the gate blocks.
     pub gate: PullGate,
-    /// The skills that this machine had from the vault and no longer has. None of them may be
-    /// installed again below the version that it had.
+    /// Skills that this machine had from the vault and no longer has. None of them may be installed
+    /// again below the version that it had.
     #[serde(default, skip_serializing_if = "FormerSkills::is_empty")]
     pub(crate) former: FormerSkills,
-    /// The names of skills that were withdrawn since the last pull that ended, each with whether the
-    /// skill had its bare name: a new version of it gets no other.
+    /// Names of skills that were withdrawn since the last complete pull. The value says whether the
+    /// skill had its bare name (the name without a vault), which no other link gets while a new
+    /// version may follow.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) withdrawn_names: BTreeMap<SkillName, bool>,
-    /// The vault folder that the link was last written to.
+    /// Path of the vault's folder for which the link was last written.
     pub(crate) library: PathBuf,
-    /// The vault's id; `None` until the first catalog is accepted.
+    /// Id of the vault; `None` until the first catalog is accepted.
     pub vault_id: Option<VaultId>,
-    /// The catalog in force; `None` until the first one is accepted.
+    /// The catalog in force, which decides what is installed; `None` until the first catalog is
+    /// accepted.
     pub counted: Option<CountedFile>,
-    /// The previous catalog, with the skills that were installed from it, while the installed set
-    /// is still being switched.
+    /// The previous catalog, with the skills that were installed from it. Set only while a pull
+    /// switches from its set of skills to the new one.
     pub(crate) replaced: Option<CountedFile>,
-    /// The fingerprint that the vault must have, as given to
+    /// Fingerprint that the vault's root versions (signed lists of its keys) must have, as given to
     /// [`crate::subscribe::expect_fingerprint`]. Removed once a vault is pinned.
     pub expected: Option<VaultFingerprint>,
-    /// Hash of this machine's device key for the link.
+    /// SHA-256 of the public key with which this machine reads the link.
     pub device_key_id: Digest,
     /// The time at which the link was created.
     pub linked_at: Timestamp,
 }
 
 impl Pin {
-    /// Records the skills that this machine has from now on: installed skills that are not among
-    /// `skills` become former ones.
+    /// Updates the former skills before the installed ones are replaced by `skills`: an installed
+    /// skill that is missing there becomes a former one.
     pub(crate) fn note_former(&mut self, skills: &BTreeMap<SkillName, LinkedSkill>) {
         let has = |name: &SkillName| skills.values().any(|skill| skill.name == *name);
         let counted = self.counted.iter();
@@ -103,54 +105,53 @@ pub enum PullGate {
     Refuse,
 }
 
-/// A skill that a link installs.
+/// A skill that a link installs, as the pin records it.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct LinkedSkill {
-    /// Its name in the linked vault.
+    /// Name in the linked vault, which the manifest is signed for.
     pub(crate) name: SkillName,
     pub(crate) bundle: Digest,
-    /// The key that signed it.
+    /// Key that signed it.
     pub(crate) signer: PublicKey,
-    /// Whether this skill has its bare name, the name without a vault, unless an own skill has that
-    /// name. Otherwise only `<vault>/<name>` means it.
+    /// Whether the bare name means this skill unless an own skill has that name. If not set, only
+    /// `<vault>/<name>` means it.
     pub(crate) bare: bool,
-    /// The catalog entry from which it was installed; `None` in records of earlier versions of
-    /// vault.
+    /// Catalog entry from which it was installed; `None` in records of earlier versions of vault.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) entry: Option<SkillEntry>,
 }
 
-/// A catalog that this machine has accepted.
+/// A catalog that this machine has accepted, with what is installed from it.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct CountedFile {
-    /// The number of the release.
+    /// Number of the release.
     pub release: u64,
-    /// Hash of the signed payload.
+    /// SHA-256 of the signed payload.
     pub payload_sha256: Digest,
-    /// Hash of the whole file.
+    /// SHA-256 of the whole file.
     pub file_sha256: Digest,
     /// The keys whose signatures were accepted.
     pub signers: Vec<PublicKey>,
-    /// The profiles of the catalog that were read, with the variants that they name.
+    /// Profiles of the catalog that were read, with the variants that they name.
     pub(crate) variants: Vec<ProfileBundles>,
-    /// The skills that the pull selected.
+    /// Which of the vault's skills the pull selected.
     pub selection: Selection,
-    /// The skills that are installed from it, by the names they are installed under.
+    /// Skills that are installed from it, by the names under which they are installed.
     pub(crate) installed: BTreeMap<SkillName, LinkedSkill>,
-    /// The agents for which the profiles of the release say something else than the plain skills.
-    /// An agent without an entry gets what [`AgentId::any`] gets.
+    /// Agents for which the profiles of the release choose something else than the plain skills. An
+    /// agent without an entry gets what [`AgentId::any`] gets.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) agents: BTreeMap<AgentId, AgentSkills>,
 }
 
-/// What an agent gets that has a profile in the release. The names are those that the skills are
-/// installed under.
+/// What the release's profile for an agent changes. Names are those under which the skills are
+/// installed.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct AgentSkills {
-    /// The bundles that replace the plain ones.
+    /// Bundles that replace the plain ones for this agent.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) variants: BTreeMap<SkillName, Digest>,
-    /// The skills that it does not get.
+    /// Skills that this agent does not get.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) left_out: BTreeSet<SkillName>,
 }
@@ -165,7 +166,7 @@ impl AgentSkills {
 /// The variants that one profile of a catalog names.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct ProfileBundles {
-    /// Hash of the profile object.
+    /// SHA-256 of the profile object.
     pub(crate) profile: Digest,
     pub(crate) bundles: BTreeSet<Digest>,
 }
@@ -185,7 +186,7 @@ pub struct Selection {
     pub install_as: Option<SkillName>,
 }
 
-/// A linked vault, with its pin and the set that is installed.
+/// A linked vault: its pin, and the folder of skills that is installed for it.
 #[derive(Clone, Debug)]
 pub struct Link {
     pub(crate) id: LinkId,
@@ -194,11 +195,11 @@ pub struct Link {
     pub(crate) pin: Pin,
 }
 
-/// Name of the pin's file.
+/// File in the link's part of the trust folder that holds the [`Pin`].
 pub(crate) const PIN: &str = "pin.json";
 
 /// Lists all linked vaults in the order in which they were linked. A pull of all links follows this
-/// order, so the earlier link gets a bare name that is free.
+/// order, so that of two links the earlier one gets a bare name that is free.
 pub fn list_links(vault: &Vault) -> Result<Vec<Link>, VaultError> {
     let trusted = PrivateFolder::new(&vault.paths().config, "links");
     let mut ids = BTreeSet::new();
@@ -227,8 +228,8 @@ pub fn find_link_by_id(vault: &Vault, id: &LinkId) -> Result<Option<Link>, Vault
     };
     let set = match set {
         Some(set) => folder.join(set),
-        // The `current` symlink was removed from this vault's folder, but not by vault: the link's
-        // skills are still installed.
+        // The `current` symlink was removed from this vault's folder by hand: the link's skills
+        // still count as installed.
         None if pin.counted.is_some() && disk::is_same_place(&pin.library, &vault.paths().root) => {
             folder.join("current")
         }
@@ -244,7 +245,8 @@ pub fn find_link_by_id(vault: &Vault, id: &LinkId) -> Result<Option<Link>, Vault
     }))
 }
 
-/// Takes bare names from the links that have them. Call it under the writer lock.
+/// Removes bare names from the links that have them, because own skills take these names. Call it
+/// under the writer lock.
 pub(crate) fn take_bare(vault: &Vault, names: &[&SkillName]) -> Result<(), VaultError> {
     for mut link in list_links(vault)? {
         for name in names {
@@ -256,11 +258,12 @@ pub(crate) fn take_bare(vault: &Vault, names: &[&SkillName]) -> Result<(), Vault
     Ok(())
 }
 
+/// Returns the folder of the vault in which links keep their sets of skills.
 pub(crate) fn links_folder(vault: &Vault) -> HeldPath {
     vault.folder().join("links")
 }
 
-/// The part of the trust folder that belongs to one link.
+/// Returns the part of the trust folder that belongs to one link.
 pub(crate) fn trust_folder(vault: &Vault, id: &LinkId) -> PrivateFolder {
     PrivateFolder::new(&vault.paths().config, Path::new("links").join(id.as_str()))
 }
@@ -282,17 +285,17 @@ pub(crate) fn profile_file(sha256: &Digest) -> String {
 pub(crate) const PROFILE_ENDING: &str = ".profile.json";
 
 impl Link {
-    /// The link's id.
+    /// The id of the link on this machine.
     pub fn id(&self) -> &LinkId {
         &self.id
     }
 
-    /// The pin.
+    /// What is trusted and installed.
     pub fn pin(&self) -> &Pin {
         &self.pin
     }
 
-    /// The trusted state of the linked vault; `None` before the first catalog.
+    /// Returns the keys and state of the linked vault; `None` before the first catalog.
     pub fn trust(&self, vault: &Vault) -> Result<Option<VaultTrust>, VaultError> {
         match &self.pin.vault_id {
             Some(id) => vault.trust_of(id),
@@ -300,7 +303,7 @@ impl Link {
         }
     }
 
-    /// The exact bytes of the current catalog; `None` before the first one.
+    /// Returns the exact bytes of the catalog in force; `None` before the first one.
     pub fn catalog_bytes(&self, vault: &Vault) -> Result<Option<Vec<u8>>, VaultError> {
         match &self.pin.counted {
             Some(counted) => self.bytes_of(vault, counted),
@@ -308,13 +311,15 @@ impl Link {
         }
     }
 
+    /// Returns the stored bytes of an accepted catalog.
     fn bytes_of(&self, vault: &Vault, file: &CountedFile) -> Result<Option<Vec<u8>>, VaultError> {
         let folder = trust_folder(vault, &self.id);
         let bytes = folder.read_file(&catalog_file(&file.file_sha256))?;
         Ok(bytes.map(|bytes| bytes.to_vec()))
     }
 
-    /// Returns the catalog that was accepted last; `None` before the first one.
+    /// Returns the catalog that was accepted last, with what its record says; `None` before the
+    /// first one.
     pub(crate) fn last_catalog(&self, vault: &Vault) -> Result<Option<LastCatalog>, VaultError> {
         match &self.pin.counted {
             Some(counted) => self.read_counted(vault, counted).map(Some),
@@ -322,6 +327,7 @@ impl Link {
         }
     }
 
+    /// Reads a stored catalog and checks that it is the recorded one.
     fn read_counted(&self, vault: &Vault, file: &CountedFile) -> Result<LastCatalog, VaultError> {
         let damaged = |reason: String| VaultError::Damaged {
             path: trust_folder(vault, &self.id).path_of(&catalog_file(&file.file_sha256)),
@@ -335,13 +341,13 @@ impl Link {
             .map_err(|error| damaged(error.to_string()))
     }
 
-    /// The current catalog; `None` before the first one.
+    /// Returns the catalog in force; `None` before the first one.
     pub fn catalog(&self, vault: &Vault) -> Result<Option<Catalog>, VaultError> {
         Ok(self.last_catalog(vault)?.map(|last| last.catalog))
     }
 
-    /// Returns the bundles that the accepted catalogs list, including the variants that their
-    /// profiles name.
+    /// Returns every bundle that the accepted catalogs list, with the variants that their profiles
+    /// name.
     pub(crate) fn listed_bundles(&self, vault: &Vault) -> Result<BTreeSet<Digest>, VaultError> {
         let mut listed = BTreeSet::new();
         for file in self.pin.counted.iter().chain(&self.pin.replaced) {
@@ -350,7 +356,7 @@ impl Link {
             for variants in &file.variants {
                 listed.extend(&variants.bundles);
             }
-            // The catalog that an installed skill came with listed it.
+            // An installed skill may come from an earlier catalog, which listed it.
             listed.extend(file.installed.values().map(|skill| skill.bundle));
         }
         Ok(listed)
@@ -371,14 +377,14 @@ impl Link {
         }))
     }
 
-    /// The skills that are installed, by the names they are installed under.
+    /// Returns the installed skills, by the names under which they are installed.
     pub(crate) fn installed_skills(&self) -> impl Iterator<Item = (&SkillName, &LinkedSkill)> {
         let counted = self.pin.counted.iter();
         counted.flat_map(|counted| &counted.installed)
     }
 
-    /// Returns the pin's entry for a skill that the vault's folder shows under this name with this
-    /// bundle. While a pull switches, the entries of the set that it replaces count too.
+    /// Returns what the pin records for a skill that the vault's folder shows under this name with
+    /// this bundle. While a pull switches to a new set of skills, the previous set counts too.
     pub(crate) fn pinned_skill(&self, name: &SkillName, bundle: &Digest) -> Option<&LinkedSkill> {
         let counted = self.pin.counted.iter().chain(&self.pin.replaced);
         let mut named = counted.filter_map(|counted| counted.installed.get(name));
@@ -392,19 +398,20 @@ impl Link {
             .or(first)
     }
 
-    /// Returns whether this link has the bare name, unless an own skill has it.
+    /// Returns whether the bare name means a skill of this link, unless an own skill has it.
     pub(crate) fn holds_bare_name(&self, name: &SkillName) -> bool {
         self.installed_skills()
             .any(|(installed_as, skill)| installed_as == name && skill.bare)
     }
 
-    /// Returns whether no other link may take the bare name: this link has it, or had it until the
-    /// skill was withdrawn.
+    /// Returns whether other links may not take the bare name, because this link has it or had it
+    /// until the skill was withdrawn.
     pub(crate) fn reserves_bare_name(&self, name: &SkillName) -> bool {
         self.holds_bare_name(name) || self.pin.withdrawn_names.get(name) == Some(&true)
     }
 
-    /// Gives this link a bare name, or removes it. Only one link may have it.
+    /// Gives this link the bare name of a skill, or takes it away. The caller ensures that no other
+    /// link has it.
     pub(crate) fn set_bare(
         &mut self,
         vault: &Vault,
@@ -422,14 +429,14 @@ impl Link {
         Ok(trust_folder(vault, &self.id).write_record(PIN, &self.pin)?)
     }
 
-    /// The names that its skills are installed under.
+    /// Returns the names under which the link's skills are installed.
     pub fn installed_names(&self) -> Vec<SkillName> {
         self.installed_skills()
             .map(|(name, _)| name.clone())
             .collect()
     }
 
-    /// The selection of the last pull.
+    /// Returns which skills the last pull selected.
     pub fn selection(&self) -> Selection {
         let counted = self.pin.counted.as_ref();
         counted.map_or_else(Selection::default, |counted| counted.selection.clone())

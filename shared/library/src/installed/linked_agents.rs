@@ -1,14 +1,14 @@
-//! What the skills of a linked vault are for each agent: its release may have a profile for an
-//! agent, which replaces skills by variants and leaves others out.
+//! Which form of a linked vault's skills each agent gets. A release may have a profile for an
+//! agent, which replaces skills by variants (forms with a changed SKILL.md) and leaves others out.
 //!
 //! ```text
 //! <vault>/links/<id>/sets/<n>/agents/<agent>/<name> -> the store: what that agent gets
 //! <vault>/links/<id>/sets/<n>/agents/<agent> -> ../skills: it gets the plain skills
 //! <vault>/links/<id>/agents                         constant link through `current`
 //! ```
-//! So one switch gives every agent the new skills together, also an agent for which a release has
-//! something for the first time. A set has folders for the agents that this machine links; a sync
-//! adds the one of a new agent.
+//! A pull switches `current` once, and so every agent gets the new skills together, even an agent
+//! for which the release has a profile for the first time. A set has folders for the agents that
+//! this machine links; a sync adds the folder of a new agent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -23,28 +23,28 @@ use crate::disk::{self, Batch, FileError, HeldPath, Kind};
 use crate::store::{self, Trusted};
 use crate::vault::{Vault, VaultError};
 
-/// Name of the agents' folder in a set, and of the constant link to it.
+/// Name of the agents' folder in a set, and of the link that leads to it through `current`.
 pub(crate) const AGENTS: &str = "agents";
 
-/// The target of the link that takes the place of an agent's folder where the agent gets the plain
-/// skills.
+/// Target of the link that stands in place of an agent's folder if the agent gets the plain skills.
 const PLAIN: &str = "../skills";
 
-/// What one agent gets of one installed skill.
+/// Which form of an installed skill one agent gets.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum AgentChoice {
-    /// The plain skill, under its own link.
+    /// The plain skill, by the link that all agents share.
     Plain,
-    /// The bundle in the agent's folder of the link: the plain one or a variant.
+    /// This bundle, by the agent's own folder in the link: the plain skill or a variant.
     Shown(Digest),
-    /// Nothing: the profile leaves the skill out.
+    /// Nothing, because the release's profile leaves the skill out.
     LeftOut,
-    /// Nothing: the vault's folder does not show the bundle that the pin names.
+    /// Nothing, because the vault's folder does not show the bundle that the pin names.
     Damaged,
 }
 
 impl CountedFile {
-    /// Returns the bundle that an agent gets for an installed skill; `None` if it gets none.
+    /// Returns the bundle that an agent gets for an installed skill; `None` if it does not get the
+    /// skill.
     pub(crate) fn bundle_for(&self, agent: &AgentId, name: &SkillName) -> Option<Digest> {
         let plain = self.installed.get(name)?.bundle;
         let Some(skills) = skills_of(&self.agents, agent) else {
@@ -54,7 +54,7 @@ impl CountedFile {
         (!skills.left_out.contains(name)).then(|| variant.unwrap_or(plain))
     }
 
-    /// Returns every skill that an agent gets, with its bundle.
+    /// Returns all skills that an agent gets, with their bundles.
     pub(crate) fn bundles_for(&self, agent: &AgentId) -> BTreeMap<SkillName, Digest> {
         let names = self.installed.keys();
         names
@@ -62,7 +62,7 @@ impl CountedFile {
             .collect()
     }
 
-    /// Returns the plain skills with their bundles.
+    /// Returns the plain skills, with their bundles.
     fn plain_bundles(&self) -> BTreeMap<SkillName, Digest> {
         let installed = self.installed.iter();
         let bundles = installed.map(|(name, skill)| (name.clone(), skill.bundle));
@@ -76,15 +76,16 @@ impl CountedFile {
 }
 
 impl Link {
-    /// Returns the variants that this link installs. While a pull switches, those of the set that it
-    /// replaces count too.
+    /// Returns the variants that this link installs. While a pull switches to a new set, the
+    /// variants of the previous set count too.
     pub(crate) fn variant_bundles(&self) -> BTreeSet<Digest> {
         let counted = self.pin.counted.iter().chain(&self.pin.replaced);
         counted.flat_map(CountedFile::variant_bundles).collect()
     }
 
-    /// Returns what an agent gets of an installed skill. After a pull that was cut short, the set
-    /// may be the one before: what either of the two gives the agent counts.
+    /// Returns which form of an installed skill an agent gets. After a pull that was killed, the
+    /// installed set may be the previous one, so what either of the two sets gives the agent is
+    /// right.
     pub(crate) fn choice_for(&self, agent: &AgentId, name: &SkillName) -> AgentChoice {
         let files = self.pin.counted.iter().chain(&self.pin.replaced);
         let wanted: Vec<_> = files.map(|file| file.bundle_for(agent, name)).collect();
@@ -92,11 +93,11 @@ impl Link {
         let plain = plain.map(|file| file.installed.get(name).map(|skill| skill.bundle));
         let Some(folder) = self.agent_folder(agent) else {
             return match (&wanted[..], &self.pin.replaced) {
-                // The next sync makes the folder.
+                // The next sync creates the folder.
                 ([Some(wanted)], _) => AgentChoice::Shown(*wanted),
                 ([] | [None], _) => AgentChoice::LeftOut,
                 _ if wanted.iter().all(Option::is_none) => AgentChoice::LeftOut,
-                // The set before was made without the folder of an agent that gets plain skills.
+                // The previous set has no folder for an agent that gets only plain skills.
                 _ if plain.eq(wanted.iter().copied()) => AgentChoice::Plain,
                 _ => AgentChoice::Damaged,
             };
@@ -109,7 +110,8 @@ impl Link {
         }
     }
 
-    /// Returns the target of the link to a skill in an agent's link tree, `profiles/<name>/`.
+    /// Returns the target of the link to a skill in a link tree, `profiles/<name>/`, for the form
+    /// that an agent gets.
     pub(crate) fn agent_target(&self, agent: &AgentId, name: &SkillName) -> PathBuf {
         let link = Path::new("../../links").join(self.id.as_str());
         link.join(AGENTS).join(agent.as_str()).join(name.as_str())
@@ -127,8 +129,8 @@ impl Link {
         is_settled && self.agent_folder(agent).is_none()
     }
 
-    /// Makes the folder of an agent in the current set, with all that it gets. Call it under the
-    /// writer lock.
+    /// Creates the folder of an agent in the current set, with everything that the agent gets. Call
+    /// it under the writer lock.
     pub(crate) fn make_agent_folder(
         &self,
         vault: &Vault,
@@ -149,15 +151,15 @@ impl Link {
         let (bundles, plain) = (counted.bundles_for(agent), counted.plain_bundles());
         write_agent_folder(&mut batch, &staged, &bundles, &plain)?;
         batch.flush(aside.path())?;
-        // Whatever else has the name, such as a link to another place, is not vault's.
+        // Anything else with this name, such as a link to another place, was not made by vault.
         disk::remove_tree(&folder)?;
-        // Renamed as a whole, so that an agent never sees a part of its skills.
+        // Rename the folder as a whole, so that an agent never sees only some of its skills.
         disk::rename(&staged, &folder)?;
         disk::sync_dir(&agents)
     }
 
-    /// Returns the folder of the current set that an agent's skills are linked from; `None` if the
-    /// set has none for it.
+    /// Returns the folder of the current set from which an agent's skills are linked; `None` if the
+    /// set has no folder for the agent.
     fn agent_folder(&self, agent: &AgentId) -> Option<HeldPath> {
         let folder = self.set.join(AGENTS).join(agent.as_str());
         match disk::kind_at(&folder) {
@@ -196,14 +198,14 @@ impl Link {
         Ok(folders)
     }
 
-    /// Returns the trust for the variants of this link alone: a variant must not pass for the plain
-    /// skill, nor for another agent's. `plain` is the trust for the plain skills.
+    /// Returns the trust for the variants of this link and nothing else, so that the plain skill is
+    /// not accepted in place of a variant. `plain` is the trust for the plain skills.
     pub(crate) fn variant_trust(&self, plain: &Trusted) -> Trusted {
         trust_in(plain, self.variant_bundles())
     }
 
-    /// Returns what the agents' folders show that is not the plain skill, with the trust for
-    /// verifying it: one group for each agent.
+    /// Returns the skills that the agents' folders show in another form than the plain one, with
+    /// the trust for verifying them: one group for each agent.
     fn variant_groups(&self, vault: &Vault) -> Result<Vec<OriginGroup>, VaultError> {
         let (Some(counted), Some(plain)) = (&self.pin.counted, self.installed_trust(vault)?) else {
             return Ok(Vec::new());
@@ -222,9 +224,10 @@ impl Link {
                     .collect();
                 let linked = shown.get(agent).and_then(|shown| shown.get(name)).copied();
                 let bundle = linked.or(counted.bundle_for(agent, name));
-                // Where the plain skill is expected, it is verified under its own name.
+                // A plain skill where the plain skill is expected is verified under its own name,
+                // not here.
                 let is_plain = bundle == Some(skill.bundle) && bundles.contains(&skill.bundle);
-                // So it is where the agent's link to the plain skills is followed.
+                // The same holds if the agent's folder is the link to the plain skills.
                 let is_plain = is_plain || follows_plain && bundles == [skill.bundle].into();
                 if let Some(bundle) = bundle.filter(|_| !is_plain) {
                     let place = self.place_of_skill(name, skill, bundle);
@@ -235,7 +238,8 @@ impl Link {
                     expected.extend(bundles);
                 }
             }
-            // What the agent should not get is not in the list, so it is reported as damage.
+            // A bundle that the agent should not get is not in the list, so verification reports it
+            // as damage.
             let trusted = trust_in(&plain, expected);
             groups.push(OriginGroup { trusted, places });
         }
@@ -243,6 +247,7 @@ impl Link {
     }
 }
 
+/// Returns the trust in a list of bundles under the keys of `plain`.
 fn trust_in(plain: &Trusted, bundles: BTreeSet<Digest>) -> Trusted {
     match plain.roots() {
         Some(roots) => Trusted::for_listed(Arc::clone(roots), bundles),
@@ -250,7 +255,7 @@ fn trust_in(plain: &Trusted, bundles: BTreeSet<Digest>) -> Trusted {
     }
 }
 
-/// Returns the variants of all linked vaults, for verification.
+/// Returns the variants that the agents' folders of all linked vaults show, for verification.
 pub(crate) fn linked_variants(vault: &Vault) -> Result<Vec<OriginGroup>, VaultError> {
     let mut groups = Vec::new();
     for link in list_links(vault)? {
@@ -259,8 +264,8 @@ pub(crate) fn linked_variants(vault: &Vault) -> Result<Vec<OriginGroup>, VaultEr
     Ok(groups)
 }
 
-/// Makes the link that stays the same and follows `current` to the agents' folders of the newest
-/// set.
+/// Creates the link that never changes and leads through `current` to the agents' folders of the
+/// newest set.
 pub(crate) fn make_constant_link(folder: &HeldPath) -> Result<(), FileError> {
     let constant = folder.join(AGENTS);
     if disk::kind_at(&constant)?.is_none() {
@@ -269,7 +274,7 @@ pub(crate) fn make_constant_link(folder: &HeldPath) -> Result<(), FileError> {
     Ok(())
 }
 
-/// Returns what an agent gets that differs from the plain skills; `None` if nothing does.
+/// Returns what an agent gets in another form than the plain one; `None` if nothing.
 pub(crate) fn skills_of<'a>(
     agents: &'a BTreeMap<AgentId, AgentSkills>,
     agent: &AgentId,
@@ -277,8 +282,8 @@ pub(crate) fn skills_of<'a>(
     agents.get(agent).or_else(|| agents.get(ANY_AGENT))
 }
 
-/// Writes the folder of one agent of a set: links to its bundles, or one link to the plain skills if
-/// these are the same.
+/// Writes the folder of one agent in a set: a link to each bundle, or one link to the plain skills
+/// if the agent gets exactly these.
 pub(crate) fn write_agent_folder(
     batch: &mut Batch,
     folder: &HeldPath,

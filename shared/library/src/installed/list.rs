@@ -1,8 +1,9 @@
-//! Lists the installed skills, own and linked. A listing is cheap, but detects every write.
+//! Lists the installed skills, own and linked. A listing reads little, but notices every change of
+//! a file.
 //!
-//! If the metadata of a skill's files is the same as in the index, the listing costs one `stat` for
-//! each of the files. Any other skill is read, verified and written to the index. The work is
-//! spread over all cores.
+//! The index holds the file metadata (size, times, inode) of each verified skill. If the metadata
+//! is still the same, the listing costs one `stat` for each file. Any other skill is read, verified
+//! and written to the index. The work is spread over all cores.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -20,30 +21,30 @@ use crate::index::{Index, IndexRow, NewIndexRow, StoredRow, Texts};
 use crate::store::{self, Damage, Trusted};
 use crate::vault::{Vault, VaultError};
 
-/// Limit on retries of a read. Each retry means that a writer completed a change in the meantime,
-/// so retries end by themselves; the limit is a safeguard.
+/// Limit on how often a listing starts over. It does so only if a writer completed a change while
+/// it ran, so the limit is a safeguard.
 const TRIES: u32 = 100;
 
-/// An installed skill.
+/// An installed skill, as the index describes it.
 #[derive(Clone, Debug)]
 pub struct InstalledSkill {
     /// The name it is installed under.
     pub name: SkillName,
-    /// Own or linked.
+    /// Where it is installed: as an own skill or through a link.
     pub origin: Origin,
     /// The signed version.
     pub version: u64,
-    /// Hash of the bundle.
+    /// SHA-256 of the bundle.
     pub bundle: Digest,
     /// Size of the bundle object, in bytes.
     pub size: u64,
     /// Texts from its frontmatter and manifest.
     pub texts: Texts,
-    /// Whether the bare name means another skill: an own one, or that of another link.
+    /// Whether the bare name, without a vault, means another skill of the same name.
     pub shadowed: bool,
-    /// The name that always means this skill: `<vault>/<name>`, or `local/<name>` of an own one.
+    /// The name that always means this skill: `<vault>/<name>`, or `local/<name>` for an own skill.
     pub qualified: String,
-    /// The name of its vault on this machine; `None` for an own skill.
+    /// Name of its vault on this machine; `None` for an own skill.
     pub vault: Option<Slug>,
 }
 
@@ -74,7 +75,7 @@ impl InstalledSkill {
     }
 }
 
-/// The installed skills. A skill that differs from what was signed is never among `skills`.
+/// The installed skills. A skill that differs from what was signed is listed only as damaged.
 #[derive(Debug, Default)]
 pub struct Listing {
     /// Intact skills: own ones first, by name within each origin.
@@ -84,8 +85,8 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// Returns the skills that wait for the next release of their vault because the key that signed
-    /// them is revoked, by linked vault. The own skills are under `None`.
+    /// Returns the skills that are not used until the next release of their vault, because the key
+    /// that signed them is revoked. They are grouped by linked vault; own skills are under `None`.
     pub fn withheld_skills(&self) -> BTreeMap<Option<&LinkId>, Vec<&SkillName>> {
         let mut withheld = BTreeMap::<_, Vec<_>>::new();
         for (name, origin, damage) in &self.damaged {
@@ -114,15 +115,14 @@ pub fn list_installed(vault: &Vault) -> Result<Listing, VaultError> {
     Ok(listing)
 }
 
-/// The scan result of one installed skill.
+/// An installed skill with its row of the index, or the damage that verification found.
 #[derive(Debug)]
 pub(crate) struct ScannedSkill {
     pub(crate) place: Place,
     pub(crate) state: Result<IndexRow, Damage>,
 }
 
-/// Scans all installed skills. The result includes damaged ones; only a vault that can't be listed
-/// is an error.
+/// Scans all installed skills, including damaged ones. Fails only if the vault can't be listed.
 pub(crate) fn scan_installed(vault: &Vault) -> Result<Vec<ScannedSkill>, VaultError> {
     let mut index = Index::open(vault);
     let (rows, store) = (index.load_rows(), vault.store_folder());
@@ -149,8 +149,8 @@ pub(crate) fn scan_installed(vault: &Vault) -> Result<Vec<ScannedSkill>, VaultEr
             .map(|skill| skill.place.clone())
             .collect();
         tries -= 1;
-        // A writer may have switched a link after it was listed and before its bundle was read:
-        // retry.
+        // A writer may have switched a link after it was listed and before its bundle was read.
+        // Then the skill is not damaged, so start over.
         if tries == 0 || still_linked(vault, &damaged)? {
             scanned.extend(places.gone.into_iter().map(|place| ScannedSkill {
                 state: Err(place.unlinked_damage()),
@@ -161,8 +161,8 @@ pub(crate) fn scan_installed(vault: &Vault) -> Result<Vec<ScannedSkill>, VaultEr
     }
 }
 
-/// Returns the rows of the index; the skills' files may have changed since a row was written.
-/// Installed skills that the index lacks are verified and added first.
+/// Returns the rows of the index, without checking that the skills' files are unchanged. Installed
+/// skills that the index lacks are verified and added first.
 pub(crate) fn indexed_rows(vault: &Vault, places: &Places) -> HashMap<Digest, StoredRow> {
     let mut index = Index::open(vault);
     let (rows, store) = (index.load_rows(), vault.store_folder());

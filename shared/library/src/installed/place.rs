@@ -1,4 +1,5 @@
-//! The installed skills: their names, their origins, and the bundle that each name stands for.
+//! The installed skills: under which names, from where, and which bundle each name stands for. A
+//! *place* is one such installation.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
@@ -14,7 +15,7 @@ use crate::store::{self, Damage, Trusted};
 use crate::vault::own_skills::OwnSkills;
 use crate::vault::{Vault, VaultError};
 
-/// The origin of an installed skill.
+/// Where an installed skill comes from.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Origin {
     /// Admitted and signed in this vault.
@@ -25,22 +26,22 @@ pub enum Origin {
     Project(PathBuf),
 }
 
-/// The name of an installed skill, and the bundle that it stands for.
+/// An installation: the name of a skill, and the bundle that it stands for.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct Place {
     pub(crate) name: SkillName,
-    /// The name in the manifest. It differs from `name` if the skill was installed under another
+    /// Name in the manifest. It differs from `name` if a linked skill was installed under another
     /// name.
     pub(crate) signed_name: SkillName,
     pub(crate) origin: Origin,
     pub(crate) bundle: Digest,
-    /// The name of its vault on this machine; `None` for an own skill.
+    /// Name of its vault on this machine; `None` for an own skill.
     pub(crate) vault: Option<Slug>,
-    /// Whether the bare name means this skill. That is so for at most one skill of each name.
+    /// Whether the bare name, without a vault, means this skill. It means at most one.
     pub(crate) bare: bool,
 }
 
-/// The vault part in qualified names of own skills: `local/<name>`.
+/// Vault part in the qualified names of own skills: `local/<name>`.
 pub(crate) const OWN: &str = "local";
 
 impl Place {
@@ -57,6 +58,7 @@ impl Place {
         }
     }
 
+    /// Returns whether a reference, bare or qualified, means this skill.
     fn is_meant(&self, skill_ref: &SkillRef) -> bool {
         self.name == skill_ref.name
             && match (&skill_ref.vault, &self.vault) {
@@ -67,18 +69,18 @@ impl Place {
     }
 }
 
-/// Everything installed, and foreign entries among it.
+/// All installations of a vault, and other entries in the same folders.
 #[derive(Clone, Debug)]
 pub(crate) struct Places {
     /// One group for the own skills, and one for each link.
     pub(crate) groups: Vec<OriginGroup>,
     /// Entries that are not skills, as paths relative to the vault.
     pub(crate) strange: Vec<String>,
-    /// Own skills that this machine installed and whose links were removed outside vault.
+    /// Own skills that this machine installed and whose links were deleted by hand.
     pub(crate) gone: Vec<Place>,
 }
 
-/// Skills of one origin, and the trust for verifying them.
+/// Installations with one origin, and the trust for verifying them.
 #[derive(Clone, Debug)]
 pub(crate) struct OriginGroup {
     pub(crate) trusted: Trusted,
@@ -93,7 +95,8 @@ pub(crate) fn list_places(vault: &Vault) -> Result<Places, VaultError> {
     let recorded = vault.own_skills()?;
     let (places, mut strange) = read_own_links(vault)?;
     let unlinked = unlinked_own_skills(vault, &recorded, &places)?;
-    // If somebody removes the link of an own skill, its name must not go to a linked skill.
+    // If the link of an own skill is deleted by hand, the bare name must not pass to a linked
+    // skill.
     let own = places.iter().chain(&unlinked);
     let mut taken: HashSet<_> = own.map(|place| place.name.clone()).collect();
     let trusted = vault.trusted_with(recorded)?;
@@ -115,7 +118,7 @@ pub(crate) fn list_places(vault: &Vault) -> Result<Places, VaultError> {
     })
 }
 
-/// Returns the recorded own skills that no link installs.
+/// Returns the own skills that are recorded as installed but have no link.
 fn unlinked_own_skills(
     vault: &Vault,
     recorded: &OwnSkills,
@@ -129,8 +132,8 @@ fn unlinked_own_skills(
     {
         return Ok(Vec::new());
     }
-    // A writer may have removed these skills in the meantime, so read the record again: it says so
-    // now.
+    // A writer may have removed these skills in the meantime. Then the record that is read now no
+    // longer lists them.
     let recorded_now = vault.own_skills()?;
     let missing = recorded_now
         .expected_skills()
@@ -151,7 +154,7 @@ fn unlinked_own_skills(
 }
 
 impl Place {
-    /// The damage of a skill whose link was removed outside vault.
+    /// Returns the damage to report for a skill whose link was deleted by hand.
     pub(crate) fn unlinked_damage(&self) -> Damage {
         Damage::Unlinked(self.name.clone())
     }
@@ -162,7 +165,7 @@ pub(crate) fn own_places(vault: &Vault) -> Result<Vec<Place>, VaultError> {
     Ok(read_own_links(vault)?.0)
 }
 
-/// Returns the own skills, and every other entry of their folder as a path.
+/// Returns the own skills, and the paths of all other entries in their folder.
 fn read_own_links(vault: &Vault) -> Result<(Vec<Place>, Vec<String>), VaultError> {
     let (bundles, strange) = read_links(&vault.skills_folder(), "skills")?;
     let own = |(name, bundle): (SkillName, Digest)| Place {
@@ -176,7 +179,7 @@ fn read_own_links(vault: &Vault) -> Result<(Vec<Place>, Vec<String>), VaultError
     Ok((bundles.into_iter().map(own).collect(), strange))
 }
 
-/// Returns the bundles that the links in one folder name, and every other entry as a path below
+/// Returns the bundles to which the links in one folder lead, and every other entry as a path below
 /// `prefix`.
 fn read_links(
     folder: &HeldPath,
@@ -206,8 +209,8 @@ fn read_links(
 }
 
 impl Link {
-    /// Returns the installed skills with the trust for verifying them, and foreign entries among
-    /// them. Returns no group before the first catalog.
+    /// Returns the installed skills of a link with the trust for verifying them, and the paths of
+    /// other entries among them. There is no group before the first catalog.
     pub(crate) fn read_group(
         &self,
         vault: &Vault,
@@ -219,7 +222,7 @@ impl Link {
         let mut places = BTreeMap::new();
         for (name, bundle) in &linked {
             match self.pinned_skill(name, bundle) {
-                // A bundle other than the pinned one stays in the list, so that verification
+                // A bundle that is not the pinned one stays in the list, so that verification
                 // reports it as damage.
                 Some(skill) => {
                     places.insert(name.clone(), self.place_of_skill(name, skill, *bundle))
@@ -230,8 +233,8 @@ impl Link {
                 }
             };
         }
-        // A pinned skill is installed even if its link is gone. After a pull that was cut short
-        // this does not hold: the pull may not have made the link yet.
+        // A pinned skill counts as installed even if its symlink is gone, but not after a pull that
+        // was killed, which may not have created the symlink yet.
         let all_made = self.pin.replaced.is_none();
         for (name, skill) in self.installed_skills().filter(|_| all_made) {
             let missing = || self.place_of_skill(name, skill, skill.bundle);
@@ -241,6 +244,7 @@ impl Link {
         Ok((Some(OriginGroup { trusted, places }), strange))
     }
 
+    /// Returns the installation of a skill of this link with the given bundle.
     pub(crate) fn place_of_skill(
         &self,
         name: &SkillName,
@@ -257,8 +261,8 @@ impl Link {
         }
     }
 
-    /// Returns the bundles that the vault's folder shows for this link, and foreign entries among
-    /// them.
+    /// Returns the bundles that the vault's folder shows for this link, and the paths of other
+    /// entries among them.
     pub(crate) fn linked_bundles(
         &self,
     ) -> Result<(BTreeMap<SkillName, Digest>, Vec<String>), VaultError> {
@@ -267,7 +271,8 @@ impl Link {
     }
 }
 
-/// Finds the installed skill that a reference means, with the trust for verifying it.
+/// Finds the installed skill that a reference means, with the trust for verifying it; `None` if
+/// there is none.
 pub(crate) fn find_installed(
     vault: &Vault,
     wanted: &SkillRef,
@@ -280,7 +285,7 @@ pub(crate) fn find_installed(
     Ok(matches.next())
 }
 
-/// Returns whether these names are still installed with the same bundles.
+/// Returns whether all these installations still exist with the same bundles.
 pub(crate) fn still_linked(vault: &Vault, expected: &[Place]) -> Result<bool, VaultError> {
     if expected.is_empty() {
         return Ok(true);
@@ -290,13 +295,13 @@ pub(crate) fn still_linked(vault: &Vault, expected: &[Place]) -> Result<bool, Va
     Ok(expected.iter().all(|place| now.contains(place)))
 }
 
-/// The own skill that is installed under a name.
+/// The own skill that is installed under a name, with the result of verifying it.
 #[derive(Debug)]
 pub(crate) struct InstalledOwnSkill {
     pub(crate) bundle: Digest,
-    /// The manifest, if its signature is valid.
+    /// The manifest; `None` if no trusted key signed it.
     pub(crate) manifest: Option<Manifest>,
-    /// Whether the files are exactly as signed.
+    /// Whether the files are exactly the signed ones.
     pub(crate) intact: bool,
 }
 

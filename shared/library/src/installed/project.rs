@@ -1,4 +1,4 @@
-//! The skills of a project: what its `vault.lock` installs, apart from the user's own skills.
+//! The skills of a project: those that its `vault.lock` installs, apart from the user's own skills.
 //!
 //! ```text
 //! <config>/projects/<hash>/project.json   the record: which bundle each name stands for
@@ -6,9 +6,10 @@
 //! <vault>/store/<bundle>/                 the bytes
 //! <project>/.vault/skills/<name>          links into the store, made from the record
 //! ```
-//! Only the record in the trust folder counts, not the content of a repository's `.vault`. Each
-//! project has a key and a root version of its own, so its bundles carry another vault id than the
-//! user's. Wherever such a bundle is put, it never counts as an own skill and fits no release.
+//! Only the record in the trust folder decides what is installed, not the content of a repository's
+//! `.vault`. Each project has a key and a root version (the signed list of its keys) of its own, so
+//! its bundles carry another vault id than the user's. Wherever such a bundle is put, it never
+//! passes as an own skill and fits into no release.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -31,24 +32,24 @@ use crate::vault::{Vault, VaultError, first_root};
 const SCHEMA: &str = "vault.project/1";
 const RECORD: &str = "project.json";
 const KEY: &str = "project.key";
-/// The folder of vault's own files in a project.
+/// Folder in a project for vault's own files.
 pub(crate) const STATE: &str = ".vault";
-/// The links to the project's skills, below the project.
+/// Folder in a project that contains the links to its skills.
 pub(crate) const SKILLS: &str = ".vault/skills";
 
-/// An error of using a folder as a project, or of installing its skills.
+/// Error of using a folder as a project, or of installing skills for it.
 #[derive(Debug, thiserror::Error)]
 pub enum ProjectError {
-    /// The project is the home folder, whose agent folders and `.vault` are the user's own.
+    /// The folder is the home folder, whose agents' folders and `.vault` are the user's own.
     #[error("{} is the home folder, which cannot be a project", .0.display())]
     Home(PathBuf),
-    /// The vault's folder would be the project's state, or the project lies inside the vault.
+    /// The folder contains the vault as its `.vault`, or lies inside the vault.
     #[error("{} is a folder of the vault itself, which cannot be a project", .0.display())]
     Vault(PathBuf),
-    /// An entry that vault did not make stands where a link to a skill should.
+    /// Something that vault did not make stands where a link to a skill should be.
     #[error("{} is in the place of a link to a skill, and vault did not make it", .0.display())]
     InTheWay(PathBuf),
-    /// A folder below the project can't be used.
+    /// A folder below the project can't be opened without following symbolic links.
     #[error(transparent)]
     Folder(#[from] BeneathError),
     /// The vault can't be read or written.
@@ -62,15 +63,15 @@ impl From<FileError> for ProjectError {
     }
 }
 
-/// The folder of a project, resolved and checked.
+/// A folder that may be a project: its real path, checked.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ProjectFolder {
     path: PathBuf,
 }
 
 impl ProjectFolder {
-    /// Checks that a folder may be a project of this vault's user. `vault` is the vault's folder,
-    /// which may not exist yet.
+    /// Checks that a folder may be a project of the user. `vault` is the vault's folder, which may
+    /// not exist yet; `home` is the user's home folder.
     pub fn new(folder: &Path, vault: &Path, home: Option<&Path>) -> Result<Self, ProjectError> {
         let path = disk::resolve(folder)?;
         let resolved = |other: &Path| disk::resolve(other).unwrap_or_else(|_| other.to_owned());
@@ -83,14 +84,14 @@ impl ProjectFolder {
         if vault.starts_with(resolved(&state)) || path.starts_with(&vault) {
             return Err(ProjectError::Vault(state));
         }
-        // A repository may bring along a symbolic link here, and nothing may be written through it.
+        // A repository may contain a symbolic link here, and nothing may be written through it.
         match HeldFolder::open(&path)?.descend(Path::new(SKILLS), false) {
             Ok(_) | Err(BeneathError::Missing(_)) => Ok(Self { path }),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Its absolute path, without symbolic links.
+    /// Absolute path, without symbolic links.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -100,20 +101,20 @@ impl ProjectFolder {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 struct ProjectRecord {
     schema: String,
-    /// The project.
+    /// Folder of the project.
     path: PathBuf,
-    /// The vault whose store has the bytes.
+    /// Path of the vault whose store contains the bytes.
     vault: PathBuf,
     root1_sha256: Digest,
     roots: RootList,
     skills: BTreeMap<SkillName, Digest>,
-    /// Bundles that were replaced, until the links lead elsewhere.
+    /// Bundles that were replaced, but to which links may still lead.
     replaced: BTreeSet<Digest>,
-    /// The agents' folders that show the skills, relative to the project.
+    /// Agents' folders that show the skills, relative to the project.
     folders: BTreeSet<PathBuf>,
 }
 
-/// A project with skills of its own.
+/// A project for which skills are installed.
 #[derive(Clone, Debug)]
 pub struct Project {
     folder: PrivateFolder,
@@ -121,7 +122,7 @@ pub struct Project {
     roots: Arc<RootState>,
 }
 
-/// The part of the trust folder that belongs to a project of this vault.
+/// Returns the part of the trust folder that belongs to a project of this vault.
 fn trust_folder(vault: &Vault, project: &Path) -> PrivateFolder {
     let paths = vault.paths();
     // Two vaults of one user may install skills for the same project. A path contains no NUL byte.
@@ -134,7 +135,7 @@ fn trust_folder(vault: &Vault, project: &Path) -> PrivateFolder {
 pub fn find_project(vault: &Vault, folder: &ProjectFolder) -> Result<Option<Project>, VaultError> {
     let read_project = Project::read(trust_folder(vault, &folder.path))?;
     // The folder of the record is named after a hash of the path, so the path in the record must be
-    // the same.
+    // the same one.
     Ok(read_project.filter(|project| project.record.path == folder.path))
 }
 
@@ -152,7 +153,7 @@ pub fn find_containing_project(
         .max_by_key(|project| project.record.path.components().count()))
 }
 
-/// Lists all projects that this vault holds skills for, by path.
+/// Lists all projects for which this vault stores skills, sorted by path.
 pub fn list_projects(vault: &Vault) -> Result<Vec<Project>, VaultError> {
     let projects = PrivateFolder::new(&vault.paths().config, "projects");
     let mut projects_found = Vec::new();
@@ -176,7 +177,7 @@ pub(crate) fn project_bundles(vault: &Vault) -> Result<Vec<Digest>, VaultError> 
     Ok(used.copied().collect())
 }
 
-/// The skills of all projects, for verification.
+/// Returns the skills of all projects, for verification.
 pub(crate) fn project_groups(vault: &Vault) -> Result<Vec<OriginGroup>, VaultError> {
     Ok(list_projects(vault)?
         .iter()
@@ -205,7 +206,7 @@ impl Project {
         }))
     }
 
-    /// Finds the project, or begins one with a new key. The key needs no passphrase: its signature
+    /// Finds the project, or creates one with a new key. The key needs no passphrase: its signature
     /// is accepted only on the bundles in the record, and whoever can read the key can also change
     /// the record.
     pub(crate) fn find_or_new(vault: &Vault, folder: &ProjectFolder) -> Result<Self, VaultError> {
@@ -215,8 +216,8 @@ impl Project {
         let key = keys::generate_key(vault.random());
         let chain = first_root(vault.clock(), &key)?;
         let trust = trust_folder(vault, &folder.path);
-        // A killed run may have left a key without a record. Nothing that it signed is accepted, so
-        // replace it.
+        // A killed command may have left a key without a record. Nothing that it signed is
+        // accepted, so replace it.
         trust.remove_file(KEY)?;
         keys::create_key(&trust, KEY, KeyKind::Publisher, &key, &NoPassphrases)?;
         let project = Self {
@@ -237,48 +238,50 @@ impl Project {
         Ok(project)
     }
 
+    /// Writes the record to the trust folder.
     pub(crate) fn store_record(&self) -> Result<(), VaultError> {
         Ok(self.folder.write_record(RECORD, &self.record)?)
     }
 
-    /// Removes the record and the key of the project. Its bundles leave the store with the next
-    /// garbage collection.
+    /// Removes the record and the key of the project. The next garbage collection removes its
+    /// bundles from the store.
     pub(crate) fn remove_record(&self) -> Result<(), VaultError> {
         Ok(self.folder.remove_all()?)
     }
 
-    /// The project's folder.
+    /// Folder of the project.
     pub fn path(&self) -> &Path {
         &self.record.path
     }
 
-    /// The skills, by name.
+    /// Names of the skills, sorted.
     pub fn skill_names(&self) -> impl Iterator<Item = &SkillName> {
         self.record.skills.keys()
     }
 
-    /// The agents' folders that show the skills, relative to the project.
+    /// Agents' folders that show the skills, relative to the project.
     pub fn agent_folders(&self) -> &BTreeSet<PathBuf> {
         &self.record.folders
     }
 
-    /// The bundles of the skills, by name.
+    /// The bundle of each skill.
     pub(crate) fn skill_bundles(&self) -> &BTreeMap<SkillName, Digest> {
         &self.record.skills
     }
 
-    /// The id that its bundles carry in place of the own vault's.
+    /// The vault id that its bundles carry, which is not that of the user's vault.
     pub(crate) fn vault_id(&self) -> VaultId {
         self.roots.vault_id()
     }
 
-    /// The key that signs its bundles.
+    /// Reads the key that signs its bundles.
     pub(crate) fn signing_key(&self) -> Result<SecretKey, VaultError> {
         let key = keys::read_key(&self.folder, KEY, KeyKind::Publisher, &NoPassphrases)?;
         Ok(key.ok_or_else(|| keys::KeyError::Missing(self.folder.path_of(KEY)))?)
     }
 
-    /// Returns the trust for the project's skills: its own key, on the bundles of the record.
+    /// Returns the trust for the project's skills: signatures by its key, on exactly the bundles of
+    /// the record.
     pub(crate) fn trust_in_skills(&self) -> Trusted {
         self.trust_in_bundles(self.record.skills.values().copied())
     }
@@ -288,7 +291,7 @@ impl Project {
         Trusted::for_listed(Arc::clone(&self.roots), bundles.into_iter().collect())
     }
 
-    /// Returns the skills as installed places, with the trust for verifying them.
+    /// Returns the skills as installations, with the trust for verifying them.
     pub(crate) fn to_group(&self) -> OriginGroup {
         let places = self.record.skills.iter().map(|(name, bundle)| Place {
             name: name.clone(),
@@ -304,7 +307,7 @@ impl Project {
         }
     }
 
-    /// Reads and verifies a skill of the project; `None` if it has none of this name.
+    /// Reads and verifies a skill of the project; `None` if the record has no skill of this name.
     pub fn read_skill(&self, vault: &Vault, name: &SkillName) -> Option<Result<Examined, Damage>> {
         let bundle = self.record.skills.get(name)?;
         let store = vault.store_folder();
@@ -316,9 +319,9 @@ impl Project {
         ))
     }
 
-    /// Records that a name stands for a bundle from now on.
+    /// Records the bundle that is installed under a name from now on.
     pub(crate) fn put_skill(&mut self, name: SkillName, bundle: Digest) {
-        // The bundle is in use again, so garbage collection after this change must spare it.
+        // The bundle is in use again, so it must not be removed with the replaced ones.
         self.record.replaced.remove(&bundle);
         if let Some(before) = self
             .record
@@ -330,7 +333,7 @@ impl Project {
         }
     }
 
-    /// Drops the skills that `keep` does not name.
+    /// Removes from the record the skills that `keep` does not name.
     pub(crate) fn retain_skills(&mut self, keep: &BTreeSet<SkillName>) {
         let gone = self
             .record
@@ -346,7 +349,7 @@ impl Project {
         self.record.folders = folders;
     }
 
-    /// Removes and returns the replaced bundles, which can now leave the store.
+    /// Returns the replaced bundles and clears the list. The caller removes them from the store.
     pub(crate) fn take_replaced(&mut self) -> Vec<Digest> {
         std::mem::take(&mut self.record.replaced)
             .into_iter()

@@ -1,5 +1,5 @@
-//! Stores root versions that are valid for a vault, and derives their consequences for the own
-//! library.
+//! Stores root versions (signed lists of a vault's keys) that were found valid, and derives what
+//! they mean for the own skills: which stay valid, and which must be signed again.
 
 use std::collections::BTreeSet;
 
@@ -14,8 +14,8 @@ use crate::store::{self, Trusted};
 use crate::vault::trust::VaultTrust;
 use crate::vault::{Change, Vault, VaultError, releases};
 
-/// Stores root versions of a vault if they supersede the known ones. `listed` names the bundles of
-/// a catalog that is valid under them. Fails if they contradict the known ones.
+/// Stores root versions of a vault if they continue the known ones. `listed` names the bundles of a
+/// catalog that is valid under the new versions. Fails if they contradict the known ones.
 pub(crate) fn store_counted_roots(
     change: &mut Change<'_>,
     id: &VaultId,
@@ -28,7 +28,8 @@ pub(crate) fn store_counted_roots(
         let own = before.as_ref().map(|trust| &trust.roots);
         let judged = root::judge_roots(own, shown, None)?;
         if judged.taken {
-            // Watchers must look again: other skills may be accepted now.
+            // Processes that watch the generation number must read again: other skills may be
+            // accepted now.
             change.mark_changing()?;
         }
         let mut after = if judged.taken || before.is_none() {
@@ -41,10 +42,10 @@ pub(crate) fn store_counted_roots(
     })
 }
 
-/// Returns the trusted state after new root versions. For the own library, the state lists the
-/// bundles that stay valid although their signer was retired, and those that must be signed again
-/// because their signer was revoked. Both lists hold only what was accepted before: verified own
-/// skills, and the bundles of the last accepted catalogs.
+/// Returns the trusted state after new root versions. For this vault's own skills it also lists the
+/// bundles that stay valid although their signer was retired (`taken_over`), and those that must be
+/// signed again because their signer was revoked (`sign_again`). Both lists contain only what was
+/// accepted before: verified own skills, and the bundles of the last accepted catalogs.
 pub(crate) fn conclude_trust(
     vault: &Vault,
     before: Option<&VaultTrust>,
@@ -64,8 +65,8 @@ pub(crate) fn conclude_trust(
     }
     let mut counted = counted_bundles(vault)?;
     counted.extend(listed);
-    // This machine has no history of the vault, so a signer of the listed bundles may have been
-    // retired long ago.
+    // This machine sees the vault for the first time, so the signer of a listed bundle may have
+    // been retired long ago.
     let Some(before) = before else {
         after.taken_over = counted;
         return Ok(after);
@@ -81,8 +82,7 @@ pub(crate) fn conclude_trust(
         after.taken_over.extend(&counted);
     }
     if retires || revokes {
-        // Verify under the old keys: under the new ones, exactly the bundles in question would
-        // fail.
+        // Verify under the old keys, because under the new keys the bundles in question fail.
         let trusted = Trusted::for_own(before.clone());
         let on_variants = trusted.on_variants();
         let own = place::own_places(vault)?.into_iter();
@@ -97,8 +97,8 @@ pub(crate) fn conclude_trust(
             };
             match after.roots.standing(&examined.signer) {
                 KeyStanding::Retired => after.taken_over.insert(place.bundle),
-                // A thief may have signed an unpublished bundle after the theft. So the owner is
-                // asked to sign again only what was published before.
+                // A thief may have signed a bundle with the stolen key. Only what was published
+                // before is known to be the owner's, so only that is listed for signing again.
                 KeyStanding::Revoked if counted.contains(&place.bundle) => {
                     after.sign_again.insert(place.bundle)
                 }
@@ -109,21 +109,21 @@ pub(crate) fn conclude_trust(
     Ok(after)
 }
 
-/// Returns the bundles of the last catalogs that this library published or took over.
+/// Returns the bundles in the last catalogs that this vault published or took over.
 fn counted_bundles(vault: &Vault) -> Result<BTreeSet<Digest>, VaultError> {
     let catalogs = counted_catalogs(vault)?;
     let skills = catalogs.iter().flat_map(|catalog| &catalog.skills);
     Ok(skills.map(|entry| entry.bundle_hash).collect())
 }
 
-/// Returns the last catalogs that this library published or took over.
+/// Returns the last catalog of each namespace that this vault published or took over.
 pub(crate) fn counted_catalogs(vault: &Vault) -> Result<Vec<Catalog>, VaultError> {
     let mut catalogs = Vec::new();
     for state in releases::list_states(vault)? {
         let (Some(bytes), Some(published)) = (state.catalog_bytes(vault)?, &state.published) else {
             continue;
         };
-        // Skip a file that does not match the record: a writer that was killed may have left it.
+        // Skip a file that does not match the record: a killed writer may have left it.
         let catalog = SignedCatalog::parse(&bytes)
             .and_then(|file| file.read_counted(&published.payload_sha256));
         catalogs.extend(catalog);

@@ -12,21 +12,22 @@ use super::place::{Place, list_places};
 use crate::store::Trusted;
 use crate::vault::{Vault, VaultError};
 
-/// Number of times that everything is listed again because a hit could not be verified. A writer
-/// may have changed the hit, and several writers may follow one another.
+/// Number of times that the search starts over because a hit could not be verified, which a writer
+/// that changed the skill in between would explain.
 const RESCANS: u32 = 20;
 
-/// A search result.
+/// An installed skill that matches the query.
 #[derive(Clone, Debug)]
 pub struct Hit {
-    /// The skill.
+    /// The skill, with texts from verified bytes.
     pub skill: InstalledSkill,
-    /// BM25 score, above zero; best first.
+    /// BM25 score, above zero. Hits are sorted by it, the best first.
     pub score: f64,
 }
 
-/// Ranks the installed skills by how well their texts match the query. Skills without a match and
-/// shadowed ones are left out.
+/// Ranks the installed skills by how well their texts match the query, and returns the best
+/// `top_k`. Skills without a match are left out, and so are shadowed ones, whose bare name means
+/// another skill.
 pub fn search_installed(vault: &Vault, query: &str, top_k: usize) -> Result<Vec<Hit>, VaultError> {
     let mut rescans = RESCANS;
     let mut damaged = HashSet::new();
@@ -41,16 +42,16 @@ pub fn search_installed(vault: &Vault, query: &str, top_k: usize) -> Result<Vec<
             .collect();
         match verify_hits(vault, &ranked)? {
             Ok(hits) => return Ok(hits),
-            // First assume that a writer changed the skills meanwhile. If they still fail, they are
-            // damaged: leave them out.
+            // First assume that a writer changed the skills in between. If they still fail after
+            // all retries, they are damaged: leave them out.
             Err(_) if rescans > 0 => rescans -= 1,
             Err(failed) => damaged.extend(failed),
         }
     }
 }
 
-/// Returns the ranked skills with texts from verified bytes, or else the names of those that are
-/// damaged or no longer installed as the ranked bundle.
+/// Returns the ranked skills with texts from verified bytes. If some of them are damaged or no
+/// longer installed with the ranked bundle, returns their names instead.
 fn verify_hits(
     vault: &Vault,
     ranked: &[(&InstalledSkill, f64)],
@@ -65,8 +66,8 @@ fn verify_hits(
     let read = |skill: &InstalledSkill, score| {
         let (place, trusted) = installed.get(&skill.name)?;
         let read = read_place(&store, place, trusted).ok()?;
-        // The score belongs to the listed bundle, so a skill that was replaced meanwhile is ranked
-        // again.
+        // The score belongs to the listed bundle, so a skill that was replaced in between must be
+        // ranked again.
         (place.bundle == skill.bundle).then(|| Hit {
             skill: InstalledSkill::new((*place).clone(), read.row),
             score,

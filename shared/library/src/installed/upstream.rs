@@ -1,4 +1,4 @@
-//! The source that a bundle was fetched from: `upstream/<bundle hash>.json`, one small record for
+//! The source from which a bundle was fetched: `upstream/<bundle hash>.json`, one small record for
 //! each bundle, in the vault's part of the trust folder.
 //!
 //! A record belongs to a bundle, not to a name. It is written before the link is switched, so that
@@ -21,7 +21,7 @@ fn file_name(bundle: &Digest) -> String {
     format!("{bundle}.json")
 }
 
-/// Returns the recorded source of a bundle.
+/// Returns the recorded source of a bundle; `None` if it has no record.
 pub fn of_bundle(vault: &Vault, bundle: &Digest) -> Result<Option<Upstream>, VaultError> {
     let folder = vault.trust_folder().child(FOLDER);
     folder.read_record(&file_name(bundle))
@@ -42,7 +42,8 @@ pub fn of_skill(vault: &Vault, name: &SkillName) -> Result<Option<Upstream>, Vau
         .or_else(|| of_manifest(&manifest)))
 }
 
-/// Returns the source of a skill as far as its manifest states it.
+/// Returns the source of a skill as its signed manifest states it; `None` for a local folder,
+/// submitted text or another vault.
 pub fn of_manifest(manifest: &Manifest) -> Option<Upstream> {
     let provenance = &manifest.provenance;
     let fetched = !matches!(provenance.kind(), Kind::Local | Kind::Inline | Kind::Vault);

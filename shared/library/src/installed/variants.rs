@@ -1,5 +1,6 @@
-//! The record of rendered variants: which bundle replaces which skill, for which agent. It decides
-//! what agents get and what a release lists, so it lies in the trust folder.
+//! The record of rendered variants (skills whose SKILL.md a transform changed for one agent): which
+//! bundle replaces which skill, for which agent. It decides what agents get and what a release
+//! lists, so it lies in the trust folder.
 
 use serde::{Deserialize, Serialize};
 use vault_format::hash::Digest;
@@ -15,25 +16,25 @@ use crate::vault::{Change, Vault, VaultError};
 pub(crate) struct Variant {
     pub(crate) name: SkillName,
     pub(crate) agent: AgentId,
-    /// The bundle of the skill that the variant was rendered from.
+    /// Bundle of the skill that the variant was rendered from.
     pub(crate) base: Digest,
     pub(crate) transforms: Vec<AppliedTransform>,
-    /// The variant's bundle; `None` if rendering failed, for the reason in `problem`, or if it would
-    /// have the bytes of the plain skill.
+    /// Bundle of the variant; `None` if rendering failed, for the reason in `problem`, or if the
+    /// variant would have the bytes of the plain skill.
     pub(crate) bundle: Option<Digest>,
     pub(crate) size: u64,
     pub(crate) parts: Vec<Part>,
     pub(crate) problem: Option<String>,
 }
 
-/// An object that holds a part of a large variant.
+/// One part of a large bundle, which is published as an object of its own.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct Part {
     pub(crate) sha256: Digest,
     pub(crate) size: u64,
 }
 
-/// Name of the record.
+/// File in the trust folder that holds the [`VariantsRecord`].
 const NAME: &str = "variants.json";
 
 /// The content of `variants.json`.
@@ -43,6 +44,7 @@ pub(crate) struct VariantsRecord {
 }
 
 impl VariantsRecord {
+    /// Reads the record; it is empty if nothing was rendered yet.
     pub(crate) fn read(vault: &Vault) -> Result<Self, VaultError> {
         Ok(vault.trust_folder().read_record(NAME)?.unwrap_or_default())
     }
@@ -53,8 +55,8 @@ impl VariantsRecord {
     }
 }
 
-/// Returns the bundles of all variants, also of those that linked vaults publish. Garbage collection
-/// must treat them as used.
+/// Returns the bundles of all variants, those that linked vaults publish included. Garbage
+/// collection must treat them as used.
 pub(crate) fn variant_bundles(vault: &Vault) -> Result<Vec<Digest>, VaultError> {
     let own = VariantsRecord::read(vault)?.variants.into_iter();
     let mut bundles: Vec<_> = own.filter_map(|variant| variant.bundle).collect();
@@ -64,7 +66,7 @@ pub(crate) fn variant_bundles(vault: &Vault) -> Result<Vec<Digest>, VaultError> 
     Ok(bundles)
 }
 
-/// Returns the variants of own transforms as installed places, for verification.
+/// Returns the variants that this vault's transforms made, as installations, for verification.
 pub(crate) fn variant_places(vault: &Vault) -> Result<Vec<Place>, VaultError> {
     let record = VariantsRecord::read(vault)?;
     let places = record.variants.into_iter().filter_map(|variant| {

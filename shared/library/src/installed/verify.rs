@@ -20,13 +20,14 @@ use crate::vault::releases;
 use crate::vault::trust::VaultTrust;
 use crate::vault::{Vault, VaultError};
 
-/// The result of [`verify_all_installed`].
+/// What [`verify_all_installed`] found.
 #[derive(Debug)]
 pub struct VerifyReport {
     /// Every installed skill: own ones first, then those of linked vaults and of projects, by name
     /// within each origin.
     pub skills: Vec<SkillCheck>,
-    /// Foreign entries in the store and among the skill links, as paths relative to the vault.
+    /// Entries in the store and among the skill links that vault did not make, as paths relative to
+    /// the vault.
     pub strange: Vec<String>,
     /// Variants that were rendered for single agents, each under the name of its skill.
     pub variants: Vec<SkillCheck>,
@@ -45,43 +46,44 @@ impl VerifyReport {
     }
 }
 
-/// The verdict on one skill.
+/// The result of verifying one skill.
 #[derive(Debug)]
 pub struct SkillCheck {
     /// The name it is installed under.
     pub name: SkillName,
-    /// Whether the skill is an own one, came through a link, or belongs to a project.
+    /// Where it is installed: as an own skill, through a link, or for a project.
     pub origin: Origin,
-    /// The qualified name, which always means this skill.
+    /// The name that always means this skill, `<vault>/<name>`.
     pub qualified: String,
-    /// Whether its bare name means this skill.
+    /// Whether its bare name, without a vault, means this skill.
     pub bare: bool,
-    /// The bundle that it stands for.
+    /// SHA-256 of the bundle for which the name stands.
     pub bundle: Digest,
     /// The signed version, if the manifest is valid.
     pub version: Option<u64>,
-    /// The damage; `None` if the skill is intact.
+    /// How the skill differs from what was signed; `None` if it is intact.
     pub damage: Option<Damage>,
     /// The time of signing, if the manifest is valid.
     pub signed_at: Option<Timestamp>,
-    /// Metadata of operating systems and editors beside its files, relative to the skill.
+    /// Files of operating systems and editors beside the signed ones, relative to the skill.
     pub ignored: Vec<String>,
-    /// Variables that the skill declares as required.
+    /// Environment variables that the skill declares as required.
     pub declared: Vec<Secret>,
 }
 
-/// A vault whose keys this machine knows, own or linked.
+/// A vault whose keys this machine knows: its own vault, or a linked one.
 #[derive(Clone, Debug)]
 pub struct KnownVault {
-    /// The vault itself, or one of the links to it.
+    /// Local for the own vault, otherwise one of the links to the vault.
     pub origin: Origin,
-    /// Its trusted state.
+    /// Its keys and the other state that this machine trusts.
     pub trust: VaultTrust,
-    /// The bundles that accepted catalogs list.
+    /// Bundles that its accepted catalogs list.
     pub(crate) listed: BTreeSet<Digest>,
 }
 
-/// Lists the vaults whose keys this machine knows: the own one, then linked ones, each once.
+/// Lists the vaults whose keys this machine knows: the own one first, then the linked ones, each
+/// vault once.
 pub fn known_vaults(vault: &Vault) -> Result<Vec<KnownVault>, VaultError> {
     let mut known: Vec<KnownVault> = Vec::new();
     if let Some(trust) = vault.trust()? {
@@ -118,9 +120,9 @@ pub fn known_vaults(vault: &Vault) -> Result<Vec<KnownVault>, VaultError> {
     Ok(known)
 }
 
-/// Verifies every installed skill: the manifest's signature, exactly the signed files, sizes,
-/// hashes and modes. Only metadata of operating systems may lie beside them. A linked skill must
-/// also be the bundle that the pin of its link names.
+/// Verifies every installed skill: the signature of the manifest, and that exactly the signed files
+/// exist, with their sizes, hashes and modes. Only metadata of operating systems may lie beside
+/// them. A linked skill must also be the bundle that the pin of its link names.
 pub fn verify_all_installed(vault: &Vault) -> Result<VerifyReport, VaultError> {
     let places = place::list_places(vault)?;
     let store = vault.store_folder();
@@ -153,7 +155,7 @@ pub fn verify_all_installed(vault: &Vault) -> Result<VerifyReport, VaultError> {
             .collect();
         (skills, variants)
     };
-    // Listing the store waits for the disk while the verification uses the processor.
+    // Listing the store waits for the disk while the verification keeps the processors busy.
     let ((mut skills, variants), listed) = rayon::join(check_all, list_unreferenced);
     skills.extend(places.gone.iter().map(|place| SkillCheck {
         name: place.name.clone(),

@@ -1,10 +1,10 @@
-//! The content-addressed store: `store/<bundle-hash>/{files/, manifest.json}`, read-only and never
-//! changed.
+//! The content-addressed store: `store/<bundle-hash>/{files/, manifest.json}`. A bundle is
+//! read-only, and nothing in it is ever changed.
 //!
 //! Installed skills are read only through [`examine_stored`]. It verifies the manifest's signature,
 //! then the size, hash and mode of every file, and that there are no other files. If one of these
-//! checks fails, nothing in the folder is used. Metadata files of operating systems and editors are
-//! the exception: they do not make a check fail and are never used. [`Examined::first_deviation`]
+//! checks fails, nothing in the folder is used. Only metadata files of operating systems and
+//! editors may lie beside the signed files; they are never used. [`Examined::first_deviation`]
 //! reports those of them that no operating system creates by itself.
 
 mod trusted;
@@ -34,8 +34,8 @@ use crate::disk::source::SourceLimits;
 use crate::disk::tree::{self, FileStat, StoreEntry};
 use crate::disk::{self, FileError, HeldPath, Kind, Location};
 
-/// Size limit for reading a signed manifest, in bytes. One that lists 1,024 files with the longest
-/// paths is far smaller.
+/// Size limit for reading a signed manifest, in bytes. A manifest that lists the maximum of 1,024
+/// files with the longest paths is far smaller.
 const MAX_MANIFEST: u64 = 4 * 1024 * 1024;
 /// Limits on the folder of one skill before it is signed.
 pub(crate) const LIMITS: SourceLimits = SourceLimits {
@@ -50,19 +50,19 @@ const FILES: &str = "files";
 /// A difference between a stored skill and its signed manifest.
 #[derive(Debug, thiserror::Error)]
 pub enum Damage {
-    /// The folder, its manifest or a signed file is absent.
+    /// The bundle's folder, its manifest or a signed file is absent.
     #[error("{0} is missing")]
     Missing(String),
     /// The manifest is not signed by a trusted key, or belongs to another skill or vault.
     #[error("the manifest is not valid: {0}")]
     Manifest(#[from] ManifestError),
-    /// A file or folder that the manifest does not list.
+    /// The folder contains a file or folder that the manifest does not list.
     #[error("{} is not part of the signed skill", disk::displayable_path(.0))]
     Extra(String),
-    /// A file whose bytes differ from the signed ones.
+    /// The bytes of a file differ from the signed ones.
     #[error("{} was modified after signing", disk::displayable_path(.0))]
     Changed(String),
-    /// A file or folder whose permissions differ from the expected ones.
+    /// The permissions of a file or folder differ from the expected ones.
     #[error(
         "{} has mode {found:04o} instead of {expected:04o}",
         disk::displayable_path(path)
@@ -75,10 +75,10 @@ pub enum Damage {
         /// The expected permission bits.
         expected: u32,
     },
-    /// A link, FIFO, device or socket.
+    /// A link, FIFO, device or socket stands in place of a file or folder.
     #[error("{} is not a regular file", disk::displayable_path(.0))]
     Foreign(String),
-    /// Manifest and files do not form the bundle that the folder is named after.
+    /// Manifest and files do not give the hash that is the folder's name.
     #[error("the content is not that of bundle {expected}")]
     Bundle {
         /// The folder's name.
@@ -88,20 +88,20 @@ pub enum Damage {
     /// folder.
     #[error("this machine has no record of the keys that the vault {0} trusts")]
     Untrusted(VaultId),
-    /// An older version than the installed one, or a version of a skill that was removed.
+    /// The version is older than the installed one, or the skill was removed since.
     #[error(
         "version {found} is back, although this machine signed version {known} after it or removed it"
     )]
     Older {
-        /// The version that lies there.
+        /// Version in the store.
         found: u64,
-        /// The highest version that this machine knows.
+        /// Highest version that this machine has recorded for the skill.
         known: u64,
     },
-    /// A variant stands in place of the skill that it was rendered from.
+    /// A variant for this agent stands in place of the skill that it was rendered from.
     #[error("it is the variant for {0}, not the skill itself")]
     Variant(AgentId),
-    /// The link of an installed skill is absent, and no command removed it.
+    /// The link of an own skill is absent, and no command removed it.
     #[error("its link skills/{0} was removed from the vault's folder")]
     Unlinked(SkillName),
     /// The current catalog of the linked vault does not list the bundle.
@@ -125,8 +125,8 @@ impl Damage {
         )
     }
 
-    /// Returns whether the skill waits for its vault's next release, because the key that signed it
-    /// is revoked.
+    /// Returns whether the skill is intact but not used until its vault's next release, because the
+    /// key that signed it is revoked.
     pub const fn is_withheld(&self) -> bool {
         matches!(
             self,
@@ -134,9 +134,9 @@ impl Damage {
         )
     }
 
-    /// Returns whether the stored skill is not the signed and expected one. False for a missing
-    /// bundle or file and for a disk error, which prove no change. True for a missing manifest,
-    /// because the folder was signed and no longer is.
+    /// Returns whether somebody changed the stored skill. False for a missing bundle or file and
+    /// for a disk error, which prove no change. True for a missing manifest, because the folder had
+    /// one.
     pub fn is_tampering(&self) -> bool {
         match self {
             Self::Missing(what) => what == MANIFEST,
@@ -149,33 +149,34 @@ impl Damage {
 /// A stored skill whose files were all compared with its signed manifest.
 #[derive(Debug)]
 pub struct Examined {
-    /// The signed manifest, exact bytes.
+    /// The manifest with its signature, exact bytes.
     pub signed: SignedManifest,
-    /// The key that signed it.
+    /// Key that signed it.
     pub signer: PublicKey,
-    /// Its content.
+    /// Content of the manifest.
     pub manifest: Manifest,
-    /// The verified bytes, in the manifest's order.
+    /// Verified files, in the manifest's order.
     pub files: Vec<File>,
-    /// Metadata of operating systems and editors that lies beside the signed files, relative to the
-    /// skill. Not part of the skill.
+    /// Metadata files of operating systems and editors beside the signed files, relative to the
+    /// skill. They are not part of the skill.
     pub(crate) ignored: Vec<String>,
-    /// The first of these files that no operating system creates by itself.
+    /// First path in `ignored` that no operating system creates by itself.
     extra: Option<String>,
-    /// Paths below the bundle's folder.
+    /// Paths of the checked entries below the bundle's folder.
     pub(crate) paths: Vec<String>,
-    /// The metadata of each path at the time it was read.
+    /// File metadata of each path, in the same order, as it was when the path was read.
     pub(crate) stats: Vec<FileStat>,
 }
 
 impl Examined {
-    /// Returns the first ignored file beside the signed ones that no operating system creates by
-    /// itself. The signed bytes can be used without it, but an agent that reads the folder sees it.
+    /// Returns the first file beside the signed ones that no operating system creates by itself, as
+    /// damage to report. The signed bytes can be used without it, but an agent that reads the
+    /// folder sees it.
     pub fn first_deviation(&self) -> Option<Damage> {
         self.extra.clone().map(Damage::Extra)
     }
 
-    /// The bytes of SKILL.md.
+    /// Returns the bytes of SKILL.md.
     pub(crate) fn skill_md(&self) -> Option<&[u8]> {
         let file = self
             .files
@@ -184,18 +185,19 @@ impl Examined {
         file.map(|file| &file.bytes[..])
     }
 
-    /// The parsed SKILL.md; `None` if an older version admitted one that no longer parses.
+    /// Returns the parsed SKILL.md; `None` if an older version of vault admitted one that this
+    /// version can't parse.
     pub(crate) fn parse_document(&self) -> Option<Document> {
         Document::parse_known(self.skill_md()?, &self.manifest.name).ok()
     }
 }
 
-/// The folder of a bundle.
+/// Returns the folder of a bundle.
 pub(crate) fn bundle_folder(store: &HeldPath, hash: &Digest) -> HeldPath {
     store.join(hash.to_string())
 }
 
-/// Returns the link target for this bundle, as seen from a folder `depth` levels below the vault's
+/// Returns the link target for a bundle, relative to a folder `depth` levels below the vault's
 /// root.
 pub(crate) fn link_target(hash: &Digest, depth: usize) -> PathBuf {
     let mut target = PathBuf::new();
@@ -208,7 +210,7 @@ pub(crate) fn link_target(hash: &Digest, depth: usize) -> PathBuf {
     target
 }
 
-/// Returns the bundle that a link target made by [`link_target`] names.
+/// Returns the bundle to which a target made by [`link_target`] leads; `None` for any other target.
 pub(crate) fn linked_bundle(target: &[u8]) -> Option<Digest> {
     let text = std::str::from_utf8(target).ok()?;
     let rest = text.strip_suffix("/files")?;
@@ -219,8 +221,8 @@ pub(crate) fn linked_bundle(target: &[u8]) -> Option<Digest> {
     ups_only.then(|| hash.parse().ok()).flatten()
 }
 
-/// The bundle that the link at a path names; `None` if there is no link, or it does not point into
-/// the store.
+/// Returns the bundle to which the link at a path leads; `None` if there is no link, or it does not
+/// lead into the store.
 pub(crate) fn bundle_at(link: &(impl Location + ?Sized)) -> Result<Option<Digest>, FileError> {
     let target = disk::link_target(link)?;
     Ok(target.and_then(|target| linked_bundle(target.as_os_str().as_encoded_bytes())))
@@ -235,7 +237,8 @@ pub(crate) fn examine_stored(
     trusted: &Trusted,
 ) -> Result<Examined, Damage> {
     match examine_under(store, hash, name, trusted) {
-        // Only an intact skill waits for a release; a modified one is damaged.
+        // A skill is withheld only if it is intact, so verify it by the keys of before its signer
+        // was revoked.
         Err(damage) if damage.is_withheld() => match as_signed(store, hash, trusted) {
             Some(before) => Err(examine_under(store, hash, name, &before)
                 .err()
@@ -246,7 +249,8 @@ pub(crate) fn examine_stored(
     }
 }
 
-/// Returns the trust under the newest root version in which the bundle's signer is a publisher.
+/// Returns the trust under the newest root version (signed list of the vault's keys) in which the
+/// bundle's signer may publish.
 fn as_signed(store: &HeldPath, hash: &Digest, trusted: &Trusted) -> Option<Trusted> {
     let roots = trusted.roots()?;
     let signer = read_signer(store, hash, roots)?;
@@ -257,6 +261,7 @@ fn as_signed(store: &HeldPath, hash: &Digest, trusted: &Trusted) -> Option<Trust
     Some(Trusted::for_listed(Arc::new(roots), [*hash].into()))
 }
 
+/// Verifies a stored skill with this trust, and reports the first difference.
 fn examine_under(
     store: &HeldPath,
     hash: &Digest,
@@ -293,8 +298,8 @@ fn examine_under(
         Some(damage) => Err(damage),
         None => examination.finish_examination(),
     }?;
-    // For such a signer, only the listed hash makes the signature valid, so the bytes must have
-    // that hash. Without this check an older bundle of the same signer would pass too.
+    // If only the listed hash makes the signature valid, the bytes must have that hash. Without
+    // this check an older bundle of the same signer would pass too.
     if trusted.counts_by_hash(&examined.signer) {
         encode_examined(hash, &examined)?;
     }
@@ -309,8 +314,8 @@ fn encode_examined(hash: &Digest, examined: &Examined) -> Result<bundle::Encoded
         .ok_or(Damage::Bundle { expected: *hash })
 }
 
-/// Like [`examine_stored`], and encodes the bundle again to prove that its hash is the folder's
-/// name.
+/// Like [`examine_stored`], but also encodes the bundle again, which proves that its hash is the
+/// folder's name.
 pub(crate) fn examine_and_encode(
     store: &HeldPath,
     hash: &Digest,
@@ -322,7 +327,8 @@ pub(crate) fn examine_and_encode(
     Ok((examined, encoded))
 }
 
-/// The manifest of a stored bundle, if its signature is valid. Does not check the files.
+/// Returns the manifest of a stored bundle; `None` unless a trusted key signed it. Does not check
+/// the files.
 pub(crate) fn read_manifest(
     store: &HeldPath,
     hash: &Digest,
@@ -335,22 +341,23 @@ pub(crate) fn read_manifest(
         .ok()
 }
 
-/// Returns the key that signed the manifest of a stored bundle, whether or not the key is still
-/// accepted; `None` if none of the vault's keys did. Does not check the files.
+/// Returns the vault's key that signed the manifest of a stored bundle, whether or not the key is
+/// still accepted; `None` if another key did. Does not check the files.
 pub(crate) fn read_signer(store: &HeldPath, hash: &Digest, roots: &RootState) -> Option<PublicKey> {
     let bytes = disk::read(&bundle_folder(store, hash).join(MANIFEST), MAX_MANIFEST).ok()??;
     SignedManifest::parse(&bytes).ok()?.signer(roots)
 }
 
+/// The state of verifying one stored skill, entry by entry.
 struct Examination<'a> {
     hash: &'a Digest,
     name: Option<&'a SkillName>,
     trusted: &'a Trusted,
     manifest: Option<(SignedManifest, PublicKey, Manifest)>,
     folders: BTreeSet<String>,
-    /// The files that were read, in the manifest's order.
+    /// Files read so far, at their positions in the manifest.
     files: Vec<Option<File>>,
-    /// The first wrong mode. It is reported only if the content is intact, because wrong content
+    /// First wrong mode. It is reported only if all content is intact, because wrong content
     /// matters more.
     mode: Option<Damage>,
     ignored: Vec<String>,
@@ -360,8 +367,8 @@ struct Examination<'a> {
 }
 
 impl Examination<'_> {
-    /// Checks one entry. The walk visits the entries of a folder before those of its subfolders, so
-    /// the manifest comes first.
+    /// Checks one entry of the bundle's folder. The walk visits the entries of a folder before
+    /// those of its subfolders, so it reaches the manifest first.
     fn check_entry(&mut self, path: &str, stat: FileStat, entry: StoreEntry) -> Result<(), Damage> {
         if path == MANIFEST {
             self.check_manifest(stat, entry)?;
@@ -487,7 +494,7 @@ impl Examination<'_> {
         }
     }
 
-    /// Returns the skill if its content is complete, with the first wrong mode.
+    /// Returns the skill if no file is missing, together with the first wrong mode.
     fn finish_examination(self) -> Result<(Examined, Option<Damage>), Damage> {
         let Some((signed, signer, manifest)) = self.manifest else {
             return Err(Damage::Missing(MANIFEST.to_owned()));
@@ -509,7 +516,8 @@ impl Examination<'_> {
     }
 }
 
-/// Returns whether an entry is a file that an operating system creates in folders by itself.
+/// Returns whether an entry is a file that an operating system creates by itself, such as
+/// `.DS_Store`.
 fn is_system_metadata(path: &str, entry: &StoreEntry) -> bool {
     !matches!(entry, StoreEntry::Dir | StoreEntry::Foreign) && gate::is_system_metadata(path)
 }
@@ -524,7 +532,7 @@ fn file_content(path: &str, entry: StoreEntry) -> Result<Vec<u8>, Damage> {
     }
 }
 
-/// The mode of a stored file: as signed, but without write permission.
+/// Returns the permissions of a stored file: the signed mode without write permission.
 const fn disk_mode(mode: Mode) -> u32 {
     match mode {
         Mode::Plain => 0o444,
@@ -532,8 +540,8 @@ const fn disk_mode(mode: Mode) -> u32 {
     }
 }
 
-/// The bundles in the store, and the names of all other entries, both sorted. Both are empty if
-/// there is no store.
+/// Lists the bundles in the store and the names of all other entries, both sorted. Both are empty
+/// if there is no store.
 pub(crate) fn list_bundles(store: &HeldPath) -> Result<(Vec<Digest>, Vec<String>), FileError> {
     let (mut bundles, mut foreign) = (Vec::new(), Vec::new());
     for (name, kind) in disk::list(store)? {

@@ -1,4 +1,8 @@
-//! Trust in signatures: which signers are accepted on which bundles.
+//! Decides which signers are accepted on which bundles, for every reader of the store.
+//!
+//! A [`Trusted`] answers three questions about a bundle of one vault: may it be used at all, whose
+//! signature counts on it, and which versions of a skill are too old. A vault's keys come from its
+//! root versions, signed lists of its keys; a key there may publish, be retired, or be revoked.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,40 +18,43 @@ use crate::vault::own_skills::{LocalSource, OwnSkills};
 use crate::vault::trust::VaultTrust;
 use crate::vault::{Vault, VaultError};
 
-/// The vault that a skill must belong to, and the signers that are accepted on its bundles.
+/// The vault to which bundles must belong, the keys that it has, and the rule for its bundles.
 #[derive(Clone, Debug)]
 pub(crate) struct Trusted {
     pub(crate) vault_id: VaultId,
-    /// The known root versions of the vault. Without them no signature is accepted.
+    /// Known root versions of the vault. Without them no signature is accepted, whatever the rule.
     roots: Option<Arc<RootState>>,
     bundles: TrustedBundles,
 }
 
-/// The bundles on which signatures are accepted.
+/// The rule that decides which signatures are accepted on a bundle.
 #[derive(Clone, Debug)]
 enum TrustedBundles {
-    /// The own library: every bundle that a publisher signed, and the bundles that were taken over
-    /// from a retired publisher.
+    /// For the own skills: a signature by a current publisher on any bundle, and by a retired one
+    /// on bundles that were taken over.
     Own {
+        /// Bundles that stay valid although the publisher that signed them was retired.
         taken_over: Arc<BTreeSet<Digest>>,
-        /// Bundles that a revoked key signed and that the owner signs again with the next release.
+        /// Bundles that a revoked key signed. They are rejected until the owner signs the skills
+        /// again.
         sign_again: Arc<BTreeSet<Digest>>,
-        /// The skills that this machine installed; empty if versions do not matter.
+        /// Versions that this machine installed, below which no bundle is accepted. Empty if
+        /// versions do not matter.
         skills: Arc<OwnSkills>,
         /// Whether the bundles are variants of skills. A variant has the version of the skill that
         /// it was rendered from, and may be used after that version was replaced.
         variants: bool,
     },
-    /// The bundles of a list that this machine made from accepted catalogs, signed by any key that
-    /// is not revoked.
+    /// For linked skills and the like: bundles of a list that this machine made from accepted
+    /// catalogs, signed by any key that was a publisher and is not revoked.
     Listed(Arc<BTreeSet<Digest>>),
-    /// Every bundle by a key that was ever a publisher's and is not revoked. For content that must
-    /// pass the gate and be signed again before it is used.
+    /// For content that passes the gate and is signed again before it is used: any bundle, by any
+    /// key that was a publisher and is not revoked.
     Earlier,
 }
 
 impl Trusted {
-    /// Returns the trust for the own library of a vault, whatever its versions.
+    /// Returns the trust for the own skills of a vault, in any version.
     pub(crate) fn for_own(trust: VaultTrust) -> Self {
         Self {
             vault_id: trust.roots.vault_id(),
@@ -61,8 +68,8 @@ impl Trusted {
         }
     }
 
-    /// Returns the trust for the own library with the skills that this machine installed: older
-    /// versions of them are rejected.
+    /// Returns the trust for the own skills of a vault. Versions older than the installed ones are
+    /// rejected.
     pub(crate) fn for_installed(trust: VaultTrust, skills: OwnSkills) -> Self {
         let mut trusted = Self::for_own(trust);
         if let TrustedBundles::Own {
@@ -75,8 +82,7 @@ impl Trusted {
         trusted
     }
 
-    /// Returns the same trust for variants of the own skills, which are then accepted in place of
-    /// the skills.
+    /// Returns this trust for variants of the own skills. It accepts variants in any version.
     pub(crate) fn on_variants(&self) -> Self {
         let mut trusted = self.clone();
         if let TrustedBundles::Own {
@@ -90,16 +96,18 @@ impl Trusted {
         trusted
     }
 
-    /// Returns whether a variant is accepted in place of a skill.
+    /// Returns whether a variant may stand where a skill is expected.
     pub(crate) fn allows_variants(&self) -> bool {
         match &self.bundles {
             TrustedBundles::Own { variants, .. } => *variants,
-            // A list names each bundle by hash, variants for agents included.
+            // A list names each bundle by its hash, variants included. Earlier content is checked
+            // again.
             TrustedBundles::Listed(_) | TrustedBundles::Earlier => true,
         }
     }
 
-    /// The lowest acceptable version of an installed skill of this name.
+    /// Returns the lowest version of an own skill that is accepted; `None` if every version is. It
+    /// lies above the highest recorded version if the skill was removed.
     pub(crate) fn lowest_version(&self, name: &SkillName) -> Option<u64> {
         match &self.bundles {
             TrustedBundles::Own { skills, .. } => skills.lowest_version(name),
@@ -107,7 +115,8 @@ impl Trusted {
         }
     }
 
-    /// The highest version that a name has reached in the own library; 0 if it was never used.
+    /// Returns the highest version that this machine has recorded for a name, installed or not; 0
+    /// if none. The next version to sign must be higher.
     pub(crate) fn reached_version(&self, name: &SkillName) -> u64 {
         match &self.bundles {
             TrustedBundles::Own { skills, .. } => skills.reached_version(name),
@@ -115,7 +124,8 @@ impl Trusted {
         }
     }
 
-    /// The local source of an own skill, if it is recorded.
+    /// Returns the folder or archive of this machine that an own skill was added from, if it is
+    /// recorded.
     pub(crate) fn local_source(&self, name: &SkillName) -> Option<&LocalSource> {
         match &self.bundles {
             TrustedBundles::Own { skills, .. } => skills.local_source(name),
@@ -123,7 +133,7 @@ impl Trusted {
         }
     }
 
-    /// Returns the trust for the bundles of a list.
+    /// Returns the trust in exactly the bundles of a list.
     pub(crate) fn for_listed(roots: Arc<RootState>, listed: BTreeSet<Digest>) -> Self {
         Self {
             vault_id: roots.vault_id(),
@@ -132,7 +142,8 @@ impl Trusted {
         }
     }
 
-    /// Returns the trust for earlier content of a vault, by any key that was ever its publisher's.
+    /// Returns the trust for earlier content of a vault, which the caller must check and sign again
+    /// before it is used.
     pub(crate) fn for_earlier(roots: RootState) -> Self {
         Self {
             vault_id: roots.vault_id(),
@@ -141,7 +152,8 @@ impl Trusted {
         }
     }
 
-    /// Returns the trust for a vault whose keys this machine does not know: it accepts nothing.
+    /// Returns the trust for a vault whose keys this machine does not know. Without root versions
+    /// it accepts nothing.
     pub(crate) fn for_unknown_keys(vault_id: VaultId) -> Self {
         Self {
             vault_id,
@@ -150,7 +162,7 @@ impl Trusted {
         }
     }
 
-    /// The known root versions of the vault.
+    /// Known root versions of the vault.
     pub(crate) fn roots(&self) -> Option<&Arc<RootState>> {
         self.roots.as_ref()
     }
@@ -160,12 +172,13 @@ impl Trusted {
         self.roots.is_some()
     }
 
-    /// Returns whether this trust was made from a list that contains the bundle.
+    /// Returns whether the rule is a list that contains the bundle.
     pub(crate) fn lists_bundle(&self, bundle: &Digest) -> bool {
         matches!(&self.bundles, TrustedBundles::Listed(listed) if listed.contains(bundle))
     }
 
-    /// Returns the trust for verifying this bundle's manifest.
+    /// Returns the trust with which the manifest of a bundle is verified. Fails if the bundle can't
+    /// be accepted, whoever signed it.
     pub(crate) fn manifest_trust(&self, bundle: &Digest) -> Result<ManifestTrust<'_>, Damage> {
         let state = self
             .roots
@@ -175,6 +188,9 @@ impl Trusted {
         Ok(ManifestTrust { state, place })
     }
 
+    /// Returns the rule for the bundle in terms of the manifest format; `None` if the bundle is not
+    /// in the list. [`SkillPlace::SignAgain`] rejects the revoked signer, but accepts a new
+    /// signature.
     fn skill_place(&self, bundle: &Digest) -> Option<SkillPlace> {
         match &self.bundles {
             // Check this case first: a bundle by a revoked key must not be accepted because it was
@@ -200,8 +216,8 @@ impl Trusted {
         })
     }
 
-    /// Returns whether this signer's bundles are accepted by their listed hash only, so that the
-    /// bytes must be compared with that hash. In the own library, a publisher's signature is
+    /// Returns whether this signer's bundles are accepted only by their hash in a list, so that the
+    /// bytes must be compared with that hash. A current publisher's signature on an own skill is
     /// accepted on any bundle.
     pub(super) fn counts_by_hash(&self, signer: &PublicKey) -> bool {
         let is_publisher = || {
@@ -217,13 +233,13 @@ impl Trusted {
 }
 
 impl Vault {
-    /// The trust for this vault's own skills. It accepts nothing if this machine has no trust
-    /// folder for the vault.
+    /// Returns the trust for this vault's own skills. It accepts nothing if this machine has no
+    /// trust folder for the vault.
     pub(crate) fn trusted(&self) -> Result<Trusted, VaultError> {
         self.trusted_with(self.own_skills()?)
     }
 
-    /// Like [`Self::trusted`], with the record of own skills that was read before.
+    /// Like [`Self::trusted`], with the record of own skills that the caller has read already.
     pub(crate) fn trusted_with(&self, skills: OwnSkills) -> Result<Trusted, VaultError> {
         Ok(match self.trust()? {
             Some(trust) => Trusted::for_installed(trust, skills),
@@ -231,13 +247,14 @@ impl Vault {
         })
     }
 
-    /// Like [`Self::trusted`], for a bundle that was installed when it was listed and may have been
-    /// replaced since.
+    /// Like [`Self::trusted`], for a bundle that was installed when the caller listed it, and may
+    /// have been replaced by a newer version since.
     pub(crate) fn trusted_as_listed(&self) -> Result<Trusted, VaultError> {
         self.trusted_with(OwnSkills::default())
     }
 
-    /// The trust for earlier content of this vault.
+    /// Returns the trust for earlier content of this vault, which must be signed again before it is
+    /// used.
     pub(crate) fn ever_trusted(&self) -> Result<Trusted, VaultError> {
         let trust = self.trust()?;
         Ok(trust.map_or_else(

@@ -1,4 +1,5 @@
-//! Writes to the store: bundles are staged and flushed elsewhere, then moved in.
+//! Writes to the store. Bundles are staged and flushed in a temporary folder first, and then moved
+//! in, so that a reader never sees an incomplete one.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -11,8 +12,8 @@ use vault_gate as gate;
 use super::{FILES, MANIFEST, Trusted, bundle_folder, disk_mode, examine_and_encode};
 use crate::disk::{self, Batch, FileError, HeldPath, Location};
 
-/// Writes a bundle's content to a folder below `aside`. [`admit_bundles`] moves it into the store
-/// once the batch is flushed.
+/// Writes a bundle's content to the temporary folder `aside`. [`admit_bundles`] moves it into the
+/// store once the batch is flushed.
 pub(crate) fn stage_bundle(
     batch: &mut Batch,
     aside: &HeldPath,
@@ -39,8 +40,8 @@ pub(crate) fn copy_out(folder: &HeldPath, files: &[File]) -> Result<(), FileErro
     })
 }
 
-/// Writes verified files to a folder for an agent to read, with ordinary modes. For agents' folders
-/// that can't hold links.
+/// Writes verified files with ordinary modes to a folder from which an agent reads. Used for
+/// agents' folders that can't hold links.
 pub(crate) fn copy_plain(
     batch: &mut Batch,
     folder: &HeldPath,
@@ -71,16 +72,16 @@ fn add_files(
     Ok(())
 }
 
-/// Moves staged and flushed bundles into the store. An intact bundle that is already there stays; a
-/// damaged one is moved to `aside`. Call it under the writer lock.
+/// Moves staged and flushed bundles into the store. A bundle that is already there stays if it is
+/// intact; a damaged one is moved to `aside`. Call it under the writer lock.
 pub(crate) fn admit_bundles(
     store: &HeldPath,
     aside: &HeldPath,
     hashes: &[Digest],
     trusted: &Trusted,
 ) -> Result<(), FileError> {
-    // List the bundles before moving them, so that the next writer can remove them if this one is
-    // killed.
+    // List the bundles before moving them, so that the next writer removes them if this one is
+    // killed before it links them.
     note_moved(store, aside, hashes)?;
     for hash in hashes {
         let place = bundle_folder(store, hash);
@@ -96,9 +97,9 @@ pub(crate) fn admit_bundles(
     disk::sync_dir(store)
 }
 
-/// Name of the file in a staging folder that lists the bundles moved out of it. If the writer is
-/// killed before it links these bundles, the next writer removes them. The file is not flushed:
-/// after a power failure such bundles stay until the next garbage collection.
+/// File in a staging folder that lists the bundles moved out of it. If the writer is killed before
+/// it links these bundles, the next writer removes them. The file is not flushed, so after a power
+/// failure such bundles stay until the next garbage collection.
 const ADMITTED: &str = "admitted";
 
 /// Lists the bundles that [`admit_bundles`] is about to add to the store.
@@ -122,15 +123,15 @@ pub(crate) fn note_unlinked(aside: &HeldPath, hashes: &[Digest]) -> Result<(), F
     disk::write_unflushed(&aside.join(ADMITTED), &lines.concat())
 }
 
-/// The bundles that the staging folder of a dead writer lists.
+/// Returns the bundles that the staging folder of a killed writer lists.
 pub(crate) fn noted_admitted(aside: &HeldPath) -> Result<Vec<Digest>, FileError> {
     let bytes = disk::read(&aside.join(ADMITTED), 16 << 20)?.unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
 }
 
-/// Removes metadata of operating systems and editors from a stored skill's folder. The modes of its
-/// folders stay the same.
+/// Removes metadata files of operating systems and editors from a stored skill's folder. Returns
+/// their paths. The modes of the folders stay as they are.
 pub(crate) fn remove_ignored(
     store: &HeldPath,
     hash: &Digest,
@@ -138,7 +139,7 @@ pub(crate) fn remove_ignored(
 ) -> Result<Vec<PathBuf>, FileError> {
     let root = bundle_folder(store, hash).join(FILES);
     let mut removed = Vec::new();
-    // Filter the caller's list again here, so that no signed file is ever removed.
+    // Do not rely on the caller's list, so that no signed file is ever removed.
     for inside in ignored.iter().filter(|path| gate::is_ignored(path)) {
         let path = root.join(inside);
         let Some(parent) = path.parent() else {
@@ -158,8 +159,8 @@ pub(crate) fn remove_ignored(
     Ok(removed)
 }
 
-/// Removes bundles from the store. Each one disappears for all readers in one step. Call it under
-/// the writer lock.
+/// Removes bundles from the store, and returns those that were there. Each one disappears for all
+/// readers in one step. Call it under the writer lock.
 pub(crate) fn drop_bundles(
     store: &HeldPath,
     aside: &HeldPath,

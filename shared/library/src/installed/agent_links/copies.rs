@@ -1,5 +1,5 @@
-//! Copies of skills, for folders that can't hold links. A content hash tells an unchanged copy from
-//! one that a user edited.
+//! Recognises and removes copies of skills in agents' folders that can't hold links. A content hash
+//! tells an unchanged copy from one that the user edited.
 
 use std::path::Path;
 
@@ -11,17 +11,19 @@ use crate::disk::source;
 use crate::disk::{self, FileError, HeldPath};
 use crate::store::LIMITS;
 
-/// Prefix of temporary names in a folder of copies, used while a copy is created or removed.
+/// Start of the names of temporary entries in a folder of copies, used while a copy is created or
+/// removed.
 pub(crate) const ASIDE: &str = ".vault-aside-";
 
-/// Returns one hash over the paths, modes and bytes of a skill in a folder, without ignored files;
-/// `None` if the folder can't be read.
+/// Returns the content hash of a skill in a folder, over paths, executable bits and bytes; `None`
+/// if the folder can't be read. Files that are never part of a skill do not count.
 pub(crate) fn hash_skill_folder(folder: &Path) -> Option<Digest> {
     hash_folder(folder, &gate::is_ignored)
 }
 
-/// Like [`hash_skill_folder`], for a copy that may be removed: a `.git` folder or an editor's draft
-/// in it counts as an edit by the user. Only metadata that systems create by themselves is ignored.
+/// Like [`hash_skill_folder`], but a `.git` folder or an editor's draft counts as an edit by the
+/// user, because the copy may be removed. Only metadata that operating systems create by themselves
+/// does not count.
 pub(crate) fn hash_copy_folder(folder: &Path) -> Option<Digest> {
     hash_folder(folder, &gate::is_system_metadata)
 }
@@ -38,7 +40,7 @@ fn hash_folder(folder: &Path, ignored: &dyn Fn(&str) -> bool) -> Option<Digest> 
     Some(hash_files(lines))
 }
 
-/// Returns one hash over files, given as path, executable bit and bytes.
+/// Returns the content hash over files, each given as path, executable bit and bytes.
 pub(crate) fn hash_files<'a>(files: impl Iterator<Item = (&'a str, bool, &'a [u8])>) -> Digest {
     let mut lines: Vec<String> = files
         .map(|(path, executable, bytes)| format!("{executable} {} {path}\n", Digest::of(bytes)))
@@ -48,7 +50,7 @@ pub(crate) fn hash_files<'a>(files: impl Iterator<Item = (&'a str, bool, &'a [u8
     Digest::of(lines.concat().as_bytes())
 }
 
-/// Removes a copy. A rename comes first, so that the copy disappears in one step.
+/// Removes a copy. It is renamed first, so that agents see it disappear in one step.
 pub(crate) fn remove_copy(root: &Path, name: &str) -> Result<(), FileError> {
     let root = HeldPath::new(root);
     let old = aside_path(&root, name, "old");
@@ -60,7 +62,8 @@ pub(crate) fn remove_copy(root: &Path, name: &str) -> Result<(), FileError> {
     disk::remove_tree(&old)
 }
 
-/// Returns the temporary path for the entry `name` of a folder of copies.
+/// Returns the temporary path for the copy `name`. `what` is `new` for a staged copy and `old` for
+/// one that is being removed.
 pub(crate) fn aside_path(root: &HeldPath, name: &str, what: &str) -> HeldPath {
     root.join(format!("{ASIDE}{what}-{name}"))
 }

@@ -1,4 +1,5 @@
-//! The entries of a folder that contains links of the vault, and which of them belong to the vault.
+//! The entries of a folder from which agents read skills, and the test that tells the vault's links
+//! from those of the user.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -7,14 +8,14 @@ use super::record::link_trees_folder;
 use crate::disk::{self, FileError, Kind, Location};
 use crate::vault::Vault;
 
-/// A directory entry, as far as it matters for linking.
+/// What an entry of a folder is, as far as it matters for linking.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) enum Entry {
-    /// A symbolic link and the bytes of its target.
+    /// A symbolic link, with the bytes of its target.
     Link(Vec<u8>),
     /// A folder.
     Folder,
-    /// Anything else.
+    /// A file or anything else, and a link that can't be read.
     Other,
 }
 
@@ -38,7 +39,7 @@ pub(crate) fn list_entries(
     Ok(named.collect())
 }
 
-/// Returns whether a link belongs to the vault: its target lies below one of `homes`.
+/// Returns whether a link belongs to the vault, because its target lies below one of `homes`.
 pub(crate) fn is_ours(target: &[u8], homes: &[PathBuf]) -> bool {
     homes.iter().any(|home| {
         target
@@ -48,20 +49,22 @@ pub(crate) fn is_ours(target: &[u8], homes: &[PathBuf]) -> bool {
     })
 }
 
-/// Returns the folders that the vault's own links point into: `profiles/` by the path the vault was
-/// opened with, and by its real path.
+/// Returns the folders into which the vault's own links lead: `profiles/`, by the path with which
+/// the vault was opened and by its real path.
 pub(crate) fn own_link_targets(vault: &Vault) -> Vec<PathBuf> {
     both_paths(vault, &link_trees_folder(vault).path(), "profiles")
 }
 
-/// Returns the folders that a link to a skill may point into, including links that other tools or
-/// people made. Such links would dangle once the skill is removed.
+/// Returns the folders into which any link to an own skill leads, including links that people or
+/// other tools made. Such links would dangle once the skill is removed.
 pub(crate) fn removed_link_targets(vault: &Vault) -> Vec<PathBuf> {
     let mut homes = own_link_targets(vault);
     homes.extend(both_paths(vault, &vault.skills_folder().path(), "skills"));
     homes
 }
 
+/// Returns the path of a folder of the vault as the vault was opened, and its real path if that
+/// differs.
 fn both_paths(vault: &Vault, named: &Path, folder: &str) -> Vec<PathBuf> {
     let mut paths = vec![named.to_owned()];
     let real = disk::resolve(&vault.paths().root).map(|root| root.join(folder));

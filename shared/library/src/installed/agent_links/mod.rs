@@ -1,4 +1,5 @@
-//! The links and copies that show installed skills in the agents' own folders.
+//! The links and copies by which the agents' own folders show installed skills, and the record of
+//! these folders.
 
 pub(crate) mod copies;
 pub(crate) mod entries;

@@ -73,7 +73,7 @@ pub enum RootMode {
     Copy,
 }
 
-/// A folder that the vault links into.
+/// An agent's folder in which the vault makes links or copies.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct RootRecord {
     pub(crate) path: PathBuf,
@@ -83,31 +83,32 @@ pub(crate) struct RootRecord {
     pub(crate) mode: RootMode,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) copies: BTreeMap<SkillName, CopyRecord>,
-    /// Whether the folder was chosen while there was nothing to link. The first skill creates it.
+    /// Whether the folder was chosen while there was nothing to link, so that it was not created.
+    /// The first skill creates it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) awaits_skill: bool,
-    /// Names of skills that are not shown because an entry of the user has the name. A sync has
-    /// reported them already.
+    /// Skills that are not shown because an entry of the user has the name, and that a sync has
+    /// reported already.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) reported: BTreeSet<SkillName>,
 }
 
-/// A copy of a skill in an agent's folder.
+/// The record of one copy of a skill in an agent's folder.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct CopyRecord {
-    /// The bundle that was copied.
+    /// Bundle that was copied.
     pub(crate) bundle: Digest,
-    /// The content hashes that the copy may have, newest last. There are two while a new copy
+    /// Content hashes that the copy may have, newest last. There are two of them while a new copy
     /// replaces an old one.
     pub(crate) contents: Vec<Digest>,
 }
 
-/// All folders that the vault links into.
+/// The record of all folders into which the vault links, and of the agents that the user declined.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct AgentFolders {
     schema: String,
     pub(crate) roots: Vec<RootRecord>,
-    /// Agents whose folders the user declined to link.
+    /// Agents whose folders the user does not want linked. Vault does not offer them again.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) declined: BTreeSet<AgentId>,
 }
@@ -122,12 +123,13 @@ impl Default for AgentFolders {
     }
 }
 
-/// The vault's folder of link trees.
+/// Returns the vault's folder of link trees, `profiles/`. Each tree shows the skills of one
+/// profile.
 pub(crate) fn link_trees_folder(vault: &Vault) -> HeldPath {
     vault.folder().join("profiles")
 }
 
-/// Name of the record.
+/// File in the trust folder that holds the [`AgentFolders`].
 const RECORD: &str = "agent-folders.json";
 
 impl AgentFolders {
@@ -147,7 +149,8 @@ impl AgentFolders {
         }
     }
 
-    /// Removes the records of all vaults from a copy of the trust folder.
+    /// Removes the records of all vaults from a copy of the trust folder, such as an unpacked
+    /// backup.
     pub(crate) fn remove_from_copy(config: &Path) -> Result<(), VaultError> {
         let vaults = PrivateFolder::new(config, "vaults");
         for id in vaults.folder_names()? {
@@ -156,6 +159,7 @@ impl AgentFolders {
         Ok(())
     }
 
+    /// Writes the record, under the writer lock.
     pub(crate) fn write(&self, vault: &Vault, change: &mut Change<'_>) -> Result<(), VaultError> {
         // The record is part of the vault's state, so watchers must notice the change.
         change.mark_changing()?;
@@ -170,7 +174,8 @@ impl AgentFolders {
         scope: RootScope,
         mode: RootMode,
     ) {
-        // Each profile has a record of its own for a path; all other scopes share one.
+        // A path has one record for each profile that names it, and one for all other scopes
+        // together.
         let same = |root: &&mut RootRecord| {
             root.path == path
                 && (root.scope == scope
@@ -181,7 +186,7 @@ impl AgentFolders {
         };
         if let Some(root) = self.roots.iter_mut().find(same) {
             root.agents.insert(agent.clone());
-            // The folder may hold copies already, so it stays a folder of copies.
+            // The folder may contain copies already, so it never becomes a folder of links again.
             if mode == RootMode::Copy {
                 root.mode = mode;
             }
@@ -197,7 +202,7 @@ impl AgentFolders {
     }
 }
 
-/// The names of the vault's copies in a folder.
+/// Returns the names of the vault's copies in a folder.
 pub(crate) fn copies_in(vault: &Vault, root: &Path) -> Result<Vec<SkillName>, VaultError> {
     Ok(AgentFolders::read(vault)?
         .roots

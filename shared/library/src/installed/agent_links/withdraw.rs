@@ -11,9 +11,10 @@ use super::record::{AgentFolders, CopyRecord, link_trees_folder};
 use crate::disk::{self, FileError, Kind};
 use crate::vault::{Change, Vault, VaultError};
 
-/// Removes skills from the agents' folders and from the link trees, before they leave the vault.
-/// `further` are agents' folders that are not recorded. If an agent's folder can't be changed, the
-/// call fails while the skills are still complete.
+/// Removes skills from the agents' folders and from the link trees, before they leave the vault, so
+/// that no link dangles. `further` are agents' folders that are not recorded. Returns the folders
+/// that showed the skills, with the names that were removed there. Fails while the skills are still
+/// complete if an agent's folder can't be changed.
 pub(crate) fn withdraw(
     vault: &Vault,
     change: &mut Change<'_>,
@@ -42,8 +43,8 @@ pub(crate) fn withdraw(
     Ok(removed)
 }
 
-/// Removes the links to these skills and their unedited copies from a folder, and the copies from
-/// the record `copies_there`. Returns the names of the skills that were shown there.
+/// Removes the links to these skills and the unedited copies of them from a folder. Copies also
+/// leave the record `copies_there`. Returns the names that the folder showed.
 pub(crate) fn unlink_skills(
     root: &Path,
     names: &[SkillName],
@@ -93,8 +94,8 @@ pub(crate) fn unlink_skills(
 }
 
 /// Removes the entries of the link trees that have one of these targets, and the links of the
-/// agents' folders to them, before the targets disappear. Copies stay until the next sync: they do
-/// not dangle. Returns the folders with the names that were removed there.
+/// agents' folders to these entries, before the targets disappear. Copies stay until the next sync,
+/// because they do not dangle. Returns the agents' folders with the names that were removed there.
 pub(crate) fn withdraw_targets(
     vault: &Vault,
     targets: &BTreeSet<PathBuf>,
@@ -158,7 +159,7 @@ pub(crate) fn withdraw_targets(
     Ok(removed)
 }
 
-/// Removes the links of these skills from every link tree; returns whether there were any.
+/// Removes the links to these skills from every link tree. Returns whether there were any.
 pub(crate) fn unlink_trees(vault: &Vault, names: &[SkillName]) -> Result<bool, FileError> {
     let root = link_trees_folder(vault);
     let mut any = false;
@@ -170,7 +171,7 @@ pub(crate) fn unlink_trees(vault: &Vault, names: &[SkillName]) -> Result<bool, F
         let mut changed = false;
         for name in names {
             let path = folder.join(name.as_str());
-            // The vault puts nothing but links here, so any other entry is the user's.
+            // The vault puts only links here, so any other entry is the user's.
             if disk::kind_at(&path)? == Some(Kind::Link) {
                 changed |= disk::remove_file(&path)?;
             }
