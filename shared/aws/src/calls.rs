@@ -31,7 +31,7 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// Returns the total over all kinds.
+    /// Returns the number of requests of all kinds together.
     pub fn total_requests(&self) -> u64 {
         let records = self.record_reads + self.record_lists + self.record_writes;
         let object_queries = self.object_reads + self.object_heads + self.object_lists;
@@ -42,7 +42,7 @@ impl Calls {
 impl Sub for Calls {
     type Output = Self;
 
-    /// Returns the requests sent between an `earlier` reading and this one.
+    /// Returns the requests that were sent after the `earlier` reading.
     fn sub(self, earlier: Self) -> Self {
         Self {
             record_reads: self.record_reads - earlier.record_reads,
@@ -87,8 +87,8 @@ impl Kind {
     }
 }
 
-/// The running counts, one for each [`Kind`]. Both clients have it as an interceptor, which counts
-/// each attempt to send a request.
+/// The running counts, one for each [`Kind`]. The clients of both stores have it as an interceptor,
+/// which counts each attempt to send a request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counters(Arc<[AtomicU64; 8]>);
 

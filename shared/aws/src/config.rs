@@ -1,4 +1,4 @@
-//! The SDK configuration that both clients share: rustls with ring.
+//! The SDK configuration that the clients of both stores share. TLS is rustls with ring.
 
 use aws_config::{BehaviorVersion, ConfigLoader, Region, SdkConfig};
 use aws_sdk_dynamodb::config::{Credentials, StalledStreamProtectionConfig};
@@ -30,8 +30,8 @@ fn config_loader(settings: &Settings) -> ConfigLoader {
     let loader = aws_config::defaults(BehaviorVersion::latest())
         .region(Region::new(settings.region.clone()))
         .http_client(https)
-        // The SDK's own check for stalled bodies is not needed: `s3` stops to read a body after
-        // `RetryLimits::attempt_timeout`.
+        // The SDK's own check for stalled bodies is not needed: the module `s3` gives up a body
+        // after `RetryLimits::attempt_timeout`.
         .stalled_stream_protection(StalledStreamProtectionConfig::disabled());
     match &settings.endpoint {
         Some(endpoint) => loader.endpoint_url(endpoint),

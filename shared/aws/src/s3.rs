@@ -31,7 +31,7 @@ use crate::Settings;
 use crate::calls::Counters;
 use crate::retry::{self, Classifier, RetryLimits};
 
-/// Number of keys above which listing the objects costs less than one request per key.
+/// Number of keys above which a listing of the bucket costs less than one request per key.
 const ASKED_ONE_BY_ONE: usize = 500;
 /// Maximum number of concurrent requests of one call.
 const AT_ONCE: usize = 16;
@@ -415,7 +415,7 @@ async fn read_body(answer: GetObjectOutput) -> Result<Bytes, StoreError> {
     Ok(whole.freeze())
 }
 
-/// Runs `work` for each item, several at a time. The first failure ends all.
+/// Runs `work` for each item, several at a time. The first failure cancels the others.
 async fn at_once<I, T, F>(
     items: impl IntoIterator<Item = I>,
     work: impl Fn(I) -> F,

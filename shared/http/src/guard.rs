@@ -19,7 +19,7 @@ use crate::HttpError;
 /// Maximum number of addresses that a host name may resolve to.
 const MAX_ADDRESSES: usize = 32;
 
-/// Resolves host names.
+/// Resolves host names to addresses; a trait, so that tests need no DNS.
 #[async_trait]
 pub trait Lookup: Send + Sync {
     /// Returns all addresses of `host`. Fails if the resolver fails or does not know the host.
@@ -37,7 +37,7 @@ impl Lookup for SystemLookup {
     }
 }
 
-/// Accepts a host only if all its addresses pass a filter.
+/// Resolves host names and accepts a host only if all its addresses pass a filter.
 #[derive(Clone)]
 pub struct Guard {
     lookup: Arc<dyn Lookup>,
@@ -47,8 +47,7 @@ pub struct Guard {
 /// The error of [`Guard::checked_addresses`].
 #[derive(Debug, thiserror::Error)]
 pub enum LookupError {
-    /// The filter rejects an address of the host, or the host has no address or more than the
-    /// maximum.
+    /// The filter rejects an address of the host, or the host has no address or more than 32.
     #[error(transparent)]
     NotPublic(#[from] NotPublic),
     /// The resolver failed.
@@ -56,7 +55,7 @@ pub enum LookupError {
     Failed(#[from] io::Error),
 }
 
-/// The guard rejects the host because of its addresses.
+/// The error that the guard puts into a failed connection, and which the client finds there.
 #[derive(Debug, thiserror::Error)]
 #[error("the host has an address that is not public")]
 pub struct NotPublic;
@@ -103,12 +102,13 @@ impl Guard {
     }
 }
 
-/// The longest time for which the lookup of a name that a proxy resolves is waited for.
+/// How long the guard waits for the lookup of a name that a proxy will resolve.
 const KNOWN_TIME: Duration = Duration::from_secs(2);
 
 impl Guard {
-    /// Fails if the filter rejects an address that the host name of a URL has here. A name that is
-    /// not known here passes: behind a proxy, many machines know only names of their own network.
+    /// Fails if this machine can resolve the URL's host name and the filter rejects one of the
+    /// addresses. A name that this machine cannot resolve passes: behind a proxy, many machines
+    /// know only names of their own network.
     pub(crate) async fn check_where_known(&self, url: &Url) -> Result<(), HttpError> {
         let Some(Host::Domain(name)) = url.host() else {
             return Ok(());

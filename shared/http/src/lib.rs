@@ -24,7 +24,8 @@ use reqwest::{ClientBuilder, Method, RequestBuilder};
 use tokio::time::Instant;
 use url::Url;
 
-/// Time for which an idle connection is kept. Servers keep theirs longer: `vault serve` 75 s.
+/// Time for which an idle connection is kept open. Servers keep theirs longer (`vault serve`: 75
+/// s), so the client usually closes first.
 const IDLE_TIME: Duration = Duration::from_secs(30);
 
 /// Time limits of a request, and the minimum speed of its response.
@@ -55,15 +56,15 @@ impl Default for Limits {
 #[derive(Clone)]
 pub enum Reach {
     /// Only addresses that the guard accepts, without a proxy. For hosts that an untrusted party
-    /// chooses.
+    /// chose.
     Guarded(Guard),
-    /// Any name, through this proxy, which resolves it. The guard checks addresses in a URL, and
-    /// those of names that this machine can resolve. For
-    /// hosts that an untrusted party chooses, where the user has configured a proxy.
+    /// Any host name, through this proxy, which resolves it. The guard checks addresses in a URL,
+    /// and the addresses of names that this machine can resolve. For hosts that an untrusted party
+    /// chose, where the user has configured a proxy.
     Proxied {
         /// The address of the proxy, with its credentials if it needs any.
         proxy: Url,
-        /// Accepts addresses.
+        /// Checks the addresses that this machine can know.
         guard: Guard,
     },
     /// Any address, through the system's proxy. For a service that the user configured.
@@ -99,9 +100,9 @@ pub struct Options {
 pub struct Client {
     options: Options,
     inner: OnceLock<reqwest::Client>,
-    /// A client that keeps no connection open, for requests that must not be sent twice.
+    /// A client that reuses no connection, for requests that must not be sent twice.
     once: OnceLock<reqwest::Client>,
-    /// Whether a peer has answered, so that a connection may be kept for later requests.
+    /// Whether a peer has answered before, so that an open connection may exist.
     answered: Arc<AtomicBool>,
 }
 
@@ -113,7 +114,7 @@ impl std::fmt::Debug for Client {
     }
 }
 
-/// The error of a failed request or of an incomplete response.
+/// The error of a request that failed, or of a response that could not be read to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
     /// The client cannot be created, for example because the certificates cannot be loaded.
@@ -168,7 +169,7 @@ impl From<reqwest::Error> for HttpError {
             is_certificate |= is_certificate_error(found);
             cause = found.source();
         }
-        // The URL may contain a secret, and callers name the place in their own messages.
+        // The URL may contain a secret; callers name the address in their own messages.
         let error = error.without_url();
         if is_certificate {
             Self::Certificate(error)
@@ -307,7 +308,7 @@ impl Client {
             return Ok(self.wrap_response(inner));
         }
         let client = self.reqwest_client()?;
-        // Before the first answer there is no kept connection, and a close is a real failure.
+        // Before the first answer no connection was kept open, so a close is a real failure.
         let again = request
             .try_clone()
             .filter(|_| self.answered.load(Ordering::Relaxed));
@@ -339,7 +340,7 @@ fn is_certificate_error(error: &(dyn Error + 'static)) -> bool {
     error.downcast_ref().or(inner).is_some_and(is_invalid)
 }
 
-/// Whether the peer closed the connection before it sent a complete head of a response.
+/// Tells whether the peer closed the connection before it sent a complete head of a response.
 fn is_closed_unanswered(error: &reqwest::Error) -> bool {
     let mut cause: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(found) = cause {
@@ -487,7 +488,7 @@ mod tests {
             answer(&mut second).await;
             read_request(&mut second).await;
             drop(second);
-            // Once only: the repetition meets the same fate.
+            // The request is repeated only once, and the repetition fails in the same way.
             let (mut third, _) = listener.accept().await.unwrap();
             read_request(&mut third).await;
             drop(third);
@@ -509,7 +510,7 @@ mod tests {
             let (mut kept, _) = listener.accept().await.unwrap();
             read_request(&mut kept).await;
             answer(&mut kept).await;
-            // The peer carries the request out, and its answer is lost.
+            // The peer carries the request out, but its answer is lost.
             let (mut own, _) = listener.accept().await.unwrap();
             read_request(&mut own).await;
             drop(own);

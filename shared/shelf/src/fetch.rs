@@ -1,8 +1,8 @@
 //! The port `Fetch`: fetches skills from their sources, and compares skills with their sources to
-//! detect upstream changes.
+//! detect upstream changes (drift).
 //!
-//! The library does not use the network. It receives a [`Fetch`] and checks the fetched files like
-//! any other input.
+//! The library does not use the network. Its caller passes a [`Fetch`], and the library checks the
+//! fetched files like any other input.
 
 use std::sync::Arc;
 
@@ -25,37 +25,38 @@ use crate::DriftState;
 pub struct Upstream {
     /// The source, as the manifest names it.
     pub identifier: ProvenanceId,
-    /// The address that was fetched, if the identifier alone does not lead back to it, for example
-    /// because the address has another user or scheme.
+    /// The address that was fetched, if the identifier alone does not lead to it, for example
+    /// because the address has another user or scheme; `None` otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
     /// The skill's folder in the repository; empty for its root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// The requested branch, tag, commit or version; `None` follows the default.
+    /// The requested branch, tag, commit or version; `None` means the default of the source.
     // `ref` is a keyword of Rust.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "ref")]
     pub reference: Option<String>,
-    /// The fetched state: a commit, a version, or `sha256:` with the digest of the artifact.
+    /// The state that was fetched: a commit, a version, or `sha256:` and the digest of the
+    /// artifact.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
     /// The git tree id of the skill's folder in that commit. It stays equal as long as the folder
     /// does, whatever else changes in the repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree: Option<String>,
-    /// The vault that signed the skill at its source: the fingerprint of its first root version. It
-    /// is pinned: later versions from this source must be signed by the same vault, under any of
-    /// its keys.
+    /// The vault that signed the skill at its source, as the fingerprint of its first root version
+    /// (list of its keys); `None` if it was not signed there. Later versions from this source must
+    /// be signed by the same vault (a pin), under any of its keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signer: Option<VaultFingerprint>,
-    /// The number of the newest root version seen at the source. It must not fall.
+    /// Number of the newest root version that was seen at the source. A lower one is rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root_version: Option<u64>,
-    /// The signed version at the source. It must not fall.
+    /// Version number of the signed skill at the source. A lower one is rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signed_version: Option<u64>,
-    /// The links of the skill that its owner took as copies, by their paths in the skill. Links of
-    /// later versions are then taken as copies too.
+    /// Links of the skill, by their paths in it, in whose place the owner accepted copies of the
+    /// files. The same links of later versions become copies too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub copied_links: Vec<String>,
 }
@@ -95,7 +96,7 @@ pub enum PinError {
 }
 
 impl Upstream {
-    /// Checks the state of the source `now`: it must have the pinned signer, and neither older keys
+    /// Checks the state `now` of the source: it must have the pinned signer, and neither older keys
     /// nor an earlier version. Without a pin, every state passes.
     pub fn check_pin(&self, now: &Self) -> Result<(), PinError> {
         let Some(pinned) = self.signer else {
@@ -136,21 +137,22 @@ pub struct SignedSkill {
     pub public_key: PublicKey,
 }
 
-/// A fetched skill. Only its digests have been checked.
+/// A fetched skill. Only the digests that the source states are checked; the scan is still to come.
 #[derive(Clone, Debug)]
 pub struct FetchedSkill {
-    /// Its files.
+    /// The files of the skill, not yet checked.
     pub files: Vec<RawFile>,
-    /// The name of its folder at the source, for a skill whose own name is not usable.
+    /// Name of the skill's folder at the source, from which a name is derived if the skill's own
+    /// name is not usable.
     pub folder: Option<String>,
-    /// The source to record for it.
+    /// The source to record, so that the skill can be fetched and compared again.
     pub upstream: Upstream,
 }
 
-/// The error of a fetch. Each variant holds the message for the caller.
+/// The error of a fetch. Each variant holds its message for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchFault {
-    /// The policy, or a rule that applies to everyone, rejects the source.
+    /// The policy, or a rule that no policy can lift, rejects the source.
     #[error("{0}")]
     Refused(String),
     /// The source, the reference or the skill does not exist, or there are several skills and the
@@ -165,7 +167,7 @@ pub enum FetchFault {
 /// Fetches skills from their sources.
 #[async_trait]
 pub trait Fetch: Send + Sync + std::fmt::Debug {
-    /// Fetches one skill. The policy is checked before the first request. `skill` selects a skill
+    /// Fetches one skill. The policy is checked before the first request. `skill` selects one skill
     /// of a source that has several.
     async fn fetch(
         &self,
@@ -191,8 +193,8 @@ pub trait Fetch: Send + Sync + std::fmt::Debug {
     ) -> Result<FetchedSkill, FetchFault>;
 
     /// Compares skills with their sources, a few at a time. Skills of one repository or site share
-    /// its requests. `answer` receives each result as it arrives, with the index of its entry in
-    /// `upstreams`. Never fails: a failure is part of the result.
+    /// its requests. `answer` is called with each result as it arrives, with the index of the skill
+    /// in `upstreams`. Never fails: a failed comparison is part of the result.
     async fn compare(
         self: Arc<Self>,
         upstreams: Vec<Upstream>,

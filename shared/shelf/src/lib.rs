@@ -1,5 +1,6 @@
-//! The port `Shelf`: MCP tools read skills from it and submit changes to it. The library is one
-//! implementation, the current release of a namespace another.
+//! The port `Shelf`: a store of skills from which MCP tools read and to which they submit changes.
+//! The library on a machine is one implementation, the current release of a hosted namespace
+//! another.
 //!
 //! A reader takes one [`Snapshot`] and answers from it, so that a list and the skills in it are of
 //! the same moment. A shelf filters nothing: the layer above decides which caller sees which skill,
@@ -24,14 +25,14 @@ use vault_policy::search::{Ranking, Text};
 
 use vault_store::StoreError;
 
-/// A skill on a shelf.
+/// A skill on a shelf, without its files.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Entry {
-    /// Name, bundle and texts.
+    /// Name, bundle hash and search texts.
     pub texts: IndexEntry,
-    /// The signed version.
+    /// Version number in the signed manifest.
     pub version: u64,
-    /// The size of its bundle, in bytes.
+    /// Size of the skill's bundle, in bytes.
     pub size: u64,
     /// The local name of the linked vault that the skill belongs to. Such a skill can only be
     /// changed in that vault.
@@ -50,16 +51,16 @@ impl Entry {
     }
 }
 
-/// The keys whose signatures make a release valid.
+/// The keys that make a release valid, at the time of a snapshot.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ReleaseKeys {
-    /// The newest root version that the shelf uses.
+    /// Number of the newest root version (list of the vault's keys) that the shelf accepts.
     pub root_version: u64,
     /// The keys whose signatures on the release are accepted.
     pub signers: Vec<PublicKey>,
 }
 
-/// The contents of a shelf at one moment. A snapshot never changes, so it can be cached. Clones
+/// The contents of a shelf at one moment. A snapshot never changes, so it can be cached; clones
 /// share the skills.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
@@ -67,24 +68,24 @@ pub struct Snapshot {
     /// Skills of linked vaults that can only be addressed as `<vault>/<name>`, because other skills
     /// have their names.
     qualified: Arc<[Entry]>,
-    /// SHA-256 of the catalog's payload, if this is a release.
+    /// SHA-256 of the catalog's payload; `None` if the shelf is not a release.
     pub catalog: Option<Digest>,
-    /// The keys that make the release valid, if this is a release.
+    /// The keys that make the release valid; `None` if the shelf is not a release.
     pub keys: Option<ReleaseKeys>,
-    /// The owner's policy, signed in a release or stored beside the library. Without one, members
-    /// see nothing.
+    /// The owner's policy: signed in a release, or stored beside the library. Without one, members
+    /// see no skill.
     pub policy: Option<Arc<Policy>>,
-    /// SHA-256 of the policy in its form as an object.
+    /// SHA-256 of the policy as a `vault.policy/1` object.
     pub policy_sha256: Option<Digest>,
     ranking: Arc<OnceLock<Ranking>>,
 }
 
 impl Snapshot {
-    /// Creates a snapshot of these skills. If two have the same name, the first one stays.
+    /// Creates a snapshot of these skills. If two have the same name, the first one is kept.
     pub fn new(entries: impl IntoIterator<Item = Entry>) -> Self {
         // A map sorts the skills by name, and `find` relies on that order.
         let mut sorted = BTreeMap::new();
-        // The first one stays, so that a later entry cannot replace a skill by using its name.
+        // Keep the first, so that a later entry cannot replace a skill by using its name.
         for entry in entries {
             sorted.entry(entry.texts.name.clone()).or_insert(entry);
         }
@@ -94,8 +95,8 @@ impl Snapshot {
         }
     }
 
-    /// Returns the same skills, together with those of linked vaults that can only be addressed as
-    /// `<vault>/<name>`. Lists and searches leave the latter out.
+    /// Returns the snapshot with additional skills of linked vaults that can only be addressed as
+    /// `<vault>/<name>`. Lists and searches leave those out.
     #[must_use]
     pub fn with_qualified(self, entries: impl IntoIterator<Item = Entry>) -> Self {
         Self {
@@ -104,7 +105,7 @@ impl Snapshot {
         }
     }
 
-    /// Returns the same skills under this policy.
+    /// Returns the snapshot with this policy.
     #[must_use]
     pub fn with_policy(self, policy: Option<Arc<Policy>>) -> Self {
         Self {
@@ -118,7 +119,7 @@ impl Snapshot {
         }
     }
 
-    /// Returns the skills, sorted by name.
+    /// The skills, sorted by name, without those that need the name of their vault.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
@@ -145,7 +146,7 @@ impl Snapshot {
         entries.find(|entry| entry.name().as_str() == name)
     }
 
-    /// Returns whether [`Snapshot::ranking`] has already built the index.
+    /// Tells whether [`Snapshot::ranking`] has already built the index.
     pub fn has_ranking(&self) -> bool {
         self.ranking.get().is_some()
     }
@@ -159,12 +160,12 @@ impl Snapshot {
     }
 }
 
-/// A skill that passed every check, and the key under which it was verified.
+/// A skill with its files after every check, and the key under which it was verified.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     /// The manifest, its envelope and the files.
     pub bundle: OpenedBundle,
-    /// SHA-256 of the bundle.
+    /// SHA-256 of the skill's bundle.
     pub bundle_hash: Digest,
     /// The key that signed the manifest.
     pub public_key: PublicKey,
@@ -189,12 +190,12 @@ impl Loaded {
     }
 }
 
-/// The ways in which a shelf handles a submitted change.
+/// What a shelf does with a submitted change.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Writes {
-    /// The change is checked and signed here at once.
+    /// The shelf checks and signs the change at once.
     Signed,
-    /// The change waits as a draft for an owner with the key.
+    /// The shelf keeps the change as a draft until an owner with the key accepts it.
     Drafted,
     /// Another server holds the key, so the change fails with [`ShelfError::LibraryElsewhere`].
     Elsewhere,
@@ -205,41 +206,43 @@ pub enum Writes {
 pub enum Change {
     /// Adds these files as a skill.
     Take {
-        /// The unchecked files.
+        /// The files of the skill, not checked yet.
         files: Vec<RawFile>,
         /// Allow a new version of an existing skill (`skill_publish`). Otherwise the skill must be
         /// new or unchanged (`propose_skill`).
         replace: bool,
         /// Answer as if the change were made, but change nothing. A change that would be signed or
-        /// drafted is answered with [`Submitted::WouldPass`].
+        /// kept as a draft is answered with [`Submitted::WouldPass`].
         check: bool,
-        /// The caller may not see the existing skill of this name. The change is drafted as if no
-        /// skill had the name, with the same work, so that neither answer nor timing reveals it.
-        /// Only for shelves that make drafts.
+        /// The caller may not see the existing skill of this name. The shelf makes the draft as if
+        /// no skill had the name, with the same amount of work, so that neither answer nor timing
+        /// reveals it. Only for shelves that keep drafts.
         hidden: bool,
     },
     /// Adds the skill in a folder of this machine. Only if caller and shelf are on the same
     /// machine.
     Folder {
-        /// The folder.
+        /// Path of the folder.
         path: String,
-        /// The expected provenance: the one that `vault add` would record for the folder.
+        /// The provenance identifier that the caller expects; it must be the one that `vault add`
+        /// would record for the folder.
         identifier: String,
-        /// The name that the skill must have, if the caller named one.
+        /// The name that the skill must have; `None` if the caller named none.
         skill: Option<SkillName>,
         /// Target agents in addition to those that the skill declares.
         agents: Vec<AgentId>,
     },
     /// Fetches a skill from a source.
     Fetch {
-        /// The source, with its reference.
+        /// The source, with its branch, tag or commit.
         source: Source,
-        /// The skill to fetch from a source that has several. On a hosted shelf, also the name of
-        /// the draft.
+        /// The skill to fetch, if the source has several. On a shelf that keeps drafts, it also
+        /// names the draft.
         skill: Option<SkillName>,
         /// Target agents in addition to those that the skill declares.
         agents: Vec<AgentId>,
-        /// Like `hidden` of [`Change::Take`], for the skill whose name is [`drafted_name`].
+        /// Like `hidden` of [`Change::Take`], for the skill with the name that [`drafted_name`]
+        /// returns.
         hidden: bool,
     },
     /// Fetches a skill again from its recorded source.
@@ -248,8 +251,8 @@ pub enum Change {
     Remove(SkillName),
 }
 
-/// Returns the skill name for a draft that requests a skill of this source: the requested skill, or
-/// else a name derived from the last part of the source's identifier.
+/// Returns the skill name for a draft that asks for a skill of this source: the requested name, or
+/// one derived from the last part of the source's identifier.
 pub fn drafted_name(source: &Source, skill: Option<&SkillName>) -> Option<SkillName> {
     // Split at `:` too: an identifier such as `registry:name` has no slash.
     let last = source.identifier.as_str().rsplit(['/', ':']).next();
@@ -263,28 +266,28 @@ pub fn drafted_name(source: &Source, skill: Option<&SkillName>) -> Option<SkillN
 pub enum Submitted {
     /// The skill is signed and on the shelf.
     Signed {
-        /// The skill.
+        /// Name of the skill.
         name: SkillName,
         /// The version after the change.
         version: u64,
-        /// The bundle after the change.
+        /// SHA-256 of the bundle after the change.
         bundle_hash: Digest,
-        /// The gate's findings, none of which blocks the skill.
+        /// Findings of the scan; none of them blocks the skill.
         findings: Vec<Finding>,
     },
     /// The shelf already has a skill with this name and these files, from whatever source. Nothing
     /// was changed.
     Unchanged {
-        /// The skill.
+        /// Name of the skill.
         name: SkillName,
-        /// The version.
+        /// Its current version.
         version: u64,
-        /// The bundle.
+        /// SHA-256 of its current bundle.
         bundle_hash: Digest,
     },
     /// The skill was removed from the shelf.
     Removed {
-        /// The skill.
+        /// Name of the skill.
         name: SkillName,
         /// Whether an agent's folder on this machine had a link to it.
         was_linked: bool,
@@ -293,21 +296,22 @@ pub enum Submitted {
     Drafted {
         /// Id of the draft.
         draft: DraftId,
-        /// The skill it is about.
+        /// Name of the skill that the draft would add, change or remove.
         name: SkillName,
-        /// The findings of the service's gate. The gate of the owner who accepts the draft decides.
+        /// Findings of the service's scan, which are a hint: the owner's machine scans again and
+        /// decides.
         findings: Vec<Finding>,
         /// The number of waiting drafts of the same author, including this one.
         waiting: u64,
     },
-    /// The change would pass ([`Change::Take`] with `check`). Nothing was changed.
+    /// With `check` of [`Change::Take`]: the change would pass. Nothing was changed.
     WouldPass {
         /// The name that the skill would have.
         name: SkillName,
-        /// The gate's findings, none of which blocks the skill.
+        /// Findings of the scan; none of them blocks the skill.
         findings: Vec<Finding>,
     },
-    /// The gate blocked the skill. Nothing was changed.
+    /// The scan blocked the skill. Nothing was changed.
     Refused {
         /// All findings of [`Outcome::Blocked`], the blocking ones first.
         findings: Vec<Finding>,
@@ -315,7 +319,7 @@ pub enum Submitted {
 }
 
 impl Submitted {
-    /// Returns the gate's outcome, if the gate ran.
+    /// Returns the outcome of the scan; `None` if no scan ran.
     pub fn gate_outcome(&self) -> Option<Outcome> {
         match self {
             Self::Signed { findings, .. }
@@ -331,33 +335,34 @@ impl Submitted {
     }
 }
 
-/// The state of this machine's agents after a change.
+/// What a change did to the agents of the shelf's machine.
 #[derive(Clone, Debug, Default)]
 pub struct AgentLinks {
-    /// Whether an agent sees other skills than before, so that running agents must be restarted.
+    /// Whether some agent sees other skills than before, so that it has to be restarted.
     pub restart_required: bool,
-    /// The sync report in the form of `vault add --json`; `None` if no folder is linked.
+    /// The report of the folders that were updated, as `vault add --json` prints it; `None` if no
+    /// folder of an agent is linked.
     pub profiles: Option<serde_json::Value>,
-    /// The names of detected agents whose folders are not linked.
+    /// Names of the agents that are installed but whose folders are not linked.
     pub unlinked_agents: Vec<String>,
 }
 
-/// The relation of a skill to its source.
+/// Whether a skill's source has changed (drifted) since the skill was fetched.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum DriftState {
     /// The source has changed.
     Drifted {
-        /// The recorded state.
+        /// The recorded revision.
         recorded: String,
-        /// The state of the source.
+        /// The revision at the source now.
         upstream: String,
     },
     /// The source has not changed.
     UpToDate,
-    /// The source was not compared, because nothing is recorded or this shelf may not send
-    /// requests. Holds the reason.
+    /// The source was not compared: none is recorded, or this shelf may not send requests. Holds
+    /// the reason.
     Unchecked(String),
-    /// The source can be read and no longer has the skill. Holds what is known about it.
+    /// The source can be read but no longer has the skill. Holds an explanation.
     Removed(String),
     /// The policy does not allow the source any more. Holds the reason.
     Refused(String),
@@ -368,15 +373,16 @@ pub enum DriftState {
 /// The result of comparing one skill with its source.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Drift {
-    /// The skill.
+    /// Name of the skill.
     pub name: SkillName,
-    /// The recorded source; `None` if the shelf would have to read the whole skill to know it.
+    /// The recorded source as text; `None` if the shelf would have to read the whole skill to know
+    /// it.
     pub source: Option<String>,
-    /// The relation to the source.
+    /// The result of the comparison.
     pub state: DriftState,
 }
 
-/// The error of a shelf.
+/// The reason why a shelf cannot answer or make a change.
 #[derive(Debug, thiserror::Error)]
 pub enum ShelfError {
     /// The skill does not exist, or no longer exists.
@@ -408,10 +414,10 @@ pub enum ShelfError {
     /// do not.
     #[error("{0}")]
     Unreachable(String),
-    /// The given provenance is not that of the source.
+    /// The caller's provenance identifier is not the one of the source.
     #[error("{0}")]
     Identifier(String),
-    /// The source no longer has the files that were reviewed.
+    /// The source no longer has the files that the caller reviewed.
     #[error("{0}")]
     NotReviewed(String),
     /// A skill of this name exists from another source or in a linked vault.
@@ -420,7 +426,7 @@ pub enum ShelfError {
     /// Another server holds the library. Repeating the call there, or later, may help.
     #[error("another server holds the library")]
     LibraryElsewhere,
-    /// The namespace or the author has too many waiting drafts.
+    /// The namespace or the author already has the largest number of waiting drafts.
     #[error("{0}")]
     DraftsFull(String),
     /// The quota of the namespace has no room for the bytes of the change.
@@ -443,20 +449,20 @@ pub enum ShelfError {
 /// A store of skills that also accepts changes.
 #[async_trait]
 pub trait Shelf: Send + Sync {
-    /// Returns the first part of the name `<owner>/<skill>`: the namespace's slug, or `local`.
+    /// Returns the first part of the full name `<owner>/<skill>`: the namespace's slug, or `local`.
     fn owner_name(&self) -> &str;
 
-    /// Returns how this shelf handles changes.
+    /// Returns what this shelf does with a submitted change.
     fn write_mode(&self) -> Writes;
 
-    /// Returns the current contents. The call is cheap if nothing changed since the last one.
+    /// Returns the current contents. The call is cheap if nothing changed since the last call.
     async fn take_snapshot(&self) -> Result<Arc<Snapshot>, ShelfError>;
 
     /// Loads the skill of an entry and verifies its signature, vault, name, version and every file.
     async fn load_skill(&self, entry: &Entry) -> Result<Arc<Loaded>, ShelfError>;
 
-    /// Makes a change, or keeps it as a draft for an owner, together with its audit entry: both or
-    /// neither.
+    /// Makes a change, or keeps it as a draft for an owner, together with its entry in the audit
+    /// log: both or neither.
     async fn submit(&self, by: &Submitter, change: Change) -> Result<Submitted, ShelfError>;
 
     /// Updates the agents on the shelf's machine after a change. Returns `None` for a shelf that
@@ -466,7 +472,7 @@ pub trait Shelf: Send + Sync {
     }
 
     /// Compares skills with their sources; a hosted shelf sends no requests. Skills that a rollback
-    /// holds at an earlier version are compared only if `named` is set, which means that the caller
-    /// chose the skills.
+    /// keeps at an earlier version are compared only if `named` is set, which means that the caller
+    /// named the skills.
     async fn drift(&self, entries: &[&Entry], named: bool) -> Result<Vec<Drift>, ShelfError>;
 }

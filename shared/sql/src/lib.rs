@@ -22,8 +22,8 @@ use vault_store::records::{Commit, RecordKey, Records, Write};
 
 pub use error::SqlError;
 
-/// The most of a request that is written at once, so that requests of other namespaces come in
-/// between: some milliseconds of work. An object alone may be larger.
+/// The most that one request writes before requests of other namespaces get their turn: some
+/// milliseconds of work. A single object may be larger.
 const CHUNK: Work = Work {
     rows: 100,
     bytes: 1024 * 1024,
@@ -50,16 +50,17 @@ fn split_by_work<T>(items: Vec<T>, size: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
     chunks
 }
 
-/// Returns the failure of a commit that begins with counts of which one is at its bound, as limits
-/// on callers do; `None` if it has to be tried.
+/// Returns the failure of a commit whose first writes are counts, if one of them is at its bound;
+/// `None` if the commit has to be tried. Limits on callers are such counts.
 ///
-/// Found by a reading, so that callers over a limit do not queue for the writer, however often they
-/// ask.
+/// The records are only read for this, so callers over a limit do not queue for the writer, however
+/// often they ask.
 async fn find_full_count(
     records: &dyn Records,
     writes: &[Write],
 ) -> Result<Option<Commit>, StoreError> {
-    // Only those at the beginning: behind another write, that one may be the first to fail.
+    // Only the counts at the beginning: behind another write, that other one may be the first to
+    // fail.
     let counts = writes.iter();
     let counts = counts.take_while(|write| matches!(write, Write::Count { .. }));
     let keys: Vec<RecordKey> = counts.map(|write| write.key().clone()).collect();
@@ -84,7 +85,7 @@ pub struct Sql {
 /// Options of an open database. The defaults are those of the service.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Time for which a request waits for the database (the lock of another process, a free
+    /// How long a request waits for the database (for the lock of another process, or a free
     /// connection) before it fails with `StoreError::Unavailable`.
     pub patience: Duration,
 }

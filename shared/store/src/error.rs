@@ -9,8 +9,8 @@ pub enum StoreError {
     /// may help.
     #[error("the store does not answer")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// Too many requests of this namespace wait already. Nothing was changed, and requests of other
-    /// namespaces are served. Repeating helps, after a pause.
+    /// Too many requests of the same namespace wait already. Nothing was changed, and requests of
+    /// other namespaces are served. The caller should retry after a pause.
     #[error("too many requests of this namespace are waiting")]
     Busy,
     /// Other writers interfered until the store gave up. Nothing was changed. Repeating may help.

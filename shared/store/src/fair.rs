@@ -1,13 +1,16 @@
-//! A queue that serves its lanes in turn, so that nobody waits behind the backlog of somebody else.
+//! A queue with lanes that are served in turn, so that no caller waits behind the backlog of
+//! another one.
 //!
-//! The stores put it in front of whatever takes one request at a time: the writer of SQLite, the
-//! connections of PostgreSQL, the memory for request bodies. A lane is first in, first out. Between
-//! lanes, each that waits gets one request served in turn, and a lane that was just served goes
-//! behind those that arrived meanwhile. So a request waits for at most one request of each other
-//! lane, however many those have queued. A lane that is full rejects requests of its own alone.
+//! The stores put it in front of everything that serves few requests at a time: the writer of
+//! SQLite, the connections of PostgreSQL, the memory for request bodies. A lane holds the requests
+//! of one namespace or of another group of callers, and is first in, first out. A turn serves one
+//! request of a lane; a lane that had its turn goes behind the lanes that arrived meanwhile. So a
+//! request waits for at most one request of each other lane, however many those have queued. A full
+//! lane rejects only requests of its own.
 //!
-//! The networks of strangers share one turn, since a stranger may have any number of networks. A few
-//! of them are served in it, and they take turns among themselves.
+//! Callers who are not known yet ("strangers") have a lane for each network, and all these lanes
+//! share one turn, because one stranger may use any number of networks. Such a turn serves a few of
+//! the networks, and they take turns among themselves.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -18,36 +21,37 @@ use vault_format::name::{NamespaceId, Slug};
 use crate::StoreError;
 use crate::records::Write;
 
-/// First parts of the partitions that are named by a vault's name instead of its id: what machines,
-/// and strangers who ask to enrol, write.
+/// First parts of the partitions whose names contain a vault's name (slug) instead of its id: what
+/// machines, and strangers who ask to enrol, write.
 const NAMED_BY_SLUG: [&str; 6] = ["dev", "devid", "ns", "pend", "seen", "withdrawn"];
 
-/// First parts of the partitions that only background work writes by commits of its own: marks of
-/// objects that are collected, visits of the collection, and the state of the work.
+/// First parts of the partitions that only background work writes by itself: marks of objects that
+/// are to be deleted, the progress of the garbage collection, and the state of the work.
 const UPKEEP: [&str; 3] = ["collected", "doomed", "work"];
 
-/// The party for which a request is made.
+/// The group of callers whose requests wait together and are served in turn with other groups.
 ///
-/// A namespace has two lanes. So a flood of its machines, or of strangers who ask to enrol there,
-/// does not delay its owner, who could end the flood. Strangers have one for each of their networks.
+/// A namespace has two lanes. A flood by its machines, or by strangers who ask to enrol there, so
+/// does not delay its owner, who could end the flood. Strangers have one lane for each of their
+/// networks.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Lane {
-    /// People and apps of this namespace.
+    /// People and apps of this namespace, which is named by its id.
     Namespace(NamespaceId),
-    /// Machines of the namespace with this name.
+    /// Machines of this namespace, which is named by its slug.
     Machines(Slug),
-    /// Callers from this network who are not known yet: an IPv4 /24 or an IPv6 /56, as limits name
-    /// it.
+    /// Callers from this network who are not known yet. The text is an IPv4 /24 or an IPv6 /56, as
+    /// rate limits write it.
     Network(Box<str>),
     /// Background work. No tenant and no stranger can fill its lane.
     Upkeep,
-    /// Other work of no namespace, and of several.
+    /// Other work of the service, of no namespace or of several.
     Service,
 }
 
 impl Lane {
-    /// Returns the lane of a commit: that of the namespace whose records it changes, or else that of
-    /// the network for which it counts.
+    /// Returns the lane of a commit: that of the one namespace whose records it changes, or else
+    /// that of the one network for which it counts.
     pub fn for_writes(writes: &[Write]) -> Self {
         let partitions = || writes.iter().map(|write| write.key().partition.as_str());
         if !writes.is_empty() && partitions().all(is_upkeep) {
@@ -60,7 +64,7 @@ impl Lane {
     }
 }
 
-/// Returns the lane that all of these are; `None` if there are several, since work over several
+/// Returns the lane if all of these are the same; `None` otherwise, since work over several
 /// namespaces must not take the turn of one of them.
 fn find_only(lanes: impl Iterator<Item = Lane>) -> Option<Lane> {
     let mut lanes: BTreeSet<_> = lanes.collect();
@@ -72,7 +76,7 @@ fn is_upkeep(partition: &str) -> bool {
     UPKEEP.contains(&first)
 }
 
-/// Returns the lane of the network that a counter of a limit names at its end.
+/// Returns the lane of the network that stands at the end of a rate limit's partition.
 fn network_of(partition: &str) -> Option<Lane> {
     let counted = partition.strip_prefix("limit/")?;
     let (rest, length) = counted.rsplit_once('/')?;
@@ -92,23 +96,23 @@ fn namespace_of(partition: &str) -> Option<Lane> {
 
 fn machines_of(partition: &str) -> Option<Lane> {
     let (first, slug) = partition.split_once('/')?;
-    // Only these: a name in another partition may be one that a stranger made up, and a lane for
-    // each would be a turn for each.
+    // Only these partitions: in others, a stranger may have made the name up, and would get a lane
+    // and so a turn for each name.
     NAMED_BY_SLUG.contains(&first).then_some(())?;
     slug.parse().ok().map(Lane::Machines)
 }
 
-/// A party that has turns: a lane, or all networks of strangers together.
+/// Everyone who shares one turn: a lane, or all networks of strangers together.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Party {
-    /// The one party of this lane.
+    /// The callers of this lane.
     Lane(Lane),
-    /// Callers who are not known yet, from all networks.
+    /// Callers who are not known yet, from all networks together.
     Strangers,
 }
 
 impl Party {
-    /// Returns the party of a lane.
+    /// Returns the party to which a lane belongs.
     pub fn of(lane: &Lane) -> Self {
         match lane {
             Lane::Network(_) => Self::Strangers,
@@ -118,7 +122,7 @@ impl Party {
 }
 
 /// Most networks that one turn of strangers serves. Their commits have a few rows each, so all of
-/// them are less than one commit of a tenant may be.
+/// them are less work than one commit of a tenant may be.
 const NETWORKS_PER_TURN: usize = 8;
 
 /// An amount of work.
@@ -145,27 +149,27 @@ impl Work {
 
 /// A request in a [`FairQueue`].
 pub trait Waiting {
-    /// Returns the work that it takes.
+    /// Returns the work that serving the request takes.
     fn work(&self) -> Work;
 
-    /// Returns whether its caller has given up, so that it need not be served.
+    /// Returns whether the caller has given up, so that the request need not be served.
     fn is_abandoned(&self) -> bool;
 }
 
-/// The size of one lane, which takes any request while it is empty, and of all lanes together.
+/// The bounds of one lane, and of all lanes together. An empty lane accepts a request of any size.
 #[derive(Clone, Copy, Debug)]
 pub struct LaneBound {
     /// Maximum number of requests that wait in a lane.
     pub requests: usize,
     /// Maximum content of the requests that wait in a lane, in bytes.
     pub bytes: usize,
-    /// Maximum content of the requests that wait in all lanes, in bytes. Beyond it, the latest
-    /// request with content of the party with most gives way.
+    /// Maximum content of the requests that wait in all lanes, in bytes. Beyond it, the party with
+    /// the most content loses its latest request that has content.
     pub all_bytes: usize,
 }
 
 impl LaneBound {
-    /// Returns a bound of the number of requests alone.
+    /// Returns a bound that limits only the number of requests.
     pub const fn of_requests(requests: usize) -> Self {
         Self {
             requests,
@@ -175,36 +179,36 @@ impl LaneBound {
     }
 }
 
-/// A queue with lanes; see the module.
+/// A queue with lanes that are served in turn; see the module.
 pub struct FairQueue<T> {
-    /// The lanes in which somebody waits: those of `turns` and `served`, and all of `networks` and
-    /// `served_networks`. A lane that is empty is forgotten.
+    /// The lanes with waiting requests: those in `turns` and `served`, and all in `networks` and
+    /// `served_networks`. An empty lane is removed.
     lanes: HashMap<Lane, Queued<T>>,
-    /// The parties that wait, in the order of their turns.
+    /// The parties that wait for a turn, next one first.
     turns: VecDeque<Party>,
     /// The parties that the last group served.
     served: Vec<Party>,
-    /// The networks of strangers, in the order of their turns among themselves.
+    /// The networks of strangers that wait, in the order in which they take turns among themselves.
     networks: VecDeque<Lane>,
     /// The networks that the last turns of strangers served.
     served_networks: Vec<Lane>,
     bound: LaneBound,
 }
 
-/// Requests that are served together.
+/// The requests that one call serves together, and their work so far.
 struct Group<T> {
     requests: Vec<T>,
     work: Work,
     bound: Work,
 }
 
-/// Outcome of a turn.
+/// What came of a party's turn.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Turn {
     Served,
-    /// The group has no room for the next request of the party.
+    /// The group has no room left for the party's next request.
     NoRoom,
-    /// Nobody of the party waits.
+    /// The party has no waiting request.
     Nobody,
 }
 
@@ -225,7 +229,8 @@ impl<T: Waiting> Queued<T> {
         self.bytes = self.requests.iter().map(|it| it.work().bytes).sum();
     }
 
-    /// Returns the work of the oldest request whose caller still waits, which is then in front.
+    /// Drops abandoned requests at the front. Returns the work of the oldest request that still
+    /// waits, which is then the first.
     fn next_work(&mut self) -> Option<Work> {
         while self.requests.front().is_some_and(Waiting::is_abandoned) {
             self.take_front();
@@ -233,7 +238,7 @@ impl<T: Waiting> Queued<T> {
         self.requests.front().map(Waiting::work)
     }
 
-    /// Takes the latest request that has content, and its place in the lane.
+    /// Takes the latest request that has content. Returns it with its position in the lane.
     fn take_latest(&mut self) -> Option<(usize, T)> {
         let has_content = |request: &T| request.work().bytes > 0;
         let place = self.requests.iter().rposition(has_content)?;
@@ -268,11 +273,11 @@ impl<T: Waiting> FairQueue<T> {
     }
 
     /// Adds a request at the end of its lane. Fails with `Busy` if the lane is full; the request is
-    /// dropped then, and no other lane is affected. If all lanes together are full, it fails unless
-    /// requests of parties that have more can give way to it.
+    /// dropped then, and no other lane is affected. If all lanes together are full, requests of
+    /// parties that have more content are dropped to make room; if that is not enough, it fails.
     pub fn push(&mut self, lane: Lane, request: T) -> Result<(), StoreError> {
         let bytes = request.work().bytes;
-        // In this order: nobody gives way to a request that its own lane has no room for.
+        // Check the lane first: no other request may be dropped for one that its own lane rejects.
         self.check_lane(&lane, bytes)?;
         self.make_room(&lane, bytes)?;
         let queued = match self.lanes.entry(lane) {
@@ -282,7 +287,7 @@ impl<T: Waiting> FairQueue<T> {
                 let mut has_turn = false;
                 if party == Party::Strangers {
                     self.networks.push_back(lane.key().clone());
-                    // Another network may wait already.
+                    // Another network may have given the party its turn already.
                     has_turn = self.turns.contains(&party) || self.served.contains(&party);
                 }
                 if !has_turn {
@@ -299,13 +304,13 @@ impl<T: Waiting> FairQueue<T> {
         Ok(())
     }
 
-    /// Fails with `Busy` if a lane has no room for a request with so many bytes.
+    /// Fails with `Busy` if a lane has no room for a request with `bytes` bytes of content.
     fn check_lane(&mut self, lane: &Lane, bytes: usize) -> Result<(), StoreError> {
         let Some(queued) = self.lanes.get_mut(lane) else {
             return Ok(());
         };
         if !queued.has_room(bytes, self.bound) {
-            // Only here, since it visits the whole lane.
+            // Drop abandoned requests only here, since that visits the whole lane.
             queued.drop_abandoned();
         }
         if !queued.has_room(bytes, self.bound) {
@@ -314,8 +319,8 @@ impl<T: Waiting> FairQueue<T> {
         Ok(())
     }
 
-    /// Lets requests of parties with more content give way to one of `lane` with so many bytes. Fails
-    /// with `Busy` if that would not be enough; then nobody gives way.
+    /// Drops requests of parties with more content until a request of `lane` with `bytes` bytes
+    /// fits. Fails with `Busy` if that would not be enough; then no request is dropped.
     fn make_room(&mut self, lane: &Lane, bytes: usize) -> Result<(), StoreError> {
         if self.bound.all_bytes == usize::MAX || self.has_content_room(bytes) {
             return Ok(());
@@ -340,7 +345,7 @@ impl<T: Waiting> FairQueue<T> {
         Ok(())
     }
 
-    /// Returns the content of the requests that wait, in bytes.
+    /// Returns the content of all waiting requests, in bytes.
     pub fn content(&self) -> usize {
         self.lanes.values().map(|queued| queued.bytes).sum()
     }
@@ -349,9 +354,10 @@ impl<T: Waiting> FairQueue<T> {
         self.content().saturating_add(bytes) <= self.bound.all_bytes
     }
 
-    /// Returns the lane with most content of the party with most, if that is more than the party of
-    /// `lane` would have with so many bytes more; or else of the other networks of its party, one that
-    /// has more than `lane` would have.
+    /// Returns the lane from which the next request is dropped: of the party with the most content,
+    /// the lane with the most, if that party has more than the party of `lane` would have with
+    /// `bytes` more. Otherwise another network of the same party, if it has more than `lane` would
+    /// have.
     fn find_larger_lane(&self, lane: &Lane, bytes: usize) -> Option<Lane> {
         let mut contents = HashMap::<Party, usize>::new();
         for (lane, queued) in &self.lanes {
@@ -374,9 +380,10 @@ impl<T: Waiting> FairQueue<T> {
         largest.map(|(lane, _)| lane.clone())
     }
 
-    /// Takes the requests that are served next, one of each lane in turn, and again while there is
-    /// work left of `bound`. The first is taken however much work it is. A request that does not fit
-    /// keeps its turn for the next group and holds up no other lane. Empty if nobody waits.
+    /// Takes the requests that are served next: one of each lane in turn, in several rounds while
+    /// `bound` leaves room. The first is taken however much work it is. A request that does not fit
+    /// keeps its turn for the next group and does not delay other lanes. The result is empty if
+    /// none waits.
     pub fn take_group(&mut self, bound: Work) -> Vec<T> {
         let mut group = Group {
             requests: Vec::new(),
@@ -400,7 +407,7 @@ impl<T: Waiting> FairQueue<T> {
                 Turn::Served => self.served.push(party),
                 Turn::Nobody => {}
                 Turn::NoRoom if is_first_round => kept.push_back(party),
-                // The group has served this party, so those that arrive before the next group go
+                // This group has served the party, so parties that arrive before the next group go
                 // first.
                 Turn::NoRoom => behind.push(party),
             }
@@ -410,7 +417,8 @@ impl<T: Waiting> FairQueue<T> {
         group.requests
     }
 
-    /// Adds the next requests of a party to the group: that of a lane, or those of a few networks.
+    /// Adds a party's next request to the group; for strangers, one request of each of a few
+    /// networks.
     fn serve_party(&mut self, party: &Party, group: &mut Group<T>) -> Turn {
         if let Party::Lane(lane) = party {
             let turn = self.serve_lane(lane, group);
@@ -459,8 +467,8 @@ impl<T: Waiting> FairQueue<T> {
         Turn::Served
     }
 
-    /// Takes the next request of a party that `may_pass`. Returns it with its party; `None` if none of
-    /// these parties waits.
+    /// Takes the next request of a party that `may_pass` accepts. Returns it with its party; `None`
+    /// if no such party waits.
     pub fn take_next(&mut self, may_pass: impl Fn(&Party) -> bool) -> Option<(Party, T)> {
         self.end_turns();
         let mut at = 0;
@@ -487,7 +495,7 @@ impl<T: Waiting> FairQueue<T> {
             }
             self.lanes.remove(&lane);
             if party == Party::Strangers {
-                // The next network has the turn.
+                // The party of strangers keeps its turn for the next network.
                 self.turns.insert(at, party);
             }
         }
@@ -503,7 +511,7 @@ impl<T: Waiting> FairQueue<T> {
         self.served_networks.clear();
     }
 
-    /// Puts the parties that were served behind those that wait.
+    /// Puts the parties that were served at the end of the order of turns.
     fn end_turns(&mut self) {
         for network in self.served_networks.drain(..) {
             match self.lanes.get(&network) {

@@ -1,9 +1,10 @@
-//! A gate that lets a number of requests through at once, and serves namespaces in turn
-//! ([`crate::fair`]): commits to the connections of PostgreSQL, uploads to memory.
+//! A gate that lets a limited number of requests through at once, and serves namespaces in turn
+//! ([`crate::fair`]). It guards the connections of PostgreSQL against commits, and the memory
+//! against uploads. What a request occupies behind the gate is called a place.
 //!
-//! Without it, a tenant with many requests would take all places, in the order of arrival. One lane
-//! never has all places, so that slow requests of one namespace do not stop the others. Strangers of
-//! all networks have no more places than one lane.
+//! Without the gate, a tenant with many requests would take all places, since it arrives first. One
+//! lane (the callers of one namespace) never gets all places, so that its slow requests do not stop
+//! the others. Unknown callers of all networks together get no more places than one lane.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,16 +16,16 @@ use tokio::time::timeout;
 use crate::StoreError;
 use crate::fair::{FairQueue, Lane, LaneBound, Party, Waiting, Work};
 
-/// The size of a gate.
+/// The bounds of a gate.
 #[derive(Clone, Copy, Debug)]
 pub struct GateSize {
-    /// Requests that it lets through at once.
+    /// Number of requests that are behind the gate at once.
     pub places: usize,
-    /// Requests of one lane, or of all networks of strangers, that it lets through at once.
+    /// Number of those that may be of one lane, or of all networks of unknown callers together.
     pub places_of_lane: usize,
-    /// Requests that may wait, and their content.
+    /// How many requests may wait, and how much content in bytes they may hold.
     pub waiting: LaneBound,
-    /// Time for which a request waits.
+    /// How long a request waits before it fails.
     pub patience: Duration,
 }
 
@@ -37,13 +38,13 @@ pub struct FairGate {
 struct State {
     queue: FairQueue<Waiter>,
     free: usize,
-    /// The places that each party has; no entry is 0.
+    /// The number of places that each party holds; no entry is 0.
     taken: HashMap<Party, usize>,
 }
 
 struct Waiter {
     turn: oneshot::Sender<Pass>,
-    /// Content that it keeps in memory meanwhile, in bytes.
+    /// Content that the request keeps in memory while it waits, in bytes.
     bytes: usize,
 }
 
@@ -60,7 +61,7 @@ impl Waiting for Waiter {
     }
 }
 
-/// A place behind the gate; dropping it lets the next request through.
+/// A place behind the gate. Dropping the pass gives the place to the next request.
 pub struct Pass {
     party: Party,
     /// `None` once the place was given back.
@@ -89,7 +90,7 @@ impl State {
         self.free += 1;
         if let Some(taken) = self.taken.get_mut(party) {
             *taken -= 1;
-            // Removed at zero, or the map would grow with every namespace.
+            // Remove the entry at zero, or the map would grow with every namespace.
             if *taken == 0 {
                 self.taken.remove(party);
             }
@@ -110,14 +111,15 @@ impl FairGate {
         })
     }
 
-    /// Waits for the turn of `lane`. Fails with `Busy` if too many requests of this lane wait, and
-    /// with `Unavailable` if the turn does not come in time.
+    /// Waits for a place. Fails with `Busy` if too many requests of this lane wait, and with
+    /// `Unavailable` if the turn does not come within the patience.
     pub async fn enter(self: &Arc<Self>, lane: Lane) -> Result<Pass, StoreError> {
         self.enter_with(lane, 0).await
     }
 
-    /// Waits like [`FairGate::enter`] with so many bytes of content in memory. Also fails with `Busy`
-    /// or `Unavailable` if the lanes that wait have too much content.
+    /// Like [`FairGate::enter`], for a request that keeps `bytes` bytes of content in memory while
+    /// it waits. Also fails with `Busy` or `Unavailable` if the waiting requests hold too much
+    /// content.
     pub async fn enter_with(
         self: &Arc<Self>,
         lane: Lane,
@@ -125,7 +127,8 @@ impl FairGate {
     ) -> Result<Pass, StoreError> {
         let turn = {
             let mut state = self.lock_state();
-            // Nobody who waits could take the place: it is handed on when it becomes free.
+            // No waiting request could use a place that is free here: a freed place is handed on at
+            // once.
             let party = Party::of(&lane);
             if state.may_pass(&party, self.size) {
                 state.take_place(&party);
@@ -145,7 +148,7 @@ impl FairGate {
         }
     }
 
-    /// Returns the content of the requests that wait, in bytes.
+    /// Returns the content of all waiting requests, in bytes.
     pub fn waiting_bytes(&self) -> usize {
         self.lock_state().queue.content()
     }
@@ -157,14 +160,15 @@ impl FairGate {
         }
     }
 
-    /// Gives the place of a party to the next request that may have it.
+    /// Gives the place of a party to the next request that may take it.
     fn hand_on(self: &Arc<Self>, party: &Party) {
         let mut given_back = party.clone();
         while let Some((next, waiter)) = self.replace(&given_back) {
             match waiter.turn.send(self.create_pass(next)) {
                 Ok(()) => return,
-                // Its caller left in this moment. Dropped as it is, the pass would be handed on one
-                // call deeper for each caller who left.
+                // The caller has just left. If the pass were dropped as it is, it would hand the
+                // place on one call deeper for each such caller, so take its gate away and go on in
+                // this loop.
                 Err(mut pass) => {
                     drop(pass.gate.take());
                     given_back = pass.party.clone();
@@ -173,7 +177,7 @@ impl FairGate {
         }
     }
 
-    /// Frees a place, and takes one for the next request.
+    /// Frees a place of `party` and assigns it to the next request, which is returned.
     fn replace(&self, party: &Party) -> Option<(Party, Waiter)> {
         let mut state = self.lock_state();
         state.give_back(party);

@@ -35,8 +35,8 @@ words! {
         Policies = "policies",
         /// Drafts that wait for an owner.
         Drafts = "drafts",
-        /// The list of all objects that one release needs, with their sizes and the signers of its
-        /// skills.
+        /// For each release, the list of all objects that it needs (its closure), with their sizes
+        /// and the signers of its skills.
         Closures = "closures",
         /// Exports that an owner asked for.
         Exports = "exports",
@@ -91,7 +91,7 @@ impl fmt::Display for ObjectKey {
     }
 }
 
-/// Whether an object had to be written.
+/// Whether a write created the object.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Stored {
     /// The key was new.
@@ -162,8 +162,8 @@ pub fn check_put_many(objects: &[(ObjectKey, Bytes)]) -> Result<(), StoreError> 
         .try_for_each(|(key, bytes)| key.check_bytes(bytes))
 }
 
-/// Checks the number of keys for [`Objects::find_missing`], for adapters. Fails with `Invalid` if
-/// there are too many.
+/// Checks the number of keys of [`Objects::find_missing`], for adapters. Fails with `Invalid` for
+/// more than 10,000.
 pub fn check_missing(wanted: &[(ObjectKey, u64)]) -> Result<(), StoreError> {
     if wanted.len() > MAX_ASKED {
         return Err(StoreError::invalid("one question may name 10,000 objects"));

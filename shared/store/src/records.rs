@@ -2,15 +2,15 @@
 //!
 //! One [`Records::commit_writes`] applies up to 100 writes if every condition holds, else none. The
 //! limits are those of one DynamoDB transaction, the tightest of all stores. They are checked here,
-//! before any adapter, so that all stores reject the same calls. A record counts as absent from its
-//! expiry on, by the port [`crate::clock::Clock`]; the store deletes it later.
+//! before any adapter, so that all stores reject the same calls. From its expiry on, by the port
+//! [`crate::clock::Clock`], a record is treated as absent; the store deletes it later.
 //!
 //! **Revisions.** Each change of a record gives it a revision above every earlier one of its key,
 //! also across deletion and expiry. A revision therefore never names two states (no ABA problem).
 //! SQL and memory draw revisions from one sequence for the whole store. DynamoDB has no sequence: a
 //! new record there starts at the current time in units of 2^-12 ms, and a deleted record leaves a
-//! tombstone for a day, so that its numbers are not given out again. Revisions are compared, never
-//! counted: they have gaps.
+//! tombstone for a day, so that its numbers are not given out again. Callers compare revisions and
+//! never count with them, since they have gaps.
 
 use std::fmt;
 use std::sync::Arc;
@@ -127,7 +127,7 @@ pub struct Record {
     pub key: RecordKey,
     /// The revision, which rises with each change of this key. [`When::At`] compares it.
     pub revision: u64,
-    /// The second from which on the record is absent.
+    /// The second (since 1970) from which on the record is absent; `None` if it does not expire.
     pub expires_at: Option<Timestamp>,
     /// The content.
     pub document: Document,
@@ -156,28 +156,28 @@ pub enum When {
 pub enum Write {
     /// Sets the whole record: content and expiry.
     Put {
-        /// The key.
+        /// Key of the record.
         key: RecordKey,
         /// The new content.
         document: Document,
         /// The second from which on the record is absent; `None` keeps it forever.
         expires_at: Option<Timestamp>,
-        /// The condition.
+        /// What must hold for the write.
         when: When,
     },
     /// Removes the record. With [`When::Any`], removing an absent record succeeds.
     Delete {
-        /// The key.
+        /// Key of the record.
         key: RecordKey,
-        /// The condition.
+        /// What must hold for the removal.
         when: When,
     },
     /// Changes nothing, but makes the commit fail unless the condition holds. [`When::Any`] always
     /// holds.
     Check {
-        /// The key.
+        /// Key of the record.
         key: RecordKey,
-        /// The condition.
+        /// What must hold.
         when: When,
     },
     /// Adds `by` to the integer `field` of the document. The commit fails unless the result is
@@ -185,17 +185,17 @@ pub enum Write {
     /// starts at 0, and a field that is not an integer fails the condition. Other fields and the
     /// expiry of an existing record stay as they are.
     Count {
-        /// The key.
+        /// Key of the record.
         key: RecordKey,
         /// The member of the document: 1 to 64 of `a-z`, `0-9`, `_`.
         field: String,
-        /// The step; may be negative.
+        /// The number that is added; may be negative.
         by: i64,
         /// The smallest allowed result.
         min: i64,
         /// The largest allowed result.
         max: i64,
-        /// The expiry of a record that this write creates.
+        /// The expiry of the record if this write creates it; `None` for none.
         expires_at: Option<Timestamp>,
     },
 }

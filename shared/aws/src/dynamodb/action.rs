@@ -2,8 +2,8 @@
 //!
 //! Each action carries the condition of the write. A put or deletion also requires that its new
 //! revision is above the existing one, whatever the clock shows. A `Count` has two forms, because
-//! DynamoDB has no "create or add" with bounds: it first tries to change a live record, and creates
-//! one if there is none.
+//! DynamoDB has no "create or add" with bounds: the adapter first tries to change a live record,
+//! and creates one in the next round if there is none.
 
 use std::ops::RangeInclusive;
 
@@ -23,8 +23,8 @@ use super::item::{
 const IS_ALIVE: &str = "attribute_exists(#d) AND (attribute_not_exists(#e) OR #e > :now)";
 const IS_DEAD: &str = "(attribute_not_exists(#d) OR #e <= :now)";
 
-/// The table and the time of a commit. The time decides which records are expired and at which
-/// revision new ones start.
+/// The table and the time of a commit. By the time, live records are told from expired ones and new
+/// revisions are made.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment<'a> {
     pub(super) table: &'a str,
@@ -32,12 +32,12 @@ pub(super) struct Moment<'a> {
     pub(super) first_revision: u64,
 }
 
-/// The knowledge about a key from earlier rounds of the commit.
+/// What earlier rounds of the same commit have found out about a key.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct KeyKnowledge {
-    /// The new revision must be at least this.
+    /// The smallest revision that the key may get, one above the existing one.
     floor: u64,
-    /// No live record was found there, so a `Count` has to create one.
+    /// Whether no live record was found, so that a `Count` has to create one.
     is_dead: bool,
 }
 
@@ -49,15 +49,15 @@ impl KeyKnowledge {
     }
 }
 
-/// An action, and the revision that a `Put` sets.
+/// A part of a transaction, and the revision that a `Put` gives its record.
 #[derive(Debug)]
 pub(super) struct Action {
     pub(super) item: TransactWriteItem,
     pub(super) revision: Option<u64>,
 }
 
-/// Creates the action for `write`; `None` if it changes nothing and always holds. Fails with
-/// `Invalid` for an invalid document.
+/// Creates the action for `write`; `None` for a write that changes nothing and has no condition.
+/// Fails with `Invalid` for an invalid document.
 pub(super) fn build_action(
     write: &Write,
     known: KeyKnowledge,
@@ -124,7 +124,8 @@ pub(super) fn build_action(
     Ok(Some(action))
 }
 
-/// Returns the new revision. It is above the one that the condition names, if any.
+/// Returns the revision that the record gets. It is above the revision in the condition, if there
+/// is one.
 fn new_revision(when: When, floor: u64) -> u64 {
     match when {
         When::At(revision) => floor.max(revision.saturating_add(1)),

@@ -25,7 +25,7 @@ use vault_store::records::{Document, MAX_FIELD_BYTES, Record, RecordKey};
 pub const PARTITION_KEY: &str = "pk";
 /// The attribute that holds a record's key.
 pub const SORT_KEY: &str = "sk";
-/// The attribute after which DynamoDB collects what expired, in seconds since 1970.
+/// The attribute with the time, in seconds since 1970, after which DynamoDB deletes the item.
 pub const TTL_ATTRIBUTE: &str = "ttl";
 
 pub(super) const REVISION: &str = "r";
@@ -34,9 +34,9 @@ pub(super) const EXPIRES: &str = "e";
 pub(super) const NOT_COUNTERS: &str = "x";
 const COUNTER: &str = "n_";
 
-/// Time for which an item stays after it expired or was deleted, in seconds. A new record of the
-/// key starts at a revision made from the time. It must not start while a clock that runs ahead
-/// could have given the old record a higher revision.
+/// Time in seconds for which an item is kept after it expired or was deleted. The first revision of
+/// a new record is made from the clock; the old item must be there for comparison as long as
+/// another machine's clock, running ahead, could have given it a higher revision.
 const KEPT_SECONDS: i64 = 86_400;
 
 /// An item in the form of the SDK.
@@ -121,7 +121,7 @@ pub(super) fn tombstone_item(key: &RecordKey, revision: u64, now: Timestamp) -> 
     item
 }
 
-/// The content of an item.
+/// The content of an item: its revision, and its record unless that is deleted or expired.
 #[derive(Clone, Debug)]
 pub(super) struct StoredItem {
     /// The revision, also if the record is deleted or expired.
@@ -186,8 +186,8 @@ pub(super) fn key_of(item: &Item) -> Result<RecordKey, StoreError> {
     }
 }
 
-/// Writes the counters into the document's text, before its other members. Their names need no
-/// escaping.
+/// Returns the document with its counters put back before its other members. The names of counters
+/// need no escaping.
 fn with_counters(text: &str, item: &Item) -> Option<Document> {
     let rest = text.strip_prefix('{')?;
     let mut whole = String::with_capacity(text.len() + 16);

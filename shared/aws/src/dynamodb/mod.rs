@@ -39,13 +39,13 @@ pub use self::item::{PARTITION_KEY, SORT_KEY, TTL_ATTRIBUTE};
 
 /// Number of bits by which a time in milliseconds is shifted to make a revision.
 const REVISION_BITS: u32 = 12;
-/// Number of keys that are read together after reading all keys at once exceeded DynamoDB's limit
-/// of 4 MB. Ten items of the largest size stay below it.
+/// Number of keys in one reading if all keys together exceeded DynamoDB's limit of 4 MB. Ten items
+/// of the largest size stay below it.
 const LARGE_AT_ONCE: usize = 10;
-/// Size of a page that is read because the earlier ones had too few live items.
+/// Size of the next page if the earlier ones had too few live items.
 const NEXT_PAGE: usize = 200;
-/// Maximum number of rounds of a commit. Another round follows if only a condition of this adapter
-/// failed: this clock is behind, or a counter has to be created.
+/// Maximum number of rounds of a commit. Another round follows only if a condition of this adapter,
+/// not of the caller, failed: this clock is behind, or a counter has to be created.
 const MAX_ROUNDS: u32 = 40;
 
 /// One DynamoDB table.
@@ -358,9 +358,8 @@ impl Table {
         }
     }
 
-    /// Sends one transaction. All attempts carry the same token, so that a repetition after a lost
-    /// answer finds the writes instead of writing again. A cancelled transaction has written
-    /// nothing.
+    /// Sends one transaction. All attempts carry the same token, so that a retry after a lost
+    /// answer is recognised and writes nothing twice. A cancelled transaction has written nothing.
     async fn write_transaction(&self, items: Vec<TransactWriteItem>) -> Result<Ended, StoreError> {
         let request = self.client.transact_write_items();
         let request = request

@@ -1,5 +1,5 @@
-//! The parts of a statement as columns: keys, locks and changes become arrays, so that one statement
-//! serves any number of them.
+//! Turns keys, locks and changes into arrays of columns, so that one statement serves any number of
+//! them.
 
 use std::collections::BTreeMap;
 
@@ -22,8 +22,8 @@ const DELETE: &str = "delete from records
 // If a commit changed the row in the meantime, PostgreSQL checks the outer condition again. A
 // record that was just written again therefore stays.
 
-/// The advisory locks of a commit, sorted: one number for each key, exclusive for changes and
-/// shared for checks.
+/// The advisory locks of a commit, in rising order: one number for each key. Changes take it
+/// exclusively, checks take it shared.
 pub(super) struct Locks {
     pub(super) numbers: Vec<i64>,
     pub(super) own: Vec<bool>,

@@ -1,8 +1,9 @@
-//! Leases of pooled connections, and the classification of their errors.
+//! Leases of pooled connections (a lease is the exclusive use of one), and the classification of
+//! their errors.
 //!
 //! A connection returns to the pool only after every statement on it succeeded. In every other
 //! case, also if the caller is cancelled, it is closed and the server rolls back the open
-//! transaction. No caller ever inherits another one's transaction.
+//! transaction. So no caller inherits the transaction of another one.
 
 use std::future::Future;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Row, Statement};
 use vault_store::StoreError;
 
-/// Maximum time of one attempt. A server that takes longer counts as not answering.
+/// Maximum time of one attempt. A slower server is treated as not answering.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// Values for a statement's parameters.

@@ -36,10 +36,10 @@ use self::lease::{Connections, Failure, Lease};
 use crate::bounds::KeyRange;
 use crate::{CHUNK, Options, SqlError, find_full_count, split_by_work};
 
-/// Time for which a commit is repeated when other writers interfere.
+/// How long a commit is repeated while other writers interfere.
 const CONFLICT: Duration = Duration::from_secs(2);
-/// Number of commits and uploads that one service makes at once; the other connections of its pool
-/// are free for reads.
+/// Number of commits and uploads that one service runs at once. The other connections of its pool
+/// stay free for reads.
 const WRITES: usize = connect::CONNECTIONS / 2;
 /// Number of commits and uploads of one namespace that may wait.
 const WAITING: usize = 2048;
@@ -236,7 +236,8 @@ impl Objects for Postgres {
             };
             let pass = self.writes.enter(Lane::Namespace(key.namespace)).await?;
             new.extend(self.put_some(&chunk).await?);
-            // Held for one chunk, so that others come in between.
+            // Give the place back after each chunk, so that requests of other namespaces come in
+            // between.
             drop(pass);
         }
         // An object that occurs twice is new only once.

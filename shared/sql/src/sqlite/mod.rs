@@ -1,10 +1,9 @@
 //! SQLite: one file, one writer, many readers.
 //!
 //! Writes of this process queue for one thread, which commits them in groups and serves namespaces
-//! in turn ([`writer`]). Reads
-//! use connections of their own and never wait for a write, because the file uses a write-ahead
-//! log. Another process may use the same file: a request waits for that process's lock up to
-//! [`Options::patience`].
+//! in turn ([`writer`]). Reads use connections of their own and never wait for a write, because the
+//! file uses a write-ahead log. Another process may use the same file: a request waits for that
+//! process's lock up to [`Options::patience`].
 
 mod readers;
 mod rows;

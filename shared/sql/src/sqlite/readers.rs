@@ -1,4 +1,4 @@
-//! The reading connections.
+//! The connections that only read.
 //!
 //! Each request of a device reads two or three records, so these reads are the most frequent ones
 //! of the service. Such a point read takes a few microseconds: look-ups in a tree whose pages are
@@ -25,7 +25,8 @@ use crate::error::worker_gone;
 const PATIENT: usize = 2;
 
 pub struct Readers {
-    /// For point reads on the async workers: one connection for each processor, at most eight.
+    /// For point reads on the async workers, which must not block: one connection for each
+    /// processor, at most eight.
     quick: Vec<Mutex<Connection>>,
     /// For reads on threads that may wait for a lock.
     patient: Vec<Mutex<Connection>>,

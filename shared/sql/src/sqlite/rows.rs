@@ -1,4 +1,5 @@
-//! The queries. The readers run them, and so does the writer inside its transaction.
+//! The queries of the SQLite store. The reading connections run them, and so does the writer inside
+//! its transaction.
 
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -47,8 +48,8 @@ macro_rules! point {
     };
 }
 
-/// Reads two or three records, as a device's request does, with one statement. That costs half as
-/// much as a transaction around two or three statements.
+/// The statements that read two or three records, as a request of a device needs. One statement
+/// costs half as much as a transaction around several.
 const TWO: &str = concat!(point!(0, 2, 3), " union all ", point!(1, 4, 5));
 const THREE: &str = concat!(
     point!(0, 2, 3),
@@ -58,7 +59,7 @@ const THREE: &str = concat!(
     point!(2, 6, 7)
 );
 
-/// The read of the records that a token refers to.
+/// The statement that reads the five records that belong to an access token.
 const FIVE: &str = concat!(
     point!(0, 2, 3),
     " union all ",
@@ -71,7 +72,7 @@ const FIVE: &str = concat!(
     point!(4, 10, 11)
 );
 
-/// Reads records like [`read_records`], with one statement, which reads one snapshot too.
+/// Like [`read_records`], with one statement. It also reads all records of one moment.
 fn side_by_side(
     connection: &Connection,
     statement: &str,

@@ -1,5 +1,5 @@
-//! The turns of namespaces at the writer, without any measure of time: a request holds the writer
-//! until all others have queued.
+//! Tests the turns of namespaces at the writer without any measure of time: one request holds the
+//! writer until all others have queued.
 
 use std::sync::mpsc;
 
@@ -24,7 +24,7 @@ fn namespace(n: u128) -> NamespaceId {
     NamespaceId::from_parts(1_795_219_200_000, n)
 }
 
-/// Objects of a pack that no other pack has.
+/// Makes a pack (an upload of many objects) that shares no object with another.
 fn pack(place: NamespaceId, number: usize, count: usize) -> Vec<(ObjectKey, Bytes)> {
     let objects = (0..count).map(|n| {
         let bytes = Bytes::from(format!("{number} {n}"));
@@ -33,7 +33,7 @@ fn pack(place: NamespaceId, number: usize, count: usize) -> Vec<(ObjectKey, Byte
     objects.collect()
 }
 
-/// Lets the writer serve a request of `place` that ends when the answer is dropped.
+/// Lets the writer serve a request of `place`, which ends when the returned sender is dropped.
 async fn hold_writer(store: &Arc<Sqlite>, place: NamespaceId) -> mpsc::Sender<()> {
     let (release, held) = mpsc::channel();
     let (begin, begun) = oneshot::channel();
@@ -51,7 +51,7 @@ async fn hold_writer(store: &Arc<Sqlite>, place: NamespaceId) -> mpsc::Sender<()
     release
 }
 
-/// Counts the objects of a namespace as a write of `place` sees them at its turn.
+/// Counts the objects of namespace `of` at the moment at which a write of `place` has its turn.
 async fn count_at_turn(store: &Sqlite, place: NamespaceId, of: NamespaceId) -> i64 {
     let count = move |batch: &mut writer::Batch<'_>| batch.count_objects(&of);
     let lane = Lane::Namespace(place);
@@ -72,7 +72,7 @@ async fn a_write_waits_for_at_most_one_commit_of_another_namespace() {
         let store = Arc::clone(&store);
         packs.spawn(async move { store.put_many(pack(busy, number, 1000)).await });
     }
-    // One thread: each pack runs until its first chunk waits for the writer.
+    // With one thread, each pack runs until its first chunk waits for the writer.
     for _ in 0..5000 {
         yield_now().await;
     }
@@ -104,7 +104,7 @@ async fn a_pack_whose_caller_leaves_is_stored_in_part_and_can_be_repeated() {
     assert!(std::future::poll_fn(is_waiting).await);
     drop(putting);
     drop(release);
-    // Its chunk waited for its turn, and is not written for nobody.
+    // The chunk that waited is not written, since its caller is gone.
     assert_eq!(count_at_turn(&store, place, place).await, 0);
     store.put_many(pack[..150].to_vec()).await.unwrap();
     let stored = store.put_many(pack.clone()).await.unwrap();
@@ -146,7 +146,7 @@ async fn a_full_lane_rejects_its_own_namespace_alone() {
     assert_eq!(rejected, 2);
 }
 
-/// No tenant and no stranger fills the lane of background work, whatever it writes.
+/// No request of a tenant or of an unknown caller fills the lane of background work.
 #[tokio::test]
 async fn background_work_has_its_turn_whatever_waits_for_others() {
     let (store, _folder) = open().await;
@@ -197,7 +197,7 @@ async fn background_work_has_its_turn_whatever_waits_for_others() {
     assert_eq!(count_at_turn(&store, place, place).await, 0);
 }
 
-/// Callers over a limit read, and the writer never hears of them.
+/// A commit over a limit is refused by a reading and never queues for the writer.
 #[tokio::test]
 async fn a_count_that_is_full_is_refused_while_the_writer_is_held() {
     let (store, _folder) = open().await;
@@ -222,7 +222,8 @@ async fn a_count_that_is_full_is_refused_while_the_writer_is_held() {
     let writes = vec![count("full"), other.clone()];
     let refused = store.commit_writes(writes).await.unwrap();
     assert!(matches!(refused, Commit::Failed { index: 0, .. }));
-    // Behind another write it waits for its turn, since that one may be the first to fail.
+    // Behind another write, the count waits for the writer: the other write may be the first to
+    // fail.
     let writes = vec![other, count("full")];
     let mut waiting = Box::pin(store.commit_writes(writes));
     let is_waiting = |context: &mut std::task::Context<'_>| {

@@ -1,13 +1,13 @@
-//! The only thread that writes. It commits requests in groups.
+//! The only thread that writes to the SQLite file. It commits requests in groups.
 //!
 //! A commit costs a flush of the disk, which takes some milliseconds. Requests that queue in the
 //! meantime are committed together, with one flush for all. Each request runs under a savepoint of
-//! its own, so a failed one does not affect the others. Answers are sent only after the flush:
-//! acknowledged means durable.
+//! its own, so a failed one does not affect the others. Answers are sent only after the flush: what
+//! was acknowledged is durable.
 //!
-//! The queue serves namespaces in turn ([`vault_store::fair`]), and a group has at most 100 rows. So
-//! a request waits for one group of some milliseconds for each other namespace that writes, however
-//! much those have queued.
+//! The queue serves namespaces in turn ([`vault_store::fair`]), and a group has at most 100 rows.
+//! So a request waits for one group of some milliseconds for each other namespace that writes,
+//! however many requests the others have queued.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -27,14 +27,15 @@ use vault_store::records::{After, Commit, Record, RecordKey, Write};
 use super::{rows, store_error};
 use crate::error::worker_gone;
 
-/// Work from which a group takes no further request. A single request may have more: a commit has up
-/// to 3 MiB and an object 4 MiB.
+/// The amount of work at which a group accepts no further request. A single request may have more:
+/// a commit has up to 3 MiB and an object 4 MiB.
 const GROUP: Work = Work {
     rows: crate::CHUNK.rows,
     bytes: 4 * 1024 * 1024,
 };
 
-/// Requests of one lane that may wait. Small ones of a full lane take about a second.
+/// What may wait in one lane (requests of one namespace, or of another group of callers). The small
+/// requests of a full lane take about a second.
 const LANE: LaneBound = LaneBound {
     requests: 2048,
     bytes: 16 * 1024 * 1024,
@@ -60,7 +61,7 @@ impl Drop for Writer {
     }
 }
 
-/// The requests that wait for the thread.
+/// The requests that wait for the writing thread.
 struct Queue {
     state: Mutex<State>,
     changed: Condvar,
@@ -68,7 +69,7 @@ struct Queue {
 
 struct State {
     requests: FairQueue<Box<dyn Request>>,
-    /// The handle was dropped, or the thread has ended.
+    /// Whether the handle was dropped or the thread has ended.
     is_closed: bool,
 }
 
@@ -77,8 +78,8 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for requests and takes the next group. Empty once the handle was dropped and nothing
-    /// is left to do.
+    /// Waits for requests and takes the next group. The result is empty once the handle was dropped
+    /// and no request is left.
     fn wait_for_group(&self) -> Vec<Box<dyn Request>> {
         let mut state = self.lock_state();
         loop {
@@ -124,9 +125,9 @@ impl Writer {
         })
     }
 
-    /// Runs `run` when it is the turn of `lane`, and answers when its changes are durable. `work` is
-    /// what it writes. It runs at most once, and not at all if the caller is cancelled before its
-    /// turn. Fails with `Busy` if too many requests of the lane wait.
+    /// Runs `run` when `lane` has its turn, and returns its result once the changes are durable.
+    /// `work` is the amount that it writes. `run` runs at most once, and not at all if the caller
+    /// is cancelled before its turn. Fails with `Busy` if too many requests of the lane wait.
     pub async fn enqueue<T, W>(&self, lane: Lane, work: Work, run: W) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -157,14 +158,15 @@ impl Writer {
     }
 }
 
-/// A request of any result type, as the thread sees it.
+/// A waiting request, whatever type its result has.
 trait Request: Send {
     fn queued_at(&self) -> Instant;
     fn work(&self) -> Work;
     fn is_abandoned(&self) -> bool;
-    /// Does the work. An error means that nothing of it was written.
+    /// Runs the request. After an error, nothing of it is written.
     fn run_work(&mut self, batch: &mut Batch<'_>) -> rusqlite::Result<()>;
-    /// Sends the result of the work, or the error for which the whole group was undone.
+    /// Sends the result to the caller, or `in_vain`: the error for which the whole group was rolled
+    /// back.
     fn send_answer(self: Box<Self>, in_vain: Option<StoreError>);
 }
 
@@ -230,7 +232,7 @@ struct WriterThread {
 
 impl Drop for WriterThread {
     fn drop(&mut self) {
-        // After a panic too: requests that nobody will serve must fail, not wait for ever.
+        // After a panic too: requests that wait must fail, since nothing will serve them.
         let mut state = self.queue.lock_state();
         state.is_closed = true;
         state.requests.clear();
@@ -261,9 +263,10 @@ impl WriterThread {
         }
     }
 
-    /// Waits for the requests of the next group. Returns `false` if there will be none.
+    /// Waits for the requests of the next group. Returns `false` if the thread should end.
     fn collect_group(&mut self) -> bool {
-        // After a failed attempt to take the lock, `waiting` still holds requests, whose turn it is.
+        // After a failed attempt to take the lock, `waiting` still holds requests: their turn has
+        // come.
         if self.waiting.is_empty() {
             self.waiting = self.queue.wait_for_group();
         }
@@ -311,7 +314,7 @@ impl WriterThread {
         }
     }
 
-    /// Rolls the transaction back and tells all callers that nothing of theirs was written.
+    /// Rolls the transaction back and tells all callers of the group that nothing was written.
     fn undo_group(&self, group: Vec<Box<dyn Request>>, error: &rusqlite::Error) {
         if !group.is_empty() {
             tracing::error!(%error, requests = group.len(), "a transaction of grouped writes failed");
@@ -357,12 +360,12 @@ fn in_vain(error: &rusqlite::Error) -> StoreError {
     }
 }
 
-/// The open transaction of a group, as a request's work sees it. No other writer in this process or
-/// another can run meanwhile, so what is read here still holds when it is written.
+/// The open transaction of a group, as each request uses it. No other writer, in this process or
+/// another, can run meanwhile, so what a request reads still holds when it writes.
 pub struct Batch<'a> {
     connection: &'a Connection,
     now: Timestamp,
-    /// The last revision given out. It is saved at the end of the group.
+    /// The last revision that was given to a record. It is saved at the end of the group.
     revision: i64,
     revision_before: i64,
 }
@@ -405,7 +408,7 @@ impl<'a> Batch<'a> {
         ran
     }
 
-    /// Stores the objects that do not exist yet.
+    /// Stores the objects that do not exist yet, and tells for each which it was.
     pub fn put_objects(&mut self, objects: &[(ObjectKey, Bytes)]) -> rusqlite::Result<Vec<Stored>> {
         let put = objects.iter().map(|(key, bytes)| {
             let new = self.execute_with(

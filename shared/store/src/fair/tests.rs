@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::*;
 use crate::records::{RecordKey, When};
 
-/// A request with a name, whose caller holds the other `Rc` while it waits.
+/// A request with a name. Its caller holds the other `Rc` while it waits.
 struct Request(&'static str, Work, Rc<()>);
 
 impl Waiting for Request {
@@ -81,7 +81,7 @@ fn a_request_that_does_not_fit_keeps_its_turn_and_holds_up_nobody() {
     ] {
         assert!(callers.push(lane, name, work));
     }
-    // The small ones fill the group, and the large one is first in the next.
+    // The small requests fill the group, and the large one is first in the next group.
     assert_eq!(callers.take(9), "axbc");
     assert!(callers.push(1, "d", ONE));
     assert_eq!(callers.take(9), "L");
@@ -104,7 +104,7 @@ fn a_request_waits_for_at_most_one_of_another_lane() {
         );
     }
     assert_eq!(callers.take(100), "a");
-    // It comes while that one is served.
+    // This request arrives while the one before is served.
     callers.push(2, "x", ONE);
     assert_eq!(callers.take(100), "x");
     assert_eq!(callers.take(100), "a");
@@ -165,7 +165,7 @@ fn the_lane_with_most_content_gives_way_where_all_lanes_are_full() {
     assert!(callers.queue.lanes.is_empty());
 }
 
-/// What cannot be taken in anyway costs nobody else a place.
+/// No request is dropped for one that is rejected anyway.
 #[test]
 fn nobody_gives_way_in_vain() {
     let of = |bytes| Work { rows: 1, bytes };
@@ -188,7 +188,7 @@ fn nobody_gives_way_in_vain() {
     assert_eq!(callers.take(9), "axpnbq");
 }
 
-/// A request without content never gives way, whatever the rest of its lane has.
+/// A request without content is never dropped, whatever else its lane holds.
 #[test]
 fn what_has_no_content_keeps_its_place() {
     let of = |bytes| Work { rows: 1, bytes };
@@ -200,7 +200,7 @@ fn what_has_no_content_keeps_its_place() {
     assert_eq!(callers.take(9), "axbd");
 }
 
-/// A stranger with many networks holds no more of the memory than one with a single network.
+/// A stranger with many networks gets no more memory than one with a single network.
 #[test]
 fn networks_of_strangers_give_way_as_one_party() {
     let mut callers = Callers::new(99, 99_000);
@@ -234,7 +234,7 @@ fn networks_of_strangers_give_way_as_one_party() {
 }
 
 /// A newcomer who signs in waits for few groups, however many networks flood the queue and however
-/// much each of them has queued.
+/// many requests each of them has queued.
 #[test]
 fn a_newcomer_is_served_while_strangers_of_many_networks_flood() {
     let mut callers = Callers::new(2_048, 99_000);
@@ -324,7 +324,7 @@ impl Callers {
     }
 }
 
-/// A stranger who has many networks has no more turns than one who has a single one.
+/// A stranger who has many networks gets no more turns than one with a single network.
 #[test]
 fn strangers_of_many_networks_share_one_turn() {
     let mut callers = Callers::new(999, 9999);
@@ -333,7 +333,7 @@ fn strangers_of_many_networks_share_one_turn() {
         callers.push(1, name, ONE);
     }
     callers.push(2, "x", ONE);
-    // Each group has room for a turn of each, and for a bit more.
+    // Each group has room for one turn of each party and a little more.
     assert_eq!(callers.take(11), "ssssssssax".to_owned() + "s");
     assert_eq!(callers.take(3), "bss");
     assert_eq!(callers.take(30), "c".to_owned() + &"s".repeat(29));
@@ -341,7 +341,7 @@ fn strangers_of_many_networks_share_one_turn() {
     assert_eq!(rest.len(), 101 - 9 - 2 - 29);
     let queue = &callers.queue;
     assert!(queue.lanes.is_empty() && queue.networks.is_empty() && queue.turns.is_empty());
-    // It begins anew.
+    // An emptied queue starts from the beginning.
     callers.push(1, "a", ONE);
     callers.push_strangers(1);
     assert_eq!(callers.take(9), "ass");
@@ -385,7 +385,7 @@ fn networks_of_strangers_take_turns_among_themselves() {
     assert!(queue.lanes.is_empty() && queue.networks.is_empty() && queue.turns.is_empty());
 }
 
-/// However many networks flood the queue, a tenant waits for one turn of them.
+/// However many networks flood the queue, a tenant waits for only one turn of them.
 #[test]
 fn a_turn_of_strangers_that_does_not_fit_holds_up_nobody() {
     let mut callers = Callers::new(999, 9999);
@@ -425,11 +425,11 @@ fn the_records_of_a_commit_name_its_lane() {
         (&["ns/acme", &user], Lane::Namespace(id)),
         (&["dev/acme", "limit/enrol"], named.clone()),
         (&["limit/x", "seen/acme"], named),
-        // Names that strangers make up get no lane.
+        // A name that a stranger may have made up gets no lane.
         (&["reserved/acme"], Lane::Service),
         (&["acct/acct_1", "tok/1"], Lane::Service),
         (&[], Lane::Service),
-        // Nobody takes the turn of another by a commit over both.
+        // A commit over two namespaces takes the turn of neither.
         (&[kept.as_str(), &other], Lane::Service),
         (&["dev/acme", "dev/other"], Lane::Service),
         (
@@ -448,7 +448,7 @@ fn the_records_of_a_commit_name_its_lane() {
         (&["work"], Lane::Upkeep),
         (&["collected"], Lane::Upkeep),
         (&[doomed.as_str(), "work"], Lane::Upkeep),
-        // An upload, which takes the marks of its objects away.
+        // An upload removes the deletion marks of its objects.
         (&[doomed.as_str(), &kept], Lane::Namespace(id)),
     ] {
         assert_eq!(lane(partitions), expected, "{partitions:?}");

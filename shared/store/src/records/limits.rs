@@ -1,4 +1,4 @@
-//! The limits of the port, and the checks that every adapter makes first.
+//! The limits of the port `Records`, and the checks of arguments that every adapter makes first.
 
 use std::collections::HashSet;
 
