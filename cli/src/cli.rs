@@ -1,4 +1,5 @@
-//! The arguments of `vault`: the commands, the global flags and the grouped help.
+//! The command line of `vault`: the clap command with all commands and global flags, and the text
+//! of the help.
 
 use std::ffi::OsString;
 
@@ -42,7 +43,7 @@ pub struct Cli {
     pub command: Command,
 }
 
-/// The commands that `vault` without arguments lists, by task.
+/// The most used commands, grouped by task, which `vault` without arguments lists.
 const OVERVIEW: [(&str, &[&str]); 5] = [
     ("Start", &["demo", "setup"]),
     (
@@ -56,7 +57,7 @@ const OVERVIEW: [(&str, &[&str]); 5] = [
 
 const ALL_COMMANDS: &str = "vault --help";
 
-/// Lists the names of the commands.
+/// Returns the names of all commands, without subcommands.
 pub fn command_names() -> Vec<String> {
     let command = full_command();
     let names = command.get_subcommands().map(clap::Command::get_name);
@@ -68,7 +69,8 @@ pub fn full_command() -> clap::Command {
     let command = Cli::command();
     let mut groups = String::new();
     let mut above = "";
-    // `HEADINGS` and `SINCE` list the commands in the order of the variants, as clap does.
+    // `HEADINGS` and `SINCE` have an entry for each command, in the same order as clap's
+    // subcommands.
     for (heading, sub) in Command::HEADINGS.iter().zip(command.get_subcommands()) {
         if above != *heading {
             let break_before = if above.is_empty() { "" } else { "\n" };
@@ -83,8 +85,8 @@ pub fn full_command() -> clap::Command {
         paint(HEADING, "Exit codes:"),
         paint(BOLD, "vault <command> --help")
     ));
-    // Each command would repeat the global options in its help. The hidden copies keep it short,
-    // and its last line says where the options are described.
+    // By default, the help of each command repeats the global options. Hidden copies of them keep
+    // it short; its last line says where they are described.
     let global: Vec<Arg> = command
         .get_arguments()
         .filter(|argument| argument.is_global_set())
@@ -132,7 +134,7 @@ fn with_footer(command: clap::Command, global: &[Arg], words: &str, since: Since
         .args(global)
         .after_help(help)
         .mut_subcommands(|sub| {
-            // A subcommand that is newer than its command has an entry of its own.
+            // A subcommand that is newer than its command has its own entry in the table.
             let words = format!("{words} {}", sub.get_name());
             let own = SUBCOMMANDS.iter().find(|(name, _)| *name == words);
             with_footer(sub, global, &words, own.map_or(since, |(_, since)| *since))
@@ -170,7 +172,7 @@ pub fn overview_text() -> String {
 pub fn parse_arguments(arguments: &[OsString]) -> Result<Cli, clap::Error> {
     let mut command = full_command();
     let mut matches = command.try_get_matches_from_mut(arguments)?;
-    // The error has no usage text until it is formatted with the command.
+    // Format the error with the command, or it would lack the usage text.
     Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
 }
 
@@ -199,7 +201,7 @@ mod tests {
         walk(&mut command, "vault", check);
     }
 
-    /// A width at which nothing is wrapped, so that each line is one of the source.
+    /// At this width nothing is wrapped, so each line is a line of the source.
     const UNWRAPPED: usize = 100_000;
 
     #[test]
@@ -295,7 +297,8 @@ mod tests {
             let (_, foot) = words.iter().find(|(known, _)| known == path).unwrap();
             assert!(foot.starts_with(expected), "{path}: {foot}");
         }
-        // A name in a table that no command has would be forgotten there.
+        // Every name in the table must be that of a command, or an entry of a removed command would
+        // stay.
         for (name, _) in SUBCOMMANDS {
             let path = format!("vault {name}");
             assert!(words.iter().any(|(known, _)| *known == path), "{path}");

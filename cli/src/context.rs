@@ -1,4 +1,5 @@
-//! The context of a command: the process, the global flags, the settings, the output and the vault.
+//! The context of a command: everything that it needs from outside, passed as one value. Settings
+//! and passphrases are loaded when they are first used.
 
 use std::{
     cell::OnceCell,
@@ -21,7 +22,7 @@ use crate::{
     },
 };
 
-/// Everything that a command needs from its environment.
+/// The environment of one run of a command.
 #[derive(Debug)]
 pub struct Context {
     /// Environment variables and terminals.
@@ -34,9 +35,9 @@ pub struct Context {
     pub command_line: fn() -> clap::Command,
     settings: OnceCell<Result<Settings, Failure>>,
     passphrases: OnceCell<Arc<KeyPassphrases>>,
-    /// Whether the folders of the vault were checked.
+    /// Set once the permissions of the vault's folders were checked.
     checked: OnceCell<()>,
-    /// Whether an unusable index path was reported.
+    /// Set once the warning about an unusable `VAULT_DB_PATH` was printed.
     index_checked: OnceCell<()>,
 }
 
@@ -91,8 +92,8 @@ impl Context {
             .map_err(Clone::clone)
     }
 
-    /// Returns whether security findings of the gate block a skill. Fails if the project's settings
-    /// are faulty: they could make the gate stricter.
+    /// Returns whether security findings of the gate (scanner) block a skill, which is the default.
+    /// Fails if the project's settings are faulty, because they could make the gate stricter.
     pub fn is_strict(&self) -> Result<bool, Failure> {
         let settings = self.settings()?;
         if let Some(fault) = settings.project_fault() {
@@ -101,10 +102,10 @@ impl Context {
         Ok(settings.boolean("VAULT_SECURITY_STRICT").unwrap_or(true))
     }
 
-    /// Warns if the project's settings are faulty and the command went on without them.
+    /// Warns if the project's settings are faulty and were ignored by this command.
     pub fn warn_about_project(&self) {
-        // Do not load the settings for this: a command that did not need them must not warn about
-        // them.
+        // Look only at settings that are already loaded: a command that did not need them must not
+        // warn.
         let settings = self.settings.get().and_then(|loaded| loaded.as_ref().ok());
         if let Some(fault) = settings.and_then(Settings::project_fault) {
             let text = format!("the project's settings were ignored: {}", fault.message);
@@ -118,7 +119,7 @@ impl Context {
         }
     }
 
-    /// Returns the paths of the vault and its keys.
+    /// Returns the paths of the vault of this run and of its keys, by the flags and settings.
     pub fn paths_json(&self) -> Result<VaultPaths, Failure> {
         self.paths_by(self.settings()?)
     }
@@ -193,7 +194,8 @@ impl Context {
         })
     }
 
-    /// Opens the vault of this run if it exists; never creates one. Warns if others can change it.
+    /// Opens the vault of this run if it exists; never creates one. Warns if other users can write
+    /// to its folders.
     pub fn existing_vault(&self) -> Result<Option<Vault>, Failure> {
         match Vault::open(
             self.paths_json()?,
@@ -224,7 +226,8 @@ impl Context {
         Ok(vault)
     }
 
-    /// Opens the vault of this run for linked vaults. Creates it without keys if it does not exist.
+    /// Opens the vault of this run to link other vaults into it. If it does not exist, creates it
+    /// without keys: such a vault can install linked skills but sign none of its own.
     pub fn vault_for_links(&self) -> Result<Vault, Failure> {
         let (clock, random) = (Arc::new(SystemClock), Arc::new(SystemRandom));
         let passphrases = self.key_passphrases()?;
@@ -233,8 +236,8 @@ impl Context {
         Ok(vault)
     }
 
-    /// Formats a command of this program that works in the user's shell, also where the program is
-    /// not in `PATH`. With `at_home`, `~` stands for the home folder of this process.
+    /// Formats a command of this program for the user to run. If the shell would not find this
+    /// program as `vault`, the command has its path. `at_home` shortens the home folder to `~`.
     pub fn own_command(&self, at_home: bool, arguments: impl std::fmt::Display) -> String {
         let Some(program) = self.process.program_by_path() else {
             return format!("vault {arguments}");
@@ -247,7 +250,7 @@ impl Context {
         format!("{} {arguments}", shell_path(path))
     }
 
-    /// Returns the source of the keys' passphrases.
+    /// Returns the source of passphrases for key files. It asks only if this run may ask questions.
     pub fn key_passphrases(&self) -> Result<Arc<KeyPassphrases>, Failure> {
         let file = self.settings()?.text("VAULT_KEY_PASSPHRASE_FILE");
         let file = file.map(|path| expand_home(&self.process, path));
@@ -269,7 +272,7 @@ impl Context {
         Ok(())
     }
 
-    /// Runs a future to completion on this thread.
+    /// Runs a future to completion on this thread, with a runtime of its own.
     #[expect(
         clippy::unused_self,
         reason = "reads as part of the run that it belongs to"

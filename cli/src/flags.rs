@@ -1,4 +1,4 @@
-//! The flags that every command takes.
+//! The global flags, which every command takes.
 
 use std::path::PathBuf;
 

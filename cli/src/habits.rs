@@ -1,8 +1,8 @@
-//! Commands that users of npm, gh, uv and similar tools type out of habit, and what vault calls
-//! them.
+//! Suggestions for users of npm, gh, uv and similar tools, who type the commands of those tools out
+//! of habit: each such *habit* is mapped to vault's command.
 
-/// A habit and the command that does it here. `*` stands for one word that is not an option. A
-/// placeholder of the command (`<name>`) is filled with that word.
+/// Pairs of a habit and vault's command for it. `*` in a habit stands for one word that is not an
+/// option; the word replaces the placeholder at the end of the command, such as `<name>`.
 const HABITS: &[(&str, &str)] = &[
     // Adding and removing.
     ("i *", "vault add <source>"),
@@ -96,8 +96,7 @@ const HABITS: &[(&str, &str)] = &[
     ("settings", "vault config list"),
 ];
 
-/// Returns the command for what was typed, if it is a known habit. `words` are the arguments after
-/// `vault`.
+/// Returns the command to suggest for the arguments after `vault`, if they are a known habit.
 pub fn command_for(words: &[&str]) -> Option<String> {
     let words: Vec<&str> = words
         .iter()
@@ -123,7 +122,8 @@ pub fn command_for(words: &[&str]) -> Option<String> {
         .map(|before| before.split(' ').count());
     let word = given.and_then(|at| words.get(at));
     Some(match word {
-        // The typed word fills the last placeholder. An action cannot be guessed from it.
+        // The typed word replaces the last placeholder. A command with an action is shown as it is,
+        // because the action is unknown.
         Some(word) if is_plain(word) && command.ends_with('>') && !command.contains("<action>") => {
             let (start, _) = command.split_once('<').unwrap_or((command, ""));
             format!("{start}{word}")
@@ -146,7 +146,8 @@ const GLOBAL: &[&str] = &[
     "--color=never",
 ];
 
-/// Returns whether a word can be part of a suggestion as it was typed.
+/// Returns whether a typed word is safe to repeat in a suggestion, which the user may paste into a
+/// shell.
 fn is_plain(word: &str) -> bool {
     word.chars()
         .all(|c| c.is_ascii_alphanumeric() || "-_./:@#".contains(c))

@@ -1,5 +1,5 @@
-//! docs/json.md: the member `data` of `--json` for each command, written from the types that the
-//! commands return.
+//! Checks that `docs/json.md`, which describes the member `data` of `--json` for each command, is
+//! what the types of the commands' results generate.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -26,7 +26,7 @@ use crate::{
     tasks::{approval::Approvals, profiles::ProfileSync},
 };
 
-/// Describes a type, and keeps the types that it names in the generator.
+/// Returns the schema of a type. The generator collects the schemas of the types that it refers to.
 type Describe = fn(&mut SchemaGenerator) -> Value;
 
 fn view<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
@@ -37,7 +37,8 @@ fn view<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
     schema
 }
 
-/// What each command returns. Words behind the name of a command are its options.
+/// The result type of each command. An entry may name options or a subcommand, if they change the
+/// result.
 const VIEWS: &[(&str, Describe)] = &[
     ("add", view::<start::add::Added>),
     (
@@ -155,10 +156,10 @@ const VIEWS: &[(&str, Describe)] = &[
     ("version --licenses", view::<maintenance::version::Licenses>),
 ];
 
-/// Commands that print text of their own, whatever was asked for.
+/// Commands that print the same text with and without `--json`.
 const TEXT: &[&str] = &["completions", "man"];
 
-/// Commands that print no data of their own. Some of their options and subcommands do.
+/// Commands that print no data, except for some of their options and subcommands.
 const SILENT: &[&str] = &["mcp", "serve"];
 
 /// Commands whose data is an answer of the service, which docs/api.md describes.
@@ -172,14 +173,14 @@ const ANSWERS: &[&str] = &[
     "users",
 ];
 
-/// Adds the members of a schema, those of its alternatives included.
+/// Adds the members of a schema and of its alternatives to `members`, each with its description.
 fn add_members(schema: &Value, defs: &Map<String, Value>, members: &mut BTreeMap<String, String>) {
     if let Some(name) = schema["$ref"].as_str() {
         let name = name.rsplit('/').next().unwrap_or(name);
         return add_members(&defs[name], defs, members);
     }
     let properties = schema["properties"].as_object();
-    // The description of a variant with one member is that of the member.
+    // A variant of an enum with one member has its description on the variant.
     let is_variant = properties.is_some_and(|members| members.len() == 1);
     let of_variant = schema["description"].as_str().filter(|_| is_variant);
     for (name, member) in properties.into_iter().flatten() {

@@ -1,4 +1,6 @@
-//! Resolves names from the command line and suggests the nearest name if none matches.
+//! Resolves names from the command line. A failure suggests the most similar existing name. A
+//! *bare* name is a skill's own name; a *qualified* name, `<vault>/<skill>`, also names the linked
+//! vault that the skill comes from.
 
 use std::path::{Path, PathBuf};
 
@@ -30,7 +32,7 @@ pub enum Target {
 }
 
 /// Resolves an argument to the installed skill of this name, or else to a path. Fails with a
-/// suggestion if it is neither.
+/// suggestion if neither exists.
 pub fn resolve_target(vault: Option<&Vault>, word: &str) -> Result<Target, Failure> {
     if let (Some(vault), Ok(skill)) = (vault, word.parse::<SkillRef>())
         && run::find_skill(vault, &skill)?.is_some()
@@ -41,8 +43,8 @@ pub fn resolve_target(vault: Option<&Vault>, word: &str) -> Result<Target, Failu
     if path.symlink_metadata().is_ok() {
         return Ok(Target::Path(path));
     }
-    // No bare name has these characters. A qualified name has a slash too, but one that is not
-    // installed is more often a path with a typing error.
+    // No bare name has these characters. A qualified name has a slash too, but a text that is no
+    // installed skill is more often a mistyped path.
     if word.contains(['/', '.']) {
         return Err(Failure::no_such_path(word));
     }
@@ -62,8 +64,8 @@ pub fn not_installed(vault: Option<&Vault>, name: &str) -> Failure {
     }
 }
 
-/// Returns the vault and the parsed name. Fails with a suggestion if there is no vault or the name
-/// is invalid. It does not check that the skill is installed.
+/// Returns the vault and the parsed name of a skill. Fails if there is no vault or the name is
+/// invalid. Does not check that the skill is installed.
 pub fn parse_installed_name<'v>(
     vault: Option<&'v Vault>,
     name: &str,
@@ -90,7 +92,8 @@ pub fn suggest_name(vault: &Vault, error: run::RunError) -> Failure {
 }
 
 fn with_suggestion(failure: Failure, vault: &Vault, name: &str) -> Failure {
-    // A suggestion is not worth another error.
+    // If the names cannot be listed, leave out the suggestion: the failure at hand is the more
+    // important one.
     let names = installed_names(vault).unwrap_or_default();
     match nearest_name(name, names.iter().map(String::as_str)) {
         Some(near) => failure.hint(format!("did you mean `{}`?", paint(HINT, near))),
@@ -98,8 +101,8 @@ fn with_suggestion(failure: Failure, vault: &Vault, name: &str) -> Failure {
     }
 }
 
-/// Returns the names of all installed skills that are not damaged. A name is qualified if the bare
-/// name means another skill.
+/// Returns the names of all installed skills that are not damaged: the bare name, or the qualified
+/// name if the bare one means another skill.
 pub fn installed_names(vault: &Vault) -> Result<Vec<String>, VaultError> {
     let skills = shelf::list_installed(vault)?.skills.into_iter();
     let name = |skill: shelf::Listed| {
@@ -112,7 +115,8 @@ pub fn installed_names(vault: &Vault) -> Result<Vec<String>, VaultError> {
     Ok(skills.map(name).collect())
 }
 
-/// Returns the own skill of this name, for commands that change a skill in the vault that signs it.
+/// Returns the name of a skill that this vault itself signs. Fails for skills of linked vaults,
+/// which only their owners can change.
 pub fn find_own(vault: &Vault, skill: &SkillRef) -> Result<SkillName, Failure> {
     match run::find_skill(vault, skill)? {
         Some(FoundSkill {
@@ -140,7 +144,8 @@ pub fn find_own(vault: &Vault, skill: &SkillRef) -> Result<SkillName, Failure> {
     }
 }
 
-/// Returns the bare name of the skill, for commands that decide what agents see under it.
+/// Returns the bare name of an installed skill, for commands that change what agents see. Fails if
+/// agents see another skill, or none, under that name.
 pub fn find_bare_name(vault: &Vault, text: &str) -> Result<SkillName, Failure> {
     let skill: SkillRef = text.parse().map_err(|_| not_installed(Some(vault), text))?;
     match run::find_skill(vault, &skill)? {
@@ -173,14 +178,14 @@ pub fn not_listed<'n>(
 pub fn not_own(vault: &Vault, name: impl std::fmt::Display) -> Result<Failure, Failure> {
     let name = name.to_string();
     let mut names = installed_names(vault)?;
-    // The name exists, but in another vault, so suggesting it again would not help.
+    // The same name may exist in a linked vault. Do not suggest what the user has typed.
     names.retain(|other| *other != name);
     let failure = fail!(SkillNotFound, "{name} is not installed from this vault");
     let names = names.iter().map(String::as_str);
     Ok(not_listed(failure, &name, names, "vault list"))
 }
 
-/// Words and codes for messages about the entries of a list.
+/// The words and error codes of [`pick_entry`] for one kind of entries, such as devices.
 pub struct EntryWords {
     /// The noun for one entry.
     pub noun: &'static str,
@@ -192,8 +197,8 @@ pub struct EntryWords {
     pub list: &'static str,
 }
 
-/// Finds the entry with this id, or else the only entry with this name. `line` formats the
-/// candidates if several entries share the name.
+/// Finds the entry whose id is `asked`, or else the only one with that name. If several have the
+/// name, the failure lists them, formatted by `line`.
 pub fn pick_entry<'t, T>(
     kind: &EntryWords,
     entries: &'t [T],

@@ -47,7 +47,7 @@ fn main() -> ExitCode {
     let process = Process::read();
     let arguments: Vec<OsString> = std::env::args_os().collect();
     if is_bare_local(&arguments, &process) {
-        // Agents start `vault` without arguments to speak MCP.
+        // Agents start `vault` without arguments, as an MCP server on standard input and output.
         let cli = cli::parse_arguments(&["vault", "mcp"].map(OsString::from));
         if let Ok(cli) = cli {
             return ExitCode::from(run_command(cli, process).code());
@@ -60,8 +60,8 @@ fn main() -> ExitCode {
     ExitCode::from(exit.code())
 }
 
-/// Whether `vault` runs without arguments, in local mode, and with standard input that is not a
-/// terminal. In this case it speaks MCP.
+/// Returns whether to act as an MCP server: `vault` was started without arguments, standard input
+/// is not a terminal, and the settings name the local mode.
 fn is_bare_local(arguments: &[OsString], process: &Process) -> bool {
     if arguments.len() != 1 || process.stdin_is_terminal {
         return false;
@@ -71,7 +71,7 @@ fn is_bare_local(arguments: &[OsString], process: &Process) -> bool {
 }
 
 fn run_command(mut cli: Cli, process: Process) -> Exit {
-    // An option of the command, such as `--format json`, may ask for the envelope too.
+    // An option of the command, such as `--format json`, may request JSON output too.
     cli.global.json |= cli.command.wants_json();
     let ui = Ui::new(&cli.global, &process);
     let context = Context::new(process, cli.global, ui, cli::full_command);
@@ -94,8 +94,8 @@ fn run_command(mut cli: Cli, process: Process) -> Exit {
     }
 }
 
-/// Runs a command again that failed because its sign-in lacks a scope, if the user gives the scope
-/// in the browser. Returns the failure if not.
+/// Handles the failure of a command. If its sign-in lacks a scope, asks the user for the scope in
+/// the browser, and runs the command again. Otherwise returns the failure.
 fn run_with_scope(
     command: &Command,
     context: &Context,
@@ -105,7 +105,7 @@ fn run_with_scope(
         return Err(failure);
     };
     if context.block_on(ask_for_scope(context, missing))? {
-        // Once: a service that goes on refusing must not keep the user in a circle.
+        // Run it again only once, or a service that keeps refusing would ask the user forever.
         context.ui.begin_again();
         command.run(context)
     } else {
@@ -115,7 +115,7 @@ fn run_with_scope(
 
 /// Prints the help, version or usage error that clap returned, and returns the exit code.
 fn print_usage(error: &clap::Error, arguments: &[OsString], process: &Process) -> Exit {
-    // Words behind `--` are arguments of another program, such as an action.
+    // Arguments after `--` belong to another program, such as a skill's action.
     let before_dashes = || arguments.iter().take_while(|argument| *argument != "--");
     let global = Global {
         // Parsing failed, so search the arguments for the flags that decide the output format.
@@ -161,7 +161,7 @@ fn print_usage(error: &clap::Error, arguments: &[OsString], process: &Process) -
     }
 }
 
-/// Returns the command for what was typed out of habit from another tool.
+/// Returns the command to suggest if the arguments are a command of another tool.
 fn habit_command(kind: ErrorKind, arguments: &[OsString]) -> Option<String> {
     if !matches!(
         kind,

@@ -1,5 +1,5 @@
-//! Passphrases of key files, recovery files and backups: from `VAULT_KEY_PASSPHRASE_FILE`, or from
-//! a prompt where a person can answer.
+//! Passphrases of key files, recovery files and backups: from the file that
+//! `VAULT_KEY_PASSPHRASE_FILE` names, or else from a question at a terminal.
 
 use std::{
     io,
@@ -16,7 +16,7 @@ use crate::{
     output::{Answer, Interaction, Ui, is_broken_off, print_notice},
 };
 
-/// The longest passphrase that is read from a file, in bytes.
+/// Maximum size of a passphrase file, in bytes.
 const MAX_BYTES: u64 = 4096;
 
 /// The source of passphrases in this run.
@@ -24,14 +24,16 @@ const MAX_BYTES: u64 = 4096;
 pub struct KeyPassphrases {
     /// The file that `VAULT_KEY_PASSPHRASE_FILE` names.
     file: Option<PathBuf>,
-    /// The place to ask, where a person can answer.
+    /// Asks the user at a terminal; `None` if no question may be asked.
     interaction: Option<Interaction>,
-    /// The passphrase of new key files, once one was given or has opened a key.
+    /// The passphrase that encrypts new key files of this run. Set by
+    /// [`KeyPassphrases::protect_with`], or by the first passphrase that was given for an existing
+    /// key.
     new: Mutex<Option<Zeroizing<String>>>,
 }
 
 impl KeyPassphrases {
-    /// Creates the source: this file, or else a prompt where a person can answer.
+    /// Creates the source: this file, or else questions through `interaction`.
     pub const fn new(file: Option<PathBuf>, interaction: Option<Interaction>) -> Self {
         Self {
             file,
@@ -40,8 +42,8 @@ impl KeyPassphrases {
         }
     }
 
-    /// Returns the passphrase for a new file: from the variable, or asked for twice. Fails without
-    /// a terminal.
+    /// Returns the passphrase for a new file, which `what` names: from the passphrase file, or
+    /// asked for twice. Fails if there is neither that file nor a terminal.
     pub fn choose_passphrase(&self, ui: &Ui, what: &str) -> Result<Zeroizing<String>, Failure> {
         if let Some(text) = self
             .read_file()
@@ -53,7 +55,7 @@ impl KeyPassphrases {
         ui.new_passphrase(&question)
     }
 
-    /// Encrypts the key files that this run makes with this passphrase.
+    /// Sets the passphrase that encrypts the key files which this run creates.
     pub fn protect_with(&self, passphrase: Zeroizing<String>) {
         *self.new.lock().unwrap_or_else(PoisonError::into_inner) = Some(passphrase);
     }
@@ -72,7 +74,8 @@ impl KeyPassphrases {
         if length > MAX_BYTES {
             return Err(named(io::Error::other("it is longer than 4 KiB")));
         }
-        // One buffer of the file's length, so that no copy is left behind by growing.
+        // Allocate the whole buffer at once: growing it would leave copies of the passphrase in
+        // memory.
         let mut text = Zeroizing::new(String::with_capacity(usize::try_from(length).unwrap_or(0)));
         let file = std::fs::File::open(path).map_err(named)?;
         // Never read beyond the buffer, even if the file grows meanwhile.
@@ -97,7 +100,7 @@ impl Passphrases for KeyPassphrases {
             }
             (None, None) => None,
         };
-        // A key that replaces an encrypted one is encrypted with the same passphrase.
+        // Remember the passphrase, so that a key that replaces this one is encrypted with it too.
         let mut new = self.new.lock().unwrap_or_else(PoisonError::into_inner);
         if new.is_none() {
             new.clone_from(&given);
@@ -126,7 +129,8 @@ impl Passphrases for KeyPassphrases {
     }
 }
 
-/// Converts the answer to a prompt. Ctrl-C keeps its kind on the way through the library.
+/// Converts the answer to a question. A cancelled question becomes `ErrorKind::Interrupted`, so
+/// that the command can tell it from other errors after the library has passed it on.
 fn entered<T>(answer: Answer<T>) -> io::Result<T> {
     answer.map_err(|error| {
         if is_broken_off(&error) {

@@ -1,5 +1,5 @@
-//! The commands that messages print work as printed: each one in the texts of the commands that
-//! change keys, members, machines and releases is parsed as the command line would parse it.
+//! Checks that commands in messages work as printed. Extracts each `vault …` from the message texts
+//! in [`TEXTS`], and parses it as the command line would.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,7 +13,7 @@ use regex::Regex;
 
 use crate::cli;
 
-/// The sources that contain the messages of these commands.
+/// The checked source files and folders: commands that change keys, members, machines and releases.
 const TEXTS: [&str; 13] = [
     "commands/administer",
     "commands/share",
@@ -30,7 +30,7 @@ const TEXTS: [&str; 13] = [
     "tasks/subscription.rs",
 ];
 
-/// Values of which one fits where the person, or the program, puts something.
+/// Values to try in place of a placeholder. For each placeholder, one of them must fit.
 const VALUES: [&str; 8] = [
     "some-name",
     "",
@@ -42,15 +42,15 @@ const VALUES: [&str; 8] = [
     "2:a665a45920422f9d417e4867efdc4fb8a04a1f3fff1fa07e998e86f7f7a27ae3",
 ];
 
-/// A command in a text: up to a sign that ends it.
+/// Matches a command in a text, up to the punctuation that ends it.
 static COMMAND: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r#"\bvault ([a-z][^"`;,()\n:]*(?::[^"`;,()\n ][^"`;,()\n:]*)*)"#).unwrap()
 });
-/// A placeholder that the reader replaces. `{HINT}` and the like are colours.
+/// Matches a placeholder: `<name>` for the reader, or `{name}` of the format string.
 static PLACEHOLDER: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"<[^>]*>|\{[^}]*\}").unwrap());
 
-/// Whether a text begins with a command, followed by prose or nothing. A bare
-/// name, as in "see vault key", need not run by itself.
+/// Returns whether a text begins with a valid command, with or without prose after it. A bare name,
+/// as in "see vault key", is valid even if the command needs more arguments.
 fn is_command(command: &mut Command, text: &str) -> bool {
     let words: Vec<&str> = text.split_whitespace().collect();
     let mut parse = |words: &[&str]| {
@@ -81,7 +81,7 @@ fn is_subcommand_word(word: &str) -> bool {
         .all(|byte| byte.is_ascii_lowercase() || byte == b'-')
 }
 
-/// Whether the command works with some values in place of its placeholders.
+/// Returns whether the command is valid with one of [`VALUES`] in place of each placeholder.
 fn works(command: &mut Command, text: &str) -> bool {
     let Some(place) = PLACEHOLDER.find(text) else {
         return is_command(command, text);
@@ -102,7 +102,8 @@ fn files(path: &Path, into: &mut Vec<PathBuf>) {
     }
 }
 
-/// The text of a file without its comments and tests, and with folded strings joined.
+/// Returns the text of a source file without comments, attributes and tests, and with string
+/// literals over several lines joined.
 fn messages(path: &Path) -> String {
     let text = fs::read_to_string(path).unwrap();
     let text = text.split("#[cfg(test)]").next().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! The process: its environment variables, folders and terminals. Only this file reads environment
-//! variables, once, at the start.
+//! The process: its environment variables, folders and terminals. Only this module reads
+//! environment variables, once at the start, so that tests can replace them.
 
 use std::{
     collections::BTreeMap,
@@ -36,7 +36,7 @@ pub struct Process {
     variables: BTreeMap<String, String>,
     environment: Vec<(OsString, OsString)>,
     home: Option<PathBuf>,
-    /// The file of this program.
+    /// The path of this program's executable file.
     program: Option<PathBuf>,
     /// Whether standard input is a terminal.
     pub stdin_is_terminal: bool,
@@ -167,31 +167,34 @@ impl Process {
         is_forced || (stream_is_terminal && self.variable("TERM") != Some("dumb"))
     }
 
-    /// Finds an executable file with this name in the folders of `PATH`.
+    /// Finds the executable file that a shell would start under this name, in the folders of
+    /// `PATH`.
     pub fn find_program(&self, name: &str) -> Option<PathBuf> {
         use std::os::unix::fs::PermissionsExt;
         std::env::split_paths(self.variable("PATH")?)
             .map(|folder| folder.join(name))
             .find(|file| {
                 file.metadata()
-                    // A file that is not executable would only fail later, when it is started.
+                    // Skip files that are not executable, as a shell does.
                     .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
             })
     }
 
-    /// Returns the file of this program, unless the user's shell finds it as `vault`.
+    /// Returns the path of this program, for commands that are printed; `None` if the user's shell
+    /// finds this program as `vault`.
     pub fn program_by_path(&self) -> Option<&Path> {
         let found = self.find_program("vault");
         let found = found.and_then(|found| found.canonicalize().ok());
         let program = self.program.as_deref()?;
-        // Another `vault` may come first, and would not know this one's commands.
+        // Another `vault` may be first in `PATH`, and might not know the commands of this one.
         (found != program.canonicalize().ok()).then_some(program)
     }
 
     /// Returns the machine's host name. It labels the device and the OAuth client of this machine.
     pub fn host_name(&self) -> Option<String> {
         self.variable("HOSTNAME").map(str::to_owned).or_else(|| {
-            // The kernel has the current name, while the file may have the name for the next start.
+            // Ask the kernel first: the file may already have a name that is used from the next
+            // start on.
             let mut files = ["/proc/sys/kernel/hostname", "/etc/hostname"].iter();
             let text = files.find_map(|file| std::fs::read_to_string(file).ok())?;
             Some(text.trim().to_owned()).filter(|text| !text.is_empty())

@@ -6,8 +6,9 @@ pub use vault_format::count::{count, format_thousands};
 use vault_format::text::{is_invisible, printable};
 use vault_library::{subscribe::FlaggedSkill, trust::NamedKey};
 
-/// Prepares text of others for one line: line breaks and tabs become spaces, [`printable`] escapes
-/// what a reader does not see, and the text is cut after `most` characters.
+/// Prepares untrusted text for one line of output: line breaks and tabs become spaces,
+/// [`printable`] escapes control and invisible characters, and the text is cut after `most`
+/// characters.
 pub fn clean(text: &str, most: usize) -> String {
     // Cut first, because escapes make the text longer and a cut must not split one.
     let start: String = text.chars().take(most).collect();
@@ -18,11 +19,11 @@ pub fn clean(text: &str, most: usize) -> String {
     cleaned
 }
 
-/// Escapes what a terminal must not receive, like [`printable`], but keeps newlines and this
-/// program's styles. It is the last step before each write, so that text from others cannot control
-/// the terminal or hide a sentence even if a [`clean`] was forgotten.
+/// Escapes control and invisible characters like [`printable`], but keeps newlines and escape codes
+/// of styles. It is the last step before each write, so that untrusted text cannot control the
+/// terminal or hide words even if a call of [`clean`] was forgotten.
 pub fn for_terminal(text: &str) -> Cow<'_, str> {
-    // Nearly every text needs no change, and then no copy.
+    // Avoid a copy, because nearly every text needs no change.
     if !text.chars().any(|c| c != '\n' && is_invisible(c)) {
         return Cow::Borrowed(text);
     }
@@ -32,7 +33,7 @@ pub fn for_terminal(text: &str) -> Cow<'_, str> {
         let (before, from) = rest.split_at(at);
         escaped.push_str(before);
         let first = from.chars().next().map_or(0, char::len_utf8);
-        // Other escape sequences than styles could move the cursor or hide text.
+        // Keep only the escape sequences of styles: others could move the cursor or hide text.
         let kept = if from.starts_with('\n') {
             first
         } else {
@@ -49,7 +50,8 @@ pub fn for_terminal(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// Returns the length of the style `ESC [ digits and semicolons m` at the start of the text, or 0.
+/// Returns the length in bytes of the escape code of a style (`ESC [ digits and semicolons m`) at
+/// the start of the text, or 0.
 fn style_length(text: &str) -> usize {
     let Some(parameters) = text.strip_prefix("\u{1b}[") else {
         return 0;
@@ -64,8 +66,8 @@ fn style_length(text: &str) -> usize {
     }
 }
 
-/// Formats a path as one word of a shell command. `~/` at its start stays outside the quotes, so
-/// that a shell expands it.
+/// Quotes a path, if necessary, as one word of a shell command. `~/` at its start stays outside the
+/// quotes, so that a shell expands it.
 pub fn shell_path(path: impl fmt::Display) -> String {
     let path = path.to_string();
     let (home, rest) = match path.strip_prefix("~/") {
@@ -76,7 +78,7 @@ pub fn shell_path(path: impl fmt::Display) -> String {
     if !rest.is_empty() && rest.chars().all(is_plain) {
         return path;
     }
-    // Nothing can be escaped inside single quotes, so end them for each quote in the text.
+    // Single quotes allow no escapes inside, so close them around each quote in the text.
     format!("{home}'{}'", rest.replace('\'', r"'\''"))
 }
 
@@ -103,7 +105,7 @@ pub const fn either<T: Copy>(condition: bool, yes: T, no: T) -> T {
     if condition { yes } else { no }
 }
 
-/// Joins the texts of some items with commas.
+/// Formats items and joins them with a comma and a space.
 pub fn join<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
     let texts: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
     texts.join(", ")
@@ -139,7 +141,8 @@ pub fn format_key(key: &NamedKey) -> String {
     }
 }
 
-/// Formats a pulled skill that the gate rejects, with the rules, on one line.
+/// Formats a skill of a linked vault that this machine's gate rejects: its name and the rules that
+/// block it, on one line.
 pub fn format_flagged(skill: &FlaggedSkill) -> String {
     let mut rules: Vec<_> = skill.findings.iter().map(|finding| finding.rule).collect();
     rules.dedup();

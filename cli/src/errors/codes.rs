@@ -1,6 +1,7 @@
-//! The table of all errors of this program: the stable code that programs match, the exit code, the
-//! meaning and the remedy. `vault help errors` prints it, and `docs/errors.md` is generated from
-//! it.
+//! The table of all error codes of this program: the stable text that programs match, the exit
+//! code, the meaning and the remedy. `vault help errors` prints it, and `docs/errors.md` is
+//! generated from it. Codes that a service sends are in a table of the service; this module adds
+//! hints for them.
 
 use std::fmt::Write as _;
 
@@ -39,10 +40,10 @@ macro_rules! codes {
             /// All codes, grouped by exit code.
             pub const ALL: &[Self] = &[$($(Self::$name,)*)*];
 
-            /// The exit codes of failures, each with its heading.
+            /// The exit codes of failures, each with its heading in the printed table.
             const EXITS: &[(Exit, &str)] = &[$((Exit::$exit, $heading),)*];
 
-            /// The row of this code.
+            /// Returns the row of the table for this code.
             pub const fn row(self) -> CodeRow {
                 match self {
                     $($(Self::$name => CodeRow {
@@ -297,17 +298,17 @@ pub enum FailureCode {
     Own(ErrorCode),
     /// A code that a service sent.
     Remote {
-        /// The service's code, or `http_<status>` if the response has none.
+        /// The code in the service's response, or `http_<status>` if it has none.
         word: String,
         /// The HTTP status.
         status: u16,
-        /// The exit code for this status.
+        /// The exit code of the process, chosen by the status.
         exit: Exit,
     },
 }
 
 impl FailureCode {
-    /// The stable code as text.
+    /// Returns the stable code as text.
     pub fn word(&self) -> &str {
         match self {
             Self::Own(code) => code.row().word,
@@ -315,7 +316,7 @@ impl FailureCode {
         }
     }
 
-    /// The exit code of the process.
+    /// Returns the exit code of the process.
     pub const fn exit(&self) -> Exit {
         match self {
             Self::Own(code) => code.row().exit,
@@ -338,18 +339,19 @@ impl PartialEq<ErrorCode> for FailureCode {
 
 impl PartialEq<ServiceCode> for FailureCode {
     fn eq(&self, code: &ServiceCode) -> bool {
-        // A code that this version does not know must equal no other one.
+        // Compare codes and not texts: a text that this version does not know must equal no code.
         matches!(self, Self::Remote { word, .. } if service_code(word) == Some(*code))
     }
 }
 
-/// Finds the service code with this text. Returns `None` for codes that this version does not know.
+/// Finds the service's code with this text. Returns `None` for codes that this version does not
+/// know, for example of a newer service.
 pub fn service_code(word: &str) -> Option<ServiceCode> {
     let mut all = ServiceCode::ALL.iter().copied();
     all.find(|code| code.row().code == word)
 }
 
-/// Returns the remedy for a service's refusal, if the code alone determines it.
+/// Returns what the user can do about a refusal of a service, if the code alone determines it.
 pub const fn service_hint(code: ServiceCode) -> Option<&'static str> {
     Some(match code {
         ServiceCode::DevicePending => {
@@ -424,7 +426,7 @@ fn rows_of(exit: Exit) -> impl Iterator<Item = CodeRow> {
     rows.filter(move |row| row.exit == exit)
 }
 
-/// Formats the table for a terminal.
+/// Formats the table of codes as `vault help errors` prints it.
 pub fn table_text() -> String {
     let mut text = String::new();
     for (exit, heading) in ErrorCode::EXITS {
@@ -449,7 +451,7 @@ mod tests {
 
     use super::*;
 
-    /// The expected content of `docs/errors.md`.
+    /// Returns the expected content of `docs/errors.md`.
     fn page() -> String {
         let mut page = String::from(
             "# Error codes\n\n\
@@ -489,7 +491,8 @@ mod tests {
     fn every_code_is_used_and_has_one_line() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let mut sources = String::new();
-        // The errors in these files carry their code as text, so no `ErrorCode::` names it.
+        // The errors in these files have their code as text, so their sources do not contain
+        // `ErrorCode::`.
         for file in [
             "format/src/catalog/error.rs",
             "format/src/manifest.rs",

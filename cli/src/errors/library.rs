@@ -1,4 +1,5 @@
-//! Converts errors of the library and of the file formats into failures of a command.
+//! Converts errors of the library and of the file formats into failures of a command: adds the
+//! error code, and a hint with the command that helps.
 
 use std::io::ErrorKind;
 
@@ -184,7 +185,8 @@ impl From<LinkError> for Failure {
     }
 }
 
-/// Suggests a published name in place of one that the vault does not publish.
+/// Returns a hint for a name that a linked vault does not publish: the most similar published name,
+/// or else the list of them.
 fn published_hint<'a>(name: &str, published: impl Iterator<Item = &'a str> + Clone) -> String {
     const SHOWN: usize = 12;
     // A likely misspelling is better advice than the whole list.
@@ -212,15 +214,15 @@ fn published_hint<'a>(name: &str, published: impl Iterator<Item = &'a str> + Clo
 
 impl From<&RootError> for Failure {
     fn from(error: &RootError) -> Self {
-        // Both sides use the same texts for codes. An error that is new in the library must not
-        // fail here.
+        // The library and this program use the same texts for codes. A text that only the library
+        // knows gets a general code.
         let code = ErrorCode::parse(error.error_code()).unwrap_or(ErrorCode::RootInvalid);
         let failure = Self::new(code, message_chain(error));
         failure.hint_if(root_hint(error))
     }
 }
 
-/// Returns the remedy for root versions that do not count.
+/// Returns what the user can do about rejected root versions (versions of a vault's list of keys).
 pub(super) const fn root_hint(error: &RootError) -> Option<&'static str> {
     Some(match error {
         RootError::VaultChanged | RootError::NotExpected(_) => {

@@ -1,5 +1,5 @@
-//! Failures of commands: the exit code for scripts, the stable code for programs, the message and
-//! the hint for people.
+//! Failures of commands: the exit code for scripts, the stable error code for programs, the message
+//! and the hint for people.
 //!
 //! Every failure states what happened, where, and what to do about it. Text from a network or a
 //! file goes through [`clean`] before it is shown.
@@ -32,11 +32,11 @@ use crate::text::clean;
 pub enum Exit {
     /// Success.
     Done,
-    /// A failure without a more specific exit code.
+    /// Any failure without an exit code of its own.
     Failed,
     /// Wrong usage, an invalid setting, or a question without a terminal.
     Usage,
-    /// A check found differences.
+    /// A check found differences, or something waits for a decision of the user.
     Differences,
     /// Not signed in, not admitted or not allowed.
     NotAllowed,
@@ -46,7 +46,7 @@ pub enum Exit {
     Integrity,
     /// The network or the service failed.
     Network,
-    /// The subscription lapsed.
+    /// The subscription for a hosted vault has lapsed.
     Lapsed,
     /// Interrupted by the user.
     Interrupted,
@@ -119,7 +119,7 @@ impl fmt::Display for Place {
 /// The failure of a command.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// The stable code for programs. It decides the exit code.
+    /// The stable error code for programs. It determines the exit code.
     pub code: FailureCode,
     /// The message: one sentence without a full stop.
     pub message: String,
@@ -139,7 +139,7 @@ struct More {
     missing_scope: Option<MissingScope>,
 }
 
-/// A sign-in that lacks a scope which its user could have: another consent helps.
+/// A sign-in that lacks scopes (rights) which its user can grant on a consent page.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct MissingScope {
     /// The address of the service.
@@ -172,7 +172,8 @@ impl Failure {
         fail!(SourceUnreadable, "no such file or folder: {path}")
     }
 
-    /// Creates the failure for a file or folder that could not be read or written: exit 1.
+    /// Creates the failure for a file or folder that could not be read or written: exit 1. `doing`
+    /// is a participle such as `reading`.
     pub fn io(doing: &str, path: impl AsRef<Path>, error: &std::io::Error) -> Self {
         let path = path.as_ref().display();
         Self::of_disk(format!("{doing} {path} failed: {error}"), error)
@@ -220,29 +221,30 @@ impl Failure {
         self
     }
 
-    /// Appends texts for people that are shown below the message. Programs find the same facts in
-    /// the data of the failure.
+    /// Appends texts that only people see, below the message. Put the same facts into
+    /// [`Failure::data`] for programs.
     #[must_use]
     pub fn excerpts(mut self, texts: impl IntoIterator<Item = String>) -> Self {
         self.more.excerpts.extend(texts);
         self
     }
 
-    /// Sets the JSON data for programs.
+    /// Sets the member `data` that `--json` prints for this failure.
     #[must_use]
     pub fn data(mut self, data: impl Serialize) -> Self {
         self.more.data = serde_json::to_value(data).ok();
         self
     }
 
-    /// Names the scope that the sign-in lacks, if that is the cause.
+    /// Sets the scopes that the sign-in lacks, if that is the cause. The main program then asks the
+    /// user for them and runs the command again.
     #[must_use]
     pub fn missing_scope(mut self, missing: Option<MissingScope>) -> Self {
         self.more.missing_scope = missing;
         self
     }
 
-    /// Returns the scope that the sign-in lacks, if that is the cause.
+    /// Returns the scopes that the sign-in lacks, if that is the cause.
     pub const fn wanted_scope(&self) -> Option<&MissingScope> {
         self.more.missing_scope.as_ref()
     }
@@ -257,8 +259,7 @@ impl Failure {
         &self.more.details
     }
 
-    /// Returns all lines below the message for people: the details, and the texts that only people
-    /// need.
+    /// Returns all lines below the message for people: the details and the excerpts.
     pub fn lines_for_people(&self) -> impl Iterator<Item = &str> {
         let texts = self.more.details.iter().chain(&self.more.excerpts);
         texts.flat_map(|text| text.lines())
@@ -279,8 +280,8 @@ impl fmt::Display for Failure {
 impl std::error::Error for Failure {}
 
 /// Joins the messages of an error and its sources, leaving out repeated parts. Errors may quote
-/// text from a hostile host. The result is therefore cleaned for terminals and limited to 20 lines
-/// of 1,000 characters each.
+/// text of an untrusted host, so the result is cleaned for terminals and limited to 20 lines of
+/// 1,000 characters each.
 pub fn message_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

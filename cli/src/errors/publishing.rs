@@ -1,4 +1,4 @@
-//! Converts errors of publishing, of keys and of recovery into failures of a command.
+//! Converts errors of publishing, of changes of keys and of recovery into failures of a command.
 
 use serde_json::json;
 use vault_format::{
@@ -46,8 +46,9 @@ impl From<PlanError> for Failure {
                 // The command names exactly the release that was examined, so it cannot take over
                 // another one.
                 let named = format!("--last-good {release}:{payload_sha256}");
-                // The key of a former signer may be stolen, so only a trusted machine can vouch for
-                // the payload.
+                // A former signer is a key that is no longer a publisher of the vault and may be
+                // stolen. Then the author is no witness, only a machine that had the payload
+                // before.
                 let unless = either(former_signers.is_empty(), "if its author confirms this payload", "if a machine that you trust had this payload before");
                 // An empty library has nothing that could be published over the release.
                 let hint = if is_empty_here {
@@ -131,8 +132,8 @@ impl From<RecoveryError> for Failure {
             RecoveryError::Chain { ref cause, .. } => {
                 let code = ErrorCode::parse(cause.error_code()).unwrap_or(ErrorCode::RootInvalid);
                 let hint = match cause {
-                    // Here the file is ahead of this machine, so the usual hint about the service
-                    // would be wrong.
+                    // The recovery file knows newer keys than this machine. The usual hint, which
+                    // blames the service, would be wrong.
                     RootError::RolledBack { .. } => Some(
                         "nothing was changed; the file has signed newer keys than are known here: vault sync --cloud takes them, and vault key heal --above <number> goes above them",
                     ),
@@ -155,10 +156,10 @@ impl From<RecoveryError> for Failure {
     }
 }
 
-/// Returns the remedy for a change of keys that was not made.
+/// Returns what the user can do about a change of keys that was rejected.
 const fn root_write_hint(error: &RootWriteError) -> Option<&'static str> {
     match error {
-        // At the limit, another publisher does not help.
+        // At the maximum of required signatures, another publisher does not help.
         RootWriteError::HighThreshold { publishers, .. } if *publishers < MAX_THRESHOLD => {
             Some("add a publisher first: vault publishers add <fingerprint>")
         }
@@ -189,7 +190,8 @@ fn diverged_failure(difference: &Difference, message: String) -> Failure {
             .map(|name| format!("{mark} {name}  {what}"))
             .collect()
     };
-    // Skills that a former signer published are not offered for adoption: its key may be stolen.
+    // If a key that is no longer a publisher signed the release, do not suggest to adopt it: the
+    // key may be stolen.
     let hint = either(
         difference.former_signers.is_empty(),
         "--adopt adds their skills, --replace drops them",
@@ -300,7 +302,8 @@ impl From<AdoptError> for Failure {
             AdoptError::Policy(_) | AdoptError::Bundle { .. } => {
                 Self::new(ErrorCode::BundleRefused, message)
             }
-            // Only a blocked skill can be let pass by a flag. Any other refusal needs a fix.
+            // The user can allow a rule that blocks a skill. Other refusals need a fix of the
+            // skill.
             AdoptError::Refused {
                 reason: AdmitError::Blocked { findings },
                 name,
@@ -323,10 +326,10 @@ impl From<AdoptError> for Failure {
 }
 
 impl Failure {
-    /// The failure for an installed skill that was modified after signing or cannot be read.
+    /// Creates the failure for an installed skill that fails its verification or cannot be read.
     pub fn damaged_skill(skill: &str, damage: &Damage) -> Self {
         let message = format!("{skill} was not used: {}", message_chain(damage));
-        // The bytes may be as signed while their signer counts no longer.
+        // The files may be as they were signed, while the signer's key was revoked since.
         let code = match damage {
             Damage::Manifest(ManifestError::Signer(SignerRefusal::ReleaseAwaited)) => {
                 ErrorCode::ReleaseAwaited

@@ -1,4 +1,5 @@
-//! JSON in configuration files, with comments and trailing commas.
+//! Edits of JSON configuration files, which may have comments and trailing commas. `path` is the
+//! list of member names from the top-level object to the table of entries.
 
 use jsonc_parser::{
     CollectOptions, ParseOptions, ast,
@@ -45,7 +46,8 @@ fn parse_root(text: &str) -> Result<CstRootNode, EditError> {
     })
 }
 
-/// Adds the entry, or replaces the entry of this name.
+/// Returns `text` with this entry added to the table at `path`, or in place of the entry of the
+/// same name. Missing tables on the path are created.
 pub fn put_entry(
     text: &str,
     path: &[&str],
@@ -73,7 +75,7 @@ pub fn put_entry(
     Ok(print_with_mark(text, &root))
 }
 
-/// Returns the offset of the end of the table's last member if the table is on one line.
+/// Returns the byte offset of the end of the table's last member if the whole table is on one line.
 /// `CstObject::append` would spread such a table over several lines.
 fn end_of_one_line_table(text: &str, path: &[&str]) -> Option<usize> {
     let bom = text.len() - text.trim_start_matches(BOM).len();
@@ -107,7 +109,7 @@ fn one_line(value: &Value) -> String {
     }
 }
 
-/// Removes the entry and its comma.
+/// Returns `text` without the entry and its comma.
 pub fn remove_entry(text: &str, path: &[&str], name: &str) -> Result<String, EditError> {
     let root = parse_root(text)?;
     let mut table = root.object_value();

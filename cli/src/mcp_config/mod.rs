@@ -1,4 +1,5 @@
-//! Changes one entry in another program's configuration file and preserves every other byte.
+//! Edits of agents' configuration files, for `vault mcp install`: changes the one entry that
+//! registers vault as an MCP server, and preserves every other byte of the file.
 //!
 //! The changed text is parsed again and compared with the original. The edit is rejected unless
 //! exactly that entry differs.
@@ -11,7 +12,7 @@ use serde_json::{Map, Value};
 /// The syntax of a configuration file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Format {
-    /// JSON with comments and trailing commas.
+    /// JSON; comments and trailing commas are accepted.
     Json,
     /// TOML.
     Toml,
@@ -81,7 +82,8 @@ impl Format {
             Self::Json => json::put_entry(text, path, name, value)?,
             Self::Toml => toml::put_entry(text, path, name, value)?,
         };
-        // Compute the expected content independently of the editor that changed the text.
+        // Compute the expected content without the code that edited the text, so that a fault in
+        // that code is noticed.
         let expected = with_entry(self.read_members(text)?, path, name, Some(value));
         self.check_edit(changed, expected, path)
     }
@@ -119,7 +121,7 @@ impl Format {
     }
 }
 
-/// Sets the entry, or removes it without a value.
+/// Returns `root` with the entry set to `value`, or removed if there is no value.
 fn with_entry(
     mut root: Map<String, Value>,
     path: &[&str],
@@ -152,7 +154,8 @@ fn drop_empty(root: &mut Map<String, Value>, path: &[&str]) {
     }
 }
 
-/// Sorts members in the conventional order: the type, the command, then the rest by name.
+/// Sorts the members of an entry in the conventional order: type, source, command, arguments, then
+/// the others by name.
 fn in_order(members: &Map<String, Value>) -> Vec<(&String, &Value)> {
     let mut all: Vec<_> = members.iter().collect();
     let first = ["type", "source", "command", "args"];

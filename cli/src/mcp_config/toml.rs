@@ -1,4 +1,5 @@
-//! TOML in configuration files. An entry is a table of its own at the end of the file.
+//! Edits of TOML configuration files. An entry is a table of its own (`[path.name]`) at the end of
+//! the file.
 
 use std::ops::Range;
 
@@ -24,7 +25,8 @@ pub fn read_members(text: &str) -> Result<Map<String, Value>, EditError> {
     }
 }
 
-/// Removes the entry of this name, if any, and adds the new one as the last table of the file.
+/// Returns `text` without the entry of this name, if any, and with the new one as the last table of
+/// the file.
 pub fn put_entry(
     text: &str,
     path: &[&str],
@@ -81,8 +83,8 @@ fn to_table(value: &Value) -> Result<Table, EditError> {
     Ok(table)
 }
 
-/// Removes the lines of the entry's table and of its nested tables. Comments after its last value
-/// stay, because they belong to what follows.
+/// Returns `text` without the lines of the entry's table and of its nested tables. Comments after
+/// its last value stay, because they belong to what follows.
 pub fn remove_entry(text: &str, path: &[&str], name: &str) -> Result<String, EditError> {
     let document = Document::parse(text).map_err(|_| EditError::WouldChangeOtherEntries)?;
     let mut item = document.as_item();

@@ -1,5 +1,5 @@
-//! Shows the differences between two versions of a skill, line by line. Omitted parts are counted
-//! and reported.
+//! Shows the differences between two versions of a skill, line by line. What is left out is
+//! counted, so that a review can insist on showing it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -22,7 +22,7 @@ const MAX_CONTEXT_CHARS: usize = 300;
 /// Time after which the comparison of two versions of a file becomes coarser.
 const MOST_TIME: Duration = Duration::from_secs(2);
 
-/// The level of detail of a difference.
+/// How much of a difference is shown.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Detail {
     /// A part that fits a terminal. Omitted lines are counted.
@@ -31,12 +31,12 @@ pub enum Detail {
     Full,
 }
 
-/// A difference in lines for display.
+/// A formatted difference.
 #[derive(Clone, Debug, Default)]
 pub struct RenderedDiff {
-    /// The lines.
+    /// The lines to print, with colours.
     pub lines: Vec<String>,
-    /// Number of places of the change that are not shown.
+    /// Number of places where changed text is cut or left out.
     pub hidden: usize,
 }
 
@@ -49,7 +49,7 @@ impl RenderedDiff {
             .collect()
     }
 
-    /// Appends another difference.
+    /// Appends another difference, and adds up what is hidden.
     pub fn add_difference(&mut self, other: Self) {
         self.lines.extend(other.lines);
         self.hidden += other.hidden;
@@ -59,14 +59,14 @@ impl RenderedDiff {
 /// One version of a file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct FileVersion<'a> {
-    /// The file's mode.
+    /// Whether the file is executable.
     pub mode: Mode,
-    /// The content.
+    /// The content of the file.
     pub bytes: &'a [u8],
 }
 
-/// Compares two sets of files by path; shows nothing if nothing differs. A new file is shown with
-/// its content, a removed one only with its name.
+/// Compares two sets of files by path. A new file is shown with its content, a removed one only
+/// with its name; equal files are left out.
 pub fn diff_files(
     before: &BTreeMap<&str, FileVersion<'_>>,
     after: &BTreeMap<&str, FileVersion<'_>>,
@@ -129,8 +129,8 @@ struct FileFacts {
     sha256: Digest,
 }
 
-/// Returns the differences that [`diff_files`] shows, in full and for programs: for each differing
-/// file, its size and SHA-256 on both sides and the changed lines.
+/// Compares two sets of files like [`diff_files`], for programs: returns each differing file with
+/// its mode, size and SHA-256 on both sides, and all changed lines.
 pub fn file_changes(
     before: &BTreeMap<&str, FileVersion<'_>>,
     after: &BTreeMap<&str, FileVersion<'_>>,
@@ -166,7 +166,7 @@ pub fn file_changes(
     changes
 }
 
-/// Returns the files of a skill by their paths.
+/// Maps the files of a skill by their paths, as [`diff_files`] and [`file_changes`] take them.
 pub fn by_path(files: &[File]) -> BTreeMap<&str, FileVersion<'_>> {
     let mut versions = BTreeMap::new();
     for File { path, mode, bytes } in files {
@@ -175,9 +175,9 @@ pub fn by_path(files: &[File]) -> BTreeMap<&str, FileVersion<'_>> {
     versions
 }
 
-/// Compares two versions of one file and shows the changed lines with the lines around them. Bytes
-/// that are not UTF-8 are shown as `\\xNN`. A file that is not text is shown as its size and
-/// digest.
+/// Compares two versions of one file, and formats the changed lines with the lines around them.
+/// Single bytes that are not UTF-8 are shown as `\\xNN`. Of a file that is not text, only size and
+/// SHA-256 are shown.
 pub fn diff_texts(old: &[u8], new: &[u8], detail: Detail) -> RenderedDiff {
     // Nobody can compare such bytes by eye, so show what identifies them.
     let (Some(old_text), Some(new_text)) = (to_readable(old), to_readable(new)) else {
@@ -236,7 +236,7 @@ pub fn diff_texts(old: &[u8], new: &[u8], detail: Detail) -> RenderedDiff {
     shown
 }
 
-/// Formats a line and returns whether a change in it is cut.
+/// Formats a line. Also returns whether it is a changed line that had to be cut.
 fn one_line(line: &str, is_changed: bool, detail: Detail) -> (String, bool) {
     let most = match (is_changed, detail) {
         (false, _) => MAX_CONTEXT_CHARS,

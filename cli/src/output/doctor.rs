@@ -1,5 +1,5 @@
-//! Messages and hints for the problems that the library finds in a vault, and the JSON that
-//! contains them.
+//! The texts of `vault doctor`: a message and a hint for each problem that the library finds in a
+//! vault, and the same as JSON.
 
 use std::{
     borrow::Borrow,
@@ -53,7 +53,7 @@ impl FindingText {
 
     /// Creates the warning that git is not installed.
     pub fn git_missing() -> Self {
-        // The library knows nothing of programs on the `PATH`, so this is not one of its findings.
+        // The library does not look for programs on the `PATH`, so this is not one of its findings.
         Self {
             code: "git_missing",
             severity: Severity::Warning,
@@ -144,14 +144,16 @@ fn finding_message(finding: &Finding) -> String {
     }
 }
 
-/// Formats the message that the clock of this machine was far ahead before.
+/// Formats the message that this machine's clock was ahead before: it shows `now`, but has shown
+/// `seen_at`.
 pub fn was_ahead(now: Timestamp, seen_at: Timestamp) -> String {
     format!(
         "this machine's clock says {now}, but it said {seen_at} before: releases that end earlier are refused"
     )
 }
 
-/// Returns the hint for withheld skills: those of a linked vault, or own ones.
+/// Returns the hint for withheld skills (installed, but not run, because their signer's key was
+/// revoked). `is_linked` means that they come from a linked vault.
 pub const fn withheld_hint(is_linked: bool) -> &'static str {
     either(
         is_linked,
@@ -160,8 +162,8 @@ pub const fn withheld_hint(is_linked: bool) -> &'static str {
     )
 }
 
-/// Formats the message that skills wait for the next release of a linked vault, or that own skills
-/// wait to be signed again.
+/// Formats the message about withheld skills. With the name of a linked vault, they wait for its
+/// next release; otherwise they are this vault's own and wait to be signed again.
 pub fn withheld_message<N: Borrow<SkillName>>(vault: Option<&str>, skills: &[N]) -> String {
     let (skills_are, them) = if skills.len() == 1 {
         ("skill is", "it")
@@ -246,8 +248,8 @@ fn finding_hint(finding: &Finding) -> String {
             // put it there. So the user reads it first.
             return format!("read it, then: vault doctor {skill} --repair signs it");
         }
-        // Not `--repair`, which would sign the skill as made here. `vault add` judges it as a new
-        // one.
+        // Do not suggest `--repair`: it would sign the skill as if it was written here. `vault add`
+        // scans it as a new one.
         Finding::SkillFromElsewhere { skill, path, .. } => return move_out_hint(skill, path),
         Finding::SkillReplaced(skill) => {
             return format!("read it; then vault add <folder>, or vault rollback {skill}");
@@ -420,10 +422,11 @@ pub fn profile_warning(warning: &ProfileWarning) -> (String, String) {
     }
 }
 
-/// Why an agent sees a skill that it does not get itself.
+/// The reason for which an agent sees a skill that is not meant for it: agents may share a folder.
 pub const THROUGH_FOLDER: &str = "only because another agent with the same folder gets it";
 
-/// Names who made a variant of a skill for an agent.
+/// Describes who made an agent's variant of a skill: a copy with changed files that only this agent
+/// gets.
 pub const fn variant_maker(by: VariantMaker) -> &'static str {
     match by {
         VariantMaker::Transform => "a transform of this vault",
@@ -453,7 +456,7 @@ impl HiddenSkill {
         &self.skill
     }
 
-    /// Creates the texts about a skill that this agent does not see.
+    /// Creates the reason and the hint for a skill that this agent does not see.
     pub fn new(agent: &AgentId, hidden: &Hidden) -> Self {
         let (reason, hint) = match &hidden.reason {
             HiddenReason::Disabled => (

@@ -1,5 +1,5 @@
-//! Shows a line of a text file in the style of compiler diagnostics, with a mark below the wrong
-//! part.
+//! Excerpts of text files in the style of compiler diagnostics: a line with its number, and a mark
+//! below the wrong part.
 
 use std::sync::OnceLock;
 
@@ -7,17 +7,18 @@ use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
 use crate::text::clean;
 
-/// The width of the terminal, which the program sets once; absent if the output is not a terminal.
+/// The width of the terminal, set once at the start; empty if the output is not a terminal.
 static TERMINAL_COLUMNS: OnceLock<usize> = OnceLock::new();
 
-/// Cuts the lines of excerpts at this width, around what is marked.
+/// Sets the width to which lines of excerpts are cut. The marked part stays visible. Later calls
+/// have no effect.
 pub fn set_excerpt_width(columns: usize) {
-    // Set again only by tests.
+    // Only tests call this twice, so the error does not matter.
     let _ = TERMINAL_COLUMNS.set(columns);
 }
 
-/// Returns the renderer of diagnostics. It cuts long lines itself, because folding them later would
-/// move the mark away from what it marks.
+/// Returns the renderer of diagnostics. It cuts long lines itself: if the printer folded them
+/// later, the mark would no longer stand below the marked part.
 pub(super) fn diagnostic_renderer() -> Renderer {
     match TERMINAL_COLUMNS.get() {
         Some(columns) => Renderer::styled().term_width(*columns),
@@ -25,9 +26,9 @@ pub(super) fn diagnostic_renderer() -> Renderer {
     }
 }
 
-/// Renders the line with this number, cut at 200 characters, with a mark below the value that
-/// starts at this column: a quoted string, a word or a character. Returns `None` if the text is
-/// shorter.
+/// Renders line `number` of `text`, cut at 200 characters, with a mark below the value (quoted
+/// string, word or character) that starts at `column`. Both count from 1. Returns `None` if the
+/// text has fewer lines.
 pub fn marked_line(text: &str, number: u32, column: u32) -> Option<String> {
     let line = clean(text.lines().nth(number.checked_sub(1)? as usize)?, 200);
     let mut starts = line.char_indices().map(|(start, _)| start);

@@ -1,8 +1,8 @@
-//! Renders findings of the gate in the style of compiler diagnostics: the rule, the location, the
-//! line with a mark, the reason and the fix.
+//! Renders findings of the gate (vault's scanner) in the style of compiler diagnostics: the rule,
+//! the location, the line with a mark, the reason and the fix.
 //!
-//! Names and lines of skills pass through [`clean`] or an [`Excerpt`], so that
-//! untrusted text never reaches the terminal unchanged.
+//! Names and lines of skills pass through [`clean`] or an [`Excerpt`], so that untrusted text never
+//! reaches the terminal unchanged.
 
 use std::path::Path;
 
@@ -19,15 +19,17 @@ use super::{
 };
 use crate::text::clean;
 
-/// Largest file that is read again for an excerpt, in bytes. It equals the gate's limit.
+/// Maximum size of a file that is read for an excerpt, in bytes. It equals the gate's limit.
 const MAX_BYTES: u64 = 4 << 20;
 
-/// Renders a finding on several lines. `path` is the displayed location of the file.
+/// Renders a finding on several lines. `path` is the path of the file as shown to people, and
+/// `source` the line to quote.
 pub fn render_finding(path: &str, finding: &Finding, source: Option<&Excerpt>) -> String {
     render_diagnostic(path, finding, source, true)
 }
 
-/// Renders a finding of a rule that was explained before: without the reason and the fix.
+/// Renders a finding like [`render_finding`], but without the reason and the fix: an earlier
+/// finding of the same rule has shown them.
 pub fn render_again(path: &str, finding: &Finding, source: Option<&Excerpt>) -> String {
     render_diagnostic(path, finding, source, false)
 }

@@ -1,4 +1,4 @@
-//! Lines that are wider than the terminal, broken between words.
+//! Folding: breaks lines that are wider than the terminal between words.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -11,18 +11,20 @@ const HANGING_INDENT: usize = 2;
 /// Punctuation that ends a command in a sentence.
 const COMMAND_ENDS: [char; 5] = [';', ',', '.', ')', ':'];
 
-/// Lists the commands. The main program sets it, since the commands lie above this module.
+/// Returns the names of all commands. The main program sets it, because this module must not depend
+/// on the commands.
 static LIST_COMMANDS: OnceLock<fn() -> Vec<String>> = OnceLock::new();
-/// Tells the printer how to list the commands, which it keeps on one line.
+/// Sets the function that returns the names of all commands. Folding needs them to recognise a
+/// command in a text and keep it on one line.
 pub fn set_command_list(list: fn() -> Vec<String>) {
-    // Set again only by tests, to the same function.
+    // Only tests call this twice, with the same function, so the error does not matter.
     let _ = LIST_COMMANDS.set(list);
 }
 
 /// Breaks each line that is wider than `columns` between words, and indents its further parts. A
-/// line with gaps of two spaces, such as a table's row, breaks at the gaps. `None` keeps the text
-/// as it is, because no person reads it on a terminal. Words are never broken, so that addresses
-/// and fingerprints stay whole, nor are commands of vault, which people copy.
+/// line with gaps of two spaces, such as a table's row, breaks at the gaps. Addresses, fingerprints
+/// and other words are never broken, nor are commands of vault, so that people can copy them.
+/// Without `columns`, the output is not a terminal, and the text stays as it is.
 pub fn fold_lines(text: Cow<'_, str>, columns: Option<usize>) -> Cow<'_, str> {
     match columns {
         Some(columns) if text.lines().any(|line| text_width(line) > columns) => {
@@ -46,7 +48,8 @@ fn fold_line(line: &str, columns: usize) -> String {
     let mut is_broken = false;
     for part in split_cells(line, columns - indent.min(columns)) {
         let word = text_width(part.trim_end_matches(' '));
-        // A word that is too wide for a line of its own gains nothing from a new one.
+        // Do not break before a word that is too wide for any line: it would stick out there as
+        // well.
         if column + word > columns && column > indent && indent + word <= columns {
             folded.truncate(folded.trim_end_matches(' ').len());
             folded.push('\n');
@@ -54,7 +57,8 @@ fn fold_line(line: &str, columns: usize) -> String {
             column = indent;
             is_broken = true;
         }
-        // A gap at the start of a further part would look like a deeper indentation.
+        // Skip the gap of a table at the start of a further part, where it would look like a deeper
+        // indentation.
         if is_broken && word == 0 {
             continue;
         }
@@ -65,8 +69,8 @@ fn fold_line(line: &str, columns: usize) -> String {
     folded
 }
 
-/// Splits a line into parts that stay whole: its cells with the gaps after them, and the words of a
-/// cell that is wider than `room`.
+/// Splits a line into the parts between which it may break: the cells of a table row with the gaps
+/// after them, and in place of a cell that is wider than `room` its words.
 fn split_cells(line: &str, room: usize) -> Vec<&str> {
     let start = line.len() - line.trim_start_matches(' ').len();
     let words = split_words(line);
@@ -122,7 +126,8 @@ fn strip_styles(word: &str) -> String {
     anstream::adapter::strip_str(word.trim_end_matches(' ')).to_string()
 }
 
-/// Whether `vault` and this word begin a command. In prose, `vault` is an ordinary word.
+/// Returns whether this word after `vault` makes a command of it. In prose, `vault` is an ordinary
+/// word.
 fn goes_on(word: &str) -> bool {
     let name = word.trim_end_matches(COMMAND_ENDS);
     // Global options and placeholders such as `<command>` may follow `vault` too.

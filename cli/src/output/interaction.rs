@@ -1,7 +1,8 @@
-//! Bars and questions on a terminal.
+//! Progress bars and questions on a terminal.
 //!
-//! One value owns all bars and asks all questions, so no call can leave a bar over a question. Each
-//! text fits the terminal: questions and options break between words, bars are cut.
+//! [`Interaction`] owns all bars and asks all questions, so that no bar is drawn over a question.
+//! Texts are fitted to the width of the terminal: questions and options break between words, bars
+//! are cut.
 
 use std::{
     fmt,
@@ -23,17 +24,18 @@ use crate::text::{clean, for_terminal};
 const MAX_OPTION_CHARS: usize = 400;
 /// Maximum length of the text of a bar, in characters.
 const MAX_LABEL_CHARS: usize = 200;
-/// Columns of the mark in front of a question or an option.
+/// Columns that the mark in front of a question or an option takes.
 const MARK: usize = 2;
-/// Columns of the box in front of an option that can be ticked.
+/// Columns that the box in front of an option takes, if several options can be ticked.
 const TICK_BOX: usize = 4;
-/// Columns behind a question for the default, such as `(y/N)`, and the beginning of an answer.
+/// Columns kept free behind a question: for the default, such as `(y/N)`, and the beginning of the
+/// answer.
 const ANSWER: usize = 10;
 
-/// The result of a question. It is an error if the person cancels the question.
+/// The result of a question; an error if the user cancels it or the terminal fails.
 pub type Answer<T> = Result<T, InquireError>;
 
-/// Whether the person cancelled the question with Escape or Ctrl-C.
+/// Returns whether the user cancelled the question with Escape or Ctrl-C.
 pub const fn is_broken_off(error: &InquireError) -> bool {
     matches!(
         error,
@@ -41,7 +43,7 @@ pub const fn is_broken_off(error: &InquireError) -> bool {
     )
 }
 
-/// The bars and questions of a run. Copies share the bars.
+/// The progress bars and questions of this process. Clones share the bars.
 #[derive(Clone)]
 pub struct Interaction {
     bars: MultiProgress,
@@ -50,21 +52,22 @@ pub struct Interaction {
     columns: usize,
 }
 
-/// The options of a question that takes several.
+/// The options of a question to which several answers can be given.
 pub struct Choices<'a> {
     /// The options, one line each.
     pub options: &'a [String],
     /// Whether all are ticked at first.
     pub ticked: bool,
-    /// The keys, below the options.
+    /// The line below the options that explains the keys.
     pub help: &'a str,
-    /// Whether a long option is shortened, because its end only explains it; otherwise it is
-    /// wrapped.
+    /// Whether a long option is shortened to one line instead of wrapped. Set it if the end of an
+    /// option is only an explanation.
     pub cut: bool,
 }
 
 impl Interaction {
-    /// Creates the bars and questions of a terminal of this width. Bars are shown if `animate`.
+    /// Creates the bars and questions for a terminal with this many columns; `None` means no limit.
+    /// Bars are drawn only if `animate` is set.
     pub fn new(animate: bool, columns: Option<usize>) -> Self {
         let target = if animate {
             ProgressDrawTarget::stderr_with_hz(15)
@@ -120,7 +123,7 @@ impl Interaction {
         }
     }
 
-    /// Runs a step that writes or asks, and removes all bars while it runs.
+    /// Removes all bars from the screen, runs a step that writes or asks, and draws them again.
     pub fn without_bars<T>(&self, step: impl FnOnce() -> T) -> T {
         // Without a bar there is nothing to redraw, and most lines are written without one.
         if self.animate && self.live_bars.load(Ordering::Relaxed) > 0 {
@@ -223,7 +226,7 @@ impl Interaction {
         wrap_words(&for_terminal(question), self.columns, margins)
     }
 
-    /// Wraps an option behind this many columns.
+    /// Wraps an option that starts `before` columns from the left edge.
     fn wrap_option(&self, option: &str, before: usize) -> String {
         let margins = Margins {
             start: before,
@@ -233,7 +236,7 @@ impl Interaction {
         wrap_words(&clean_option(option), self.columns, margins)
     }
 
-    /// Wraps an answer that begins behind the last line of its question.
+    /// Wraps an answer. Its first line continues the last line of the question.
     fn wrap_answer(&self, question: &str, answer: &str) -> String {
         let last = question.rsplit('\n').next().unwrap_or_default();
         let mark = if last.len() == question.len() {
@@ -249,7 +252,7 @@ impl Interaction {
         wrap_words(answer, self.columns, margins)
     }
 
-    /// Wraps the line of keys, which stands in brackets.
+    /// Wraps the line that explains the keys, which is printed in brackets.
     fn wrap_help(&self, help: &str) -> String {
         let margins = Margins {
             start: 1,
@@ -283,7 +286,7 @@ impl Bar {
         self.inner.inc(steps);
     }
 
-    /// Sets the text behind the bar.
+    /// Sets the text beside the bar.
     pub fn set_message(&self, text: &str) {
         // Labels contain names from sources, and indicatif writes them without `for_terminal`.
         self.inner.set_message(clean(text, MAX_LABEL_CHARS));
@@ -297,7 +300,7 @@ impl Drop for Bar {
     }
 }
 
-/// Returns an option without anything that controls a terminal.
+/// Returns an option without control characters, at most [`MAX_OPTION_CHARS`] long.
 fn clean_option(option: &str) -> String {
     // Options contain names from sources, and inquire writes them without `for_terminal`.
     clean(option, MAX_OPTION_CHARS)

@@ -1,7 +1,8 @@
-//! The two output streams.
+//! Output to the terminal and to programs.
 //!
 //! Standard output carries only the result. Notes, warnings, progress and questions go to standard
-//! error. With `--json` standard output is one line, the envelope, for success and failure alike.
+//! error. With `--json`, standard output is one line for success and failure alike: the *envelope*,
+//! a JSON object with the result as its member `data`, the warnings and the error.
 
 pub mod diff;
 pub mod doctor;
@@ -46,7 +47,7 @@ use crate::{
     text::for_terminal,
 };
 
-/// The two output streams and their options.
+/// The output of a command: both streams, and the flags that shape them.
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[derive(Debug)]
 pub struct Ui {
@@ -61,21 +62,24 @@ pub struct Ui {
     err_columns: Option<usize>,
     interaction: Interaction,
     warnings: RefCell<Vec<Warning>>,
-    /// Questions of this run that were answered with yes.
+    /// Questions that the user has answered with yes in this run of the command.
     agreed: RefCell<Vec<String>>,
-    /// Questions that count as answered with yes, once each, because the command runs again.
+    /// Questions that were answered with yes before [`Ui::begin_again`]. Each is answered once from
+    /// here instead of being asked again.
     agreed_before: RefCell<Vec<String>>,
 }
 
 impl Ui {
-    /// Derives colour, prompts and progress bars from the flags and the process, once.
+    /// Decides on colour, prompts and progress bars for the whole run, from the flags and the
+    /// process.
     pub fn new(global: &Global, process: &Process) -> Self {
         let colour = |terminal| match global.color {
             ColourChoice::Always => ColorChoice::AlwaysAnsi,
             ColourChoice::Auto if process.wants_colour(terminal) => ColorChoice::AlwaysAnsi,
             ColourChoice::Auto | ColourChoice::Never => ColorChoice::Never,
         };
-        // Findings are results of some commands and parts of errors of others.
+        // Excerpts go to standard output in some commands and to standard error in others, so take
+        // the smaller width.
         let columns = [process.stdout_columns, process.stderr_columns];
         if let Some(columns) = columns.into_iter().flatten().min() {
             excerpt::set_excerpt_width(columns);
@@ -106,15 +110,15 @@ impl Ui {
         }
     }
 
-    /// Prepares another run of the same command: what its questions got a yes for is not asked
-    /// again, and its warnings are not repeated.
+    /// Prepares another run of the same command in this process: questions that were answered with
+    /// yes are not asked again, and the warnings of the first run are dropped.
     pub fn begin_again(&self) {
         self.agreed_before.replace(self.agreed.take());
         self.warnings.take();
     }
 
-    /// Whether the question was answered with yes before the command began again. Each answer counts
-    /// once.
+    /// Returns whether the question was answered with yes before the command began again, and uses
+    /// that answer up.
     fn takes_agreement(&self, question: &str) -> bool {
         let mut before = self.agreed_before.borrow_mut();
         let at = before.iter().position(|agreed| agreed == question);
@@ -124,23 +128,23 @@ impl Ui {
         })
     }
 
-    /// Whether `--json` is set.
+    /// Returns whether `--json` is set.
     pub const fn is_json(&self) -> bool {
         self.json
     }
 
-    /// Whether a question may be asked. Standard input and standard error must be terminals, no
-    /// agent or CI may run the process, and no flag may forbid it.
+    /// Returns whether a question may be asked: standard input and standard error are terminals,
+    /// neither an agent nor a CI system runs the process, and no flag forbids it.
     pub const fn may_ask(&self) -> bool {
         self.prompts
     }
 
-    /// Whether `--yes` answers the questions.
+    /// Returns whether `--yes` answers the questions.
     pub const fn is_yes(&self) -> bool {
         self.yes
     }
 
-    /// Whether `-v` is set.
+    /// Returns whether `-v` is set.
     pub const fn is_verbose(&self) -> bool {
         self.verbose
     }
@@ -202,7 +206,7 @@ impl Ui {
                     exit,
                 );
             }
-            // Colour stands for a terminal here, where a person reads the indented form.
+            // If colour is on, a person reads this on a terminal, so indent it.
             Form::BareData => {
                 let text = format_json(&report.data, self.out != ColorChoice::Never);
                 print_json(&escape_invisible(&text), exit);
@@ -224,8 +228,8 @@ impl Ui {
         failure.exit()
     }
 
-    /// Prints the failure of one part of a command that continues. The caller counts it. Prints
-    /// nothing with `--json`.
+    /// Prints the failure of one part of a command that continues with the other parts. The caller
+    /// must report it in the result, because nothing is printed with `--json`.
     pub fn note_failure(&self, failure: &Failure) {
         if self.json {
             return;
@@ -304,7 +308,7 @@ impl Ui {
     }
 
     fn print_text(&self, text: &str, exit: Exit) {
-        // Escaping makes lines longer, so it comes before the folding.
+        // Escape before folding, because escaping makes lines longer.
         let text = fold_lines(for_terminal(text), self.out_columns);
         let write = || {
             let mut stream = AutoStream::new(std::io::stdout().lock(), self.out);
@@ -324,7 +328,7 @@ impl Ui {
     }
 }
 
-/// Prints a line on standard error, for code that waits for a person and has no [`Ui`].
+/// Prints a line on standard error, for code without a [`Ui`] that asks the user to act.
 pub fn print_notice(text: &str) {
     let stream = std::io::stderr();
     // If standard error is closed, there is no place left to report the error.
@@ -340,11 +344,11 @@ fn print_json(text: &str, exit: Exit) {
     );
 }
 
-/// Exits if standard output could not be written. A closed pipe (`| head`) keeps the exit code; any
-/// other error, such as a full disk, exits with 1.
+/// Ends the process if standard output could not be written: with the code `exit` if the reader has
+/// closed the pipe (`| head`), and with 1 after any other error, such as a full disk.
 fn exit_on_error(written: std::io::Result<()>, exit: Exit) {
     match written {
-        // The reader has what it needs, so this is not an error.
+        // The reader has closed the pipe because it has what it needs, so this is not an error.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
             std::process::exit(exit.code().into())
         }

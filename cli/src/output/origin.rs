@@ -1,4 +1,5 @@
-//! Formats the origin of an installed skill and the key that signed it.
+//! Formats the origin of an installed skill: this vault, a linked vault (one whose releases this
+//! machine installs) or a project.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -7,7 +8,7 @@ use vault_library::Origin;
 
 use crate::text::clean;
 
-/// Formats the origin for JSON.
+/// Formats the origin for JSON: `local`, `link:<id>` or `project:<path>`.
 pub fn format_origin(origin: &Origin) -> String {
     match origin {
         Origin::Local => "local".to_owned(),
@@ -16,7 +17,7 @@ pub fn format_origin(origin: &Origin) -> String {
     }
 }
 
-/// Formats the origin for people.
+/// Formats the origin for people. A linked vault is named by its id.
 pub fn describe_owner(origin: &Origin) -> String {
     match origin {
         Origin::Local => "this vault".to_owned(),
@@ -25,11 +26,11 @@ pub fn describe_owner(origin: &Origin) -> String {
     }
 }
 
-/// Formats the origin of an installed skill for people. `qualified` is the skill's qualified name,
-/// which begins with the name of its vault here.
+/// Formats the origin for people, with a linked vault's name on this machine. `qualified` is the
+/// skill's qualified name, `<vault>/<skill>`, which has that name.
 pub fn whose_skill(origin: &Origin, qualified: &str) -> String {
     match (origin, qualified.split_once('/')) {
-        // The name of the vault on this machine is shorter than its id, and commands take it.
+        // The name is shorter than the id, and commands accept it.
         (Origin::Linked(_), Some((vault, _))) => format!("linked vault {vault}"),
         _ => describe_owner(origin),
     }

@@ -1,5 +1,5 @@
-//! Questions on a terminal. Without a terminal each question fails and names the flag that answers
-//! it.
+//! The questions of commands. Without a terminal, each question fails and names the flag that
+//! answers it.
 
 use inquire::InquireError;
 use zeroize::Zeroizing;
@@ -11,8 +11,8 @@ use super::{
 use crate::errors::Failure;
 
 impl Ui {
-    /// Fails without a terminal, lists the options and names the flag that answers the question
-    /// instead.
+    /// Fails if no question may be asked. The failure lists the options and names the flag that
+    /// answers the question.
     fn require_terminal(
         &self,
         question: &str,
@@ -22,7 +22,7 @@ impl Ui {
         if self.may_ask() {
             return Ok(());
         }
-        // An agent or a CI run would wait for ever on a question that nobody answers.
+        // Without this check, an agent or a CI run would wait forever for an answer.
         Err(fail!(NoTty, "there is no terminal to ask: {question}")
             .hint(format!("answer it with `{flag}`"))
             .details(options.iter().cloned()))
@@ -42,8 +42,8 @@ impl Ui {
         Err(fail!(NotConfirmed, "nothing was changed"))
     }
 
-    /// Lists the effects of a step, one per line, and asks for a confirmation. Fails if the answer
-    /// is no; without a terminal the failure lists the effects.
+    /// Prints the effects of a step, one per line, and asks for a confirmation with the default no.
+    /// Fails if the answer is no. Without a terminal, the failure lists the effects.
     pub fn confirm_step(&self, question: &str, effects: &[String]) -> Result<(), Failure> {
         if !self.yes {
             self.require_terminal(question, "--yes", effects)?;
@@ -54,7 +54,7 @@ impl Ui {
         self.confirm_or_stop(question)
     }
 
-    /// Like [`Ui::confirm_step`], for a step that the user requested: Enter means yes.
+    /// Like [`Ui::confirm_step`], but with the default yes, for a step that the user has asked for.
     pub fn confirm_wanted_step(&self, question: &str, effects: &[String]) -> Result<(), Failure> {
         if self.yes {
             return Ok(());
@@ -79,14 +79,14 @@ impl Ui {
     ) -> Result<String, Failure> {
         self.require_terminal(question, flag, &options)?;
         let chosen = self.interaction.choose_option(question, &options);
-        // By index, because the prompt shows cleaned copies and the caller needs the option that it
-        // gave.
+        // Return the option by its index: the prompt shows cleaned copies, but the caller needs its
+        // own text.
         let mut options = options;
         Ok(options.swap_remove(chosen.map_err(asking_failed)?))
     }
 
-    /// Asks for several options and returns their indexes. Without a terminal it fails and names
-    /// the flags that answer. Text after two spaces in an option is its explanation.
+    /// Asks for any number of options and returns their indexes. Without a terminal, fails and
+    /// names the flags that answer. Text after two spaces in an option explains it.
     pub fn choose_many(
         &self,
         question: &str,
@@ -105,7 +105,7 @@ impl Ui {
         chosen.map_err(asking_failed)
     }
 
-    /// Asks yes or no. Enter and `--yes` choose the default `answer`.
+    /// Asks yes or no. Enter and `--yes` choose `answer`.
     pub fn confirm_default(&self, question: &str, answer: bool) -> Result<bool, Failure> {
         if self.yes {
             return Ok(answer);
@@ -122,8 +122,8 @@ impl Ui {
         Ok(agreed)
     }
 
-    /// Asks yes or no about something that was just shown; the default is no, and `--yes` is no
-    /// answer. Call it only where [`Ui::may_ask`].
+    /// Asks yes or no about something that was just shown; the default is no. `--yes` does not
+    /// answer it. Call it only if [`Ui::may_ask`].
     pub fn confirm_in_person(&self, question: &str) -> Result<bool, Failure> {
         // `--yes` does not count: the question is about content that somebody has to have read.
         debug_assert!(self.may_ask(), "the caller asks only a person");
@@ -162,7 +162,8 @@ impl Ui {
         Ok(chosen.map(|index| options[index].clone()).collect())
     }
 
-    /// Asks for a new passphrase twice. Fails without a terminal and names the variable.
+    /// Asks twice for a new passphrase. Without a terminal, fails and names the variable
+    /// `VAULT_KEY_PASSPHRASE_FILE`.
     pub fn new_passphrase(&self, question: &str) -> Result<Zeroizing<String>, Failure> {
         let variable = "VAULT_KEY_PASSPHRASE_FILE=<file>";
         self.require_terminal(question, variable, &[])?;
@@ -170,7 +171,7 @@ impl Ui {
         entered.map_err(asking_failed)
     }
 
-    /// Asks for a line of text. `--yes` answers with an empty line.
+    /// Asks for a line of text, and returns it trimmed. `--yes` answers with an empty line.
     pub fn ask_text(&self, question: &str) -> Result<String, Failure> {
         if self.yes {
             return Ok(String::new());

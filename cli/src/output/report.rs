@@ -1,4 +1,4 @@
-//! The result of a command, and the envelope that `--json` prints.
+//! The result of a command, and the envelope: the JSON object that `--json` prints around it.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::errors::{Exit, Failure, Place};
 
-/// The result type of a command. `--json` prints its members, and docs/json.md describes them by
+/// The type of a command's result. `--json` prints its members. `docs/json.md` is generated from
 /// their types and doc comments.
 pub trait View: Serialize + JsonSchema {}
 
@@ -21,28 +21,29 @@ pub struct Report {
     pub text: String,
     /// The exit code of the process.
     pub exit: Exit,
-    /// The part that is printed, and its format.
+    /// Which of text and data is printed, and how.
     pub form: Form,
 }
 
-/// The output of a report on standard output.
+/// What a report prints on standard output.
 #[derive(Debug)]
 pub enum Form {
     /// The text, or the envelope with the data if `--json` is set.
     Result,
     /// The data without an envelope, regardless of `--json`.
     BareData,
-    /// The unchanged text, regardless of `--json`, for formats of their own.
+    /// The unchanged text, regardless of `--json`, for other formats such as shell scripts.
     BareText,
 }
 
 impl Report {
-    /// Creates a result that docs/json.md describes, with exit code 0.
+    /// Creates a result of a type that `docs/json.md` describes, with exit code 0.
     pub fn view(view: impl View, text: impl Into<String>) -> Self {
         Self::new(view, text)
     }
 
-    /// Creates a result with exit code 0.
+    /// Creates a result of any type, with exit code 0. Prefer [`Report::view`], whose type is
+    /// documented.
     pub fn new(data: impl Serialize, text: impl Into<String>) -> Self {
         Self {
             // Fails only for maps whose keys are not strings, and no view has one.
@@ -89,7 +90,7 @@ impl Report {
     }
 }
 
-/// The view of a command and its text, to which the command may add.
+/// A result in two parts, data and text, to which a command may still add.
 #[derive(Default)]
 pub struct ViewWithText<V> {
     /// The data that docs/json.md describes.

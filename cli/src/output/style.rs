@@ -1,4 +1,4 @@
-//! The styles of text on a terminal.
+//! The styles of text on a terminal, named by their use.
 
 use clap::builder::styling::{AnsiColor, Style};
 

@@ -13,11 +13,12 @@ const GAP: usize = 2;
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
     heading: &'static str,
-    /// The width to which its cells may be shortened.
+    /// The width, in columns of the terminal, to which its cells may be shortened; `None` if they
+    /// stay whole.
     least: Option<usize>,
-    /// Whether its cells are shortened only once no other column can be left out.
+    /// Whether columns that may be left out are left out before its cells are shortened.
     shrinks_last: bool,
-    /// Its place in the order in which columns are left out; `None` if it always stays.
+    /// The order in which columns are left out, lowest number first; `None` if it always stays.
     leaves: Option<u8>,
 }
 
@@ -32,23 +33,23 @@ impl Column {
         }
     }
 
-    /// Lets the cells be shortened to this many columns of the terminal.
+    /// Allows the cells to be shortened to this many columns of the terminal.
     #[must_use]
     pub const fn shrinks_to(mut self, least: usize) -> Self {
         self.least = Some(least);
         self
     }
 
-    /// Like [`Self::shrinks_to`], for what people compare as a whole, such as a fingerprint: other
-    /// columns are left out first.
+    /// Like [`Self::shrinks_to`], but only after other columns were left out. For values that
+    /// people compare as a whole, such as fingerprints.
     #[must_use]
     pub const fn shrinks_last_to(mut self, least: usize) -> Self {
         self.shrinks_last = true;
         self.shrinks_to(least)
     }
 
-    /// Lets the column be left out where the terminal is too narrow; the lowest number leaves
-    /// first.
+    /// Allows the column to be left out if the terminal is too narrow. The column with the lowest
+    /// number is left out first.
     #[must_use]
     pub const fn leaves(mut self, order: u8) -> Self {
         self.leaves = Some(order);
@@ -56,8 +57,8 @@ impl Column {
     }
 }
 
-/// Rows below dimmed headings, with two spaces between the columns. On a terminal, columns are left
-/// out or shortened until a row fits one line.
+/// A text table: rows below dimmed headings, with two spaces between the columns. On a terminal,
+/// columns are left out or shortened until a row fits on one line.
 #[derive(Debug)]
 pub struct Table {
     columns: Vec<Column>,
@@ -75,7 +76,7 @@ impl Table {
         }
     }
 
-    /// Indents each line.
+    /// Sets the number of spaces before each line.
     #[must_use]
     pub const fn indented(mut self, indent: usize) -> Self {
         self.indent = indent;
@@ -87,8 +88,8 @@ impl Table {
         self.rows.push(cells.into_iter().collect());
     }
 
-    /// Formats the table for a terminal of this width, or with all columns for `None`. A last line
-    /// names the columns that were left out.
+    /// Formats the table for a terminal of this width; with `None`, in full. If columns were left
+    /// out, a last line names them.
     pub fn to_text(&self, terminal: Option<usize>) -> String {
         let (columns, widths) = match terminal {
             Some(terminal) => self.fit_columns(terminal.saturating_sub(self.indent)),
@@ -172,7 +173,7 @@ impl Table {
         (columns, widths)
     }
 
-    /// Returns the width at which nothing in a column is shortened.
+    /// Returns the width of the widest cell of a column, heading included.
     fn full_width(&self, column: usize) -> usize {
         let cells = self.rows.iter().filter_map(|row| row.get(column));
         let widest = cells.map(|cell| text_width(cell)).max();
@@ -181,9 +182,9 @@ impl Table {
     }
 }
 
-/// Aligns the cells of rows in columns. The last cell of a row has no limit.
+/// Aligns the cells of rows in columns, and returns the lines.
 fn align_rows(rows: &[Vec<String>], indent: usize) -> String {
-    // Rows may have fewer cells than others, so a column takes those that exist.
+    // Rows may have different numbers of cells.
     let column_width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
         cells.map(|cell| text_width(cell)).max().unwrap_or(0)
@@ -192,7 +193,8 @@ fn align_rows(rows: &[Vec<String>], indent: usize) -> String {
     let widths: Vec<usize> = (0..columns).map(column_width).collect();
     let lines = rows.iter().map(|row| {
         let cells = row.iter().zip(&widths);
-        // The styles of an empty cell would keep the spaces before it at the end of the line.
+        // Drop the escape codes of an empty cell: behind them, `trim_end` would not find the
+        // spaces.
         let cells = cells.map(|(cell, most)| match text_width(cell) {
             0 => " ".repeat(most + GAP),
             used => cell.clone() + &" ".repeat(most - used + GAP),
@@ -203,7 +205,7 @@ fn align_rows(rows: &[Vec<String>], indent: usize) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Formats lines of a name and a value. A line without a value is left out.
+/// Formats pairs of a name and a value, one per line, aligned. Pairs without a value are left out.
 pub fn format_facts<'a>(lines: impl IntoIterator<Item = (&'a str, Option<String>)>) -> String {
     let rows = lines
         .into_iter()
@@ -211,7 +213,7 @@ pub fn format_facts<'a>(lines: impl IntoIterator<Item = (&'a str, Option<String>
     align_rows(&rows.collect::<Vec<_>>(), 0)
 }
 
-/// Returns the day of a time in RFC 3339, or `-` if there is no time.
+/// Returns the day of an RFC 3339 time, or `-` if the text is too short to be one.
 pub fn format_day(time: &str) -> String {
     match time.get(..10) {
         Some(day) => clean(day, 10),
@@ -219,7 +221,7 @@ pub fn format_day(time: &str) -> String {
     }
 }
 
-/// Formats a time to the minute (UTC), of which `format_day` keeps the day; `-` if it is not a time.
+/// Returns day and minute of an RFC 3339 time in UTC, or `-` if the text is too short to be one.
 pub fn format_minute(time: &str) -> String {
     match (time.get(..10), time.get(11..16)) {
         (Some(day), Some(clock)) => clean(&format!("{day} {clock}"), 16),

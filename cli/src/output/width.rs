@@ -1,10 +1,10 @@
-//! How wide text is on a terminal, and how it is broken or shortened to fit.
+//! The width of text on a terminal, in columns, and breaking or shortening text to fit.
 
 use std::fmt::Write as _;
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-/// Characters that end a part of an address or path. A word that is wider than a line breaks there.
+/// Characters after which a word may break if it is wider than a line, such as an address.
 const JOINTS: [char; 5] = ['/', '?', '&', ',', '='];
 
 /// Counts the columns of a text. Escape codes of styles take none, East Asian characters two.
@@ -12,14 +12,14 @@ pub fn text_width(text: &str) -> usize {
     anstream::adapter::strip_str(text).to_string().width()
 }
 
-/// Columns of a paragraph that are not for its words.
+/// Columns around a paragraph that its words must leave free.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Margins {
-    /// Columns in front of the first line.
+    /// Columns that other text takes in front of the first line.
     pub start: usize,
     /// Columns by which the further lines are indented.
     pub indent: usize,
-    /// Columns behind the last line.
+    /// Columns to leave free behind the last line.
     pub end: usize,
 }
 
@@ -106,7 +106,7 @@ mod tests {
             ("Go ahead?", "Go ahead?"),
             ("Do it now or never?", "Do it now or\n  never?"),
             ("Delete every skill?", "Delete every\n  skill?"),
-            // The last word takes what follows with it.
+            // Text behind the last line needs room, so the last word moves to the next line.
             ("Delete all files?", "Delete all\n  files?"),
             (
                 "Read http://localhost/a/b/c/d now?",

@@ -1,8 +1,8 @@
 //! `vault serve --recovery`: creates the server's own vault with a recovery key from its first
 //! version on.
 //!
-//! The key of the server then never has the power to change the vault's keys, so a stolen copy of
-//! it can be revoked for good.
+//! Only the recovery key can change the list of the vault's keys. A stolen copy of the server's key
+//! can therefore be revoked for good.
 
 use std::{path::Path, sync::Arc};
 
@@ -15,8 +15,9 @@ use vault_store::{clock::SystemClock, random::SystemRandom};
 
 use crate::errors::Failure;
 
-/// Checks that there is no vault yet and that `file` can be written. Only a vault that was never
-/// used can get a recovery key from its first version on. Writes nothing.
+/// Checks that there is no vault yet, and that `file`, for the recovery key, does not exist in an
+/// existing folder. An existing vault already has a first version of its keys without a recovery
+/// key. Writes nothing.
 pub(super) fn check_absent(paths: &VaultPaths, file: &Path) -> Result<(), Failure> {
     let (clock, random) = (Arc::new(SystemClock), Arc::new(SystemRandom));
     match Vault::open(paths.clone(), clock, random) {
@@ -33,7 +34,7 @@ pub(super) fn check_absent(paths: &VaultPaths, file: &Path) -> Result<(), Failur
     let folder = file
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
-    // Find a wrong path now, before the vault is created.
+    // Report a wrong path now, before the vault is created.
     if let Some(folder) = folder
         && let Err(error) = folder.read_dir()
     {
@@ -46,7 +47,8 @@ pub(super) fn check_absent(paths: &VaultPaths, file: &Path) -> Result<(), Failur
     Ok(())
 }
 
-/// Creates the server's vault and writes its recovery key to `file`, after [`check_absent`].
+/// Creates the server's vault and writes its recovery key to `file`. Call [`check_absent`] first.
+/// `address` is the address of the vault, which is written beside the key.
 pub(super) fn create_vault(
     paths: &VaultPaths,
     passphrases: Arc<dyn Passphrases>,
@@ -55,7 +57,8 @@ pub(super) fn create_vault(
 ) -> Result<(), Failure> {
     let (clock, random) = (Arc::new(SystemClock), Arc::new(SystemRandom));
     let vault = Vault::open_or_create_with(paths.clone(), clock, random, passphrases)?;
-    // Nobody has seen this vault yet, so its first version can be made again with the recovery key.
+    // Nobody has seen the keys of this new vault yet, so their first version can be replaced by one
+    // with the recovery key.
     recovery::create_recovery_key(
         &vault,
         None,

@@ -1,7 +1,8 @@
 //! The server of `vault serve` and of `demo`: turns settings into a running service.
 //!
-//! One process handles requests on two threads. It logs JSON lines to standard error and writes
-//! nothing to standard output.
+//! A server has a *library*: a vault of its own, whose skills it signs and publishes as the
+//! namespace `default`. One process handles requests on two threads. It logs JSON lines to standard
+//! error and writes nothing to standard output.
 
 mod first_vault;
 mod own_namespace;
@@ -45,12 +46,12 @@ use crate::{
 
 /// Minimum length of the first owner's password, in characters.
 const ADMIN_PASSWORD_CHARACTERS: usize = 24;
-/// The database if none is named.
+/// The database if `VAULT_DATABASE_URL` is not set: a SQLite file, relative to the current folder.
 const DEFAULT_DATABASE: &str = "./data/vault.db";
 
-/// The validated options of a server.
+/// The validated options of a server, for [`Server::start`].
 pub struct Options {
-    /// The settings of the service.
+    /// The settings of the service itself: public address, limits, sign-in.
     pub config: Config,
     /// The address to listen on.
     pub address: SocketAddr,
@@ -62,18 +63,19 @@ pub struct Options {
     pub paths: VaultPaths,
     /// The flag or setting that chose the library, for the log.
     pub library_from: &'static str,
-    /// The path of `VAULT_DB_PATH` where no file can be, for the log.
+    /// The value of `VAULT_DB_PATH` if no file can be there. The server ignores it and logs a
+    /// warning.
     pub unusable_index: Option<PathBuf>,
-    /// The source of its keys' passphrases.
+    /// The source of the passphrases of the library's keys.
     pub passphrases: Arc<dyn Passphrases>,
     /// The e-mail address of the first owner. Required if there is no owner yet.
     pub admin_email: Option<String>,
-    /// The password of the first owner.
+    /// The password of the first owner. Required if there is no owner yet.
     pub admin_password: Option<SecretString>,
-    /// The secret that proves this service to its identity provider.
+    /// The OAuth client secret with which this service authenticates at its identity provider.
     pub provider_secret: Option<SecretString>,
-    /// The file for the recovery key of a new library. With `None` the library's own key changes
-    /// its keys.
+    /// The file for the recovery key of a new library. With `None`, the library's own key may
+    /// change the list of its keys.
     pub recovery: Option<PathBuf>,
     /// The settings of outgoing mail. With `None`, notices go to webhooks only.
     pub mail: Option<MailSettings>,
@@ -158,7 +160,8 @@ fn check_first_start(settings: &Settings, database: &str) -> Result<(), Failure>
     missing.retain(|name| settings.text(name).is_none());
     if !missing.is_empty() {
         let failure = missing_settings(&missing.join(", "));
-        // Started in another folder, it would begin a second and empty service.
+        // The default database is relative to the current folder. Started in the wrong folder, the
+        // server would silently create a second, empty service.
         return Err(match database_file(database) {
             Some(file) if first && settings.text("VAULT_PUBLIC_URL").is_some() => failure.hint(format!(
                 "there is no database at {}. For a first start, give these settings, as vault serve --help shows. To open an existing service, start in its folder or name its database in VAULT_DATABASE_URL",
@@ -180,8 +183,9 @@ fn check_first_start(settings: &Settings, database: &str) -> Result<(), Failure>
     Ok(())
 }
 
-/// Returns the folder of the library, and the flag or setting that chose it. The user's own vault
-/// is used only if it is named, because everyone who signs in could read it.
+/// Returns the folder of the library, and the flag or setting that chose it. The default lies
+/// beside the database: the user's own vault is used only if it is named, because everyone who
+/// signs in could read it.
 fn library_folder(
     context: &Context,
     settings: &Settings,
@@ -205,8 +209,8 @@ fn library_folder(
     (file.with_file_name("library"), "default")
 }
 
-/// Creates the source of a server's passphrases. It reads only a file, because nobody is there to
-/// answer a question.
+/// Creates the source of the passphrases of a server's keys. It reads only the file that
+/// `VAULT_KEY_PASSPHRASE_FILE` names, because a server has nobody to ask.
 fn file_passphrases(context: &Context, settings: &Settings) -> Arc<dyn Passphrases> {
     let file = settings.text("VAULT_KEY_PASSPHRASE_FILE");
     let file = file.map(|path| expand_home(&context.process, path));
@@ -397,8 +401,8 @@ pub fn run_server(options: Options) -> Result<(), Failure> {
     })
 }
 
-/// Creates a runtime with two worker threads. Requests are short, and password hashes and queries
-/// run on other threads.
+/// Creates a runtime with two worker threads. They suffice, because requests are short, and
+/// password hashes and queries run on other threads.
 pub fn new_runtime() -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -501,7 +505,7 @@ impl Server {
         })
     }
 
-    /// The state of the request handlers. Clones share the stores.
+    /// Returns the state of the request handlers. The copy shares the stores with the server.
     pub fn app(&self) -> App {
         self.app.clone()
     }
@@ -521,7 +525,8 @@ impl Server {
             let _ = stop.wait_for(|stop| *stop).await;
         })
         .await;
-        // At its end, the publisher releases the lease for other servers.
+        // Wait for the publisher: at its end it releases its lease, so that another server can
+        // publish.
         let _ = publishing.await;
         let _ = working.await;
     }

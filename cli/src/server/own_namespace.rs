@@ -1,4 +1,5 @@
-//! The namespace of the server's own library. The server publishes to it without questions.
+//! The namespace `default` of a server, which contains the releases of the server's own library.
+//! The server publishes to it unattended: whatever needs a person's decision fails.
 
 use std::{collections::HashSet, convert::Infallible};
 
@@ -31,7 +32,7 @@ use vault_store::{
 /// Maximum size of the objects stored in one transaction, in bytes.
 const BATCH_BYTES: usize = 4 * 1024 * 1024;
 
-/// The error of publishing the library.
+/// The reason why the library was not published.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PublishError {
     #[error(transparent)]
@@ -64,7 +65,7 @@ impl From<Refusal> for PublishError {
     }
 }
 
-/// The namespace in the server's database, with the library that it serves.
+/// The namespace in the server's database, together with the library that is published to it.
 pub(super) struct OwnNamespace {
     pub(super) app: App,
     pub(super) vault: Vault,
@@ -72,7 +73,7 @@ pub(super) struct OwnNamespace {
 }
 
 impl OwnNamespace {
-    /// Publishes the library; `None` if nothing changed.
+    /// Publishes the library as the next release. Returns `None` if nothing changed.
     pub(super) async fn publish_library(&self) -> Result<Option<Box<ReleasePlan>>, PublishError> {
         // A new and empty vault has nothing to publish yet.
         if self.namespace.current.is_none() && shelf::list_installed(&self.vault)?.skills.is_empty()
@@ -183,12 +184,13 @@ impl releases::Namespace for OwnNamespace {
     }
 }
 
-/// Stands in for the owner while a server publishes by itself. Every question fails, because nobody
-/// is there to answer.
+/// Answers the questions of a sync while a server publishes by itself: every question that needs a
+/// person fails.
 struct Unattended;
 
 impl Owner<PublishError> for Unattended {
-    /// Fails: only a person may sign these skills, after seeing their names.
+    /// Fails: the key that signed these skills was revoked, and only a person may decide to sign
+    /// them again.
     fn sign_again(&mut self, skills: &[SkillName]) -> Result<(), PublishError> {
         Err(PublishError::SignAgain(skills.len()))
     }

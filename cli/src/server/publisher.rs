@@ -30,18 +30,19 @@ use crate::errors::{Failure, message_chain};
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// Minimum interval between releases.
 const MIN_RELEASE_INTERVAL: Duration = Duration::from_secs(5);
-/// Lifetime of a lease, in seconds.
+/// Lifetime of a lease (the record that lets one of several servers publish), in seconds.
 const LEASE_SECONDS: i64 = 30;
 /// A lease is renewed when fewer than this many seconds remain. Renewing at every poll would flush
 /// a write to disk each time.
 const LEASE_LOW_SECONDS: i64 = 20;
-/// Interval between plans without a change. It renews releases before they expire.
+/// Interval at which an unchanged library is checked as well, so that its release is renewed before
+/// it expires.
 const RENEW: Duration = Duration::from_hours(1);
-/// Time for which a change through the server waits for the writer lock of another process. It is
-/// shorter than the 20 s limit of a request.
+/// Time for which a change that comes through the server waits for the library's writer lock, which
+/// another process may hold. It is shorter than the 20 s limit of a request.
 const WAIT: Duration = Duration::from_secs(10);
 
-/// The record that names the server that holds the library.
+/// The record that names the server that may publish the library. It expires on its own.
 #[derive(Debug, Deserialize, Serialize)]
 struct Lease {
     holder: String,
@@ -57,7 +58,8 @@ pub struct Publisher {
     shared: bool,
     holder: String,
     seen_generation: Option<u64>,
-    /// The files that were logged as not approved, with their digests.
+    /// The files that were last logged as not approved, each with the SHA-256 of its unapproved
+    /// content (`None` if it was deleted or cannot be read).
     pending: Vec<(String, Option<Digest>)>,
     holding: Arc<Holding>,
     fetch: Option<Arc<dyn Fetch>>,
@@ -89,14 +91,15 @@ impl Publisher {
         })
     }
 
-    /// Sets the fetcher for the tools of the shelves.
+    /// Sets the fetcher with which MCP tools add skills from remote sources.
     #[must_use]
     pub fn with_fetch(self, fetch: Option<Arc<dyn Fetch>>) -> Self {
         Self { fetch, ..self }
     }
 
-    /// Returns the shelves of this server. The library serves `default` while this server holds the
-    /// lease; otherwise releases do.
+    /// Returns the shelves of this server: the stores through which MCP tools read and change
+    /// skills. The namespace `default` reads the library while this server holds the lease;
+    /// otherwise it reads its releases, as all other namespaces do.
     pub fn shelves(&self) -> Arc<OwnShelves> {
         let vault = self.vault.clone().with_wait(WAIT);
         let mut library = LibraryShelf::new(vault, self.slug.as_str());
@@ -107,13 +110,13 @@ impl Publisher {
         Arc::new(OwnShelves::new(self.slug.clone(), library, holding))
     }
 
-    /// Waits until a change through this server is ready to be published.
+    /// Waits until a change through this server asks to be published.
     pub async fn wait_for_wake(&self) {
         self.holding.wait_for_wake().await;
     }
 
-    /// Checks the library once and publishes changes. Errors are only logged, because a server that
-    /// cannot publish can still serve.
+    /// Checks the library once and publishes its changes. Errors are only logged, because a server
+    /// that cannot publish can still answer requests.
     pub async fn publish_changes(&mut self) {
         match self.publish_if_changed().await {
             Ok(Some(plan)) => tracing::info!(
@@ -162,7 +165,8 @@ impl Publisher {
                 }
             }
         }
-        // Stop signing before the lease ends, because another server may take it at that moment.
+        // Stop signing before the lease is released, because another server may take the lease at
+        // that moment.
         self.holding.set_until(None);
         if let Err(error) = self.release_lease().await {
             tracing::warn!(error = %message_chain(&error), "the lease of the library was not released");
@@ -203,8 +207,8 @@ impl Publisher {
         Ok(published)
     }
 
-    /// Logs once for each change that a file waits for approval. The approved version stays in
-    /// force.
+    /// Logs each hand-edited file (such as the policy) that waits for approval, once per edit. Its
+    /// approved version stays in force.
     async fn log_pending(&mut self) -> Result<(), PublishError> {
         let vault = self.vault.clone();
         let pending = tokio::task::spawn_blocking(move || pending_files(&vault)).await??;
@@ -269,7 +273,8 @@ impl Publisher {
             && record.read::<Lease>()?.holder == self.holder
         {
             let write = Write::delete(key, When::At(record.revision));
-            // If another server took the lease in the meantime, it keeps it.
+            // The condition on the revision fails if another server took the lease in the meantime.
+            // That server keeps it.
             let _ = self.app.records.commit_writes(vec![write]).await?;
         }
         Ok(())

@@ -1,9 +1,11 @@
-//! Serves `default` from the server's own library while this server holds it, and all other
-//! namespaces from their releases.
+//! The shelves of a server: a *shelf* is the store through which MCP tools read the skills of one
+//! namespace and submit changes. The namespace `default` has the server's own library as its shelf
+//! while this server *holds* the library (has the lease to sign and publish it). All other
+//! namespaces are read from their releases.
 //!
-//! A write returns when it is signed, and wakes the publisher to create a release. A lease that is
-//! not renewed in time expires by the clock alone. A server that was suspended therefore signs
-//! nothing that another server may sign as well.
+//! A write returns when it is signed, and wakes the publisher, which creates a release. A lease
+//! that is not renewed in time expires by the clock alone, so a server that was suspended for a
+//! while signs nothing that another server may sign as well.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -38,13 +40,14 @@ use crate::errors::message_chain;
 /// of a request, and longer than the interval between releases.
 const PUBLISH_WAIT: Duration = Duration::from_secs(12);
 
-/// The time until which this server holds the library, the notification that wakes its publisher,
-/// and the publisher's progress.
+/// State that the shelves share with the publisher: until when this server holds the library, a
+/// signal that wakes the publisher, and what it has published.
 #[derive(Debug)]
 pub struct Holding {
     until: AtomicI64,
     wake: Notify,
-    /// The generation of the library that is published.
+    /// The newest generation of the library (a number that grows with every change) that is
+    /// published.
     published: watch::Sender<Option<u64>>,
 }
 
@@ -59,7 +62,7 @@ impl Default for Holding {
 }
 
 impl Holding {
-    /// Records that the library is held until this time; `None` means that it is not held.
+    /// Records until when this server holds the library; `None` means not at all.
     pub fn set_until(&self, until: Option<Timestamp>) {
         let until = until.map_or(i64::MIN, Timestamp::unix);
         self.until.store(until, Ordering::SeqCst);
@@ -91,24 +94,25 @@ impl Holding {
         }
     }
 
-    /// Waits until there is something to publish.
+    /// Waits until a shelf asks for a release.
     pub async fn wait_for_wake(&self) {
         self.wake.notified().await;
     }
 }
 
-/// The shelves of a server with its own library.
+/// Chooses the shelf of a namespace, on a server with its own library.
 pub struct OwnShelves {
     slug: Slug,
     library: LibraryShelf,
     holding: Arc<Holding>,
     releases: Releases,
-    /// The turn to change the library, which makes one change at a time.
+    /// The lock for changes through this server, which makes one change at a time.
     changing: Arc<Mutex<()>>,
 }
 
 impl OwnShelves {
-    /// Creates the shelves. `library` serves the self-signed namespace `slug` while it is held.
+    /// Creates the shelves. `library` is the shelf of the namespace `slug`, which the server signs
+    /// itself, while this server holds it.
     pub fn new(slug: Slug, library: LibraryShelf, holding: Arc<Holding>) -> Self {
         Self {
             slug,
@@ -121,7 +125,8 @@ impl OwnShelves {
 }
 
 impl OwnShelves {
-    /// Returns whether this server holds the library of this namespace now.
+    /// Returns whether the namespace is the one of the library, and this server holds the library
+    /// now.
     fn holds_library(&self, app: &App, namespace: &Namespace) -> bool {
         namespace.slug == self.slug
             && namespace.kind == Kind::SelfSigned
@@ -189,7 +194,7 @@ impl Shelves for OwnShelves {
     }
 }
 
-/// The library for one request.
+/// The library as the shelf of one request.
 #[derive(Clone)]
 struct OwnShelf {
     library: LibraryShelf,
@@ -225,8 +230,8 @@ impl OwnShelf {
         commit.is_done().then_some(()).ok_or(StoreError::Conflict)
     }
 
-    /// Signs a change that `author` made, if its files are the reviewed ones, wakes the publisher, and
-    /// logs the change as an act of `actor`.
+    /// Signs a change that `author` made, wakes the publisher, and writes the change to the audit
+    /// log as an act of `actor`. Fails if `reviewed` is given and the files have another digest.
     async fn sign_change(
         &self,
         author: &Submitter,
@@ -249,8 +254,8 @@ impl OwnShelf {
             .prepare_change(change)
             .await?
             .with_reviewed(reviewed);
-        // First the turn at the library: what waits for that must not hold a scan that others could
-        // make.
+        // Take the lock of the library first. A change that waits for the library must not occupy a
+        // place in the queue for scans, which all vaults of this process share.
         let turn = Arc::clone(&self.changing).lock_owned().await;
         let scan = if is_scanned {
             Some(self.app.enter_scan(&self.namespace).await?)
@@ -261,8 +266,9 @@ impl OwnShelf {
         if !self.holding.is_held(self.app.clock.now()) {
             return Err(ShelfError::LibraryElsewhere);
         }
-        // A task of its own: if the request is given up, the scan goes on and keeps its turn, and a
-        // change that is signed must be published and logged.
+        // Run as a task of its own, which goes on if the client closes the connection: a change
+        // that is signed must also be published and logged, and the places stay taken until it
+        // ends.
         let (shelf, author, actor) = (self.clone(), author.clone(), actor.clone());
         let changing = tokio::spawn(async move {
             let _turns = (turn, scan);
@@ -271,7 +277,7 @@ impl OwnShelf {
                 submitted,
                 Submitted::Signed { .. } | Submitted::Removed { .. }
             ) {
-                // Notify before any step that may fail.
+                // Wake the publisher before any step that may fail.
                 shelf.holding.wake.notify_one();
             }
             shelf.log_audit(&actor, &submitted).await;

@@ -1,4 +1,5 @@
-//! Addresses of services and of the vaults on them.
+//! Addresses of services and of the vaults on them: parsing, and one canonical text for each
+//! address.
 
 use std::{fmt, str::FromStr};
 
@@ -20,12 +21,12 @@ pub struct Base {
     loopback: bool,
 }
 
-/// A base address and, if the text continues with `/v/<slug>`, the vault on it.
+/// The parsed form of an address that users type: a service, or with `/v/<slug>` a vault on it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Address {
     /// The service.
     pub base: Base,
-    /// The vault.
+    /// The name of the vault on the service; `None` for the service alone.
     pub slug: Option<Slug>,
 }
 
@@ -33,11 +34,11 @@ pub struct Address {
 /// cannot address another route.
 pub fn path_segment(text: &str) -> String {
     // Form encoding leaves letters, digits and `*-._` as they are. It writes a space as `+`, which
-    // a path takes literally; a real `+` is `%2B` by now.
+    // means a plus sign in a path, so it is replaced below; a real `+` has become `%2B`.
     let segment = byte_serialize(text.as_bytes()).collect::<String>();
     match segment.as_str() {
-        // Every parser of addresses resolves these two, even if escaped once. No id is one of
-        // them, so the service answers the second escape with "not found".
+        // URL parsers resolve `.` and `..`, even if they are escaped once. Escaped twice, they
+        // reach the service as text. No id has that text, so the service answers "not found".
         "." => "%252E".to_owned(),
         ".." => "%252E%252E".to_owned(),
         _ => segment.replace('+', "%20"),
@@ -60,7 +61,7 @@ impl Base {
         &self.text
     }
 
-    /// Returns whether the host is this machine.
+    /// Returns whether the host is a loopback address or `localhost`.
     pub const fn is_loopback(&self) -> bool {
         self.loopback
     }
@@ -152,7 +153,8 @@ impl FromStr for Address {
 
     fn from_str(text: &str) -> Result<Self, BadAddress> {
         let refuse = |why: &str| BadAddress(why.to_owned());
-        // The URL parser would normalize these. Accept only addresses that need no correction.
+        // The URL parser would silently normalize these. Accept only addresses that need no
+        // correction.
         let untidy = |segment| matches!(segment, "." | "..");
         if text.contains(['%', '\\']) || text.split(['/', '?', '#']).any(untidy) {
             let why = "it has escapes, backslashes, or segments that only have dots";

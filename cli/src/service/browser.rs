@@ -1,4 +1,4 @@
-//! Opens a page in the user's browser.
+//! Opens a page of the service in the user's browser, or prints its address.
 
 use std::{
     path::PathBuf,
@@ -11,23 +11,27 @@ use crate::{
     process::Process,
 };
 
-/// A page that a person opens, in the words of the command that waits for them.
+/// A page that the user must visit before a command can continue, with the words of the two
+/// possible messages.
 pub struct Page<'a> {
-    /// The address.
+    /// The address of the page.
     pub address: &'a str,
-    /// What the person does on it: `Sign in with`.
+    /// The beginning of the message if a browser was opened, such as `Sign in with` (… your
+    /// browser).
     pub opened: &'a str,
-    /// The same, for a person who opens it: `sign in`.
+    /// The verb of the message if the user must open the page, such as `sign in` (Open this address
+    /// and …).
     pub verb: &'a str,
 }
 
-/// Opens a page, unless `stay_here`, and prints its address. Returns whether a browser was opened.
+/// Opens a page in the browser, unless `stay_here` is set, and prints its address. Returns whether
+/// a browser was opened.
 pub fn show_page(context: &Context, page: &Page<'_>, stay_here: bool) -> bool {
     let ui = &context.ui;
     let opened = !stay_here && open_page(&context.process, page.address);
     let address_line = format!("\n\n  {}\n", paint(HINT, clean(page.address, 2000)));
-    // `note` prints nothing with `--json`. The person may still need the address if the browser did
-    // not open, so `must_see` prints it in that case.
+    // `note` prints nothing with `--json`. The user may still need the address if the browser did
+    // not show the page, so `must_see` prints it in that case.
     if opened && !ui.is_json() {
         ui.note(format!(
             "{} your browser. If it does not open, use this address:{address_line}",
@@ -42,7 +46,7 @@ pub fn show_page(context: &Context, page: &Page<'_>, stay_here: bool) -> bool {
     opened
 }
 
-/// Asks the desktop to open an address. Returns false if there is no desktop.
+/// Starts the desktop's program that opens addresses. Returns false if there is none.
 fn open_page(process: &Process, address: &str) -> bool {
     let Some(opener) = find_opener(process) else {
         return false;

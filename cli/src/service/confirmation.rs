@@ -1,7 +1,9 @@
-//! Dangerous acts: the service does them after a person has confirmed them in the browser.
+//! Confirmations: the service executes a dangerous request only after a person has confirmed it on
+//! a page in the browser.
 //!
-//! On a terminal the command opens the page, or prints its address, and waits. Otherwise it ends
-//! with exit 4 and the address; run again within five minutes after the confirmation, it goes on.
+//! On a terminal, the command opens the page, or prints its address, and waits. Without a terminal,
+//! the command fails with exit 4 and the address. Run again within five minutes after the
+//! confirmation, it succeeds.
 
 use std::time::Duration;
 
@@ -28,8 +30,9 @@ const INTERVAL: Duration = Duration::from_secs(2);
 /// Interval after a request that failed: the service may be busy, or the network down.
 const LONG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Sends a request that a person may have to confirm, and parses the JSON response. Fails with exit
-/// 4 if the person declines or does not answer, or if there is no terminal to wait on.
+/// Sends a request that a person may have to confirm, waits for the confirmation, and parses the
+/// JSON response. Fails with exit 4 if the person declines or does not answer, or if there is no
+/// terminal to wait on.
 pub async fn send_confirmed<T: DeserializeOwned>(
     context: &Context,
     client: &OwnerClient,
@@ -47,13 +50,14 @@ pub async fn send_confirmed<T: DeserializeOwned>(
     client.send(method, path, body).await
 }
 
-/// Shows the page to the person and waits for the decision.
+/// Opens the page of the confirmation and waits for the decision. Succeeds if the person confirms.
 async fn await_confirmation(
     context: &Context,
     client: &OwnerClient,
     confirmation: &Confirmation,
 ) -> Result<(), Failure> {
-    // The address comes from the service, and this program opens it: only a page of the service.
+    // The address comes from the untrusted service, and this program opens it, so accept only a
+    // page on the service's own host.
     if !client.base().is_origin_of(&confirmation.url) {
         let url = clean(&confirmation.url, 120);
         return Err(fail!(
@@ -71,7 +75,8 @@ async fn await_confirmation(
         verb: "confirm",
     };
     browser::show_page(context, &page, false);
-    // The service decides when the confirmation ends; a wrong clock must not print nonsense.
+    // Only for the message, because the service decides when the confirmation ends. The clamp keeps
+    // the number sensible if this machine's clock is wrong.
     let left = confirmation.expires_at.unix() - SystemClock.now().unix();
     let minutes = (left + 59).div_euclid(60).clamp(1, 10).cast_unsigned();
     context.ui.note(format!(
@@ -87,7 +92,7 @@ async fn await_confirmation(
     }
 }
 
-/// Waits until the person has decided, or the confirmation has ended.
+/// Polls the service until the person has decided. Fails when the confirmation has expired.
 async fn await_decision(
     client: &OwnerClient,
     confirmation: &Confirmation,
@@ -98,10 +103,10 @@ async fn await_decision(
         tokio::time::sleep(interval).await;
         interval = INTERVAL;
         match client.get::<Confirmation>(&path).await {
-            // A request for the same act renews the time, so the newest answer counts.
+            // A repeated request for the same confirmation extends it, so the newest expiry counts.
             Ok(found) if found.state == ConfirmationState::Asked => ends_at = found.expires_at,
             Ok(found) => return Ok(found.state),
-            // A confirmation that has ended is not found any more.
+            // The service deletes a confirmation that has expired or was used.
             Err(failure) if failure.code == ServiceCode::NotFound => {
                 return Err(has_ended(SystemClock.now() < ends_at));
             }
@@ -115,8 +120,8 @@ async fn await_decision(
     }
 }
 
-/// Has the person confirm the acts of one command together, before it sends their requests. `body`
-/// is what the service takes at `path`.
+/// Asks for one confirmation of all requests that a command is about to send. `path` and `body` are
+/// the request that creates this confirmation.
 pub async fn confirm_together(
     context: &Context,
     client: &OwnerClient,
@@ -133,8 +138,8 @@ pub async fn confirm_together(
     }
 }
 
-/// Makes a change for each target and reports all of them: in JSON one answer for one target, and a
-/// list for several. If one fails, the ones before it are printed.
+/// Calls `change` for each target, and reports the results: in JSON a single object for one target,
+/// a list for several. If one fails, prints the lines of those before it and returns the failure.
 pub async fn change_each<T, R: Serialize>(
     context: &Context,
     targets: &[T],
@@ -180,8 +185,8 @@ fn nobody_there(url: &str) -> Failure {
     )
 }
 
-/// The confirmation is not there any more. `early`: by the clock of this machine its time is not over,
-/// so another run of the same command has used it.
+/// Creates the failure for a confirmation that the service no longer has. `early` means that it has
+/// not expired by this machine's clock: another run of the same command must have used it.
 fn has_ended(early: bool) -> Failure {
     let (message, hint) = if early {
         (

@@ -1,7 +1,8 @@
 //! The service and vault that this library is connected to, as recorded by `vault cloud connect`.
 //!
-//! The record is the file `connection.json` in the vault's part of the trust folder: anyone who can
-//! change it could have the vault published elsewhere. It contains no secrets.
+//! The record is the file `connection.json`. It is in the vault's part of the trust folder (the
+//! user's configuration folder, outside the vault), because anyone who can change it could make the
+//! vault be published elsewhere. It contains no secrets.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

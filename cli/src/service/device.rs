@@ -1,5 +1,5 @@
-//! The client of an enrolled machine. It signs every request with the key that belongs to this one
-//! vault.
+//! The client of a *device*: a machine that is enrolled at a service to read one linked vault. It
+//! signs every request with the machine's key for that vault.
 
 use reqwest::Method;
 use vault_api::{CurrentDevice, Enrolment};
@@ -14,7 +14,7 @@ use crate::{
     errors::{ErrorCode, Failure},
 };
 
-/// Sends requests only to `/v/<slug>/` of one service.
+/// A client that sends signed requests only below `/v/<slug>/` of one service.
 pub struct DeviceClient {
     http: Http,
     base: Base,
@@ -38,7 +38,8 @@ impl DeviceClient {
         })
     }
 
-    /// Enrols this machine, with the owner's code as admitted. Succeeds if it is already enrolled.
+    /// Enrols this machine. With a code from the owner, it is admitted at once; otherwise it waits
+    /// for the owner's approval. Succeeds if the machine is already enrolled.
     pub async fn enrol(
         &self,
         hostname: &str,
@@ -54,13 +55,14 @@ impl DeviceClient {
         self.http.send(request, ceiling::DEVICE).await?.json()
     }
 
-    /// Fetches this machine's state and the current catalog's digest.
+    /// Fetches the state of this machine's enrolment and the digest of the current catalog.
     pub async fn fetch_current(&self) -> Result<CurrentDevice, Failure> {
         let path = format!("/v/{}/devices/current", self.slug);
         self.read_path(&path, ceiling::DEVICE).await?.json()
     }
 
-    /// Fetches the catalog's exact bytes, unverified. Returns `None` before the first release.
+    /// Fetches the bytes of the current catalog (the signed list of a release's content),
+    /// unverified. Returns `None` before the first release.
     pub async fn fetch_catalog(&self) -> Result<Option<Vec<u8>>, Failure> {
         let path = format!("/v/{}/catalog.json", self.slug);
         let answer = self.read_path(&path, ceiling::OBJECT).await?;
@@ -76,7 +78,8 @@ impl DeviceClient {
         let path = format!("/v/{}/bundles/{hash}.json", self.slug);
         let mut patience = Patience::default();
         loop {
-            // The signed size bounds the answer. The ceiling bounds a catalog with an absurd size.
+            // The signed size limits the response. The ceiling applies if the catalog names an
+            // absurd size.
             let answer = self.read_path(&path, size.min(ceiling::OBJECT)).await;
             let answer = answer.map_err(|failure| longer_than_signed(hash, size, failure))?;
             // Fetching many bundles may hit the rate limit, which is not a failure.

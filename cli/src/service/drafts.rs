@@ -1,5 +1,5 @@
-//! Drafts at a service: the changes that wait in a namespace for the decision of an owner or
-//! publisher.
+//! The client for drafts at a service. A draft is a proposed change of a vault that waits for the
+//! decision of an owner or publisher.
 
 use serde_json::json;
 use vault_api::{Draft, DraftAcceptance, DraftKind, DraftRefusal};
@@ -32,7 +32,7 @@ pub struct DraftClient<'a> {
 }
 
 impl<'a> DraftClient<'a> {
-    /// Takes the namespace from the connection.
+    /// Creates the client for the drafts of the connected namespace.
     pub fn new(client: &'a OwnerClient, connection: &Connection) -> Self {
         Self {
             client,
@@ -40,7 +40,8 @@ impl<'a> DraftClient<'a> {
         }
     }
 
-    /// Lists the drafts that the caller may see, oldest first: those that wait, or all.
+    /// Lists the drafts that the caller may see, oldest first: those that wait, or with `all` also
+    /// the decided ones.
     pub async fn list(&self, all: bool) -> Result<Vec<Draft>, Failure> {
         let state = if all { "all" } else { "pending" };
         self.client
@@ -66,7 +67,8 @@ impl<'a> DraftClient<'a> {
         ))
     }
 
-    /// Reports that a release contains the draft. `left_out` names what it lacks, for the author.
+    /// Reports to the service that the published `release` contains the draft's change. `left_out`
+    /// tells the author which files were left out.
     pub async fn accept(
         &self,
         draft: &DraftId,
@@ -81,8 +83,9 @@ impl<'a> DraftClient<'a> {
         self.post_acceptance(draft, &body).await
     }
 
-    /// Makes a server that signs the vault admit the reviewed files and publish them. `replaced` is
-    /// the bundle to replace if it is not the one that the draft's author saw.
+    /// Accepts a draft of a vault that its server signs: the server scans, signs and publishes it,
+    /// if the files have the digest `reviewed`. `replaced` is the bundle to replace if it is not
+    /// the one that the draft's author saw.
     pub async fn admit(
         &self,
         draft: &DraftId,
@@ -106,7 +109,7 @@ impl<'a> DraftClient<'a> {
         self.client.post(&path, json!(body)).await
     }
 
-    /// Declines a draft.
+    /// Declines a draft. The author sees the reason.
     pub async fn decline(&self, draft: &DraftId, reason: &str) -> Result<Draft, Failure> {
         let reason = reason.to_owned();
         let body = json!(DraftRefusal { reason });
@@ -115,13 +118,13 @@ impl<'a> DraftClient<'a> {
             .await
     }
 
-    /// Withdraws a draft: by its author, or by an owner.
+    /// Withdraws a draft. Only its author and owners may do this.
     pub async fn withdraw(&self, draft: &DraftId) -> Result<Draft, Failure> {
         let path = format!("{}/{draft}", self.path);
         self.client.send(reqwest::Method::DELETE, &path, None).await
     }
 
-    /// Submits a request to become a publisher.
+    /// Submits a signed request of this machine to become a publisher. It waits as a draft.
     pub async fn request_key(&self, bytes: Vec<u8>) -> Result<Draft, Failure> {
         let path = format!("{}?kind=key_request", self.path);
         let body = super::Body::Bytes("application/octet-stream", bytes.into());

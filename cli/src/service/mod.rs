@@ -2,7 +2,8 @@
 //!
 //! Services are not trusted. The client follows no redirects and accepts no content encoding. Every
 //! body has a size limit that is enforced while it is read, and peers that send too slowly are
-//! disconnected. Signatures authenticate the content elsewhere.
+//! disconnected. The content of responses is unverified; callers verify the signatures of catalogs
+//! and bundles.
 
 mod base;
 pub mod browser;
@@ -59,7 +60,7 @@ pub mod ceiling {
 #[derive(Clone, Debug)]
 pub struct Http {
     client: Client,
-    /// The client that `client` wraps, resolved once in [`Http::new`].
+    /// The `reqwest` client inside `client`, with which requests are built.
     inner: reqwest::Client,
     host: String,
 }
@@ -73,16 +74,16 @@ pub struct Answer {
     pub headers: HeaderMap,
     /// The body.
     pub body: Vec<u8>,
-    /// The sign-in that asked; `None` without one.
+    /// The sign-in that sent the request; `None` for a request without a token.
     asked_by: Option<AskedBy>,
 }
 
-/// The sign-in behind a request, for hints.
+/// The sign-in that sent a request, for hints in failures.
 #[derive(Clone, Debug)]
 struct AskedBy {
     /// The address of the service.
     base: Base,
-    /// The name of the token file.
+    /// The name of the token file ([`tokens::TokenFile::name`]).
     sign_in: String,
     /// The command that signs in again.
     command: String,
@@ -151,7 +152,7 @@ impl Http {
             )
             .hint("use the service's own address; vault never follows redirects"));
         }
-        // An error needs no more than a problem document.
+        // The body of an error is a problem document, which is small.
         let is_good = (200..300).contains(&status);
         let ceiling = if is_good { ceiling } else { ceiling::SMALL };
         let body = match response.read_body(ceiling).await {
@@ -226,8 +227,8 @@ fn error_reason(error: &HttpError) -> String {
 /// Maximum number of concurrent requests.
 const IN_FLIGHT: usize = 16;
 
-/// Runs `start` for every item with at most sixteen tasks in flight, and calls `finished` for each
-/// result in the order of completion. The first failure aborts the rest.
+/// Runs `start` for every item, with at most sixteen tasks at a time, and calls `finished` for each
+/// result in the order of completion. The first failure aborts the other tasks.
 pub async fn in_flight<I, T, W>(
     items: I,
     start: impl Fn(I::Item) -> W,
@@ -257,8 +258,8 @@ where
     }
 }
 
-/// Formats a service's message like this program's messages: no capital at the start and no full
-/// stop.
+/// Converts a service's message to the form of this program's messages: no capital at the start and
+/// no full stop.
 fn to_sentence(text: &str) -> String {
     let text = text.trim_end().trim_end_matches('.');
     let mut letters = text.chars();
@@ -292,8 +293,8 @@ impl Answer {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// Seconds to wait before the request may be repeated, where the service is busy (429, 503) and
-    /// names a time. `None` for every other answer.
+    /// Returns the seconds of `Retry-After` if the service is busy (status 429 or 503). Returns
+    /// `None` for every other response.
     fn retry_after(&self) -> Option<u64> {
         let is_busy = matches!(self.status, 429 | 503);
         self.header(RETRY_AFTER).filter(|_| is_busy)?.parse().ok()
@@ -316,7 +317,8 @@ impl Answer {
         self.status == code.row().status.as_u16() && self.parse_problem().code == code.row().code
     }
 
-    /// Returns the confirmation of a person that the service wants before it does what was asked.
+    /// Returns the confirmation that a person must give before the service executes the request, if
+    /// the service refused it for this reason.
     fn wanted_confirmation(&self) -> Option<vault_api::Confirmation> {
         let wanted = self.is_refusal(ServiceCode::ConfirmationNeeded);
         wanted.then(|| self.parse_problem().confirmation).flatten()
@@ -381,8 +383,8 @@ impl Answer {
             .missing_scope(self.missing_scope())
     }
 
-    /// Returns the scope that the sign-in lacks and a new consent can give: the service names it in
-    /// a challenge (RFC 6750), and sends none where no consent helps.
+    /// Returns the scopes that the sign-in lacks and that the user can grant on a consent page. The
+    /// service names them in a challenge (RFC 6750); without a challenge, no consent would help.
     fn missing_scope(&self) -> Option<MissingScope> {
         let AskedBy { base, sign_in, .. } = self.asked_by.as_ref()?;
         if !self.is_refusal(ServiceCode::InsufficientScope) {
@@ -390,7 +392,7 @@ impl Answer {
         }
         let challenge = self.header(WWW_AUTHENTICATE)?;
         let scopes = challenge.split(" scope=\"").nth(1)?.split('"').next()?;
-        // It becomes part of an address and of a message.
+        // The text becomes part of an address and of a message, so accept only words.
         let is_word = |b: u8| b.is_ascii_lowercase() || b == b' ';
         let is_sound = (1..=64).contains(&scopes.len()) && scopes.bytes().all(is_word);
         is_sound.then(|| MissingScope {

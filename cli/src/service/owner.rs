@@ -1,4 +1,5 @@
-//! The client of an owner or operator. It uses bearer tokens and refreshes them when they expire.
+//! The client of a person who is signed in: an owner or publisher of a vault, or an operator of the
+//! service. It uses bearer tokens and refreshes them when they expire.
 
 use std::sync::Arc;
 
@@ -43,7 +44,8 @@ pub struct OwnerClient {
 }
 
 impl OwnerClient {
-    /// Creates a client with the stored tokens. Fails with exit 4 if there are none.
+    /// Creates a client with the stored tokens. `name` is the slug of the vault or `@operator`.
+    /// Fails with exit 4 if no tokens are stored.
     pub fn open(context: &Context, base: &Base, name: &str) -> Result<Self, Failure> {
         let file = TokenFile::for_service(context, base, name)?;
         let tokens = file.read()?.ok_or_else(|| signed_out(base, &file))?;
@@ -75,8 +77,9 @@ impl OwnerClient {
         self.tokens.lock().await.client_id.clone()
     }
 
-    /// Sends one request. If the access token is rejected, it is refreshed and the request is
-    /// retried once. Other error statuses are returned as responses.
+    /// Sends one request to `path` and reads at most `ceiling` bytes of the response. If the access
+    /// token is rejected, refreshes it and retries once. Other error statuses are returned as
+    /// responses.
     pub async fn call(
         &self,
         method: Method,
@@ -116,8 +119,8 @@ impl OwnerClient {
         Err(signed_out(&self.base, &self.file))
     }
 
-    /// Sends a request that may be repeated: a question, or an upload of objects, which are named by
-    /// their hashes. While the service is busy, it is asked again a few times.
+    /// Sends a request that may safely be repeated: one that only reads, or an upload of objects
+    /// under their hashes. While the service is busy, repeats it a few times (see [`Patience`]).
     pub async fn call_patiently(
         &self,
         method: Method,
@@ -183,7 +186,8 @@ impl OwnerClient {
         Err(fail!(AnswerUnreadable, "the service's list has no end"))
     }
 
-    /// Returns a valid access token. `refused` is a token that the service has just rejected.
+    /// Returns a valid access token, refreshed if necessary. `refused` is a token that the service
+    /// has just rejected and that must not be returned.
     async fn access_token(&self, refused: Option<&str>) -> Result<String, Failure> {
         let mut tokens = self.tokens.lock().await;
         let fresh = |tokens: &Tokens| {

@@ -1,11 +1,10 @@
-//! How long a busy service is waited for.
+//! Limits on waiting for a busy service.
 
 use std::time::Duration;
 
 use super::Answer;
 
-/// The tries of a request that may be repeated, because it changes nothing or changes the same
-/// twice.
+/// The retry budget of one request. Use it only for requests that may safely be sent twice.
 #[derive(Debug, Default)]
 pub struct Patience {
     repeated: u32,
@@ -16,8 +15,8 @@ impl Patience {
     const MOST: u32 = 3;
 
     /// Returns how long to wait before the request is repeated: the time that the service names,
-    /// at least a second and at most twenty. `None` if the answer counts: the service is not busy,
-    /// or the tries are used up.
+    /// limited to 1 to 20 s. Returns `None` if the caller must use this answer, because the service
+    /// is not busy or the budget is used up.
     pub fn pause_before_repeat(&mut self, answer: &Answer) -> Option<Duration> {
         let seconds = answer.retry_after()?;
         if self.repeated == Self::MOST {

@@ -1,7 +1,7 @@
 //! Ends sign-ins of the command line, after a machine that had one was lost or copied.
 //!
-//! The service lists apps for all users of a vault. Only the audit log tells which account
-//! connected an app.
+//! Each sign-in is an app (OAuth client) of its own at the service. The service lists the apps of
+//! all users of a vault; only the audit log tells which account connected an app.
 
 use std::collections::HashSet;
 
@@ -12,14 +12,15 @@ use vault_api::{AuditEntry, Client};
 use super::OwnerClient;
 use crate::{errors::Failure, output::clean};
 
-/// Returns whether an app has a name that this program registers, on any machine.
+/// Returns whether the name of an app is one under which this program registers itself (`vault on
+/// <machine>`).
 fn is_command_line(client: &Client) -> bool {
     let name = client.name.as_deref().unwrap_or_default();
     name == "vault" || name.starts_with("vault on ")
 }
 
-/// Ends the other command-line sign-ins of this client's account, and this client's own if `own` is
-/// set. Returns the names of the ended ones.
+/// Ends all other sign-ins of the command line by the account of `owner`, and with `own` also that
+/// of `owner` itself. Returns the names of the apps whose sign-ins it ended.
 pub async fn end_sign_ins(owner: &OwnerClient, own: bool) -> Result<Vec<String>, Failure> {
     let own_id = owner.client_id().await;
     let consents: Vec<AuditEntry> = owner.list("/admin/audit?action=oauth.consent").await?;
@@ -44,7 +45,7 @@ pub async fn end_sign_ins(owner: &OwnerClient, own: bool) -> Result<Vec<String>,
         .collect();
     let mut clients: Vec<Client> = owner.list("/admin/clients").await?;
     clients.retain(|client| is_command_line(client) && ids.contains(&*client.id));
-    // The own sign-in comes last, because the others cannot be ended without it.
+    // The sign-in of this client comes last, because without it the others could not be ended.
     clients.sort_by_key(|client| is_own(&client.id));
     let mut ended = Vec::new();
     for client in clients {

@@ -47,17 +47,20 @@ pub struct SignIn<'a> {
     pub base: &'a Base,
     /// The vault that the token is for. With `None` the user chooses on the sign-in pages.
     pub namespace: Option<&'a str>,
-    /// The purpose of the sign-in, shown beside the machine's name in the list of connected apps.
+    /// The purpose of the sign-in, such as a vault's slug. The list of connected apps shows it
+    /// beside the machine's name.
     pub purpose: Option<&'a str>,
-    /// Ask for the rights of an operator. They last for minutes and cannot be refreshed.
+    /// Whether to ask for the rights of an operator of the service. They last for minutes and
+    /// cannot be refreshed.
     pub operator: bool,
-    /// More rights for a client that is registered already and signed in; `None` for a new sign-in.
+    /// Set to ask for more scopes for a client that is already signed in; `None` for a new sign-in.
     pub wider: Option<Wider<'a>>,
-    /// Print the address instead of opening a browser, and also accept a pasted callback.
+    /// Whether to print the address instead of opening a browser, and to accept the callback
+    /// address pasted on standard input.
     pub no_browser: bool,
 }
 
-/// More rights for a client that is signed in.
+/// A request for more scopes for a client that is signed in.
 #[derive(Clone, Copy, Debug)]
 pub struct Wider<'a> {
     /// The id under which the client is registered.
@@ -77,7 +80,7 @@ struct Metadata {
     code_challenge_methods_supported: Vec<String>,
 }
 
-/// The query parameters of the callback.
+/// The query parameters with which the service redirects the browser back to this program.
 #[derive(Debug, Default, Eq, PartialEq)]
 struct CallbackParams {
     code: Option<String>,
@@ -90,8 +93,8 @@ struct CallbackParams {
 /// Runs the complete sign-in: metadata, registration, authorization and token. Fails with exit 4 if
 /// access was denied or no user can answer, and with exit 7 if the service misbehaves.
 pub async fn sign_in(context: &Context, wanted: SignIn<'_>) -> Result<Tokens, Failure> {
-    // Without a terminal, no person is there to sign in. A program may pass on the answer with
-    // `--no-browser`.
+    // Without a terminal, nobody can sign in, unless a program passes on the address and the answer
+    // (`--no-browser`).
     let somebody = if wanted.no_browser {
         !context.global.no_input
     } else {
@@ -107,11 +110,12 @@ pub async fn sign_in(context: &Context, wanted: SignIn<'_>) -> Result<Tokens, Fa
     let port = listener.local_addr().map_err(failed)?.port();
     let redirect = format!("http://127.0.0.1:{port}/callback");
     let client_id = match wanted.wider {
-        // The port of a loopback address is not part of a registration (RFC 8252).
+        // The registered redirect address may have another port, because the port of a loopback
+        // address does not count (RFC 8252).
         Some(wider) => wider.client_id.to_owned(),
         None => register_client(context, &http, &metadata, &redirect, wanted.purpose).await?,
     };
-    // The verifier ties the code to this process (PKCE), and the state ties the callback to this
+    // The verifier binds the code to this process (PKCE), and the state binds the callback to this
     // sign-in.
     let verifier = random_text();
     let state = random_text();
@@ -141,8 +145,8 @@ pub async fn sign_in(context: &Context, wanted: SignIn<'_>) -> Result<Tokens, Fa
     ))
 }
 
-/// Returns a client for one vault, with the tokens of an earlier sign-in or of a new one, and
-/// whether it signed in now.
+/// Returns a client for one vault, and whether the user signed in for it just now. Uses stored
+/// tokens without checking them at the service.
 pub async fn signed_in(
     context: &Context,
     connection: &Connection,
@@ -220,7 +224,7 @@ async fn fetch_metadata(http: &Http, base: &Base) -> Result<Metadata, Failure> {
     let request = http.request(Method::GET, &address);
     let answer = http.send(request, ceiling::SMALL).await?;
     let is_json = serde_json::from_slice::<Value>(&answer.body).is_ok();
-    // Such an answer comes from another kind of server, which deserves a clearer message.
+    // Another kind of server answers like this, so say that instead of "not found" or "not JSON".
     if answer.status == 404 || (answer.is_success() && !is_json) {
         return Err(fail!(NotAService, "{base} is not a vault service")
             .hint("give the service's public address"));
@@ -291,7 +295,7 @@ async fn register_client(
     Ok(oauth_answer::<Registered>(answer)?.client_id)
 }
 
-/// The parameters that one authorization request has of its own (RFC 6749, RFC 7636).
+/// The parameters that are new for each authorization request (RFC 6749, RFC 7636).
 #[derive(Clone, Copy)]
 struct AuthorizationRequest<'a> {
     client_id: &'a str,
@@ -324,8 +328,8 @@ fn authorize_address(
                 None => "read write",
             },
         ),
-        // The browser may still be signed in to another account. For more rights the person has
-        // signed in before, and decides on the consent page alone.
+        // `login`, because the browser may still be signed in to another account. For more scopes,
+        // the user has signed in before and only decides on the consent page.
         ("prompt", either(wanted.wider.is_some(), "consent", "login")),
         ("state", request.state),
     ]);
@@ -382,7 +386,8 @@ async fn await_callback(
     }
 }
 
-/// The page that ends a sign-in, in the style of the service's pages.
+/// Returns the HTML page that the browser shows at the end of a sign-in, in the style of the
+/// service's pages.
 fn final_page(signed_in: bool) -> String {
     let (title, text) = if signed_in {
         ("Signed in", "Close this page and return to the terminal.")

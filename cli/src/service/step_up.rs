@@ -1,7 +1,8 @@
-//! More rights for a sign-in: a command that lacks a scope asks the user for it in the browser.
+//! Additional scopes for a sign-in: if a command fails because its sign-in lacks a scope, this
+//! module asks the user for the scope in the browser, and the command runs again.
 //!
-//! The browser may be signed in as another person, whose rights must not take the place of those that
-//! the command began with: the user of the new tokens is compared with the user of the old ones.
+//! The browser may be signed in as another person. The command must not continue with that person's
+//! rights, so the user of the new tokens is compared with the user of the old ones.
 
 use vault_api::VaultSummary;
 
@@ -16,9 +17,9 @@ use crate::{
     output::{clean, join},
 };
 
-/// Asks the user for the scope that a command lacked, in the browser, and stores the new tokens.
-/// Returns whether the command can be run again: false where there is nobody to ask, or the consent
-/// page did not give the scope.
+/// Asks the user in the browser for the scopes that a command lacked, and stores the new tokens.
+/// Returns whether the command can be run again: false if there is no terminal, or if the user did
+/// not grant the scopes.
 pub async fn ask_for_scope(context: &Context, missing: &MissingScope) -> Result<bool, Failure> {
     if !context.ui.may_ask() {
         return Ok(false);
@@ -30,13 +31,15 @@ pub async fn ask_for_scope(context: &Context, missing: &MissingScope) -> Result<
     let Some(present) = file.read()? else {
         return Ok(false);
     };
-    // An operator enters credentials for each sign-in, so no other person can come in unnoticed.
+    // An operator enters credentials for each sign-in, so the browser cannot silently use another
+    // person's session.
     let operator = file.name().starts_with('@');
     let before = if operator {
         None
     } else {
         let user = find_self(context, &base, &file, present.clone()).await?;
-        // An earlier version of the service does not say it. Then the user signs in anew.
+        // Older services do not name the user, so the comparison is impossible. The command then
+        // fails with the hint to sign in again.
         if user.id.is_none() {
             return Ok(false);
         }
@@ -66,13 +69,13 @@ pub async fn ask_for_scope(context: &Context, missing: &MissingScope) -> Result<
         }
     }
     let lock = file.lock()?;
-    // Read again: the old tokens may have been refreshed since.
+    // Read the file again, because another process may have refreshed the old tokens meanwhile.
     let old = file.read()?.unwrap_or(present);
     file.write(&tokens, &lock)?;
     drop(lock);
-    // Nothing uses the old sign-in any more, which could otherwise be used for months.
+    // Revoke the old tokens: nothing uses them any more, but they would stay valid for months.
     revoke(context, &base, &old).await;
-    // The person may have left the box unticked.
+    // The user may have left the box of a scope unticked.
     let given: Vec<&str> = tokens.scope.split(' ').collect();
     Ok(missing
         .scopes
@@ -80,14 +83,14 @@ pub async fn ask_for_scope(context: &Context, missing: &MissingScope) -> Result<
         .all(|scope| given.contains(&scope)))
 }
 
-/// The user whom a sign-in is for, as the service names them; without names if the service is older.
+/// The user of a sign-in, as the service names them. An older service names neither id nor address.
 struct SignedInUser {
     id: Option<String>,
     email: Option<String>,
 }
 
 impl SignedInUser {
-    /// Whether both are the same user. An unknown user is never the same as another.
+    /// Returns whether both are the same user. A user without an id is never the same as another.
     fn is_same(&self, other: &Self) -> bool {
         self.id.is_some() && self.id == other.id
     }
@@ -98,7 +101,7 @@ impl SignedInUser {
     }
 }
 
-/// Asks the service whom these tokens are for.
+/// Asks the service which user these tokens belong to.
 async fn find_self(
     context: &Context,
     base: &Base,

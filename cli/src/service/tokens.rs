@@ -1,5 +1,5 @@
-//! Tokens on this machine: `services/<origin>/<vault>.json` in the trust folder, with mode 0600 in
-//! folders with mode 0700.
+//! OAuth tokens on this machine, one file for each sign-in: `services/<service>/<vault>.json` in
+//! the user's configuration folder, with mode 0600 in folders with mode 0700.
 //!
 //! The files are outside the vault's folder, so that copying or syncing a vault never includes
 //! them.
@@ -23,13 +23,15 @@ use crate::{context::Context, errors::Failure, text::shell_path};
 pub struct Tokens {
     /// The id under which this client is registered.
     pub client_id: String,
-    /// The token sent with every request.
+    /// The bearer token that is sent with every request.
     pub access_token: String,
     /// The expiry of the access token, in Unix seconds by this machine's clock.
     pub expires_at: i64,
-    /// The token that is exchanged once for the next pair. Empty for an operator's token.
+    /// The refresh token, which is exchanged once for the next pair of tokens. Empty for an
+    /// operator, whose sign-in cannot be refreshed.
     pub refresh_token: String,
-    /// The granted scope, as reported by the service.
+    /// The granted scopes, separated by blanks, as reported by the service; empty if it reports
+    /// none.
     pub scope: String,
     /// The address where tokens are refreshed. It has the same origin as the service.
     pub token_endpoint: String,
@@ -62,9 +64,9 @@ impl Tokens {
         self.has_scope("operator")
     }
 
-    /// Returns whether the token may write, as far as the service has said what it granted.
+    /// Returns whether the token may write, as far as is known.
     pub fn may_write(&self) -> bool {
-        // Without a list, it granted what was asked for (RFC 6749 section 5.1).
+        // Without a list of scopes, the service granted what was asked for (RFC 6749 section 5.1).
         self.scope.is_empty() || self.has_scope("write")
     }
 
@@ -89,11 +91,12 @@ impl std::fmt::Debug for Tokens {
     }
 }
 
-/// The token file of one service and name. It may not exist.
+/// The token file of one sign-in. It may not exist.
 #[derive(Clone, Debug)]
 pub struct TokenFile {
     path: PathBuf,
-    /// The slug of a vault, or a name that begins with `@`.
+    /// The slug of a vault, or a name that begins with `@` and is therefore no slug: `@operator`,
+    /// or `@new` while the user chooses the vault on the sign-in pages.
     name: String,
 }
 
@@ -110,7 +113,7 @@ impl TokenFile {
         Ok(Self { path, name })
     }
 
-    /// Returns the name: the slug of a vault, or a name that begins with `@`.
+    /// Returns the name of the sign-in: the slug of a vault, or a name that begins with `@`.
     pub fn name(&self) -> &str {
         &self.name
     }

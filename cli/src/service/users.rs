@@ -1,11 +1,11 @@
-//! The users of a connected vault, as listed for its owner.
+//! Finds users of a connected vault in the list that the service shows to its owner.
 
 use vault_api::User;
 
 use super::OwnerClient;
 use crate::{errors::Failure, output::clean};
 
-/// The route of the user list.
+/// The path of the service's user list.
 pub const USERS: &str = "/admin/users";
 
 /// Finds the user with this id or e-mail address.
@@ -13,7 +13,7 @@ pub async fn find_user(client: &OwnerClient, user: &str) -> Result<User, Failure
     pick_user(&client.list::<User>(USERS).await?, user)
 }
 
-/// Finds the users with these ids or e-mail addresses, each once.
+/// Finds the users with these ids or e-mail addresses. A user who is named twice is returned once.
 pub async fn find_users(client: &OwnerClient, asked: &[String]) -> Result<Vec<User>, Failure> {
     let users = client.list::<User>(USERS).await?;
     let mut found: Vec<User> = Vec::new();

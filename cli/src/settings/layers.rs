@@ -1,5 +1,5 @@
-//! The layers of settings: the user's file, the project's file and the environment, and the
-//! locations of the files.
+//! Loads the settings from their layers: the user's file, overridden by the project's file,
+//! overridden by the environment. Also finds these files.
 
 use std::{
     fs::File,
@@ -17,12 +17,12 @@ use crate::{
     text::{clean, line_of, nearest_name},
 };
 
-/// The largest settings file that is read, in bytes.
+/// Maximum size of a settings file, in bytes.
 const MAX_BYTES: u64 = 64 << 10;
 
-/// The settings that a project's `vault.toml` may contain. All others concern keys, addresses,
-/// paths or policy, and a project may be untrusted. A project may make the gate stricter but never
-/// laxer.
+/// The settings that a project's `vault.toml` may contain. A project may be untrusted, so settings
+/// of keys, addresses, paths and policy are missing. A project may make the gate (scanner)
+/// stricter, but never laxer.
 const FOR_PROJECTS: [&str; 4] = [
     "VAULT_LOG_LEVEL",
     "VAULT_SEARCH_MODE",
@@ -31,7 +31,8 @@ const FOR_PROJECTS: [&str; 4] = [
 ];
 
 impl Settings {
-    /// Loads the file, if one is given. The environment overrides it.
+    /// Loads the settings from a file, if one is given, and from the environment, which overrides
+    /// the file.
     ///
     /// Fails with exit 2 if the file cannot be read, contains an unknown name, or a value has the
     /// wrong type.
@@ -118,8 +119,8 @@ fn read_text(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Finds the variable that a key of a file means, and the text of its value. Fails if there is no
-/// such setting, or if the file is a project's and must not set it.
+/// Returns the variable that corresponds to a key of a settings file, its type, and the text of the
+/// value. Fails if there is no such setting, or if `project` is set and a project must not set it.
 fn file_setting(
     key: &str,
     value: &toml::de::DeValue<'_>,

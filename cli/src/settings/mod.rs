@@ -22,7 +22,7 @@ use crate::{
     text::{clean, nearest_name},
 };
 
-/// The origin of a value, for messages and for the start-up log of `serve`.
+/// The flag, variable or file that set a value, for messages and for the start-up log of `serve`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Origin {
     /// A flag of the command.
@@ -49,7 +49,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// The validated settings of this process.
+/// The settings of this process. Loading checks the type of every value.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     values: BTreeMap<&'static str, (String, Origin)>,
@@ -57,13 +57,14 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Returns the fault of the project's file, because of which the file sets nothing. A command
-    /// that needs one of its settings fails with it; the others warn.
+    /// Returns the fault of the project's file, if it has one. The whole file is then ignored. A
+    /// command that needs a setting which the project could have made stricter must fail with this
+    /// fault; other commands warn.
     pub const fn project_fault(&self) -> Option<&Failure> {
         self.project_fault.as_ref()
     }
 
-    /// Overrides a setting with the value of a flag.
+    /// Overrides the setting `name` with the value of a flag; `None` changes nothing.
     pub fn set_flag(
         &mut self,
         flag: &'static str,
@@ -82,12 +83,12 @@ impl Settings {
         Some((value, origin))
     }
 
-    /// Returns a value.
+    /// Returns the text of a value; `None` if no layer sets it. Defaults are the caller's.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.with_origin(name).map(|(value, _)| value)
     }
 
-    /// Returns a number. Fails with exit 2 if it does not fit its type.
+    /// Returns a number, if it is set. Fails with exit 2 if it is out of the range of `T`.
     pub fn number<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>, Failure> {
         self.with_origin(name)
             .map(|(value, origin)| {
@@ -105,7 +106,7 @@ impl Settings {
         self.text(name).map(|value| is_true(value).unwrap_or(false))
     }
 
-    /// Returns the members of a list, trimmed and without empty ones.
+    /// Returns the members of a comma-separated list, trimmed and without empty ones.
     pub fn list(&self, name: &str) -> Vec<String> {
         self.text(name)
             .unwrap_or_default()
@@ -116,8 +117,8 @@ impl Settings {
             .collect()
     }
 
-    /// Finds variables named `VAULT_…` that nothing reads. Returns each name with the setting whose
-    /// name is nearest, if one is near.
+    /// Finds environment variables named `VAULT_…` that nothing reads. Returns each with the
+    /// setting that was probably meant, if a similar one exists.
     pub fn unknown_variables(process: &Process) -> Vec<(String, Option<&'static str>)> {
         // A misspelt variable would otherwise have no effect without any sign of it.
         let unknown = process

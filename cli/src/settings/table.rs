@@ -1,8 +1,9 @@
-//! Every variable that `vault` reads, with the type of its value.
+//! The table of all settings: the environment variable of each, the type of its value and its
+//! default.
 
 use vault_sources::{DEFAULT_CLAWHUB, DEFAULT_NPM};
 
-/// The type of a value.
+/// The type of a setting's value. Loading rejects values of another type.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum ValueKind {
     Text,
@@ -15,11 +16,12 @@ pub(super) enum ValueKind {
     OneOf(&'static [&'static str]),
 }
 
-/// A variable that `vault` reads.
+/// A setting, under the name of its environment variable.
 pub(super) struct Variable {
     pub(super) name: &'static str,
     pub(super) kind: ValueKind,
-    /// The default that `vault config list` shows; empty if there is none.
+    /// The default as `vault config list` shows it: a value, or words that describe it; empty if
+    /// there is none. The code that reads the setting applies the default.
     pub(super) default: &'static str,
 }
 
@@ -126,8 +128,8 @@ pub(super) const TABLE: &[Variable] = &[
     variable("VAULT_WEBHOOK_PORTS", ValueKind::List, "443,8443"),
 ];
 
-/// Variables that are not settings of `vault` and are read elsewhere: by the installer, by the
-/// smoke test, and by the actions of skills.
+/// Variables that are no settings but are known, so that no warning names them. The installer, the
+/// smoke test and the actions of skills read them.
 pub(super) const OTHER_VARIABLES: [&str; 9] = [
     "VAULT_CALLED_FROM",
     "VAULT_INSTALL_DIR",
@@ -150,7 +152,7 @@ pub(super) fn variable_names() -> impl Iterator<Item = &'static str> {
     TABLE.iter().map(|variable| variable.name)
 }
 
-/// Returns a variable's name in a file: in lower case, without `VAULT_`.
+/// Returns the key of a setting in a file: the variable's name in lower case, without `VAULT_`.
 pub(super) fn file_name(variable: &str) -> String {
     variable.trim_start_matches("VAULT_").to_lowercase()
 }

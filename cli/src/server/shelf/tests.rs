@@ -166,14 +166,14 @@ async fn the_holder_signs_and_the_others_read_its_release() {
     assert_eq!(actions, ["skill.sign", "skill.remove"]);
 }
 
-/// The scans of the library take their turns with those of all vaults of this process.
+/// Scans of the library wait in the same queue as those of all vaults of this process.
 #[tokio::test]
 async fn a_change_waits_for_its_turn_to_be_scanned() {
     let servers = Servers::new().await;
     let (app, mut holder) = servers.server(1);
     holder.publish_changes().await;
     let own = own_namespace(&app).await.id;
-    // All that may be scanned at once, and all that may wait for it.
+    // Fill all places for running and for waiting scans.
     let mut waiting: Vec<_> = (0..100).map(|_| Box::pin(app.enter_scan(&own))).collect();
     let mut scans = Vec::new();
     for scan in &mut waiting {
@@ -183,7 +183,7 @@ async fn a_change_waits_for_its_turn_to_be_scanned() {
     let Err(ShelfError::Store(StoreError::Busy)) = refused else {
         panic!("{refused:?}");
     };
-    // No files are scanned for a removal.
+    // A removal needs no scan.
     let removed = Change::Remove("alpha".parse().unwrap());
     let removed = shelf(&app).await.submit(&by(), removed).await;
     assert!(
@@ -193,13 +193,13 @@ async fn a_change_waits_for_its_turn_to_be_scanned() {
     drop((waiting, scans));
     let signed = shelf(&app).await.submit(&by(), take("alpha")).await;
     assert!(matches!(signed, Ok(Submitted::Signed { .. })), "{signed:?}");
-    // Its own turn has ended.
+    // The place of the change itself is free again.
     let again = timeout(Duration::ZERO, app.enter_scan(&own)).await;
     assert!(again.is_ok_and(|scan| scan.is_ok()));
 }
 
-/// Who closes the connection while a change is signed keeps it neither from the log nor from the
-/// publisher.
+/// A client that closes the connection while its change is signed prevents neither the entry in the
+/// log nor the publication.
 #[tokio::test]
 async fn a_change_is_logged_although_its_request_is_given_up() {
     let servers = Servers::new().await;
@@ -208,7 +208,7 @@ async fn a_change_is_logged_although_its_request_is_given_up() {
     let signing = shelf(&app).await;
     let by = by();
     let mut submitting = signing.submit(&by, take("alpha"));
-    // As far as it comes at once: the library works on a thread for files.
+    // Poll the request once. It is not done, because the library works on another thread.
     assert!(timeout(Duration::ZERO, &mut submitting).await.is_err());
     drop(submitting);
     holder.wait_for_wake().await;
@@ -227,7 +227,7 @@ async fn a_change_is_logged_although_its_request_is_given_up() {
     logged.expect("the change is in the log");
 }
 
-/// A change that waits for another one of the library stands in no queue for scans meanwhile.
+/// A change that waits for another change of the library takes no place in the queue for scans.
 #[tokio::test]
 async fn a_change_that_waits_for_the_library_leaves_scans_to_others() {
     let servers = Servers::new().await;
@@ -279,8 +279,8 @@ async fn a_holder_that_stood_still_signs_nothing_until_it_holds_again() {
     assert_eq!(shelf(&first).await.write_mode(), Writes::Signed);
 }
 
-/// Who accepted is in the log, the author is where the skill comes from, and the answer waits
-/// for the release.
+/// The log names the person who accepted a change, the skill's provenance names its author, and the
+/// answer waits for the release.
 #[tokio::test]
 async fn an_accepted_change_is_signed_logged_and_published() {
     let servers = Servers::new().await;
@@ -352,7 +352,7 @@ async fn who_waits_for_a_release_that_does_not_come_is_told_to_try_again() {
     let holding = Holding::default();
     let waited = holding.until_published(2, Duration::ZERO).await;
     assert!(matches!(waited, Err(ShelfError::Busy)), "{waited:?}");
-    // The publisher was woken, and is still at the change before.
+    // The publisher was woken, but has only published the change before.
     holding.wait_for_wake().await;
     holding.set_published(1);
     let waited = holding.until_published(2, Duration::ZERO).await;
