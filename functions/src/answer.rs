@@ -1,8 +1,8 @@
 //! Converts the service's HTTP responses to the answers that a Lambda function returns to an HTTP
 //! API gateway (payload format 2.0).
 //!
-//! The exact bytes of a stored object are sent in base64, whatever their content type is: as JSON
-//! text they would be escaped, and a quote or a control character would then take two to six bytes.
+//! A stored object is sent in base64, whatever its content type: as JSON text its bytes would be
+//! escaped, and a quote or a control character would then take two to six bytes.
 
 use std::collections::BTreeMap;
 
@@ -17,11 +17,11 @@ use vault_service::mcp::{MAX_ANSWER_BYTES, answer_bytes, escaped_bytes};
 
 /// Maximum size of a function's answer, in bytes of JSON.
 pub const MAX_EVENT_BYTES: usize = 6_000_000;
-/// Maximum size of a body that is sent as text without measuring it, in bytes. A longer body is
-/// sent in the shorter form, text or base64.
+/// Longest body, in bytes, that is sent as text without comparing sizes. For a longer body, the
+/// shorter of text and base64 is sent.
 const MAX_TEXT_BYTES: usize = 512 * 1024;
 
-/// An answer to an HTTP event.
+/// The answer to an HTTP event, in the JSON that the gateway expects.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Answer {
@@ -131,7 +131,7 @@ mod tests {
         builder.body(body.into()).unwrap()
     }
 
-    /// What JSON text makes of the worst bytes: each a control character, six bytes when escaped.
+    /// The worst bytes for JSON text: each is a control character and takes six bytes when escaped.
     #[tokio::test]
     async fn the_worst_object_of_4_mib_fits() {
         const MIB_4: usize = 4 * 1024 * 1024;

@@ -1,9 +1,9 @@
-//! Checks that requests reached the function through the content delivery network in front of the
-//! gateway, and reads the client's address that it passes on.
+//! Checks that a request reached the function through the content delivery network in front of the
+//! gateway, and reads the client's address that the network passes on.
 //!
 //! The network adds a secret header to each request. A deployment stores only the digest of that
-//! secret with the functions: whoever may read their configuration cannot imitate the network. While
-//! the secret is replaced, two digests are accepted.
+//! secret with the functions, so whoever may read their configuration cannot imitate the network.
+//! While an operator replaces the secret, two digests are accepted.
 
 use std::net::IpAddr;
 
@@ -11,14 +11,14 @@ use axum::http::{HeaderMap, HeaderName};
 use subtle::{Choice, ConstantTimeEq as _};
 use vault_format::hash::Digest;
 
-/// The header with the secret. The network replaces one that a client sends.
+/// The header with the secret. If a client sends it, the network replaces it.
 static SECRET: HeaderName = HeaderName::from_static("x-vault-origin");
-/// The header with the client's address and port. The network replaces one that a client sends.
+/// The header with the client's address and port. If a client sends it, the network replaces it.
 static VIEWER: HeaderName = HeaderName::from_static("cloudfront-viewer-address");
-/// Maximum number of accepted digests: that of the secret, and that of the one before it.
+/// Maximum number of accepted digests: one for the secret and one for its predecessor.
 const MAX_DIGESTS: usize = 2;
 
-/// The digests of the secrets that prove a request's way.
+/// The digests of the secrets that the content delivery network sends.
 #[derive(Clone, Debug)]
 pub struct Edge {
     digests: Vec<Digest>,
@@ -51,15 +51,16 @@ impl Edge {
         let secret = take_single(headers, &SECRET);
         let viewer = take_single(headers, &VIEWER);
         let secret = Digest::of(&secret.ok_or(NotFromEdge)?);
-        // Compare with every digest, so that the time does not tell which of them is close.
+        // Compare with every digest in constant time, so that the time does not tell which one is
+        // close.
         let is_known = self.digests.iter().fold(Choice::from(0), |known, digest| {
             known | digest.as_bytes().ct_eq(secret.as_bytes())
         });
         if !bool::from(is_known) {
             return Err(NotFromEdge);
         }
-        // Limits count clients by this address. Without it they would count the network itself, so
-        // one client could use them up for all.
+        // Rate limits count clients by this address. Without it they would count the network
+        // itself, so one client could use up the limits of all.
         let viewer = viewer.and_then(|text| parse_viewer(&text));
         if viewer.is_none() {
             tracing::error!(

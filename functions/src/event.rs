@@ -1,5 +1,5 @@
-//! Parses invocation events: HTTP API requests (payload format 2.0), the event of a schedule, and
-//! the event with which an operator invokes a function directly.
+//! Parses the events that invoke a function: HTTP requests from the gateway (payload format 2.0),
+//! the event of a schedule, and the event with which an operator invokes the function directly.
 //!
 //! The request is built here and not by `lambda_http`: its conversion cuts a decoded path at `?`,
 //! and a malformed body, query or host ends the process. `rawPath` is used unchanged, because it is
@@ -22,10 +22,10 @@ use crate::edge::{Edge, NotFromEdge};
 pub enum Event<'e> {
     /// An HTTP request.
     Http(Box<HttpEvent<'e>>),
-    /// The schedule's event, which starts background work.
+    /// The event of the schedule that starts background work.
     Schedule,
-    /// An operator's request to reset the account with this address. Permission to invoke the
-    /// function is the authorization.
+    /// An operator's request to reset the account with this address. The operator is authorized by
+    /// the permission to invoke the function.
     ResetAccount(Cow<'e, str>),
     /// An event of an unknown kind.
     Other,
@@ -43,7 +43,7 @@ struct Outline<'e> {
     reset_account: Option<Cow<'e, str>>,
 }
 
-/// An HTTP request of a client, as described by the gateway.
+/// An HTTP request of a client, as the gateway describes it.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpEvent<'e> {
@@ -76,7 +76,7 @@ struct HttpContext {
     source_ip: Option<String>,
 }
 
-/// An event that has the shape of a request but is not a valid one.
+/// The error of an event that has the shape of a request but is not a valid one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("the event is not a request")]
 pub struct BadRequest;
@@ -84,10 +84,10 @@ pub struct BadRequest;
 /// The reason why a request does not reach the router.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Rejected {
-    /// One of its parts is invalid.
+    /// A header, the path, the query or the body is invalid.
     #[error(transparent)]
     Bad(#[from] BadRequest),
-    /// It did not come through the content delivery network.
+    /// The request did not come through the content delivery network.
     #[error(transparent)]
     Edge(#[from] NotFromEdge),
 }
@@ -128,10 +128,10 @@ impl HttpEvent<'_> {
             );
         }
         let client = match edge {
-            // Before anything else of the request is read.
+            // Check the way of the request before any other part of it is read.
             Some(edge) => Some(edge.take_client(&mut headers)?),
-            // Only the gateway knows the client's address. Headers about it are sent by the client
-            // itself.
+            // Only the gateway knows the client's address. Headers that state one may come from the
+            // client.
             None => self
                 .request_context
                 .http
@@ -187,8 +187,8 @@ fn build_uri(path: &str, query: &str) -> Result<Uri, BadRequest> {
         text.push('?');
         push_encoded(&mut text, query, b"?");
     }
-    // Parse the text as a path with query, not as a whole URI: there, what follows two leading
-    // slashes would be the host.
+    // Parse the text as a path with query. As a whole URI, the text after two leading slashes would
+    // be the host.
     let parts = axum::http::uri::PathAndQuery::try_from(text).map_err(|_| BadRequest)?;
     Ok(Uri::from(parts))
 }
@@ -236,7 +236,7 @@ mod tests {
         }
     }
 
-    /// As `cargo lambda watch` says it.
+    /// An absent member may be null, as `cargo lambda watch` sends it.
     #[test]
     fn null_is_what_is_not_there() {
         let request = request(|event| {
@@ -339,7 +339,7 @@ mod tests {
         let rule = json!({"version": "0", "detail-type": "Scheduled Event", "source": "aws.events", "detail": {}});
         assert_eq!(kind(&rule.to_string()), "schedule");
         assert_eq!(kind(r#"{"source":"aws.scheduler"}"#), "schedule");
-        // A client's request can hold any text, and is a request all the same.
+        // A client's request can contain any text and still is a request.
         let sly = event(|event| {
             event["source"] = "aws.events".into();
             event["reset_account"] = "ada@example.org".into();

@@ -21,15 +21,15 @@ use crate::edge::Edge;
 use crate::event::{Event, Rejected};
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
-/// Reads a secret each time that it is called. For the first owner's password, that is only while
-/// there is no owner.
+/// Reads a secret, each time that it is called. The first owner's password is read only while there
+/// is no owner.
 pub type PasswordSource = SecretSource;
 
-/// Deletes a secret that is not needed any more.
+/// Deletes a secret that is no longer needed.
 pub type SecretDeletion =
     Box<dyn Fn() -> Pin<Box<dyn Future<Output = Result<(), Error>> + Send>> + Send + Sync>;
 
-/// The account to create as the first owner.
+/// The account that the function creates as the first owner of the service.
 pub struct FirstOwner {
     /// The account's e-mail address.
     pub email: String,
@@ -40,7 +40,7 @@ pub struct FirstOwner {
     pub deletion: Option<SecretDeletion>,
 }
 
-/// The result of an invocation.
+/// What an invocation returns as JSON.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Outcome {
@@ -52,8 +52,8 @@ pub enum Outcome {
     Reset(Reset),
 }
 
-/// An account that was reset, with the link that sets its new password. The link is shown only
-/// here.
+/// An account that was reset, with the link that sets its new password. No other answer or page
+/// shows the link.
 #[derive(Clone, Eq, PartialEq, Serialize)]
 pub struct Reset {
     email: Email,
@@ -68,10 +68,11 @@ impl std::fmt::Debug for Reset {
     }
 }
 
-/// The error of an invocation that has no answer.
+/// The reason why an invocation fails instead of returning an answer.
 #[derive(Debug, thiserror::Error)]
 pub enum Failed {
-    /// The event is neither a request nor, for `admin`, one of the schedule or a reset.
+    /// The function does not handle events of this kind, for example a schedule's event outside of
+    /// `admin`.
     #[error("this function does not know this kind of event")]
     UnknownEvent,
     /// No account has the address in `reset_account`.
@@ -90,13 +91,13 @@ pub enum Failed {
     Work(#[source] vault_store::StoreError),
 }
 
-/// A function that serves one group of routes.
+/// One Lambda function, which serves one group of routes.
 pub struct Function {
     app: App,
     part: Part,
     router: Router,
     first_owner: Option<FirstOwner>,
-    /// Set once an owner is known to exist, and from the start if no first owner is configured. A
+    /// Whether an owner is known to exist; set from the start if no first owner is configured. A
     /// new process does not know it and reads the record again.
     has_owner: AtomicBool,
     edge: Option<Edge>,
@@ -115,8 +116,9 @@ impl Function {
         }
     }
 
-    /// Returns the same function, which answers only requests that came through `edge`, if there is
-    /// one, and then counts clients by the addresses that it passes on.
+    /// Returns the function with this check of the way of requests. If `edge` is present, only
+    /// requests through the content delivery network are answered, and rate limits count clients by
+    /// the addresses that it passes on.
     #[must_use]
     pub fn with_edge(self, edge: Option<Edge>) -> Self {
         Self { edge, ..self }
@@ -165,8 +167,8 @@ impl Function {
         }
     }
 
-    /// Resets an account. Operators use it if none of them can sign in. It asks for no password:
-    /// whoever may invoke the function controls the service anyway, like someone with write access
+    /// Resets an account. Operators use it if none of them can sign in. It asks for no password: a
+    /// caller who may invoke the function controls the service anyway, like one with write access
     /// to its table.
     async fn reset_account(&self, email: &str) -> Result<Reset, Failed> {
         let email: Email = email.parse().map_err(|_| Failed::NoAccount)?;
@@ -201,7 +203,7 @@ impl Function {
         let Some(owner) = &self.first_owner else {
             return;
         };
-        // Relaxed order is enough: a stale `false` only costs another look-up.
+        // A relaxed order is enough: a `false` that is out of date only costs another look-up.
         if self.has_owner.load(Ordering::Relaxed) {
             return;
         }
@@ -224,8 +226,8 @@ impl Function {
             return Ok(None);
         }
         let password = (owner.password)().await?;
-        // The operator creates every namespace here: none could be published by the service, whose
-        // functions hold no key.
+        // No namespace is created here: the functions hold no key with which the service could
+        // publish one, so the operator creates every namespace.
         let made =
             bootstrap::ensure_first_owner(&self.app, None, Some(&owner.email), Some(&password));
         Ok(Some(made.await?))

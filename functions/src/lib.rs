@@ -1,9 +1,9 @@
 //! The service as AWS Lambda functions. Settings come from environment variables, S3 and DynamoDB
-//! are behind the ports, and each function serves one group of routes.
+//! implement the stores' ports, and each function serves one group of routes.
 //!
 //! Settings, SDK clients and the router are set up before the first event. Correctness never
 //! depends on the memory of a process: a function may be started anew for each event, or stay alive
-//! for days between two.
+//! for days between two events.
 
 mod answer;
 mod edge;
@@ -35,7 +35,8 @@ pub use settings::{BadSettings, Password, Settings};
 pub use vault_service::route::Group;
 pub use vault_service::router::Part;
 
-/// Access to secrets by the names of their parameters in AWS Systems Manager.
+/// How a function reads and deletes secrets, by the names of their parameters in AWS Systems
+/// Manager.
 pub struct Parameters {
     /// Creates the source of a secret.
     pub read: fn(&vault_aws::SdkConfig, String) -> PasswordSource,
@@ -43,26 +44,26 @@ pub struct Parameters {
     pub delete: fn(&vault_aws::SdkConfig, String) -> SecretDeletion,
 }
 
-/// Access to real parameters.
+/// Reads and deletes secrets in AWS Systems Manager.
 pub const PARAMETERS: Parameters = Parameters {
     read: parameter_source,
     delete: parameter_deletion,
 };
 
-/// Creates the client of an identity provider.
+/// Creates the client that talks to an identity provider.
 pub type ProviderMaker = fn(&Issuer) -> Arc<dyn ProviderHttp>;
 
-/// The composition of one function: its part of the service, and hooks for the code that only some
-/// of the functions link.
+/// What one function consists of: its part of the service, and hooks for code that only some
+/// functions link.
 pub struct Program {
     /// The part of the service that it serves.
     pub part: Part,
-    /// Adds to the app what only this function needs.
+    /// Adds the capabilities that only this function needs, such as sending notices.
     pub complete: fn(App, Option<MailSettings>) -> Result<App, lambda_http::Error>,
     /// [`PARAMETERS`] in functions that create the first owner, sign people in, send mail or
-    /// receive payments.
+    /// receive payments; `None` keeps the code for secrets out of the others.
     pub parameters: Option<Parameters>,
-    /// Creates the client of the identity provider, in functions that sign people in.
+    /// Creates the client of the identity provider; `None` in functions that sign nobody in.
     pub provider: Option<ProviderMaker>,
 }
 
@@ -91,8 +92,8 @@ fn run_program(program: &Program) -> ExitCode {
     let level = environment::read_variable("VAULT_LOG_LEVEL")
         .filter(|level| settings::LOG_LEVELS.contains(&level.as_str()));
     init_logging(level.as_deref().unwrap_or("info"));
-    // The default is never used: a function always serves one group, and only `vault serve` serves
-    // all of them.
+    // `part.group` is `None` only for `vault serve`, which serves all groups, so this default is
+    // never used.
     let group = program.part.group().unwrap_or(Group::Devices);
     let settings = match Settings::from_variables(group, &environment::read_variable) {
         Ok(settings) => settings,
@@ -165,7 +166,8 @@ async fn serve_events(program: &Program, settings: Settings) -> Result<(), lambd
     run(service_fn(handler)).await
 }
 
-/// Returns the mail settings, with the server's address read from its parameter if necessary.
+/// Returns the mail settings. The address of the mail server is read from its parameter if it is in
+/// one.
 async fn load_mail_settings(
     program: &Program,
     sdk: &vault_aws::SdkConfig,
@@ -216,7 +218,7 @@ async fn delete_parameter(
     let deleted = client.delete_parameter().name(&name).send().await;
     match deleted.map_err(aws_sdk_ssm::error::SdkError::into_service_error) {
         Ok(_) => Ok(()),
-        // Another process was faster, or the operator.
+        // Another process or the operator has deleted it already.
         Err(error) if error.is_parameter_not_found() => Ok(()),
         Err(error) => Err(format!(
             "the parameter {name} cannot be deleted: {}",

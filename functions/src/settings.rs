@@ -1,4 +1,5 @@
-//! Settings of a function, read from environment variables and checked before the first event.
+//! The settings of a function. They are read from environment variables and checked before the
+//! first event.
 
 use std::fmt;
 use std::str::FromStr;
@@ -32,7 +33,7 @@ pub const LOG_LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "tra
 pub struct Settings {
     /// The service's own settings.
     pub config: Config,
-    /// The table, bucket and region, and the address of an emulator.
+    /// The table, bucket and region, and the address of an emulator if one is used.
     pub aws: vault_aws::Settings,
     /// E-mail address and password of the first owner, whom the function creates while there is no
     /// owner. Set only for the groups that can create one.
@@ -45,11 +46,13 @@ pub struct Settings {
     /// The secrets with which payment events are signed, separated by commas. Set only for the
     /// group that receives them.
     pub payment_secrets: Option<Password>,
-    /// The content delivery network through which all requests have to come.
+    /// Checks that requests come through the content delivery network; `None` if the deployment has
+    /// none.
     pub edge: Option<Edge>,
 }
 
-/// Settings of outgoing mail. The server's address may still have to be read from its parameter.
+/// Settings of outgoing mail. The address of the mail server may still have to be read from its
+/// parameter.
 #[derive(Debug)]
 pub struct Mail {
     server: Password,
@@ -69,18 +72,18 @@ impl Mail {
     }
 }
 
-/// The source of a secret: the first owner's password, the identity provider's secret, the mail
+/// Where a secret is found: the first owner's password, the identity provider's secret, the mail
 /// server's address, or the signing secrets of payment events.
 #[derive(Debug)]
 pub enum Password {
-    /// The value of a variable, for emulators.
+    /// The secret itself, from a variable. For emulators only.
     Given(SecretString),
     /// The name of a parameter in AWS Systems Manager. It is read on demand, the first owner's
     /// password only while there is no owner.
     Parameter(String),
 }
 
-/// Environment variables that are missing or wrong. Lists all of them at once.
+/// The error that lists all environment variables that are missing or wrong.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub struct BadSettings {
     missing: Vec<&'static str>,
@@ -166,8 +169,8 @@ impl Settings {
         let mail = (group == Group::Admin)
             .then(|| read_mail(&mut reading))
             .flatten();
-        // The secrets authenticate payments, so no other function gets them. The name of their
-        // parameter tells all of them that plans can be bought.
+        // These secrets authenticate payments, so no other function gets them. The name of their
+        // parameter tells all functions that plans can be bought.
         let payment_secrets = payment_secrets(&reading).filter(|_| group == Group::Admin);
         let edge = read_edge(&mut reading);
         let bad = reading.bad;
@@ -186,8 +189,8 @@ impl Settings {
     }
 }
 
-/// Reads the region. It is part of the host names of AWS, so a wrong text would otherwise fail only
-/// with the first event.
+/// Reads and checks the region. It becomes a part of host names of AWS, so a wrong text would
+/// otherwise fail only with the first event.
 fn read_region(reading: &mut Reading<'_>) -> String {
     let region = reading.require_text("AWS_REGION");
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
@@ -288,8 +291,8 @@ fn read_config(reading: &mut Reading<'_>) -> Option<Config> {
         }
     }
     let limits = &mut config.limits;
-    // These two limits count reads in the memory of one process, which is useless if many processes
-    // serve the same devices. The gateway throttles reads instead.
+    // These two limits count reads in the memory of one process, which has no effect if many
+    // processes serve the same devices. The gateway throttles reads instead.
     (limits.catalog_per_device, limits.bundles_per_device) = (0, 0);
     Some(config)
 }
@@ -461,7 +464,7 @@ mod tests {
                 Group::Catalog,
             ] {
                 let settings = read(group, &[plans, source]).unwrap();
-                // All of them know that plans are sold.
+                // Every function knows that plans are sold.
                 assert!(settings.config.hosting.sign_up);
                 assert!(settings.config.hosting.payment_secrets.is_empty());
                 let has_secrets = settings.payment_secrets.is_some();

@@ -1,4 +1,5 @@
-//! The function `devices`: enrolment and device state, and every path that no other function has.
+//! The function `devices`: enrolment and device state. It also answers every path that no other
+//! function serves.
 
 use std::process::ExitCode;
 

@@ -9,12 +9,13 @@ use serde::{Deserialize, Serialize};
 
 /// An e-mail address: plain ASCII, lower case, 3 to 254 bytes.
 ///
-/// Only ASCII, because two addresses that look the same must not be two accounts.
+/// Other characters are rejected, because two addresses that look the same must not be two
+/// accounts.
 #[derive(Clone, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Email(String);
 
-/// A text that cannot name an account.
+/// The error for a text that is not such an address.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("this is not an e-mail address in plain ASCII")]
 pub struct BadEmail;
@@ -23,7 +24,8 @@ impl FromStr for Email {
     type Err = BadEmail;
 
     fn from_str(text: &str) -> Result<Self, BadEmail> {
-        // As people type it: one address in two spellings must not become two accounts.
+        // People type addresses with spaces and capitals; one address in two spellings must not
+        // become two accounts.
         let text = text.trim().to_ascii_lowercase();
         let (name, host) = text.split_once('@').ok_or(BadEmail)?;
         let good = text.len() <= 254

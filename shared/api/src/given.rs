@@ -1,4 +1,5 @@
-//! Members of requests that the service parses itself.
+//! Members of requests that the service parses itself, to answer a wrong value with its own error
+//! code.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -8,8 +9,9 @@ use std::str::FromStr;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
-/// A member of a request that must be the text of a `T`. Any text is read, so that the service
-/// answers a wrong one with its own error code instead of that of wrong JSON.
+/// A member of a request that should be the text of a `T`, such as an e-mail address. Any text is
+/// read; the service parses it and answers a wrong one with a specific error code instead of that
+/// of malformed JSON.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Given<T> {
@@ -19,7 +21,7 @@ pub struct Given<T> {
 }
 
 impl<T: FromStr> Given<T> {
-    /// The value. Fails with `error` if the text is not that of a `T`.
+    /// Parses the value. Fails with `error` if the text is not that of a `T`.
     pub fn parse_or<E>(&self, error: E) -> Result<T, E> {
         // The parser's own error is dropped: the caller has the code of the route for it.
         self.text.parse().map_err(|_| error)
@@ -27,7 +29,7 @@ impl<T: FromStr> Given<T> {
 }
 
 impl<T> Given<T> {
-    /// The text as it came.
+    /// The text as the caller sent it.
     pub fn as_str(&self) -> &str {
         &self.text
     }

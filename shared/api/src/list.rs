@@ -1,4 +1,4 @@
-//! Lists in pages.
+//! Lists that are answered page by page.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

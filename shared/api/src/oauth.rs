@@ -1,4 +1,5 @@
-//! The JSON of OAuth: discovery, registration and tokens.
+//! The JSON documents of OAuth: discovery, registration and tokens. A description that is only a
+//! value in code marks means that this service always sends that value.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

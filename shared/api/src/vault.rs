@@ -159,7 +159,8 @@ pub struct Vault {
 }
 
 impl Vault {
-    /// The pin of a vault with root versions.
+    /// Returns the pin (the vault to which the name is bound) unless it is of an earlier version's
+    /// form.
     pub const fn current_pin(&self) -> Option<&Pin> {
         match &self.pin {
             Some(Pinned::Vault(pin)) => Some(pin),
@@ -168,8 +169,8 @@ impl Vault {
     }
 }
 
-/// The part of a [`Vault`] that a publisher needs. An unknown word or form of a later service does
-/// not prevent publishing: it is read as absent.
+/// The part of a [`Vault`] that a publisher needs. A member in a form of a later service does not
+/// prevent publishing: it is read as absent.
 #[derive(Clone, Debug, Deserialize)]
 pub struct VaultHead {
     /// The signer of its releases.
@@ -177,7 +178,8 @@ pub struct VaultHead {
     pub kind: Option<Kind>,
     #[serde(default, deserialize_with = "known")]
     release: Option<CatalogHash>,
-    // A service that says nothing about its pin has not forgotten it.
+    // Read raw: a pin that the service does not state is not the same as null, which means "no
+    // pin".
     #[serde(default = "not_said")]
     pin: Value,
     /// The last reset of the pin, for 30 days.
@@ -185,14 +187,14 @@ pub struct VaultHead {
     pub pin_reset: Option<ReportedPinReset>,
 }
 
-/// A reset of the pin, as a publisher reads it: one in an unknown form of a later service was a
-/// reset all the same.
+/// A reset of the pin (the vault to which the name is bound), as a publisher reads it. A reset in
+/// an unknown form of a later service still counts as a reset.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 pub enum ReportedPinReset {
     /// A reset whose time and author could be read.
     Known(PinReset),
-    /// Any other form.
+    /// A reset in a form that this version does not know.
     Unknown(IgnoredAny),
 }
 
@@ -207,12 +209,13 @@ impl VaultHead {
         self.release.as_ref().map(|release| release.sha256)
     }
 
-    /// Whether nothing is pinned: before the first release, and after an owner reset the pin.
+    /// Tells whether the service states that nothing is pinned: before the first release, and after
+    /// an owner reset the pin.
     pub fn is_unpinned(&self) -> bool {
         self.pin.is_null()
     }
 
-    /// The vault that is pinned.
+    /// The id of the vault that is pinned; `None` without a pin, and for a pin of an unknown form.
     pub fn vault_id(&self) -> Option<VaultId> {
         // `None` for a pin of a form that is unknown here, but `is_unpinned` is false then: nothing
         // is published over it.
@@ -223,13 +226,14 @@ impl VaultHead {
 fn known<'de, D: Deserializer<'de>, T: DeserializeOwned>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
-    // Read as JSON first: after a failed parse, the deserializer would stand inside the value.
+    // Parse to JSON first: after a failed attempt at `T`, the deserializer would stand inside the
+    // value.
     let value = Value::deserialize(deserializer)?;
     Ok(T::deserialize(value).ok())
 }
 
-// Neither null nor a pin: null would mean that nothing is pinned, and a publisher would then let
-// its vault take the place of another one.
+// The value for an absent pin is neither null nor a pin. Null would mean that nothing is pinned,
+// and a publisher would then replace another vault.
 const fn not_said() -> Value {
     Value::Bool(false)
 }

@@ -1,11 +1,11 @@
-//! The codes of faults, which programs compare.
+//! The codes of faults (reasons why a call has no result), which programs compare.
 
 use std::fmt::Write as _;
 
 // One list defines the enum, its texts and the page of codes, so that none of them lacks a code.
 macro_rules! codes {
     ($($variant:ident $code:literal $meaning:literal;)*) => {
-        /// The code of a fault.
+        /// The code of a fault, as programs compare it.
         #[derive(Clone, Copy, Debug, Eq, PartialEq)]
         pub enum ToolError {
             $(#[doc = $meaning] $variant,)*
@@ -15,14 +15,14 @@ macro_rules! codes {
             /// All codes with their meanings.
             pub(crate) const ALL: &[(&'static str, &'static str)] = &[$(($code, $meaning),)*];
 
-            /// Its stable text.
+            /// The code as text, which never changes.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$variant => $code,)*
                 }
             }
 
-            /// Its meaning, in a sentence.
+            /// The meaning of the code, in a sentence.
             pub const fn meaning(self) -> &'static str {
                 match self {
                     $(Self::$variant => $meaning,)*

@@ -42,7 +42,7 @@ pub fn escaped_bytes(text: &str) -> usize {
     text.len() + text.bytes().map(extra).sum::<usize>()
 }
 
-/// Returns the file's text if it can be sent as text.
+/// Returns the text of a file if it can be sent as text; `None` if it must be sent in base64.
 pub fn text_of(bytes: &[u8]) -> Option<&str> {
     // A file with U+0000 counts as binary, as in bundles.
     if bytes.len() > MAX_INLINE_BYTES || bytes.contains(&0) {
@@ -54,7 +54,7 @@ pub fn text_of(bytes: &[u8]) -> Option<&str> {
     (escaped_bytes(text) <= MAX_ESCAPED_BYTES).then_some(text)
 }
 
-/// The remaining room for file content in an answer.
+/// How much more file content fits an answer.
 pub struct InlineRoom {
     bytes: usize,
     escaped: usize,
@@ -68,7 +68,7 @@ impl InlineRoom {
         }
     }
 
-    /// Reserves room for these bytes. Returns false, and reserves nothing, if they do not fit.
+    /// Reserves room for these bytes. Returns `false`, and reserves nothing, if they do not fit.
     pub fn reserve_bytes(&mut self, bytes: &[u8]) -> bool {
         let cost = text_of(bytes).map_or_else(|| bytes.len().div_ceil(3) * 4, escaped_bytes);
         // Check both limits: plain text is bounded by its length, text full of escapes by its

@@ -1,7 +1,7 @@
-//! Cursors of lists: where the next page begins.
+//! Cursors of lists: texts that tell where the next page begins.
 //!
-//! A cursor names the last skill of the previous page and not its number, so the order stays right
-//! if skills are added or removed between two pages.
+//! A cursor names the last skill of the previous page instead of its position, so paging continues
+//! at the right skill even if skills are added or removed meanwhile.
 
 use vault_format::name::SkillName;
 
@@ -14,7 +14,7 @@ pub fn write_cursor(last: &SkillName) -> String {
     format!("{PREFIX}{last}")
 }
 
-/// Parses a cursor; `None` for a text that no list returns as a cursor.
+/// Parses a cursor. Returns `None` for a text that no list returns as a cursor.
 pub fn parse_cursor(text: &str) -> Option<SkillName> {
     text.strip_prefix(PREFIX)?.parse().ok()
 }

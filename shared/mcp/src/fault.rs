@@ -19,14 +19,14 @@ pub use crate::code::ToolError;
 use crate::session::{Denied, Session};
 use crate::uri::META;
 
-/// The reason why a call has no result.
+/// The reason why a call has no result. The variant decides which layer reports it.
 #[derive(Debug)]
 pub enum Fault {
-    /// The caller can fix it.
+    /// The caller made a mistake and can fix it.
     Caller {
-        /// The code.
+        /// Code for programs.
         code: ToolError,
-        /// The message.
+        /// Message for the model or person that called.
         message: String,
         /// Further members of the answer.
         data: JsonObject,
@@ -38,14 +38,14 @@ pub enum Fault {
         /// Whether the person could consent to it.
         consentable: bool,
     },
-    /// Not the caller's fault.
+    /// The fault of the service, which the caller cannot fix.
     Ours {
-        /// The code.
+        /// Code for programs.
         code: ToolError,
         /// The cause, for the log only.
         cause: Arc<dyn Error + Send + Sync>,
     },
-    /// The protocol's own error.
+    /// The protocol rejects the request.
     Protocol(ErrorData),
 }
 
@@ -60,7 +60,7 @@ impl Fault {
         }
     }
 
-    /// Creates a fault of the service.
+    /// Creates a fault of the service. Only the log gets `cause`.
     pub fn by_service(code: ToolError, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Ours {
             code,
@@ -68,8 +68,8 @@ impl Fault {
         }
     }
 
-    /// Creates the fault for a missing skill. Its message is the same if the skill exists and the
-    /// caller may not see it.
+    /// Creates the fault for a missing skill. The message is the same for a skill that exists but
+    /// that the caller may not see.
     pub fn no_skill() -> Self {
         Self::by_caller(ToolError::NotFound, "there is no such skill")
     }
@@ -79,7 +79,7 @@ impl Fault {
         Self::by_caller(ToolError::InvalidArguments, message)
     }
 
-    /// Adds a member to the answer.
+    /// Adds a member to the error's data. It has no effect on other faults than the caller's.
     #[must_use]
     pub fn with_member(mut self, name: &str, value: impl Into<Value>) -> Self {
         if let Self::Caller { data, .. } = &mut self {
@@ -88,8 +88,8 @@ impl Fault {
         self
     }
 
-    /// Converts an error of a shelf. Only owners get the shelf's own message: it may name skills
-    /// that others must not know of.
+    /// Converts an error of a shelf (the store of skills). Only owners get the shelf's own message:
+    /// it may name skills that other callers must not know of.
     pub fn from_shelf(error: ShelfError, owner: bool) -> Self {
         let caller = |code: ToolError, text: String, plain: &str| {
             Self::by_caller(code, if owner { text } else { plain.to_owned() })
@@ -129,10 +129,10 @@ impl Fault {
                 text,
                 "the vault has a skill of this name from another source",
             ),
-            // Every caller gets this text: it says only how many drafts wait, those of the author
-            // or all.
+            // Every caller gets this text: it states only how many drafts wait, of the author or of
+            // all.
             ShelfError::DraftsFull(text) => Self::by_caller(ToolError::DraftsFull, text),
-            // So does this one, with the numbers of the vault as a whole.
+            // Every caller gets this text too: it states only numbers of the vault as a whole.
             ShelfError::StorageFull(text) => Self::by_caller(ToolError::QuotaExceeded, text),
             ShelfError::TooLarge(text) => {
                 caller(ToolError::DraftTooLarge, text, "the change is too large")

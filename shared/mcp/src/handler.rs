@@ -1,4 +1,4 @@
-//! The handler behind every transport.
+//! The handler of the MCP server, which every transport shares.
 
 use std::sync::{Arc, LazyLock};
 
@@ -34,8 +34,8 @@ const INSTRUCTIONS: &str = "This vault keeps agent skills that its owner scanned
 #[derive(Clone)]
 pub struct Server {
     looks: Arc<SnapshotCache>,
-    /// The session of a connection over standard input and output, where no HTTP request carries
-    /// one.
+    /// The session of a connection over standard input and output; `None` over HTTP, where each
+    /// request carries its own.
     session: Option<Session>,
 }
 
@@ -57,8 +57,8 @@ impl Server {
         }
     }
 
-    /// Returns the session of a request. A request without a session is rejected; it never counts
-    /// as the owner's.
+    /// Returns the session of a request. A request without one is rejected and is never treated as
+    /// the owner's.
     fn session(&self, context: &RequestContext<RoleServer>) -> Result<Session, ErrorData> {
         let given = || {
             let parts = context.extensions.get::<Parts>()?;
@@ -66,14 +66,14 @@ impl Server {
         };
         self.session
             .clone()
-            // There is no default caller: otherwise, a request that lost its session on the way
-            // would act as the owner.
+            // There is no default caller, so a request that lost its session on the way cannot act
+            // as the owner.
             .or_else(given)
             .ok_or_else(|| ErrorData::internal_error("the request has no caller", None))
     }
 }
 
-/// Whether the request has a protocol revision with caching times.
+/// Tells whether the request's protocol revision has caching times.
 fn is_modern(context: &RequestContext<RoleServer>) -> bool {
     context
         .protocol_version()
@@ -81,8 +81,8 @@ fn is_modern(context: &RequestContext<RoleServer>) -> bool {
         .is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
 }
 
-/// Sets the caching time of an answer, if the revision supports it. Shared caches are excluded: an
-/// answer shows what one caller may see.
+/// Sets the caching time of an answer if the protocol revision has one. Shared caches may not keep
+/// it: an answer shows what one caller may see.
 macro_rules! kept {
     ($context:expr, $result:expr, $ttl:expr) => {{
         let result = $result;
@@ -96,7 +96,7 @@ macro_rules! kept {
     }};
 }
 
-/// Runs a method of the resources with the request's session.
+/// Runs a method about resources with the request's session.
 macro_rules! ask {
     ($self:ident, $context:ident, $action:literal, |$call:ident| $work:expr) => {{
         let session = $self.session(&$context)?;
@@ -128,8 +128,8 @@ fn page_cursor(request: Option<PaginatedRequestParams>) -> Option<String> {
     request.and_then(|request| request.cursor)
 }
 
-/// Fails with -32602 if the request for a list with a single page has a cursor: such a list returns
-/// none.
+/// Fails with -32602 if the request has a cursor although the list has a single page: such a list
+/// never returns one.
 fn check_single_page(request: Option<PaginatedRequestParams>) -> Result<(), ErrorData> {
     match page_cursor(request) {
         None => Ok(()),
@@ -240,7 +240,8 @@ impl ServerHandler for Server {
         Ok(kept!(&context, result, TOOLS_TTL_MS))
     }
 
-    /// Answers a request that fits no method: one that does not exist, or wrong parameters.
+    /// Answers a request that fits no method: its method does not exist, or its parameters are
+    /// wrong.
     async fn on_custom_request(
         &self,
         request: CustomRequest,

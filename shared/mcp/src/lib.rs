@@ -1,10 +1,10 @@
 //! The MCP server of vault: tools, resources and the Skills extension over a
-//! [`Shelf`](vault_shelf::Shelf).
+//! [`Shelf`](vault_shelf::Shelf), which is a store of skills.
 //!
 //! One handler serves standard input and output and Streamable HTTP. Between requests it keeps only
-//! caches. Every answer about skills goes through [`visible::Visible`]: a skill that a caller may
-//! not see does not exist for them. The caller and their shelf are determined outside and passed in
-//! as a [`Session`].
+//! caches. Every answer about skills goes through [`visible::Visible`]: to a caller, a skill that
+//! they may not see does not exist. The program around this crate determines the caller and the
+//! shelf, and passes both in as a [`Session`].
 
 mod code;
 mod content;

@@ -1,12 +1,12 @@
-//! Parameters of methods that cannot be read: which member is wrong, and why.
+//! Explains requests whose parameters cannot be read: which member is wrong, and why.
 //!
 //! `rmcp` decodes a request as the first method whose parameters fit. A known method with wrong
-//! parameters fits none, and arrives as a custom request. It is answered as JSON-RPC says, with
-//! -32602 and the member, and not as a method that does not exist.
+//! parameters fits none and arrives as a custom request. As JSON-RPC requires, the answer is -32602
+//! with the name of the member, and not that the method does not exist.
 //!
-//! Where all parameters of a method are optional, `rmcp` drops those that it cannot read and serves
-//! the request without them: a list would begin anew. Such messages are refused before `rmcp` reads
-//! them.
+//! If all parameters of a method are optional, `rmcp` drops those that it cannot read and serves
+//! the request without them: a list would start again from the beginning. This module rejects such
+//! messages before `rmcp` reads them.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ use rmcp::model::{ErrorCode, JsonObject};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// Type of a member.
+/// The JSON type that a member must have.
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Kind {
     Text,
@@ -25,7 +25,7 @@ enum Kind {
 /// A member of the parameters of a method.
 #[derive(Eq, PartialEq)]
 struct Member {
-    /// Its path below `params`, with dots.
+    /// Path of the member below `params`, with dots.
     path: &'static str,
     kind: Kind,
     required: bool,
@@ -53,7 +53,7 @@ const URI: Member = required("uri", Kind::Text);
 /// Member of `_meta` with the revision of the protocol. Only requests without a session have it.
 const REVISION: &str = "io.modelcontextprotocol/protocolVersion";
 
-/// Methods that this server has, with the members of their parameters.
+/// The methods of this server, with the members of their parameters that it checks.
 const METHODS: &[(&str, &[Member])] = &[
     (
         "initialize",
@@ -82,8 +82,8 @@ const METHODS: &[(&str, &[Member])] = &[
     ("skills/get", &[URI]),
 ];
 
-/// Returns the error for a request that no method could be decoded from. `meta` is the `_meta` of
-/// its parameters, which the decoder may have taken out of them.
+/// Returns the error for a request that could not be decoded as any method. `meta` is the `_meta`
+/// of the parameters, from which the decoder may have removed it.
 pub fn explain_request(method: &str, params: Option<&Value>, meta: &JsonObject) -> ErrorData {
     // Without a session nothing is initialized, so this method does not exist there.
     let is_removed = method == "initialize" && meta.contains_key(REVISION);
@@ -91,12 +91,13 @@ pub fn explain_request(method: &str, params: Option<&Value>, meta: &JsonObject) 
     let Some((_, members)) = known.filter(|_| !is_removed) else {
         return ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method.to_owned(), None);
     };
-    // Otherwise the wrong member is deeper, such as one of `_meta` that the protocol reserves.
+    // If no listed member is wrong, the fault lies deeper, for example in a member that the
+    // protocol reserves in `_meta`.
     let problem = find_problem(members, params);
     invalid_params(problem.unwrap_or_else(|| ("params".to_owned(), "do not fit the method")))
 }
 
-/// The members of a request that are read before the protocol reads it.
+/// The members of a request that this module reads before `rmcp` does.
 #[derive(Deserialize)]
 struct RequestHead<'m> {
     id: Value,
@@ -109,7 +110,7 @@ struct RequestHead<'m> {
 /// Returns the JSON-RPC answer to a request for a list whose parameters `rmcp` would drop because it
 /// cannot read them; `None` for every other message.
 pub fn refuse_dropped_params(message: &[u8]) -> Option<Vec<u8>> {
-    // What does not have this shape is for the protocol to answer.
+    // Leave messages of any other shape to the protocol.
     let head: RequestHead<'_> = serde_json::from_slice(message).ok()?;
     let mut lists = METHODS.iter().filter(|(_, members)| *members == [CURSOR]);
     let (_, members) = lists.find(|(name, _)| *name == head.method)?;

@@ -1,4 +1,4 @@
-//! Resources: each file of a skill under `skill://<owner>/<name>/…`, the signed manifest beside
+//! Resources: the files of each skill under `skill://<owner>/<name>/…`, the signed manifest beside
 //! them, and folders.
 
 use std::borrow::Cow;
@@ -36,7 +36,7 @@ pub fn foreign_cursor() -> ErrorData {
     )
 }
 
-/// Parses the cursor of a request; fails with -32602 for a text that no list returns as a cursor.
+/// Parses the cursor of a request. Fails with -32602 for a text that no list returns as a cursor.
 pub fn read_cursor(cursor: Option<String>) -> Result<Option<SkillName>, Fault> {
     let Some(text) = cursor else {
         return Ok(None);
@@ -45,8 +45,8 @@ pub fn read_cursor(cursor: Option<String>) -> Result<Option<SkillName>, Fault> {
     Ok(Some(name))
 }
 
-/// Creates the error for a missing resource. It is the same if the resource exists and the caller
-/// may not see it.
+/// Creates the error for a missing resource. It is the same for a resource that exists but that the
+/// caller may not see.
 pub fn not_found(uri: &str) -> Fault {
     Fault::Protocol(ErrorData::resource_not_found(
         "there is no such resource",
@@ -54,7 +54,7 @@ pub fn not_found(uri: &str) -> Fault {
     ))
 }
 
-/// Lists the SKILL.md of each skill, by name.
+/// Lists the SKILL.md of each skill, by name, page by page.
 pub async fn list_resources(
     call: &Call<'_>,
     cursor: Option<String>,
@@ -91,8 +91,8 @@ pub async fn list_resources(
     Ok(result)
 }
 
-/// Finds the skill of an address and loads its content. Returns it with the part of the address
-/// before the name.
+/// Finds the skill that an address names and loads its files. Returns them with the owner's part of
+/// the address.
 async fn skill_at<'v>(
     call: &'v Call<'_>,
     visible: &'v crate::visible::Visible,
@@ -104,7 +104,7 @@ async fn skill_at<'v>(
     Ok((owner, entry, call.load(entry).await?))
 }
 
-/// Reads a file, or the signed manifest.
+/// Reads a file of a skill, its signed manifest, or the generated list of its files.
 pub async fn read_resource(call: &Call<'_>, uri: &str) -> Result<ReadResourceResult, Fault> {
     // Check the right before the address is parsed, so that a caller without it learns nothing from
     // the answer.
@@ -155,9 +155,9 @@ fn list_of_files(entry: &Entry, loaded: &Loaded) -> Value {
     json!({ "skill": entry.name(), "files": files.collect::<Vec<_>>() })
 }
 
-/// Whether an answer with these contents fits every transport.
+/// Tells whether an answer with these contents fits every transport.
 fn fits_transports(contents: &ResourceContents) -> bool {
-    /// Room for the envelope of the answer, and headers, in bytes.
+    /// Size that the envelope of the answer and the headers take at most, in bytes.
     const AROUND: usize = 4096;
     serde_json::to_vec(contents)
         .is_ok_and(|bytes| answer_bytes(&bytes) + AROUND <= MAX_ANSWER_BYTES)
@@ -237,7 +237,7 @@ fn skill_directory(
     }
     let manifest = ".vault";
     if path.is_empty() {
-        // The signed manifest is not a file of the skill, so its folder is added by hand.
+        // The signed manifest is not among the skill's files, so its folder is added here.
         folders.insert(manifest);
     } else if path == manifest {
         children.push(manifest_link(owner, name, loaded));

@@ -1,5 +1,5 @@
-//! The caller of a request with their rights and shelf: one for each HTTP request, or one for a
-//! whole connection over standard input and output.
+//! The caller of a request, with rights and shelf (store of skills): one session for each HTTP
+//! request, or one for a whole connection over standard input and output.
 
 use std::error::Error;
 use std::sync::{Arc, OnceLock};
@@ -9,18 +9,18 @@ use vault_shelf::Shelf;
 
 use crate::code::ToolError;
 
-/// Whether a caller may do something.
+/// Whether a caller may read, or write.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Right {
     /// The caller may do it.
     Granted,
-    /// The token does not allow it; the person could consent to it.
+    /// The token does not allow it, but the person could extend the token by consent.
     Consentable,
     /// The caller may not do it, and consent does not change that.
     Never,
 }
 
-/// The spelling of tool names in lists. A call accepts both.
+/// Which of a tool's two names the list of tools shows. A call accepts both.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Names {
     /// `skill_list`
@@ -33,21 +33,21 @@ pub enum Names {
 /// The person or client behind a call.
 #[derive(Clone, Debug)]
 pub struct Person {
-    /// Their ids in the policy: the e-mail, then the client's id. The first that the policy names
-    /// counts.
+    /// The ids by which the policy may name them: the e-mail, then the client's id. The first that
+    /// the policy names decides.
     pub ids: Vec<String>,
-    /// The profile of the policy that they are bound to.
+    /// The profile of the policy to which an owner bound them; `None` for none.
     pub profile: Option<String>,
-    /// Whether they own the vault. An owner sees everything.
+    /// Whether they own the vault. No policy filters what an owner sees.
     pub owner: bool,
-    /// The right to read.
+    /// Whether they may read skills.
     pub read: Right,
-    /// The right to change something.
+    /// Whether they may submit changes.
     pub write: Right,
-    /// Their identity in a draft and in the audit log.
+    /// How drafts and the audit log name them.
     pub submitter: Submitter,
-    /// Whether they work on the machine that holds the library, so that a folder's path means the
-    /// same to both.
+    /// Whether they work on the machine that holds the library, so that they may name a folder by
+    /// its path.
     pub local: bool,
 }
 
@@ -70,29 +70,29 @@ impl Person {
     }
 }
 
-/// A refusal for which HTTP must answer another status than 200.
+/// The reason why HTTP must answer with another status than 200.
 #[derive(Clone, Debug)]
 pub enum Denied {
     /// 403: the token lacks a scope.
     Scope {
         /// `read` or `write`.
         scope: &'static str,
-        /// The tool or method.
+        /// The tool or method that was called.
         action: String,
         /// Whether the person could consent to it. Only then a challenge is useful.
         consentable: bool,
     },
     /// 503: a fault of the service, or another server holds the library.
     Unavailable {
-        /// The code.
+        /// Code for programs.
         code: ToolError,
         /// The cause, for the log.
         cause: Arc<dyn Error + Send + Sync>,
     },
 }
 
-/// The context of a request. Over HTTP it is put into the request's extensions; a request without
-/// one is not answered.
+/// The context of a request. Over HTTP, the transport puts it into the request's extensions; a
+/// request without one is rejected.
 #[derive(Clone)]
 pub struct Session(Arc<Inner>);
 
@@ -124,18 +124,19 @@ impl Session {
         &self.0.person
     }
 
-    /// The spelling of names in its list of tools.
+    /// Which names the list of tools shows.
     pub fn names(&self) -> Names {
         self.0.names
     }
 
-    /// The reason why HTTP itself must refuse the request. The transport turns it into a status.
+    /// Returns why HTTP itself must reject the request, or `None`. The transport turns it into a
+    /// status.
     pub fn denied(&self) -> Option<&Denied> {
         self.0.denied.get()
     }
 
     pub(crate) fn deny(&self, denied: Denied) {
-        // The first refusal counts. Over HTTP, where it matters, a session serves one request.
+        // Keep the first reason. Over HTTP, where it matters, a session serves one request.
         let _ = self.0.denied.set(denied);
     }
 }

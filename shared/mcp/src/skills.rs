@@ -1,4 +1,5 @@
-//! The Skills extension: entries with the digest of every file, and vault's signature in `_meta`.
+//! The Skills extension of MCP: lists of skills with the digest of every file, and vault's
+//! signature in `_meta`.
 
 use rmcp::ErrorData;
 use rmcp::model::{
@@ -41,7 +42,7 @@ pub async fn list_skills(
             more = true;
             break;
         }
-        // Set this for skills that are left out too, so that the next page starts behind them.
+        // Set this also for skills that are left out, so that the next page starts behind them.
         last = Some(entry.name());
         match call.load(entry).await {
             Ok(loaded) => {

@@ -1,5 +1,5 @@
-//! Vault's own names in the protocol, and addresses of resources: `skill://<owner>/<name>/<path>`,
-//! which contain the id `<owner>/<name>` unchanged.
+//! Vault's own names in the protocol, and addresses of resources: `skill://<owner>/<name>/<path>`.
+//! The part after the scheme begins with the skill's id `<owner>/<name>`.
 
 use std::fmt::Write as _;
 
@@ -7,28 +7,28 @@ use vault_format::name::SkillName;
 
 /// The prefix of vault's members in `_meta`.
 pub const META: &str = "dev.vault/";
-/// The scheme, with its separator.
+/// The scheme of the addresses, with its separator.
 const SCHEME: &str = "skill://";
-/// The path of the signed manifest beside a skill's files. No file of a skill can have this path.
+/// Path of the signed manifest beside a skill's files. No file of a skill can have this path.
 pub const MANIFEST: &str = ".vault/manifest.json";
 
-/// The path of a generated list of a skill's files with their digests, in the form that clients of
-/// `fastmcp` request. No list of resources names it.
+/// Path of a generated list of a skill's files with their digests, which clients of `fastmcp`
+/// request. No list of resources names it.
 pub const FILES: &str = "_manifest";
 /// The template of the addresses of files (RFC 6570).
 pub const TEMPLATE: &str = "skill://{owner}/{name}/{+path}";
 
-/// The target of an address.
+/// What an address names.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Target {
-    /// All skills of an owner.
+    /// All skills of the owner.
     Owner,
-    /// A file or folder in the skill of an id `<owner>/<name>`; the skill's own folder if the path
-    /// is empty.
+    /// A file or folder of the skill with the id `<owner>/<name>`, by its path; an empty path is
+    /// the skill's own folder.
     In(String, String),
 }
 
-/// `<owner>/<name>`
+/// Returns the id of a skill: `<owner>/<name>`.
 pub fn skill_id(owner: &str, name: &SkillName) -> String {
     format!("{owner}/{name}")
 }
@@ -57,14 +57,14 @@ pub fn file_uri(owner: &str, name: &SkillName, path: &str) -> String {
     uri
 }
 
-/// Parses an address: all skills of this owner, or something in a skill of any owner. `None` for
-/// any other text.
+/// Parses an address. Returns `None` for any text that is not an address of this owner's skills or
+/// of something in a skill of any owner.
 pub fn parse_uri(owner: &str, uri: &str) -> Option<Target> {
     let rest = uri.strip_prefix(SCHEME)?;
     let (given, rest) = rest.split_once('/').unwrap_or((rest, ""));
     if rest.is_empty() {
-        // Only the folder of this owner can be listed. Skills of linked vaults are found by their
-        // ids.
+        // Only the folder of this owner can be listed. A skill of a linked vault can only be
+        // addressed by its own id.
         return (given == owner).then_some(Target::Owner);
     }
     let (name, path) = rest.split_once('/').unwrap_or((rest, ""));
@@ -73,7 +73,7 @@ pub fn parse_uri(owner: &str, uri: &str) -> Option<Target> {
     Some(Target::In(skill_id(given, &name), decode_path(path)?))
 }
 
-/// Returns the name in an id of this owner, or in a bare name.
+/// Returns the name in an id of this owner, or the text itself if it is a bare name.
 pub fn parse_id(owner: &str, id: &str) -> Option<SkillName> {
     let name = match id.split_once('/') {
         Some((given, name)) if given == owner => name,

@@ -1,13 +1,13 @@
-//! The view of a caller on skills: a snapshot of a shelf, filtered by the caller's grant. Every
-//! answer about skills goes through it.
+//! What a caller sees of the skills: a snapshot of a shelf (store of skills), filtered by the
+//! caller's grant (what the policy allows). Every answer about skills goes through this module.
 //!
-//! A skill that is not granted is skipped before anything of it is read, so that a request for it
+//! A skill that is not granted is skipped before any part of it is read, so that a request for it
 //! costs and returns the same as one for a name that does not exist. Searches rank only granted
 //! skills, since the rarity of a word among hidden skills would reveal something about them.
 //!
-//! Work that may use the processor for long (expressions of a policy over a query, building an
-//! index) runs outside the threads that answer requests, a few at a time for each snapshot: an
-//! owner's policy can delay only that owner's vault.
+//! Work that may take long (matching a policy's expressions with a query, building an index) runs
+//! outside the threads that answer requests, a few tasks at a time for each snapshot. So an owner's
+//! policy can delay only that owner's vault.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -22,17 +22,18 @@ use crate::fault::{Fault, ToolError};
 use crate::session::Person;
 use crate::uri;
 
-/// The platform of callers of this server in a policy.
+/// The name under which a policy knows this server as a platform.
 pub const PLATFORM: &str = "mcp";
-/// The largest number of snapshots with cached derived data.
+/// The largest number of snapshots for which derived data is cached.
 const MAX_SNAPSHOTS: usize = 32;
-/// The largest number of sets of granted skills of one snapshot that are cached with their ranking.
+/// The largest number of rankings that are cached for one snapshot, each for one set of granted
+/// skills.
 const MAX_VIEWS: usize = 16;
-/// The number of long tasks that run at once for one snapshot. Others wait, within the time limit
-/// of their handlers.
+/// The number of long tasks that run at once for one snapshot. Further tasks wait, up to the time
+/// limit of their requests.
 const LONG_AT_ONCE: usize = 4;
 
-/// The part of a shelf that the caller may see, for one purpose.
+/// The skills of a snapshot that the caller may see, for one purpose.
 pub struct Visible {
     snapshot: Arc<Snapshot>,
     derived: Arc<DerivedData>,
@@ -41,19 +42,19 @@ pub struct Visible {
 
 /// One result of a search.
 pub struct SearchHit<'v> {
-    /// The skill.
+    /// The skill that was found.
     pub entry: &'v Entry,
     /// The score; comparable within one answer only.
     pub score: f64,
 }
 
 impl Visible {
-    /// The keys under which the release counts, if the shelf serves a release.
+    /// The keys that make the release valid; `None` if the shelf does not serve a release.
     pub fn keys(&self) -> Option<&ReleaseKeys> {
         self.snapshot.keys.as_ref()
     }
 
-    /// The skills, in the order of their names.
+    /// The visible skills, in the order of their names.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.snapshot
             .entries()
@@ -61,7 +62,7 @@ impl Visible {
             .filter(|entry| self.is_granted(entry))
     }
 
-    /// The skills whose names come after `name`.
+    /// The visible skills whose names come after `name`, in that order.
     pub fn entries_after(&self, name: Option<&SkillName>) -> impl Iterator<Item = &Entry> {
         let entries = self.snapshot.entries();
         let start = name.map_or(0, |name| {
@@ -74,24 +75,24 @@ impl Visible {
             .filter(|entry| self.is_granted(entry))
     }
 
-    /// The skill of this name.
+    /// Returns the skill of this name if it is visible.
     pub fn find(&self, name: &SkillName) -> Option<&Entry> {
         self.snapshot
             .find(name)
             .filter(|entry| self.is_granted(entry))
     }
 
-    /// Finds the skill of an id: a bare name, `<owner>/<name>`, or `<vault>/<name>` of a linked
-    /// vault. Returns it with the part of its addresses before the name. A policy grants bare
-    /// names, so a skill that only has the last form is visible only to callers that see
+    /// Finds the visible skill with this id: a bare name, `<owner>/<name>`, or `<vault>/<name>` of
+    /// a linked vault. Returns it with the first part of its addresses. A policy grants bare names,
+    /// so a skill that can only be named by the last form is visible only to callers who see
     /// everything.
     pub fn find_id<'v>(&'v self, owner: &'v str, id: &str) -> Option<(&'v str, &'v Entry)> {
         if let Some(name) = uri::parse_id(owner, id) {
             return Some((owner, self.find(&name)?));
         }
         let (vault, name) = id.split_once('/')?;
-        // A skill of a linked vault that holds the bare name is granted by it, so members may also
-        // use its qualified id.
+        // If a skill of a linked vault holds the bare name, a grant of that name is a grant of this
+        // skill. So members may also use its qualified id.
         let bare = name.parse().ok().and_then(|name| self.find(&name));
         let is_of_vault = |entry: &&Entry| {
             entry
@@ -102,8 +103,8 @@ impl Visible {
         if let Some(entry) = bare.filter(is_of_vault) {
             return Some((owner, entry));
         }
-        // Return before the look-up, so that members get the same answer for every name in a linked
-        // vault.
+        // Members get the same answer for every other name in a linked vault, whether it exists or
+        // not.
         if !self.grant.is_everything() {
             return None;
         }
@@ -148,12 +149,13 @@ impl Visible {
         derived.run_blocking(move || work(&self)).await
     }
 
-    /// The unfiltered snapshot. Text from it that has not passed [`Visible`] must not name a skill.
+    /// The unfiltered snapshot. The caller must not answer with a skill's name or text from it
+    /// unless this `Visible` grants the skill.
     pub fn snapshot(&self) -> &Snapshot {
         &self.snapshot
     }
 
-    /// The policy of the grant.
+    /// The compiled policy by which the caller's grant was decided.
     pub fn policy(&self) -> &CompiledPolicy {
         self.derived.policy(&self.snapshot)
     }
@@ -193,7 +195,7 @@ impl Visible {
         // Lock only after the ranking is built: two requests may both build it, but neither waits
         // for the other.
         let mut views = lock_unpoisoned(&self.derived.views);
-        // Empty the whole map: few vaults have this many different grants.
+        // Empty the whole cache if it is full: few vaults have this many different grants.
         if views.len() >= MAX_VIEWS {
             views.clear();
         }
@@ -203,7 +205,7 @@ impl Visible {
     }
 }
 
-/// The visible skills with their ranking.
+/// The visible skills with the index for searches.
 pub struct Searchable {
     visible: Visible,
     /// `None` for a caller that sees everything, who uses the snapshot's own ranking.
@@ -247,14 +249,14 @@ pub fn is_for(entry: &Entry, agent: Option<&AgentId>) -> bool {
     agent.is_none_or(|agent| entry.texts.agents.is_empty() || entry.texts.agents.contains(agent))
 }
 
-/// A ranking of some of a snapshot's skills.
+/// The search index over those skills of a snapshot that one set of grants allows.
 struct GrantedRanking {
     ranking: Ranking,
-    /// The index in the snapshot of each skill in the ranking.
+    /// For each skill in the ranking, its index in the snapshot.
     positions: Vec<usize>,
 }
 
-/// Data that is derived from a snapshot once, at its first use.
+/// Data that is computed from a snapshot once, when it is first needed.
 struct DerivedData {
     policy: OnceLock<CompiledPolicy>,
     views: Mutex<HashMap<View, Arc<GrantedRanking>>>,
@@ -277,8 +279,8 @@ impl DerivedData {
         self.policy.get_or_init(|| compile_policy(snapshot))
     }
 
-    /// Whether a grant is decided fast enough without another thread: the policy is compiled, and
-    /// no expression is matched against a query.
+    /// Tells whether a grant can be decided on the request's own thread: the policy is compiled,
+    /// and no expression has to be matched with a query.
     fn is_quick(&self, reach: Reach<'_>) -> bool {
         self.policy.get().is_some_and(|policy| {
             !matches!(reach, Reach::Query(_))
@@ -297,8 +299,8 @@ impl DerivedData {
         self.policy(snapshot).grant_for(&asker, reach)
     }
 
-    /// Runs work on a blocking thread, once fewer than [`LONG_AT_ONCE`] tasks of this snapshot run.
-    /// A task counts until it ends, even if no request waits for it any more.
+    /// Runs work on a blocking thread, as soon as fewer than [`LONG_AT_ONCE`] tasks of this
+    /// snapshot run. A task counts until it ends, even if no request waits for it any more.
     async fn run_blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -318,12 +320,12 @@ impl DerivedData {
     }
 }
 
-/// A cache of data derived from the snapshots in use.
+/// A cache of the data derived from those snapshots that are in use.
 #[derive(Default)]
 pub struct SnapshotCache(Mutex<Vec<(Weak<Snapshot>, Arc<DerivedData>)>>);
 
 impl SnapshotCache {
-    /// Returns the part of this snapshot that this person sees. Fails if the work that decides it
+    /// Returns the skills of this snapshot that this person sees. Fails if the work that decides it
     /// is aborted.
     pub async fn visible_to(
         &self,
@@ -332,7 +334,7 @@ impl SnapshotCache {
         reach: Reach<'_>,
     ) -> Result<Visible, Fault> {
         let derived = self.derived_data(&snapshot);
-        // The policy does not apply to owners, so a broken one cannot lock them out.
+        // The policy does not apply to owners, so that a broken policy cannot lock them out.
         let grant = if person.owner {
             Grant::everything()
         } else if derived.is_quick(reach) {
@@ -369,7 +371,7 @@ impl SnapshotCache {
     }
 }
 
-/// An owned [`Reach`], for another thread.
+/// A [`Reach`] that owns its query, to be moved to another thread.
 enum OwnedReach {
     List,
     Query(String),
@@ -408,7 +410,7 @@ fn compile_policy(snapshot: &Snapshot) -> CompiledPolicy {
 }
 
 fn lock_unpoisoned<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    // A panic in one request must not fail all later ones; the maps are valid after any of them.
+    // A panic in one request must not fail all later ones. The maps stay valid after any panic.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -469,13 +471,13 @@ add_groups = ["money"]
         entries.map(|entry| entry.name().as_str()).collect()
     }
 
-    /// As many long questions as may go on at once are held, so that one more has to wait: what
-    /// needs no long work is answered all the same, on the one thread that there is.
+    /// All places for long tasks are taken, so one more task has to wait. Requests that need no
+    /// long work are still answered, on the only thread of the test.
     #[tokio::test]
     async fn a_query_that_takes_long_keeps_no_other_request_waiting() {
         let (looks, snapshot, ann) = (SnapshotCache::default(), snapshot().await, member());
         let visible = |reach| looks.visible_to(Arc::clone(&snapshot), &ann, reach);
-        // The first question compiles the policy.
+        // The first query compiles the policy.
         assert_eq!(names(&visible(Reach::List).await.unwrap()), ["notes"]);
         let long = Arc::clone(&looks.derived_data(&snapshot).long);
         assert_eq!(long.available_permits(), LONG_AT_ONCE);
@@ -488,7 +490,7 @@ add_groups = ["money"]
             _ = &mut query => panic!("the bound was passed by"),
             listed = visible(Reach::List) => assert_eq!(names(&listed.unwrap()), ["notes"]),
         }
-        // Nor does it hold up another vault, or a later release of this one.
+        // The waiting task does not delay another vault or a later release of this one.
         let other = self::snapshot().await;
         let elsewhere = looks.visible_to(Arc::clone(&other), &ann, Reach::Query("salary"));
         tokio::select! {
@@ -511,8 +513,8 @@ add_groups = ["money"]
             .run_blocking(|_| thread::current().id())
             .await;
         assert_ne!(there.unwrap(), here);
-        // A ranking, the owner's or a member's, waits for its turn where it is not there yet, and
-        // not again.
+        // A ranking, the owner's or a member's, waits for its turn if it is not cached, and only
+        // then.
         let long = Arc::clone(&looks.derived_data(&snapshot).long);
         for person in [&Person::local_owner(), &ann] {
             let visible = || looks.visible_to(Arc::clone(&snapshot), person, Reach::List);
@@ -534,7 +536,7 @@ add_groups = ["money"]
         }
     }
 
-    /// Work that no request waits for any more still counts until it is done.
+    /// A task that no request waits for any more still counts until it ends.
     #[tokio::test]
     async fn what_was_begun_counts_to_its_end() {
         let derived = DerivedData::default();

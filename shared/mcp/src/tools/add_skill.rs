@@ -112,9 +112,9 @@ pub async fn submit_install(call: &Call<'_>, input: Input) -> Result<Submitted, 
         reference: given.or(check_reference(written.reference)?),
     };
     let hidden = match drafted_name(&source, input.skill.as_ref()) {
-        // In a vault that takes drafts, nothing is fetched, so the name follows from the source. If
-        // a skill that the caller may not see has this name, the draft is made as if there were
-        // none, so that the caller does not learn of it.
+        // A vault that keeps drafts fetches nothing, so the name follows from the source. If a
+        // skill that the caller may not see has this name, the draft is made as if there were none,
+        // so that the caller does not learn of it.
         Some(name) if call.session.shelf().write_mode() == Writes::Drafted => {
             is_hidden(call, &name).await?
         }
@@ -136,7 +136,7 @@ fn folder_change(call: &Call<'_>, input: Input) -> Result<Change, Fault> {
     if input.reference.is_some() {
         return Err(Fault::bad_arguments("`ref` is not for the source `local`"));
     }
-    // A path of the caller's machine would name another folder on this one.
+    // The path on a caller's own machine would name another folder here.
     if !call.session.person().local {
         return Err(only_local());
     }

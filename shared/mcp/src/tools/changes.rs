@@ -139,10 +139,10 @@ impl From<Found> for Finding {
     }
 }
 
-/// Collects the files of a skill from a request, including SKILL.md. Fails on content that does not
-/// match its encoding.
+/// Collects the files of a skill, including SKILL.md, from a request. Fails if a content does not
+/// fit its encoding.
 pub fn raw_files(skill_md: String, resources: Vec<GivenFile>) -> Result<Vec<RawFile>, Fault> {
-    // Check the number before decoding. SKILL.md counts as one more file.
+    // Check the number before decoding; SKILL.md is one more file.
     if resources.len() >= MAX_FILES {
         return Err(Fault::bad_arguments(format!(
             "a skill has at most {MAX_FILES} files"
@@ -172,7 +172,7 @@ pub fn given_files(name: &str, given: Vec<GivenFile>) -> Result<Vec<RawFile>, Fa
     given.into_iter().enumerate().map(decode).collect()
 }
 
-// The tools carry no modes, so that no file from an agent is executable.
+// The tools transfer no file modes, so no file from an agent is executable.
 const fn plain_file(path: String, bytes: Vec<u8>) -> RawFile {
     RawFile {
         path,
@@ -190,7 +190,7 @@ pub async fn submit_files(
 ) -> Result<Submitted, Fault> {
     let mut hidden = false;
     if !call.session.person().owner {
-        // Read the name here, before the shelf does: the answer must not show whether a skill that
+        // Find the name here, before the shelf does: the answer must not tell whether a skill that
         // the caller may not see has this name.
         let name = check(files.clone(), &GateOptions::default())
             .package
@@ -199,8 +199,8 @@ pub async fn submit_files(
             Some(name) => is_hidden(call, &name).await?,
             None => false,
         };
-        // A draft may use the name of a hidden skill: the owner who decides on it sees the skill
-        // that it would replace.
+        // A draft may use the name of a hidden skill: the owner who decides on the draft sees which
+        // skill it would replace.
         if hidden && call.session.shelf().write_mode() != Writes::Drafted {
             return Err(Fault::from_shelf(
                 ShelfError::NameTaken(String::new()),
@@ -217,7 +217,7 @@ pub async fn submit_files(
     submit_change(call, change).await
 }
 
-/// Whether a skill of this name exists that the caller may not see.
+/// Tells whether a skill of this name exists that the caller may not see.
 pub async fn is_hidden(call: &Call<'_>, name: &SkillName) -> Result<bool, Fault> {
     if call.session.person().owner {
         return Ok(false);
@@ -226,8 +226,8 @@ pub async fn is_hidden(call: &Call<'_>, name: &SkillName) -> Result<bool, Fault>
     Ok(visible.find(name).is_none() && visible.snapshot().find(name).is_some())
 }
 
-/// Returns the name of one of the vault's own skills that the caller sees. Fails for a skill of a
-/// linked vault, with the reason.
+/// Returns the name of a skill that the caller sees and that belongs to this vault itself. Fails
+/// for a skill of a linked vault, with the reason.
 pub async fn own_skill(call: &Call<'_>, name: &str) -> Result<SkillName, Fault> {
     let visible = call.visible(Reach::Fetch).await?;
     let found = visible.find_id(call.owner(), name);
@@ -249,7 +249,7 @@ pub async fn own_skill(call: &Call<'_>, name: &str) -> Result<SkillName, Fault> 
 pub async fn submit_change(call: &Call<'_>, change: Change) -> Result<Submitted, Fault> {
     let person = call.session.person();
     let shelf = call.session.shelf();
-    // Another server holds the library, so this one cannot sign. The client tries again.
+    // If another server holds the library, this one cannot sign. The client should try again.
     if shelf.write_mode() == Writes::Elsewhere {
         return Err(Fault::from_shelf(
             ShelfError::LibraryElsewhere,
@@ -260,8 +260,8 @@ pub async fn submit_change(call: &Call<'_>, change: Change) -> Result<Submitted,
     submitted.map_err(|error| Fault::from_shelf(error, person.owner))
 }
 
-/// Creates the answer of a tool. A finished change is first made visible to the agents of the
-/// shelf's machine.
+/// Creates the answer of a tool. If the skills have changed, the folders of the agents on the
+/// shelf's machine are updated first.
 pub async fn build_outcome(call: &Call<'_>, submitted: Submitted) -> Outcome {
     let links = match &submitted {
         Submitted::Signed { .. } | Submitted::Unchanged { .. } | Submitted::Removed { .. } => {
@@ -295,8 +295,8 @@ pub async fn build_outcome(call: &Call<'_>, submitted: Submitted) -> Outcome {
     outcome
 }
 
-/// Returns the sync report without its own `restart_required`. It knows nothing of a link that was
-/// removed together with its skill, so it would contradict the member of the answer.
+/// Returns the report of those folders without its own `restart_required`: the report does not know
+/// of a link that was removed together with its skill, so it could contradict the answer.
 fn without_restart(mut profiles: serde_json::Value) -> serde_json::Value {
     if let Some(members) = profiles.as_object_mut() {
         members.remove("restart_required");

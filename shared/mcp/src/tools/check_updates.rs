@@ -83,8 +83,8 @@ impl Spec for CheckUpdates {
     type Output = Output;
 
     async fn call(call: &Call<'_>, input: Input) -> Result<Answer<Output>, Fault> {
-        // Treat a named skill like a fetch, since a rule of the policy may grant a skill that lists
-        // do not show.
+        // Treat a named skill like a fetch by name: a rule of the policy may grant a skill that
+        // lists do not show.
         let reach = input.skill.as_ref().map_or(Reach::List, |_| Reach::Fetch);
         let visible = call.visible(reach).await?;
         let mut output = Output::default();

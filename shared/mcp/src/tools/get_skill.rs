@@ -146,7 +146,8 @@ async fn by_name(call: &Call<'_>, name: &str, input: &Input) -> Result<Answer<Ou
     for (at, (info, file)) in files_in_order(&loaded).enumerate() {
         let path = info.path.as_str();
         if at == 0 {
-            // Always send SKILL.md, whose size was limited when it was signed, but count it.
+            // Always send SKILL.md, whose size was limited when it was signed; its bytes still take
+            // up room.
             room.reserve_bytes(&file.bytes);
             content.push(ContentBlock::text(String::from_utf8_lossy(&file.bytes)));
         } else if with_files && room.reserve_bytes(&file.bytes) {

@@ -1,5 +1,5 @@
-//! Drafts that a program submits as JSON without the MCP protocol, with the arguments and effects
-//! of the tools.
+//! Drafts that a program submits as plain JSON over HTTP, without MCP. Arguments and effects are
+//! those of the tools.
 
 use rmcp::model::JsonObject;
 use serde::Deserialize;
@@ -35,8 +35,8 @@ struct Proposal {
     files: Option<Vec<GivenFile>>,
 }
 
-/// Submits a change to the shelf of a session, limited to what its person may see. Checks the same
-/// rights as a tool.
+/// Submits a change to the shelf of a session. Like a tool, it checks the caller's rights and
+/// reveals no skill that the person may not see.
 pub async fn hand_in(
     session: &Session,
     asked: DraftRequestKind,

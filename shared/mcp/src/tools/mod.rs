@@ -1,8 +1,8 @@
 //! The table of tools. Names, schemas and hints are computed once, and a call is dispatched to its
 //! row.
 //!
-//! Three tools have a second spelling with a dot, such as `skill.list`. Calls may use both
-//! spellings; a list shows one of them.
+//! Three tools have a second name with a dot, such as `skill.list`. A call may use either name; a
+//! list shows one of them.
 
 mod add_skill;
 mod check_updates;
@@ -41,23 +41,23 @@ use crate::fault::{Fault, ToolError};
 use crate::session::{Names, Right, Session};
 use crate::visible::{SnapshotCache, Visible};
 
-/// The definition of a tool.
+/// The definition of a tool; each tool's module implements it.
 pub(crate) trait Spec: 'static {
-    /// Its name.
+    /// Name with underscores, such as `skill_list`.
     const NAME: &'static str;
-    /// Its second spelling, with a dot.
+    /// The second name with a dot, such as `skill.list`; `None` for most tools.
     const DOTTED: Option<&'static str> = None;
-    /// Its name for people.
+    /// Name for people.
     const TITLE: &'static str;
-    /// Its description for the model that chooses a tool.
+    /// Description for the model that chooses a tool.
     const DESCRIPTION: &'static str;
-    /// The first version that has it.
+    /// The first version of vault that has the tool.
     const SINCE: Since = Since::NEW;
-    /// Its effect on the vault.
+    /// What the tool does to the vault.
     const EFFECT: Effect;
-    /// Its arguments.
+    /// The arguments.
     type Input: DeserializeOwned + JsonSchema + 'static;
-    /// Its structured result.
+    /// The structured result.
     type Output: Serialize + JsonSchema + 'static;
 
     /// Runs the tool.
@@ -67,7 +67,7 @@ pub(crate) trait Spec: 'static {
     ) -> impl Future<Output = Result<Answer<Self::Output>, Fault>> + Send;
 }
 
-/// The effect of a tool on the vault. Its hints and the scope that it needs follow from it.
+/// What a tool does to the vault. Its hints and the scope that it needs follow from this.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Effect {
     /// It changes nothing.
@@ -81,7 +81,7 @@ pub(crate) enum Effect {
 /// The answer of a tool: structured data, and content blocks to read.
 pub(crate) struct Answer<T> {
     pub structured: T,
-    /// Replaces the structured part as JSON text.
+    /// Content blocks to send instead of the structured part as JSON text.
     pub content: Option<Vec<ContentBlock>>,
 }
 
@@ -94,7 +94,7 @@ impl<T> From<T> for Answer<T> {
     }
 }
 
-/// The context of one call.
+/// The context of one call: the caller's session, and the server's cache.
 pub(crate) struct Call<'c> {
     pub looks: &'c SnapshotCache,
     pub session: &'c Session,
@@ -122,7 +122,7 @@ impl Call<'_> {
         loaded.map_err(|error| Fault::from_shelf(error, self.session.person().owner))
     }
 
-    /// The owner's part of ids.
+    /// The first part of skill ids (`<owner>/<name>`) of this vault.
     pub fn owner(&self) -> &str {
         self.session.shelf().owner_name()
     }
@@ -173,8 +173,8 @@ fn tool_row<T: Spec>() -> ToolRow {
     } else {
         annotations = annotations.destructive(T::EFFECT == Effect::Replaces);
     }
-    // Only a type whose schema is not an object gets the default, and the first test that lists the
-    // tools finds it.
+    // `unwrap_or_default` applies only to a type whose schema is not an object; the first test that
+    // lists the tools finds such a type.
     let input = portable_schema(&schema_for_input::<T::Input>().unwrap_or_default());
     let tool = Tool::new(T::NAME, T::DESCRIPTION, input)
         .with_title(T::TITLE)
@@ -233,8 +233,7 @@ async fn run_tool<T: Spec>(
         Effect::Reads => require_right("read", person.read)?,
         Effect::Adds | Effect::Replaces => require_right("write", person.write)?,
     }
-    // Parse the arguments after the scope is checked: a missing scope leads to consent, wrong
-    // arguments to another try.
+    // Check the scope first: a missing scope leads to consent, wrong arguments only to another try.
     let input = serde_json::from_value(Value::Object(arguments))
         .map_err(|error| Fault::bad_arguments(error.to_string()))?;
     let answer = T::call(call, input).await?;
@@ -255,12 +254,12 @@ fn find_row(name: &str) -> Option<&'static ToolRow> {
         .find(|row| row.name == name || row.dotted == Some(name))
 }
 
-/// Lists the names of all tools, with their second spellings.
+/// Lists the names of all tools, each with its second name if it has one.
 pub fn names() -> impl Iterator<Item = (&'static str, Option<&'static str>)> {
     TABLE.iter().map(|row| (row.name, row.dotted))
 }
 
-/// Lists the tools in the chosen spelling.
+/// Lists the tools by the chosen kind of name.
 pub(crate) fn list_tools(names: Names) -> Vec<Tool> {
     let shown = |row: &ToolRow| {
         let mut tool = row.tool.clone();
@@ -274,19 +273,19 @@ pub(crate) fn list_tools(names: Names) -> Vec<Tool> {
     TABLE.iter().map(shown).collect()
 }
 
-/// Returns the tool of this name, in either spelling.
+/// Returns the tool of this name, spelled with `_` or with a dot.
 pub(crate) fn find_tool(name: &str) -> Option<Tool> {
     find_row(name).map(|row| row.tool.clone())
 }
 
-/// Calls a tool.
+/// Calls the tool of this name.
 pub(crate) async fn call_tool(
     looks: &SnapshotCache,
     session: &Session,
     name: &str,
     arguments: JsonObject,
 ) -> Result<CallToolResult, ErrorData> {
-    // This is an error of the protocol, since there is no tool that could report it.
+    // An unknown name is an error of the protocol, since there is no tool that could report it.
     let row = find_row(name).ok_or_else(|| {
         let message = "`params.name` is not a tool of this server; tools/list lists them";
         ErrorData::invalid_params(message, Some(json!({ "member": "params.name" })))

@@ -1,5 +1,5 @@
-//! `resolve_capabilities`: lists the capabilities of a caller, with reasons. Members ask for
-//! themselves on this platform; owners for anyone, on any platform.
+//! `resolve_capabilities`: lists what a caller may use, with reasons. Members may ask only about
+//! themselves on this platform; owners about anyone, on any platform.
 
 use rmcp::schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -113,7 +113,7 @@ impl Spec for ResolveCapabilities {
         let platform = input.platform.as_deref().unwrap_or(PLATFORM);
         let channel = input.channel.as_deref();
         let given = [input.caller.as_deref(), Some(platform), channel];
-        // The ids are repeated in the answer and its reasons.
+        // Bound the ids, since the answer and its reasons repeat them.
         if given.iter().flatten().any(|id| id.len() > MAX_ID_BYTES) {
             return Err(Fault::bad_arguments(format!(
                 "`caller`, `platform` and `channel` have at most {MAX_ID_BYTES} bytes"
@@ -122,7 +122,7 @@ impl Spec for ResolveCapabilities {
         let for_self = input
             .caller
             .as_ref()
-            // Naming oneself is allowed to members: agents often fill in every argument.
+            // Members may name themselves: agents often fill in every argument.
             .is_none_or(|caller| person.ids.contains(caller));
         let here = platform == PLATFORM && channel.is_none();
         if !(person.owner || for_self && here) {
@@ -132,15 +132,15 @@ impl Spec for ResolveCapabilities {
             ));
         }
         let visible = call.visible(Reach::List).await?;
-        // Callers who name one of their own ids are resolved with all their ids and the profile
-        // that they are bound to.
+        // A caller who names one of their own ids is resolved with all their ids and the profile to
+        // which they are bound.
         let (callers, bound_profile) = match &input.caller {
             Some(other) if !for_self => (vec![other.clone()], None),
             _ => (person.ids.clone(), person.profile.clone()),
         };
         let (platform, is_owners_own) = (platform.to_owned(), person.owner && for_self && here);
-        // Run this outside the request's thread: matching the policy's expressions and ranking
-        // every skill may take long.
+        // Run this on another thread: matching the policy's expressions and ranking every skill may
+        // take long.
         let work = move |visible: &Visible| {
             let callers: Vec<&str> = callers.iter().map(String::as_str).collect();
             let asker = Asker {
@@ -176,7 +176,7 @@ fn resolve_for(visible: &Visible, asker: Asker<'_>, query: Option<&str>) -> Capa
     })
 }
 
-/// Replaces the capabilities by those of an owner: everything, independent of the policy.
+/// Replaces the capabilities by those of an owner, whom no policy limits.
 fn grant_everything(visible: &Visible, resolved: &mut Capabilities, query: Option<&str>) {
     let snapshot = visible.snapshot();
     let ranking = snapshot.ranking();

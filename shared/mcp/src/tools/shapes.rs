@@ -1,4 +1,4 @@
-//! Shapes that several tools share.
+//! Parts of answers that several tools share.
 
 use rmcp::schemars::JsonSchema;
 use serde::Serialize;
@@ -59,7 +59,7 @@ impl Summary {
         }
     }
 
-    /// Estimates its size as JSON, in bytes.
+    /// Estimates the size of the summary as JSON, in bytes.
     pub fn json_size(&self) -> usize {
         let lists = [&self.tags, &self.categories, &self.agents, &self.actions];
         // Add four bytes for the quotes, a comma and some escapes.

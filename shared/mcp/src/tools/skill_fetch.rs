@@ -1,4 +1,4 @@
-//! `skill_fetch`: a skill with all that is needed to verify it.
+//! `skill_fetch`: returns a skill with everything that is needed to verify it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -125,8 +125,8 @@ impl Spec for SkillFetch {
             }
             fetched.push(one);
         }
-        // The loop took SKILL.md first, so that it gets its share of the room. The answer has the
-        // manifest's order.
+        // The loop took SKILL.md first, so that it gets its share of the inline size. The answer
+        // has the order of the manifest.
         fetched.sort_by(|one, other| one.info.path.cmp(&other.info.path));
         let summary = Summary::from_entry(owner, entry);
         let summary_text = format!(

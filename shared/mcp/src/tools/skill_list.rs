@@ -1,4 +1,4 @@
-//! `skill_list`: the skills in the order of their names, page by page.
+//! `skill_list`: lists the skills by name, page by page.
 
 use rmcp::schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

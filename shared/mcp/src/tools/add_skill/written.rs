@@ -8,12 +8,12 @@ use vault_format::text::printable;
 use super::SourceKind;
 use crate::fault::Fault;
 
-/// A source in its canonical text.
+/// The source that an agent's text names, in canonical form.
 #[derive(Debug, Eq, PartialEq)]
 pub struct CanonicalSource {
-    /// The canonical identifier, which is recorded.
+    /// The provenance identifier, which is recorded with the skill.
     pub identifier: ProvenanceId,
-    /// The branch, tag, commit or version that the text itself names.
+    /// The branch, tag, commit or version that the text itself names; `None` if it names none.
     pub reference: Option<String>,
 }
 
@@ -53,7 +53,7 @@ pub fn parse_source(
     })
 }
 
-/// Adds the prefix of an identifier to an address; returns any other text unchanged.
+/// Puts the prefix of an identifier before an address. Any other text is returned unchanged.
 fn add_prefix(prefix: &str, scheme: &str, text: &str) -> String {
     if text.starts_with(scheme) {
         format!("{prefix}{text}")
@@ -72,7 +72,7 @@ fn parse_git(text: &str) -> Result<(String, Option<String>), Fault> {
     let text = text.strip_prefix("git+").unwrap_or(text);
     let text = text.trim_end_matches('/');
     if let Some(rest) = text.strip_prefix("ssh://").or_else(|| scp_address(text)) {
-        // A server has none of the caller's SSH keys.
+        // The server has no SSH key of the caller.
         return Ok((over_ssh(rest)?, reference));
     }
     let Some(address) = text.strip_prefix("https://") else {
@@ -102,14 +102,14 @@ fn parse_git(text: &str) -> Result<(String, Option<String>), Fault> {
     Ok((format!("git:{text}"), reference))
 }
 
-/// Returns the text if it is an address of the form `user@host:path`.
+/// Returns the text if it has SSH's short form `user@host:path`.
 fn scp_address(text: &str) -> Option<&str> {
     let (login, _) = text.split_once(':')?;
     (login.contains('@') && !login.contains('/')).then_some(text)
 }
 
-/// Returns the identifier of a repository with an SSH address: the two public hosts serve it over
-/// HTTPS as well.
+/// Returns the identifier of a repository with an SSH address. Only the two public hosts are
+/// accepted, which serve their repositories over HTTPS as well.
 fn over_ssh(rest: &str) -> Result<String, Fault> {
     let (_, place) = rest.split_once('@').unwrap_or(("", rest));
     let hosts = [("github.com", "github"), ("gitlab.com", "gitlab")];
@@ -138,8 +138,8 @@ fn split_page_path(path: &str) -> (String, Option<String>) {
     }
     let mut reference = None;
     if matches!(parts.get(2), Some(&"tree" | &"blob" | &"raw")) && parts.len() > 3 {
-        // Take one segment as the reference: without a request, a branch with a slash looks like a
-        // branch and a folder.
+        // Take one segment as the branch or commit: without a request, a branch with a slash in its
+        // name cannot be told from a branch and a folder.
         reference = Some(parts.remove(3).to_owned());
         parts.remove(2);
     }
@@ -185,7 +185,8 @@ mod tests {
     #[test]
     fn what_readmes_and_browsers_write_is_understood() {
         use SourceKind::{Git, Registry, Url, Wellknown};
-        // Of each text the identifier, and after a blank the reference.
+        // Each text with the identifier and, after a blank, the branch or commit that result from
+        // it.
         for (kind, table) in [
             (
                 Git,
