@@ -1,5 +1,6 @@
 //! `GET /v/<slug>/catalog.json` and `GET /v/<slug>/bundles/<bundle_hash>.json`. Both answer with
-//! the stored bytes and never serialise them again: hashes and signatures are over these bytes.
+//! the stored bytes and never serialise them again, because hashes and signatures cover exactly
+//! these bytes.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -23,7 +24,8 @@ use crate::model::namespace::Current;
 use crate::model::release::{WithdrawnMark, withdrawn_key};
 use crate::publish::{current_catalog, current_closure};
 
-/// Answers with the current catalog, for a waiting or admitted device.
+/// Answers with the catalog of the current release, for a device that waits for admission or is
+/// admitted.
 pub(super) async fn read_catalog(
     app: &App,
     slug: &Slug,
@@ -44,8 +46,8 @@ pub(super) async fn read_catalog(
             enrolled.note_visit(app, slug, signer, release).await;
             Ok(exact_answer(object))
         }
-        // The namespace names this object, so its absence is a fault of the service and never a
-        // 404.
+        // The namespace record names this object, so its absence is a fault of the service and
+        // never a 404.
         None => Err(StoreError::unavailable(
             "the current catalog is missing from the object store",
         )
@@ -53,7 +55,7 @@ pub(super) async fn read_catalog(
     }
 }
 
-/// Answers with a bundle for an admitted device, unless the current release withdrew it.
+/// Answers with a bundle, for an admitted device, unless the current release withdraws it.
 pub(super) async fn read_bundle(
     app: &App,
     sets: &BundleSetCache,
@@ -65,8 +67,9 @@ pub(super) async fn read_bundle(
     let enrolled = DeviceAccess::look_up(app, slug, signer, Some(mark)).await?;
     enrolled.may_read_bundles(app.clock.now())?;
     let namespace = &enrolled.namespace;
-    // Hardly any bundle has a mark, so the list of withdrawn bundles is read only where there is
-    // one. The mark does not decide alone: a later release may have lifted the withdrawal.
+    // Hardly any bundle has the mark of a withdrawn one, and only then the catalog's list of
+    // withdrawn bundles is read. The mark alone does not decide, because a later release may have
+    // lifted the withdrawal.
     if let (Some(mark), Some(current)) = (&enrolled.extra, &namespace.current) {
         let mark: WithdrawnMark = mark.read()?;
         if mark.namespace_id == namespace.id
@@ -79,8 +82,8 @@ pub(super) async fn read_bundle(
     if let Some(object) = app.object(&key).await? {
         return Ok(exact_answer(object));
     }
-    // A bundle that the release names has to be there, so its absence is reported as a fault of the
-    // service. Any other hash is simply not found.
+    // A bundle that the release names must exist, so its absence is a fault of the service. Any
+    // other hash is not found.
     match &namespace.current {
         Some(current) if sets.is_named(app, namespace.id, current, hash).await? => Err(
             Refusal::new(ErrorCode::BundleUnavailable).cause(std::io::Error::other(format!(
@@ -91,7 +94,7 @@ pub(super) async fn read_bundle(
     }
 }
 
-/// Returns stored bytes as they are, with their digest in the header `Repr-Digest`.
+/// Returns stored bytes unchanged, with their digest in the header `Repr-Digest` (RFC 9530).
 fn exact_answer(object: Object) -> Response {
     let mut response = Response::new(Body::from(object.bytes));
     let headers = response.headers_mut();
@@ -104,11 +107,12 @@ fn exact_answer(object: Object) -> Response {
     response
 }
 
-/// Sets of bundle hashes that were read from large objects: the bundles that a release withdraws,
-/// and those that it names. Cached by the object's hash, so they are never stale.
+/// Cache of sets of bundle hashes: the bundles that a release withdraws, and those that it names.
+/// Each set is read from an immutable object and cached under the hash of that object, so no entry
+/// gets stale.
 pub(super) struct BundleSetCache(Recent<Digest, Arc<HashSet<Digest>>>);
 
-/// Maximum size of these sets, in bytes.
+/// Maximum size of all cached sets, in bytes: 16 MiB.
 const SETS_BYTES: usize = 16 << 20;
 
 impl BundleSetCache {
@@ -116,7 +120,8 @@ impl BundleSetCache {
         Self(Recent::new(SETS_BYTES))
     }
 
-    /// Returns whether the current release withdraws a bundle that has a mark.
+    /// Whether the current release withdraws a bundle. To be asked only if the bundle has the mark
+    /// of a withdrawn one.
     async fn is_withdrawn(
         &self,
         app: &App,
@@ -125,8 +130,8 @@ impl BundleSetCache {
         hash: &Digest,
     ) -> Result<bool, StoreError> {
         if current.is_earlier() {
-            // The catalog of an earlier version of vault is not read any more. The mark decides
-            // alone then, on the safe side: the bundle is not served.
+            // Catalogs of an earlier version of vault are no longer read. The mark alone decides,
+            // on the safe side: the bundle is not served.
             return Ok(true);
         }
         if let Some(set) = self.0.find(&current.sha256) {
@@ -139,7 +144,8 @@ impl BundleSetCache {
             .contains(hash))
     }
 
-    /// Returns whether the current release names a bundle, directly or through another object.
+    /// Whether the current release needs a bundle. The closure of a release, an object of its own,
+    /// lists all bundles that its catalog names directly or through other objects.
     async fn is_named(
         &self,
         app: &App,
@@ -160,7 +166,7 @@ impl BundleSetCache {
     }
 
     fn store_set(&self, object: Digest, set: HashSet<Digest>) -> Arc<HashSet<Digest>> {
-        // Twice the hashes, because a hash set allocates more places than it fills.
+        // The size is doubled because a hash set allocates more slots than it fills.
         let bytes = set.len() * 2 * size_of::<Digest>();
         let set = Arc::new(set);
         self.0.insert_value(object, Arc::clone(&set), bytes);

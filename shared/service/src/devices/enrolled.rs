@@ -1,4 +1,4 @@
-//! Look-up of a device and its namespace, and the decisions on what the device may read there.
+//! Looks up a device with its namespace, and decides what the device may read there.
 
 use vault_format::name::Slug;
 use vault_format::text::error_chain;
@@ -13,7 +13,7 @@ use crate::model::device::{self, DeviceStanding, DeviceStatus, LastSeen};
 use crate::model::namespace::{self, ServedNamespace, Status};
 use crate::spending::count_machine_read;
 
-/// Whether the vault has admitted the device, as its record says now.
+/// Whether the vault has admitted the device, by its stored record.
 pub(super) async fn is_admitted(
     app: &App,
     slug: &Slug,
@@ -25,17 +25,18 @@ pub(super) async fn is_admitted(
     Ok(device.is_some_and(|device| is_active(&device.value)))
 }
 
-/// A device and its namespace, read at the same moment.
+/// A device and its namespace, read in one call.
 pub(super) struct DeviceAccess {
     pub(super) device: DeviceStanding,
     pub(super) namespace: ServedNamespace,
-    /// Record under the additional key that [`DeviceAccess::look_up`] was given.
+    /// Record under the additional key that was given to [`DeviceAccess::look_up`].
     pub(super) extra: Option<Record>,
 }
 
 impl DeviceAccess {
-    /// Reads device and namespace in one call, so that an unknown device costs the same and gets
-    /// the same answer as an unknown vault. Otherwise a caller could find out which vaults exist.
+    /// Reads the device and the namespace in one call, and counts the read of an admitted device.
+    /// An unknown device gets the same answer in the same time as an unknown vault: otherwise a
+    /// caller could find out which vaults exist.
     pub(super) async fn look_up(
         app: &App,
         slug: &Slug,
@@ -55,19 +56,19 @@ impl DeviceAccess {
         };
         let namespace: ServedNamespace = namespace.read()?;
         let device: DeviceStanding = device.read()?;
-        // The record stands under the slug, so the namespace's id decides whether the device
-        // enrolled in this allocation.
+        // The device record is stored under the slug, which may have had another namespace. The id
+        // shows whether the device enrolled in this one.
         if namespace.status == Status::Deleted || device.namespace_id != namespace.id {
             return Err(unknown());
         }
-        // After the check of the device: only a device of this vault learns that it is suspended.
+        // Checked after the device: only a device of this vault learns that it is suspended.
         if namespace.status == Status::Suspended {
             return Err(ErrorCode::VaultSuspended.into());
         }
         if device.status == DeviceStatus::Active {
             signer.cache_key(slug);
-            // Machines that the owner did not admit, and copies of requests, are strangers': they
-            // must not use up what the namespace has.
+            // Anyone can send requests of machines that are not admitted, and copies of captured
+            // requests. They must not use up the budget of the namespace.
             if !signer.is_repeated() {
                 count_machine_read(app, &namespace)?;
             }
@@ -79,8 +80,9 @@ impl DeviceAccess {
         })
     }
 
-    /// Records that the device was here and which release it has now. Expects [`device::seen_key`]
-    /// as the additional key. An error is only logged, so the read is answered in any case.
+    /// Records when the device last called and which release it has now. `look_up` must have been
+    /// given [`device::seen_key`] as the additional key. An error is only logged, so the request is
+    /// answered in any case.
     pub(super) async fn note_visit(
         &self,
         app: &App,
@@ -91,11 +93,11 @@ impl DeviceAccess {
         let record_visit = async {
             let last_seen = self.extra.as_ref().map(Record::read).transpose()?;
             let now = app.clock.now();
-            // `None` where nothing new is to be recorded: polling causes at most one write a day
-            // and release.
+            // `None` if there is nothing new to record: polling causes at most one write for each
+            // day and release.
             if let Some(next) = LastSeen::after_visit(last_seen, self.namespace.id, release, now) {
                 let write = next.to_write(slug, signer.key_text(), now)?;
-                // Without a condition, so it cannot fail: of two visits at once either may win.
+                // The write has no condition, so of two calls at once either may win.
                 let _ = app.records.commit_writes(vec![write]).await?;
             }
             Ok::<_, StoreError>(())
@@ -108,7 +110,7 @@ impl DeviceAccess {
         }
     }
 
-    /// Rejects a revoked device. A waiting one may read the catalog.
+    /// Rejects a revoked device. One that waits for admission may read the catalog.
     pub(super) fn may_read_catalog(&self) -> Result<(), Refusal> {
         match self.device.status {
             DeviceStatus::Pending | DeviceStatus::Active => Ok(()),
@@ -116,10 +118,11 @@ impl DeviceAccess {
         }
     }
 
-    /// Rejects every device that is not admitted, and all of a namespace whose subscription is not
-    /// live at `now`.
+    /// Rejects a device that is not admitted, and every device if the subscription of the namespace
+    /// has lapsed at `now`.
     pub(super) fn may_read_bundles(&self, now: Timestamp) -> Result<(), Refusal> {
-        // Before the subscription: only an admitted device learns whether the vault is paid for.
+        // Checked before the subscription: only an admitted device learns whether the vault is paid
+        // for.
         match self.device.status {
             DeviceStatus::Pending => return Err(ErrorCode::DevicePending.into()),
             DeviceStatus::Revoked => return Err(ErrorCode::DeviceRevoked.into()),

@@ -1,5 +1,8 @@
-//! `POST /v/<slug>/devices` and `GET /v/<slug>/devices/current`: a machine asks for access, and
-//! reads the decision about it.
+//! `POST /v/<slug>/devices` and `GET /v/<slug>/devices/current`: a machine asks for admission to a
+//! vault, and reads the decision about it.
+//!
+//! An *enrolment code* is a secret text by which an owner admits machines in advance. Without one,
+//! a machine waits until an owner decides.
 
 use std::net::IpAddr;
 
@@ -32,15 +35,15 @@ use crate::transaction::Transaction;
 /// Maximum size of an enrolment's body, in bytes.
 const MAX_BODY_BYTES: usize = 4 * 1024;
 
-/// Result of an enrolment.
+/// The answer to an enrolment.
 pub(super) struct EnrolmentAnswer {
     pub(super) answer: Response,
     /// Whether an enrolment code admitted the machine.
     pub(super) by_code: bool,
 }
 
-/// Enrols the key that signed the request: as waiting, or with a code as admitted; 201. A key that
-/// is enrolled already gets its present state, with any code; 200.
+/// Enrols the key that signed the request: as waiting or, with a code, as admitted (201). For a key
+/// that is enrolled already, answers with its present state and ignores the code (200).
 pub(super) async fn enrol_device(
     app: &App,
     slug: &Slug,
@@ -54,8 +57,7 @@ pub(super) async fn enrol_device(
         .bodies
         .read_json(lane, headers, body, MAX_BODY_BYTES)
         .await?;
-    // The signature does not cover the body, so the key in it counts only if it is the one that
-    // signed.
+    // The signature does not cover the body, so the key in the body must be the one that signed.
     if request.public_key != signer.key_text() {
         return Err(ErrorCode::PublicKeyMismatch.into());
     }
@@ -78,7 +80,7 @@ pub(super) async fn enrol_device(
     })
 }
 
-/// A machine that asks to be let in.
+/// A machine that asks for admission.
 struct EnrolmentRequest<'a> {
     app: &'a App,
     slug: &'a Slug,
@@ -88,7 +90,7 @@ struct EnrolmentRequest<'a> {
     source: Option<IpAddr>,
 }
 
-/// Result of one attempt to enrol.
+/// What an enrolment did.
 struct EnrolmentOutcome {
     status: StatusCode,
     device: Device,
@@ -105,20 +107,20 @@ impl EnrolmentRequest<'_> {
         let [held, namespace] = tx.get_all(keys).await?;
         let namespace: Namespace = namespace.ok_or(ErrorCode::VaultNotFound)?.read()?;
         let stored = Versioned::<Device>::read(held)?;
-        // Taken before the filter: a record of another allocation of this slug is overwritten under
-        // its revision.
+        // Read before the filter: a record of an earlier namespace with this slug is overwritten,
+        // under its revision.
         let revision = stored.as_ref().map(|held| held.revision);
         let present = stored.filter(|held| held.value.namespace_id == namespace.id);
         match namespace.status {
             Status::Active => {}
-            // Only a device of this vault is told that it is suspended.
+            // Only a device of this vault learns that it is suspended.
             Status::Suspended if present.is_some() => return Err(ErrorCode::VaultSuspended.into()),
             Status::Suspended | Status::Deleted => return Err(ErrorCode::VaultNotFound.into()),
         }
         let when = revision.map_or(When::Absent, When::At);
         match (present, self.code) {
-            // A code decides only about keys that the owner has not seen: one that waits goes on
-            // waiting, and one that was revoked stays revoked.
+            // A code admits only keys that are not enrolled yet: a waiting one keeps waiting, and a
+            // revoked one stays revoked.
             (Some(held), _) => Ok(EnrolmentOutcome {
                 status: StatusCode::OK,
                 device: held.value,
@@ -142,7 +144,7 @@ impl EnrolmentRequest<'_> {
         )
     }
 
-    /// Records the machine as waiting for the owner's decision.
+    /// Stores the machine as waiting for the owner's decision.
     async fn enrol_waiting(
         &self,
         tx: &Transaction<'_>,
@@ -160,8 +162,8 @@ impl EnrolmentRequest<'_> {
             source,
             enrolled_at: device.enrolled_at,
         };
-        // Device, counter and index records go into one commit, so that of fifty requests at once
-        // exactly as many succeed as may wait.
+        // Device, counter and index records are written in one commit, so that of fifty
+        // simultaneous requests exactly as many succeed as may wait.
         let mut writes = vec![
             device.to_write(slug, when)?,
             Write::put(
@@ -176,11 +178,11 @@ impl EnrolmentRequest<'_> {
             ),
         ];
         writes.extend(notices::queue_machine(tx, namespace).await?);
-        // First, because `commit_within(1)` reports a full queue by the position of this write.
+        // This write comes first, because `commit_within(1)` reports a full queue by its position.
         tx.write(namespace::count_pending(slug, 1));
         tx.write_all(writes);
         if tx.commit_within(1).await?.is_some() {
-            // A machine that waits keeps its place until the owner decides, whoever comes after it.
+            // No waiting machine is displaced: each keeps its place until the owner decides.
             return Err(ErrorCode::PendingQueueFull.into());
         }
         Ok(EnrolmentOutcome {
@@ -190,7 +192,7 @@ impl EnrolmentRequest<'_> {
         })
     }
 
-    /// Admits the machine at once: the owner decided when the code was made.
+    /// Admits the machine at once: by creating the code, the owner decided in advance.
     async fn enrol_with_code(
         &self,
         tx: &Transaction<'_>,
@@ -203,19 +205,19 @@ impl EnrolmentRequest<'_> {
         let hash = hash.ok_or(ErrorCode::EnrolmentCodeInvalid)?;
         let key = enrolment::code_key(&namespace.id, &hash);
         let code = tx.get::<EnrolmentCode>(&key).await?;
-        // A code that is unknown, has ended, or is for other names gets the same answer, so that
-        // codes cannot be probed.
+        // A code that is unknown, has ended, or is for other host names gets the same answer, so
+        // that codes cannot be probed.
         let code = code
             .filter(|code| code.value.fits_hostname(self.hostname))
             .ok_or(ErrorCode::EnrolmentCodeInvalid)?;
         if !namespace.subscription.is_live(now) {
             return Err(ErrorCode::SubscriptionLapsed.into());
         }
-        // A code that an app made ends with the access of the app, however that ended.
+        // A code that an app created ends with the app's access, however that ended.
         let consent_checks = check_consent(tx, &code.value).await?;
         let limit = self.app.quota_of(namespace).machines;
-        // Before the code is used: a machine that finds no place leaves nothing behind. How many
-        // machines there are is not for whoever has a code.
+        // Checked before the code is used, so that a refused machine leaves nothing behind. The
+        // answer does not tell the holder of a code how many machines there are.
         let place = places::take_machine_place(tx, &namespace.to_ref(), limit).await;
         let place = place.map_err(|error| match error {
             PlaceError::Full(_) => Refusal::from(ErrorCode::QuotaFull),
@@ -238,9 +240,9 @@ impl EnrolmentRequest<'_> {
             "status": device.status, "code": code_id, "hostname": device.hostname,
         });
         let change = Change::about(&device.device_id).with_after(after);
-        // The count of uses stands first: where the code is used up, `commit_within(1)` below
-        // reports the position of that write. The check after it makes sure that the owner has not
-        // ended the code meanwhile.
+        // The count of uses comes first: if the code is used up, `commit_within(1)` below reports
+        // the position of this write. The check after it fails the commit if the owner has ended
+        // the code meanwhile.
         tx.write_all([
             code.value.counting_write(&namespace.id, &hash),
             Write::check(key, When::At(code.revision)),
@@ -267,8 +269,8 @@ impl EnrolmentRequest<'_> {
     }
 }
 
-/// Checks that the consent on which a code depends still stands. Returns the writes that fail the
-/// commit if it is ended meanwhile.
+/// Checks that the consent on which a code depends has not ended. Returns the writes that fail the
+/// commit if it ends meanwhile.
 async fn check_consent(tx: &Transaction<'_>, code: &EnrolmentCode) -> Result<Vec<Write>, Refusal> {
     let Some(consent) = &code.consent else {
         return Ok(Vec::new());
@@ -291,8 +293,8 @@ fn to_enrolled_device(device: Device) -> EnrolledDevice {
     }
 }
 
-/// Answers with the state of the calling device. A revoked one is answered too, so that it learns
-/// that it was revoked.
+/// Answers with the state of the calling device. A revoked device also gets it, so that it learns
+/// of the revocation.
 pub(super) async fn show_device(
     app: &App,
     slug: &Slug,
@@ -307,7 +309,7 @@ pub(super) async fn show_device(
     // Only an admitted device learns whether the vault is paid for.
     let is_lapsed =
         device.status == DeviceStatus::Active && !namespace.subscription.is_live(app.clock.now());
-    // A revoked device must not follow the releases of the vault any more.
+    // A revoked device must not learn of new releases.
     let catalog = (device.status != DeviceStatus::Revoked).then(|| {
         namespace.current.map(|current| CatalogReference {
             sha256: current.sha256,

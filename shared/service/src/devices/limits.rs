@@ -1,8 +1,12 @@
-//! Rate limits: enrolment per namespace and network, reads per device.
+//! Rate limits of the device routes: enrolments by namespace and network, reads by device.
 //!
-//! Enrolments are counted in the store, for all processes together, since unauthenticated callers
-//! can make them. Reads are counted in this process's memory: a count in the store would cost more
-//! than the read. Behind a gateway that throttles they are switched off.
+//! Enrolments are counted in the store, for all processes together, because unauthenticated callers
+//! can make them. Reads are counted in the memory of this process, because a count in the store
+//! would cost more than the read. Behind a gateway that throttles, the limits on reads are switched
+//! off.
+//!
+//! A *copy* is a request that arrives again with the same signature, for example because somebody
+//! captured it. Copies must not use up the reads of the device that signed them.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -22,13 +26,13 @@ use crate::error::{ErrorCode, Refusal};
 use crate::model::device;
 use crate::model::limits::{Network, NetworkLimit, Networks, Window, count_or_refuse};
 
-/// The length of every window of this module, in seconds.
+/// Length of every window of this module, in seconds.
 const MINUTE: i64 = 60;
-/// Number of classes of routes, each with its own count: catalogs, and bundles.
+/// Number of classes of routes with a count of their own: catalogs and bundles.
 const CLASSES: u32 = 2;
 
-/// Counts an enrolment of a key that is not enrolled yet, per slug and network and per network.
-/// Returns the counted windows; fails with 429 and `Retry-After`.
+/// Counts an enrolment of a key that is not enrolled yet, by slug and network and by network alone.
+/// Returns the windows that counted it. Fails with 429 and `Retry-After`.
 pub(super) async fn count_enrolment(
     app: &App,
     slug: &Slug,
@@ -39,7 +43,7 @@ pub(super) async fn count_enrolment(
     if limits.enrol_per_slug == 0 && limits.enrol_per_source == 0 {
         return Ok(Vec::new());
     }
-    // A known key gets its state again and creates nothing, so it needs no limit.
+    // A known key only reads its state and creates nothing, so it needs no limit.
     let device_key = device::device_key(slug, signer.key_text());
     if app.records.get_one(&device_key).await?.is_some() {
         return Ok(Vec::new());
@@ -54,8 +58,8 @@ pub(super) async fn count_enrolment(
         };
         limit.windows(&networks)
     };
-    // The first limit bounds a flood at one vault. The second also bounds a network that probes one
-    // name after another.
+    // The first limit bounds a flood at one vault, the second also a network that probes one name
+    // after another.
     let at_vault = windows("enrol-slug", Some(slug.to_string()), limits.enrol_per_slug);
     let windows = [
         at_vault,
@@ -66,8 +70,8 @@ pub(super) async fn count_enrolment(
     Ok(windows)
 }
 
-/// Counts a read of a device; fails with 429 and `Retry-After`. Returns whether the request is a
-/// copy of one that was counted before.
+/// Counts a read of a device. Returns whether the request is a copy of one that was counted before.
+/// Fails with 429 and `Retry-After`.
 pub(super) async fn count_read(
     app: &App,
     reads: &ReadLimits,
@@ -78,7 +82,7 @@ pub(super) async fn count_read(
         Route::Bundle { .. } => (1, limits.bundles_per_device),
         _ => (0, limits.catalog_per_device),
     };
-    // Copies must be known as such for the budget of the namespace too.
+    // The budget of the namespace also needs to know which requests are copies.
     if limit == 0 && limits.reads_per_namespace == 0 {
         return Ok(false);
     }
@@ -96,8 +100,9 @@ pub(super) async fn count_read(
         ReadCount::Below { is_repeated } => return Ok(is_repeated),
         refused => refused,
     };
-    // After a restart no key is known to be admitted. The look-up before a refusal keeps a flood of
-    // other keys in its network from slowing down an admitted machine.
+    // After a restart, this process does not know which keys are admitted. Looking the key up
+    // before a refusal keeps a flood of other keys in the same network from blocking an admitted
+    // machine.
     if refused == ReadCount::SharedFull
         && !is_admitted
         && enrolled::is_admitted(app, slug, signer).await?
@@ -111,15 +116,16 @@ pub(super) async fn count_read(
     Err(Refusal::new(ErrorCode::RateLimited).retry_after(left))
 }
 
-/// A read, as it is counted.
+/// A read by a device, as it is counted.
 struct DeviceRead<'a> {
     slug: &'a Slug,
     key: KeyBytes,
-    /// Hash of its signature.
+    /// SHA-256 of the text of the request's signature, by which a copy is recognised.
     signature: Digest,
     networks: Networks,
+    /// Class of the route: 0 for catalogs, 1 for bundles.
     class: u32,
-    /// Most reads of the class in a minute; 0: no limit.
+    /// Maximum number of reads of the class in a minute; 0 for no limit.
     limit: u32,
 }
 
@@ -130,14 +136,14 @@ enum ReadCount {
         /// Whether the request is a copy of one that was counted before.
         is_repeated: bool,
     },
-    /// The device has used up its own count.
+    /// The device has used up its own reads.
     Full,
-    /// The count that the key shares with the rest of its network is used up.
+    /// The count that the key shares with other keys is used up.
     SharedFull,
 }
 
-/// Room for entries of many vaults. A vault may take as much as it leaves free: so one vault takes
-/// half of the room at most, and every other one always finds some.
+/// Room for the entries of many vaults. A vault may take at most as many places as are still free:
+/// so one vault alone gets at most half of the room, and each further one always finds some.
 #[derive(Debug, Default)]
 struct SharedRoom {
     taken: usize,
@@ -145,7 +151,7 @@ struct SharedRoom {
 }
 
 impl SharedRoom {
-    /// Takes a place of `most`; false if the vault has none left.
+    /// Takes one of `most` places. Returns false if the vault may take no more.
     fn take_place(&mut self, slug: &Slug, most: usize) -> bool {
         let held = self.by_vault.get(slug).copied().unwrap_or_default();
         if held >= most.saturating_sub(self.taken) {
@@ -157,7 +163,8 @@ impl SharedRoom {
     }
 }
 
-/// Reads in the running minute, by key and class of route, and the signatures that were counted.
+/// Counts of the reads in the current minute, by key and class of route, and the signatures that
+/// were counted.
 #[derive(Debug, Default)]
 pub(super) struct ReadLimits(Mutex<ReadCounts>);
 
@@ -170,52 +177,54 @@ struct ReadCounts {
 /// Bytes of a device's public key.
 type KeyBytes = [u8; 32];
 
-/// Subject of a count.
+/// What a count is about.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 enum Subject {
     /// A device, by its key.
     Key(KeyBytes),
-    /// Requests of a device that arrive again after they were counted for it: a caller with copies
-    /// of them can send them, and must not use up the device's reads.
+    /// All copies of requests of a device. Anyone who captured requests can send them, and must not
+    /// use up the device's own reads.
     RepeatsOf(KeyBytes),
-    /// All keys of a network that have no count of their own.
+    /// All keys of one network that have no count of their own.
     RestOf(String),
-    /// All keys of all networks that have no count of their own.
+    /// All keys of all networks that have neither a count of their own nor one of their network.
     Rest,
 }
 
-/// Maximum number of admitted devices, and of repeats, that are counted on their own in one minute.
+/// Maximum number of counts of admitted devices and of their copies, in one minute.
 const MAX_ADMITTED: usize = 131_072;
-/// Maximum number of other keys that are counted on their own in one minute. Anyone can make keys,
-/// so these have no part in the room of admitted devices.
+/// Maximum number of counts of keys that are not admitted, in one minute. Anyone can make such
+/// keys, so they take no room from admitted devices.
 const MAX_OTHERS: usize = 65_536;
-/// Maximum number of other keys of one IPv4 address, or one /64 of IPv6, that are counted on their
-/// own; a wider network has four times as many, as with every limit.
+/// Maximum number of those counts for one IPv4 address or one /64 of IPv6. A wider network may have
+/// four times as many as the one inside it, as with every limit.
 const MAX_OTHERS_PER_SOURCE: u32 = 1024;
-/// Maximum number of networks whose remaining keys are counted together.
+/// Maximum number of networks with a shared count, for their keys beyond the maximum of own counts.
 const MAX_NETWORKS: usize = 65_536;
 
-/// Counts of one minute.
+/// The counts of one minute.
 ///
-/// No count is dropped before its minute ends, and none makes room at the cost of another: a key
-/// for which there is no room shares the count of its network. So a caller with any number of keys
-/// resets no count, and slows down its own network alone.
+/// No count is dropped before its minute ends, and none displaces another: a key for which there is
+/// no room shares the count of its network. So a caller with any number of keys cannot reset a
+/// count, and slows down only its own network.
 #[derive(Debug, Default)]
 struct MinuteCounts {
     start: i64,
+    /// Reads so far, by subject and class of route.
     counts: HashMap<(Subject, u32), u32>,
     admitted: SharedRoom,
+    /// Number of counts of keys that are not admitted.
     others: usize,
-    /// Number of other keys that are counted on their own, by network.
+    /// Number of counts of keys that are not admitted, by network.
     by_network: HashMap<String, u32>,
-    /// Number of networks whose remaining keys are counted together.
+    /// Number of networks with a shared count.
     shared: usize,
 }
 
 impl MinuteCounts {
     /// Drops the counts if their minute is over.
     fn move_on(&mut self, now: Timestamp) {
-        // Windows begin with the minutes of the clock, so one start serves all keys.
+        // Windows begin with the minutes of the clock, so all keys share one start.
         let start = now.unix() - now.unix().rem_euclid(MINUTE);
         if self.start != start {
             *self = Self {
@@ -225,8 +234,8 @@ impl MinuteCounts {
         }
     }
 
-    /// Counts a read of `subject`, in its own count or in the one that it shares. Returns which of
-    /// them is full, if it has no room.
+    /// Counts a read of `subject`, in its own count or in a shared one. Returns which of them is
+    /// full, if the read is over the limit.
     fn count(
         &mut self,
         subject: Subject,
@@ -235,8 +244,8 @@ impl MinuteCounts {
     ) -> Option<ReadCount> {
         let mut entry = (subject, read.class);
         let mut full = ReadCount::Full;
-        // A count that exists is used on, also by a device that was admitted in the meantime.
-        // Otherwise it could be left for an empty one.
+        // An existing count stays in use, even if the device was admitted meanwhile: otherwise it
+        // could be exchanged for an empty one.
         if !self.counts.contains_key(&entry)
             && let Some(shared) = self.find_shared(is_admitted, read)
         {
@@ -251,8 +260,7 @@ impl MinuteCounts {
         None
     }
 
-    /// Takes room for a further count. If there is none, returns the subject that is counted
-    /// instead.
+    /// Takes room for a new count. If there is none, returns the subject that is counted instead.
     fn find_shared(&mut self, is_admitted: bool, read: &DeviceRead<'_>) -> Option<Subject> {
         if is_admitted && self.admitted.take_place(read.slug, MAX_ADMITTED) {
             return None;
@@ -263,7 +271,8 @@ impl MinuteCounts {
         };
         let full = match read.networks.narrowest_first().find(is_full) {
             Some(network) => Some(network.name),
-            // The widest one: its narrower ones may be without number.
+            // The widest network shares the count, because it may contain any number of narrower
+            // ones.
             None if self.others >= MAX_OTHERS => Some(read.networks.widest()),
             None => None,
         };
@@ -287,28 +296,27 @@ impl MinuteCounts {
     }
 }
 
-/// Maximum number of signatures of one key and class of route that are remembered in one period. It
-/// is above what the default limit of catalogs lets through. Copies of requests beyond it are
-/// counted for the device itself, like all requests of keys that are not admitted.
+/// Maximum number of signatures of one key and class of route that are stored in one period. It is
+/// more than the default limit on catalogs allows. A copy of a request beyond it counts for the
+/// device itself, as do all requests of keys that are not admitted.
 const MAX_SIGNATURES_PER_KEY: usize = 2048;
-/// Maximum number of signatures that are remembered in one period. Beyond it, or beyond the part of
-/// a vault, no further ones are, and none is forgotten early: no key makes room at the cost of
-/// another.
+/// Maximum number of signatures that are stored in one period. Beyond it, or beyond the share of a
+/// vault, new ones are not stored and none is dropped early: no key displaces another's signatures.
 const MAX_SIGNATURES: usize = 131_072;
-/// Length of a period, in seconds: a signature is valid for no longer.
+/// Length of a period, in seconds: the longest time for which a signature is valid.
 const SIGNATURE_SECONDS: i64 = 2 * MAX_SKEW_SECONDS.cast_signed();
 
 /// Signatures of one period, by key and class of route.
 type SignaturesByKey = HashMap<(KeyBytes, u32), HashSet<Digest>>;
 
-/// Signatures of requests that were counted for their devices, in the present period and the one
-/// before.
+/// Signatures of requests that were counted for their devices, in the present period and the
+/// previous one.
 #[derive(Debug, Default)]
 struct CountedSignatures {
     start: i64,
     present: SignaturesByKey,
     before: SignaturesByKey,
-    /// The room that those of `present` take.
+    /// The room that the signatures of `present` take.
     remembered: SharedRoom,
 }
 
@@ -330,7 +338,7 @@ impl CountedSignatures {
             .any(|signatures| signatures.contains(&read.signature))
     }
 
-    /// Remembers a signature, unless there are too many of its key or its vault, or in all.
+    /// Stores a signature, unless its key or its vault has too many, or all together are too many.
     fn insert_signature(&mut self, read: &DeviceRead<'_>) {
         let entry = (read.key, read.class);
         let held = self.present.get(&entry).map_or(0, HashSet::len);
@@ -346,14 +354,14 @@ impl CountedSignatures {
 
 impl ReadLimits {
     fn count_read(&self, read: &DeviceRead<'_>, is_admitted: bool, now: Timestamp) -> ReadCount {
-        // A panic cannot leave counts that are unusable, so a poisoned lock is used on.
+        // A panic cannot leave unusable counts, so a poisoned lock is still used.
         let mut reads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         reads.minute.move_on(now);
         reads.signatures.move_on(now);
-        // Remember only signatures of admitted keys, so that other keys take up no room.
+        // Only signatures of admitted keys are stored, so that other keys take up no room.
         let is_repeated = is_admitted && reads.signatures.has_signature(read);
-        // Count all repetitions together: with a count for each signature, a device could read as
-        // often as it likes with a few of them.
+        // All copies of a device's requests share one count: with one for each signature, a device
+        // could read without limit by sending a few signatures again and again.
         let subject = if is_repeated {
             Subject::RepeatsOf(read.key)
         } else {
@@ -397,7 +405,7 @@ mod tests {
         }
     }
 
-    /// A device that sends without end takes up its own room and nobody else's.
+    /// A device that sends without end fills only its own room.
     #[test]
     fn one_key_makes_no_other_signature_forgotten() {
         let at = Timestamp::from_unix;
@@ -415,15 +423,15 @@ mod tests {
         assert!(counted.has_signature(&busy(MAX_SIGNATURES_PER_KEY)));
         assert!(!counted.has_signature(&busy(MAX_SIGNATURES_PER_KEY + 1)));
         assert_eq!(counted.remembered.taken, 1 + MAX_SIGNATURES_PER_KEY);
-        // Remembered for as long as it can be valid, and not forever.
+        // A signature is stored for as long as it is valid, and not forever.
         counted.move_on(at(SIGNATURE_SECONDS));
         assert!(counted.has_signature(&quiet));
         counted.move_on(at(2 * SIGNATURE_SECONDS));
         assert!(!counted.has_signature(&quiet));
     }
 
-    /// Nothing is forgotten for a new signature, which is counted as before. A vault with many
-    /// machines leaves the others their part.
+    /// No signature is dropped for a new one, which then counts as before. A vault with many
+    /// machines leaves the others their share.
     #[test]
     fn what_is_remembered_is_bounded_for_each_vault_and_in_all() {
         let mut counted = CountedSignatures::default();
@@ -457,7 +465,7 @@ mod tests {
 
     const HOME: &str = "192.0.2.1";
 
-    /// The networks of one /48 have all the keys that they like.
+    /// A caller with a /48 can use any number of keys.
     #[test]
     fn a_caller_with_many_keys_resets_no_count_and_slows_down_its_own_network() {
         let mut counts = MinuteCounts::default();
@@ -472,7 +480,7 @@ mod tests {
             let source = format!("2001:db8:1:{:x}::1", n % 65_536);
             answered += usize::from(answers(&mut counts, 100 + n, false, &source));
         }
-        // A /48 has 16 times the keys of one source, and then one count for all others.
+        // A /48 has 16 times the counts of one address, and then one shared count.
         assert_eq!(answered, 16 * 1024 + 3);
         assert!(!answers(&mut counts, device, true, HOME), "still full");
         assert!(!answers(&mut counts, newcomer, false, HOME), "still full");
@@ -485,7 +493,7 @@ mod tests {
         assert_eq!(counts.counts.len(), 1);
     }
 
-    /// Also where all room is taken, a network has a count of its own.
+    /// Even if all room is taken, a network has a count of its own.
     #[test]
     fn a_caller_with_many_networks_leaves_each_other_network_its_count() {
         let mut counts = MinuteCounts::default();
@@ -502,7 +510,7 @@ mod tests {
         assert!(counts.counts.len() <= MAX_OTHERS + MAX_ADMITTED + counts.shared);
     }
 
-    /// A device that is admitted goes on with the count that it has.
+    /// A device that is admitted keeps the count that it has.
     #[test]
     fn an_admission_gives_no_second_count() {
         let mut counts = MinuteCounts::default();

@@ -1,14 +1,14 @@
 //! The routes below `/v/<slug>/`, by which machines enrol and fetch releases. A device signs every
 //! request, and its signature is verified before anything is looked up.
 //!
-//! Rule: the path is taken exactly as it was sent. axum's extractors decode escapes, and a decoded
-//! path is not the signed one, so they are not used. The order of checks is part of the contract:
-//! three headers, their form, time, signature, rate, route and method, body, device, namespace,
-//! status, subscription, object.
+//! Rule: the path is used exactly as it was sent. axum's extractors decode escapes, and a decoded
+//! path is not the signed one, so they are not used. The order of the checks is part of the
+//! contract: three headers, their form, time, signature, rate, route and method, body, device,
+//! namespace, status, subscription, object.
 //!
 //! The routes never redirect, and their answers are never cached. An unsigned request learns
-//! nothing at all. A signed one from an unknown device does not even learn whether a vault exists,
-//! unless it enrols there.
+//! nothing. A signed request of an unknown device does not learn whether a vault exists, unless it
+//! enrols there.
 
 mod content;
 mod enrolled;
@@ -62,7 +62,7 @@ const fn device_route(
     Route::new(group, Auth::Device, name, method, path)
 }
 
-/// Returns the routes of these groups.
+/// Returns the routes of the groups `devices` and `catalog`.
 pub(crate) fn routes() -> Vec<&'static Route> {
     vec![&ENROL, &CURRENT, &CATALOG, &BUNDLE]
 }
@@ -70,7 +70,8 @@ pub(crate) fn routes() -> Vec<&'static Route> {
 /// Handler of all device routes, with its caches and counts.
 pub(crate) struct DeviceRoutes {
     app: App,
-    /// Group that is served; routes of the other one answer 404. `None` serves both.
+    /// The only group that this process serves; routes of the other one answer 404. `None` serves
+    /// both.
     only: Option<Group>,
     keys: KeyCache,
     reads: ReadLimits,
@@ -96,7 +97,7 @@ impl DeviceRoutes {
             .serve_request(request, &mut fields)
             .await
             .unwrap_or_else(IntoResponse::into_response);
-        // For refusals too: the log names the device whose request was rejected.
+        // Also set on refusals: the log names the device whose request was rejected.
         response.extensions_mut().insert(fields);
         response
     }
@@ -110,7 +111,7 @@ impl DeviceRoutes {
         let (parts, body) = request.into_parts();
         let path = raw_path(&parts.uri, &parts.extensions);
         let now = app.clock.now();
-        // Before the path is parsed: an unsigned request gets the same 401 at any path.
+        // Verified before the path is parsed: an unsigned request gets the same 401 at any path.
         let signer = signed::verify_request(&self.keys, now, &parts.method, path, &parts.headers)?;
         fields.caller = Some(signer.short_id());
 
@@ -133,8 +134,8 @@ impl DeviceRoutes {
                     enrolment::enrol_device(app, slug, &signer, source, &parts.headers, body)
                         .await?;
                 if enrolled.by_code {
-                    // The owner handed out codes for these machines, and two hundred of them may
-                    // share one address, so they do not use up its limit.
+                    // The owner gave codes to these machines, of which two hundred may share one
+                    // address, so they do not use up the limit of the address.
                     give_back(app, &counted, now).await;
                 }
                 Ok(enrolled.answer)
@@ -157,9 +158,9 @@ impl DeviceRoutes {
         }
     }
 
-    /// Passes a request that this process serves. Returns whether it is a copy of one that was
-    /// counted before. Fails with 404 for a route of another group, with
-    /// 429 over the rate of the device, and with 405 for a wrong method.
+    /// Checks that this process serves the route, within the rate of the device, with a correct
+    /// method. Returns whether the request is a copy of one that was counted before. Fails with
+    /// 404, 429 and 405, in this order.
     async fn check_request(
         &self,
         row: &Route,
@@ -170,7 +171,8 @@ impl DeviceRoutes {
             return Err(ErrorCode::NotFound.into());
         }
         fields.slug = Some(asked.path.slug().to_string());
-        // Enrolments are counted by their handler, per source: a new key costs a caller nothing.
+        // Enrolments are counted by their handler, by network, because a caller can create keys
+        // without cost.
         if row.method == "POST" {
             return match *asked.method {
                 Method::POST => Ok(false),
@@ -190,6 +192,6 @@ struct VerifiedRequest<'a> {
     path: &'a Path,
     method: &'a Method,
     signer: &'a Signer<'a>,
-    /// Address of the caller.
+    /// IP address of the client; `None` if it is unknown.
     source: Option<IpAddr>,
 }

@@ -1,4 +1,5 @@
-//! Verification of device signatures: the three headers, their form, timestamp, Ed25519.
+//! Verification of the signature of a device: the three headers, their form, the timestamp, and
+//! Ed25519.
 
 use std::time::{Duration, SystemTime};
 
@@ -15,35 +16,38 @@ use vault_store::recent::Recent;
 
 use crate::error::{ErrorCode, Refusal};
 
-/// The key that signed a request. A value is proof of the signature: only [`verify_request`] creates one.
+/// The key that signed a request. A value proves that the signature was verified: only
+/// [`verify_request`] creates one.
 pub(super) struct Signer<'h> {
     key: PublicKey,
     text: &'h str,
     signature: &'h str,
     keys: &'h KeyCache,
-    /// Vault that had admitted the key when it was last looked up.
+    /// Vault that had admitted the key when this process last looked it up.
     admitted_by: Option<Slug>,
     is_repeated: bool,
 }
 
 impl<'h> Signer<'h> {
-    /// Returns the key.
+    /// Returns the public key of the device.
     pub(super) const fn key(&self) -> &PublicKey {
         &self.key
     }
 
-    /// Returns the key's text as it was sent; a key has exactly one text.
+    /// Returns the key's text as it was sent. A key has exactly one text, so records may be named
+    /// by it.
     pub(super) const fn key_text(&self) -> &'h str {
         self.text
     }
 
-    /// Whether this vault had admitted the key when it was last looked up.
+    /// Whether this vault had admitted the key when this process last looked it up.
     pub(super) fn is_admitted_by(&self, slug: &Slug) -> bool {
         self.admitted_by.as_ref() == Some(slug)
     }
 
-    /// Returns the hash of the signature. A signature has exactly one text, and a device that signs
-    /// the same request at another second makes another one.
+    /// Returns the SHA-256 of the signature's text. A signature has exactly one text, and signing
+    /// the same request in another second gives another signature, so equal hashes mean a copied
+    /// request.
     pub(super) fn signature_hash(&self) -> Digest {
         Digest::of(self.signature.as_bytes())
     }
@@ -53,7 +57,7 @@ impl<'h> Signer<'h> {
         self.is_repeated
     }
 
-    /// Returns the signer of a request that is a copy or not.
+    /// Records whether the request is a copy of one that was counted before.
     pub(super) fn with_repeated(self, is_repeated: bool) -> Self {
         Self {
             is_repeated,
@@ -61,15 +65,15 @@ impl<'h> Signer<'h> {
         }
     }
 
-    /// Returns the name of this device in the log: the first 12 characters of its key's hash.
+    /// Returns the name of the device in the log: the first 12 characters of its key's hash.
     pub(super) fn short_id(&self) -> String {
         let mut id = self.key.key_id().to_string();
         id.truncate(12);
         id
     }
 
-    /// Caches the parsed key for the next request. Called once the key is known to be admitted by
-    /// this vault, so that other keys cannot displace admitted ones.
+    /// Caches the parsed key for the next request. Call it only if this vault has admitted the key,
+    /// so that other keys cannot displace admitted ones.
     pub(super) fn cache_key(&self, slug: &Slug) {
         if !self.is_admitted_by(slug) {
             let cached = (self.key, slug.clone());
@@ -80,7 +84,7 @@ impl<'h> Signer<'h> {
     }
 }
 
-/// Verifies a request as far as that is possible without a look-up. Fails with 401:
+/// Verifies a request as far as that is possible without access to the store. Fails with 401:
 /// `SignatureRequired`, `SignatureInvalid` or `TimestampOutOfRange`.
 pub(super) fn verify_request<'h>(
     keys: &'h KeyCache,
@@ -91,7 +95,7 @@ pub(super) fn verify_request<'h>(
 ) -> Result<Signer<'h>, Refusal> {
     let text = |name| match single_header(headers, name) {
         None => Ok(None),
-        // A value that is not text is present, but malformed.
+        // A value that is not text counts as malformed, not as missing.
         Some(value) => value
             .to_str()
             .map(Some)
@@ -108,7 +112,7 @@ pub(super) fn verify_request<'h>(
     let [device, timestamp, signature] = HEADERS.map(text);
     let (device, timestamp, signature) = (device?, timestamp?, signature?);
 
-    // The cached key was parsed from exactly this text. It saves the parsing; the signature is
+    // A cached key was parsed from exactly this text, so only parsing is saved; the signature is
     // verified in either case.
     let cached = device.and_then(|device| keys.0.find(device));
     let key_of = |text: &str| {
@@ -138,7 +142,7 @@ fn to_refusal(error: RequestError, now: Timestamp) -> Refusal {
         RequestError::HeaderInvalid | RequestError::SignatureInvalid => {
             ErrorCode::SignatureInvalid.into()
         }
-        // The time that decided goes into `Date`, so that the device can tell by how much its clock
+        // `Date` is the time that was compared, so that the device can tell by how much its clock
         // is off.
         RequestError::TimestampOutOfRange => {
             let refusal = Refusal::new(ErrorCode::TimestampOutOfRange);
@@ -150,13 +154,13 @@ fn to_refusal(error: RequestError, now: Timestamp) -> Refusal {
     }
 }
 
-/// The time as an IMF-fixdate (RFC 9110, section 5.6.7), for the header `Date`.
+/// Returns the time as an IMF-fixdate (RFC 9110, section 5.6.7), for the header `Date`.
 fn http_date(time: Timestamp) -> String {
     let since = Duration::from_secs(u64::try_from(time.unix()).unwrap_or_default());
     httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + since)
 }
 
-/// Returns a header that was sent exactly once.
+/// Returns a header if it was sent exactly once.
 fn single_header<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h HeaderValue> {
     let mut values = headers.get_all(name).iter();
     // Programs differ in which of two values they use, so a repeated header counts as missing.
@@ -166,12 +170,12 @@ fn single_header<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h HeaderVal
     }
 }
 
-/// Cache of parsed keys of admitted devices and the vaults that admitted them, by the text of the
-/// key: parsing a key costs several times as much as verifying a signature. No decision depends on
-/// it.
+/// Cache of the parsed keys of admitted devices, with the vaults that admitted them, by the text of
+/// the key: parsing a key costs several times as much as verifying a signature. No decision depends
+/// on the cache.
 pub(super) struct KeyCache(Recent<Box<str>, (PublicKey, Slug)>);
 
-/// Maximum number of cached keys, roughly.
+/// Approximate maximum number of cached keys.
 const MAX_KEYS: usize = 8192;
 
 impl KeyCache {

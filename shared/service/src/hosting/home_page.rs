@@ -1,5 +1,5 @@
-//! `GET /`: the state of each vault of a signed-in person, with the next step. Any other browser
-//! gets the page that describes the service.
+//! `GET /`: shows a signed-in person the state of each of their vaults, with the next step. Any
+//! other browser gets the page that describes the service.
 
 use askama::Template;
 use axum::http::{HeaderMap, StatusCode};
@@ -22,7 +22,7 @@ use crate::web::error_page::ErrorPage;
 use crate::web::layout::{self, Frame, SignOut, format_day, format_minute};
 use crate::web::welcome;
 
-/// Returns the text of a set-up step on a page.
+/// Returns the label of a set-up step.
 pub(crate) const fn step_text(step: StepName) -> &'static str {
     match step {
         StepName::StarterSkills => "Choose starter skills",
@@ -33,7 +33,7 @@ pub(crate) const fn step_text(step: StepName) -> &'static str {
     }
 }
 
-/// Returns whether a set-up step is done, in words for a page.
+/// Returns the state of a set-up step in words.
 pub(crate) const fn step_state(step: Step) -> &'static str {
     match (step.needed, step.state) {
         (false, _) => "not needed",
@@ -42,28 +42,28 @@ pub(crate) const fn step_state(step: Step) -> &'static str {
     }
 }
 
-/// A set-up step on the page.
+/// Row of the page: a set-up step.
 struct StepRow {
     text: &'static str,
     state: &'static str,
 }
 
-/// What a person has to know about the payment for a sign-up or vault.
+/// What the page says about the payment for a sign-up or a vault.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum PaymentNotice {
-    /// Nothing but that a payment is due.
+    /// A payment is due.
     Due,
-    /// A payment arrived that does not count.
+    /// A payment arrived, but not for the chosen plan, so it does not count.
     Refused,
-    /// A payment arrived whose price the provider has not named yet.
+    /// A payment arrived, but the provider has not reported its price yet.
     PriceAwaited,
     /// A first payment is on its way.
     Processing,
     /// A subscription for the plan has an open invoice.
     InvoiceOpen,
-    /// A subscription is for another price than those of the plan.
+    /// A subscription pays another price than those of the plan.
     OtherPrice,
-    /// The plan is no longer for sale, and the person may choose another one.
+    /// The plan is no longer for sale, but the person may choose another one.
     OffSale,
     /// The plan is no longer for sale, and only the operator can help.
     NoOffer,
@@ -78,12 +78,13 @@ impl PaymentNotice {
             Remedy::AwaitPayment => Self::Processing,
             Remedy::AwaitPrice => Self::PriceAwaited,
             Remedy::PayInvoice => Self::InvoiceOpen,
-            // Before there is a vault, nobody but the operator sees which price was paid.
+            // Before there is a vault, only the operator sees which price was paid.
             Remedy::ChangePrice if !is_vault => Self::Refused,
             Remedy::ChangePrice if is_offered => Self::OtherPrice,
             Remedy::Subscribe if sign_up.refused_at.is_some() => Self::Refused,
             Remedy::Subscribe if is_offered => Self::Due,
-            // A vault keeps its plan, and a name that was held with a plan gets no free vault.
+            // A vault keeps its plan. A name that was reserved with a plan does not become a free
+            // vault.
             Remedy::Subscribe if !is_vault && hosting.sign_up && !hosting.plans.is_empty() => {
                 Self::OffSale
             }
@@ -91,31 +92,33 @@ impl PaymentNotice {
         }
     }
 
-    /// Whether a checkout does not make the person pay a second time.
+    /// Whether the page may offer a checkout without the risk that the person pays twice.
     const fn allows_checkout(self) -> bool {
         matches!(self, Self::Due | Self::Refused | Self::OtherPrice)
     }
 }
 
-/// A sign-up that is not a vault yet.
+/// Section of the page: a sign-up that has no vault yet.
 struct SignUpSummary {
     slug: String,
+    /// Random id of the sign-up, which the form for a new name sends.
     reference: String,
     plan: Option<String>,
     steps: Vec<StepRow>,
-    /// Address of the checkout page, while a payment is awaited.
+    /// Address of the checkout page, if the person should pay now.
     checkout: Option<String>,
-    /// What the person has to know about the payment.
+    /// What the page says about the payment.
     payment: PaymentNotice,
-    /// Address of the page where the customer pays invoices, once there is a subscription.
+    /// Address of the provider's page for invoices, if there is a subscription.
     billing: Option<String>,
-    /// End of the name's reservation, for a sign-up that waits for a payment. `None` after it.
+    /// End of the reservation of the name, while the sign-up waits for a payment; `None` once it
+    /// has ended.
     reserved_until: Option<String>,
     /// Whether another vault has taken the name.
     name_taken: bool,
 }
 
-/// A vault in which the person has a role.
+/// Section of the page: a vault that the person is a member of.
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a condition of the template"
@@ -124,29 +127,30 @@ struct VaultOverview {
     slug: String,
     address: String,
     role: &'static str,
+    /// Whether the person may publish releases.
     publishes: bool,
-    /// Description of the current release.
+    /// Description of the current release, if there is one.
     release: Option<String>,
-    /// Set-up steps, until all are done.
+    /// Set-up steps; empty once all are done, and for members who are not owners.
     steps: Vec<StepRow>,
-    /// Whether the next step is the owner's first release.
+    /// Whether the next step is that the owner publishes the first release.
     sync_next: bool,
-    /// Whether the service itself signs its releases.
+    /// Whether the service signs the releases of this vault itself (`vault serve`).
     self_signed: bool,
     /// Number of starter skills that were saved as drafts.
     drafts: usize,
-    /// The end of the grace period, while it runs.
+    /// End of the grace period after a failed payment, while it runs.
     grace_ends: Option<String>,
-    /// What an owner has to know about the payment, where the subscription has lapsed.
+    /// What the page tells an owner about the payment, if the subscription has lapsed.
     lapsed: Option<PaymentNotice>,
     /// Address of the vault in the console.
     console: String,
-    /// Whether the person manages the vault there.
+    /// Whether the person is an owner.
     owns: bool,
-    /// Address of the page where the customer pays invoices and cancels, for an owner of a vault
-    /// that is paid for.
+    /// Address of the provider's page for invoices and cancellation; only for an owner of a paid
+    /// vault.
     billing: Option<String>,
-    /// Address of the checkout page, where a new subscription helps.
+    /// Address of the checkout page, if a new subscription helps.
     checkout: Option<String>,
 }
 
@@ -163,12 +167,13 @@ struct HomePage {
     sign_out: SignOut,
 }
 
-/// Returns the path of the page, for a redirect.
+/// Returns the path of the home page, for a redirect.
 pub fn home_path(app: &App) -> String {
     format!("{}/", app.config.public_url.prefix())
 }
 
-/// `GET /`: shows the page to a signed-in browser, else the description of the service.
+/// `GET /`: shows the home page to a signed-in browser, and the description of the service to any
+/// other.
 pub async fn show_home(app: &App, headers: &HeaderMap) -> Result<Response, ErrorPage> {
     let browser = Browser::from_headers(app, headers);
     match browser.load_signed_in(app).await? {
@@ -180,7 +185,7 @@ pub async fn show_home(app: &App, headers: &HeaderMap) -> Result<Response, Error
     }
 }
 
-/// Renders the page of a signed-in person, after continuing every sign-up that was interrupted.
+/// Renders the home page. First continues every sign-up of the person that was interrupted.
 pub async fn render_home(
     app: &App,
     (browser, signed_in): (&Browser, &SignedIn),
@@ -213,14 +218,14 @@ pub async fn render_home(
     Ok(layout::render_page(status, &page, None))
 }
 
-/// Returns a sign-up after every step that the service can do now; `None` when that made it a
-/// vault.
+/// Takes every step of a sign-up that is possible now, and returns its section of the page; `None`
+/// if the sign-up has become a vault.
 async fn summarize_sign_up(
     app: &App,
     sign_up: &Provisioning,
     email: &str,
 ) -> Result<Option<SignUpSummary>, ErrorPage> {
-    // Only an event of the payment provider moves such a sign-up on, so there is nothing to try.
+    // Only an event of the payment provider can advance such a sign-up, so no step is tried.
     let advanced = match sign_up.next_action() {
         NextAction::Wait => Ok(Some(Progress::AwaitsPayment)),
         _ => provisioning::advance_sign_up(app, &sign_up.reference).await,
@@ -229,7 +234,7 @@ async fn summarize_sign_up(
         Ok(Some(progress)) => progress,
         Ok(None) => return Ok(None),
         Err(error) => {
-            // One failing sign-up must not close the page: its step stays pending, and background
+            // One failing sign-up must not hide the page: its step stays pending, and background
             // work tries again.
             tracing::warn!(
                 error = error_chain(&error),
@@ -264,7 +269,7 @@ async fn summarize_sign_up(
     }))
 }
 
-/// Returns the vaults in which an account has a role, the last used first.
+/// Returns the vaults that an account is a member of, last used first.
 async fn list_vaults(app: &App, account: &Account) -> Result<Vec<VaultOverview>, StoreError> {
     let members = memberships::load_members(app, account, None).await?;
     let keys = members.iter().map(|member| &member.user.namespace.slug);
@@ -274,7 +279,7 @@ async fn list_vaults(app: &App, account: &Account) -> Result<Vec<VaultOverview>,
     }
     let mut roles = Vec::new();
     let mut namespaces = Vec::new();
-    // One reading for all of them, so that the page does not get slower with each vault.
+    // One read for all of them, so that the page does not get slower with each vault.
     let records = app.records.get_many(&keys).await?;
     for (member, record) in members.iter().zip(records) {
         if let Some(namespace) = Versioned::<Namespace>::read(record)? {
@@ -290,7 +295,7 @@ async fn list_vaults(app: &App, account: &Account) -> Result<Vec<VaultOverview>,
     Ok(vaults)
 }
 
-/// Describes a vault for the page.
+/// Describes a vault as its section of the page.
 async fn describe_vault(
     app: &App,
     account: &Account,
@@ -299,7 +304,7 @@ async fn describe_vault(
 ) -> Result<VaultOverview, StoreError> {
     let email = account.email.as_str();
     let steps = provisioning::setup_steps(namespace, sign_up.as_ref());
-    // Set-up and payment concern owners alone; other members see neither.
+    // Set-up and payment concern only owners; other members see neither.
     let owns = member == Role::Owner;
     let next = next_step(&steps).filter(|_| owns);
     let sign_up = sign_up.filter(|_| owns);
@@ -352,8 +357,8 @@ async fn describe_vault(
     })
 }
 
-/// Returns the address of the page where the customer of a sign-up pays invoices and cancels, once
-/// there is a subscription.
+/// Returns the address of the provider's page for invoices and cancellation, if the sign-up has a
+/// subscription.
 fn billing_page(app: &App, sign_up: &Provisioning) -> Option<String> {
     sign_up.subscription.as_ref()?;
     let page = app.config.hosting.billing.as_ref()?;

@@ -20,13 +20,13 @@ use crate::web::csrf::Purpose;
 use crate::web::error_page::ErrorPage;
 use crate::web::layout::{self, Frame, SignOut};
 
-/// A plan on offer.
+/// Choice of the form: a plan.
 struct PlanOption {
     name: String,
     chosen: bool,
 }
 
-/// A starter skill on offer.
+/// Choice of the form: a starter skill, which becomes a draft in the new vault.
 struct StarterOption {
     name: &'static str,
     text: &'static str,
@@ -41,7 +41,7 @@ struct NewVaultPage {
     email: String,
     problem: Option<String>,
     csrf: String,
-    /// Address of a vault, up to its name.
+    /// Address of a vault without its name, shown before the input field.
     address: String,
     slug: String,
     plans: Vec<PlanOption>,
@@ -49,7 +49,7 @@ struct NewVaultPage {
     sign_out: SignOut,
 }
 
-/// Values that were entered before.
+/// Values to fill into the form.
 #[derive(Default)]
 struct EnteredValues {
     slug: String,
@@ -74,7 +74,7 @@ pub async fn show_new_vault(app: &App, request: SignedInBrowser) -> Result<Respo
     ))
 }
 
-/// Renders the page with what was entered before and, after a refusal, the problem.
+/// Renders the page with the entered values and, after a refusal, the problem.
 fn render_page(
     app: &App,
     (browser, signed_in): (&Browser, &SignedIn),
@@ -121,7 +121,7 @@ fn render_page(
 
 /// The form that signs up.
 pub const SIGN_UP: FormTask = new_vault_task("vault.sign-up");
-/// The form that gives a sign-up another name.
+/// The form that gives another name to a sign-up whose name was taken.
 pub const RENAME: FormTask = new_vault_task("vault.rename");
 
 const fn new_vault_task(action: &'static str) -> FormTask {
@@ -132,7 +132,7 @@ const fn new_vault_task(action: &'static str) -> FormTask {
     }
 }
 
-/// `POST /account/new-vault`: reserves the name, and sets the vault up where vaults are free.
+/// `POST /account/new-vault`: reserves the name. If vaults are free here, also sets the vault up.
 pub async fn sign_up(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
     let hosting = &app.config.hosting;
     if !hosting.sign_up {
@@ -146,7 +146,7 @@ pub async fn sign_up(app: &App, request: SignedInForm) -> Result<Response, Error
         .map(str::to_owned)
         .collect();
     let plan = form.value("plan").map(str::to_owned);
-    // The page offers only plans that are for sale, so it did not send any other value.
+    // The page offers only plans that are for sale, so any other value is not from the page.
     let is_plan = match &plan {
         None => hosting.plans.is_empty(),
         Some(plan) => hosting.plan(plan).is_some(),
@@ -157,7 +157,7 @@ pub async fn sign_up(app: &App, request: SignedInForm) -> Result<Response, Error
     let slug = form.value("slug").unwrap_or_default().trim().to_owned();
     let refused = |status, problem| {
         let filled = EnteredValues {
-            // No name is longer. A page must not repeat an input of any size.
+            // No name is longer, and the page must not repeat input of any size.
             slug: slug.chars().take(63).collect(),
             plan: plan.clone(),
             starters: Some(chosen.clone()),
@@ -178,7 +178,7 @@ pub async fn sign_up(app: &App, request: SignedInForm) -> Result<Response, Error
     match provisioning::sign_up(app, account, &choice, &actor).await? {
         Err(why) => refused(StatusCode::CONFLICT, why.to_string()),
         Ok(reference) => {
-            // A free vault is set up at once; any other waits for the event that confirms the
+            // A free vault is set up at once; a paid one waits for the event that confirms the
             // payment.
             provisioning::advance_sign_up(app, &reference).await?;
             Ok(redirect_to(
@@ -221,7 +221,7 @@ pub async fn rename_sign_up(app: &App, request: SignedInForm) -> Result<Response
 fn parse_name(text: &str) -> Result<Slug, String> {
     let sentence = |code: ErrorCode| code.row().detail.to_owned();
     let slug: Slug = text.parse().map_err(|_| sentence(ErrorCode::SlugInvalid))?;
-    // A vault called `admin` or `www`, for example, would pass for a part of the service.
+    // A vault called `admin` or `www` would look like a part of the service.
     if slug.is_reserved() {
         return Err("The service keeps this name for itself. Choose another one.".to_owned());
     }

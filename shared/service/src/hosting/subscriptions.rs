@@ -1,8 +1,9 @@
-//! The subscriptions of a sign-up: which of them decides, and what it gives the vault.
+//! Judges the subscriptions of a sign-up together: which of them decides, and which access the
+//! vault has.
 //!
-//! A person may pay twice. The second subscription stands by and takes over when the first one no
-//! longer pays. What a vault has follows from the states of all its subscriptions, so it is the
-//! same in whatever order their events arrive.
+//! A person may pay twice. The second subscription stands by, and takes over when the first one no
+//! longer pays. The access of a vault follows from the states of all its subscriptions, so the
+//! order in which their events arrive does not matter.
 
 use std::cmp::Reverse;
 
@@ -17,34 +18,37 @@ use crate::model::payment::{Fit, PaidSubscription, SubscriptionId, subscription_
 use crate::model::provisioning::Provisioning;
 use crate::ports::Ports;
 
-/// Use of a subscription for its vault, the best first.
+/// Rank of a subscription by its use for the vault, the best first.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Use {
+    /// It is paid.
     Paid,
-    /// A payment failed. Of two, the one whose grace period ends later is better.
+    /// A payment failed, and the grace period runs. The later it ends, the better.
     Grace(Reverse<Timestamp>),
-    /// Not paid, or not for the plan of the vault.
+    /// It is not paid, or not for the plan of the vault, but may still be corrected.
     Nothing,
-    /// Over for good.
+    /// It is over and never comes back.
     Over,
 }
 
-/// The subscriptions of a sign-up, judged together.
+/// Result of judging the subscriptions of a sign-up.
 pub(super) struct Judged {
-    /// The one that decides; `None` where there is none.
+    /// The subscription that decides; `None` if there is none.
     pub(super) deciding: Option<SubscriptionId>,
-    /// The others that are not over, in the order in which they were bound.
+    /// The other subscriptions that are not over, by rank; equal ones in the order in which they
+    /// were bound.
     pub(super) standby: Vec<SubscriptionId>,
-    /// What they give the vault.
+    /// The access that the vault has by the deciding one.
     pub(super) access: Subscription,
-    /// Those that are paid, or in their grace period.
+    /// The subscriptions that are paid or in their grace period. More than one means that the
+    /// person pays twice.
     pub(super) serving: Vec<SubscriptionId>,
-    /// Checks that the subscriptions are as they were read, for the commit.
+    /// Writes that fail the commit if a subscription has changed since it was read.
     pub(super) checks: Vec<Write>,
 }
 
-/// Judges the subscriptions of a sign-up. `updated` stands for the stored version of the one that
-/// is written in the same commit; it is judged too where the sign-up does not list it yet.
+/// Judges the subscriptions of a sign-up. `updated` replaces the stored version of a subscription
+/// that is written in the same commit; it is judged even if the sign-up does not list it yet.
 pub(super) async fn judge_subscriptions(
     ports: &Ports,
     hosting: &Hosting,
@@ -67,19 +71,20 @@ pub(super) async fn judge_subscriptions(
         }
         let key = subscription_key(&id);
         let stored: Option<Versioned<PaidSubscription>> = ports.get(&key).await?;
-        // Two events about two subscriptions may arrive at once, and each decides by both.
+        // Two events about two subscriptions may arrive at once, and the result of each depends on
+        // both.
         let (when, ranked) = match &stored {
             Some(held) => (
                 When::At(held.revision),
                 rank_subscription(&held.value, offer, hosting.grace_days),
             ),
-            // Without its record nothing shows that a subscription was paid.
+            // Without a record, nothing proves that the subscription was paid.
             None => (When::Absent, (Use::Over, Subscription::Lapsed)),
         };
         checks.push(Write::check(key, when));
         candidates.push((ranked.0, id, ranked.1));
     }
-    // Stable: of two that are equal, the one that decides now goes on deciding.
+    // The sort is stable, so the present deciding subscription stays before an equal one.
     candidates.sort_by_key(|(rank, _, _)| *rank);
     let is_serving = |rank: &Use| matches!(rank, Use::Paid | Use::Grace(_));
     let serving = candidates.iter().filter(|(rank, _, _)| is_serving(rank));
@@ -97,14 +102,14 @@ pub(super) async fn judge_subscriptions(
     })
 }
 
-/// What a person can do about a sign-up or vault that is not paid for, the best last.
+/// What a person can do about a sign-up or vault that is not paid for; the best comes last.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) enum Remedy {
-    /// Subscribe, for the first time or again.
+    /// Subscribe, for the first time or once more.
     Subscribe,
-    /// Change a subscription for another price or currency back, or subscribe again.
+    /// Correct a subscription that has another price or currency, or subscribe once more.
     ChangePrice,
-    /// Wait until the payment provider has named the price of what was paid.
+    /// Wait until the payment provider reports the price of what was paid.
     AwaitPrice,
     /// Wait until the payment provider reports a first payment, which may take days for a transfer
     /// or direct debit.
@@ -113,8 +118,8 @@ pub(super) enum Remedy {
     PayInvoice,
 }
 
-/// Returns the remedy for a sign-up that is not paid for. The best one counts: a further
-/// subscription for another price must not hide that an invoice is open.
+/// Returns the best remedy that any subscription of an unpaid sign-up allows: a second subscription
+/// with another price must not hide that an invoice of the first one is open.
 pub(super) async fn find_remedy(
     ports: &Ports,
     hosting: &Hosting,
@@ -129,15 +134,16 @@ pub(super) async fn find_remedy(
     let mut found = Remedy::Subscribe;
     for record in ports.records.get_many(&keys).await? {
         let stored = Versioned::<PaidSubscription>::read(record)?;
-        // Nothing can be paid or changed where it is over.
+        // A subscription that is over can be neither paid nor changed.
         let Some(paid) = stored.map(|held| held.value).filter(|paid| !paid.is_over()) else {
             continue;
         };
         found = found.max(match paid.fit(offer) {
-            // A person who is led to a second payment meanwhile pays twice.
+            // The page must not offer another checkout while a payment is on its way, or the person
+            // would pay twice.
             Fit::Fits | Fit::PriceAwaited if paid.is_processing() => Remedy::AwaitPayment,
-            // Also if it is paid: then the operator has ended the access by hand, and the person
-            // must not be led to pay a second time.
+            // This includes a paid subscription: then the operator has ended the access by hand,
+            // and the person must not pay once more.
             Fit::Fits => Remedy::PayInvoice,
             Fit::PriceAwaited => Remedy::AwaitPrice,
             Fit::WrongPrice | Fit::WrongCurrency => Remedy::ChangePrice,
@@ -146,13 +152,14 @@ pub(super) async fn find_remedy(
     Ok(found)
 }
 
-/// Returns what pays for the plan of a sign-up; `None` where the plan is not for sale.
+/// Returns the links, prices and currencies that pay for the plan of a sign-up; `None` if the plan
+/// is not for sale.
 pub(super) fn plan_offer<'h>(hosting: &'h Hosting, sign_up: &Provisioning) -> Option<&'h Offer> {
     let plan = hosting.plan(sign_up.plan.as_deref()?)?;
     Some(&plan.offer)
 }
 
-/// Returns the use of a subscription, and what it gives the vault.
+/// Returns the rank of a subscription, and the access that it gives the vault.
 fn rank_subscription(
     paid: &PaidSubscription,
     offer: Option<&Offer>,

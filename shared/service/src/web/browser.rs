@@ -1,4 +1,4 @@
-//! Session cookies of browsers, and proof that a form was sent from a page of ours.
+//! Session cookies of browsers, and proof that a form was sent from a page of this service.
 
 use axum::extract::Request;
 use axum::http::header::{self, HeaderMap, HeaderValue};
@@ -20,13 +20,14 @@ use crate::model::permit::is_permit_id;
 use crate::model::session::{SESSION_SECONDS, Session, session_key};
 use crate::model::token::{Secret, SecretKind};
 
-/// Longest authorize query, in bytes: it has to fit into a `Location` header.
+/// Maximum length of an authorize query, in bytes: it must fit into a `Location` header.
 pub const MAX_QUERY_BYTES: usize = 6 * 1024;
-/// Largest form body, in bytes: each byte of the query may be escaped as three, and the other
-/// fields are small.
+/// Maximum size of a form body, in bytes: an escape makes each byte of the query three, and the
+/// other fields are small.
 pub const MAX_FORM_BYTES: usize = 3 * MAX_QUERY_BYTES + 8 * 1024;
 
-/// A browser, identified by the random value of its cookie. Viewing a page stores nothing about it.
+/// A browser, identified by the random value of its session cookie. A browser that only views pages
+/// has no record in the store.
 pub struct Browser {
     secret: Secret,
     was_sent: bool,
@@ -34,14 +35,15 @@ pub struct Browser {
 
 /// A browser with its session and account.
 pub struct SignedIn {
-    /// The session, with its start and end.
+    /// The session, which is valid.
     pub session: Session,
     /// The account of the session.
     pub account: Account,
 }
 
 impl Browser {
-    /// Reads the browser from the cookie of a request, or creates a new one.
+    /// Reads the browser from the cookie of a request. Without a cookie, creates a new value, which
+    /// [`Browser::set_cookie`] then sends.
     pub fn from_headers(app: &App, headers: &HeaderMap) -> Self {
         let sent_secret = cookie::find_cookie(headers, cookie_name(app))
             .and_then(|value| Secret::parse(SecretKind::Session, value));
@@ -51,8 +53,9 @@ impl Browser {
         }
     }
 
-    /// Creates the browser for a sign-in that just succeeded. Its value is new, so a value that an
-    /// attacker planted or learned before the sign-in is worthless (session fixation).
+    /// Creates the browser for a sign-in that has just succeeded. Its cookie value is new, so a
+    /// value that an attacker planted or learned before the sign-in is worthless (session
+    /// fixation).
     pub fn for_new_session(app: &App) -> Self {
         Self {
             secret: Secret::fresh(SecretKind::Session, &app.random),
@@ -65,19 +68,19 @@ impl Browser {
         self.secret.hash()
     }
 
-    /// Derives a secret from the cookie and `salt`. It is not stored: only the same browser can
-    /// make it again.
+    /// Derives a secret from the cookie and `salt`. It is stored nowhere: only a request with the
+    /// same cookie can derive it again.
     pub fn derive_secret(&self, kind: SecretKind, salt: &str) -> Secret {
         Secret::derive_from(kind, &self.secret, salt)
     }
 
-    /// Creates a form token for this browser.
+    /// Creates a token for a form about `subject`, valid in this browser for this purpose.
     pub fn form_token(&self, app: &App, purpose: Purpose, subject: &str) -> String {
         csrf::create_token(&self.secret, purpose, subject, app.clock.now(), &app.random)
     }
 
-    /// Verifies the token of a form and returns its nonce. Fails when the browser sent no cookie,
-    /// or the token is not for it, this purpose and `subject`.
+    /// Verifies the token of a form and returns its nonce. Fails if the browser sent no cookie, or
+    /// if the token is for another browser, purpose or subject.
     pub fn check_form(
         &self,
         app: &App,
@@ -85,8 +88,8 @@ impl Browser {
         purpose: Purpose,
         subject: &str,
     ) -> Result<String, ErrorPage> {
-        // Without a cookie the secret was made for this very request, and no form can be bound to
-        // it.
+        // Without a cookie, the secret was created for this very request, and no form can be bound
+        // to it.
         let token = form
             .value("csrf")
             .filter(|_| self.was_sent)
@@ -95,14 +98,14 @@ impl Browser {
             .ok_or(ErrorPage::FormForged)
     }
 
-    /// Loads the session if its sign-in is complete. Fails when the store does.
+    /// Loads the session if its sign-in is complete; `None` if the browser has no valid session.
     pub async fn load_signed_in(&self, app: &App) -> Result<Option<SignedIn>, StoreError> {
         let found = self.load_session(app).await?;
         Ok(found.filter(|found| !found.session.code_due))
     }
 
-    /// Loads the session if its first proof was accepted and the code of a second factor is still
-    /// due. Fails when the store does.
+    /// Loads the session if its first proof (such as the password) was accepted and the code of the
+    /// second factor is still due.
     pub async fn load_half_signed_in(&self, app: &App) -> Result<Option<SignedIn>, StoreError> {
         let found = self.load_session(app).await?;
         Ok(found.filter(|found| found.session.code_due))
@@ -110,15 +113,15 @@ impl Browser {
 
     /// Loads the session of the cookie, whether or not a code is still due.
     async fn load_session(&self, app: &App) -> Result<Option<SignedIn>, StoreError> {
-        // A value that was made for this request cannot have a session.
+        // A value that was created for this request cannot have a session.
         if !self.was_sent {
             return Ok(None);
         }
         let Some(session) = app.get::<Session>(&session_key(&self.hash())).await? else {
             return Ok(None);
         };
-        // Read on each request, so that a reset account or a global sign-out ends its sessions at
-        // once.
+        // Read on each request, so that the reset of an account or a global sign-out ends its
+        // sessions at once.
         let keys = [account_key(&session.value.account), service_epoch_key()];
         let [account, service] = app.get_all(keys).await?;
         let account = Versioned::<Account>::read(account)?;
@@ -132,8 +135,8 @@ impl Browser {
             }))
     }
 
-    /// Returns the `Set-Cookie` header for a browser that did not send its value. With `signed_in`
-    /// the cookie lives as long as a session, otherwise until the browser is closed.
+    /// Returns the `Set-Cookie` header; `None` if the browser sent this value itself. With
+    /// `signed_in` the cookie lives as long as a session, otherwise until the browser is closed.
     pub fn set_cookie(&self, app: &App, signed_in: bool) -> Option<HeaderValue> {
         let age = if signed_in {
             format!("; Max-Age={SESSION_SECONDS}")
@@ -152,8 +155,8 @@ pub fn removed_cookie(app: &App) -> Option<HeaderValue> {
 }
 
 fn set_cookie(app: &App, value: &str, age: &str) -> Option<HeaderValue> {
-    // Lax, not Strict: the first request is a navigation from the client's site and must carry the
-    // cookie.
+    // Lax and not Strict: the first request is a navigation from the client's site, and it must
+    // carry the cookie.
     let secure = if app.config.public_url.is_loopback_http() {
         ""
     } else {
@@ -166,8 +169,8 @@ fn set_cookie(app: &App, value: &str, age: &str) -> Option<HeaderValue> {
     HeaderValue::from_str(&text).ok()
 }
 
-/// Returns the cookie's name. `__Host-` stops other hosts of the same site from setting it; the
-/// prefix is not possible over plain HTTP.
+/// Returns the name of the session cookie. The prefix `__Host-` keeps other hosts of the same site
+/// from setting it; it is not possible over plain HTTP.
 fn cookie_name(app: &App) -> &'static str {
     if app.config.public_url.is_loopback_http() {
         "vault_session"
@@ -176,26 +179,27 @@ fn cookie_name(app: &App) -> &'static str {
     }
 }
 
-/// A form that was sent from a page of ours.
+/// A form that no page of another site sent. Its token is not checked yet: see
+/// [`Browser::check_form`].
 pub struct PostedForm {
     /// Fields of the form.
     pub form: Form,
-    /// Browser that sent it.
+    /// The browser that sent the form.
     pub browser: Browser,
-    /// Former sign-ins of the browser.
+    /// The cookie by which the browser proves that it signed in before.
     pub returning: RememberedBrowser,
-    /// Address that it came from.
+    /// IP address of the client; `None` if it is unknown.
     pub source: Option<IpAddr>,
 }
 
-/// Fields that are groups of check boxes, which share one name: scopes, and what an app made.
+/// Fields that may be repeated, because each is a group of check boxes with one name.
 const BOXES: &[&str] = &["scope", "made"];
 
-/// Reads a form. Fails when another site sent it, when it is too large or not a form, or when a
-/// field other than a group of check boxes is repeated.
+/// Reads a form. Fails if another site sent it, if it is too large or malformed, or if a field is
+/// repeated that is no group of check boxes.
 pub async fn read_posted_form(app: &App, request: Request) -> Result<PostedForm, ErrorPage> {
     let (parts, body) = request.into_parts();
-    // Before the body, so that forms of other sites are not even read.
+    // Checked before the body, so that forms of other sites are not even read.
     if !from_our_page(app, &parts.headers) {
         return Err(ErrorPage::FormForged);
     }
@@ -214,14 +218,14 @@ pub async fn read_posted_form(app: &App, request: Request) -> Result<PostedForm,
     })
 }
 
-/// Whether the headers in which browsers name the sending site point to this service. A sender
-/// without these headers is not a browser, so no site can have tricked it.
+/// Whether the request comes from a page of this service, by the headers in which browsers name the
+/// sending site. A client without these headers is not a browser, so no site can have tricked it.
 fn from_our_page(app: &App, headers: &HeaderMap) -> bool {
     let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
     // `none` is a navigation by the person, such as a bookmark.
     let same_site = matches!(site, None | Some(b"same-origin" | b"none"));
-    // Our pages send no referrer, and browsers then write `Origin: null` on their forms.
-    // `Sec-Fetch-Site` has to vouch for those.
+    // Pages of this service send no referrer, so browsers send `Origin: null` with their forms.
+    // Then `Sec-Fetch-Site` must prove the origin.
     let same_origin = match headers.get(header::ORIGIN).map(HeaderValue::as_bytes) {
         None => true,
         Some(b"null") => site == Some(b"same-origin"),
@@ -230,10 +234,11 @@ fn from_our_page(app: &App, headers: &HeaderMap) -> bool {
     same_site && same_origin
 }
 
-/// Page that a form finally leads to: always one of ours, so that `return_to` is no open redirect.
+/// Page to which a form leads in the end. It is always a page of this service, so that `return_to`
+/// is no open redirect.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ReturnTo<'f> {
-    /// The authorize request with this query.
+    /// The authorize page with this query.
     Authorize(&'f str),
     /// The page where a password is changed.
     Password,
@@ -243,11 +248,11 @@ pub enum ReturnTo<'f> {
     SecondFactor,
     /// The page where passkeys are added and removed.
     Passkeys,
-    /// The page where a person signs up for a vault.
+    /// The page on which a person signs up for a vault.
     NewVault,
-    /// The page at this path that confirms dangerous acts.
+    /// The page at this path, on which a person confirms dangerous acts.
     Confirm(&'f str),
-    /// The page of the console at this path, with its query, below the prefix.
+    /// The page of the console at this path below the prefix, with its query.
     Console(&'f str),
 }
 
@@ -261,17 +266,16 @@ pub const SECOND_FACTOR_PATH: &str = "/account/second-factor";
 pub const PASSKEYS_PATH: &str = "/account/passkeys";
 /// The path of the page where a person signs up for a vault, below the prefix.
 pub const NEW_VAULT_PATH: &str = "/account/new-vault";
-/// The path of the page that confirms dangerous acts, below the prefix; the id of a confirmation
-/// follows.
+/// The path of the page on which a person confirms dangerous acts, below the prefix; the id of a
+/// permit follows.
 pub const CONFIRM_PATH: &str = "/account/confirm/";
 /// The path of the console, below the prefix.
 pub const CONSOLE_PATH: &str = "/console";
-/// Longest address of a console page, in bytes.
+/// Maximum length of the address of a console page, in bytes.
 const MAX_CONSOLE_BYTES: usize = 1024;
 
 impl<'f> ReturnTo<'f> {
-    /// Reads the field `return_to`. Fails unless it is exactly our authorize address with a query,
-    /// or another page of ours.
+    /// Parses the field `return_to`. Fails unless it is the address of a page of this service.
     pub fn from_form(app: &App, form: &'f Form) -> Result<Self, ErrorPage> {
         Self::parse_address(app, form.value("return_to").unwrap_or_default())
     }
@@ -294,8 +298,8 @@ impl<'f> ReturnTo<'f> {
         {
             return Ok(page);
         }
-        // Printable ASCII only: the query goes into a `Location` header, where a line feed would
-        // begin another header.
+        // Only printable ASCII is accepted: the query goes into a `Location` header, where a line
+        // feed would begin another header.
         path.strip_prefix("/oauth/authorize?")
             .filter(|query| {
                 query.len() <= MAX_QUERY_BYTES && query.bytes().all(|byte| byte.is_ascii_graphic())
@@ -306,7 +310,8 @@ impl<'f> ReturnTo<'f> {
 
     /// Parses the path of the page that confirms dangerous acts; `None` for any other.
     pub fn parse_confirm_path(path: &'f str) -> Option<Self> {
-        // The path goes into a `Location` header and into a form, so nothing but an id may follow.
+        // The path goes into a `Location` header and into a form, so only an id may follow the
+        // prefix.
         let id = path.strip_prefix(CONFIRM_PATH)?;
         is_permit_id(id).then_some(Self::Confirm(path))
     }
@@ -326,13 +331,13 @@ impl<'f> ReturnTo<'f> {
             Some(segments) => segments.split('/').all(segment),
             None => below.is_empty(),
         };
-        // Characters of a query that need no escape, and those of escapes.
+        // The characters that a query may contain unescaped, and those of escapes.
         let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~!$'()*+,;:@/?=&%".contains(&b);
         let is_good = is_page && query.bytes().all(plain) && address.len() <= MAX_CONSOLE_BYTES;
         is_good.then_some(Self::Console(address))
     }
 
-    /// Returns the subject of the form tokens of this page.
+    /// Returns the subject to which the form tokens of this page are bound.
     pub const fn form_subject(self) -> &'f str {
         match self {
             Self::Authorize(query) => query,
@@ -362,8 +367,8 @@ impl<'f> ReturnTo<'f> {
     }
 }
 
-/// Reads the authorize query from the field `return_to`. Fails unless it is exactly our authorize
-/// address with a query.
+/// Returns the authorize query of the field `return_to`. Fails unless the field is the address of
+/// an authorize request.
 pub fn authorize_query<'f>(app: &App, form: &'f Form) -> Result<&'f str, ErrorPage> {
     match ReturnTo::from_form(app, form)? {
         ReturnTo::Authorize(query) => Ok(query),

@@ -1,8 +1,8 @@
-//! Cookies of a request.
+//! Parser for the cookies of a request.
 
 use axum::http::header::{self, HeaderMap};
 
-/// Returns the value of the first cookie of this name.
+/// Returns the value of the first cookie with this name.
 pub fn find_cookie<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     headers
         // HTTP/2 lets a browser split its cookies over several headers.

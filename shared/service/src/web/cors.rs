@@ -1,8 +1,8 @@
-//! CORS: the endpoints for programs whose answers browser pages may read.
+//! CORS: which pages of other origins may read the answers of which endpoints.
 //!
-//! Discovery is open to every origin: it holds nothing private, and clients read it before anything
-//! else. Registration, token and revocation are open to the origins that may call `/mcp`, and to no
-//! others. Pages for people, the authorize page above all, are open to none.
+//! Discovery is open to all origins: it contains nothing private, and clients read it first.
+//! Registration, tokens and revocation are open to the origins that may call `/mcp` (a setting).
+//! Pages for people, above all the authorize page, are open to none.
 
 use axum::http::StatusCode;
 use axum::http::header::{self, HeaderMap, HeaderValue};
@@ -15,7 +15,7 @@ use crate::app::App;
 const ALLOWED_HEADERS: HeaderValue =
     HeaderValue::from_static("authorization, content-type, mcp-protocol-version");
 
-/// Headers of answers that scripts may read: the challenge, the time to wait, and what is left of the
+/// Response headers that scripts may read: the challenge, the time to wait, and what is left of the
 /// limits ([`crate::budget::FIELDS`]).
 pub const EXPOSED_HEADERS: HeaderValue =
     HeaderValue::from_static("WWW-Authenticate, Retry-After, RateLimit, RateLimit-Policy");
@@ -25,7 +25,7 @@ pub fn discovery_preflight() -> Response {
     allow_any_origin(preflight_response(HeaderValue::from_static("GET")))
 }
 
-/// Answers `OPTIONS` of an endpoint for programs.
+/// Answers `OPTIONS` of an endpoint that programs call by POST.
 pub fn endpoint_preflight(app: &App, headers: &HeaderMap) -> Response {
     allow_listed_origin(
         app,
@@ -62,10 +62,10 @@ pub fn allow_listed_origin(
     mut response: Response,
 ) -> Response {
     let headers = response.headers_mut();
-    // Without it a cache could hand the answer for one origin to another.
+    // Without `Vary`, a cache could give the answer for one origin to another.
     headers.insert(header::VARY, HeaderValue::from_static("Origin"));
     let origin = request_headers.get(header::ORIGIN).filter(|origin| {
-        // Compared whole: matching a suffix would let look-alike origins in.
+        // Compared as a whole: comparing a suffix would admit look-alike origins.
         let mut allowed = app.config.allowed_origins.iter();
         allowed.any(|allowed| allowed.as_bytes() == origin.as_bytes())
     });

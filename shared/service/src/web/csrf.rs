@@ -1,9 +1,9 @@
-//! The hidden `csrf` field: proof that a form was made for this browser, this purpose and exactly
-//! this request.
+//! Form tokens, in the hidden field `csrf`: proof that a form was made for this browser, this
+//! purpose and exactly this request.
 //!
-//! A token is `nonce.issued.mac`. The MAC is HMAC-SHA-256 keyed with the value of the session
-//! cookie, so a site that cannot read the cookie cannot make one, and a page that is only viewed
-//! stores nothing. A form that may be sent only once stores a mark under the nonce.
+//! A token is `nonce.issued.mac`. The MAC is HMAC-SHA-256 with the value of the session cookie as
+//! its key, so a site that cannot read the cookie cannot make a token, and a page that is only
+//! viewed stores nothing. A form that may be sent only once stores a mark under the nonce.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -14,7 +14,8 @@ use vault_store::random::{Random, random_bytes};
 
 use crate::model::token::Secret;
 
-/// Longest time that a page may stay open before its form expires, in seconds: an hour.
+/// Lifetime of a form token, and so the time for which a page may stay open before its form
+/// expires, in seconds: an hour.
 pub const FORM_SECONDS: i64 = 3600;
 
 /// Purpose of a form. A token for one purpose is not valid for another.
@@ -26,7 +27,7 @@ pub enum Purpose {
     Consent,
     /// Signing out.
     Logout,
-    /// Setting a password by invitation.
+    /// Setting a password with an invitation link.
     Invite,
     /// Changing a password.
     Password,
@@ -34,7 +35,7 @@ pub enum Purpose {
     Account,
     /// Signing up for a vault.
     NewVault,
-    /// Ending a sign-in with a code.
+    /// Completing a sign-in with the code of a second factor.
     SecondFactor,
     /// Connecting a person of the identity provider to an account.
     Connect,
@@ -62,8 +63,8 @@ impl Purpose {
     }
 }
 
-/// Creates a token for the form `purpose` about `subject` (the request it answers), in the browser
-/// with the cookie value `session`.
+/// Creates a token for a form with this `purpose` about `subject` (the request that it answers), in
+/// the browser whose cookie value is `session`.
 pub fn create_token(
     session: &Secret,
     purpose: Purpose,
@@ -79,8 +80,8 @@ pub fn create_token(
     format!("{nonce}.{}.{}", now.unix(), URL_SAFE_NO_PAD.encode(mac))
 }
 
-/// Verifies a token and returns its nonce, to be marked as used. `None` when the token is forged,
-/// expired, or made for another browser, purpose or subject.
+/// Verifies a token and returns its nonce, which the caller may mark as used. Returns `None` if the
+/// token is forged or expired, or for another browser, purpose or subject.
 pub fn verify_token(
     session: &Secret,
     purpose: Purpose,
@@ -113,8 +114,7 @@ fn compute_mac(
 ) -> Hmac<Sha256> {
     let mut mac = Hmac::<Sha256>::new_from_slice(session.text().as_bytes())
         .expect("HMAC takes a key of any length");
-    // The subject comes last because it alone may contain a line feed, so the text splits in one
-    // way only.
+    // The subject comes last: only it may contain a line feed, so no two inputs give the same text.
     mac.update(
         format!(
             "vault-csrf/1\n{}\n{nonce}\n{issued}\n{subject}",

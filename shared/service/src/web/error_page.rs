@@ -1,4 +1,4 @@
-//! Error pages of sign-in, consent and the console: each reason with its status and its text.
+//! Error pages of sign-in, consent, accounts and the console: each reason with its status and text.
 
 use axum::http::StatusCode;
 use axum::http::header::{self, HeaderValue};
@@ -14,29 +14,30 @@ use crate::http::Logged;
 /// Reason for answering a page or a form with an error page.
 #[derive(Debug)]
 pub enum ErrorPage {
-    /// A failure that another room explains.
+    /// A failure whose text the module that detects it provides.
     Explained(Explanation),
     /// The authorize request is too long or has no query.
     RequestMalformed,
-    /// The form does not come from a page that this browser got from the service within the last
-    /// hour.
+    /// The form does not come from a page that this browser received from the service within the
+    /// last hour.
     FormForged,
-    /// The form is not one that a page of ours sends.
+    /// The form lacks a field or has a value that no page of this service sends.
     FormMalformed,
     /// The invitation link was used, replaced, or has expired.
     InviteGone,
-    /// The account has no suitable membership, or none in the namespace that the request asks for.
+    /// The account has no membership that fits the request.
     NoNamespace {
         /// Form token and return address of the sign-out button.
         sign_out: (String, String),
-        /// Whether the request asks for one particular namespace.
+        /// Whether the request asks for one certain namespace.
         fixed: bool,
     },
     /// The person is the last owner of a vault, and so cannot leave it.
     LastOwner,
     /// Sign-in by password is disabled.
     PasswordsOff,
-    /// The sign-in is the account's only one, or does not belong to the account.
+    /// The connection to end is the account's only way to sign in, or does not belong to the
+    /// account.
     LastSignIn,
     /// The identity provider does not answer, or does not match the settings.
     ProviderDown {
@@ -47,7 +48,7 @@ pub enum ErrorPage {
     },
     /// People cannot create vaults on this service.
     NoSignUp,
-    /// Nothing is visible at this address to this person, whether or not it exists for others.
+    /// No page is visible to this person at this address, whether or not there is one for others.
     NotFound,
     /// HTTP processing or the store refused the request.
     Refused(Refusal),
@@ -55,7 +56,7 @@ pub enum ErrorPage {
 
 /// Title of the page for a service on which people cannot create vaults.
 const NO_SIGN_UP: &str = "You cannot create a vault here";
-/// Advice on that page.
+/// Advice on the page with the title [`NO_SIGN_UP`].
 const NO_SIGN_UP_HELP: &str = "The operator of this service creates its vaults. Ask there for one.";
 
 impl From<Refusal> for ErrorPage {
@@ -70,7 +71,7 @@ impl From<StoreError> for ErrorPage {
     }
 }
 
-/// Text of an error page whose cause only another room knows.
+/// Text of an error page, from the module that detects the failure.
 #[derive(Debug)]
 pub struct Explanation {
     /// HTTP status.
@@ -79,9 +80,9 @@ pub struct Explanation {
     pub title: &'static str,
     /// Paragraphs.
     pub lines: &'static [&'static str],
-    /// Last paragraph, about this case alone.
+    /// Last paragraph, which depends on the request.
     pub detail: Option<String>,
-    /// Button that signs out, where another account may see more.
+    /// Button that signs out, if another account may see more.
     pub sign_out: Option<SignOut>,
 }
 
@@ -109,8 +110,8 @@ const fn provider_down_text(passwords: bool) -> PageText {
     )
 }
 
-/// Returns the text for an account without a suitable vault. `fixed`: the app asks for one
-/// particular vault.
+/// Returns the text for an account without a suitable vault. `fixed`: the app asks for one certain
+/// vault.
 const fn no_namespace_text(fixed: bool) -> PageText {
     if fixed {
         (
@@ -137,8 +138,7 @@ const fn no_namespace_text(fixed: bool) -> PageText {
 fn refusal_page_text(refusal: &Refusal) -> PageText {
     let status = refusal.status();
     match refusal.code() {
-        // First, whatever the code: a failure of the service must never read as a mistake of the
-        // person.
+        // Checked first: a failure of the service must never read like a mistake of the person.
         code if code.row().fault == Fault::Service => (
             status,
             "The service is temporarily unavailable",
@@ -249,7 +249,7 @@ impl ErrorPage {
             && refusal.code() == ErrorCode::RateLimited
             && let Some(first) = lines.first_mut()
         {
-            // The refusal knows which limit it is about.
+            // The text of the refusal names the limit.
             *first = format!("{refusal} Nothing was changed.");
         }
         if matches!(self, Self::NoNamespace { fixed: false, .. }) && app.config.hosting.sign_up {
@@ -287,7 +287,7 @@ impl ErrorPage {
                     response.headers_mut().insert(name, value.clone());
                 }
             }
-            // The page hides the cause; the log line names it.
+            // The page does not show the cause, but the log line does.
             response.extensions_mut().insert(Logged(refusal));
         }
         response

@@ -1,8 +1,8 @@
 //! Strict parser of query strings and form bodies.
 //!
 //! A repeated parameter is an error (OAuth 2.1 section 3.1): two readers of one request must never
-//! see different values. Broken percent escapes and bytes that are not UTF-8 are errors too, since
-//! `state` has to go back unchanged.
+//! see different values. Broken percent escapes and bytes that are not UTF-8 are errors too,
+//! because `state` must be returned unchanged.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ pub struct Form {
     unreadable: Vec<String>,
 }
 
-/// Defect that makes parameters unusable.
+/// Error: a parameter is unusable.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadForm {
     /// A name occurs more than once.
@@ -28,8 +28,8 @@ pub enum BadForm {
 const MAX_PARAMETERS: usize = 64;
 
 impl Form {
-    /// Parses `application/x-www-form-urlencoded` text. Defects are stored, and reported when the
-    /// form is checked.
+    /// Parses `application/x-www-form-urlencoded` text. Never fails: defects are stored, and
+    /// [`Form::check`] reports them.
     pub fn parse(text: &str) -> Self {
         let mut form = Self::default();
         for (count, pair) in text.split('&').filter(|pair| !pair.is_empty()).enumerate() {
@@ -44,8 +44,8 @@ impl Form {
                 form.unreadable.push("(name)".to_owned());
                 continue;
             };
-            // All values are stored, so that a repetition is reported and not resolved to the first
-            // or the last one.
+            // All values are stored, so that `check` can report the repetition. No reader then
+            // takes just the first or the last one.
             match percent_decode(value) {
                 None => form.unreadable.push(name),
                 Some(value) => form.values.entry(name).or_default().push(value),
@@ -54,7 +54,7 @@ impl Form {
         form
     }
 
-    /// Returns the value of `name`; an empty value counts as absent (RFC 6749 section 3.1).
+    /// Returns the first value of `name`; an empty value counts as absent (RFC 6749 section 3.1).
     pub fn value(&self, name: &str) -> Option<&str> {
         self.all(name).next().filter(|value| !value.is_empty())
     }
@@ -73,13 +73,12 @@ impl Form {
         self.all(name).nth(1).is_none() && !self.unreadable.iter().any(|bad| bad == name)
     }
 
-    /// Checks that every parameter occurs once and is valid text. Fails with the first that does
-    /// not.
+    /// Checks that every parameter occurs once and is valid text. Fails with the first defect.
     pub fn check(&self) -> Result<(), BadForm> {
         self.check_except(&[])
     }
 
-    /// Does the same, except that `boxes` may be repeated.
+    /// Checks like [`Form::check`], but allows the parameters in `boxes` to be repeated.
     pub fn check_except(&self, boxes: &[&str]) -> Result<(), BadForm> {
         if let Some((name, _)) = self
             .values
@@ -109,8 +108,8 @@ pub fn with_query(address: &str, pairs: &[(&str, &str)]) -> String {
     whole
 }
 
-/// Returns a parameter's name as `error_description` allows it: RFC 6749 permits printable ASCII
-/// without quotes.
+/// Returns a parameter's name in the characters that are allowed in `error_description` (RFC 6749:
+/// printable ASCII without quotes), at most 40 of them.
 fn printable_name(name: &str) -> String {
     name.chars()
         .filter(|c| c.is_ascii_alphanumeric() || "_-.()".contains(*c))

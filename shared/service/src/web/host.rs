@@ -1,6 +1,6 @@
-//! Check of the host that a request names (RFC 9112, section 3.2). A page of an attacker can reach a service on this
-//! machine or in a private network by a name of its own that leads there (DNS rebinding), but it
-//! cannot name the service's host.
+//! Check of the host that a request names (RFC 9112, section 3.2). A page of an attacker can reach
+//! a service on this machine or in a private network by a host name of its own that resolves there
+//! (DNS rebinding). But its requests then name that host, and not the host of the service.
 
 use std::net::Ipv6Addr;
 
@@ -13,11 +13,12 @@ use crate::config::{Config, PublicUrl};
 /// Names of this machine, as browsers write them.
 const LOOPBACK_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
-/// Fault of the `Host` header of a request, which is answered with 400.
+/// Error: the `Host` header of a request is missing, repeated or malformed. It is answered with
+/// 400.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum HostFault {
-    /// It is missing, or there are several: a way to make a proxy and this service see different
-    /// hosts.
+    /// The header is missing or repeated; a repeated one could make a proxy and this service see
+    /// different hosts.
     #[error("A request must have exactly one Host header.")]
     NotOne,
     /// Its value is not a host with an optional port.
@@ -25,7 +26,7 @@ pub enum HostFault {
     NotAHost,
 }
 
-/// Checks the `Host` header of a request. HTTP/1.0 did not have it.
+/// Checks that a request has one valid `Host` header. HTTP/1.0 requests may lack it.
 pub fn check_host_header(version: Version, headers: &HeaderMap) -> Result<(), HostFault> {
     let mut values = headers.get_all(header::HOST).iter();
     match (values.next(), values.next()) {
@@ -38,11 +39,11 @@ pub fn check_host_header(version: Version, headers: &HeaderMap) -> Result<(), Ho
     }
 }
 
-/// Whether a text is a host with an optional port (RFC 3986, section 3.2.2). An empty host names
-/// nothing that http could reach.
+/// Whether a text is a host with an optional port (RFC 3986, section 3.2.2). An empty host is
+/// refused, since http cannot reach it.
 fn is_host(text: &str) -> bool {
     let (host, port) = match text.rsplit_once(':') {
-        // The colons of an IPv6 address stand within brackets.
+        // The colons of an IPv6 address are within brackets.
         Some((host, port)) if !port.ends_with(']') => (host, port),
         _ => (text, ""),
     };
@@ -58,10 +59,10 @@ fn is_host(text: &str) -> bool {
 }
 
 /// Whether a request names a host of this service: that of the public URL, another name of this
-/// machine if the public URL is on it, or one that the operator allows. A request that names no
-/// host, or two, is for no service.
+/// machine if the public URL is on it, or one that the operator allows. A request with no host or
+/// with two names none.
 ///
-/// The host in the target of a request wins over the header (RFC 9112, section 3.2.2).
+/// A host in the request target takes precedence over the header (RFC 9112, section 3.2.2).
 pub fn names_our_host(config: &Config, headers: &HeaderMap, uri: &Uri) -> bool {
     let mut host_values = headers.get_all(header::HOST).iter();
     let host = match (uri.authority(), host_values.next(), host_values.next()) {
@@ -75,7 +76,7 @@ pub fn names_our_host(config: &Config, headers: &HeaderMap, uri: &Uri) -> bool {
 fn is_our_host(config: &Config, host: &str) -> bool {
     let public = &config.public_url;
     let default_port = default_port(public);
-    // A port that the scheme implies may be written or left out.
+    // The default port of the scheme may be present or not.
     let bare = |host: &str| {
         let host = host.to_ascii_lowercase();
         host.strip_suffix(default_port)
@@ -88,7 +89,8 @@ fn is_our_host(config: &Config, host: &str) -> bool {
     ours.any(|ours| bare(&ours) == host)
 }
 
-/// Returns the other names of a service on this machine, with its port.
+/// Returns the other host names of a service on this machine, with its port; none if the public URL
+/// is elsewhere.
 fn loopback_hosts(public: &PublicUrl) -> impl Iterator<Item = String> {
     let authority = public.authority();
     // The colons of an IPv6 address stand within brackets.
@@ -184,7 +186,7 @@ mod tests {
         assert!(names_ours("https://vault.example/mcp", &[]));
     }
 
-    /// RFC 9112, section 3.2.2: whatever the header says, the target names the host.
+    /// RFC 9112, section 3.2.2: the target names the host, whatever the header says.
     #[test]
     fn the_host_of_the_target_wins() {
         for (uri, host, good) in [

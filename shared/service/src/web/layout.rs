@@ -1,8 +1,8 @@
-//! Layout of the HTML pages: templates that escape every value, and no script but one on the two
-//! pages that ask a browser for a passkey.
+//! Layout of the HTML pages: templates that escape every value, and no script except the one on the
+//! two pages that ask a browser for a passkey.
 //!
-//! A page cannot be framed and loads nothing. Its forms may be sent to this service, and lead on to
-//! one client at most.
+//! No page can be shown in a frame, and none loads anything. Its forms can be sent only to this
+//! service, whose redirects may end at one client.
 
 use std::sync::LazyLock;
 
@@ -19,11 +19,12 @@ use crate::config::PublicUrl;
 use crate::model::redirect::RedirectUri;
 use crate::model::user::Role;
 
-/// Style sheet of all pages, and of the page that ends a sign-in on a user's machine.
+/// Style sheet of all pages, also of the page that the command line shows after a sign-in in a
+/// browser.
 pub const STYLE: &str = include_str!("../../templates/style.css");
 
-/// Source of the style sheet in the content security policy, by its hash: an injected style is not
-/// applied.
+/// Source expression of the style sheet for the content security policy: its hash. A browser
+/// applies no other style.
 static STYLE_SOURCE: LazyLock<String> = LazyLock::new(|| source_of(STYLE));
 
 /// Returns the hash of a style sheet or script as a content security policy names it.
@@ -39,22 +40,22 @@ pub const CONSOLE_STYLE: &str = concat!(
 
 static CONSOLE_STYLE_SOURCE: LazyLock<String> = LazyLock::new(|| source_of(CONSOLE_STYLE));
 
-/// Script of the two pages that ask a browser for a passkey: a browser offers passkeys to scripts
-/// alone.
+/// Script of the two pages that ask a browser for a passkey. Passkeys are available to scripts
+/// only.
 pub const PASSKEY_SCRIPT: &str = include_str!("../../templates/passkey.js");
 
 static PASSKEY_SCRIPT_SOURCE: LazyLock<String> = LazyLock::new(|| source_of(PASSKEY_SCRIPT));
 
-/// Frame around every page.
+/// Data for the header that all pages share.
 pub struct Frame {
-    /// Host that the person should see in the address bar.
+    /// Host of the public URL, to compare with the browser's address bar.
     pub place: String,
     /// Path prefix of the public URL.
     pub prefix: String,
 }
 
 impl Frame {
-    /// Creates the frame for a service.
+    /// Creates the header data for the service at this public URL.
     pub fn for_service(public: &PublicUrl) -> Self {
         Self {
             place: public.authority().to_owned(),
@@ -68,7 +69,7 @@ impl Frame {
     }
 }
 
-/// Returns the role's name on a page.
+/// Returns the name of a role, as pages show it.
 pub const fn role_name(role: Role) -> &'static str {
     match role {
         Role::Owner => "owner",
@@ -104,7 +105,7 @@ pub fn format_minute(at: Timestamp) -> String {
 pub struct SignOut {
     /// The form token.
     pub csrf: String,
-    /// Address to return to.
+    /// Address to which the browser is redirected afterwards.
     pub return_to: String,
 }
 
@@ -122,7 +123,7 @@ pub struct MessagePage {
     pub sign_out: Option<SignOut>,
 }
 
-/// Adds the seconds after which a refused attempt makes sense again, if there are any.
+/// Adds the header `Retry-After`, if there is a time to wait.
 pub fn set_retry_after(response: &mut Response, seconds: Option<u64>) {
     if let Some(seconds) = seconds {
         let value = HeaderValue::from(seconds);
@@ -130,8 +131,8 @@ pub fn set_retry_after(response: &mut Response, seconds: Option<u64>) {
     }
 }
 
-/// Renders a page as a response. `onward` is the address of the client that a form on the page may
-/// lead to besides this service.
+/// Renders a page as a response. `onward` is the redirect URI of the client at which the redirects
+/// after a form of the page may end.
 pub fn render_page(
     status: StatusCode,
     page: &impl Template,
@@ -145,7 +146,7 @@ pub fn render_page(
     )
 }
 
-/// Renders a page with the script that asks for a passkey, and with no other.
+/// Renders a page whose content security policy allows the passkey script and no other.
 pub fn render_passkey_page(
     status: StatusCode,
     page: &impl Template,
@@ -158,13 +159,13 @@ pub fn render_passkey_page(
     render_with_sources(status, page, onward, &sources)
 }
 
-/// Renders a console page as a response.
+/// Renders a page of the console, with its own style sheet.
 pub fn render_console_page(status: StatusCode, page: &impl Template) -> Response {
     let sources = format!("style-src {}", *CONSOLE_STYLE_SOURCE);
     render_with_sources(status, page, None, &sources)
 }
 
-/// Renders a page whose content security policy allows `sources`.
+/// Renders a page whose content security policy contains the directives `sources`.
 fn render_with_sources(
     status: StatusCode,
     page: &impl Template,

@@ -1,10 +1,10 @@
-//! Kit of all browser pages: sessions, form tokens, layout, error pages and CORS.
+//! Shared parts of all browser pages: sessions, form tokens, layout, error pages and CORS.
 //!
-//! Rule: no page can be framed, cached or run a script, and no form counts unless it is proven to
-//! come from a page of ours in the same browser.
+//! Rule: no page can be shown in a frame, stored by a cache or run a foreign script. No form is
+//! accepted unless it provably comes from a page of this service in the same browser.
 //!
-//! The room decides nothing about accounts or tokens and knows no protocol: rooms above it fill its
-//! layout and convert their failures into its error pages.
+//! This module decides nothing about accounts or tokens and knows no protocol. The modules above it
+//! fill its layout and convert their failures into its error pages.
 
 pub(crate) mod browser;
 mod cookie;

@@ -1,5 +1,5 @@
-//! Browsers that signed in to an account before. Each of them keeps attempts of its own, so that
-//! guesses of others at that account do not lock its owner out.
+//! Browsers that signed in to an account before. Each of them has a limit of its own on failed
+//! attempts, so that other people's guesses at the account do not lock its owner out.
 //!
 //! | partition | key | document |
 //! |---|---|---|
@@ -30,7 +30,7 @@ struct SignInMark {
     second_factor: bool,
 }
 
-/// Former sign-ins of a browser.
+/// A browser, identified by a long-lived cookie that outlasts its sessions.
 #[derive(Debug, Default)]
 pub struct RememberedBrowser {
     sent_secret: Option<Secret>,
@@ -47,7 +47,8 @@ impl RememberedBrowser {
         }
     }
 
-    /// Returns a browser in which the account is signed in now.
+    /// Returns a browser in which the account is signed in now; it counts as one that signed in
+    /// before.
     pub fn already_signed_in() -> Self {
         Self {
             sent_secret: None,
@@ -55,7 +56,7 @@ impl RememberedBrowser {
         }
     }
 
-    /// Returns the hash of the cookie, by which limits count the browser.
+    /// Returns the SHA-256 of the cookie, by which limits count the browser.
     pub fn digest(&self) -> Digest {
         let secret = self.sent_secret.as_ref();
         secret.map_or_else(|| Digest::of(b""), Secret::hash)
@@ -98,15 +99,15 @@ impl RememberedBrowser {
         Ok(Versioned::<SignInMark>::read(record)?.map(|mark| mark.value))
     }
 
-    /// Returns the write that remembers the browser's sign-in to an account, and the cookie by
-    /// which the browser is recognised.
+    /// Returns the write that records the browser's sign-in to an account, and the `Set-Cookie`
+    /// header that identifies the browser from then on.
     pub fn remember_sign_in(
         &self,
         app: &App,
         typed: &str,
         second_factor: bool,
     ) -> Result<(Write, Option<HeaderValue>), StoreError> {
-        // One cookie serves all accounts of a browser, so a value that was sent is used again.
+        // One cookie serves all accounts of a browser, so a value that was sent is kept.
         let fresh;
         let secret = if let Some(brought) = &self.sent_secret {
             brought
@@ -134,10 +135,10 @@ impl RememberedBrowser {
     }
 }
 
-/// Returns the name under which an account is counted and remembered: the hash of the typed
-/// address.
+/// Returns the hash under which limits count an account, whether or not it exists: SHA-256 of the
+/// typed address.
 pub fn account_digest(typed: &str) -> Digest {
-    // Other case or blanks must not give a guesser a fresh count.
+    // A different case or added blanks must not give a guesser a fresh count.
     Digest::of(typed.trim().to_ascii_lowercase().as_bytes())
 }
 
@@ -145,8 +146,8 @@ fn mark_key(browser: &Digest, account: &Digest) -> RecordKey {
     RecordKey::new(format!("browser/{browser}"), account.to_string())
 }
 
-/// Returns the cookie's name. `__Host-` stops other hosts of the same site from setting it; the
-/// prefix is not possible over plain HTTP.
+/// Returns the name of the cookie. The prefix `__Host-` keeps other hosts of the same site from
+/// setting it; it is not possible over plain HTTP.
 fn cookie_name(app: &App) -> &'static str {
     if app.config.public_url.is_loopback_http() {
         "vault_browser"

@@ -1,6 +1,7 @@
-//! The welcome page and the 404 for people who open an address of the service in a browser, and
-//! whether a request wants a page or JSON. The page says what the service is and which command
-//! connects to it. It is the same for every address and names no vault.
+//! The welcome page for people who open an address of the service in a browser. It says what the
+//! service is and which command connects to it; it is the same for every address and names no
+//! vault. Also here: the 404 for paths without a route, and the check whether a request wants a
+//! page or JSON.
 
 use askama::Template;
 use axum::extract::Request;
@@ -21,7 +22,7 @@ struct WelcomePage {
     base: String,
 }
 
-/// Returns the page with this status.
+/// Returns the welcome page, with this status.
 pub fn welcome_page(public: &PublicUrl, status: StatusCode) -> Response {
     let page = WelcomePage {
         frame: Frame::for_service(public),
@@ -35,8 +36,8 @@ pub fn opens_page(method: &Method, headers: &HeaderMap) -> bool {
     matches!(*method, Method::GET | Method::HEAD) && prefers_html(headers)
 }
 
-/// Returns the refusal for the root and for paths without a route. A client that posts to the root,
-/// or asks for `/mcp/`, most likely looks for the MCP endpoint, and is told its address.
+/// Returns the 404 for the root and for paths without a route. A client that posts to the root, or
+/// asks for `/mcp/`, probably looks for the MCP endpoint, so the text names its address.
 pub fn not_found(app: &App, request: &Request) -> Refusal {
     let refusal = Refusal::from(ErrorCode::NotFound);
     let public_url = &app.config.public_url;
@@ -55,8 +56,8 @@ pub fn not_found(app: &App, request: &Request) -> Refusal {
     ))
 }
 
-/// Whether a refusal of a request for `path` is shown as the welcome page: only for paths that
-/// nobody but programs uses. The caller has checked that a browser asks.
+/// Whether the refusal of a browser's request for `path` is shown as the welcome page: only for
+/// paths that are meant for programs.
 pub fn shows_welcome(status: StatusCode, path: &str) -> bool {
     match status {
         StatusCode::UNAUTHORIZED => path == "/mcp" || path.starts_with("/v/"),
@@ -75,8 +76,7 @@ pub fn prefers_html(headers: &HeaderMap) -> bool {
         let mut parts = range.split(';').map(str::trim);
         let media = parts.next().unwrap_or_default().to_ascii_lowercase();
         let quality = parts.find_map(|part| part.strip_prefix("q="));
-        // A weight that cannot be parsed counts as 0, so that only a clear preference gets the
-        // page.
+        // An invalid weight counts as 0, so that only a clear preference gets the page.
         let quality: f32 = quality.map_or(1.0, |text| text.parse().unwrap_or(0.0));
         // `*/*` counts for neither side: command-line tools send it, and get JSON.
         match media.as_str() {

@@ -1,7 +1,7 @@
-//! Parser for events of the payment provider, in Stripe's form. Pure.
+//! Parser for events of the payment provider, in the format of Stripe. All functions are pure.
 //!
-//! It reads only the members that decide and ignores unknown ones, so that a newer version of the
-//! provider's API does not stop payments.
+//! The parser reads only the members that it needs and ignores the others, so that a newer version
+//! of the provider's API does not stop payments.
 
 use serde_json::Value;
 use vault_api::PaymentEvent;
@@ -18,45 +18,48 @@ const MAX_PRICES: usize = 20;
 /// An event whose signature was verified.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Event {
-    /// The provider's id of the event, the same in every delivery.
+    /// The provider's id of the event, the same in every delivery of it.
     pub id: EventId,
     /// Time of the event, by the provider's clock.
     pub created: Timestamp,
-    /// Whether it is of the provider's live mode, in which money moves.
+    /// Whether the event is from the provider's live mode, in which money moves, and not from its
+    /// test mode.
     pub live: bool,
-    /// Meaning of the event.
+    /// What happened.
     pub content: EventContent,
 }
 
-/// Meaning of an event, as far as this service acts on it.
+/// What happened, as far as this service acts on it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum EventContent {
-    /// A checkout ended: the subscription belongs to the sign-up with this reference.
+    /// A checkout was completed. It connects a subscription with the reference of a sign-up.
     Checkout(Checkout),
     /// A subscription has a new state.
     Subscription {
         /// The subscription.
         subscription: SubscriptionId,
-        /// Its state.
+        /// The new state.
         reported: ReportedState,
-        /// Its terms, where the event names them.
+        /// Prices and currency, if the event names them.
         terms: Option<Terms>,
     },
-    /// Nothing that this service acts on: another type, or a payment without a subscription.
+    /// This service does not act on the event: it has another type, or is about a payment without a
+    /// subscription.
     Other {
-        /// The type, for the log.
+        /// Type of the event, for the log.
         kind: String,
     },
 }
 
-/// A checkout that ended.
+/// A completed checkout.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Checkout {
-    /// The sign-up that was paid for; `None` where the provider names none of ours.
+    /// Reference of the sign-up that was paid for; `None` if the event names none in the form of
+    /// this service.
     pub reference: Option<Reference>,
     /// The new subscription.
     pub subscription: SubscriptionId,
-    /// The provider's id of the person.
+    /// The provider's id of the customer.
     pub customer: Option<String>,
     /// The payment link that the person followed.
     pub link: Option<String>,
@@ -67,7 +70,7 @@ pub struct Checkout {
 }
 
 impl Event {
-    /// Parses an event; `None` when it lacks an id, a type, a time or an object.
+    /// Parses an event; `None` if it lacks an id, a type, a time or an object.
     pub fn parse(body: &[u8]) -> Option<Self> {
         let wire: PaymentEvent = serde_json::from_slice(body).ok()?;
         let created = Timestamp::from_unix(wire.created);
@@ -75,8 +78,8 @@ impl Event {
             id: EventId::parse(&wire.id)?,
             created,
             live: wire.livemode,
-            // An event that has no meaning here is not an error, or the provider would keep
-            // repeating it.
+            // An event without a meaning here must not be an error, or the provider would send it
+            // again and again.
             content: parse_content(&wire.kind, &wire.data.object, created).unwrap_or_else(|| {
                 EventContent::Other {
                     kind: wire.kind.chars().take(MAX_ID_CHARS).collect(),
@@ -86,13 +89,13 @@ impl Event {
     }
 }
 
-/// Returns the meaning of an event of type `kind` about `object`; `None` where this service has
-/// nothing to do about it.
+/// Returns the meaning of an event of type `kind` about `object`; `None` if this service does not
+/// act on it.
 fn parse_content(kind: &str, object: &Value, created: Timestamp) -> Option<EventContent> {
     let content = match kind {
         "checkout.session.completed" | "checkout.session.async_payment_succeeded" => {
-            // A trial or a full discount says `no_payment_required`, which counts as paid. So the
-            // test is for the one word that means that money is missing.
+            // A trial or a full discount has the status `no_payment_required`, which counts as
+            // paid. So only the status that reports missing money is tested.
             let unpaid = object["payment_status"] == "unpaid";
             EventContent::Checkout(Checkout {
                 reference: bounded_text(&object["client_reference_id"]).and_then(Reference::parse),
@@ -123,7 +126,7 @@ fn parse_content(kind: &str, object: &Value, created: Timestamp) -> Option<Event
         "invoice.paid" => EventContent::Subscription {
             subscription: invoice_subscription(object)?,
             reported: ReportedState::Paid,
-            // The lines of an invoice also name prices that the customer no longer has.
+            // The lines of an invoice also contain prices that the customer no longer has.
             terms: None,
         },
         "invoice.payment_failed" => EventContent::Subscription {
@@ -136,14 +139,14 @@ fn parse_content(kind: &str, object: &Value, created: Timestamp) -> Option<Event
     Some(content)
 }
 
-/// Returns the subscription of an invoice. The provider's API moved it from the invoice into its
-/// `parent`, so both places are read.
+/// Returns the subscription of an invoice. Newer versions of the provider's API name it in
+/// `parent`, older ones in the invoice itself, so both are read.
 fn invoice_subscription(invoice: &Value) -> Option<SubscriptionId> {
     let parent = &invoice["parent"]["subscription_details"]["subscription"];
     subscription_id(parent).or_else(|| subscription_id(&invoice["subscription"]))
 }
 
-/// Returns the terms of a subscription; `None` where the object names no price.
+/// Returns the terms of a subscription as of the event's time; `None` if the object names no price.
 fn subscription_terms(object: &Value, as_of: Timestamp) -> Option<Terms> {
     let items = object["items"]["data"].as_array()?.iter().take(MAX_PRICES);
     let prices = items.filter_map(|item| id_text(&item["price"]));
@@ -159,13 +162,13 @@ fn subscription_id(value: &Value) -> Option<SubscriptionId> {
     id_text(value).and_then(SubscriptionId::parse)
 }
 
-/// Returns an id, which may stand alone or in the object that it names.
+/// Returns an id, which the provider sends either as text or as an object with the member `id`.
 fn id_text(value: &Value) -> Option<&str> {
     bounded_text(value).or_else(|| bounded_text(&value["id"]))
 }
 
 fn bounded_text(value: &Value) -> Option<&str> {
-    // A longer text is no id of the provider. It would end up in records and in the log.
+    // A longer text is no id of the provider, and must not get into records and the log.
     value.as_str().filter(|text| text.len() <= MAX_ID_CHARS)
 }
 

@@ -1,9 +1,9 @@
-//! `POST /hooks/payment`: receives events of the payment provider. The signature authenticates
-//! them.
+//! `POST /hooks/payment`: receives events of the payment provider, which their signature
+//! authenticates.
 //!
-//! Each network may send a limited number of bodies without a good signature a minute, and each
+//! Each network may send a limited number of bodies without a valid signature a minute, and each
 //! wider network four times as many as the one inside it. Signed events are not counted, and are
-//! not refused for what else comes from their source.
+//! not refused because of what else their network sends.
 
 use std::net::IpAddr;
 
@@ -23,16 +23,16 @@ use crate::error::{ErrorCode, Refusal};
 use crate::http::{client_address, json_answer};
 use crate::model::limits::{NetworkLimit, Networks, Window, try_count};
 
-/// Maximum size of an event, in bytes. Those of the provider have some KiB. Anybody may send a body,
-/// so it must not need one of the places for large ones.
+/// Maximum size of an event, in bytes; real ones have a few KiB. Since anybody may send a body
+/// here, it must fit into the memory that is set aside for small bodies.
 const MAX_EVENT_BYTES: usize = SMALL_BYTES;
-/// Length of the windows in which bodies without a good signature are counted, in seconds.
+/// Length of the windows in which bodies without a valid signature are counted, in seconds.
 const WINDOW_SECONDS: i64 = 60;
 /// The header with the signature.
 const SIGNATURE: &str = "stripe-signature";
 
-/// Receives an event. Where no secret is configured, the route does not exist. The body is verified
-/// as the bytes that arrived, before anything parses it.
+/// Receives an event. Without a configured secret, the route does not exist (404). The signature is
+/// verified over the bytes that arrived, before anything parses them.
 pub(crate) async fn receive_payment(app: App, request: Request) -> Result<Response, Refusal> {
     let secrets = &app.config.hosting.payment_secrets;
     if secrets.is_empty() {
@@ -40,8 +40,9 @@ pub(crate) async fn receive_payment(app: App, request: Request) -> Result<Respon
     }
     let (parts, body) = request.into_parts();
     let source = client_address(&app.config, &parts.headers, &parts.extensions);
-    // Verify the signature whatever the source has sent before: the provider may share it with
-    // other callers, for example behind a proxy that is not configured as trusted.
+    // The signature is verified no matter what the client's network has sent before: the provider
+    // may share the network with other callers, for example behind a proxy that is not configured
+    // as trusted.
     let body = match read_signed(&app, source, &parts.headers, body).await {
         Ok(body) => body,
         Err(refusal) => return Err(refuse_unsigned(&app, source, refusal).await?),
@@ -61,7 +62,8 @@ async fn read_signed(
     let lane = Networks::of(address).lane();
     let body = app.bodies.read(lane, body, MAX_EVENT_BYTES).await?;
     let mut headers = headers.get_all(SIGNATURE).iter();
-    // With two headers it would be open which one counts. The empty text never verifies.
+    // With two headers it is undefined which one counts, so they are replaced by the empty text,
+    // which never verifies.
     let header = match (headers.next(), headers.next()) {
         (Some(header), None) => header.to_str().unwrap_or_default(),
         _ => "",
@@ -74,8 +76,8 @@ async fn read_signed(
     }
 }
 
-/// Counts a body without a good signature against the networks of its source. Returns the refusal
-/// to answer: the given one, or 429 once one of the networks has sent too many.
+/// Counts a body without a valid signature against the client's networks. Returns the refusal to
+/// answer: the given one, or 429 once one of the networks has sent too many.
 async fn refuse_unsigned(
     app: &App,
     address: Option<IpAddr>,
@@ -83,7 +85,7 @@ async fn refuse_unsigned(
 ) -> Result<Refusal, StoreError> {
     let now = app.clock.now();
     let networks = Networks::of(address);
-    // An event that is only old was signed by the provider: it is never refused for its number.
+    // An event that is only too old was signed by the provider, so its number is not limited.
     let is_forged = refusal.code() != ErrorCode::PaymentEventOld;
     let limit = NetworkLimit {
         name: "payment-unsigned",
@@ -96,7 +98,7 @@ async fn refuse_unsigned(
     } else {
         Vec::new()
     };
-    // Read first, so that a flood costs no writes once a window is full.
+    // The windows are read first, so that a flood causes no writes once one of them is full.
     for full in &counted {
         if full.is_full(app, now).await? {
             return Ok(full.refusal(now));

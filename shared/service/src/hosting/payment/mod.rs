@@ -1,8 +1,8 @@
-//! Effects of verified payment events.
+//! Applies verified payment events to subscriptions, sign-ups and vaults.
 //!
-//! An event, its subscription, the sign-up and the vault that it pays for change in one commit, so
-//! that nothing is half done and a repeated event changes nothing. What follows from it, such as
-//! the allocation of a namespace, is done in later commits, which any process can repeat.
+//! One commit changes the event's mark, its subscription, the sign-up and the vault that it pays
+//! for: nothing is half done, and a repeated event changes nothing. Later steps, such as the
+//! allocation of a namespace, are commits of their own, which any process can repeat.
 
 pub(crate) mod event;
 pub(crate) mod hook;
@@ -34,21 +34,21 @@ use crate::transaction::Transaction;
 
 pub(crate) use vault_api::PaymentOutcomeWord as Outcome;
 
-/// Effect of an event on the subscription that it is about.
+/// What an event does to the subscription that it is about.
 struct Applied {
-    /// The subscription after the event; `None` leaves it unchanged.
+    /// The subscription after the event; `None` if the event does not change it.
     paid: Option<PaidSubscription>,
     problem: Option<Problem>,
-    /// Whether the event concerns nothing of this service.
+    /// Whether the event is about something else that the operator sells through the provider.
     is_foreign: bool,
 }
 
-/// A payment that the operator has to see.
+/// A payment that is put into the operator's list of problems.
 struct Problem {
     kind: Kind,
     /// The link, price or currency that the payment names.
     found: Option<String>,
-    /// Name and plan of the vault.
+    /// The sign-up, for the name and plan of the vault.
     sign_up: Option<Provisioning>,
 }
 
@@ -61,12 +61,12 @@ impl Problem {
         }
     }
 
-    /// A payment of something that does not count, such as another link.
+    /// Adds what the payment names instead of what the plan allows, such as another link.
     fn with_found(self, found: Option<String>) -> Self {
         Self { found, ..self }
     }
 
-    /// Whether the payment counts all the same, or will.
+    /// Whether the payment counts in spite of the problem, or will count.
     const fn is_remark(&self) -> bool {
         matches!(self.kind, Kind::SecondSubscription | Kind::PriceAwaited)
     }
@@ -95,7 +95,7 @@ impl Applied {
         is_foreign: true,
     };
 
-    /// Whether the event does not count, and is in the operator's list.
+    /// Whether the event was refused, and is in the operator's list for that.
     fn is_refused(&self) -> bool {
         self.problem.as_ref().is_some_and(|it| !it.is_remark())
     }
@@ -109,7 +109,8 @@ impl Applied {
     }
 }
 
-/// Processes a verified event. Fails only when the store does; the provider then sends it again.
+/// Processes a verified event. Fails only if the store does; the provider then sends the event
+/// again.
 pub(crate) async fn process_event(app: &App, event: &Event) -> Result<Outcome, StoreError> {
     let take = async |tx| apply_event(&tx, app, event).await;
     let (outcome, reference) = app.change(take).await?;
@@ -118,14 +119,15 @@ pub(crate) async fn process_event(app: &App, event: &Event) -> Result<Outcome, S
         EventContent::Other { kind } => tracing::info!(event = id, kind, "payment: not acted on"),
         _ => tracing::info!(event = id, outcome = outcome_word, "payment"),
     }
-    // For a repeated event too: it continues what the first delivery left undone.
+    // Also after a repeated event: it continues what the first delivery left undone.
     if let Some(reference) = reference {
         provisioning::advance_sign_up(app, &reference).await?;
     }
     Ok(outcome)
 }
 
-/// Processes an event in the commit of `tx`. Also returns the sign-up that it is about.
+/// Applies an event in the commit of `tx`. Also returns the reference of the sign-up that it is
+/// about.
 async fn apply_event(
     tx: &Transaction<'_>,
     app: &App,
@@ -145,15 +147,15 @@ async fn apply_event(
     let [mark, record, reported_problem] = tx.get_all(keys).await?;
     let stored = Versioned::<PaidSubscription>::read(record)?;
     let is_bound = |held: &Versioned<PaidSubscription>| held.value.reference.is_some();
-    // The mark is part of the commit of all effects, so where it exists they are done. Version
-    // 0.5.0 also marked checkouts that it ignored; those are judged now.
+    // The commit of the effects also writes the mark, so if it exists, they are done. Version 0.5.0
+    // also marked checkouts that it ignored; these are judged now.
     let is_checkout = matches!(event.content, EventContent::Checkout(_));
     if mark.is_some() && (!is_checkout || stored.as_ref().is_some_and(is_bound)) {
         let reference = stored.and_then(|held| held.value.reference);
         return Ok((Outcome::Repeated, reference));
     }
     let before = stored.as_ref().map(|held| held.value.clone());
-    // Events arrive in any order, and one that is older than the newest changes nothing.
+    // Events arrive in any order; one that is older than the newest changes nothing.
     let (paid, when) = match stored {
         Some(held) => (held.value, When::At(held.revision)),
         None => (
@@ -169,8 +171,8 @@ async fn apply_event(
         EventContent::Checkout(checkout) => bind_subscription(tx, app, paid, checkout).await?,
         _ => update_sign_up(tx, app, paid, reported).await?,
     };
-    // An event that was refused gets no mark: once the operator has corrected the settings, it can
-    // be sent again. The same holds for one that was ignored.
+    // A refused event gets no mark: once the operator has corrected the settings, it can be sent
+    // again. The same holds for an ignored one.
     let outcome = applied.outcome();
     if outcome == Outcome::Taken && mark.is_none() {
         tx.write(event_mark(&event.id, tx.now())?);
@@ -188,8 +190,8 @@ async fn apply_event(
     Ok((outcome, reference))
 }
 
-/// Whether a checkout is for something else that the same account of the provider sells: it names
-/// no sign-up, and nothing that a plan names.
+/// Whether a checkout is for something else that the operator sells through the provider: it names
+/// no sign-up, and no link or price of a plan.
 fn is_foreign(app: &App, paid: &PaidSubscription, checkout: &Checkout) -> bool {
     let is_offered = |offer: &Offer| {
         let prices = paid.terms.iter().flat_map(|terms| &terms.prices);
@@ -202,7 +204,7 @@ fn is_foreign(app: &App, paid: &PaidSubscription, checkout: &Checkout) -> bool {
         && !plans.any(|plan| is_offered(&plan.offer))
 }
 
-/// Refuses an event of the mode that does not count here.
+/// Refuses an event of the mode (live or test) that this service does not accept.
 async fn refuse_mode(tx: &Transaction<'_>, event: &Event) -> Result<Applied, StoreError> {
     if let EventContent::Checkout(checkout) = &event.content
         && let Some(reference) = &checkout.reference
@@ -218,7 +220,8 @@ async fn refuse_mode(tx: &Transaction<'_>, event: &Event) -> Result<Applied, Sto
     }))
 }
 
-/// Notes on a sign-up that a payment does not count, so that its owner asks before paying again.
+/// Records on a sign-up that a payment was refused, so that its page warns the owner before a
+/// second payment.
 fn note_refusal(tx: &Transaction<'_>, seen: &Versioned<Provisioning>) -> Result<(), StoreError> {
     let refused = seen.value.after_event(ProvisioningEvent::Refused(tx.now()));
     if let Some(after) = refused.ok().flatten() {
@@ -227,8 +230,8 @@ fn note_refusal(tx: &Transaction<'_>, seen: &Versioned<Provisioning>) -> Result<
     Ok(())
 }
 
-/// Remembers the event with which a subscription came into the operator's list because its price
-/// is awaited, or removes that one from the list.
+/// Records the event by which a subscription got into the operator's list because its price is not
+/// known yet. Once the price is known, removes that entry from the list.
 fn list_awaited_price(tx: &Transaction<'_>, event: &Event, applied: &mut Applied) {
     let Some(paid) = &mut applied.paid else {
         return;
@@ -248,8 +251,8 @@ fn list_awaited_price(tx: &Transaction<'_>, event: &Event, applied: &mut Applied
     }
 }
 
-/// Writes what went wrong with an event to the list of the operator, or removes what an earlier
-/// delivery left there.
+/// Writes the problem with an event to the operator's list, or removes the entry of an earlier
+/// delivery.
 fn write_problem(
     tx: &Transaction<'_>,
     event: &Event,
@@ -280,7 +283,7 @@ fn write_problem(
         subscription: Some(subscription.clone()),
         customer,
     };
-    // The price usually follows within seconds.
+    // A missing price is no error yet: it usually follows within seconds.
     if problem.kind != Kind::PriceAwaited {
         tracing::error!(
             event = event.id.as_str(),
@@ -305,7 +308,8 @@ async fn update_sign_up(
         return Ok(Applied::taken(paid, None));
     };
     let Some(sign_up) = provisioning::find_sign_up(tx, reference).await? else {
-        // Deleting a vault does not end its subscription, which only the provider can do.
+        // Deleting a vault does not end its subscription. Only the provider can do that, so the
+        // operator must know.
         let problem = (reported == ReportedState::Paid).then_some(Problem {
             kind: Kind::VaultDeleted,
             found: None,
@@ -316,7 +320,7 @@ async fn update_sign_up(
     let listed = &sign_up.value;
     let mut ids = listed.subscription.iter().chain(&listed.standby);
     if !ids.any(|id| *id == paid.id) {
-        // It is over, and another one replaced it.
+        // The subscription is over, and another one replaced it.
         return Ok(Applied::taken(paid, None));
     }
     let paid = paid.with_fit(plan_offer(&app.config.hosting, listed));
@@ -328,7 +332,8 @@ async fn update_sign_up(
     Ok(Applied::taken(paid, problem))
 }
 
-/// Returns what the operator has to see about a subscription that is bound to a sign-up.
+/// Returns the problem, if any, that the operator must see about a subscription that is bound to a
+/// sign-up.
 fn find_problem(
     app: &App,
     sign_up: &Provisioning,
@@ -338,17 +343,17 @@ fn find_problem(
     let hosting = &app.config.hosting;
     let offer = plan_offer(hosting, sign_up);
     let terms = paid.terms.as_ref();
-    // Nothing more is paid, so there is nothing to correct.
+    // A subscription that is over collects no more payments, so there is nothing to correct.
     if paid.is_over() {
         return None;
     }
-    // The sign-up stays until background work has removed what the vault had.
+    // The sign-up of a deleted vault stays until background work has removed the vault's content.
     if settled.is_deleted {
         let is_paid = paid.standing == SubscriptionState::Paid;
         return is_paid.then(|| Problem::new(Kind::VaultDeleted, sign_up));
     }
     match paid.fit(offer) {
-        // Listed once, until an event names the price.
+        // Such a subscription is listed once, until an event names its price.
         Fit::PriceAwaited if paid.price_awaited.is_some() => return None,
         Fit::PriceAwaited => return Some(Problem::new(Kind::PriceAwaited, sign_up)),
         Fit::WrongPrice => {
@@ -361,7 +366,7 @@ fn find_problem(
         }
         Fit::Fits => {}
     }
-    // Reported once, by the event that makes the vault paid for twice.
+    // A second subscription is reported once, by the event with which the vault is paid for twice.
     let served_before = before.is_some_and(|before| {
         let access = before.access_under(offer, hosting.grace_days);
         before.reference.is_some() && access != Subscription::Lapsed
@@ -372,7 +377,7 @@ fn find_problem(
 }
 
 /// Binds a subscription to the sign-up that its checkout names, if the checkout pays for the plan
-/// of the sign-up.
+/// of that sign-up.
 async fn bind_subscription(
     tx: &Transaction<'_>,
     app: &App,
@@ -384,7 +389,8 @@ async fn bind_subscription(
         None => None,
     };
     let Some(sign_up) = sign_up else {
-        // Not an error for the provider: its repetitions would not find the sign-up either.
+        // The provider gets no error, because it would send the event again, and would not find the
+        // sign-up then either.
         return Ok(Applied::refused(Problem {
             kind: Kind::UnknownSignUp,
             found: None,
@@ -429,7 +435,7 @@ async fn bind_subscription(
     Ok(Applied::taken(paid, problem))
 }
 
-/// Compares a checkout with the plan of its sign-up. Returns what is wrong, if anything is.
+/// Compares a checkout with the plan of its sign-up. Returns the first difference.
 fn compare_checkout(
     app: &App,
     sign_up: &Provisioning,
@@ -437,7 +443,7 @@ fn compare_checkout(
     checkout: &Checkout,
 ) -> Option<Problem> {
     let Some(offer) = plan_offer(&app.config.hosting, sign_up) else {
-        // The customers of a plan that is no longer for sale keep what they have.
+        // Existing customers of a plan that is no longer for sale keep it.
         let is_new = paid.reference.is_none();
         return is_new.then(|| Problem::new(Kind::PlanNotForSale, sign_up));
     };
@@ -454,14 +460,14 @@ fn compare_checkout(
     None
 }
 
-/// What a commit does to a sign-up.
+/// The result of judging the subscriptions of a sign-up.
 struct Settled {
     judged: Judged,
-    /// Whether its vault was deleted.
+    /// Whether the vault of the sign-up was deleted.
     is_deleted: bool,
 }
 
-/// Judges the subscriptions of a sign-up, read as `seen`, with `paid` as one of them is now.
+/// Judges the subscriptions of a sign-up (read as `seen`), among them `paid` in its new state.
 /// Applies the result to the sign-up and to its vault.
 async fn settle_sign_up(
     tx: &Transaction<'_>,
@@ -472,7 +478,7 @@ async fn settle_sign_up(
     let judged = judge_subscriptions(tx, &app.config.hosting, &seen.value, Some(paid)).await?;
     tx.write_all(judged.checks.iter().cloned());
     let subscriptions = ProvisioningEvent::Bound(judged.deciding.clone(), judged.standby.clone());
-    // Nothing changes where the same subscription goes on deciding.
+    // If the same subscription stays the deciding one, nothing changes.
     let bound = seen.value.after_event(subscriptions).ok().flatten();
     let bound = bound.unwrap_or_else(|| seen.value.clone());
     let is_misfit = matches!(paid.last_fit, Some(Fit::WrongPrice | Fit::WrongCurrency));
@@ -481,14 +487,14 @@ async fn settle_sign_up(
         Subscription::Lapsed if is_misfit && !paid.is_over() => {
             Some(ProvisioningEvent::Refused(tx.now()))
         }
-        // A first payment that failed confirms nothing: the sign-up goes on waiting.
+        // A first payment that failed confirms nothing: the sign-up keeps waiting.
         _ => None,
     };
     let moved = happened.and_then(|happened| bound.after_event(happened).ok().flatten());
     let after = moved.unwrap_or_else(|| bound.clone());
     let is_confirmed = after.paid_access != seen.value.paid_access;
-    // The list decided which subscriptions were judged, and the vault is the one to change. An
-    // event about another subscription, or the allocation, may change either meanwhile.
+    // The commit requires the sign-up as it was read: an event about another subscription, or the
+    // allocation, may have changed its list of subscriptions or its vault meanwhile.
     let when = When::At(seen.revision);
     tx.write(if after == seen.value {
         Write::check(provisioning_key(&after.reference), when)
@@ -513,8 +519,8 @@ async fn settle_sign_up(
     Ok(Settled { judged, is_deleted })
 }
 
-/// Gives the vault of a sign-up what its subscriptions pay for. Returns false if the vault was
-/// deleted.
+/// Gives the vault of a sign-up the access that its subscriptions pay for. Returns false if the
+/// vault was deleted.
 async fn settle_namespace(
     tx: &Transaction<'_>,
     sign_up: &Provisioning,
@@ -523,7 +529,7 @@ async fn settle_namespace(
     let Some(reference) = &sign_up.namespace else {
         return Ok(true);
     };
-    // The id decides, since a slug does not say which allocation was paid for.
+    // The id is compared: the slug may name another allocation than the one that was paid for.
     let namespace_and_revision = namespace::find_namespace(tx, &reference.slug).await?;
     let Some((mut namespace, revision)) =
         namespace_and_revision.filter(|(found, _)| found.id == reference.id)
@@ -535,7 +541,8 @@ async fn settle_namespace(
             .with_before(json!({ "subscription": namespace.subscription }))
             .with_after(json!({ "subscription": access }));
         namespace.subscription = access;
-        // One notice for each change of state, however many attempts to collect a payment fail.
+        // The owners get one notice for each change of state, however many attempts to collect a
+        // payment fail.
         let served_until = match access {
             Subscription::None | Subscription::Active => None,
             Subscription::PastDue { until } => Some(Some(until)),

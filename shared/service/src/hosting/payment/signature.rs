@@ -1,4 +1,4 @@
-//! Verification of a payment event's signature, in Stripe's scheme. Pure.
+//! Verification of a payment event's signature, in Stripe's scheme. All functions are pure.
 //!
 //! `Stripe-Signature: t=<unix seconds>,v1=<hex>[,v1=<hex>…]`, where each `v1` may be the
 //! HMAC-SHA-256 of `<t>.<body>` under one of the secrets. Members of other schemes are ignored.
@@ -12,22 +12,22 @@ use vault_format::time::Timestamp;
 /// Maximum difference between the signature's time and the service's clock, in seconds, in either
 /// direction.
 pub const TOLERANCE_SECONDS: i64 = 300;
-/// Maximum number of signatures of one event that are compared.
+/// Maximum number of signatures that the header may contain.
 const MAX_SIGNATURES: usize = 16;
 
 /// Reason to reject an event.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadSignature {
-    /// No signature was made with one of the secrets.
+    /// None of the signatures was made with a secret of this service.
     #[error("no signature of the event is by a secret of this service")]
     Forged,
-    /// The signature is valid, but its time is not.
+    /// The signature is valid, but was made too long ago or in the future.
     #[error("the event was signed more than {TOLERANCE_SECONDS} seconds from now")]
     Old,
 }
 
-/// Verifies that `header` has a signature of exactly these bytes by one of the secrets, made at
-/// most [`TOLERANCE_SECONDS`] from `now`.
+/// Verifies that `header` contains a signature over exactly the bytes of `body`, made with one of
+/// the secrets at most [`TOLERANCE_SECONDS`] from `now`.
 pub fn verify_signature(
     header: &str,
     body: &[u8],
@@ -43,9 +43,8 @@ pub fn verify_signature(
         mac.update(body);
         mac
     };
-    // Any secret counts, so that a new one can replace an old one without a gap. `verify_slice`
-    // takes the same time wherever two signatures differ, so the time of an answer gives no byte
-    // away.
+    // Any of the secrets is accepted, so that a new one can replace an old one without a gap.
+    // `verify_slice` takes constant time, so response times reveal no byte of a valid signature.
     let is_good = secrets.iter().map(message).any(|mac| {
         let mut signatures = signed.signatures.iter();
         signatures.any(|signature| mac.clone().verify_slice(signature).is_ok())
@@ -53,8 +52,8 @@ pub fn verify_signature(
     if !is_good {
         return Err(BadSignature::Forged);
     }
-    // Before this point the time is only a claim of the sender. The tolerance bounds how long a
-    // recorded event can be sent again.
+    // Only now is the time known to be the signer's. The tolerance bounds for how long a recorded
+    // event can be replayed.
     let seconds: i64 = signed.time.parse().map_err(|_| BadSignature::Forged)?;
     if seconds.abs_diff(now.unix()) > TOLERANCE_SECONDS.unsigned_abs() {
         return Err(BadSignature::Old);
@@ -62,15 +61,15 @@ pub fn verify_signature(
     Ok(())
 }
 
-/// Members of the header that are used.
+/// The members of the header that are used.
 struct SignatureHeader<'h> {
     time: &'h str,
     signatures: Vec<[u8; 32]>,
 }
 
 impl<'h> SignatureHeader<'h> {
-    /// Parses the header; `None` without exactly one time, or with more signatures than are
-    /// compared.
+    /// Parses the header; `None` unless it has exactly one time and at most [`MAX_SIGNATURES`]
+    /// signatures.
     fn parse(header: &'h str) -> Option<Self> {
         let mut time = None;
         let mut signatures = Vec::new();
@@ -89,7 +88,7 @@ impl<'h> SignatureHeader<'h> {
 /// Decodes 64 hexadecimal digits; `None` for anything else.
 fn from_hex(text: &str) -> Option<[u8; 32]> {
     let mut bytes = [0; 32];
-    // `from_str_radix` accepts a sign, as in `+f`, so every character has to be a digit.
+    // `from_str_radix` would accept a sign, as in `+f`, so each character must be a digit.
     if text.len() != 64 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
         return None;
     }

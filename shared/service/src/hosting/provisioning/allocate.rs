@@ -1,5 +1,5 @@
-//! Allocation of the namespace of a sign-up: one commit creates the namespace, its owner and the
-//! link between them.
+//! Allocation of the namespace of a sign-up: one commit creates the namespace, its first owner, and
+//! the record that leads from the namespace to the sign-up.
 
 use serde_json::json;
 use vault_store::StoreError;
@@ -17,8 +17,8 @@ use crate::model::provisioning::{
 use crate::model::user::{Role, Scopes, User};
 use crate::transaction::Transaction;
 
-/// Allocates the namespace of a sign-up and makes the account its owner. Returns false where the
-/// name belongs to another vault, or where the account no longer exists.
+/// Allocates the namespace of a sign-up and makes its account the owner. Returns false if the name
+/// belongs to another vault or sign-up, or if the account no longer exists.
 pub(super) async fn allocate_namespace(
     tx: &Transaction<'_>,
     app: &App,
@@ -33,7 +33,7 @@ pub(super) async fn allocate_namespace(
     let [account, taken, reservation] = tx.get_all(keys).await?;
     let reserved = Versioned::<Link>::read(reservation)?;
     let is_its = |link: &Versioned<Link>| link.value.reference == sign_up.reference;
-    // A deleted vault keeps its name, so any record under it means that it is taken.
+    // A deleted vault keeps its name, so a record in any state means that the name is taken.
     if taken.is_some() || reserved.as_ref().is_some_and(|link| !is_its(link)) {
         return Ok(false);
     }
@@ -67,8 +67,8 @@ pub(super) async fn allocate_namespace(
     tx.write(after.to_write(When::At(seen.revision))?);
     let link = link_key(&namespace.slug);
     tx.write(Write::put(link, after.link_document()?, When::Absent));
-    // A reservation may have expired. Then it has to be absent still, or another sign-up has the
-    // name.
+    // If the reservation has expired, no other sign-up may have reserved the name by the time of
+    // the commit.
     tx.write(match &reserved {
         Some(held) => Write::delete(reservation, When::At(held.revision)),
         None => Write::check(reservation, When::Absent),
@@ -79,7 +79,7 @@ pub(super) async fn allocate_namespace(
     Ok(true)
 }
 
-/// Adds the audit entries: to the log of the service, and as the first one to that of the vault.
+/// Adds the audit entries: one to the log of the service, and the first one of the vault's own log.
 fn write_audits(
     tx: &Transaction<'_>,
     namespace: &Namespace,
@@ -93,7 +93,7 @@ fn write_audits(
         user,
         ..Actor::default()
     };
-    // The service knows the person as an account, the vault as its user.
+    // The log of the service identifies the person by the account, that of the vault by its user.
     let (account, user) = (by(sign_up.account.to_string()), by(owner.id.clone()));
     tx.audit(None, &account, "namespace.create", change.clone())?;
     tx.audit(Some(&namespace.id), &user, "namespace.create", change)

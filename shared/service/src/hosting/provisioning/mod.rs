@@ -1,7 +1,7 @@
-//! Set-up of hosted vaults: a person's sign-up becomes a namespace with starter skills.
+//! Set-up of hosted vaults: turns a person's sign-up into a namespace with starter skills.
 //!
-//! Each step is one commit and can be repeated. Whatever runs next (an event of the payment
-//! provider, a page, background work) continues where the last one stopped.
+//! Each step is one commit and can be repeated. An event of the payment provider, a page or
+//! background work continues where the last one stopped.
 
 mod allocate;
 mod sign_up;
@@ -33,30 +33,31 @@ pub(crate) use sign_up::{SignUpChoice, rename_sign_up, sign_up};
 
 /// Maximum number of an account's sign-ups that are shown.
 const MAX_SIGN_UPS: usize = 50;
-/// Maximum number of sign-ups that background work reads at once.
+/// Number of sign-ups that background work reads in one page.
 const OPEN_PAGE_SIZE: usize = 100;
 
-/// Progress of a sign-up, as far as the service alone can take it.
+/// How far the service could take a sign-up.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Progress {
-    /// It waits for a payment.
+    /// The sign-up waits for a payment.
     AwaitsPayment,
-    /// Another vault has the name now, or the account is gone: the person chooses another name.
+    /// Another vault has the name by now, so the person must choose another name; or the account
+    /// was deleted.
     NameTaken,
-    /// The store failed on the way; background work goes on.
+    /// The store failed in between; background work will continue.
     Interrupted,
-    /// The vault is set up. What remains is the owner's.
+    /// The service has taken all its steps. Only the owner's first release may be missing.
     SetUp,
 }
 
-/// Returns the set-up steps of a namespace, in the order of the interface.
+/// Returns the set-up steps of a namespace, in the order of the API.
 pub async fn namespace_steps(app: &App, namespace: &Namespace) -> Result<Vec<Step>, StoreError> {
     let sign_ups = of_namespaces(app, std::slice::from_ref(namespace)).await?;
     let sign_up = sign_ups.first().and_then(Option::as_ref);
     Ok(setup_steps(namespace, sign_up).to_vec())
 }
 
-/// Returns the set-up steps of a namespace from the sign-up that led to it; `None` where an
+/// Returns the set-up steps of a namespace. `sign_up` is the one that led to it; `None` if an
 /// operator created the namespace.
 pub(crate) fn setup_steps(namespace: &Namespace, sign_up: Option<&Provisioning>) -> [Step; 5] {
     let synced = namespace.current.is_some();
@@ -66,8 +67,8 @@ pub(crate) fn setup_steps(namespace: &Namespace, sign_up: Option<&Provisioning>)
     }
 }
 
-/// Returns the sign-up that led to each of at most 100 namespaces, in the same order; `None` where
-/// an operator created the namespace. Takes two readings, however many namespaces there are.
+/// Returns the sign-up that led to each of at most 100 namespaces, in the same order; `None` if an
+/// operator created the namespace. Takes two reads, however many namespaces there are.
 pub(crate) async fn of_namespaces(
     app: &App,
     namespaces: &[Namespace],
@@ -88,11 +89,12 @@ pub(crate) async fn of_namespaces(
     let mut records = app.records.get_many(&keys).await?.into_iter();
     let mut sign_ups = Vec::with_capacity(namespaces.len());
     for (namespace, link) in namespaces.iter().zip(&links) {
-        // There is one record for each link and not for each namespace, so only a link takes the
-        // next one.
+        // `records` has one entry for each link and not for each namespace, so only a link takes
+        // the next one.
         let record = link.as_ref().and_then(|_| records.next().flatten());
         let sign_up = Versioned::<Provisioning>::read(record)?.map(|seen| seen.value);
-        // The link stands under the slug, so the id of the namespace is compared, too.
+        // The link is stored under the slug, which may have had another namespace, so the ids are
+        // compared.
         let is_its = |sign_up: &Provisioning| {
             let allocated = sign_up.namespace.as_ref();
             allocated.is_some_and(|allocated| allocated.id == namespace.id)
@@ -102,8 +104,8 @@ pub(crate) async fn of_namespaces(
     Ok(sign_ups)
 }
 
-/// Returns the writes that remove the sign-up of a deleted namespace and give its place back to the
-/// account. Empty where an operator created the namespace.
+/// Returns the writes that remove the sign-up of a deleted namespace, and no longer count it
+/// against its account. Empty if an operator created the namespace.
 pub(crate) async fn removal_writes(
     app: &App,
     slug: &Slug,
@@ -122,7 +124,7 @@ pub(crate) async fn removal_writes(
         return Ok(writes);
     };
     let sign_up = sign_up.value;
-    // A sign-up that led to another allocation of this slug is not removed with this one.
+    // The sign-up of another namespace with this slug is not removed.
     if sign_up.namespace.as_ref().map(|its| its.id) != Some(*namespace) {
         return Ok(Vec::new());
     }
@@ -138,7 +140,7 @@ pub(crate) async fn removal_writes(
     Ok(writes)
 }
 
-/// Reads a sign-up with its revision.
+/// Loads a sign-up with its revision.
 pub(crate) async fn find_sign_up(
     ports: &Ports,
     reference: &Reference,
@@ -146,7 +148,7 @@ pub(crate) async fn find_sign_up(
     ports.get(&provisioning_key(reference)).await
 }
 
-/// Returns the sign-ups of an account, oldest first, as many as are shown.
+/// Loads the sign-ups of an account, oldest first, up to the number that pages show.
 pub(crate) async fn sign_ups(
     ports: &Ports,
     account: &account::AccountId,
@@ -170,30 +172,30 @@ pub(crate) async fn sign_ups(
         .flatten()
         .map(Record::read)
         .collect::<Result<Vec<Provisioning>, _>>()?;
-    // The reference decides between equal times, so that the order never changes.
+    // Equal times are ordered by the reference, so that the order never changes.
     sign_ups.sort_by_key(|sign_up| (sign_up.created_at, sign_up.reference.clone()));
     Ok(sign_ups)
 }
 
-/// Advances a sign-up as far as possible now. Returns `None` when there is none with this
+/// Takes every step of a sign-up that is possible now. Returns `None` if no sign-up has this
 /// reference.
 pub(crate) async fn advance_sign_up(
     app: &App,
     reference: &Reference,
 ) -> Result<Option<Progress>, StoreError> {
-    // Where another process commits a step first, the rest is done anew.
+    // If another process commits a step first, `change` runs the rest again.
     app.change(async |tx| advance_in(&tx, app, reference).await)
         .await
 }
 
-/// Does every step that is possible now, each in a commit of its own.
+/// Takes every step that is possible now, each in a commit of its own.
 async fn advance_in(
     tx: &Transaction<'_>,
     app: &App,
     reference: &Reference,
 ) -> Result<Option<Progress>, StoreError> {
     loop {
-        // Read again for each step, since the commit of the last one changed the revision.
+        // Read again for each step, because the commit of the last one changed the revision.
         let Some(seen) = find_sign_up(tx, reference).await? else {
             return Ok(None);
         };
@@ -211,8 +213,9 @@ async fn advance_in(
     }
 }
 
-/// Saves the chosen starter skills as drafts of the new namespace, then records that this is done.
-/// The id of a draft is derived from the sign-up and the skill, so that none is saved twice.
+/// Saves the chosen starter skills as drafts of the new namespace, and then records that this is
+/// done. The id of a draft is derived from the sign-up and the skill, so that a repetition saves
+/// none twice.
 async fn import_starters(
     tx: &Transaction<'_>,
     app: &App,
@@ -229,7 +232,8 @@ async fn import_starters(
             }
             let files = starter::skill_files(name.as_str());
             let saved = shelf::propose_files(app, &namespace, &owner, id, files).await;
-            // Two runs at once save the same draft: one of them fails, but the draft is there.
+            // If two processes save the same draft at once, one of them fails, but the draft
+            // exists.
             if let Err(error) = saved
                 && drafts::find_draft(app, &namespace, &id).await?.is_none()
             {
@@ -239,7 +243,7 @@ async fn import_starters(
             }
         }
     }
-    // Recorded also where the namespace or its owner is gone: then nothing is left to save.
+    // Also recorded if the namespace or its owner is gone: then nothing is left to save.
     let Ok(Some(after)) = sign_up.after_event(ProvisioningEvent::Imported) else {
         return Ok(());
     };
@@ -249,7 +253,8 @@ async fn import_starters(
     Ok(())
 }
 
-/// Returns the namespace of a sign-up and its owner there; `None` when either is gone.
+/// Returns the namespace of a sign-up, and its owner as the submitter of drafts; `None` if either
+/// is gone.
 async fn find_home(
     app: &App,
     sign_up: &Provisioning,
@@ -274,15 +279,15 @@ async fn find_home(
 /// Derives the id of the draft of a starter skill from the sign-up and the skill.
 fn draft_id(sign_up: &Provisioning, skill: &str) -> DraftId {
     let hash = Digest::of(format!("vault-starter/1\n{}\n{skill}", sign_up.reference).as_bytes());
-    // A ULID has 80 random bits, which are the last ten of these bytes.
+    // A draft id is a ULID, whose last ten bytes are its 80 random bits.
     let mut bits = [0; 16];
     bits[6..].copy_from_slice(&hash.as_bytes()[..10]);
     let millis = u64::try_from(sign_up.created_at.unix()).unwrap_or(0) * 1000;
     DraftId::from_parts(millis, u128::from_be_bytes(bits))
 }
 
-/// Returns the writes that go with a confirmed payment: the sign-up is kept for good, is open for
-/// background work, and frees its place among the unpaid ones of its account.
+/// Returns the writes that belong to a confirmed payment: the sign-up no longer expires, background
+/// work finds it, and it no longer counts among the account's unpaid sign-ups.
 pub(crate) async fn confirmation_writes(
     ports: &Ports,
     sign_up: &Provisioning,
@@ -309,7 +314,8 @@ pub(crate) async fn confirmation_writes(
     Ok(writes)
 }
 
-/// Returns the places of an account's unpaid sign-ups, each with its present holder.
+/// Loads the slots for the unpaid sign-ups of an account, each with the sign-up in it. Their number
+/// bounds how many names an account can hold without paying.
 async fn read_slots(
     ports: &Ports,
     account: &account::AccountId,
@@ -320,8 +326,8 @@ async fn read_slots(
     keys.into_iter().zip(records).map(read).collect()
 }
 
-/// Continues every sign-up that was interrupted, as background work, until `until`. Returns how
-/// many were completed. One that fails does not hold up the others.
+/// Continues every interrupted sign-up until the time `until`, as background work. Returns how many
+/// were completed. A failure of one does not affect the others.
 pub(crate) async fn resume_sign_ups(app: &App, until: Instant) -> Result<usize, StoreError> {
     let mut completed = 0;
     let mut after: Option<String> = None;

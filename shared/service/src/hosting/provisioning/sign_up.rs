@@ -25,24 +25,25 @@ use crate::transaction::Transaction;
 pub(crate) struct SignUpChoice {
     /// Name of the vault; never a reserved one.
     pub(crate) slug: Slug,
-    /// Plan; `None` where vaults are free.
+    /// Name of the plan; `None` if vaults are free.
     pub(crate) plan: Option<String>,
-    /// The starter skills.
+    /// The starter skills to save as drafts.
     pub(crate) starter_skills: Vec<SkillName>,
 }
 
-/// Failure to reserve a name.
+/// Error: a name was not reserved or changed. Its text is shown to the person.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub(crate) enum ReservationError {
-    /// A vault has the name or had it, or another sign-up has reserved it.
+    /// A vault has or had the name, or another sign-up has reserved it.
     #[error("The name is taken. Choose another one.")]
     Taken,
-    /// The account has as many unpaid sign-ups, or free vaults, as it may have.
+    /// The account has the maximum number of unpaid sign-ups and free vaults.
     #[error(
         "You have {MAX_UNPAID} vaults that are not paid for. Pay for one of them first, or wait until its reservation ends."
     )]
     TooMany,
-    /// The account has an unpaid sign-up with this name, from a time when vaults had plans.
+    /// The account has an unpaid sign-up with this name and a plan, and vaults have no plans any
+    /// more.
     #[error(
         "You signed up for this name with a plan that is no longer for sale. Choose another name: this one can be chosen again {UNPAID_DAYS} days after that sign-up."
     )]
@@ -52,17 +53,18 @@ pub(crate) enum ReservationError {
         "A payment has arrived for your vault with this name, so its plan stays as it is. Ask the operator of this service to change it."
     )]
     PaymentArrived,
-    /// Nothing was paid for the sign-up whose name is to change.
+    /// The sign-up whose name is to change has not been paid for.
     #[error(
         "Nothing has been paid for this vault yet, so its name stays as it is. Its section below says how to go on."
     )]
     Unpaid,
-    /// There is no such sign-up of this account, or its vault has been created.
+    /// The account has no such sign-up, or its vault has been created.
     #[error("The vault has been created already, or the sign-up has ended.")]
     Gone,
 }
 
-/// Reserves a name for an account. The same name again returns the same sign-up.
+/// Reserves a name for an account. If the account has reserved it already, returns that sign-up,
+/// with the newly chosen plan if nothing was paid yet.
 pub(crate) async fn sign_up(
     app: &App,
     account: &Account,
@@ -84,8 +86,8 @@ async fn reserve_name(
         NameHolder::Nobody => {}
         NameHolder::Vault => return Ok(Err(ReservationError::Taken)),
         NameHolder::SignUp(reference) => {
-            // A form that is sent twice finds the reservation of its own account. One of another
-            // account gets the answer that a vault gets.
+            // A form that is sent twice finds the reservation of its own account. A reservation of
+            // another account gets the same answer as a vault.
             let existing = find_sign_up(tx, &reference).await?;
             let own_reservation = existing.filter(|held| held.value.account == account.id);
             let Some(held) = own_reservation else {
@@ -97,7 +99,7 @@ async fn reserve_name(
     if let Some(held) = find_held(tx, account, &choice.slug).await? {
         return change_plan(tx, &held, choice).await;
     }
-    // A few places for each account bound how many names one person can hold without paying.
+    // The few slots of each account bound how many names a person can hold without paying.
     let slots = read_slots(tx, &account.id).await?;
     let Some((slot, _)) = slots.into_iter().find(|(_, held)| held.is_none()) else {
         return Ok(Err(ReservationError::TooMany));
@@ -125,20 +127,20 @@ async fn reserve_name(
     let link = sign_up.link_document()?;
     let listed = sign_up_key(&account.id, &sign_up.reference);
     tx.write(sign_up.to_write(When::Absent)?);
-    // A vault may take the name between the reading and the commit.
+    // An operator may create a vault with this name before the commit.
     tx.write(Write::check(
         namespace::namespace_key(&sign_up.slug),
         When::Absent,
     ));
     tx.write(reservation_write(&sign_up, now, link.clone()));
     if is_free {
-        // A free vault keeps its place for good, since no payment ever frees it.
+        // A free vault occupies its slot until it is deleted, because no payment frees it.
         tx.write(Write::put(slot, link.clone(), When::Absent));
         tx.write(Write::put(listed, link.clone(), When::Absent));
         tx.write(Write::put(open_key(&sign_up.reference), link, When::Absent));
     } else {
-        // The sign-up outlives the reservation: a payment may arrive after the name became free
-        // again.
+        // The sign-up outlives the reservation, because a payment may arrive after the name has
+        // become free again.
         let reserved_until = sign_up.reserved_until();
         let kept_until = now.plus_days(UNPAID_DAYS);
         let slot = Write::put_until(slot, link.clone(), When::Absent, reserved_until);
@@ -151,8 +153,8 @@ async fn reserve_name(
     Ok(Ok(sign_up.reference))
 }
 
-/// Returns the unpaid sign-up of an account that has this name and whose reservation has ended. The
-/// name is not reserved again, or a person could hold it forever without paying; the sign-up can
+/// Returns the unpaid sign-up of an account with this name, whose reservation has ended. The name
+/// is not reserved for it again, so that nobody can hold a name forever without paying; but it can
 /// still be paid for.
 async fn find_held(
     ports: &Ports,
@@ -168,8 +170,8 @@ async fn find_held(
     }
 }
 
-/// Gives a sign-up, read as `seen`, the plan and the starter skills of a later choice of the same
-/// name, as long as nothing was paid for it.
+/// Changes plan and starter skills of a sign-up (read as `seen`) to those of a later choice of the
+/// same name, unless something was paid for it.
 async fn change_plan(
     tx: &Transaction<'_>,
     seen: &Versioned<Provisioning>,
@@ -190,8 +192,8 @@ async fn change_plan(
         starter_skills: choice.starter_skills.clone(),
         ..held.clone()
     };
-    // Without an entry in the audit log: nothing is paid yet, so the choice may change any number
-    // of times. The entry about the new vault names the plan.
+    // Nothing is audited, because the person may change an unpaid choice any number of times. The
+    // entry about the new vault names the plan.
     tx.write(after.to_write(When::At(seen.revision))?);
     Ok(Ok(after.reference))
 }
@@ -205,7 +207,7 @@ async fn has_open_subscription(ports: &Ports, sign_up: &Provisioning) -> Result<
     }
     for record in ports.records.get_many(&keys).await? {
         let stored = Versioned::<PaidSubscription>::read(record)?;
-        // No event opens one again that is over, so the commit need not check this.
+        // A subscription that is over stays over, so the commit need not check it.
         if !stored.is_some_and(|held| held.value.is_over()) {
             return Ok(true);
         }
@@ -213,8 +215,7 @@ async fn has_open_subscription(ports: &Ports, sign_up: &Provisioning) -> Result<
     Ok(false)
 }
 
-/// Changes the name of a sign-up that is paid for or free, and has no vault because another one
-/// took its name.
+/// Changes the name of a sign-up that is paid for or free and whose name another vault took.
 pub(crate) async fn rename_sign_up(
     app: &App,
     account: &Account,
@@ -238,8 +239,8 @@ async fn rename_in(
     let Some(seen) = stored.filter(|found| found.value.account == account.id) else {
         return Ok(Err(ReservationError::Gone));
     };
-    // Without a payment, each rename would reserve another name and add an entry to the audit log
-    // for nothing.
+    // Without this check, a person who pays nothing could reserve one name after another and fill
+    // the audit log.
     if seen.value.paid_access == PaidAccess::Awaited {
         return Ok(Err(ReservationError::Unpaid));
     }
@@ -248,7 +249,7 @@ async fn rename_in(
         .after_event(ProvisioningEvent::Renamed(slug.clone()))
     {
         Err(_) => return Ok(Err(ReservationError::Gone)),
-        // The same name again: its reservation may have expired, so it is made anew below.
+        // The name is the same, but its reservation may have expired, so it is made again below.
         Ok(None) => seen.value.clone(),
         Ok(Some(after)) => after,
     };
@@ -260,7 +261,8 @@ async fn rename_in(
     tx.write(after.to_write(When::At(seen.revision))?);
     tx.write(Write::check(namespace::namespace_key(slug), When::Absent));
     tx.write(reservation_write(&after, tx.now(), after.link_document()?));
-    // The old name becomes free at once, unless another sign-up has reserved it meanwhile.
+    // The old name becomes free at once. A reservation that another sign-up has made meanwhile
+    // stays.
     let before = reservation_key(&seen.value.slug);
     if seen.value.slug != *slug
         && let Some(old_reservation) = tx.get::<Link>(&before).await?
@@ -275,12 +277,13 @@ async fn rename_in(
     Ok(Ok(()))
 }
 
-/// Present holder of a name.
+/// Who holds a name at present.
 enum NameHolder {
+    /// The name is free.
     Nobody,
-    /// A vault, a deleted one included.
+    /// A vault has the name, or a deleted vault had it.
     Vault,
-    /// A sign-up has reserved it.
+    /// The sign-up with this reference has reserved the name.
     SignUp(Reference),
 }
 
@@ -295,13 +298,13 @@ async fn find_holder(ports: &Ports, slug: &Slug) -> Result<NameHolder, StoreErro
     })
 }
 
-/// Returns the write that reserves the name of a sign-up. It fails where another sign-up has
-/// reserved it.
+/// Returns the write that reserves the name of a sign-up. It fails the commit if another sign-up
+/// has reserved the name.
 fn reservation_write(sign_up: &Provisioning, now: Timestamp, link: Document) -> Write {
     let key: RecordKey = reservation_key(&sign_up.slug);
     let until = match sign_up.paid_access {
         PaidAccess::Awaited => sign_up.reserved_until(),
-        // The vault is about to be created.
+        // Long enough, because the vault is created next.
         PaidAccess::Free | PaidAccess::Confirmed => now.plus_seconds(RESERVATION_SECONDS),
     };
     Write::put_until(key, link, When::Absent, until)
