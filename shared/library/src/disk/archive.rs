@@ -8,9 +8,9 @@ use tar::{Builder, EntryType, Header};
 
 use super::{FileError, HeldPath, Kind, Location, file_error, link_target, list, open_regular};
 
-/// Appends the files, folders and links of a folder to an archive, under the path `name` there.
-/// Leaves out direct entries of the folder whose names begin with one of `left_out`. Follows no
-/// link.
+/// Appends the files, folders and links of a folder to a tar archive, under the path `name` there.
+/// Leaves out the folder's own entries whose names begin with one of `left_out`; entries of its
+/// subfolders are never left out. Links are stored as links, not followed.
 pub(crate) fn append_folder<W: Write>(
     archive: &mut Builder<W>,
     folder: &HeldPath,
@@ -27,7 +27,7 @@ pub(crate) fn append_folder<W: Write>(
             Kind::File => append_file(archive, &from, &name),
             Kind::Dir => append_entry(archive, &from, &name),
             Kind::Link => append_link(archive, &name, link_target(&from)?.as_deref()),
-            // Pipes, sockets and devices are no part of a vault.
+            // FIFOs, sockets and devices are not part of a vault.
             Kind::Other => Ok(()),
         };
         appended.map_err(file_error("archive", &from))?;
@@ -56,8 +56,8 @@ fn append_entry<W: Write>(
     archive.append_data(&mut header, name, io::empty())
 }
 
-/// Appends a link to `target`. Appends nothing if there is no target because the link is gone by
-/// now.
+/// Appends a link to `target`. Without a target the link has vanished since it was listed, and
+/// nothing is appended.
 fn append_link<W: Write>(
     archive: &mut Builder<W>,
     name: &Path,

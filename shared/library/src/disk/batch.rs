@@ -11,17 +11,19 @@ use super::{Kind, OFlags, list, open};
 /// A few files are flushed one by one. On Linux, more are flushed with one `syncfs` of the whole
 /// file system: each flush of a file costs a journal commit, and 30,000 of those take minutes.
 #[derive(Debug, Default)]
+/// Files that are flushed one by one, as long as there are few.
 pub(crate) struct Batch {
     open: Vec<(HeldPath, File)>,
+    /// Created folders, outermost first, with their final modes.
     folders: Vec<(HeldPath, u32)>,
     files: usize,
 }
 
 impl Batch {
-    /// Up to this many files are flushed one by one.
+    /// Largest number of files that are flushed one by one.
     const FEW: usize = 12;
 
-    /// Creates a folder. [`Self::flush`] sets `mode`; until then only the owner has access.
+    /// Creates a folder. Until [`Self::flush`] sets `mode`, only the owner has access.
     pub(crate) fn make_folder(&mut self, path: &HeldPath, mode: u32) -> Result<(), FileError> {
         // The final mode may not allow adding entries, so it is set after the last one.
         make_dir(path, 0o700)?;
@@ -29,7 +31,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Writes a new file.
+    /// Writes a new file, which is not durable before [`Self::flush`].
     pub(crate) fn write_file(
         &mut self,
         path: &HeldPath,
@@ -48,7 +50,7 @@ impl Batch {
     }
 
     /// Sets the modes of the folders and makes everything durable. `within` is any folder on the
-    /// same file system.
+    /// same file system, by which all of it can be flushed at once.
     pub(crate) fn flush(self, within: &HeldPath) -> Result<(), FileError> {
         let one_by_one = self.files <= Self::FEW;
         for (path, file) in &self.open {
@@ -74,6 +76,7 @@ const CAN_FLUSH_ALL: bool = true;
 const CAN_FLUSH_ALL: bool = false;
 
 #[cfg(target_os = "linux")]
+/// Flushes the whole file system that contains `within`.
 fn flush_all(within: &HeldPath, _folders: &[(HeldPath, u32)]) -> Result<(), FileError> {
     within
         .open_folder()
@@ -82,6 +85,7 @@ fn flush_all(within: &HeldPath, _folders: &[(HeldPath, u32)]) -> Result<(), File
 }
 
 #[cfg(not(target_os = "linux"))]
+/// Flushes the files in the created folders, where a whole file system can't be flushed.
 fn flush_all(_within: &HeldPath, folders: &[(HeldPath, u32)]) -> Result<(), FileError> {
     for (folder, _) in folders {
         for (name, kind) in list(folder)? {

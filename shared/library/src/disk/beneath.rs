@@ -1,5 +1,6 @@
-//! Opens folders below one folder through handles, one path part at a time, so that no symbolic
-//! link leads out of it. For folders with untrusted content, like a cloned repository.
+//! Opens folders below one folder through handles, one path part at a time and without following
+//! symbolic links, so that no link leads out of it. Used for folders with untrusted content, such
+//! as a cloned repository.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -34,16 +35,17 @@ pub enum BeneathError {
     File(#[from] FileError),
 }
 
-/// An entry of a folder.
+/// What an entry of a folder is, as far as it matters to callers.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum HeldEntry {
     /// A symbolic link and its target.
     Link(PathBuf),
-    /// Anything else.
+    /// A file, a folder or anything else.
     Other,
 }
 
-/// An open folder, with its path for messages.
+/// An open folder, with its path for messages. Its entries are reached through the handle, so a
+/// change of the path later has no effect.
 #[derive(Debug)]
 pub(crate) struct HeldFolder {
     fd: OwnedFd,
@@ -61,12 +63,12 @@ impl HeldFolder {
         })
     }
 
-    /// Returns the path of the folder.
+    /// Path of the folder, for messages.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Gives up the folder for its open handle.
+    /// Returns the open handle of the folder.
     pub(crate) fn into_fd(self) -> OwnedFd {
         self.fd
     }
@@ -150,7 +152,8 @@ impl HeldFolder {
         self.replace_entry(aside, name)
     }
 
-    /// Removes a symbolic link; returns whether there was one. Any other entry stays.
+    /// Removes the symbolic link of this name. Returns whether there was one; any other entry
+    /// stays.
     pub(crate) fn remove_link(&self, name: &OsStr) -> Result<bool, FileError> {
         if !matches!(self.read_entry(name)?, Some(HeldEntry::Link(_))) {
             return Ok(false);
@@ -176,6 +179,7 @@ impl HeldFolder {
         self.replace_entry(aside, name)
     }
 
+    /// Renames a temporary entry to its final name, or removes it if that fails.
     fn replace_entry(&self, from: &OsStr, to: &OsStr) -> Result<(), FileError> {
         rustix::fs::renameat(&self.fd, from, &self.fd, to).map_err(|cause| {
             let _best_effort = rustix::fs::unlinkat(&self.fd, from, AtFlags::empty());
@@ -188,6 +192,7 @@ impl HeldFolder {
     }
 }
 
+/// Tells the failures of opening a folder apart.
 fn open_error(doing: &'static str, path: &Path, cause: Errno) -> BeneathError {
     match cause {
         Errno::NOENT => BeneathError::Missing(path.to_owned()),

@@ -1,4 +1,4 @@
-//! Checks for unexpected symbolic links, and for paths that lead to the same place.
+//! Checks paths for unexpected symbolic links, and whether two paths lead to the same place.
 
 use std::fs;
 use std::io;
@@ -6,8 +6,8 @@ use std::path::Path;
 
 use super::{FileError, Kind, Location, kind_at};
 
-/// Fails if a symbolic link lies at a path, because writing or removing below it would act on
-/// another place.
+/// Fails if a path is a symbolic link. Writing or removing below it would change a folder
+/// elsewhere.
 pub(crate) fn reject_link(path: &(impl Location + ?Sized)) -> Result<(), FileError> {
     if kind_at(path)? != Some(Kind::Link) {
         return Ok(());
@@ -32,7 +32,6 @@ pub(crate) fn is_behind_link(path: &Path) -> Result<bool, FileError> {
 /// Returns whether two paths lead to the same place once symbolic links are resolved.
 pub(crate) fn is_same_place(one: &Path, other: &Path) -> bool {
     let same = |one, other| fs::canonicalize(one).ok().zip(fs::canonicalize(other).ok());
-    // A missing path can't be resolved, so two paths of which one is missing are the same only if
-    // they are equal.
+    // A missing path can't be resolved, so it is the same only as an equal path.
     one == other || same(one, other).is_some_and(|(one, other)| one == other)
 }

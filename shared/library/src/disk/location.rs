@@ -1,10 +1,10 @@
-//! Locations that the functions of [`super`] act on: a plain path, or a path that is held below a
-//! folder.
+//! The two kinds of paths that the functions of [`super`] take: plain paths, and paths that are
+//! held below a folder.
 //!
-//! A plain path is one that the caller named; the system follows the links on its way. A
-//! [`HeldPath`] is opened from its folder through handles, one path part at a time and without
+//! A plain path was named by the caller, and the system follows the symbolic links on its way. A
+//! [`HeldPath`] is opened from its top folder through handles, one path part at a time and without
 //! following links. Another process that may write below the folder therefore can't lead it
-//! elsewhere at any moment.
+//! elsewhere, at any moment.
 
 use std::ffi::OsStr;
 use std::io;
@@ -14,13 +14,13 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-/// A path that a function of this module acts on.
+/// A path that the functions of this module can act on.
 pub(crate) trait Location {
-    /// Returns the folder below which the rest of the path is held. For a plain path, that is the
-    /// whole path.
+    /// Returns the folder from which the rest of the path is opened without following links. For a
+    /// plain path, that is the whole path.
     fn top_folder(&self) -> &Path;
 
-    /// Returns the path below the top; empty for the top itself.
+    /// Returns the path below the top folder; empty for the top folder itself.
     fn path_below(&self) -> &Path;
 
     /// Returns the whole path, for messages and for targets of links.
@@ -33,7 +33,7 @@ pub(crate) trait Location {
         }
     }
 
-    /// Returns the path of an entry of this folder, held below the same top.
+    /// Returns the path of an entry of this folder, held below the same top folder.
     fn held_entry(&self, name: impl AsRef<Path>) -> HeldPath {
         HeldPath {
             top: self.top_folder().to_owned(),
@@ -51,8 +51,8 @@ pub(crate) trait Location {
             });
         };
         let name = plain_name(last)?;
-        // Open each folder from the handle of its parent. A path that was checked before may lead
-        // elsewhere by now.
+        // Open each folder from the handle of its parent, because a path that was checked before
+        // may lead elsewhere by now.
         let mut folder = rustix::fs::open(self.top_folder(), FOLDER, Mode::empty())?;
         for part in parts {
             folder = open_child(&folder, plain_name(part)?)?;
@@ -102,7 +102,7 @@ pub(crate) struct HeldPath {
 }
 
 impl HeldPath {
-    /// Makes a path for the folder itself, which may lie behind symbolic links.
+    /// Returns the path of a top folder. Links on the way to it are followed.
     pub(crate) fn new(top: impl Into<PathBuf>) -> Self {
         Self {
             top: top.into(),
@@ -116,7 +116,7 @@ impl HeldPath {
         self.held_entry(below)
     }
 
-    /// Returns the folder that holds this path; `None` for the top.
+    /// Returns the path of the folder that contains this one; `None` for the top folder.
     pub(crate) fn parent(&self) -> Option<Self> {
         Some(Self {
             top: self.top.clone(),
@@ -135,18 +135,18 @@ impl Location for HeldPath {
     }
 }
 
-/// An entry by its name in an open folder.
+/// The handle of a folder, and the name of an entry in it.
 #[derive(Debug)]
 pub(crate) struct OpenParent<'a> {
     folder: Option<OwnedFd>,
-    /// The entry's name in the folder; a whole path if no folder is held.
+    /// Name of the entry; a whole path if no folder is open.
     pub(super) name: &'a OsStr,
 }
 
 impl OpenParent<'_> {
-    /// Returns the open folder.
+    /// Returns the folder for a system call that takes a folder and a name.
     pub(super) fn parent_folder(&self) -> BorrowedFd<'_> {
-        // Without a held folder the name is a whole path, which the system resolves as usual.
+        // Without an open folder the name is a whole path, which the system resolves as usual.
         self.folder.as_ref().map_or(CWD, OwnedFd::as_fd)
     }
 }

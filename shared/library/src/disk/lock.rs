@@ -1,4 +1,5 @@
-//! The writer lock: a kernel file lock, which is released when its holder exits or is killed.
+//! The writer lock of a vault: a kernel lock on a file. It ends when the process that holds it
+//! exits or is killed.
 
 use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -11,7 +12,7 @@ use super::{FileError, Location, file_error, open_private, stat};
 /// Error of taking the writer lock.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// Another process held it for the whole wait.
+    /// Another process held the lock as long as this one was willing to wait.
     #[error(
         "the vault at {} is being changed by another process{}; waited {} s",
         vault.display(),
@@ -21,7 +22,7 @@ pub enum LockError {
     Busy {
         /// The vault's folder.
         vault: PathBuf,
-        /// The holder's process id from the lock file; for messages only.
+        /// Process id from the lock file, unverified; for messages only.
         holder: Option<String>,
         /// Time that this process waited.
         waited: Duration,
@@ -31,7 +32,7 @@ pub enum LockError {
     File(#[from] FileError),
 }
 
-/// A held writer lock, released on drop.
+/// The writer lock while it is held. Dropping it ends the lock.
 #[derive(Debug)]
 pub(crate) struct WriterLock {
     _file: File,
@@ -74,7 +75,7 @@ pub(crate) fn take_lock(
     }
 }
 
-/// Returns whether `path` still names the open file.
+/// Returns whether `path` still leads to the open file.
 pub(super) fn is_still(file: &impl AsFd, path: &(impl Location + ?Sized)) -> bool {
     match (rustix::fs::fstat(file), stat(path)) {
         (Ok(held), Ok(named)) => (held.st_dev, held.st_ino) == (named.st_dev, named.st_ino),
@@ -82,8 +83,8 @@ pub(super) fn is_still(file: &impl AsFd, path: &(impl Location + ?Sized)) -> boo
     }
 }
 
-/// Writes this process id into the lock file, for the messages of waiting processes. Errors are
-/// ignored: the lock does not depend on it.
+/// Writes this process id into the lock file, for the messages of waiting processes. A failure is
+/// ignored, because the lock works without it.
 fn write_process_id(file: &mut File) {
     // Truncate first: the id of an earlier holder may be longer.
     let _best_effort = file
@@ -91,7 +92,7 @@ fn write_process_id(file: &mut File) {
         .and_then(|()| file.write_all(std::process::id().to_string().as_bytes()));
 }
 
-/// Returns the process id in the lock file; `None` unless it is a plain number.
+/// Returns the process id in the lock file; `None` if its content is not a plain number.
 fn read_holder(file: &mut File) -> Option<String> {
     let mut text = String::new();
     file.seek(SeekFrom::Start(0)).ok()?;

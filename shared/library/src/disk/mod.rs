@@ -1,11 +1,11 @@
 //! Disk access: atomic replacement of files, links, locks, scratch folders and bulk flushes.
 //!
 //! Functions act on a plain path, or on one that is held below a folder ([`HeldPath`]), like
-//! everything below the vault's folder. Unless the description of a function says otherwise,
-//! readers see a file whole or not at all, data is flushed before a rename makes it visible, and
-//! symbolic links that are found on disk are not followed. The rest of the crate makes no `std::fs`
-//! call and at most asks whether a path is a file or a folder, so supporting another operating
-//! system changes this module only.
+//! everything below the vault's folder. Unless a function says otherwise, readers see a file whole
+//! or not at all, data is flushed before a rename makes it visible, and symbolic links that are
+//! found on disk are not followed. The rest of the crate makes no `std::fs` call except to ask
+//! whether a path is a file or a folder, so supporting another operating system changes this module
+//! only.
 
 pub(crate) mod archive;
 mod batch;
@@ -42,15 +42,15 @@ pub(crate) use self::write::{
 };
 use self::write::{open_private, write_new};
 
-/// A failed system call: the operation, the path and the cause.
+/// A failed system call: what was tried, the path and the cause.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {doing} {}: {cause}", displayable_path(path))]
 pub struct FileError {
-    /// The operation, as a verb: "read", "write".
+    /// What was tried, as a verb for the message: "read", "write".
     pub doing: &'static str,
-    /// The path that it acted on.
+    /// Path that the call acted on.
     pub path: PathBuf,
-    /// The error of the operating system.
+    /// Error of the operating system.
     pub cause: io::Error,
 }
 
@@ -68,14 +68,14 @@ impl FileError {
     }
 }
 
-/// Returns a path for a message. Anybody may choose file names, and one with line breaks must not
-/// look like further lines of the message.
+/// Returns a path for a message, without control characters. Anybody may choose file names, and one
+/// with line breaks must not look like further lines of the message.
 pub(crate) fn displayable_path(path: impl AsRef<Path>) -> String {
     let text = path.as_ref().to_string_lossy();
     text.replace(char::is_control, "\u{fffd}")
 }
 
-/// The kind of a directory entry. A symbolic link counts as a link, not as its target.
+/// What an entry of a folder is. A symbolic link counts as a link, whatever its target is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Kind {
     File,
@@ -84,7 +84,7 @@ pub(crate) enum Kind {
     Other,
 }
 
-/// Makes a closure for `map_err` that turns a system error into a [`FileError`].
+/// Returns a closure for `map_err` that turns a system error into a [`FileError`].
 pub(crate) fn file_error<E: Into<io::Error>>(
     doing: &'static str,
     path: &(impl Location + ?Sized),
@@ -92,7 +92,7 @@ pub(crate) fn file_error<E: Into<io::Error>>(
     move |cause| FileError::new(doing, path, cause)
 }
 
-/// Returns a name for a temporary file, unique among the live processes of this machine.
+/// Returns a name for a temporary file that no other live process of this machine uses.
 pub(crate) fn unique_name() -> String {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
     format!(
@@ -102,8 +102,7 @@ pub(crate) fn unique_name() -> String {
     )
 }
 
-/// Creates a directory and its missing parents with this mode. An existing directory keeps its
-/// mode.
+/// Creates a folder and its missing parents with this mode. A folder that exists keeps its mode.
 pub(crate) fn make_dirs(path: &(impl Location + ?Sized), mode: u32) -> Result<(), FileError> {
     let make = || -> io::Result<()> {
         DirBuilder::new()
@@ -111,7 +110,7 @@ pub(crate) fn make_dirs(path: &(impl Location + ?Sized), mode: u32) -> Result<()
             .mode(mode)
             .create(path.top_folder())?;
         let mut folder = HeldPath::new(path.top_folder());
-        // Below the top each folder is made through the handle of its parent, because a symbolic
+        // Create each folder below the top through the handle of its parent, because a symbolic
         // link may take the place of any of them.
         for part in path.path_below() {
             folder = folder.join(part);
@@ -120,13 +119,13 @@ pub(crate) fn make_dirs(path: &(impl Location + ?Sized), mode: u32) -> Result<()
                 _ => {}
             }
         }
-        // An existing entry may be something else than a folder: then opening it fails.
+        // An entry that exists may be no folder. Opening it fails then.
         path.open_folder().map(drop)
     };
     make().map_err(file_error("create folder", path))
 }
 
-/// Creates one directory; fails if it exists.
+/// Creates one folder. Fails if it exists.
 pub(crate) fn make_dir(path: &(impl Location + ?Sized), mode: u32) -> Result<(), FileError> {
     mkdir(path, mode).map_err(file_error("create folder", path))
 }
@@ -189,17 +188,18 @@ pub(crate) fn read_secret(path: &Path, max: u64) -> Result<Option<Zeroizing<Vec<
     Ok(Some(bytes))
 }
 
-/// Opens the entry at a path; fails if it is a symbolic link. Opening a FIFO does not block. If the
-/// flags create a file, it gets this mode.
+/// Opens the entry at a path. Fails if it is a symbolic link; a FIFO does not block. If the flags
+/// create a file, it gets this mode.
 fn open(path: &(impl Location + ?Sized), flags: OFlags, mode: u32) -> io::Result<File> {
     let at = path.open_parent()?;
     let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     Ok(rustix::fs::openat(at.parent_folder(), at.name, flags, mode_bits(mode))?.into())
 }
 
+/// Opens a regular file for reading; fails for anything else.
 fn open_regular(path: &(impl Location + ?Sized)) -> io::Result<File> {
     let file = open(path, OFlags::RDONLY, 0)?;
-    // Check the open handle, because another entry may take the path's place after a check by path.
+    // Check the open handle: after a check by path, another entry could take the path's place.
     if file.metadata()?.is_file() {
         Ok(file)
     } else {
@@ -210,7 +210,7 @@ fn open_regular(path: &(impl Location + ?Sized)) -> io::Result<File> {
     }
 }
 
-/// Returns the permission bits (lower twelve) and the owner's user id of a path, links not
+/// Returns the permission bits (the lower twelve) and the user id of the owner of a path, links not
 /// followed; `None` if it is absent.
 #[cfg_attr(
     target_os = "linux",
@@ -232,8 +232,8 @@ pub(crate) fn mode_and_owner(
     }
 }
 
-/// Like [`mode_and_owner`], but follows a symbolic link at the path. Fails if it leads to another
-/// link.
+/// Like [`mode_and_owner`], but for the target if the path is a symbolic link. Fails if it leads to
+/// another link.
 pub(crate) fn folder_mode_and_owner(path: &Path) -> Result<Option<(u32, u32)>, FileError> {
     let Some(target) = link_target(path)? else {
         return mode_and_owner(path);
@@ -263,7 +263,7 @@ fn stat(path: &(impl Location + ?Sized)) -> io::Result<Stat> {
 pub(crate) fn kind_at(path: &(impl Location + ?Sized)) -> Result<Option<Kind>, FileError> {
     match stat(path) {
         Ok(metadata) => Ok(Some(kind_of(FileType::from_raw_mode(metadata.st_mode)))),
-        // A file in place of a folder on the way also means that nothing is there.
+        // If a part of the path is a file and not a folder, nothing is there either.
         Err(cause)
             if matches!(
                 cause.kind(),
@@ -333,18 +333,17 @@ fn read_entries(folder: OwnedFd) -> io::Result<Vec<(OsString, Kind)>> {
     Ok(entries)
 }
 
-/// The entries that [`list_kept`] kept.
+/// The entries of a folder that [`list_kept`] returns.
 #[derive(Debug)]
 pub(crate) struct Listed {
-    /// The entries with their kinds, in byte order of their names.
+    /// Accepted entries with their kinds, in byte order of their names.
     pub(crate) kept: Vec<(OsString, Kind)>,
     /// Whether folders were left out because the limit was reached.
     pub(crate) cut: bool,
 }
 
-/// Lists the entries of a directory that `keep` accepts. Once `most` entries are kept, further
-/// folders are left out; other entries are not. Fails if the directory can't be listed or is
-/// absent.
+/// Lists the entries of a folder that `keep` accepts. Once `most` entries are kept, further folders
+/// are left out; other entries are not. Fails if the folder can't be listed or is absent.
 pub(crate) fn list_kept(
     path: &Path,
     most: usize,
@@ -371,7 +370,7 @@ pub(crate) fn list_kept(
         if !keep(&name, kind) {
             continue;
         }
-        // Files are exempt from the limit: the callers search for files.
+        // Files do not count towards the limit, because callers search for files.
         if kind == Kind::Dir && kept.len() >= most {
             cut = true;
             continue;

@@ -1,5 +1,5 @@
-//! Removes folders with their content through handles. A symbolic link that takes the place of a
-//! folder in the meantime is not followed.
+//! Removes folders with their content, through handles. If a symbolic link takes the place of a
+//! folder during the removal, it is not followed.
 
 use std::ffi::{CString, OsStr};
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,7 +13,7 @@ use rustix::path::Arg;
 use super::location::FOLDER;
 use super::{FileError, HeldPath, Kind, Location, file_error, kind_at, remove_file};
 
-/// Removes a file, a link or a folder with its content, read-only folders included. Links are not
+/// Removes a file, a link, or a folder with its content, even if it is read-only. Links are not
 /// followed. Does nothing if the path is absent.
 pub(crate) fn remove_tree(path: &(impl Location + ?Sized)) -> Result<(), FileError> {
     match kind_at(path)? {
@@ -36,7 +36,7 @@ pub(crate) fn remove_tree(path: &(impl Location + ?Sized)) -> Result<(), FileErr
     }
 }
 
-/// Removes the entries of a folder, except the folders that a live process has locked.
+/// Removes the entries of a folder, except folders that a live process has locked.
 pub(super) fn remove_unlocked(path: &HeldPath) -> Result<(), FileError> {
     let at = path.open_parent().map_err(file_error("open", path))?;
     let full_path = path.path();
@@ -68,8 +68,8 @@ struct Folder {
     path: PathBuf,
 }
 
-/// Opens a folder, even if its mode denies its owner access; `None` if it is absent. Fails if a
-/// link lies there.
+/// Opens a folder, even if its mode denies access to its owner; `None` if it is absent. Fails if it
+/// is a link.
 fn open_folder_at(
     parent: impl AsFd,
     name: impl Arg + Copy,
@@ -107,6 +107,7 @@ fn let_in(parent: impl AsFd, name: impl Arg) -> rustix::io::Result<()> {
 }
 
 impl Folder {
+    /// Removes everything in the folder, but not the folder itself.
     fn remove_content(&self) -> Result<(), FileError> {
         // Make the folder writable: entries of a read-only folder, as in the store, can't be
         // removed.
@@ -165,7 +166,7 @@ impl Folder {
         }
     }
 
-    /// Returns whether the name still belongs to the open folder.
+    /// Returns whether the name still leads to the open folder.
     fn is_child(&self, name: &CString, child: &Self) -> bool {
         let named = rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW);
         let held = rustix::fs::fstat(&child.fd);

@@ -1,8 +1,8 @@
-//! Temporary folders that live no longer than the process that made them.
+//! Temporary folders, which exist no longer than the process that created them.
 //!
-//! Each folder is locked through the kernel while in use. The lock distinguishes the folder of a
-//! live process from a leftover, so a sweep needs no clock. The folders hold staged bundles and the
-//! private copies that actions run from.
+//! A process locks its folder in the kernel while it uses it. Another process can therefore tell
+//! the folder of a live process from a leftover, and needs no clock for that. The folders hold
+//! staged bundles and the private copies that actions run from.
 
 use std::fs::File;
 use std::io;
@@ -11,7 +11,7 @@ use super::lock::is_still;
 use super::removal::{remove_tree, remove_unlocked};
 use super::{FileError, HeldPath, Kind, Location, list, mkdir, unique_name};
 
-/// A temporary folder of mode 0700, removed on drop.
+/// A temporary folder with mode 0700. It is removed on drop, or by a later sweep.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     path: HeldPath,
@@ -28,7 +28,7 @@ impl Scratch {
                 Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => continue,
                 Err(cause) => return Err(FileError::new("create folder", &path, cause)),
             }
-            // A sweep may remove the new folder before it is locked. Then try another name.
+            // A sweep may remove the new folder before it is locked. Try another name in that case.
             if let Some(lock) = lock_folder(&path)? {
                 return Ok(Self { path, _lock: lock });
             }
@@ -48,7 +48,8 @@ impl Drop for Scratch {
     }
 }
 
-/// Lists the folders in `tmp` that no live process holds. Call it under the writer lock only.
+/// Lists the temporary folders in `tmp` that no live process uses. Call it under the writer lock
+/// only.
 pub(crate) fn list_abandoned(tmp: &HeldPath) -> Result<Vec<HeldPath>, FileError> {
     let mut abandoned = Vec::new();
     for (name, kind) in list(tmp)? {
@@ -60,14 +61,14 @@ pub(crate) fn list_abandoned(tmp: &HeldPath) -> Result<Vec<HeldPath>, FileError>
     Ok(abandoned)
 }
 
-/// Removes the plain files in a folder of temporary folders, and the folders in it that no live
-/// process holds. For the vault's `tmp`, call it under the writer lock only: a writer may be using
-/// a plain file there.
+/// Removes leftovers in a folder of temporary folders: plain files, and folders that no live
+/// process uses. For the vault's `tmp`, call it under the writer lock only, because a writer may be
+/// using a plain file there.
 pub(crate) fn sweep_unlocked(tmp: &HeldPath) -> Result<(), FileError> {
     remove_unlocked(tmp)
 }
 
-/// Locks the folder; `None` if a live process holds it or it no longer exists.
+/// Locks a temporary folder; `None` if a live process uses it or it no longer exists.
 fn lock_folder(path: &HeldPath) -> Result<Option<File>, FileError> {
     let folder = match path.open_folder() {
         Ok(folder) => File::from(folder),
@@ -81,7 +82,7 @@ fn lock_folder(path: &HeldPath) -> Result<Option<File>, FileError> {
             return Err(FileError::new("lock", path, cause));
         }
     }
-    // A sweep may have removed the folder between open and lock.
+    // A sweep may have removed the folder between the open and the lock.
     Ok(is_still(&folder, path).then_some(folder))
 }
 

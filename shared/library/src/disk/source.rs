@@ -1,9 +1,9 @@
 //! Reads a skill folder that may be hostile or may change during the read.
 //!
 //! Each entry below the folder is checked with `lstat`, opened relative to its parent's handle with
-//! `O_NOFOLLOW`, and compared with what was checked. Only that handle is read. Links, FIFOs,
-//! devices, sockets and hard links to another user's file are rejected, as is a file or folder that
-//! changes during the read.
+//! `O_NOFOLLOW`, and compared with what was checked. Its content is read only through that handle.
+//! Links, FIFOs, devices, sockets and hard links to another user's file are rejected, as is a file
+//! or folder that changes during the read.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -23,13 +23,13 @@ use super::{FileError, Kind, effective_user, file_error, kind_at, resolve};
 /// Limits on the content of a skill folder.
 #[derive(Clone, Copy, Debug)]
 pub struct SourceLimits {
-    /// Number of files.
+    /// Maximum number of files.
     pub files: usize,
-    /// Size of one file, in bytes.
+    /// Maximum size of one file, in bytes.
     pub file_bytes: u64,
-    /// Size of all files together, in bytes.
+    /// Maximum size of all files together, in bytes.
     pub total_bytes: u64,
-    /// Levels of folders.
+    /// Maximum number of levels of folders.
     pub depth: usize,
 }
 
@@ -43,43 +43,43 @@ pub enum SourceError {
     /// The path names neither a folder nor a file `SKILL.md`.
     #[error("{} is neither a skill folder nor a file named SKILL.md", super::displayable_path(.0))]
     NotASkill(PathBuf),
-    /// A symbolic link: its target may lie outside the requested folder.
+    /// The entry is a symbolic link, whose target may lie outside the requested folder.
     #[error("{} is a symbolic link; a skill holds regular files only", super::displayable_path(.0))]
     Link(PathBuf),
-    /// A symbolic link that cannot be taken as a copy.
+    /// The symbolic link can't be replaced by a copy of its target, for this reason.
     #[error("{} is a symbolic link that cannot be copied: {}", super::displayable_path(.0), .1)]
     NotCopied(PathBuf, BadLink),
-    /// A path that names, or could name, something outside of the folder that it is relative to.
+    /// The path leads out of the folder to which it is relative, or could do so.
     #[error("{} points out of its folder", super::displayable_path(.0))]
     Outside(PathBuf),
-    /// A FIFO, device or socket.
+    /// The entry is a FIFO, device or socket.
     #[error(
         "{} is a {what}; a skill holds regular files only",
         super::displayable_path(path)
     )]
     Special {
-        /// The entry.
+        /// Path of the entry.
         path: PathBuf,
         /// Its kind, for the message.
         what: &'static str,
     },
-    /// A hard link to a file of another user.
+    /// The file is a hard link to a file of another user, which may be private.
     #[error("{} is a hard link to another user's file", super::displayable_path(.0))]
     HardLink(PathBuf),
-    /// A file or folder that was written to, replaced or removed during the read.
+    /// The file or folder was written to, replaced or removed during the read.
     #[error("{} changed while it was read; try again when nothing writes to it", super::displayable_path(.0))]
     Changed(PathBuf),
-    /// A file name that is not UTF-8.
+    /// The file name is not UTF-8.
     #[error("the file name {0:?} is not UTF-8")]
     Name(PathBuf),
-    /// More files, bytes or levels than a skill may have.
+    /// The skill has more files, bytes or levels than it may have.
     #[error("{} exceeds {limit} {unit}", super::displayable_path(path))]
     TooLarge {
-        /// The file or folder at which the limit was passed.
+        /// File or folder at which the limit was exceeded.
         path: PathBuf,
-        /// The limit.
+        /// Limit that was exceeded.
         limit: u64,
-        /// The unit of the limit.
+        /// What the limit counts, for the message.
         unit: &'static str,
     },
     /// A system call failed.
@@ -92,10 +92,10 @@ pub enum SourceError {
 pub(crate) struct SourceFolder {
     /// The folder's own name; `None` for the root of the file system or a name that is not UTF-8.
     pub(crate) name: Option<String>,
-    /// Its absolute path, without symbolic links.
+    /// Absolute path, without symbolic links.
     pub(crate) path: PathBuf,
-    /// The files, sorted by their paths relative to the folder. The mode reflects the owner's
-    /// executable bit.
+    /// Files, sorted by their paths relative to the folder. The mode says whether the owner may
+    /// execute the file.
     pub(crate) files: Vec<RawFile>,
 }
 
@@ -117,9 +117,9 @@ pub(crate) fn read_skill_folder(
     .map(|(folder, _)| folder)
 }
 
-/// Like [`read_skill_folder`], for a folder at the relative path `below` under `top`. No symbolic
-/// link is followed on the way, so the path can't lead out of `top`, whose own path must be
-/// resolved.
+/// Like [`read_skill_folder`], for the folder at the relative path `below` in `top`. No symbolic
+/// link on the way is followed, so the path can't lead out of `top`. The path of `top` itself must
+/// be resolved.
 pub(crate) fn read_beneath(
     top: &Path,
     below: &Path,
@@ -176,7 +176,7 @@ pub(crate) fn read_with_links(
     read_targets(folder, faults)
 }
 
-/// Reads the targets of the skipped links of a folder. Fails if an entry was skipped for another
+/// Reads the targets of the skipped symbolic links. Fails if an entry was skipped for another
 /// reason.
 fn read_targets(
     folder: SourceFolder,
@@ -187,7 +187,8 @@ fn read_targets(
         let SourceError::Link(_) = error else {
             return Err(error);
         };
-        // Only the text of the link is read here. It can only select a file that was read above.
+        // The target of a link only selects one of the files that were read above. It is not
+        // opened.
         let target = rustix::fs::readlink(folder.path.join(&path), Vec::new())
             .map_err(|cause| FileError::new("read the link", &folder.path.join(&path), cause))?;
         let target = target.to_string_lossy().into_owned();
@@ -196,8 +197,8 @@ fn read_targets(
     Ok((folder, links))
 }
 
-/// Takes the symbolic links of a folder as copies of the files that they lead to, and returns the
-/// paths of the links. Fails if one does not lead to a file of the folder.
+/// Replaces the symbolic links of a folder by copies of the files to which they lead, and returns
+/// the paths of the links. Fails if a link does not lead to a file of the folder.
 pub(crate) fn take_copies(
     (mut folder, links): (SourceFolder, Vec<SkillLink>),
 ) -> Result<(SourceFolder, Vec<String>), SourceError> {
@@ -206,9 +207,9 @@ pub(crate) fn take_copies(
     Ok((folder, links.into_iter().map(|link| link.path).collect()))
 }
 
-/// Like [`read_skill_folder`], but skips and reports entries that can't be admitted. Fails only if
-/// the folder itself can't be read. Reading stops when the limit on files or on total bytes is
-/// exceeded; SKILL.md is read before the other files of its folder.
+/// Like [`read_skill_folder`], but skips entries that can't be admitted, and returns them with the
+/// reasons. Fails only if the folder itself can't be read. Reading stops when the limit on files or
+/// on total bytes is exceeded; SKILL.md is read before the other files of its folder.
 pub(crate) fn read_leniently(
     path: &Path,
     limits: SourceLimits,
@@ -224,19 +225,19 @@ pub(crate) fn read_leniently(
     )
 }
 
-/// A skipped entry: its path in the folder, and the reason.
+/// A skipped entry: its path in the folder, and why it can't be admitted.
 pub(crate) type Fault = (String, SourceError);
 
-/// Limit on the number of skipped entries that are reported. Symbolic links do not count towards
-/// it, because the caller may follow them and no number of links may hide another entry. The first
-/// entry that could not be read is reported even beyond the limit.
+/// Limit on the number of skipped entries that are reported. Symbolic links do not count, because
+/// the caller may follow them, and no number of links may hide another entry. The first entry that
+/// could not be read is reported even beyond the limit.
 const MOST_TOLD: usize = 20;
 
 fn read_folder(
     path: &Path,
     options: ReadOptions<'_>,
 ) -> Result<(SourceFolder, Vec<Fault>), SourceError> {
-    // Drop a trailing slash: with it, the check below would follow a link.
+    // Drop a trailing slash: the check below would follow a link whose path ends with one.
     let path: PathBuf = path.components().collect();
     let folder = match kind_at(&path)? {
         None => return Err(SourceError::Missing(path)),
@@ -265,17 +266,16 @@ fn read_folder(
     read_open(&folder, &absolute, &fd, options)
 }
 
-/// The options of one read.
+/// What one read accepts, and how it treats the rest.
 struct ReadOptions<'a> {
     limits: SourceLimits,
-    /// Accepts the names that are skipped.
+    /// Returns whether entries of this name are skipped without a report.
     ignored: &'a dyn Fn(&str) -> bool,
-    /// The list for entries that can't be admitted; `None` makes the first one an error.
+    /// List for the entries that can't be admitted; `None` makes the first of them an error.
     passed: Option<Vec<Fault>>,
 }
 
-/// Reads an open folder. `folder` is its path for messages; the folder's own name is taken from
-/// `absolute`.
+/// Reads an open folder. `folder` is its path for messages; its own name comes from `absolute`.
 fn read_open(
     folder: &Path,
     absolute: &Path,
@@ -296,7 +296,7 @@ fn read_open(
     passed.sort_by(|a, b| a.0.cmp(&b.0));
     files.sort_by(|a, b| a.path.as_bytes().cmp(b.path.as_bytes()));
     let folder = SourceFolder {
-        // Take the name from the resolved path: `.` and `..` have none of their own.
+        // The path as given may end with `.` or `..`, so take the name from the resolved one.
         name: absolute
             .file_name()
             .and_then(|name| name.to_str())
@@ -307,13 +307,15 @@ fn read_open(
     Ok((folder, passed))
 }
 
+/// The state of reading one skill folder.
 struct SourceReader<'a> {
     root: &'a Path,
     options: ReadOptions<'a>,
     user: u32,
+    /// Bytes that the skill may still have.
     left: u64,
     files: Vec<RawFile>,
-    /// Whether a limit was exceeded, so that nothing more is read.
+    /// Whether a limit was exceeded, so that the rest is not read.
     is_full: bool,
 }
 
@@ -349,7 +351,7 @@ impl SourceReader<'_> {
                 self.record_fault(child, error)?;
             }
         }
-        // A changed folder shows that entries were added, removed or renamed during the read.
+        // If entries were added, removed or renamed during the read, the folder's times differ.
         let after = self.stat(fd, path)?;
         if !same_content(&before, &after) {
             return Err(SourceError::Changed(self.shown_path(path)));
@@ -357,7 +359,7 @@ impl SourceReader<'_> {
         Ok(())
     }
 
-    /// Records a skipped entry, so that the read continues. If skipped entries are not collected,
+    /// Records a skipped entry and lets the read continue. If skipped entries are not collected,
     /// returns the error instead.
     fn record_fault(&mut self, path: String, error: SourceError) -> Result<(), SourceError> {
         let Some(passed) = &mut self.options.passed else {
@@ -408,6 +410,7 @@ impl SourceReader<'_> {
         Ok(names)
     }
 
+    /// Checks one entry, opens it and reads it or the entries in it.
     fn visit_entry(
         &mut self,
         parent: BorrowedFd<'_>,
@@ -525,6 +528,7 @@ impl SourceReader<'_> {
     }
 }
 
+/// Returns whether nothing was written to an entry between two calls of `stat`.
 fn same_content(a: &Stat, b: &Stat) -> bool {
     (
         a.st_size,

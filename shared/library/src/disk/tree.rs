@@ -1,9 +1,10 @@
 //! Walks a folder of the store: reads every entry once, through open handles, without following
 //! links.
 //!
-//! The walk also returns the metadata (size, times, inode, mode) of each entry. Equal metadata
-//! later means that the entry was not written to, so an unchanged skill need not be read again. The
-//! exception is a write within one tick of the file system's clock: see [`super::settled_time`].
+//! The walk also returns the metadata (size, times, inode, mode) of each entry. If the metadata is
+//! equal later, nobody wrote to the entry in between, so an unchanged skill need not be read again.
+//! The exception is a write within one tick of the file system's clock: see
+//! [`super::settled_time`].
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, openat};
 use std::ffi::CStr;
@@ -13,18 +14,20 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use super::location::FOLDER;
 use super::{FileError, HeldPath, Location, file_error};
 
-/// Limit on the entries of one folder tree; a skill has at most 1,024 files.
+/// Limit on the entries of one folder with its subfolders. A skill has at most 1,024 files.
 const MAX_ENTRIES: usize = 20_000;
-/// Limit on the levels of folders.
+/// Limit on the number of levels of folders.
 const MAX_DEPTH: usize = 20;
 
-/// Metadata of an entry. If it is equal at two moments, the entry was not written to in between,
+/// Metadata of an entry. If it is equal at two moments, nobody wrote to the entry in between,
 /// provided that its change time lies before [`super::settled_time`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct FileStat {
     pub(crate) mode: u32,
     pub(crate) size: u64,
+    /// Time of the last write, in seconds and nanoseconds.
     modified: (i64, u64),
+    /// Time of the last change of content or metadata, in seconds and nanoseconds.
     pub(crate) changed: (i64, u64),
     inode: u64,
 }
@@ -53,7 +56,7 @@ impl FileStat {
         self.mode & 0o7777
     }
 
-    /// Appends a fixed-width encoding, for hashing.
+    /// Appends the metadata in a fixed number of bytes, to be hashed.
     pub(crate) fn append_to(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.mode.to_le_bytes());
         out.extend_from_slice(&self.size.to_le_bytes());
@@ -68,21 +71,21 @@ impl FileStat {
 /// An entry that [`walk_tree`] visits.
 #[derive(Debug)]
 pub(crate) enum StoreEntry {
-    /// A folder; its entries follow.
+    /// A folder. The walk visits its entries later.
     Dir,
     /// A regular file with its bytes.
     File(Vec<u8>),
-    /// A regular file above the limit; not read.
+    /// A regular file above the size limit, which was not read.
     TooLarge,
-    /// A file whose length changed between `stat` and read.
+    /// A regular file whose length changed between `stat` and the read.
     Changing,
-    /// A link, device, FIFO or socket; neither followed nor read.
+    /// A link, device, FIFO or socket, which was neither followed nor read.
     Foreign,
 }
 
-/// Visits everything under `root`, with paths relative to it, joined by `/`. A folder is visited
-/// before its entries. Files of more than `max_file` bytes are not read. Fails on the first system
-/// error and on names that are not UTF-8.
+/// Visits everything below `root`, with paths relative to it, joined by `/`. A folder is visited
+/// before its entries, and the files of a folder before those of its subfolders. Files of more than
+/// `max_file` bytes are not read. Fails on the first system error, and on names that are not UTF-8.
 pub(crate) fn walk_tree(
     root: &HeldPath,
     max_file: u64,
@@ -221,7 +224,7 @@ impl Walker<'_> {
     }
 }
 
-/// Reads a file of `size` bytes; `None` if the file is longer or shorter.
+/// Reads a file that should have `size` bytes; `None` if it is longer or shorter.
 pub(super) fn read_exactly(fd: BorrowedFd<'_>, size: u64) -> rustix::io::Result<Option<Vec<u8>>> {
     let size = usize::try_from(size).map_err(|_| rustix::io::Errno::FBIG)?;
     // Ask for one byte more than expected, so that the same call detects a file that grew.

@@ -1,4 +1,4 @@
-//! Changes of files and links: atomic replacement, creation, renames, removal and modes.
+//! Changes of files and links: atomic replacement, creation, renames, removal, and modes.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -13,9 +13,9 @@ use super::{
     unique_name,
 };
 
-/// Returns a time by the file system's own clock that lies slightly in the past, as seconds and
-/// nanoseconds. If a file was last changed before this time, any later change gives the file a
-/// different timestamp.
+/// Returns a time of the file system's own clock that lies slightly in the past, as seconds and
+/// nanoseconds. If a file was last changed before this time, any later change gives the file
+/// another timestamp, so its timestamps reveal the change.
 pub(crate) fn settled_time(folder: &HeldPath) -> Result<(i64, u64), FileError> {
     // A new file shows the file system's current time, which may differ from the system clock.
     let path = folder.join(unique_name());
@@ -39,8 +39,8 @@ pub(crate) fn settled_time(folder: &HeldPath) -> Result<(i64, u64), FileError> {
     ))
 }
 
-/// Replaces a file atomically: writes a temporary file in `aside` (on the same file system),
-/// flushes it, renames it and flushes the folder.
+/// Replaces a file atomically: writes a temporary file in the folder `aside`, which must be on the
+/// same file system, flushes it, renames it and flushes the folder.
 pub(crate) fn replace(
     path: &(impl Location + ?Sized),
     bytes: &[u8],
@@ -52,8 +52,8 @@ pub(crate) fn replace(
     sync_parent(path)
 }
 
-/// Creates a file atomically: writes a temporary file in `aside`, flushes it and hard-links it to
-/// `path`. Returns false and changes nothing if `path` exists.
+/// Creates a file atomically: writes a temporary file in the folder `aside`, flushes it and
+/// hard-links it to `path`. Returns false and changes nothing if `path` exists.
 pub(crate) fn create(
     path: &(impl Location + ?Sized),
     bytes: &[u8],
@@ -75,7 +75,7 @@ pub(crate) fn create(
         Ok(())
     };
     let linked = link();
-    // If the link was made, the file lives on under `path`.
+    // If the link was made, the content stays under `path`.
     remove_file(&temporary)?;
     match linked {
         Ok(()) => sync_parent(path).map(|()| true),
@@ -84,7 +84,7 @@ pub(crate) fn create(
     }
 }
 
-/// Writes and flushes a temporary file in `aside`; returns its path.
+/// Writes and flushes a temporary file in `aside`. Returns its path.
 fn write_aside(
     bytes: &[u8],
     mode: u32,
@@ -108,7 +108,7 @@ pub(super) fn write_new(
     bytes: &[u8],
     mode: u32,
 ) -> io::Result<File> {
-    // EXCL, so that nothing is ever written into a file that another process put there.
+    // EXCL: never write into a file that another process put there.
     let mut file = open(path, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, 0o600)?;
     file.write_all(bytes)?;
     // Until the content is complete, only the owner has access.
@@ -129,6 +129,7 @@ fn unlink(path: &(impl Location + ?Sized), flags: AtFlags) -> io::Result<()> {
     Ok(rustix::fs::unlinkat(at.parent_folder(), at.name, flags)?)
 }
 
+/// Flushes the folder that contains a path, so that a rename or creation there is durable.
 fn sync_parent(path: &(impl Location + ?Sized)) -> Result<(), FileError> {
     if let Some(parent) = path.path_below().parent() {
         return sync_dir(&HeldPath::new(path.top_folder()).join(parent));
@@ -141,9 +142,9 @@ fn sync_parent(path: &(impl Location + ?Sized)) -> Result<(), FileError> {
     }
 }
 
-/// Makes sure that a file exists which only its owner may read and write: creates an empty file, or
-/// removes the permissions of others from an existing one. Flushes nothing. Fails if anything but a
-/// regular file lies there.
+/// Makes a file private: creates an empty one that only its owner may read and write, or removes
+/// the permissions of others from an existing one. Flushes nothing. Fails if the path is anything
+/// but a regular file.
 pub(crate) fn make_private(path: &(impl Location + ?Sized)) -> Result<(), FileError> {
     let make = || -> io::Result<()> {
         let file = open_private(path)?;
@@ -156,7 +157,7 @@ pub(crate) fn make_private(path: &(impl Location + ?Sized)) -> Result<(), FileEr
 }
 
 /// Opens a file for reading and writing, or creates an empty one that only its owner may access.
-/// Fails if anything but a regular file lies there.
+/// Fails if the path is anything but a regular file.
 pub(super) fn open_private(path: &(impl Location + ?Sized)) -> io::Result<File> {
     let file = open(path, OFlags::RDWR | OFlags::CREATE, 0o600)?;
     if file.metadata()?.is_file() {
@@ -168,8 +169,9 @@ pub(super) fn open_private(path: &(impl Location + ?Sized)) -> io::Result<File> 
     ))
 }
 
-/// Overwrites the start of a file with a short text, in one call. The text is not flushed, so its
-/// loss must be harmless. Fails if a symbolic link lies there.
+/// Overwrites the start of a file with a short text, in one call, so that readers never see an
+/// empty file. The text is not flushed, so its loss must be harmless. Fails if the path is a
+/// symbolic link.
 pub(crate) fn overwrite_unflushed(
     path: &(impl Location + ?Sized),
     text: &str,
@@ -181,8 +183,8 @@ pub(crate) fn overwrite_unflushed(
     write().map_err(file_error("write", path))
 }
 
-/// Writes a small text file, replacing an earlier one. It is not flushed: it survives a killed
-/// process, but maybe not a power failure.
+/// Writes a small text file, or replaces an earlier one. It is not flushed: it survives a killed
+/// process, but perhaps not a power failure.
 pub(crate) fn write_unflushed(
     path: &(impl Location + ?Sized),
     text: &str,
@@ -194,14 +196,14 @@ pub(crate) fn write_unflushed(
         .map_err(file_error("write", path))
 }
 
-/// Points a symbolic link at a target atomically, whether or not the link exists. Does not flush
-/// the folder; [`sync_dir`] does.
+/// Creates or replaces a symbolic link atomically. Does not flush the folder, which the caller does
+/// with [`sync_dir`].
 pub(crate) fn switch_link(
     link: &(impl Location + ?Sized),
     target: &Path,
     aside: &(impl Location + ?Sized),
 ) -> Result<(), FileError> {
-    // Syncs recognise a leftover in an agent's folder by this prefix of its name.
+    // Syncs recognise leftovers in an agent's folder by this start of their names.
     let temporary = aside.held_entry(format!(".vault-aside-link-{}", unique_name()));
     let _absent = unlink(&temporary, AtFlags::empty());
     new_link(&temporary, target)?;
@@ -253,8 +255,9 @@ pub(crate) fn remove_file(path: &(impl Location + ?Sized)) -> Result<bool, FileE
     }
 }
 
-/// Removes the temporary files that dead processes left behind in [`replace`] and [`create`]. Those
-/// of live processes stay: several vaults may share one key folder, each with its own lock.
+/// Removes the temporary files that killed processes left behind in [`replace`] and [`create`].
+/// Those of live processes stay, because several vaults may share one key folder, each with its own
+/// lock.
 pub(crate) fn sweep_asides(folder: &Path) -> Result<(), FileError> {
     for (name, kind) in list(folder)? {
         let writer = name
@@ -300,7 +303,7 @@ pub(crate) fn may_write(folder: &Path) -> bool {
     rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).is_ok()
 }
 
-/// Removes a folder if it exists and is empty.
+/// Removes a folder if it is empty. Does nothing if it has content or is absent.
 pub(crate) fn remove_empty(path: &(impl Location + ?Sized)) -> Result<(), FileError> {
     // `rmdir` itself fails on a folder with content, so no file that appears now can be lost.
     match unlink(path, AtFlags::REMOVEDIR) {
@@ -316,8 +319,8 @@ pub(crate) fn remove_empty(path: &(impl Location + ?Sized)) -> Result<(), FileEr
     }
 }
 
-/// Returns whether symbolic links can be created in a folder. False only if the file system reports
-/// that it does not support them; any other error counts as true.
+/// Returns whether symbolic links can be created in a folder. Returns false only if the file system
+/// says that it does not support them; any other error counts as true.
 pub(crate) fn supports_links(folder: &Path) -> bool {
     let path = folder.held_entry(format!(".vault-aside-link-{}", unique_name()));
     match symlink(&path, Path::new(".")) {

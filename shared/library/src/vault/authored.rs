@@ -1,4 +1,5 @@
-//! Files of the vault's folder that its owner writes: the policy, the profiles and the transforms.
+//! The files in the vault's folder that its owner writes: the policy, the profiles and the
+//! transforms (changes of a skill's text for single agents).
 //!
 //! Any process that can write to the folder can change them, so a file takes effect only after the
 //! owner approved it. The approved versions lie in the trust folder, and every decision based on
@@ -9,7 +10,8 @@
 //! vaults/<vault id>/approved/profiles.toml
 //! vaults/<vault id>/approved/transforms/<skill>/<name>.md
 //! ```
-//! A file that was changed, added or deleted since is pending: the approved version stays in force.
+//! If such a file was changed, added or deleted since its approval, it is *pending*: the approved
+//! version stays in force.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -23,28 +25,28 @@ use super::folder::{PrivateFolder, vault_folder};
 use super::{Change, Vault, VaultError};
 use crate::disk::{self, FileError, HeldPath, Kind};
 
-/// Name of the policy file in a vault's folder.
+/// Policy file in a vault's folder.
 pub const POLICY_FILE: &str = "policy.toml";
 
-/// The owner's profile rules, a file in the vault's folder.
+/// File with the owner's rules for profiles, in the vault's folder.
 pub const PROFILES_FILE: &str = "profiles.toml";
-/// The folder of transforms.
+/// Folder of transforms, in the vault's folder.
 const TRANSFORMS: &str = "transforms";
-/// The folder of the approved versions, below the vault's trust folder.
+/// Folder of the approved versions, in the vault's part of the trust folder.
 const APPROVED: &str = "approved";
 
 /// A file that the owner writes.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum AuthoredFile {
-    /// `policy.toml`.
+    /// The policy, `policy.toml`.
     Policy,
-    /// `profiles.toml`.
+    /// The rules for profiles, `profiles.toml`.
     Profiles,
-    /// `transforms/<skill>/<name>.md`.
+    /// A transform, `transforms/<skill>/<name>.md`.
     Transform {
-        /// The skill that it changes.
+        /// Skill that it changes.
         skill: SkillName,
-        /// The name of the transform.
+        /// Name of the transform.
         name: SkillName,
     },
 }
@@ -61,8 +63,8 @@ impl fmt::Display for AuthoredFile {
 }
 
 impl AuthoredFile {
-    /// Returns the file at a path relative to the vault's folder; `None` if the owner writes no
-    /// file of this path.
+    /// Returns the owner's file at a path relative to the vault's folder; `None` if the owner
+    /// writes no file there.
     pub fn from_path(path: &Path) -> Option<Self> {
         let parts: Option<Vec<_>> = path.iter().map(|part| part.to_str()).collect();
         match parts?[..] {
@@ -76,7 +78,7 @@ impl AuthoredFile {
         }
     }
 
-    /// The file's path in this vault.
+    /// Returns the path of the file in this vault.
     pub fn path(&self, vault: &Vault) -> PathBuf {
         vault.paths().root.join(self.to_string())
     }
@@ -85,8 +87,9 @@ impl AuthoredFile {
         vault.folder().join(self.to_string())
     }
 
-    /// The read limit, in bytes. For the policy and the profiles it lies above the limit of the
-    /// parser, so that the parser rejects a larger file and names its limit.
+    /// Returns the limit for reading the file, in bytes. For the policy and the profiles it lies
+    /// above the limit of the parser, so that the parser reports a file that is too large, with its
+    /// limit.
     const fn max_bytes(&self) -> u64 {
         match self {
             Self::Policy => 4 * policy::MAX_BYTES as u64,
@@ -95,7 +98,7 @@ impl AuthoredFile {
         }
     }
 
-    /// The folder and the name of its approved version.
+    /// Returns the folder and the name of the approved version.
     fn approved_location(&self, vault: &Vault) -> (PrivateFolder, String) {
         let folder = approved_folder(vault);
         match self {
@@ -113,7 +116,7 @@ impl AuthoredFile {
         disk::read(&self.held_path(vault), self.max_bytes())
     }
 
-    /// The approved version; `None` if there is none.
+    /// Returns the approved version; `None` if there is none.
     pub fn read_approved(&self, vault: &Vault) -> Result<Option<Vec<u8>>, VaultError> {
         let (folder, name) = self.approved_location(vault);
         Ok(folder.read_file(&name)?.map(|bytes| bytes.to_vec()))
@@ -127,15 +130,16 @@ fn approved_folder(vault: &Vault) -> PrivateFolder {
 /// A file that differs from its approved version.
 #[derive(Debug)]
 pub struct PendingFile {
-    /// The file.
+    /// The owner's file.
     pub file: AuthoredFile,
     /// The approved version, which stays in force; `None` if there is none.
     pub approved: Option<Vec<u8>>,
-    /// The content in the vault's folder; `None` if the file was deleted there.
+    /// Content in the vault's folder; `None` if the file was deleted there. An error if it can't be
+    /// read.
     pub found: Result<Option<Vec<u8>>, FileError>,
 }
 
-/// Returns the files that differ from their approved versions, in order.
+/// Returns the pending files: those that differ from their approved versions.
 pub fn pending_files(vault: &Vault) -> Result<Vec<PendingFile>, VaultError> {
     let mut files = BTreeSet::from([AuthoredFile::Policy, AuthoredFile::Profiles]);
     files.extend(approved_transforms(vault)?);
@@ -157,7 +161,7 @@ pub fn pending_files(vault: &Vault) -> Result<Vec<PendingFile>, VaultError> {
     Ok(pending)
 }
 
-/// Lists the transforms that were approved, by skill and name.
+/// Lists the approved transforms, sorted by skill and name.
 pub(crate) fn approved_transforms(vault: &Vault) -> Result<Vec<AuthoredFile>, VaultError> {
     let folder = approved_folder(vault).child(TRANSFORMS);
     let mut files = Vec::new();
@@ -169,7 +173,7 @@ pub(crate) fn approved_transforms(vault: &Vault) -> Result<Vec<AuthoredFile>, Va
     Ok(files)
 }
 
-/// Lists the transforms in the vault's folder, approved or not, by skill and name.
+/// Lists the transforms in the vault's folder, approved or not, sorted by skill and name.
 pub(crate) fn written_transforms(vault: &Vault) -> Result<Vec<AuthoredFile>, VaultError> {
     let root = vault.folder().join(TRANSFORMS);
     let mut files = Vec::new();
@@ -189,8 +193,7 @@ fn transform_at(skill: &str, file: &str) -> Option<AuthoredFile> {
 }
 
 impl Change<'_> {
-    /// Writes a file of the owner and approves it at the same time, because the owner gave its
-    /// content to a command.
+    /// Writes a file of the owner and approves it, for content that the owner gave to a command.
     pub(crate) fn write_authored(
         &mut self,
         file: &AuthoredFile,
@@ -206,8 +209,8 @@ impl Change<'_> {
     /// Removes a file of the owner together with its approved version.
     pub(crate) fn remove_authored(&mut self, file: &AuthoredFile) -> Result<(), VaultError> {
         let path = file.held_path(self.vault);
-        // The approved version goes last. In the other order a kill would leave the file without an
-        // approved version, and the owner would be asked to approve what they removed.
+        // Remove the approved version last. In the other order, a kill would leave the file without
+        // an approved version, and the owner would be asked to approve what they removed.
         if disk::remove_file(&path)?
             && let Some(folder) = path.parent()
         {

@@ -1,4 +1,5 @@
-//! Creates a vault: its folders, its first key, and the root version that names it.
+//! Creates a vault: its folders, its first key, and its first root version (the signed list of its
+//! keys).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,16 +20,16 @@ use crate::disk;
 use crate::disk::lock;
 use crate::disk::scratch;
 
-/// Name of the file that notes the id of a vault while the vault is being created.
+/// File that holds the id of a vault while the vault is being created.
 pub(super) const CREATING: &str = "creating";
 
-/// The parameters of a new vault.
+/// What a new vault is created from.
 pub(super) struct NewVault<'a> {
     pub(super) paths: &'a VaultPaths,
     pub(super) clock: &'a dyn Clock,
     pub(super) random: &'a dyn Random,
     pub(super) passphrases: &'a Arc<dyn Passphrases>,
-    /// Whether the vault gets no keys of its own, because it only holds linked vaults.
+    /// Whether the vault only holds linked vaults and therefore gets no keys of its own.
     pub(super) for_links: bool,
 }
 
@@ -46,8 +47,7 @@ impl NewVault<'_> {
         self.finish_creation(None)
     }
 
-    /// Replaces the identity of a vault that only held linked vaults by one with keys; returns the
-    /// new id.
+    /// Gives a vault that only held linked vaults an identity with keys. Returns the new id.
     pub(super) fn replace_placeholder(&self, id: VaultId) -> Result<VaultId, VaultError> {
         let root = self.paths.folder();
         folder::check_vault(&root)?;
@@ -59,16 +59,16 @@ impl NewVault<'_> {
         }
         let before = vault_folder(&self.paths.config, &id);
         let new = self.finish_creation(Some(&before))?;
-        // Nothing names the old identity any more. If it has keys all the same, they stay: a key
-        // can't be made again.
+        // Nothing refers to the old identity any more. If it has keys all the same, they stay,
+        // because a lost key can't be made again.
         if disk::kind_at(&before.child("keys").path())?.is_none() {
             before.remove_all()?;
         }
         Ok(new)
     }
 
-    /// Creates the vault. Copies the trust folder of the vault `before` that it replaces, except
-    /// what belongs to the identity of that vault.
+    /// Completes the creation of a vault. If it replaces the vault `before`, copies its trust
+    /// folder, except what belongs to the old identity.
     fn finish_creation(&self, before: Option<&PrivateFolder>) -> Result<VaultId, VaultError> {
         let id = self.create_trust()?;
         if let Some(before) = before {
@@ -98,11 +98,10 @@ impl NewVault<'_> {
         if let Some(id) = noted_id {
             match VaultTrust::read(&paths.config, &id)? {
                 Some(noted_trust) if noted_trust.for_links == self.for_links => return Ok(id),
-                // The note lies in the vault's folder, where others may have written it, so it must
-                // not replace trust that exists.
+                // The id comes from the vault's folder, where others may have written it, so it
+                // must not replace trust that exists.
                 Some(_) => {}
-                // No root version that names the noted keys was stored, so no other machine has
-                // seen them.
+                // No root version was stored for the noted keys, so no other machine has seen them.
                 None => vault_folder(&paths.config, &id).remove_all()?,
             }
         }
@@ -116,7 +115,7 @@ impl NewVault<'_> {
             0o600,
             &paths.folder().join("tmp"),
         )?;
-        // The key of a vault for links signs this one root version and is then thrown away.
+        // The key of a vault for links signs this one root version and is never stored.
         if !self.for_links {
             VaultKeys::new(paths, &id, Arc::clone(self.passphrases)).store_key(&key)?;
         }
@@ -154,8 +153,8 @@ pub(crate) fn first_root(clock: &dyn Clock, key: &SecretKey) -> Result<RootChain
     Ok(edit.sign(&[key])?)
 }
 
-/// Writes `vault.json`, which makes the folder a vault. If the vault gets another id, both ids are
-/// accepted until this is done.
+/// Writes `vault.json`, which makes the folder a vault. While a vault gets another id, the trust
+/// folder accepts both ids.
 pub(crate) fn write_format(paths: &VaultPaths, id: &VaultId) -> Result<(), VaultError> {
     let root = paths.folder();
     let before = read_format(&root)?;

@@ -1,5 +1,6 @@
-//! The trust folder: everything that gives this machine trust or power. It lies outside the vault's
-//! folder, so that copying, syncing or restoring a vault neither adds nor removes trust.
+//! The trust folder: keys, and every record that gives this machine trust or decides what it does.
+//! It lies outside the vault's folder, so that copying, syncing or restoring a vault neither adds
+//! nor removes trust.
 //!
 //! ```text
 //! <config>/vaults/<vault id>/trust.json    the root versions in force, for own and linked vaults
@@ -21,9 +22,9 @@
 //! <config>/projects/<hash>/                record and key of a project
 //! <config>/running/                        copies that actions run from
 //! ```
-//! `<config>` is usually `~/.config/vault`. The folders below it have mode 0700 and the files 0600;
-//! what others can access is rejected. `<config>` itself may be a symbolic link and must not be
-//! writable by others: people keep settings in it that are no secrets.
+//! `<config>` is usually `~/.config/vault`. The folders below it must have mode 0700 and the files
+//! 0600; a file that others can access is rejected. `<config>` itself may be a symbolic link, and
+//! others may read it but not write to it, because people keep settings in it that are no secrets.
 
 use std::path::{Path, PathBuf};
 
@@ -38,14 +39,14 @@ use super::VaultError;
 use super::key_error::KeyError;
 use crate::disk::{self, HeldPath, Kind, Location};
 
-/// Size limit of a file in the trust folder, in bytes. The largest records are the pin of a link
-/// during a switch and the record of variants, at 10,000 skills for several agents.
+/// Size limit of a file in the trust folder, in bytes. The largest records, for 10,000 skills and
+/// several agents, are the pin of a link during a switch and the record of variants.
 const MAX_FILE: u64 = 64 << 20;
 
-/// Name of the file with the key that seals the rows of the index.
+/// File with the key that seals the rows of the index, so that they can't be forged.
 pub(super) const INDEX_SEAL_FILE: &str = "index-seal";
 
-/// A folder below the trust folder.
+/// A folder below the trust folder. Its functions check that only the owner has access.
 #[derive(Clone, Debug)]
 pub(crate) struct PrivateFolder {
     config: PathBuf,
@@ -53,7 +54,7 @@ pub(crate) struct PrivateFolder {
 }
 
 impl PrivateFolder {
-    /// A folder at a relative path below the trust folder. It may not exist yet.
+    /// Returns the folder at a relative path below the trust folder. It may not exist yet.
     pub(crate) fn new(config: &Path, below: impl AsRef<Path>) -> Self {
         Self {
             config: config.to_owned(),
@@ -61,7 +62,7 @@ impl PrivateFolder {
         }
     }
 
-    /// A folder in this one.
+    /// Returns a subfolder.
     pub(crate) fn child(&self, name: &str) -> Self {
         Self {
             config: self.config.clone(),
@@ -69,12 +70,12 @@ impl PrivateFolder {
         }
     }
 
-    /// The path of the folder.
+    /// Path of the folder.
     pub(crate) fn path(&self) -> PathBuf {
         self.config.join(&self.below)
     }
 
-    /// The path of a file in it.
+    /// Path of a file in the folder.
     pub(crate) fn path_of(&self, name: &str) -> PathBuf {
         self.path().join(name)
     }
@@ -97,7 +98,7 @@ impl PrivateFolder {
         Ok(())
     }
 
-    /// Removes the temporary files of dead processes.
+    /// Removes the temporary files of killed processes.
     pub(crate) fn sweep_leftovers(&self) -> Result<(), KeyError> {
         Ok(disk::sweep_asides(&self.path())?)
     }
@@ -110,13 +111,13 @@ impl PrivateFolder {
         };
         match self.check_access().and_then(|()| check_private(&path)) {
             Ok(()) => Ok(Some(bytes)),
-            // Another command removed it after it was opened.
+            // Another command removed the file after it was opened.
             Err(KeyError::Missing(_)) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// Writes a file atomically, replacing an earlier one.
+    /// Writes a file atomically, or replaces an earlier one.
     pub(crate) fn replace_file(&self, name: &str, bytes: &[u8]) -> Result<(), KeyError> {
         self.ensure_exists()?;
         // A writer that was killed before its rename left a temporary file here, which may hold a
@@ -130,8 +131,8 @@ impl PrivateFolder {
         )?)
     }
 
-    /// Like [`Self::replace_file`], but writes the temporary file to the folder `aside`, whose next
-    /// writer removes leftovers.
+    /// Like [`Self::replace_file`], but writes the temporary file to the folder `aside`. If this
+    /// process is killed, the next write to that folder removes the temporary file.
     pub(crate) fn replace_by(
         &self,
         aside: &Self,
@@ -147,7 +148,7 @@ impl PrivateFolder {
         )?)
     }
 
-    /// Writes a file atomically; returns false if one of this name exists.
+    /// Writes a file atomically. Returns false and changes nothing if one of this name exists.
     pub(crate) fn create_file(&self, name: &str, bytes: &[u8]) -> Result<bool, KeyError> {
         self.ensure_exists()?;
         self.sweep_leftovers()?;
@@ -174,7 +175,7 @@ impl PrivateFolder {
         Ok(Some(record))
     }
 
-    /// Writes a JSON record atomically.
+    /// Writes a JSON record atomically, or replaces an earlier one.
     pub(crate) fn write_record<T: Serialize>(
         &self,
         name: &str,
@@ -183,7 +184,7 @@ impl PrivateFolder {
         self.replace_file(name, &json::to_bytes(record))
     }
 
-    /// Writes a JSON record atomically to a subfolder that may hold many files and is therefore
+    /// Writes a JSON record atomically to a subfolder. The subfolder may hold many files, so it is
     /// never listed.
     pub(crate) fn write_record_in<T: Serialize>(
         &self,
@@ -193,7 +194,7 @@ impl PrivateFolder {
     ) -> Result<(), KeyError> {
         self.ensure_exists()?;
         self.sweep_leftovers()?;
-        // The temporary file goes to this folder: removing leftovers lists the folder, which would
+        // Put the temporary file into this folder: removing leftovers lists a folder, which would
         // be slow in one with a record for each of 10,000 skills.
         let below = self.child(folder);
         below.ensure_exists()?;
@@ -208,8 +209,8 @@ impl PrivateFolder {
     /// Renames a file of the folder.
     pub(crate) fn rename_file(&self, from: &str, to: &str) -> Result<(), KeyError> {
         disk::rename(&self.path_of(from), &self.path_of(to))?;
-        // Unflushed, the old name could come back after a power failure, although the caller went
-        // on.
+        // Without a flush, the old name could come back after a power failure, when the caller
+        // relies on the new one.
         Ok(disk::sync_dir(&self.path())?)
     }
 
@@ -223,13 +224,13 @@ impl PrivateFolder {
         Ok(disk::remove_tree(&self.path())?)
     }
 
-    /// Copies the files of another folder and of its subfolders, except the named ones. Existing
-    /// files are replaced.
+    /// Copies the files of another folder and of its subfolders, except the entries named in `but`.
+    /// Existing files are replaced.
     pub(crate) fn copy_from(&self, other: &Self, but: &[&str]) -> Result<(), KeyError> {
         self.copy_files(other, but, Self::replace_file)
     }
 
-    /// Like [`Self::copy_from`], but keeps existing files, so that a retry continues an interrupted
+    /// Like [`Self::copy_from`], but keeps existing files, so that a retry completes an interrupted
     /// copy.
     pub(crate) fn complete_from(&self, other: &Self, but: &[&str]) -> Result<(), KeyError> {
         self.copy_files(other, but, |to, name, bytes| {
@@ -252,7 +253,7 @@ impl PrivateFolder {
         }
         for name in other.folder_names()? {
             if !but.contains(&name.as_str()) {
-                // The exceptions name entries of the top folder only.
+                // The exceptions concern the top folder only.
                 self.child(&name)
                     .copy_files(&other.child(&name), &[], put)?;
             }
@@ -260,12 +261,12 @@ impl PrivateFolder {
         Ok(())
     }
 
-    /// The names of the regular files, sorted; empty if the folder is absent.
+    /// Names of the regular files in the folder, sorted; empty if it is absent.
     pub(crate) fn file_names(&self) -> Result<Vec<String>, KeyError> {
         self.entry_names(Kind::File)
     }
 
-    /// The names of the folders in it, sorted; empty if the folder is absent.
+    /// Names of the subfolders, sorted; empty if the folder is absent.
     pub(crate) fn folder_names(&self) -> Result<Vec<String>, KeyError> {
         self.entry_names(Kind::Dir)
     }
@@ -279,12 +280,12 @@ impl PrivateFolder {
     }
 }
 
-/// The part of the trust folder that belongs to one vault.
+/// Returns the part of the trust folder that belongs to one vault.
 pub(crate) fn vault_folder(config: &Path, id: &VaultId) -> PrivateFolder {
     PrivateFolder::new(config, Path::new("vaults").join(id.as_str()))
 }
 
-/// Fails if other users can write to the trust folder, or if it belongs to another user. An absent
+/// Fails if the trust folder belongs to another user or other users can write to it. An absent
 /// folder passes.
 pub(super) fn check_top(config: &Path) -> Result<(), KeyError> {
     match disk::folder_mode_and_owner(config)? {
@@ -293,21 +294,21 @@ pub(super) fn check_top(config: &Path) -> Result<(), KeyError> {
     }
 }
 
-/// The folders that every vault has.
+/// Subfolders of every vault.
 pub(super) const FOLDERS: [&str; 4] = ["store", "skills", "links", "tmp"];
 
 /// Further subfolders of a vault, each created when it is first needed.
 const MADE_LATER: [&str; 2] = ["profiles", "transforms"];
 
-/// Fails if other users can write to the vault's folder or one of its [`FOLDERS`], if one of these
-/// belongs to another user, or if a link stands in place of a subfolder. Absent folders pass.
+/// Fails if the vault's folder or one of its [`FOLDERS`] belongs to another user or can be written
+/// to by others, or if a link stands in place of a subfolder. Absent folders pass.
 pub(super) fn check_vault(root: &HeldPath) -> Result<(), VaultError> {
     for name in FOLDERS.iter().chain(&MADE_LATER) {
-        // A link here would send bundles, or the links to them, to a folder outside the vault.
+        // A link here would lead bundles, or the links to them, out of the vault.
         disk::reject_link(&root.join(name))?;
     }
     let below = FOLDERS.map(|name| root.join(name));
-    // The vault's folder itself may be a link that its owner made, so its target is checked.
+    // The owner may have made the vault's folder itself a link, so check its target.
     let top = disk::folder_mode_and_owner(root.top_folder())?;
     let mut found = vec![(root.path(), top)];
     for path in below {
@@ -337,6 +338,7 @@ fn check_private(path: &Path) -> Result<(), KeyError> {
     check_mode(path, mode, owner, 0o077)
 }
 
+/// Fails if another user owns the path, or if its mode has one of the bits `refused`.
 fn check_mode(path: &Path, mode: u32, owner: u32, refused: u32) -> Result<(), KeyError> {
     let user = disk::effective_user();
     // Root may use files that belong to the user that runs the service.
@@ -352,8 +354,8 @@ fn check_mode(path: &Path, mode: u32, owner: u32, refused: u32) -> Result<(), Ke
     Ok(())
 }
 
-/// Encodes a text as a file name that no other text shares. Bytes outside a safe set become `%XX`;
-/// a long name is cut and its hash appended.
+/// Encodes a text as a file name that no other text gets. Bytes outside a safe set become `%XX`; a
+/// long name is cut and the hash of the text appended.
 pub(crate) fn file_name(text: &str) -> String {
     use std::fmt::Write as _;
     let mut name = String::with_capacity(text.len() + 16);
@@ -367,8 +369,8 @@ pub(crate) fn file_name(text: &str) -> String {
             }
         }
     }
-    // Most file systems allow 255 bytes in a name. A percent sign is always followed by two digits,
-    // so the double one of a cut name occurs in no other name.
+    // Most file systems allow 255 bytes in a name. A percent sign is otherwise followed by two hex
+    // digits, so the doubled one of a cut name occurs in no other name.
     if name.is_empty() || name.len() > 180 {
         let hash = Digest::of(text.as_bytes()).to_string();
         let mut cut = 100.min(name.len());

@@ -41,20 +41,22 @@ vault_format::words! {
     }
 }
 
-/// A source of passphrases for encrypted key files: a prompt, or a file.
+/// Where the passphrases of encrypted key files come from: a prompt, or a file.
 pub trait Passphrases: Send + Sync {
-    /// The passphrase that opens an encrypted key file; `None` if none is available.
+    /// Returns the passphrase for an encrypted key file; `None` if none is available.
     fn unlock(&self, path: &Path) -> io::Result<Option<Zeroizing<String>>>;
 
-    /// The passphrase that a new key file is encrypted with; `None` stores it in the clear.
+    /// Returns the passphrase with which a new key file is encrypted; `None` stores it in the
+    /// clear.
     fn protect(&self) -> io::Result<Option<Zeroizing<String>>>;
 
     /// Tells the user that the SSH agent at this socket has not signed with this key for the given
-    /// time. It may be waiting for a confirmation, so the wait goes on.
+    /// time. The agent may be waiting for a confirmation, so the caller goes on waiting.
     fn agent_is_slow(&self, _socket: &Path, _key: &str, _waited: Duration) {}
 }
 
-/// A source without passphrases: new keys are stored in the clear, and encrypted ones stay locked.
+/// A source without passphrases: new keys are stored in the clear, and encrypted ones can't be
+/// used.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoPassphrases;
 
@@ -81,12 +83,13 @@ pub fn generate_key(random: &dyn Random) -> SecretKey {
     SecretKey::from_seed(*seed)
 }
 
-/// The first bytes of every file in the age format.
+/// First bytes of every file in the age format.
 const AGE_HEADER: &[u8] = b"age-encryption.org/v1\n";
-/// The scrypt work factor for new files, as a power of two: the age command's default. It is fixed,
-/// because a factor that is measured while the machine is busy would be too weak.
+/// Scrypt work factor for new files, as a power of two: the default of the age command. It is
+/// fixed, because a factor measured on a busy machine would be too weak.
 const WORK_FACTOR: u8 = 18;
-/// The highest accepted scrypt work factor: 2^22 needs 4 GiB and some seconds.
+/// Highest scrypt work factor that is accepted, as a power of two. It needs 4 GiB of memory and
+/// some seconds.
 const MAX_WORK_FACTOR: u8 = 22;
 
 /// Returns a recipient that encrypts with a passphrase, in the age format.
@@ -120,15 +123,15 @@ pub(crate) fn is_encrypted(bytes: &[u8]) -> bool {
     bytes.starts_with(AGE_HEADER)
 }
 
-/// The decrypted content of a secret file.
+/// The content of a secret file after decryption.
 pub(crate) struct OpenedSecret {
-    /// Its content in the clear.
+    /// Content in the clear.
     pub(crate) text: Zeroizing<Vec<u8>>,
-    /// The passphrase that opened it, if it is encrypted.
+    /// Passphrase that decrypted it; `None` if it was stored in the clear.
     pub(crate) passphrase: Option<Zeroizing<String>>,
 }
 
-/// The content of a secret file, decrypted if necessary.
+/// Decrypts the content of a secret file if it is encrypted.
 pub(crate) fn decrypt_secret(
     path: &Path,
     bytes: Zeroizing<Vec<u8>>,
@@ -147,7 +150,8 @@ pub(crate) fn decrypt_secret(
     let decryptor = age::Decryptor::new(bytes.as_slice()).map_err(|_| wrong())?;
     let opened = decryptor.decrypt(std::iter::once(&identity as &dyn age::Identity));
     let mut opened = opened.map_err(|_| wrong())?;
-    // The clear text is shorter than the file, so one buffer of that size never grows.
+    // The clear text is shorter than the file, so this buffer never grows, which would leave
+    // copies.
     let mut text = Zeroizing::new(vec![0; bytes.len()]);
     let mut filled = 0;
     loop {
@@ -163,7 +167,7 @@ pub(crate) fn decrypt_secret(
     })
 }
 
-/// Reads a key file.
+/// Reads a key file and checks its kind; `None` if it is absent.
 pub(crate) fn read_key(
     folder: &PrivateFolder,
     name: &str,
@@ -182,7 +186,7 @@ pub(crate) fn read_key(
     Ok(Some(key))
 }
 
-/// Writes a key file; returns false if one of this name exists.
+/// Writes a key file, encrypted if there is a passphrase. Returns false if one of this name exists.
 pub(crate) fn create_key(
     folder: &PrivateFolder,
     name: &str,
@@ -209,7 +213,8 @@ fn parse_key(text: &[u8], kind: KeyKind) -> Option<SecretKey> {
         .strip_prefix(kind.as_str())?
         .strip_prefix("-key/1 ")?;
     let is_hex = |byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-    // `from_str_radix` also accepts capitals and a plus sign, but each key has only one valid text.
+    // `from_str_radix` also accepts capitals and a plus sign, but a key must have only one valid
+    // text.
     if hex.len() != 64 || !hex.bytes().all(is_hex) {
         return None;
     }
@@ -223,7 +228,7 @@ fn parse_key(text: &[u8], kind: KeyKind) -> Option<SecretKey> {
 fn format_key(key: &SecretKey, kind: KeyKind) -> Zeroizing<String> {
     use std::fmt::Write as _;
     let seed = key.seed();
-    // Large enough: a string that grows would leave copies of the secret in freed memory.
+    // The capacity suffices: a string that grows would leave copies of the secret in freed memory.
     let mut text = Zeroizing::new(String::with_capacity(128));
     let _infallible = write!(*text, "vault.{}-key/1 ", kind.as_str());
     for byte in seed.iter() {
@@ -233,14 +238,14 @@ fn format_key(key: &SecretKey, kind: KeyKind) -> Zeroizing<String> {
     text
 }
 
-/// The secret keys of one vault, and the passphrases that open them.
+/// The secret keys of one vault on this machine, and the passphrases for them.
 #[derive(Clone)]
 pub struct VaultKeys {
     folder: PrivateFolder,
     passphrases: Arc<dyn Passphrases>,
-    /// The socket of the SSH agent, if one runs.
+    /// Socket of the SSH agent; `None` if none runs.
     ssh_agent: Option<PathBuf>,
-    /// Decrypted keys, so that a passphrase is asked for once.
+    /// Decrypted keys, so that the user is asked for a passphrase only once.
     unlocked: Arc<Mutex<HashMap<PublicKey, SecretKey>>>,
 }
 
@@ -263,13 +268,14 @@ impl VaultKeys {
         }
     }
 
-    /// The source of passphrases.
+    /// Where the passphrases come from.
     pub(super) fn passphrases(&self) -> Arc<dyn Passphrases> {
         Arc::clone(&self.passphrases)
     }
 
-    /// The public keys that this machine can sign with, sorted. A staged key is one of them: the
-    /// change of keys may have been interrupted after its root version was stored.
+    /// Returns the public keys with which this machine can sign, sorted. A staged key (one for the
+    /// next root version) counts too, because the change of keys may have been interrupted after
+    /// its root version was stored.
     pub fn list(&self) -> Result<Vec<PublicKey>, KeyError> {
         let mut keys = self.with_ending(".key")?;
         keys.extend(self.with_ending(".next")?);
@@ -279,13 +285,14 @@ impl VaultKeys {
         Ok(keys)
     }
 
+    /// Returns the keys that have a file with this ending.
     fn with_ending(&self, ending: &str) -> Result<Vec<PublicKey>, KeyError> {
         let names = self.folder.file_names()?;
         let keys = names.iter().filter_map(|name| name.strip_suffix(ending));
         Ok(keys.filter_map(|name| name.parse().ok()).collect())
     }
 
-    /// Returns the name of a key's file. It is that of the staged key if only that file exists.
+    /// Returns the name of a key's file: that of the staged key if only that file exists.
     fn file_of(&self, key: &PublicKey) -> Result<String, KeyError> {
         let is_there =
             |name: &str| Ok::<_, FileError>(disk::kind_at(&self.folder.path_of(name))?.is_some());
@@ -299,12 +306,12 @@ impl VaultKeys {
         Ok(disk::kind_at(&self.folder.path_of(&agent_key_file(key)))?.is_some())
     }
 
-    /// The path of a key file.
+    /// Path of a key's file.
     pub fn path(&self, key: &PublicKey) -> PathBuf {
         self.folder.path_of(&key_file(key))
     }
 
-    /// The folder of the key files.
+    /// Folder of the key files.
     pub fn folder(&self) -> PathBuf {
         self.folder.path()
     }
@@ -319,8 +326,9 @@ impl VaultKeys {
         Ok(is_encrypted(&bytes))
     }
 
-    /// A signer for a key of this machine: the secret key, or the SSH agent that holds it, which is
-    /// asked for its list of keys now. Fails like [`Self::read_secret_key`].
+    /// Returns a signer for a key of this machine: the secret key, or the SSH agent that holds it.
+    /// The agent is asked for its list of keys at once, so that a missing key is reported early.
+    /// Fails like [`Self::read_secret_key`].
     pub fn signer(&self, key: &PublicKey) -> Result<Box<dyn Signer + Send + Sync>, KeyError> {
         Ok(if self.is_in_agent(key)? {
             self.check_usable(key)?; // so that a missing key is named before anything is prepared
@@ -339,7 +347,7 @@ impl VaultKeys {
     }
 
     /// Fails unless this machine can sign with a key now. Asks the user nothing: an encrypted key
-    /// file is not opened, and an agent only lists its keys.
+    /// file is not decrypted, and an agent only lists its keys.
     pub fn check_usable(&self, key: &PublicKey) -> Result<(), KeyError> {
         if self.is_in_agent(key)? {
             let held = ssh_agent::list_identities(self.ssh_agent.as_deref())?;
@@ -352,8 +360,8 @@ impl VaultKeys {
         Ok(())
     }
 
-    /// The secret key. Fails if it is missing, in the SSH agent, accessible to other users, locked
-    /// without a passphrase, or not the key that the file is named after.
+    /// Returns a secret key. Fails if it is missing, held by the SSH agent, accessible to other
+    /// users, encrypted without a passphrase for it, or not the key of the file's name.
     pub fn read_secret_key(&self, key: &PublicKey) -> Result<SecretKey, KeyError> {
         if self.is_in_agent(key)? {
             return Err(KeyError::InAgent(ssh_agent::fingerprint(key)));
@@ -362,7 +370,7 @@ impl VaultKeys {
         let path = self.folder.path_of(&name);
         let mut unlocked = self.unlocked.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(secret) = unlocked.get(key)
-            // A key whose file was removed must not sign from memory.
+            // If the key's file was removed, the copy in memory must not sign either.
             && disk::kind_at(&path)?.is_some()
         {
             return Ok(secret.clone());
@@ -378,12 +386,13 @@ impl VaultKeys {
         Ok(secret)
     }
 
-    /// Stores a key that no root version names yet. [`Self::settle_files`] keeps such a key.
+    /// Stores a key before a root version names it. [`Self::settle_files`] keeps such a key.
     pub(crate) fn store_key(&self, key: &SecretKey) -> Result<(), KeyError> {
         self.create_key_file(&key_file(&key.public()), key)
     }
 
-    /// Records that the SSH agent holds this key. Fails unless the agent signs with it.
+    /// Records that the SSH agent holds this key. Fails unless the agent signs a test message with
+    /// it.
     pub(crate) fn use_agent(&self, key: &PublicKey) -> Result<(), KeyError> {
         self.agent_signer(key).prove_signing()?;
         let note = format!("vault.ssh-agent-key/1 {}\n", ssh_agent::fingerprint(key));
@@ -392,7 +401,8 @@ impl VaultKeys {
         Ok(())
     }
 
-    /// Stores the key of the next root version. [`Self::settle_files`] puts it into use.
+    /// Stores the key for the next root version. [`Self::settle_files`] puts it into use once that
+    /// version is stored.
     pub(crate) fn stage_key(&self, key: &SecretKey) -> Result<(), KeyError> {
         self.create_key_file(&staged_file(&key.public()), key)
     }
@@ -408,8 +418,8 @@ impl VaultKeys {
         Ok(())
     }
 
-    /// Brings the key files in line with the root versions in force. A staged key is put into use
-    /// if a role names it, and removed otherwise; retired and revoked keys are removed.
+    /// Adjusts the key files to the root versions in force. A staged key is put into use if a root
+    /// version gives it a role, and removed otherwise; retired and revoked keys are removed.
     pub(crate) fn settle_files(&self, roots: &RootState) -> Result<(), KeyError> {
         self.folder.sweep_leftovers()?;
         for key in self.with_ending(".next")? {
@@ -429,8 +439,8 @@ impl VaultKeys {
         ] {
             for key in self.with_ending(ending)? {
                 let standing = roots.standing(&key);
-                // A key that no root version names stays: the version that names it may still be
-                // written.
+                // A key that no root version names stays, because the version that names it may
+                // still be written.
                 if matches!(standing, KeyStanding::Retired | KeyStanding::Revoked) {
                     self.folder.remove_file(&name(&key))?;
                 }

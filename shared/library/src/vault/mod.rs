@@ -6,11 +6,11 @@
 //! store/  skills/  links/  tmp/  lock  generation  index.db
 //! ```
 //! Everything below the folder is opened from there through handles, without following links
-//! (`VaultPaths::folder`). Nothing in this folder adds or removes trust. Keys, root versions and
-//! pins lie in the trust folder (`folder.rs`); without it the skills of a vault are untrusted.
-//! Readers take no lock. A writer stages a change under `tmp/`, flushes it, moves it into `store/`,
-//! and makes it visible by switching one link. The next writer removes what a killed one left
-//! behind.
+//! (`VaultPaths::folder`). Nothing in this folder adds or removes trust: keys, root versions
+//! (signed lists of keys) and pins (what is trusted about linked vaults) lie in the trust folder
+//! (`folder.rs`). Without it, no skill of the vault is trusted. Readers take no lock. A writer
+//! stages a change in `tmp/`, flushes it, moves it into `store/`, and makes it visible by switching
+//! one link. The next writer removes what a killed one left behind.
 
 pub mod authored;
 mod create;
@@ -50,21 +50,23 @@ use crate::disk::lock::{self, LockError};
 use crate::disk::scratch::{self, Scratch};
 use crate::disk::{self, FileError, HeldPath, Location};
 
-/// The paths of a vault. The caller chooses all of them; this crate reads no environment variable.
+/// Paths of a vault and of what belongs to it. The caller chooses them; this crate reads no
+/// environment variable.
 #[derive(Clone, Debug)]
 pub struct VaultPaths {
-    /// The vault itself, usually `~/.vault`.
+    /// Folder of the vault, usually `~/.vault`.
     pub root: PathBuf,
-    /// The trust folder, usually `$XDG_CONFIG_HOME/vault`; never inside `root`.
+    /// Trust folder, usually `$XDG_CONFIG_HOME/vault`. It must not lie inside `root`.
     pub config: PathBuf,
-    /// The rebuildable index; `None` means `index.db` in `root`.
+    /// Index of the installed skills, which can be built again at any time; `None` means `index.db`
+    /// in `root`.
     pub index: Option<PathBuf>,
-    /// The socket of the user's SSH agent (`SSH_AUTH_SOCK`); `None` if none runs.
+    /// Socket of the user's SSH agent (`SSH_AUTH_SOCK`); `None` if none runs.
     pub ssh_agent: Option<PathBuf>,
 }
 
 impl VaultPaths {
-    /// Paths with the index at its default location.
+    /// Returns the paths with the index at its default location and without an SSH agent.
     pub fn new(root: impl Into<PathBuf>, config: impl Into<PathBuf>) -> Self {
         Self {
             root: root.into(),
@@ -74,11 +76,11 @@ impl VaultPaths {
         }
     }
 
-    /// Creates the folder of the configured index if it is missing. Resets the index to its default
-    /// location if no file can be created at the configured path, and returns that path.
+    /// Creates the folder of the chosen index if it is missing. If no file can be created at that
+    /// path, resets the index to its default location and returns the unusable path.
     pub fn drop_unusable_index(&mut self) -> Option<PathBuf> {
-        // A file that is absent is fine: the index creates it. A folder in its place, or a folder
-        // around it that can't be created, is not.
+        // An absent file is created later. A folder in its place, or a parent that can't be
+        // created, makes the path unusable.
         let path = self.index.take_if(|path| {
             let folder = path
                 .parent()
@@ -96,72 +98,72 @@ impl VaultPaths {
             .unwrap_or_else(|| self.root.join("index.db"))
     }
 
-    /// The vault's folder. Everything below it is opened from here, without following links,
+    /// Returns the vault's folder. Everything below it is opened from here without following links,
     /// because any process that can write to the folder could plant a link there at any moment.
     pub(crate) fn folder(&self) -> HeldPath {
         HeldPath::new(&self.root)
     }
 }
 
-/// An error of opening, creating or changing a vault.
+/// Error of opening, creating or changing a vault.
 #[derive(Debug, thiserror::Error)]
 pub enum VaultError {
     /// There is no vault at this path.
     #[error("there is no vault at {}", .0.display())]
     Missing(PathBuf),
-    /// The folder held another vault according to the trust folder, and no command replaced it.
+    /// The trust folder has recorded another vault for this folder, and no command replaced it.
     #[error(transparent)]
     Swapped(Box<SwappedVault>),
-    /// The vault is of a format that is not read any more.
+    /// The vault is of an earlier format, which this version imports but does not open.
     #[error("{} is a vault of an earlier format", path.display())]
     Earlier {
-        /// The format file.
+        /// Path of `vault.json`.
         path: PathBuf,
     },
-    /// The format file is damaged or of a later version.
+    /// `vault.json` is damaged or of a later format.
     #[error("{} is not a vault that this version can read: {reason}", path.display())]
     Format {
-        /// The format file.
+        /// Path of `vault.json`.
         path: PathBuf,
-        /// The reason.
+        /// What is wrong with it.
         reason: String,
     },
-    /// One of the vault's own records is damaged.
+    /// A record of the vault or of its trust folder is damaged.
     #[error("{} is damaged: {reason}", path.display())]
     Damaged {
-        /// The file.
+        /// File or folder that is damaged.
         path: PathBuf,
-        /// The reason.
+        /// What is wrong with it.
         reason: String,
     },
-    /// This machine has no trust folder for the vault: it was copied or synced here.
+    /// This machine has no trust folder for the vault, because the vault was copied or synced here.
     #[error("this machine has no record of the keys that the vault {0} trusts")]
     Untrusted(VaultId),
     /// No key on this machine may sign for the vault.
     #[error("no key on this machine may sign for the vault {0}")]
     NoReleaseKey(VaultId),
-    /// The vault only holds linked vaults and has no keys of its own.
+    /// The vault only holds linked vaults, so it has no keys of its own.
     #[error("the vault at {} only holds linked vaults and has no key to sign with", .0.display())]
     ForLinks(PathBuf),
-    /// The configuration folder lies inside the vault, so a copy of the vault would contain the
-    /// keys.
+    /// The trust folder lies inside the vault's folder, so that a copy of the vault would contain
+    /// the keys.
     #[error("the configuration folder {} is inside the vault", .0.display())]
     KeysInside(PathBuf),
-    /// Other users can write to a folder of the vault, so nothing is signed or installed there.
+    /// Other users can write to a folder of the vault. Nothing is signed or installed there.
     #[error("other users can write to {} (mode {mode:04o}), so nothing is signed or installed there", path.display())]
     WritableByOthers {
-        /// The folder.
+        /// Folder to which others can write.
         path: PathBuf,
         /// Its permission bits.
         mode: u32,
     },
-    /// A folder of the vault belongs to another user.
+    /// A folder of the vault belongs to another user. Nothing is signed or installed there.
     #[error("{} belongs to another user, so nothing is signed or installed there", .0.display())]
     OfAnotherUser(PathBuf),
-    /// The given root versions are not valid, or they contradict those that are known.
+    /// The given root versions are not valid, or contradict those that this machine knows.
     #[error(transparent)]
     Roots(#[from] RootError),
-    /// A root version can't be made or signed.
+    /// A root version can't be built or signed.
     #[error(transparent)]
     Root(#[from] RootWriteError),
     /// The writer lock could not be acquired.
@@ -182,21 +184,22 @@ struct FormatFile {
     vault_id: VaultId,
 }
 
-/// The part of `vault.json` that every format has.
+/// The part of `vault.json` that all formats share.
 #[derive(Deserialize)]
 struct FormatSchema {
     schema: String,
 }
 
-/// Name of the folder, in the trust folder, of the copies that actions run from.
+/// Folder in the trust folder for the private copies that actions run from.
 pub(crate) const RUNNING: &str = "running";
 const SCHEMA: &str = "vault.library/2";
-/// The format before root versions. Such a vault is imported and not opened.
+/// Format of vaults before root versions existed. Such a vault can only be imported.
 const EARLIER_SCHEMA: &str = "vault.library/1";
-/// Default limit on waiting for the writer lock.
+/// Default for how long a writer waits for the lock.
 const DEFAULT_WAIT: Duration = Duration::from_secs(30);
 
-/// An open vault. Cheap to clone; holds no lock and no secret.
+/// An open vault: its paths, its id, and access to its keys. It is cheap to clone, and holds no
+/// lock.
 #[derive(Clone)]
 pub struct Vault {
     paths: VaultPaths,
@@ -219,8 +222,8 @@ impl fmt::Debug for Vault {
 
 impl Vault {
     /// Opens the vault, or creates it with one key if there is none. Takes the writer lock only to
-    /// create it. If several processes start at once, one of them creates it and the others open
-    /// it.
+    /// create it. If several processes do this at once, one of them creates the vault and the
+    /// others open it.
     pub fn open_or_create(
         paths: VaultPaths,
         clock: Arc<dyn Clock>,
@@ -239,8 +242,8 @@ impl Vault {
         Self::open_or_make(paths, clock, random, passphrases, false)
     }
 
-    /// Opens the vault, or creates one without keys if there is none: it holds linked vaults, and
-    /// gets keys of its own when [`Self::open_or_create`] opens it.
+    /// Opens the vault, or creates one without keys if there is none. Such a vault only holds
+    /// linked vaults, and gets keys of its own when [`Self::open_or_create`] opens it.
     pub fn open_or_create_for_links(
         paths: VaultPaths,
         clock: Arc<dyn Clock>,
@@ -304,7 +307,8 @@ impl Vault {
         }
     }
 
-    /// Returns the same folders under another id, with the same source of passphrases.
+    /// Returns this vault under another id, for a vault that is made from it. The folders and the
+    /// source of passphrases are the same.
     pub(crate) fn with_id(&self, id: VaultId) -> Self {
         let mut other = self.clone();
         other.id = id;
@@ -313,7 +317,7 @@ impl Vault {
     }
 
     /// Creates the folders of a vault whose trust folder is being restored. The vault can't be
-    /// opened before [`write_format`].
+    /// opened until [`write_format`] has written `vault.json`.
     pub(crate) fn prepare_restored(
         paths: VaultPaths,
         id: VaultId,
@@ -338,34 +342,35 @@ impl Vault {
         self
     }
 
-    /// The vault's id, derived from its first root version. Every manifest and catalog contains it.
+    /// The id of the vault, derived from its first root version. Every manifest and catalog
+    /// contains it.
     pub fn id(&self) -> &VaultId {
         &self.id
     }
 
-    /// The vault's paths.
+    /// Paths of the vault.
     pub fn paths(&self) -> &VaultPaths {
         &self.paths
     }
 
-    /// Fails if other users can write to the vault's folder or the trust folder. Changes fail then,
-    /// but reads do not, so callers that read print a warning.
+    /// Fails if other users can write to the vault's folder or the trust folder. Writers fail then;
+    /// readers do not, so they should print this error as a warning.
     pub fn check_folders(&self) -> Result<(), VaultError> {
         folder::check_top(&self.paths.config)?;
         folder::check_vault(&self.folder())
     }
 
-    /// The vault's keys on this machine.
+    /// The keys of the vault on this machine.
     pub fn keys(&self) -> &VaultKeys {
         &self.keys
     }
 
-    /// Returns whether the vault only holds linked ones and has no keys of its own.
+    /// Returns whether the vault only holds linked vaults and has no keys of its own.
     pub fn only_holds_links(&self) -> Result<bool, VaultError> {
         Ok(self.trust()?.is_some_and(|trust| trust.for_links))
     }
 
-    /// The key on this machine that may sign manifests and catalogs.
+    /// Returns the key of this machine that may sign manifests and catalogs.
     pub fn release_key(&self) -> Result<PublicKey, VaultError> {
         let trust = self.require_trust()?;
         if trust.for_links {
@@ -379,20 +384,21 @@ impl Vault {
             .ok_or(VaultError::NoReleaseKey(self.id))
     }
 
-    /// The signer of manifests and catalogs on this machine.
+    /// Returns a signer with that key, for manifests and catalogs.
     pub fn release_signer(&self) -> Result<Box<dyn Signer + Send + Sync>, VaultError> {
         Ok(self.keys.signer(&self.release_key()?)?)
     }
 
-    /// A number that grows with each committed change, for watchers. It is odd during a change and
-    /// after a killed writer. While it is odd, readers may already see new content, so a watcher
-    /// must read again later even if the number stays the same.
+    /// Returns a number that grows with each committed change, by which other processes notice
+    /// changes. It is odd during a change, and after a writer was killed. While it is odd, readers
+    /// may already see new content, so a watcher must read again later even if the number stays the
+    /// same.
     pub fn generation(&self) -> Result<u64, VaultError> {
         let path = self.folder().join("generation");
         let Some(bytes) = disk::read(&path, 64)? else {
             return Ok(0);
         };
-        // Treat a damaged number like that of an interrupted change; the next writer starts over.
+        // Treat a damaged number like an interrupted change. The next writer starts over.
         Ok(std::str::from_utf8(&bytes)
             .ok()
             .and_then(|text| text.trim_end().parse().ok())
@@ -411,7 +417,7 @@ impl Vault {
         &*self.random
     }
 
-    /// See [`VaultPaths::folder`].
+    /// Returns the vault's folder; see [`VaultPaths::folder`].
     pub(crate) fn folder(&self) -> HeldPath {
         self.paths.folder()
     }
@@ -428,7 +434,7 @@ impl Vault {
         self.folder().join("tmp")
     }
 
-    /// A temporary folder. It is removed on drop, or else by the next writer.
+    /// Creates a temporary folder in the vault. It is removed on drop, or by the next writer.
     pub(crate) fn new_scratch(&self) -> Result<Scratch, FileError> {
         let tmp = self.tmp_folder();
         disk::make_dirs(&tmp, 0o700)?;
@@ -441,24 +447,24 @@ impl Vault {
         let folder = PrivateFolder::new(&self.paths.config, RUNNING);
         folder.ensure_exists()?;
         let folder = HeldPath::new(folder.path());
-        // Another process may sweep at the same time, so a leftover may be gone before this process
-        // removes it.
+        // Another process may sweep at the same time and remove a leftover first.
         let _best_effort = scratch::sweep_unlocked(&folder);
         Ok(Scratch::new(&folder)?)
     }
 
-    /// Takes the writer lock. Does not remove what a killed writer left behind:
-    /// `Vault::begin_change` does.
+    /// Takes the writer lock. Unlike `Vault::begin_change`, does not remove what a killed writer
+    /// left behind.
     pub(crate) fn lock_writer(&self) -> Result<Change<'_>, VaultError> {
         let root = self.folder();
-        // Another user who can write to these folders could replace whatever this change verifies.
+        // Another user who can write to these folders could replace anything that this change
+        // verifies.
         folder::check_top(&self.paths.config)?;
         folder::check_vault(&root)?;
         let lock = lock::take_lock(&root.join("lock"), self.wait)?;
-        // An interrupted creation of the vault may have left its note behind.
+        // An interrupted creation of the vault may have left its record of the id behind.
         disk::remove_file(&root.join(CREATING))?;
-        // A vault of an earlier build has no record of its folder. Before `vault.json` is written
-        // there is no vault to record.
+        // A vault of an earlier version of this program has no record of its folder. Without
+        // `vault.json` there is no vault to record.
         if !occupant::is_known(&self.paths)? && disk::kind_at(&root.join("vault.json"))?.is_some() {
             occupant::record_vault(&self.paths, &self.id, None)?;
         }
@@ -466,19 +472,21 @@ impl Vault {
         Ok(Change {
             vault: self,
             next: (generation / 2 + 1) * 2,
-            // An odd number means that the last writer was killed during a change, so this writer
-            // must advance the number in any case.
+            // An odd number means that the last writer was killed during a change. Readers may have
+            // seen parts of that change, so this writer advances the number in any case.
             switched: generation % 2 == 1,
             _lock: lock,
         })
     }
 }
 
+/// Returns the vault that `vault.json` names; `None` if the folder has neither that file nor
+/// skills.
 fn read_format(root: &HeldPath) -> Result<Option<VaultId>, VaultError> {
     let path = root.join("vault.json");
     let Some(bytes) = disk::read(&path, 4096)? else {
-        // `vault.json` is written before the first skill. If it is gone, it is unknown whose skills
-        // these are, and a new vault must not take their place.
+        // `vault.json` is written before the first skill. If only that file is gone, nobody knows
+        // whose skills these are, and a new vault must not take their place.
         if disk::list(&root.join("skills"))?.is_empty() {
             return Ok(None);
         }

@@ -1,4 +1,4 @@
-//! Records which vault a folder holds, in `folders/<hash of its path>/vault.json` of the trust
+//! Records which vault a folder contains, in `folders/<hash of its path>/vault.json` of the trust
 //! folder.
 //!
 //! The folder's own `vault.json` names the vault too, but it lies where others may write. Without
@@ -17,19 +17,20 @@ use super::folder::{PrivateFolder, vault_folder};
 use super::{VaultError, VaultPaths, read_format};
 use crate::disk::{self, HeldPath};
 
-/// Name of the record.
+/// File in the trust folder that holds the [`Occupants`].
 const RECORD: &str = "vault.json";
 
-/// The content of the record.
+/// The record of one folder.
 #[derive(Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 struct Occupants {
-    /// The folder, for people.
+    /// Path of the folder, for people.
     path: PathBuf,
-    /// The vault that the folder holds; two vaults while it is getting another id.
+    /// Vault in the folder. There are two ids while the vault is getting another id.
     vaults: BTreeSet<VaultId>,
 }
 
-/// The error for a folder that held another vault, although no command of vault replaced it.
+/// Error for a folder that contained another vault before, although no command of vault replaced
+/// it.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{} held the vault {known} and {} now, and no command of vault changed that",
@@ -37,25 +38,25 @@ struct Occupants {
     found.map_or_else(|| "holds none".to_owned(), |id| format!("names the vault {id}"))
 )]
 pub struct SwappedVault {
-    /// The folder.
+    /// Folder of the vault.
     pub path: PathBuf,
-    /// The vault that it held.
+    /// Vault that was recorded for the folder.
     pub known: VaultId,
-    /// The vault that it names now.
+    /// Vault that the folder names now; `None` if it contains none.
     pub found: Option<VaultId>,
-    /// The record in the trust folder, to be removed if the owner wants another vault there.
+    /// Record in the trust folder. The owner removes it if they want another vault there.
     pub record: PathBuf,
 }
 
-/// Returns the vault that `vault.json` names; `None` if there is no vault. Fails if the folder held
-/// another one, or holds none any more.
+/// Returns the vault that `vault.json` names; `None` if there is no vault. Fails if the folder is
+/// recorded to contain another vault, or any vault and now contains none.
 pub(super) fn find_occupant(paths: &VaultPaths) -> Result<Option<VaultId>, VaultError> {
     let folder = trust_folder(paths);
     let mut recorded = read_occupants(&folder)?.vaults;
     loop {
         let current_id = read_format(&paths.folder())?;
-        // A new vault has no record yet, nor has one of an earlier build; the first change writes
-        // it.
+        // A new vault has no record yet, and one of an earlier version of this program has none
+        // either. The first change writes it.
         let Some(first) = recorded.first() else {
             return Ok(current_id);
         };
@@ -77,15 +78,15 @@ pub(super) fn find_occupant(paths: &VaultPaths) -> Result<Option<VaultId>, Vault
     }
 }
 
-/// Returns whether the vault of a folder is recorded.
+/// Returns whether a vault is recorded for the folder.
 pub(super) fn is_known(paths: &VaultPaths) -> Result<bool, VaultError> {
     Ok(!read_occupants(&trust_folder(paths))?.vaults.is_empty())
 }
 
-/// Records that the folder holds the vault `named`. If `next` is given, the folder may hold that
-/// vault as well from now on, because its id is changing. Call it while `vault.json` names `named`:
-/// the temporary file goes to that vault's part of the trust folder, where its next writer removes
-/// it if this process is killed.
+/// Records that the folder contains the vault `named`. With `next`, the folder may also contain
+/// that vault from now on, because the vault is getting this id. Call it while `vault.json` still
+/// names `named`: the temporary file goes to that vault's part of the trust folder, where its next
+/// writer removes it if this process is killed.
 pub(super) fn record_vault(
     paths: &VaultPaths,
     named: &VaultId,
@@ -105,7 +106,7 @@ pub(super) fn record_vault(
     Ok(())
 }
 
-/// Records that the folder holds the vault that lies in `restored` and is about to be moved there.
+/// Records for a folder the vault that lies in `restored` and is about to be moved to the folder.
 /// The trust folder must know that vault.
 pub fn record_restored(paths: &VaultPaths, restored: &Path) -> Result<(), VaultError> {
     match read_format(&HeldPath::new(restored))? {
@@ -127,7 +128,7 @@ fn trust_folder(paths: &VaultPaths) -> PrivateFolder {
     PrivateFolder::new(&paths.config, Path::new("folders").join(name))
 }
 
-/// The path without symbolic links, so that all paths to a folder have one record.
+/// Returns the path without symbolic links, so that all paths to a folder share one record.
 fn real_path(root: &Path) -> PathBuf {
     disk::resolve(root).unwrap_or_else(|_| {
         // A folder that does not exist yet can't be resolved, but its parent can.

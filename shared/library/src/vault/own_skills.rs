@@ -2,8 +2,8 @@
 //!
 //! The links in the vault's folder say which bundle each name stands for. An attacker who can write
 //! to that folder could bring back an older version or a removed skill, with the owner's own
-//! signature, or take a skill away. This record reveals it. It is written after the links of a
-//! change, but before them when skills are removed, so that a killed writer leaves no state that
+//! signature, or remove a skill. This record reveals such changes. It is written after the links of
+//! a change, but before them when skills are removed, so that a killed writer leaves no state that
 //! looks like tampering.
 
 use std::collections::BTreeMap;
@@ -17,61 +17,63 @@ use vault_format::root::KeyStanding;
 
 use super::{Vault, VaultError};
 
-/// Name of the record.
+/// File in the trust folder that holds the [`OwnSkills`].
 const RECORD: &str = "own-skills.json";
 
-/// The recorded state of the own skills, by name.
+/// What this machine has recorded about its own skills, by name.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct OwnSkills {
     skills: BTreeMap<SkillName, OwnSkill>,
 }
 
-/// The recorded state of one own skill.
+/// What is recorded about one name.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 struct OwnSkill {
-    /// The highest version that this name has reached. The next one is higher.
+    /// Highest version that this name has had. The next one must be higher.
     reached: u64,
-    /// The installed version; `None` after a removal.
+    /// Version that is installed; `None` after a removal.
     installed: Option<InstalledVersion>,
-    /// Whether a removal has begun. If it was killed, the skill's link may be there or not.
+    /// Whether a removal has begun and not ended. If it was killed, the skill's link may or may not
+    /// exist.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     leaving: bool,
-    /// Whether the owner rolled the skill back to an earlier version and keeps it there.
+    /// Whether the owner rolled the skill back and holds it at that version: updates leave it out
+    /// unless they name it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     held: bool,
-    /// The folder or archive on this machine that the owner added it from.
+    /// Folder or archive on this machine from which the owner added it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     local: Option<LocalSource>,
-    /// Whether the installed bundle has another author: another publisher, or a member whose draft
-    /// was accepted.
+    /// Whether another person wrote the installed bundle: another publisher, or a member whose
+    /// draft was accepted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     by_others: bool,
-    /// Every bundle of this name by another author, the newest last. The list survives a
-    /// replacement or removal of the skill, because a rollback brings the same files back.
+    /// Bundles of this name that another person wrote, the newest last. The list outlasts a
+    /// replacement or removal of the skill, because a rollback may bring the same files back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     others: Vec<Digest>,
-    /// Earlier bundles that have the same files as the installed one: this machine signed these
-    /// files again. The oldest comes first.
+    /// Earlier bundles with the same files as the installed one, which this machine signed again.
+    /// The oldest comes first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     signed_again: Vec<Digest>,
 }
 
-/// The folder or archive of this machine that a skill was added from. Its identifier names only the
-/// last part of the path.
+/// The folder or archive of this machine from which a skill was added. The source identifier in the
+/// manifest contains only the last part of the path.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct LocalSource {
-    /// The source that the manifest of the skill names.
+    /// Source identifier in the skill's manifest.
     pub(crate) identifier: ProvenanceId,
-    /// The absolute path.
+    /// Absolute path.
     pub(crate) path: String,
-    /// The links in it that its owner took as copies. Links of later versions are then taken as
-    /// copies too.
+    /// Symbolic links in the folder that were replaced by copies. If there are any, updates also
+    /// replace links.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) copied_links: Vec<String>,
 }
 
 impl LocalSource {
-    /// Returns whether this is the same folder or archive. Its links may be other ones by now.
+    /// Returns whether this is the same folder or archive, whatever its links are.
     pub(crate) fn is_same_place(&self, other: &Self) -> bool {
         self.identifier == other.identifier && self.path == other.path
     }
@@ -84,8 +86,8 @@ struct InstalledVersion {
 }
 
 impl OwnSkills {
-    /// Returns the lowest acceptable version of an installed skill of this name. Returns `None` if
-    /// the name is not recorded or a removal of the skill has begun.
+    /// Returns the lowest version of a skill that is accepted as installed. `None` if the name is
+    /// not recorded, or if a removal has begun, which may have been killed at any point.
     pub(crate) fn lowest_version(&self, name: &SkillName) -> Option<u64> {
         let skill = self.skills.get(name).filter(|skill| !skill.leaving)?;
         Some(match skill.installed {
@@ -95,18 +97,19 @@ impl OwnSkills {
         })
     }
 
-    /// The skills that must be installed, with their bundles.
+    /// Returns the skills that must be installed, with their bundles. A missing one was removed by
+    /// somebody else.
     pub(crate) fn expected_skills(&self) -> impl Iterator<Item = (&SkillName, Digest)> {
         let skills = self.skills.iter().filter(|(_, skill)| !skill.leaving);
         skills.filter_map(|(name, skill)| Some((name, skill.installed?.bundle)))
     }
 
-    /// The highest version that a name has reached; 0 if it was never used.
+    /// Returns the highest version that a name has had; 0 if it was never used.
     pub(crate) fn reached_version(&self, name: &SkillName) -> u64 {
         self.skills.get(name).map_or(0, |skill| skill.reached)
     }
 
-    /// Records that a skill is installed.
+    /// Records an installed version. Ends a removal that was begun.
     pub(crate) fn note_installed(&mut self, name: &SkillName, version: u64, bundle: Digest) {
         let skill = self.skills.entry(name.clone()).or_default();
         skill.installed = Some(InstalledVersion { version, bundle });
@@ -134,32 +137,32 @@ impl OwnSkills {
         }
     }
 
-    /// Returns the skills that their owner rolled back and keeps at that version.
+    /// Returns the skills that their owner rolled back and holds at that version.
     pub(crate) fn held_skills(&self) -> impl Iterator<Item = &SkillName> {
         let held_skills = self.skills.iter().filter(|(_, skill)| skill.held);
         held_skills.map(|(name, _)| name)
     }
 
-    /// Records whether a skill stays at its version until an update names it.
+    /// Records whether the owner holds a skill: updates leave it out unless they name it.
     pub(crate) fn set_held(&mut self, name: &SkillName, held: bool) {
         if let Some(skill) = self.skills.get_mut(name) {
             skill.held = held;
         }
     }
 
-    /// The local source of an installed skill, if it is recorded.
+    /// Returns the folder or archive from which a skill was added, if it is recorded.
     pub(crate) fn local_source(&self, name: &SkillName) -> Option<&LocalSource> {
         self.skills.get(name)?.local.as_ref()
     }
 
-    /// Records the local source of a skill.
+    /// Records the folder or archive from which a skill was added.
     pub(crate) fn note_local(&mut self, name: &SkillName, local: LocalSource) {
         if let Some(skill) = self.skills.get_mut(name) {
             skill.local = Some(local);
         }
     }
 
-    /// Records whether an installed skill has another author.
+    /// Records whether another person wrote the installed bundle of a skill.
     pub(crate) fn note_author(&mut self, name: &SkillName, by_others: bool) {
         let Some(skill) = self.skills.get_mut(name) else {
             return;
@@ -175,12 +178,12 @@ impl OwnSkills {
         }
     }
 
-    /// Returns whether an installed skill has another author, as far as that was recorded.
+    /// Returns whether another person wrote the installed bundle, as far as that was recorded.
     pub(crate) fn is_by_others(&self, name: &SkillName) -> bool {
         self.skills.get(name).is_some_and(|skill| skill.by_others)
     }
 
-    /// Returns whether this bundle, which is or was installed under the name, has another author.
+    /// Returns whether another person wrote this bundle, which is or was installed under the name.
     pub(crate) fn is_others_bundle(&self, name: &SkillName, bundle: &Digest) -> bool {
         self.skills.get(name).is_some_and(|skill| {
             let installed = skill.installed.map(|installed| installed.bundle);
@@ -188,7 +191,7 @@ impl OwnSkills {
         })
     }
 
-    /// Records that a name has reached a version.
+    /// Records that a name has had this version, without saying that it is installed.
     pub(crate) fn note_reached(&mut self, name: &SkillName, version: u64) {
         let skill = self.skills.entry(name.clone()).or_default();
         if skill.installed.is_none() && skill.reached == 0 {
@@ -199,14 +202,14 @@ impl OwnSkills {
         skill.reached = skill.reached.max(version);
     }
 
-    /// Records that a skill is being removed.
+    /// Records that the removal of a skill begins.
     pub(crate) fn begin_removal(&mut self, name: &SkillName) {
         if let Some(skill) = self.skills.get_mut(name) {
             skill.leaving = true;
         }
     }
 
-    /// Records that a skill is removed.
+    /// Records that the removal of a skill has ended.
     pub(crate) fn note_removed(&mut self, name: &SkillName) {
         if let Some(skill) = self.skills.get_mut(name) {
             // The reached version and the list of other authors' bundles stay: a new skill of this
@@ -221,15 +224,15 @@ impl OwnSkills {
 }
 
 impl Vault {
-    /// The own skills as this machine installed them.
+    /// Reads the record of own skills; it is empty before the first one.
     pub(crate) fn own_skills(&self) -> Result<OwnSkills, VaultError> {
         let record: Option<OwnSkills> = self.trust_folder().read_record(RECORD)?;
         Ok(record.unwrap_or_default())
     }
 
-    /// Returns whether an own skill is the work of this machine's owner: this machine has not
-    /// recorded another author for it, and it is not signed by another publisher's key. What the
-    /// manifest says about its author is ignored.
+    /// Returns whether the owner of this machine wrote an own skill: no other author is recorded
+    /// for it, and no other publisher's key signed it. What the manifest says about its source is
+    /// ignored.
     pub(crate) fn is_own_work(
         &self,
         name: &SkillName,
@@ -238,19 +241,19 @@ impl Vault {
         if self.own_skills()?.is_by_others(name) {
             return Ok(false);
         }
-        // A skill that was taken over before this record existed can be recognised only by the
-        // other publisher's key.
+        // A skill that was adopted before authors were recorded is recognised only by the other
+        // publisher's key.
         Ok(!self.is_by_another_publisher(signer)?)
     }
 
-    /// Returns whether a key is a publisher's and not on this machine. A retired key does not count
-    /// as one, since it may have been this machine's.
+    /// Returns whether a key is that of a current publisher and not on this machine. A retired key
+    /// does not count, because it may have been this machine's.
     pub(crate) fn is_by_another_publisher(&self, signer: &PublicKey) -> Result<bool, VaultError> {
         let standing = self.trust()?.map(|trust| trust.roots().standing(signer));
         Ok(standing == Some(KeyStanding::Release) && !self.keys().list()?.contains(signer))
     }
 
-    /// Changes the record of own skills. Call it under the writer lock.
+    /// Changes the record of own skills and writes it if it differs. Call it under the writer lock.
     pub(crate) fn change_own_skills(
         &self,
         change: impl FnOnce(&mut OwnSkills),

@@ -9,14 +9,14 @@ pub use super::authored::POLICY_FILE;
 use super::{Vault, VaultError};
 use crate::disk::{self, HeldPath};
 
-/// An error of reading or resolving the policy. An unknown caller is a regular result, not an
-/// error.
+/// Error of reading or applying the policy. A caller that the policy does not know is a regular
+/// result and no error.
 #[derive(Debug, thiserror::Error)]
 pub enum ResolveError {
-    /// policy.toml has an error.
+    /// `policy.toml` has an error.
     #[error("policy.toml: {0}")]
     Policy(#[from] PolicyError),
-    /// policy.toml is not UTF-8.
+    /// `policy.toml` is not UTF-8.
     #[error("policy.toml is not UTF-8")]
     NotText,
     /// The vault, or one of its files, can't be read.
@@ -32,8 +32,8 @@ pub fn read_policy(vault: &Vault) -> Result<Option<Policy>, ResolveError> {
 }
 
 /// Reads the policy that decides what may be fetched: the one in force, or else the unapproved
-/// `policy.toml`. That file can only forbid something, because without a policy everything may be
-/// fetched.
+/// `policy.toml`. Without a policy everything may be fetched, so an unapproved file can only forbid
+/// something.
 pub fn read_source_policy(vault: &Vault) -> Result<Option<Policy>, ResolveError> {
     match read_policy(vault)? {
         Some(policy) => Ok(Some(policy)),

@@ -1,5 +1,5 @@
-//! The releases of this library that services acknowledged, and the signed releases that are not
-//! acknowledged yet.
+//! What this machine knows of each namespace to which it publishes: the releases that the service
+//! acknowledged, and signed releases that it has not acknowledged yet.
 //!
 //! ```text
 //! vaults/<vault id>/releases/<origin>/<slug>.json            numbers and hashes
@@ -7,8 +7,8 @@
 //! vaults/<vault id>/releases/<origin>/<slug>.pending.json    a signed, unacknowledged catalog
 //! vaults/<vault id>/releases/<origin>/<slug>.waiting.json    the release that a sync showed last
 //! ```
-//! They lie in the trust folder, because they decide which skills are signed again after a key was
-//! stolen.
+//! The files lie in the trust folder, because they decide which skills are signed again after a key
+//! was stolen.
 
 use std::collections::BTreeMap;
 
@@ -22,40 +22,40 @@ use vault_format::time::Timestamp;
 use super::folder::{PrivateFolder, file_name, vault_folder};
 use super::{Vault, VaultError};
 
-/// The number of releases whose payload hash is recorded. Recovery from a stolen key needs these
-/// hashes to find the last release that can be trusted.
+/// Number of earlier releases whose payload hashes are recorded. Recovery from a stolen key needs
+/// these hashes to find the last release that can be trusted.
 const MAX_HISTORY: usize = 1_000;
 
-/// The number of signed payloads that are recorded. Release numbers only grow, so the oldest
-/// payloads are outdated.
+/// Number of payloads that are recorded as signed. Release numbers only grow, so the oldest ones
+/// are no longer needed.
 const MAX_SIGNED: usize = 100;
 
-/// The publishing state of one namespace.
+/// The publishing state of one namespace, which is a vault at one service.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct CloudState {
-    /// The base address, without a trailing slash.
+    /// Address of the service, without a slash at its end.
     pub base: String,
-    /// The namespace.
+    /// Name of the vault there.
     pub slug: Slug,
-    /// The last release that the service acknowledged or that this library adopted from it.
+    /// Last release that the service acknowledged, or that this machine took over from it.
     pub published: Option<AcknowledgedRelease>,
-    /// A release that is signed but not acknowledged.
+    /// Release that this machine signed and the service has not acknowledged.
     pub pending: Option<AcknowledgedRelease>,
-    /// The highest release number ever signed for this namespace.
+    /// Highest release number that this machine has signed for the namespace.
     pub highest_signed: u64,
-    /// Payload hashes of earlier releases, in ascending order of release.
+    /// Payload hashes of earlier releases, sorted by release number.
     pub(crate) history: Vec<ReleaseRef>,
-    /// The payloads that this machine has signed, including proposals of other publishers, the
-    /// newest last.
+    /// Payloads that this machine has signed, proposals of other publishers included, the newest
+    /// last.
     #[serde(default)]
     pub(crate) signed: Vec<SignedPayload>,
-    /// The skills of earlier releases that are not in the published one.
+    /// Skills of earlier releases that the published one no longer contains.
     #[serde(default, skip_serializing_if = "FormerSkills::is_empty")]
     pub(crate) former: FormerSkills,
 }
 
-/// A payload that this machine has signed for a namespace. It signs no other payload with the same
-/// root version and release number.
+/// A payload that this machine has signed for a namespace. It never signs a different payload with
+/// the same root version and release number.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct SignedPayload {
     pub(crate) root_version: u64,
@@ -66,40 +66,41 @@ pub(crate) struct SignedPayload {
 /// A release that the service has acknowledged, or a pending one that it has not.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct AcknowledgedRelease {
-    /// The release number.
+    /// Number of the release.
     pub release: u64,
     /// SHA-256 of the signed payload.
     pub payload_sha256: Digest,
-    /// SHA-256 of the catalog file. A push sends it in `If-Match` to name the catalog it replaces.
+    /// SHA-256 of the catalog file. A push sends it in `If-Match`, to name the catalog that it
+    /// replaces.
     pub file_sha256: Digest,
-    /// Its expiry time.
+    /// Time at which readers stop accepting the release.
     pub expires_at: Timestamp,
-    /// The number of skills in the release.
+    /// Number of skills in the release.
     pub skills: u64,
-    /// The time at which the service acknowledged it; for a pending release, the time of signing.
+    /// Time of the acknowledgement; for a pending release, the time of signing.
     pub at: Timestamp,
-    /// Hash of all inputs of the release. While it is unchanged, no new release has to be built.
+    /// SHA-256 of everything that a release is built from. While it stays the same, no new release
+    /// is needed.
     pub(crate) inputs: Option<Digest>,
-    /// For a pending release: the file hash of the release it follows.
+    /// For a pending release, the file hash of the release that it follows.
     pub(crate) follows: Option<Digest>,
 }
 
-/// Another publisher's release that waits for a review, with the time at which a sync without a
-/// terminal printed its changes. The record only decides whether the next such sync prints all of
-/// them again.
+/// The record that a sync without a terminal printed the changes of another publisher's release,
+/// which waits for a review. It only decides whether the next such sync prints all changes again.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct WaitingReview {
-    /// SHA-256 of the payload.
+    /// SHA-256 of the payload of the release.
     pub payload_sha256: Digest,
-    /// The time at which it was printed.
+    /// Time at which the changes were printed.
     pub at: Timestamp,
 }
 
-/// Period in which a sync without a terminal does not print the same changes again, in seconds.
+/// Time for which a sync without a terminal does not print the same changes again, in seconds.
 const SHOWN_SECONDS: i64 = 24 * 60 * 60;
 
-/// Returns the record of a printed review if a sync without a terminal printed this payload within
-/// the last day.
+/// Returns the record for this payload if a sync without a terminal printed its changes within the
+/// last day.
 pub fn shown_today(
     vault: &Vault,
     (base, slug): (&str, &Slug),
@@ -109,14 +110,14 @@ pub fn shown_today(
     let now = vault.clock().now();
     let is_recent = |waiting: &WaitingReview| {
         let age = now.unix() - waiting.at.unix();
-        // A negative age means that the clock was set back since; then the changes are printed
-        // again.
+        // A negative age means that the clock was set back in between. Print the changes again
+        // then.
         waiting.payload_sha256 == *payload_sha256 && (0..SHOWN_SECONDS).contains(&age)
     };
     Ok(record?.filter(is_recent))
 }
 
-/// Records that a release waiting for review was printed now.
+/// Records that the changes of a release that waits for a review are printed now.
 pub fn note_shown(
     vault: &Vault,
     (base, slug): (&str, &Slug),
@@ -131,7 +132,7 @@ fn waiting_file(slug: &Slug) -> String {
     format!("{slug}.waiting.json")
 }
 
-/// Selects one of the stored catalog files.
+/// Which of the two stored catalog files is meant.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum CatalogFile {
     Published,
@@ -153,7 +154,7 @@ impl CloudState {
     }
 
     /// Returns the hash of the payload that this machine has signed with this root version and
-    /// release number.
+    /// release number; `None` if it has signed none.
     pub(crate) fn signed_payload(&self, root_version: u64, release: u64) -> Option<Digest> {
         let mut signed = self.signed.iter();
         let signed = signed
@@ -161,8 +162,7 @@ impl CloudState {
         Some(signed.payload_sha256)
     }
 
-    /// Records a payload that this machine signs. Later releases of this machine get higher
-    /// numbers.
+    /// Records a payload that this machine is about to sign. Its later releases get higher numbers.
     pub(crate) fn note_signed(&mut self, payload: SignedPayload) {
         self.highest_signed = self.highest_signed.max(payload.release);
         if !self.signed.contains(&payload) {
@@ -172,10 +172,10 @@ impl CloudState {
         self.signed.drain(..surplus);
     }
 
-    /// The highest release number recorded for this namespace: signed, pending or published.
+    /// Returns the highest release number that is recorded for this namespace as signed, pending or
+    /// published.
     pub fn highest_release(&self) -> u64 {
-        // A release that was adopted from another machine may have a higher number than this
-        // machine ever signed.
+        // Another machine may have published a higher number than this one ever signed.
         let recorded = [&self.published, &self.pending];
         recorded
             .into_iter()
@@ -184,13 +184,13 @@ impl CloudState {
             .fold(self.highest_signed, u64::max)
     }
 
-    /// The exact bytes of the last catalog that was published or adopted.
+    /// Returns the exact bytes of the last catalog that was published or taken over.
     pub fn catalog_bytes(&self, vault: &Vault) -> Result<Option<Vec<u8>>, VaultError> {
         self.read_catalog_file(vault, CatalogFile::Published)
     }
 
-    /// The catalog of the last acknowledged release; `None` if there is none, or if the stored
-    /// bytes do not match the recorded hash.
+    /// Returns the catalog of the last acknowledged release; `None` if there is none, or if the
+    /// stored bytes do not match the recorded hash.
     pub(crate) fn published_catalog(&self, vault: &Vault) -> Result<Option<Catalog>, VaultError> {
         let (Some(published), Some(bytes)) = (&self.published, self.catalog_bytes(vault)?) else {
             return Ok(None);
@@ -217,12 +217,14 @@ impl CloudState {
         Ok(origin_folder(vault, &self.base).replace_file(&self.catalog_file(file), bytes)?)
     }
 
+    /// Forgets the pending release. The caller writes the state.
     pub(crate) fn drop_pending(&mut self, vault: &Vault) -> Result<(), VaultError> {
         self.pending = None;
         origin_folder(vault, &self.base).remove_file(&self.catalog_file(CatalogFile::Pending))?;
         Ok(())
     }
 
+    /// Writes the state to the trust folder.
     pub(crate) fn write_state(&self, vault: &Vault) -> Result<(), VaultError> {
         Ok(origin_folder(vault, &self.base).write_record(&format!("{}.json", self.slug), self)?)
     }
@@ -235,7 +237,7 @@ impl CloudState {
         format!("{}.{ending}.json", self.slug)
     }
 
-    /// The recorded payload hash of an earlier release.
+    /// Returns the recorded payload hash of a release; `None` if it is too old or unknown.
     pub(crate) fn payload_of(&self, release: u64) -> Option<Digest> {
         self.history
             .iter()
@@ -243,7 +245,7 @@ impl CloudState {
             .map(|stored| stored.payload_sha256)
     }
 
-    /// Stores the exact bytes of a release and records it as the namespace's current one. `signer`
+    /// Stores the exact bytes of a release and makes it the namespace's current one. `signer`
     /// returns the key that signed a skill of the previous release. The caller must call
     /// [`Self::write_state`] afterwards.
     pub(crate) fn store_acknowledged(
@@ -254,15 +256,15 @@ impl CloudState {
         signer: impl Fn(&SkillEntry) -> Option<PublicKey>,
     ) -> Result<(), VaultError> {
         self.note_former(vault, bytes, &known, signer)?;
-        // The bytes come before the record that names their hash. A kill in between leaves a
-        // mismatch, which `published_catalog` treats as no catalog.
+        // Write the bytes before the record of their hash. A kill in between leaves a mismatch,
+        // which `published_catalog` treats like a missing catalog.
         self.write_catalog_file(vault, CatalogFile::Published, bytes)?;
         self.note_published(known);
         Ok(())
     }
 
-    /// Records the skills that this release no longer has, before the previous catalog file is
-    /// replaced.
+    /// Records the skills that this release no longer contains. Must run before the previous
+    /// catalog file is replaced.
     fn note_former(
         &mut self,
         vault: &Vault,
@@ -278,8 +280,8 @@ impl CloudState {
         };
         let former = self.former.clone();
         self.former.record_removed(&before, &after, signer);
-        // Write the state now: once the catalog file is replaced, the former skills can't be
-        // computed again.
+        // Write the state now, because the former skills can't be found out once the catalog file
+        // is replaced.
         if self.former != former {
             self.write_state(vault)?;
         }
@@ -314,7 +316,7 @@ fn origin_folder(vault: &Vault, base: &str) -> PrivateFolder {
     releases_folder(vault).child(&file_name(base))
 }
 
-/// Reads the state of one namespace; `None` before the first sync.
+/// Reads the state of one namespace; `None` if this machine never published to it.
 pub fn read_state(
     vault: &Vault,
     base: &str,
@@ -323,7 +325,7 @@ pub fn read_state(
     origin_folder(vault, base).read_record(&format!("{slug}.json"))
 }
 
-/// Reads the state of one namespace, or creates an empty one.
+/// Reads the state of one namespace, or returns an empty one.
 pub(crate) fn read_or_new(
     vault: &Vault,
     base: &str,
@@ -332,7 +334,7 @@ pub(crate) fn read_or_new(
     Ok(read_state(vault, base, slug)?.unwrap_or_else(|| CloudState::new(base, slug)))
 }
 
-/// Reads the states of all namespaces.
+/// Reads the states of all namespaces of this vault.
 pub fn list_states(vault: &Vault) -> Result<Vec<CloudState>, VaultError> {
     let mut states = Vec::new();
     let releases = releases_folder(vault);

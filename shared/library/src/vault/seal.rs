@@ -1,5 +1,5 @@
-//! The key of the HMAC that seals each row of the index. It lies in the trust folder, so that an
-//! attacker who can write to the vault's folder can't forge a row.
+//! The key that seals the rows of the index with an HMAC. It lies in the trust folder, so that an
+//! attacker who can write to the vault's folder, where the index is, can't forge a row.
 
 use zeroize::Zeroizing;
 
@@ -28,9 +28,9 @@ impl SealKey {
 }
 
 impl Vault {
-    /// The key that seals the rows of the index; created when it is first needed. `None` if this
-    /// machine has no trust folder for the vault. A damaged key is replaced, which makes all rows
-    /// invalid, so that the index is built again.
+    /// Returns the key that seals the rows of the index, and creates it if there is none. `None` if
+    /// this machine has no trust folder for the vault. A damaged key is replaced; all rows are then
+    /// invalid, and the index is built again.
     pub(crate) fn seal_key(&self) -> Result<Option<SealKey>, VaultError> {
         let folder = vault_folder(&self.paths().config, self.id());
         let read = || -> Result<Option<SealKey>, VaultError> {
@@ -41,7 +41,7 @@ impl Vault {
         if let Some(key) = read()? {
             return Ok(Some(key));
         }
-        // Without trust no row is accepted, and the key would stay behind for a vault that this
+        // Without trust no row is accepted, and the key would be left behind for a vault that this
         // machine does not know.
         if !super::trust::is_recorded(&self.paths().config, self.id())? {
             return Ok(None);

@@ -1,8 +1,8 @@
 //! Signs with a key that the user's SSH agent holds (draft-ietf-sshm-ssh-agent).
 //!
-//! An agent signs any bytes with plain Ed25519, which is what envelopes need. Only `ssh-ed25519`
-//! keys work: a security key (`sk-ssh-ed25519@openssh.com`) signs another structure. Two messages
-//! of the protocol are used: the list of keys, and a signature.
+//! An agent signs any bytes with plain Ed25519, as the signatures of vault need it. Only
+//! `ssh-ed25519` keys work: a security key (`sk-ssh-ed25519@openssh.com`) signs another structure.
+//! Two messages of the protocol are used: the list of keys, and a signature.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -23,7 +23,7 @@ const QUIET_TIME: Duration = Duration::from_secs(10);
 /// Time limit for a signature. It is long, because an agent may ask its user each time (`ssh-add
 /// -c`).
 const SIGN_TIME: Duration = Duration::from_mins(2);
-/// The largest answer, in bytes, as OpenSSH limits it.
+/// Size limit of an answer, in bytes, the same as in OpenSSH.
 const MAX_ANSWER: usize = 256 * 1024;
 
 const REQUEST_IDENTITIES: u8 = 11;
@@ -31,48 +31,49 @@ const IDENTITIES_ANSWER: u8 = 12;
 const SIGN_REQUEST: u8 = 13;
 const SIGN_RESPONSE: u8 = 14;
 
-/// The one algorithm that can sign for a vault.
+/// The only algorithm with which a vault's keys sign.
 pub const ALGORITHM: &str = "ssh-ed25519";
 
-/// An error of an SSH agent.
+/// Error of an SSH agent.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
     /// `SSH_AUTH_SOCK` is not set.
     #[error("no SSH agent is running: SSH_AUTH_SOCK is not set")]
     NotRunning,
-    /// Nothing answers at the socket.
+    /// The socket can't be connected to, or the connection failed.
     #[error("the SSH agent at {} cannot be reached: {cause}", path.display())]
     Unreachable {
-        /// The socket.
+        /// Path of the socket.
         path: PathBuf,
-        /// The cause.
+        /// Error of the connection.
         cause: io::Error,
     },
-    /// The agent accepted a request and sent no answer.
+    /// The agent accepted a request and sent no answer in time.
     #[error("the SSH agent at {} has not answered for {} s{}", path.display(), waited.as_secs(), describe_key(key.as_deref()))]
     Silent {
-        /// The socket.
+        /// Path of the socket.
         path: PathBuf,
-        /// The time spent waiting.
+        /// How long this process waited.
         waited: Duration,
-        /// The key of the request, if it was a request to sign.
+        /// Fingerprint of the key, for a request to sign.
         key: Option<String>,
     },
     /// The agent sent an answer that the protocol does not allow.
     #[error("the SSH agent sent an answer that cannot be read")]
     Malformed,
-    /// The agent does not list the key. A locked agent lists none.
+    /// The agent does not list the key with this fingerprint. A locked agent lists no keys.
     #[error("the SSH agent does not hold the key {0}, or it is locked")]
     KeyMissing(String),
-    /// The agent holds the key, and it is of a kind that can't sign for a vault.
+    /// The agent holds the key, but keys of its kind can't sign for a vault.
     #[error("the key {fingerprint} is of the kind {algorithm}; a vault needs {ALGORITHM}")]
     Unusable {
-        /// The key.
+        /// Fingerprint of the key.
         fingerprint: String,
-        /// Its kind.
+        /// Its algorithm, as SSH names it.
         algorithm: String,
     },
-    /// The agent holds the key but does not sign with it, for example because a person declined.
+    /// The agent holds the key with this fingerprint but does not sign with it, for example because
+    /// the user declined.
     #[error("the SSH agent refused to sign with the key {0}")]
     Refused(String),
 }
@@ -83,17 +84,17 @@ fn describe_key(key: Option<&str>) -> String {
     })
 }
 
-/// Time limits for an answer.
+/// How long to wait for an answer.
 struct AnswerTimeouts<'a> {
-    /// The time to wait before the user is told that the agent is slow.
+    /// Time to wait before the user is told that the agent is slow.
     quiet: Duration,
-    /// Further time to wait, and a function to call before it; `None` gives up after the first
-    /// wait.
+    /// Further time to wait, with the function that tells the user first; `None` gives up after the
+    /// first wait.
     further: Option<(Duration, &'a dyn Fn())>,
 }
 
 impl AnswerTimeouts<'_> {
-    /// Limits for a request that needs no confirmation by a user.
+    /// Limits for a request that the user need not confirm.
     const SHORT: Self = Self {
         quiet: ANSWER_TIME,
         further: None,
@@ -107,13 +108,13 @@ impl AnswerTimeouts<'_> {
 /// A key that an agent holds.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct AgentIdentity {
-    /// `SHA256:` and the base64 of the key's hash, as `ssh-add -l` shows it.
+    /// `SHA256:` and the base64 of the key's hash, as `ssh-add -l` prints it.
     pub fingerprint: String,
-    /// For example `ssh-ed25519`.
+    /// Algorithm as SSH names it, such as `ssh-ed25519`.
     pub algorithm: String,
-    /// The comment that its owner gave it.
+    /// Comment that its owner gave it.
     pub comment: String,
-    /// The key, if its algorithm is `ssh-ed25519` and its point is acceptable.
+    /// The public key; `None` unless its algorithm is `ssh-ed25519` and the key is valid.
     pub key: Option<PublicKey>,
 }
 
@@ -151,6 +152,8 @@ pub fn find_agent_key(socket: Option<&Path>, fingerprint: &str) -> Result<Public
     })
 }
 
+/// Parses a key of the list. Keys of any algorithm are listed, so that the user learns why one
+/// can't be used.
 fn parse_identity(mut blob: &[u8], comment: &[u8]) -> Option<AgentIdentity> {
     let fingerprint = fingerprint_of(blob);
     let algorithm = take_string(&mut blob)?;
@@ -168,7 +171,7 @@ fn parse_identity(mut blob: &[u8], comment: &[u8]) -> Option<AgentIdentity> {
     })
 }
 
-/// The fingerprint of a key, as `ssh-add -l` shows it.
+/// Returns the fingerprint of a key, as `ssh-add -l` prints it.
 pub fn fingerprint(key: &PublicKey) -> String {
     fingerprint_of(&key_blob(key))
 }
@@ -178,11 +181,11 @@ fn fingerprint_of(blob: &[u8]) -> String {
     format!("SHA256:{digest}")
 }
 
-/// A function that tells the user which agent has not signed yet: its socket, the fingerprint of
-/// the key, and the time since the request.
+/// Tells the user that the agent has not signed yet. Gets the path of the agent's socket, the
+/// fingerprint of the key, and the time since the request.
 pub(super) type OnSlow = dyn Fn(&Path, &str, Duration) + Send + Sync;
 
-/// Signs with one key of the agent at a socket.
+/// Signs with one key of an SSH agent.
 pub struct AgentSigner {
     socket: Option<PathBuf>,
     key: PublicKey,
@@ -201,7 +204,7 @@ impl AgentSigner {
         }
     }
 
-    /// Signs a meaningless message, so that a key that can't sign is detected before it is used.
+    /// Signs a test message, so that a key that can't sign is detected before it is used.
     pub(super) fn prove_signing(&self) -> Result<(), AgentError> {
         let message = b"vault: proof that this agent signs";
         let signature = self.request_signature(message)?;
@@ -247,7 +250,7 @@ impl AgentSigner {
         signature.ok_or(AgentError::Malformed)
     }
 
-    /// Finds out why the agent rejected a request to sign: it lacks the key, or it refuses.
+    /// Returns why the agent rejected a request to sign: it lacks the key, or it refused.
     fn explain_refusal(&self) -> Result<AgentError, AgentError> {
         let identities = list_identities(self.socket.as_deref())?;
         let is_held = identities.iter().any(|held| held.key == Some(self.key));
@@ -295,7 +298,7 @@ fn send_request(
     })?;
     Ok(match answer.split_first() {
         Some((kind, body)) if *kind == wanted => Some(body.to_vec()),
-        // An agent may reject a request with any other message number, so every other number counts
+        // An agent may reject a request with several message numbers, so every other number counts
         // as a failure.
         _ => None,
     })
@@ -309,6 +312,7 @@ fn is_timeout(error: &io::Error) -> bool {
     )
 }
 
+/// Sends a request and reads the answer, both with their length in front.
 fn exchange_frames(
     mut stream: UnixStream,
     request: &[u8],
@@ -321,7 +325,7 @@ fn exchange_frames(
     put_string(&mut framed, request);
     stream.write_all(&framed)?;
     let mut length = [0; 4];
-    // Read the first byte alone: if this read times out, no byte is lost, and it can be repeated.
+    // Read the first byte alone. If this read times out, no byte is lost, and it can be repeated.
     match (stream.read_exact(&mut length[..1]), patience.further) {
         (Err(error), Some((rest, waits))) if is_timeout(&error) => {
             waits();
@@ -332,7 +336,7 @@ fn exchange_frames(
     }
     stream.read_exact(&mut length[1..])?;
     let length = u32::from_be_bytes(length) as usize;
-    // The length is the agent's claim, which could otherwise make this process allocate 4 GiB.
+    // The length is the agent's claim. Without a limit it could make this process allocate 4 GiB.
     if length > MAX_ANSWER {
         return Err(io::ErrorKind::InvalidData.into());
     }

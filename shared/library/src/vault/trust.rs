@@ -1,5 +1,5 @@
-//! The trust record of one vault, own or linked: the root versions that count on this machine, and
-//! what this machine has concluded from them and seen of the vault. It is one file,
+//! The trust record of one vault, own or linked: its root versions (signed lists of its keys) that
+//! count on this machine, and what this machine has concluded from them. It is one file,
 //! `vaults/<vault id>/trust.json`, and is written in one step.
 
 use std::collections::BTreeSet;
@@ -17,33 +17,34 @@ use super::folder::{INDEX_SEAL_FILE, PrivateFolder, vault_folder};
 use super::{DEFAULT_WAIT, Vault, VaultError};
 use crate::disk::{self, lock};
 
-/// Name of the record.
+/// File in a vault's part of the trust folder that holds the [`VaultTrust`].
 const RECORD: &str = "trust.json";
-/// The files that are not copied when a vault replaces one that only held links: they belong to the
-/// old identity.
+/// Entries that are not copied when a vault with keys replaces one that only held links, because
+/// they belong to the old identity.
 pub(crate) const OF_ONE_IDENTITY: [&str; 3] = [RECORD, "keys", INDEX_SEAL_FILE];
 const SCHEMA: &str = "vault.trust/1";
 
-/// The trusted state of one vault on this machine. It is verified again each time it is read.
+/// What this machine trusts about one vault. The signatures are verified again whenever it is read.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct VaultTrust {
     pub(crate) roots: RootState,
-    /// The latest time at which a catalog of the vault was accepted, by this machine's clock.
+    /// Latest time at which this machine accepted a catalog of the vault, by its own clock.
     pub(crate) latest_seen_at: Option<Timestamp>,
-    /// Own bundles that a key signed before it was retired. Signatures of this key are accepted on
-    /// these bundles only.
+    /// Own bundles that a key signed before it was retired. Its signature is accepted on these
+    /// bundles only.
     pub(crate) taken_over: BTreeSet<Digest>,
     /// Own bundles that a key signed before it was revoked, or before the vault got another id.
     /// They are rejected until they pass the gate and are signed again.
     pub(crate) sign_again: BTreeSet<Digest>,
-    /// The vault that this one was made from, until its skills are signed again.
+    /// Vault that this one was made from; `None` once its skills are signed again.
     pub(crate) made_from: Option<VaultId>,
-    /// Whether the root versions have left this machine, in a release or an export.
+    /// Whether the root versions have left this machine, in a release or an export, so that others
+    /// may know them.
     pub(crate) shown: bool,
     /// Time of the last successful check of the recovery key, by this machine's clock.
     pub(crate) recovery_checked_at: Option<Timestamp>,
-    /// Whether the vault only holds linked ones: it was made without keys, and gets an identity of
-    /// its own with the first skill.
+    /// Whether the vault only holds linked vaults: it was created without keys, and gets an
+    /// identity of its own with the first skill.
     pub(crate) for_links: bool,
 }
 
@@ -79,35 +80,36 @@ impl VaultTrust {
         }
     }
 
-    /// The root versions that count, and the keys that were revoked in chains of root versions that
-    /// this machine has abandoned.
+    /// The root versions that count, and the keys that were revoked in other chains of root
+    /// versions, which this machine has abandoned.
     pub const fn roots(&self) -> &RootState {
         &self.roots
     }
 
-    /// All root versions, oldest first.
+    /// All root versions of the vault, oldest first.
     pub const fn chain(&self) -> &RootChain {
         self.roots.chain()
     }
 
-    /// The latest time at which a catalog of the vault was accepted, by this machine's clock.
+    /// Latest time at which this machine accepted a catalog of the vault, by its own clock.
     pub const fn latest_seen_at(&self) -> Option<Timestamp> {
         self.latest_seen_at
     }
 
-    /// The vault's fingerprint, for people to compare.
+    /// Returns the vault's fingerprint, which people compare.
     pub fn fingerprint(&self) -> VaultFingerprint {
         self.chain().fingerprint()
     }
 
-    /// The keys that were ever in the release role and are not revoked.
+    /// Returns the keys that were a publisher's at any time and are not revoked.
     pub(crate) fn good_keys(&self) -> Vec<PublicKey> {
         let mut keys = self.ever_released();
         keys.retain(|key| !self.roots.is_revoked(key));
         keys
     }
 
-    /// The keys that were ever in the release role, newest version first.
+    /// Returns the keys that were a publisher's at any time, those of the newest root version
+    /// first.
     pub(crate) fn ever_released(&self) -> Vec<PublicKey> {
         let mut keys = Vec::new();
         for version in self.chain().versions().iter().rev() {
@@ -120,7 +122,7 @@ impl VaultTrust {
         keys
     }
 
-    /// Returns whether the vault was created without keys, for linked vaults.
+    /// Returns whether the vault was created without keys, for linked vaults only.
     pub(super) fn is_for_links(config: &Path, id: &VaultId) -> Result<bool, VaultError> {
         Ok(Self::read(config, id)?.is_some_and(|trust| trust.for_links))
     }
@@ -137,12 +139,12 @@ impl VaultTrust {
         if record.schema != SCHEMA {
             return Err(damaged(format!("{} is not {SCHEMA}", record.schema)));
         }
-        // Verify the signatures of the whole chain again, so that a damaged record is rejected
-        // before anything relies on it.
+        // Verify the signatures of the whole chain, so that a damaged record is rejected before
+        // anything relies on it.
         let roots = RootState::load(&record.root1_sha256, &record.roots, record.revoked)
             .map_err(|error| damaged(error.to_string()))?;
-        // A record that was copied from another vault's folder verifies too, and would make that
-        // vault's keys count for this one.
+        // A record copied from another vault's folder verifies too, and would make that vault's
+        // keys count for this one.
         if roots.vault_id() != *id || record.vault_id != *id {
             return Err(damaged("it belongs to another vault".to_owned()));
         }
@@ -205,8 +207,8 @@ pub fn complete_restored(config: &Path, restored: &Path, id: &VaultId) -> Result
         let mut revoked = judged.state.revoked_elsewhere().clone();
         revoked.extend(trust.roots.revoked_elsewhere().iter().copied());
         trust.roots = RootState::new(judged.state.chain().clone(), revoked);
-        // The later time wins: with the older one of a backup, a clock that is set back could
-        // revive an expired catalog.
+        // The later time must win. With the older one of a backup, an expired catalog would be
+        // valid again once the clock is set back.
         trust.latest_seen_at = trust.latest_seen_at.max(local_trust.latest_seen_at);
     }
     trust.write(config)?;
@@ -218,39 +220,40 @@ pub fn complete_restored(config: &Path, restored: &Path, id: &VaultId) -> Result
 }
 
 impl Vault {
-    /// The part of the trust folder that belongs to this vault.
+    /// Returns the part of the trust folder that belongs to this vault.
     pub(crate) fn trust_folder(&self) -> PrivateFolder {
         vault_folder(&self.paths().config, self.id())
     }
 
-    /// The trusted state of the own vault. `None` if the vault was copied here without its trust
-    /// folder: its skills are then neither run nor published.
+    /// Returns the trusted state of this vault. `None` if the vault was copied here without its
+    /// trust folder: its skills are then neither run nor published.
     pub fn trust(&self) -> Result<Option<VaultTrust>, VaultError> {
         let trust = self.trust_of(self.id())?;
         let has_keys = || disk::kind_at(&self.keys().folder());
         // The id comes from `vault.json`, which others can write. If it names a vault that is only
-        // linked, there are no keys for it, and its skills are not the owner's own.
+        // linked here, there are no keys for it, and its skills are not the owner's own.
         match trust {
             Some(trust) if !trust.for_links && has_keys()?.is_none() => Ok(None),
             trust => Ok(trust),
         }
     }
 
-    /// Like [`Self::trust`], but fails if there is no trust record.
+    /// Like [`Self::trust`], but fails if there is none.
     pub fn require_trust(&self) -> Result<VaultTrust, VaultError> {
         let trust = self.trust()?;
         trust.ok_or_else(|| VaultError::Untrusted(*self.id()))
     }
 
-    /// The trusted state of a vault, own or linked.
+    /// Returns the trusted state of a vault, own or linked; `None` if this machine has none.
     pub fn trust_of(&self, id: &VaultId) -> Result<Option<VaultTrust>, VaultError> {
         VaultTrust::read(&self.paths().config, id)
     }
 
-    /// Records that the root versions of this vault are about to leave the machine.
+    /// Records that the root versions of this vault are about to leave the machine, so that others
+    /// may know them.
     pub(crate) fn note_shown(&self) -> Result<(), VaultError> {
-        // The flag is never reset, so after the first release every later one returns here and
-        // needs no lock.
+        // The flag is never reset, so all releases after the first one return here and need no
+        // lock.
         if self.trust()?.is_none_or(|trust| trust.shown) {
             return Ok(());
         }
@@ -264,13 +267,13 @@ impl Vault {
         Ok(())
     }
 
-    /// Removes the trust record of a vault and its keys.
+    /// Removes everything that the trust folder holds for a vault, its keys included.
     pub(crate) fn forget_vault(&self, id: &VaultId) -> Result<(), VaultError> {
         Ok(vault_folder(&self.paths().config, id).remove_all()?)
     }
 
     /// Changes the trust record of a vault, under a lock that all vaults of this user share.
-    /// `change` gets the current state; the state that it returns is stored in one step.
+    /// `change` gets the current state, and the state that it returns is stored in one step.
     pub(crate) fn change_trust<E: From<VaultError>>(
         &self,
         id: &VaultId,
@@ -281,8 +284,8 @@ impl Vault {
         vaults.ensure_exists().map_err(VaultError::from)?;
         let _lock =
             lock::take_lock(&vaults.path_of("lock"), self.lock_wait()).map_err(VaultError::from)?;
-        // Read under the lock: another process may have stored a newer root version or a revocation
-        // since the caller read the record.
+        // Read under the lock, because another process may have stored a newer root version or a
+        // revocation since the caller read the record.
         let before = self.trust_of(id)?;
         let after = change(before.clone())?;
         if before.as_ref() != Some(&after) {

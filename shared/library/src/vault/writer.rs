@@ -1,4 +1,5 @@
-//! The writer of a vault: holds the writer lock and updates the generation number for watchers.
+//! A change of a vault: holds the writer lock, and updates the generation number by which other
+//! processes notice changes.
 
 use std::io::Write;
 use std::path::Path;
@@ -8,17 +9,19 @@ use crate::disk::archive::append_folder;
 use crate::disk::lock::{self, WriterLock};
 use crate::disk::{self, FileError, HeldPath};
 
-/// A change in progress. It holds the writer lock until it is dropped. Every change to an existing
-/// vault is made through one.
+/// A change of the vault in progress. It holds the writer lock until it is dropped. Every change of
+/// an existing vault has one.
 #[derive(Debug)]
 pub(crate) struct Change<'v> {
     pub(super) vault: &'v Vault,
+    /// Generation number after this change, an even number.
     pub(super) next: u64,
+    /// Whether the generation number is odd now, because this change has begun to show.
     pub(super) switched: bool,
     pub(super) _lock: WriterLock,
 }
 
-/// A lock on a vault: no other process changes its files until this is dropped.
+/// A lock on a vault. No other process changes the vault's files until this is dropped.
 #[derive(Debug)]
 pub struct HeldVault {
     folder: HeldPath,
@@ -26,7 +29,7 @@ pub struct HeldVault {
 }
 
 impl Vault {
-    /// Keeps other processes from changing the vault, for a copy of all its files.
+    /// Keeps other processes from changing the vault while all its files are copied.
     pub fn lock_for_copy(&self) -> Result<HeldVault, VaultError> {
         let lock = lock::take_lock(&self.folder().join("lock"), self.wait)?;
         Ok(HeldVault {
@@ -37,8 +40,9 @@ impl Vault {
 }
 
 impl HeldVault {
-    /// Appends the files, folders and links of the vault's folder to an archive, below `name`.
-    /// Leaves out entries whose names begin with one of `left_out`. Follows no link.
+    /// Appends the files, folders and links of the vault's folder to a tar archive, below `name`.
+    /// Leaves out entries whose names begin with one of `left_out`. Links are stored as links, not
+    /// followed.
     pub fn append_to_archive<W: Write>(
         &self,
         archive: &mut tar::Builder<W>,
@@ -50,12 +54,13 @@ impl HeldVault {
 }
 
 impl<'v> Change<'v> {
-    /// The vault that changes.
+    /// The vault that is being changed.
     pub(crate) const fn vault(&self) -> &'v Vault {
         self.vault
     }
 
-    /// Makes the generation number odd. Call it before the first change that readers can see.
+    /// Makes the generation number odd, which says that a change is in progress. Call it before the
+    /// first change that readers can see; dropping this value makes the number even again.
     pub(crate) fn mark_changing(&mut self) -> Result<(), VaultError> {
         if !self.switched {
             self.write_generation(self.next - 1)?;
@@ -64,7 +69,7 @@ impl<'v> Change<'v> {
         Ok(())
     }
 
-    /// Replaces a file of the vault.
+    /// Replaces a file of the vault's folder atomically.
     pub(crate) fn write_bytes(
         &mut self,
         path: &HeldPath,
@@ -89,7 +94,7 @@ impl<'v> Change<'v> {
 
 impl Drop for Change<'_> {
     fn drop(&mut self) {
-        // This writer changes nothing more, whether it succeeded or failed. If the number stays
+        // Whether this writer succeeded or failed, it changes nothing more. If the number stays
         // odd, watchers read again until the next writer corrects it.
         if self.switched && self.write_generation(self.next).is_err() {
             tracing::warn!("the vault's generation number could not be written");
