@@ -141,8 +141,8 @@ pub fn format_key(key: &NamedKey) -> String {
     }
 }
 
-/// Formats a skill of a linked vault that this machine's gate rejects: its name and the rules that
-/// block it, on one line.
+/// Formats a skill of a linked vault that this machine's gate rejects: its name and the rules of
+/// its findings, on one line.
 pub fn format_flagged(skill: &FlaggedSkill) -> String {
     let mut rules: Vec<_> = skill.findings.iter().map(|finding| finding.rule).collect();
     rules.dedup();

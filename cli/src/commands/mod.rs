@@ -1,5 +1,5 @@
-//! One file for each command, with its `Arguments`, their help, and `run`. To add a command, add a
-//! file and a line in the list of [`Command`].
+//! The commands of `vault`, one module for each: with its `Arguments`, their help, and `run`. To
+//! add a command, add a module and a line in the list of [`Command`] below.
 
 pub mod start {
     pub mod add;
@@ -85,20 +85,20 @@ use vault_format::since::Since;
 
 use crate::{context::Context, errors::Failure, output::Report};
 
-/// Properties of a command beside its arguments.
+/// The properties of a command that do not depend on clap.
 struct Operation<A> {
-    /// The version that introduced it.
+    /// The version of vault that introduced the command.
     since: Since,
-    /// Whether the folder that `--vault` names may be missing, because the command creates a vault
-    /// there or uses none.
+    /// Returns whether the folder that `--vault` names may be missing, because the command creates
+    /// a vault there or needs none.
     may_lack_vault: fn(&A) -> bool,
-    /// Whether an option of its own (`--format json`) requests the JSON envelope.
+    /// Returns whether an option of the command, such as `--format json`, requests the same output
+    /// as `--json`.
     wants_json: fn(&A) -> bool,
 }
 
 impl<A> Operation<A> {
-    // A command must ask to run without a vault. One that forgets to fails on a mistyped `--vault`,
-    // instead of creating a vault there.
+    // By default, a command fails on a mistyped `--vault` instead of creating a vault there.
     const NEW: Self = Self {
         since: Since::NEW,
         may_lack_vault: |_| false,
@@ -128,7 +128,7 @@ impl<A> Operation<A> {
 
 /// The arguments of a command, with its [`Operation`].
 trait CommandInfo: Sized {
-    /// The properties from its line in the list of commands.
+    /// The properties from the command's line in the list below.
     const OPERATION: Operation<Self>;
 
     fn may_lack_vault(&self) -> bool {
@@ -140,7 +140,7 @@ trait CommandInfo: Sized {
     }
 }
 
-/// Subcommands that are newer or older than their command.
+/// Subcommands whose version differs from that of their command, each as `<command> <subcommand>`.
 pub const SUBCOMMANDS: [(&str, Since); 2] = [
     ("skill list", Since::NEW),
     ("skill search", Since::version("0.2.1")),
@@ -163,7 +163,8 @@ macro_rules! commands {
                 // lists the subcommands. `long_about = None` keeps the documentation of the struct,
                 // which is for developers, out of the help.
                 #[command(about = $about, long_about = None, arg_required_else_help = false)]
-                // Boxed, or the largest struct of arguments would set the size of every variant.
+                // Boxed, because otherwise the largest arguments would determine the size of every
+                // variant.
                 $variant(Box<$group::$module::Arguments>),
             )*)*
         }
@@ -188,14 +189,14 @@ macro_rules! commands {
                 }
             }
 
-            /// Whether the folder that `--vault` names must exist.
+            /// Returns whether the folder that `--vault` names must exist.
             pub fn needs_vault_folder(&self) -> bool {
                 match self {
                     $($(Self::$variant(arguments) => !arguments.may_lack_vault(),)*)*
                 }
             }
 
-            /// Whether an option of the command itself requests the JSON envelope.
+            /// Returns whether an option of the command requests the same output as `--json`.
             pub fn wants_json(&self) -> bool {
                 match self {
                     $($(Self::$variant(arguments) => CommandInfo::wants_json(&**arguments),)*)*

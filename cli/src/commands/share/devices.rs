@@ -1,5 +1,5 @@
-//! `vault devices`: lists the machines that enrolled in the vault, and admits, denies, revokes and
-//! forgets them.
+//! `vault devices`: lists the machines that enrolled in the vault to install its skills, and
+//! admits, denies, revokes and forgets them.
 
 use std::collections::BTreeMap;
 
@@ -92,7 +92,7 @@ struct DenyWhich {
     network: Option<String>,
 }
 
-/// Lists the machines or changes one.
+/// Lists the machines or their enrolment codes, or changes the state of one or several.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let connection = Connection::load(context)?;
     let client = connection.owner_client(context)?;
@@ -125,26 +125,26 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             Action::Revoke(which) => (&which.machine, "revoke", "revoked"),
             Action::Forget(which) => (&which.machine, "forget", "forgotten"),
         };
-        // The routes take ids only, and people name a machine by its fingerprint or name.
+        // The service knows machines by id only, but people name one by its fingerprint or name.
         let devices = list_devices(&client, &root).await?;
         let chosen = find_listed_device(&devices, machine)?;
         let device = &chosen.device;
-        // A machine chooses its own name, which may hold control characters of the terminal.
+        // A machine chooses its own name, so it may contain control characters.
         let (name, fingerprint) = (
             clean(&device.display_name(), 64),
             device.fingerprint.to_string(),
         );
-        // Whoever types the whole fingerprint has compared it. A machine chooses its own name, so a
-        // script that names one by that must say `--yes`.
+        // A user who types the whole fingerprint has compared it. Any machine can take any name, so
+        // a script that admits one by its name must pass `--yes`.
         let compared = bare_key(machine) == bare_key(&fingerprint);
-        // Only the admission of a new machine grants access, so only it needs the comparison.
+        // Only admitting a new machine grants access, so only that needs the comparison.
         let is_new = verb == "admit" && device.status == DeviceStatus::Pending;
         if is_new && !compared && (context.ui.may_ask() || device.hostname == *machine) {
             let question = format!("Does \"{name}\" show the fingerprint {fingerprint}? Admit it?");
             context.ui.confirm_or_stop(&question)?;
         }
         let path = format!("{root}/{}/{verb}", device.device_id);
-        // The service has the person confirm an admission after many others of this program.
+        // After many admissions, the service requires a confirmation in the browser.
         let decided: Result<Value, Failure> =
             send_confirmed(context, &client, Method::POST, &path, Some(json!({}))).await;
         decided.map_err(|failure| in_wrong_state(failure, device, verb))?;
@@ -159,7 +159,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     })
 }
 
-/// Explains why a machine in its state cannot be decided about like this, and what can be done.
+/// Replaces the service's failure about the state of a machine by one that names the state and the
+/// command that fits it. Returns other failures unchanged.
 fn in_wrong_state(mut failure: Failure, device: &Device, verb: &str) -> Failure {
     if failure.code != ServiceCode::DeviceState {
         return failure;
@@ -198,7 +199,8 @@ fn in_wrong_state(mut failure: Failure, device: &Device, verb: &str) -> Failure 
 async fn list_devices(client: &OwnerClient, root: &str) -> Result<Vec<ListedDevice>, Failure> {
     let mut devices: Vec<ListedDevice> = client.list(root).await?;
     for ListedDevice { device, .. } in &mut devices {
-        // The owner compares the fingerprint of the key, and not what the service says of it.
+        // Compute the fingerprint from the public key, because the service could show a wrong one
+        // to the owner who compares it.
         device.fingerprint = KeyFingerprint::device(&device.public_key);
     }
     // `DeviceStatus` is declared in the order of the list: pending, active, revoked.
@@ -214,8 +216,8 @@ async fn list_devices(client: &OwnerClient, root: &str) -> Result<Vec<ListedDevi
     Ok(devices)
 }
 
-/// Denies the machines that are pending now, all or those of a network. Machines that enrol while
-/// the person reads the question are not denied.
+/// Denies all pending machines, or those of one network. Machines that enrol while the user reads
+/// the question are not denied.
 async fn deny_pending(
     context: &Context,
     client: &OwnerClient,
@@ -253,8 +255,8 @@ async fn deny_pending(
     Ok(Report::new(json!({ "denied": denied }), text))
 }
 
-/// Returns the failure for a network from which no machine is waiting. Its hint lists the networks
-/// from which machines are waiting.
+/// Creates the failure for a network from which no machine is pending. Its hint lists the networks
+/// of the pending machines.
 fn unknown_network(network: &str, listed: &[ListedDevice]) -> Failure {
     let message = format!(
         "no machine from {} is waiting for approval",
@@ -313,7 +315,7 @@ fn devices_report(context: &Context, devices: &[ListedDevice]) -> Report {
     Report::new(devices, text)
 }
 
-/// Formats the networks of the pending machines, if there are several.
+/// Formats the number of pending machines of each network, if there are several networks.
 fn format_networks(devices: &[ListedDevice]) -> String {
     let mut text = String::new();
     let networks = count_networks(devices);
@@ -352,7 +354,7 @@ fn device_row(listed: &ListedDevice) -> [String; 6] {
     ]
 }
 
-/// Returns how many machines wait for the owner, as a clause.
+/// Formats the number of machines that wait for the owner, as a clause.
 pub fn machines_wait(waiting: u64) -> String {
     let verb = if waiting == 1 { "is" } else { "are" };
     format!("{} {verb} waiting for approval", count(waiting, "machine"))
@@ -365,8 +367,9 @@ fn bare_key(fingerprint: &str) -> String {
     text.strip_prefix("dev:").unwrap_or(&text).replace('-', "")
 }
 
-/// Finds the machine with this id or fingerprint, or else the only one that `machine` can mean. A
-/// machine chooses its own name, so a name never hides another machine's fingerprint.
+/// Finds a machine by its whole id or fingerprint, else by the beginning of either, else by its
+/// name. Fails if several match. A machine chooses its own name, so a name never takes precedence
+/// over a fingerprint.
 fn find_listed_device<'d>(
     devices: &'d [ListedDevice],
     machine: &str,
@@ -387,8 +390,8 @@ fn find_listed_device<'d>(
             || (key.len() >= LEAST && key_of(device).starts_with(&key))
     };
     let begun: Vec<&ListedDevice> = devices.iter().filter(|listed| begins(listed)).collect();
-    // A machine whose name is exactly the typed text could be meant as well, so a matching
-    // beginning is not enough then.
+    // If the name of another machine is exactly the typed text, the user could mean either, so the
+    // beginning does not decide.
     if let [listed] = begun[..]
         && devices.iter().all(|other| {
             other.device.hostname != machine || other.device.device_id == listed.device.device_id
@@ -547,7 +550,7 @@ mod tests {
         );
     }
 
-    /// A mistyped network must not look like an empty queue.
+    /// A mistyped network must fail, not report that no machine was denied.
     #[test]
     fn a_network_without_waiting_machines_is_an_error_that_names_networks_with_some() {
         let mut waiting = device("dev_a", 1, "laptop");

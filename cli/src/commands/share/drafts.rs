@@ -1,5 +1,5 @@
-//! `vault drafts`: shows what people and their agents propose for this vault, and accepts or
-//! declines it.
+//! `vault drafts`: lists, shows, accepts and declines drafts. A draft is a change of a skill that a
+//! member of the vault or an agent proposes and that waits for a decision.
 
 mod local;
 
@@ -112,7 +112,8 @@ struct Accept {
     include: Vec<String>,
 }
 
-/// Lists, shows or decides.
+/// Lists drafts, shows one, or decides about one. Looks for it among the drafts of this machine
+/// first, then at the service.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let local = LocalDrafts::load(context)?;
     if let Some(report) = decide_locally(context, &local, &arguments.action)? {
@@ -149,14 +150,15 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     }
 }
 
-/// Decides on a draft of this machine; `None` if the action is about drafts of a service.
+/// Runs the action if it is about a draft of this machine. Returns `None` if it is about drafts of
+/// a service.
 fn decide_locally(
     context: &Context,
     local: &LocalDrafts,
     action: &Action,
 ) -> Result<Option<Report>, Failure> {
     let id = match action {
-        // A machine without a service has only its own drafts.
+        // Without a connected service, list only the drafts of this machine.
         Action::List { all } => {
             let listed_drafts = local.listed();
             let is_alone = !listed_drafts.is_empty() && Connection::find(context)?.is_none();
@@ -203,7 +205,8 @@ fn decision_report(done: &str, draft: &Draft) -> Report {
     Report::new(json!(draft), text)
 }
 
-/// Returns the subject and the id of a draft, for one line.
+/// Formats the subject and the id of a draft for one line. The subject is a skill, a release or a
+/// key.
 pub fn draft_title(draft: &Draft) -> String {
     let about = match (&draft.name, &draft.proposal, &draft.key) {
         (Some(name), ..) => name.to_string(),
@@ -214,7 +217,7 @@ pub fn draft_title(draft: &Draft) -> String {
     format!("{BOLD}{about}{BOLD:#}  {DIM}draft {}{DIM:#}", draft.id)
 }
 
-/// Finds a pending draft by its id or the beginning of it.
+/// Finds a pending draft of the service by its id or the beginning of it.
 pub fn find_pending_draft(
     context: &Context,
     drafts: &DraftClient<'_>,
@@ -223,12 +226,12 @@ pub fn find_pending_draft(
     pick_draft(&context.block_on(drafts.list(false))?, id)
 }
 
-/// Finds one of these drafts by its id or the beginning of it.
+/// Finds one of these drafts by its id or by the beginning of it, of at least four characters.
 fn pick_draft(drafts: &[Draft], id: &str) -> Result<Draft, Failure> {
     const KIND: EntryWords = EntryWords {
         noun: "draft",
         missing: ErrorCode::DraftNotFound,
-        // Several drafts that begin alike have no error code of their own.
+        // There is no error code of its own for an ambiguous beginning.
         ambiguous: ErrorCode::DraftNotFound,
         list: "vault drafts list",
     };
@@ -248,7 +251,8 @@ fn pick_draft(drafts: &[Draft], id: &str) -> Result<Draft, Failure> {
     Ok(matching_draft.1.clone())
 }
 
-/// Returns whether the machine of an owner or publisher can take the draft in by itself.
+/// Returns whether a draft is about the content of a skill, and not a release to sign or a request
+/// to become a publisher, which have commands of their own.
 pub const fn is_content(draft: &Draft) -> bool {
     matches!(
         draft.kind,
@@ -256,7 +260,7 @@ pub const fn is_content(draft: &Draft) -> bool {
     )
 }
 
-/// Returns a failure that names the right command, for a draft that is not about the content of a
+/// Returns a failure that names the right command, if the draft is not about the content of a
 /// skill.
 fn not_content_failure(draft: &Draft) -> Option<Failure> {
     let (what, command) = match draft.kind {
@@ -312,8 +316,8 @@ fn drafts_report(context: &Context, drafts: &[Draft], all: bool) -> Report {
     Report::new(json!(drafts), context.ui.format_table(&table))
 }
 
-/// Describes the state of a draft, with the reason for which it was declined or the files that it
-/// lacks.
+/// Describes the state of a draft, with the service's note if there is one: the reason why it was
+/// declined, or the files that were left out.
 fn state_text(draft: &Draft) -> String {
     let state = format!("{:?}", draft.state).to_lowercase();
     match &draft.reason {
@@ -329,13 +333,13 @@ fn show_draft(
     draft: &Draft,
     flags: &ReviewFlags,
 ) -> Result<Report, Failure> {
-    // A release and a key request need checks that only their own commands make.
+    // Releases and key requests need checks that only their own commands make.
     if let Some(elsewhere) = not_content_failure(draft) {
         return Err(elsewhere);
     }
     let vault = context.open_vault()?;
     let bytes = context.block_on(drafts.fetch_bytes(draft))?;
-    // Showing signs nothing, so the base of the draft may have changed.
+    // Showing signs nothing, so show it even if the skill has changed since the draft was made.
     let choices = Choices {
         anyway: true,
         review: flags.clone(),
@@ -346,7 +350,7 @@ fn show_draft(
     Ok(review_report(&review))
 }
 
-/// Reports what a draft would change.
+/// Creates the report of what a draft would change.
 fn review_report(review: &Review) -> Report {
     let data = json!({
         "draft": review.draft, "taken": review.is_taken(), "bundle": review.bundle,
@@ -369,14 +373,14 @@ fn accept_draft(
     let vault = context.open_vault()?;
     let reviewer = Reviewer::new(context, &vault, connection)?;
     let review = reviewer.review_draft(draft, &bytes, choices)?;
-    // `carry_out` signs the skill, so it comes after the question.
+    // Ask before `carry_out`, which signs the skill.
     confirm_draft(context, &reviewer, &review, choices)?;
     reviewer.carry_out(&review)?;
     publish_accepted(context, &reviewer, (connection, drafts), &[review])
 }
 
-/// Shows a draft and asks. Fails if the answer is no. A draft that an earlier run took in needs no
-/// answer.
+/// Shows a draft and asks whether to accept it. Fails if the answer is no. Does not ask if an
+/// earlier run has carried the draft out.
 fn confirm_draft(
     context: &Context,
     reviewer: &Reviewer<'_>,
@@ -414,20 +418,21 @@ fn confirm_draft(
     )
 }
 
-/// Publishes the drafts that were taken in, and reports to the service which release has them.
-/// Every step can be repeated: an interrupted run continues where it stopped.
+/// Publishes the drafts that were carried out in this vault, and reports to the service which
+/// release contains them. Every step can be repeated: an interrupted run continues where it
+/// stopped.
 pub fn publish_accepted(
     context: &Context,
     reviewer: &Reviewer<'_>,
     (connection, drafts): (&Connection, &DraftClient<'_>),
     accepted: &[Review],
 ) -> Result<Report, Failure> {
-    // A server signs with its own key, so there is nothing to publish from here.
+    // The server signs this vault with its own key, so this machine has nothing to publish.
     if reviewer.is_server() {
         return admit_on_server(context, drafts, accepted);
     }
     let vault = context.open_vault()?;
-    // The skills are installed, whatever becomes of the release.
+    // The skills are installed by now, even if the release fails.
     let agents = profiles::show_to_agents(context, &vault);
     let publisher = Publisher::new(context, &vault, connection)?;
     let outcome = context.block_on(publisher.sync_release(&SyncOptions::default()))?;
@@ -439,7 +444,7 @@ pub fn publish_accepted(
     done.data["accepted"] = json!(ids);
     done.data["left_out"] = left_out_by_draft(accepted);
     if outcome.is_proposed() {
-        // They are accepted once a release has them.
+        // Drafts count as accepted only once a published release contains them.
         done.data["waiting_for_signatures"] = Value::Bool(true);
         let (verb, them) = match accepted.len() {
             1 => ("waits", "it"),
@@ -454,7 +459,7 @@ pub fn publish_accepted(
             .extend(links.iter().map(|line| format!("\n{line}")));
         return Ok(done);
     }
-    // The release is out by now, so no draft is closed before its content is published.
+    // Close the drafts only now that their content is published.
     for review in accepted {
         let (draft, left_out) = (&review.draft, review.left_out_text());
         context.block_on(drafts.accept(&draft.id, outcome.release(), left_out.as_deref()))?;
@@ -466,8 +471,9 @@ pub fn publish_accepted(
     Ok(done)
 }
 
-/// Reports to the service which drafts this release has, if they were accepted before it was
-/// complete: this vault has exactly what they ask for. Returns those drafts.
+/// Closes drafts that a release contains although they are still open at the service, because they
+/// were accepted before the release had all signatures. A draft counts as contained if this vault
+/// has exactly the content that it asks for. Returns the closed drafts.
 ///
 /// A draft that installs from a source stays open, because its content is known only after a fetch.
 pub fn close_published(
@@ -480,7 +486,7 @@ pub fn close_published(
     let drafts = DraftClient::new(&client, connection);
     let mut waiting = context.block_on(drafts.list(false))?;
     waiting.retain(|draft| matches!(draft.kind, DraftKind::Propose | DraftKind::Remove));
-    // Making a `Reviewer` asks the service; do not do that for nothing.
+    // Creating a `Reviewer` sends a request, so avoid it.
     if waiting.is_empty() {
         return Ok(Vec::new());
     }
@@ -498,12 +504,12 @@ pub fn close_published(
         let choices = Choices {
             // An accepted draft has changed the skill, so its base necessarily differs now.
             anyway: true,
-            // What looks like a secret was taken where it is there now.
+            // Files that look like secrets were included if the installed skill has them.
             include: reviewer.present_secrets(&draft)?,
             ..Choices::default()
         };
         let bytes = context.block_on(drafts.fetch_bytes(&draft))?;
-        // What the gate refuses or cannot read was not accepted.
+        // A draft that the gate refuses or cannot read was never accepted, so ignore the failure.
         let review = reviewer.review_draft(&draft, &bytes, &choices);
         if let Ok(review) = review
             && review.is_taken()
@@ -516,7 +522,8 @@ pub fn close_published(
     Ok(closed)
 }
 
-/// Reports that a draft was accepted, and which of its files were not.
+/// Formats the line about an accepted draft. `left_out` describes the files that are not part of
+/// the skill.
 pub fn accepted_line(draft: &Draft, left_out: Option<&str>) -> String {
     let accepted = format!("{TICK} accepted {}", draft_title(draft));
     match left_out {
@@ -525,14 +532,14 @@ pub fn accepted_line(draft: &Draft, left_out: Option<&str>) -> String {
     }
 }
 
-/// The files of each accepted draft that were left out, by the draft's id.
+/// Returns, as JSON, the left-out files of each accepted draft by the draft's id.
 fn left_out_by_draft(accepted: &[Review]) -> Value {
     let lists = accepted.iter();
     let lists = lists.map(|review| (review.draft.id.to_string(), json!(review.left_out)));
     Value::Object(lists.collect())
 }
 
-/// Makes the server sign and publish drafts.
+/// Accepts drafts of a vault that its server signs: the server signs and publishes them.
 fn admit_on_server(
     context: &Context,
     drafts: &DraftClient<'_>,

@@ -1,5 +1,5 @@
-//! `vault devices invite`, `codes`, `end-code` and `enrolment`: codes with which machines are
-//! admitted when they enrol.
+//! `vault devices invite`, `codes`, `end-code` and `enrolment`: enrolment codes. A machine that
+//! enrols with such a code is admitted at once, without the owner's approval.
 
 use clap::{Args, ValueEnum};
 use reqwest::Method;
@@ -49,7 +49,7 @@ fn parse_lifetime(text: &str) -> Result<i64, String> {
     let number = text.get(..text.len() - 1).unwrap_or_default();
     let number: u32 = number.parse().map_err(|_| wrong())?;
     let seconds = i64::from(number) * unit;
-    // These are the bounds of the service. Here they fail before any request.
+    // The service has the same bounds. Checking them here avoids a request.
     if (60..=90 * 24 * 3600).contains(&seconds) {
         Ok(seconds)
     } else {
@@ -61,7 +61,7 @@ fn codes_path(connection: &Connection) -> String {
     format!("/admin/vaults/{}/enrolment-codes", connection.slug)
 }
 
-/// Makes a code and shows it once.
+/// Creates a code and shows it. The code cannot be shown again.
 pub async fn create_code(
     context: &Context,
     client: &OwnerClient,
@@ -74,10 +74,10 @@ pub async fn create_code(
         name: asked.name.clone(),
     };
     let (path, body) = (codes_path(connection), Some(json!(body)));
-    // The service has a person confirm a code for many machines.
+    // The service requires a confirmation in the browser for a code for many machines.
     let created_code: EnrolmentCode =
         send_confirmed(context, client, Method::POST, &path, body).await?;
-    // Only this answer has the code itself. Lists show its id.
+    // Only this answer contains the code itself. Lists show its id.
     let code = clean(created_code.code.as_deref().unwrap_or_default(), 64);
     let machines = count(created_code.uses as usize, "machine");
     let text = format!(
@@ -132,7 +132,7 @@ pub async fn list_codes(
     Ok(Report::new(&active_codes, context.ui.format_table(&table)))
 }
 
-/// Ends a code.
+/// Ends a code, so that no further machine can use it. Machines that used it stay admitted.
 pub async fn end_code(
     client: &OwnerClient,
     connection: &Connection,
@@ -150,7 +150,7 @@ pub async fn end_code(
     Ok(Report::new(ended, text))
 }
 
-/// Names the missing code: the service's answer says only that nothing is at the path.
+/// Replaces the service's "not found" by a failure that names the missing code.
 fn code_not_found(failure: Failure, id: &str) -> Failure {
     if failure.code != error::ErrorCode::NotFound {
         return failure;
@@ -159,7 +159,7 @@ fn code_not_found(failure: Failure, id: &str) -> Failure {
     Failure::new(failure.code, message).hint("list the codes with: vault devices codes")
 }
 
-/// Sets how machines enrol.
+/// Sets whether machines need a code to enrol.
 pub async fn set_enrolment_mode(
     client: &OwnerClient,
     connection: &Connection,

@@ -1,4 +1,6 @@
-//! `vault link`: enrols this machine in a vault and pins the vault.
+//! `vault link`: links this machine to a vault on a service, to install its skills. *Enrolling*
+//! registers this machine's key there. *Pinning* stores the vault's fingerprint, so that the
+//! service cannot show another vault later.
 
 use clap::{Args, Subcommand, ValueEnum};
 use schemars::JsonSchema;
@@ -108,14 +110,15 @@ impl From<Gate> for PullGate {
     }
 }
 
-/// Enrols the machine, reads the catalog, and pins the vault.
+/// Links a vault: enrols the machine, reads the vault's catalog (the signed list of its skills and
+/// keys), and pins the vault.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     if let Some(Action::Prefer { skill }) = &arguments.action {
         return prefer_skill(context, skill);
     }
     let connection = target_connection(context, arguments.address.as_ref())?;
     let expected = arguments.expect_key;
-    // A new pin without a fingerprint trusts whoever answers at this address now.
+    // A new pin without a fingerprint trusts any vault that the service shows now.
     if arguments.repin && expected.is_none() {
         context.ui.confirm_step(
             "Trust whatever vault the service shows now, without comparing a fingerprint?",
@@ -127,7 +130,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     }
     let vault = context.vault_for_links()?;
     let id = LinkId::from_address(connection.base.as_str(), &connection.slug);
-    // `create` returns an existing link as well, so this is decided before.
+    // `link_vault` also returns an existing link, so find out before.
     let is_new = subscribe::find_link_by_id(&vault, &id)?.is_none();
     let link = subscribe::link_vault(&vault, connection.base.as_str(), &connection.slug)?;
     let link = apply_settings(&vault, link, is_new, arguments)?;
@@ -144,12 +147,12 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         &hostname,
         arguments.code.as_deref(),
     ));
-    // Remove a new link if the service cannot have recorded the enrolment, so that a mistyped
-    // address leaves nothing behind. Keep the link in every other case.
+    // Remove a new link if no service can have recorded the enrolment, so that a mistyped address
+    // leaves nothing behind. Otherwise keep it: the service may know its key.
     if is_new && enrolled.as_ref().is_err_and(never_arrived) {
         subscribe::unlink_vault(&vault, &id)?;
     }
-    // A failure is returned only now, after a useless link has been removed.
+    // Return a failure only now, after the useless link has been removed.
     let Enrolled {
         link,
         state,
@@ -198,7 +201,7 @@ fn was_revoked(machine: &str, address: &str) -> Failure {
     .hint("its owner can remove it (vault devices forget), then link again")
 }
 
-/// Tells that the former key of the machine still waits for the owner.
+/// Notes that the former key of this machine still waits for the owner's decision.
 fn note_waiting_key(context: &Context, key: &KeyFingerprint) {
     context.ui.note(format!(
         "The earlier request of this machine ({key}) still waits. Its owner can deny it: vault \
@@ -206,7 +209,7 @@ fn note_waiting_key(context: &Context, key: &KeyFingerprint) {
     ));
 }
 
-/// Returns the name under which the owner will see this machine.
+/// Returns the name under which the owner will see this machine, at most 64 characters.
 fn machine_label(context: &Context, arguments: &Arguments) -> String {
     let hostname = arguments
         .hostname
@@ -217,8 +220,8 @@ fn machine_label(context: &Context, arguments: &Arguments) -> String {
     hostname.chars().take(64).collect()
 }
 
-/// Stores the local name of the vault and the gate's mode for its pulls. A new link whose name is
-/// taken is removed.
+/// Stores the options of a link: the local name of the vault and what pulls do with skills that the
+/// gate refuses. If that fails, for example because the name is taken, removes a new link again.
 fn apply_settings(
     vault: &Vault,
     link: Link,
@@ -233,7 +236,7 @@ fn apply_settings(
         return Ok(link);
     }
     let settled = subscribe::configure_link(vault, link.id(), &settings);
-    // The user did not ask for a link under its default name, so none is left behind.
+    // The user did not ask for a link under the default name, so leave none behind.
     if is_new && settled.is_err() {
         subscribe::unlink_vault(vault, link.id())?;
     }
@@ -253,7 +256,7 @@ pub struct Preferred {
     restart_required: bool,
 }
 
-/// Gives a bare name to the skill of one vault, and shows that to agents.
+/// Makes a bare skill name mean the skill of one vault, and updates the agents' folders.
 fn prefer_skill(context: &Context, skill: &SkillRef) -> Result<Report, Failure> {
     if skill.vault.is_none() {
         return Err(fail!(Usage, "`{skill}` does not say which vault is meant")
@@ -277,19 +280,21 @@ fn prefer_skill(context: &Context, skill: &SkillRef) -> Result<Report, Failure> 
     Ok(Report::view(preferred, text))
 }
 
-/// A machine that the service has recorded.
+/// The result of enrolling this machine.
 struct Enrolled {
-    /// The link, with the key that is enrolled.
+    /// The link. Its device key is the enrolled one.
     link: Link,
     state: CurrentDevice,
     /// The catalog's bytes, unverified; `None` before the first release and for a revoked machine.
     catalog: Option<Vec<u8>>,
-    /// The machine's former key, which still waits for the owner, if a code replaced it.
+    /// The former key of this machine, if an enrolment code led to a new one. The service still
+    /// lists the former key as pending.
     waiting_key: Option<KeyFingerprint>,
 }
 
-/// Enrols this machine and reads the catalog, unless the machine is revoked. A machine that waits
-/// already gets a new key for the code: a code admits no key that the owner has not decided about.
+/// Enrols this machine and reads the catalog, unless the machine is revoked. If the machine is
+/// already pending and has a code, it enrols again with a new key, because a code does not admit a
+/// key that is pending.
 async fn enrol_machine(
     context: &Context,
     vault: &Vault,
@@ -308,7 +313,7 @@ async fn enrol_machine(
         (link, state) = replace_key(context, vault, &link, hostname, code).await?;
         client = device_client(context, vault, &link)?;
     }
-    // A revoked machine may not read the catalog. The failure would hide its status.
+    // A revoked machine may not read the catalog. A request would fail and hide the status.
     let catalog = match state.status {
         DeviceStatus::Revoked => None,
         DeviceStatus::Pending | DeviceStatus::Active => client.fetch_catalog().await?,
@@ -321,8 +326,8 @@ async fn enrol_machine(
     })
 }
 
-/// Enrols a new key with a code, and puts it in the place of the link's key once the service has
-/// admitted it.
+/// Enrols a new key with a code, and replaces the link's key by it once the service has admitted
+/// it.
 async fn replace_key(
     context: &Context,
     vault: &Vault,
@@ -337,8 +342,8 @@ async fn replace_key(
         Ok(state) => state.status != DeviceStatus::Active,
         Err(failure) => never_arrived(failure),
     };
-    // If the answer was lost the service may have admitted this key, so the next try sends it
-    // again.
+    // Keep the key if the answer was lost: the service may have admitted it, and the next try sends
+    // it again.
     if is_useless {
         subscribe::discard_device_key(vault, link.id())?;
     }
@@ -355,15 +360,14 @@ async fn replace_key(
     Ok((link, state))
 }
 
-/// Returns whether the enrolment failed before any service recorded it.
+/// Returns whether a failed enrolment was certainly not recorded by any service.
 fn never_arrived(failure: &Failure) -> bool {
     match &failure.code {
         FailureCode::Own(code) => matches!(
             code,
             ErrorCode::Unreachable | ErrorCode::TlsUnavailable | ErrorCode::RedirectRefused
         ),
-        // A service that rejects the code, has no place for a machine, or knows no such vault has
-        // recorded no machine.
+        // These refusals come before the service records the machine.
         FailureCode::Remote { word, status, .. } => match service_code(word) {
             Some(
                 ServiceCode::EnrolmentNeedsCode
@@ -375,8 +379,8 @@ fn never_arrived(failure: &Failure) -> bool {
     }
 }
 
-/// Adds a hint and the state of the machine if another vault was expected. Only an enrolled machine
-/// may read a catalog, so the machine is enrolled at this point.
+/// Adds a hint and the state of the machine to the failure that another vault was expected. The
+/// machine is enrolled at this point, because only enrolled machines may read a catalog.
 fn not_expected(failure: Failure, state: &CurrentDevice, machine: &str, address: &str) -> Failure {
     if failure.code != ErrorCode::VaultChanged {
         return failure;
@@ -448,7 +452,7 @@ fn link_report(
     let address = connection.address();
     let pinned = match (&key, release) {
         (Some(key), Some(release)) => {
-            // A vault that was pinned earlier is only confirmed, so the text does not call it new.
+            // Say "pinned now" only for the first pin. An earlier pin was only confirmed.
             let is_first = catalog.is_some_and(AcceptedCatalog::is_first);
             let now = if is_first { ", pinned now" } else { "" };
             format!("{BOLD}{key}{BOLD:#}  release {release}{now}")

@@ -1,4 +1,5 @@
-//! `vault notices`: says where a vault's notices go, by webhook and by mail.
+//! `vault notices`: sets to which webhooks a service sends notices about a vault, and whether
+//! owners get them by mail. A notice reports an event, such as a machine that waits for approval.
 
 use clap::{Args, Subcommand, ValueEnum};
 use reqwest::Method;
@@ -84,7 +85,7 @@ fn parse_topic(text: &str) -> Result<NoticeTopic, String> {
     })
 }
 
-/// Shows where notices go, or changes it.
+/// Lists the webhooks and the setting for mail, or changes them.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let connection = Connection::load(context)?;
     let client = connection.owner_client(context)?;
@@ -123,7 +124,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     })
 }
 
-/// Returns the path of a webhook.
+/// Returns the path of a webhook at the service. The id comes from the command line, so it is
+/// escaped.
 fn webhook_path(root: &str, id: &str) -> String {
     format!("{root}/{}", path_segment(id))
 }
@@ -139,7 +141,7 @@ async fn add_webhook(
         events: events.iter().map(|topic| (*topic).into()).collect(),
     };
     let created_webhook: Webhook = client.post(root, json!(body)).await?;
-    // Only this answer has the secret.
+    // Only this answer contains the secret.
     let secret = clean(created_webhook.secret.as_deref().unwrap_or_default(), 64);
     let id = clean(&created_webhook.id, 40);
     let text = format!(
@@ -161,7 +163,7 @@ async fn test_webhook(client: &OwnerClient, root: &str, id: &str) -> Result<Repo
         .map_err(|failure| webhook_not_found(failure, id))?;
     let text = match &tested.failure {
         None => format!("{TICK} the test notice arrived"),
-        // Begins with "the notice did not arrive".
+        // The service's text begins with "the notice did not arrive".
         Some(why) => paint(WARN, clean(why, 400)),
     };
     let report = Report::new(&tested, text);
@@ -228,7 +230,7 @@ fn destinations_report(context: &Context, found: &NoticeDestinations) -> Report 
     Report::new(found, format!("{text}\n\nMail: {mail}"))
 }
 
-/// Names the missing webhook: the service's answer says only that nothing is at the path.
+/// Replaces the service's "not found" by a failure that names the missing webhook.
 fn webhook_not_found(failure: Failure, id: &str) -> Failure {
     if failure.code != ServiceCode::NotFound {
         return failure;

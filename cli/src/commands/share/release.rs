@@ -1,7 +1,8 @@
 //! `vault release`: reviews and signs releases that other publishers propose.
 //!
-//! The proposed bytes are judged as a device judges a release, but for the number of signatures.
-//! The gate runs on every new bundle, and a person sees every difference before this machine signs.
+//! A proposed release is verified by the same rules as on a device that installs it, except for the
+//! number of signatures. The gate (scanner) runs on every new bundle (the object with a skill's
+//! files), and a person sees every difference before this machine signs.
 
 use clap::{Args, Subcommand};
 use schemars::JsonSchema;
@@ -105,7 +106,7 @@ pub struct ProposedChange {
     published: Option<bool>,
 }
 
-/// Lists, shows or signs.
+/// Lists the proposed releases, or shows or signs one.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let connection = Connection::load(context)?;
     let client = connection.owner_client(context)?;
@@ -157,13 +158,13 @@ fn list_proposals(
 ) -> Result<Report, Failure> {
     let mut waiting = context.block_on(drafts.list(false))?;
     waiting.retain(|draft| draft.kind == DraftKind::Release);
-    // Where nothing waits, neither the vault nor newer keys are needed.
+    // Without proposals, neither the vault nor newer keys are needed.
     if waiting.is_empty() {
         let none: Vec<WaitingRelease> = Vec::new();
         return Ok(Report::view(none, "No release waits for signatures."));
     }
     let vault = context.open_vault()?;
-    // A proposal may be made under newer keys, which need other signatures.
+    // Read newer keys first: under them, other signatures may be required.
     context.block_on(Publisher::new(context, &vault, connection)?.look_at_keys())?;
     let trust = vault.require_trust()?;
     let needed = trust.chain().document().release().threshold();
@@ -229,7 +230,7 @@ impl Signer {
     }
 }
 
-/// A proposal with everything that it changes.
+/// A proposal, verified and compared with the current release.
 struct ReviewedProposal {
     current: Option<Vec<u8>>,
     shown: RenderedDiff,
@@ -245,7 +246,7 @@ impl ReviewedProposal {
         flags: &ReviewFlags,
     ) -> Result<Self, Failure> {
         let bytes = drafts.fetch_bytes(draft).await?;
-        // Judge the proposal before its content: this takes newer keys, which decide which
+        // Verify the proposal before its content: this step applies newer keys, which decide which
         // signatures count.
         let (proposal, current) = publisher.judge_proposal(&bytes).await?;
         let review = publisher
@@ -270,7 +271,7 @@ impl ReviewedProposal {
     }
 }
 
-/// Returns the heading of a review: the release, its signatures and its payload.
+/// Formats the heading of a review: the release, its signatures and the SHA-256 of its payload.
 fn heading_lines(proposal: &Proposal) -> Vec<String> {
     vec![
         format!("{BOLD}release {}{BOLD:#}", proposal.change.catalog.release),
@@ -279,7 +280,7 @@ fn heading_lines(proposal: &Proposal) -> Vec<String> {
     ]
 }
 
-/// Counts the signatures, and names the signers.
+/// Formats the number of signatures and the names of the signers.
 fn signatures_text(proposal: &Proposal) -> String {
     let (has, needed) = (proposal.signers.len(), proposal.needed);
     let signers = join(proposal.signers.iter().map(format_key));
@@ -340,8 +341,8 @@ fn sign_proposal(
         &how.review.flags,
     )?;
     let needed = proposal.needed;
-    // `sign` records the payload first, so that this machine never signs another one of this
-    // number.
+    // `sign` first records the payload, so that this machine never signs another one with the same
+    // release number.
     let signed = proposal.sign(publisher.vault(), current.as_deref())?;
     let text = context.block_on(submit_signed(publisher, draft, &signed, needed))?;
     change.signatures = Some(signed.signatures);
@@ -349,7 +350,8 @@ fn sign_proposal(
     Ok(Report::view(change, text))
 }
 
-/// Publishes a complete release, or hands it in for the next publisher.
+/// Publishes a release whose signatures are complete; otherwise submits it as a proposal for the
+/// next publisher.
 async fn submit_signed(
     publisher: &Publisher<'_>,
     draft: &Draft,

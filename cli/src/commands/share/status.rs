@@ -1,5 +1,5 @@
-//! `vault status`: shows where this vault is published, and the vaults that this machine is
-//! linked to.
+//! `vault status`: shows where this vault is published, and the linked vaults, whose releases this
+//! machine installs.
 
 mod link_status;
 
@@ -54,10 +54,10 @@ pub struct Status {
     links: Vec<LinkStatus>,
 }
 
-/// Shows the connected service and the linked vaults. Warns of a service that cannot be reached and
-/// ends with exit code 7.
+/// Shows the connected service and the linked vaults. A service that cannot be reached is a warning
+/// and makes the exit code 7.
 pub fn run(context: &Context, _arguments: &Arguments) -> Result<Report, Failure> {
-    // Asking for the status must not create a vault.
+    // Do not create a vault here.
     let Some(vault) = context.existing_vault()? else {
         return Err(fail!(NotConnected, "there is no vault here yet")
             .hint("vault add <folder>, or vault link <url>/v/<slug>"));
@@ -87,8 +87,8 @@ pub fn run(context: &Context, _arguments: &Arguments) -> Result<Report, Failure>
     Ok(Report::view(Status { connected, links }, tables.join("\n\n")).with_exit(exit))
 }
 
-/// Warns if this machine's clock was far ahead once: until it gets there, good releases may be
-/// refused.
+/// Warns if this machine's clock was ahead before. vault judges expiry by the latest time that it
+/// has seen, so valid releases may be refused until the clock reaches that time.
 fn warn_of_time_ahead(context: &Context, vault: &Vault) -> Result<(), Failure> {
     let ahead = clock::times_ahead(vault)?.into_iter();
     if let Some(seen_at) = ahead.map(|time| time.seen_at).max() {
@@ -163,7 +163,7 @@ impl Connected {
         exit: &mut Exit,
     ) -> Result<Self, Failure> {
         let tokens = TokenFile::for_service(context, &connection.base, connection.slug.as_str())?;
-        // Stored tokens are a first guess: the request below may show that the sign-in has ended.
+        // Stored tokens only suggest a sign-in: the request below may show that it has ended.
         let mut signed_in = tokens.read()?.is_some();
         let address = connection.address();
         let mut failed = |failure: &Failure| {
@@ -177,11 +177,10 @@ impl Connected {
                 context.block_on(async { connection.owner_client(context)?.get(&path).await });
             match answer {
                 Ok(shown) => service = shown,
-                // A member may not read this. For a member that is not a failure.
+                // A member of the vault may not read this, and that is no failure.
                 Err(failure) if failure.code == ServiceCode::PublisherRequired => is_member = true,
                 Err(failure) => {
-                    // Only one failure says that the sign-in has ended. The others say nothing
-                    // about it.
+                    // Only this code means that the sign-in has ended.
                     signed_in = failure.code != ErrorCode::SignedOut;
                     failed(&failure);
                 }
@@ -196,14 +195,14 @@ impl Connected {
             warn_of_end(context, &address, push.expires_at, true);
         }
         let own_version = vault.require_trust()?.chain().version();
-        // The service has newer keys than this machine. Take them, because they may say that this
-        // machine can no longer publish.
+        // If the service has newer keys, apply them: they may say that this machine can no longer
+        // publish.
         if service.pointer("/pin/root_version").and_then(Value::as_u64) > Some(own_version) {
             let publisher = Publisher::new(context, vault, &connection)?;
             let key_change = context.block_on(publisher.look_at_keys());
             let _reported = key_change.inspect_err(&mut failed);
         }
-        // The keys may have changed since they were read above.
+        // Read the keys again, because the step above may have changed them.
         let trust = vault.require_trust()?;
         Ok(Self {
             own_skills: count_installed(&shelf::list_installed(vault)?, &Origin::Local),
@@ -259,7 +258,7 @@ impl Connected {
         format_facts(rows)
     }
 
-    /// The service's view of the namespace. `--json` has every member.
+    /// Formats the main facts that the service reports about the vault. `--json` has all of them.
     fn service_rows(&self) -> [(&'static str, Option<String>); 12] {
         let service = &self.service;
         let number = |pointer: &str| service.pointer(pointer).and_then(Value::as_u64);
@@ -329,8 +328,8 @@ impl Connected {
     }
 }
 
-/// Describes how many machines, people and drafts the vault has where these are limited; `None` where
-/// none is.
+/// Formats the number of machines, people and drafts of the vault, each with its quota. Leaves out
+/// those without a quota; `None` if none has one.
 fn describe_places(service: &Value) -> Option<String> {
     let number = |pointer: String| service.pointer(&pointer).and_then(Value::as_u64);
     let places = ["machines", "people", "drafts"].into_iter();
@@ -345,7 +344,8 @@ fn describe_places(service: &Value) -> Option<String> {
     (!limited.is_empty()).then(|| limited.join(", "))
 }
 
-/// Describes how much the vault stores, and may store; `None` for a service that does not say.
+/// Formats the bytes and objects that the vault stores, with the quotas; `None` if the service does
+/// not report them.
 fn describe_storage(service: &Value) -> Option<String> {
     let number = |pointer: &str| service.pointer(pointer).and_then(Value::as_u64);
     let (bytes, objects) = (number("/usage/bytes")?, number("/usage/objects")?);
@@ -375,7 +375,8 @@ fn count_installed(listing: &Listing, origin: &Origin) -> usize {
 fn setup_progress(service: &Value) -> Option<String> {
     let next = service.pointer("/next_step")?.as_str()?;
     let steps = service.pointer("/provisioning")?.as_array()?;
-    // A vault that an operator made needs neither starter skills nor a payment.
+    // Leave out steps that this vault does not need: one that an operator created needs neither
+    // starter skills nor a payment.
     let steps = steps.iter().filter(|step| step["needed"] != false);
     let (done, open): (Vec<_>, Vec<_>) = steps.partition(|step| step["state"] == "done");
     let next = match next {

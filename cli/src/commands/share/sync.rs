@@ -1,4 +1,5 @@
-//! `vault sync`: publishes this vault as the next release of the namespace.
+//! `vault sync`: publishes this vault as the next release of the connected namespace (its place on
+//! a service).
 
 use clap::Args;
 use schemars::JsonSchema;
@@ -105,7 +106,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         review: arguments.review.clone(),
     };
     let connection = Connection::load(context)?;
-    // This may make the vault anew with another fingerprint, so the publisher comes after it.
+    // A recovery key may give an unpublished vault another fingerprint, so create the publisher
+    // after this.
     let vault = offer_recovery_key(context, &connection, context.vault_or_new()?)?;
     let publisher = Publisher::new(context, &vault, &connection)?;
     // Approve first, so that this release carries the policy as the owner has written it.
@@ -119,14 +121,14 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     if let Some(published) = state.and_then(|state| state.published) {
         warn_of_end(context, &connection.address(), published.expires_at, true);
     }
-    // The release is published, whatever the service answers now.
+    // The release is published by now, so ignore a failure of this request.
     let _unread = context.block_on(publisher.warn_of_pin_reset());
     let mut done = sync_report(&connection, &outcome);
-    // A proposed release closes no draft: it may never get its signatures.
+    // A proposed release closes no drafts, because it may never get its signatures.
     if !outcome.is_proposed() {
         let release = outcome.release();
         let closed = drafts::close_published(context, &vault, &connection, release);
-        // The next sync closes drafts that this one could not close.
+        // Ignore a failure: the next sync closes the remaining drafts.
         for draft in closed.unwrap_or_default() {
             let line = drafts::accepted_line(&draft, draft.reason.as_deref());
             done.text.push_str(&format!("\n{line}"));
@@ -137,7 +139,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     Ok(Report::view(Sync { release, approvals }, done.text).with_exit(exit))
 }
 
-/// Adds the hint for an account that may not publish: wait for an owner, or ask one.
+/// Replaces the service's refusal of an account that may not publish by a failure with the next
+/// step: wait for an owner, or ask one. Returns other failures unchanged.
 fn add_publisher_hint(
     context: &Context,
     vault: &Vault,
@@ -147,7 +150,7 @@ fn add_publisher_hint(
     if failure.code != ServiceCode::PublisherRequired {
         return failure;
     }
-    // What fails here changes nothing about what to do.
+    // If this request fails, the general hint below still helps.
     if let Ok(Some(add)) = waiting_request(context, vault, connection) {
         let message = "your request to publish waits for an owner";
         return Failure::new(failure.code, message)
@@ -165,7 +168,8 @@ fn add_publisher_hint(
     Failure::new(failure.code, message).hint(hint)
 }
 
-/// Returns the owner's command for a key of this machine whose request waits at the service.
+/// If this machine has a pending request to become a publisher, returns the command with which an
+/// owner accepts it.
 fn waiting_request(
     context: &Context,
     vault: &Vault,
@@ -184,19 +188,21 @@ fn waiting_request(
     Ok(Some(key_changes::add_command(&trust, &fingerprint)))
 }
 
-/// Offers to make a recovery key before the first release: after it, other machines know the
-/// present keys.
+/// Offers to create a recovery key before the first release, because afterwards other machines have
+/// pinned the keys without one. Returns the vault, opened again if its keys have changed.
 fn offer_recovery_key(
     context: &Context,
     connection: &Connection,
     vault: Vault,
 ) -> Result<Vault, Failure> {
     let is_published = !everywhere::published_namespaces(context, &vault)?.is_empty();
-    // Where a root key is elsewhere, the loss of this machine does not lose the vault.
+    // If a key that can change the vault's keys is elsewhere, losing this machine does not lose the
+    // vault.
     if is_published || !context.ui.may_ask() || !key_changes::all_root_keys_here(&vault)? {
         return Ok(vault);
     }
-    // Only an owner publishes. Anybody else hears that before any question.
+    // Ask the service first whether the account may publish, so that the question is not asked in
+    // vain.
     let path = format!("/admin/vaults/{}", connection.slug);
     let _: Value =
         context.block_on(async { connection.owner_client(context)?.get(&path).await })?;
@@ -210,11 +216,11 @@ fn offer_recovery_key(
     }
     let created_key = key::make_recovery_key(context, &vault, file.into())?;
     context.ui.must_see(created_key.text);
-    // A vault that was not published was made anew with other keys, so it is opened again.
+    // The unpublished vault has got other keys, so open it again.
     context.open_vault()
 }
 
-/// Parses a release number and the SHA-256 of its payload.
+/// Parses `<release>:<sha256>`: a release number and the SHA-256 of its payload.
 pub fn parse_last_good(text: &str) -> Result<ReleaseRef, String> {
     let form = || "write the release and its payload hash as the status shows them: 41:9f86d0…";
     let (release, payload) = text.split_once(':').ok_or_else(form)?;

@@ -1,4 +1,5 @@
-//! `vault unlink`: removes a linked vault from this machine.
+//! `vault unlink`: removes a linked vault, its installed skills and this machine's key for it from
+//! this machine.
 
 use std::path::PathBuf;
 
@@ -71,14 +72,14 @@ pub struct UnlinkedFolder {
 }
 
 impl UnlinkedFolder {
-    /// Returns the folders of a removal.
+    /// Converts the folders that the library reports after a removal.
     pub fn from_removal(unlinked: Vec<(PathBuf, Vec<SkillName>)>) -> Vec<Self> {
         let unlinked = unlinked.into_iter();
         unlinked.map(|(path, names)| Self { path, names }).collect()
     }
 }
 
-/// Asks, and removes the link.
+/// Lists the effects, asks, and removes the link.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.existing_vault()?.ok_or_else(not_linked)?;
     let link = match &arguments.link {
@@ -86,8 +87,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         None => only_link(&vault)?,
     };
     let (address, name) = (link_address(&link), link.pin().name.clone());
-    // Without its key file the machine has no fingerprint to show; the rest can be removed all the
-    // same.
+    // If the key file is missing, there is no fingerprint to show, but the link can still be
+    // removed.
     let machine = link.device_key(&vault).ok();
     let machine = machine.map(|key| KeyFingerprint::device(&key.public()));
     context.ui.confirm_step(
@@ -97,7 +98,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     // Another process may have removed the link while the question was open.
     let removed = subscribe::unlink_vault(&vault, link.id())?.unwrap_or_default();
     let synced = profiles::refresh_links(context, &vault);
-    // A running agent has loaded the removed skills already.
+    // Running agents have already loaded the removed skills.
     let restart =
         !removed.unlinked.is_empty() || synced.is_some_and(|synced| synced.restart_required);
     let skills = match removed.skills.len() {
@@ -127,7 +128,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     Ok(Report::view(unlinked, text))
 }
 
-/// Returns the link, if there is only one.
+/// Returns the only link. Fails if there are several or none.
 fn only_link(vault: &Vault) -> Result<Link, Failure> {
     let mut links = subscribe::list_links(vault)?;
     match links.len() {
@@ -140,7 +141,7 @@ fn only_link(vault: &Vault) -> Result<Link, Failure> {
     }
 }
 
-/// Lists the effects of the removal, one a line.
+/// Describes the effects of the removal, one per line.
 fn removal_effects(link: &Link, address: &str, machine: Option<&KeyFingerprint>) -> Vec<String> {
     let skills = link.installed_names();
     let removes = match skills.len() {

@@ -1,4 +1,5 @@
-//! `vault cloud connect`: signs in and stores the address of the service.
+//! `vault cloud connect`: signs in at a service, and records the vault there to which this vault is
+//! published.
 
 use clap::Args;
 use schemars::JsonSchema;
@@ -68,15 +69,16 @@ struct ShownMembership {
     release: Option<u64>,
 }
 
-/// Returns whether this machine's own vault, with the id `own`, is or may become the one that is
-/// published there. Otherwise it needs no key of its own, which would only be in the way of one of
-/// that vault.
+/// Returns whether the vault of this machine, with the id `own`, is the one that is published at
+/// the service, or may become it. If not, this machine should not create keys, because it may later
+/// get a key of the published vault.
 fn publishes_with(membership: &VaultSummary, own: &VaultId) -> bool {
     let is_other = membership.vault_id.is_some_and(|vault| vault != *own);
     membership.role != Role::Member && !is_other
 }
 
-/// Describes the rights of the account and the next step, one a line.
+/// Describes the rights of the account and the next steps, one per line. `can_recover` means that
+/// the vault has a recovery key elsewhere.
 fn next_steps(
     membership: &VaultSummary,
     address: &str,
@@ -115,7 +117,7 @@ fn next_steps(
     format!("{may}\n{next}")
 }
 
-/// Describes what a sign-in without the scope `write` is for, and how to get another one.
+/// Describes what a sign-in without the scope `write` cannot do, and how to get one with it.
 fn read_only_steps(membership: &VaultSummary, address: &str) -> String {
     let more = match membership.role {
         Role::Owner | Role::Publisher => "publish or manage the vault",
@@ -131,8 +133,8 @@ fn read_only_steps(membership: &VaultSummary, address: &str) -> String {
 /// Signs in, finds the vault on the service, and stores the connection.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let base = &arguments.url.base;
-    // Neither of two slugs is preferred: the wrong choice would connect to a vault that the user
-    // did not mean.
+    // Do not choose between two different slugs: the wrong one would connect to a vault that the
+    // user did not mean.
     if let (Some(in_address), Some(flag)) = (&arguments.url.slug, &arguments.slug)
         && in_address != flag
     {
@@ -159,8 +161,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         };
         let tokens = sign_in(context, sign_in_request).await?;
         let (membership, others) = find_vault(context, base, named, &tokens).await?;
-        // Only the sign-in decides which vault an unnamed one is, so the tokens are stored after
-        // it.
+        // If the user named no vault, only the sign-in shows which one it is. The name of the token
+        // file depends on it.
         let file = TokenFile::for_service(context, base, membership.slug.as_str())?;
         file.write(&tokens, &file.lock()?)?;
         let connection = Connection {
@@ -172,12 +174,12 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             vault = context.vault_or_new()?;
         }
         connection.save(&vault)?;
-        // After a reset of the pin any vault may be published here, so every owner has to hear of
-        // it.
+        // After a reset of the service's pin, any vault may be published here, so every owner is
+        // warned.
         if membership.role == Role::Owner {
             let client = connection.owner_client(context)?;
             let path = format!("/admin/vaults/{}", connection.slug);
-            // The sign-in stands even if this can't be read.
+            // Ignore a failure: the sign-in is valid without this.
             if let Ok(shown) = client.get::<VaultHead>(&path).await {
                 key_changes::warn_of_pin_reset(context, &connection.address(), &shown);
             }
@@ -223,15 +225,15 @@ fn connect_without_sign_in(
     Ok(Report::view(connected, text))
 }
 
-/// Finds the vault that the token is for, and the other vaults of the account. A token grants
-/// access to exactly one vault.
+/// Finds the vault that the tokens are for, and returns it with the other vaults of the account.
+/// Tokens grant access to exactly one vault.
 async fn find_vault(
     context: &Context,
     base: &Base,
     named: Option<&Slug>,
     tokens: &Tokens,
 ) -> Result<(VaultSummary, Vec<VaultSummary>), Failure> {
-    // The token is fresh, so this client never refreshes it and never writes the file `@new`.
+    // The tokens are new, so this client never refreshes them and never writes the file `@new`.
     let file = TokenFile::for_service(context, base, "@new")?;
     let client = OwnerClient::with_tokens(context, base, file, tokens.clone())?;
     let mut memberships = client.list::<VaultSummary>("/admin/vaults").await?;
@@ -248,8 +250,8 @@ async fn find_vault(
         }
         (_, Some(slug)) => chosen_index = memberships.iter().position(|vault| vault.slug == *slug),
         ([_], None) => chosen_index = Some(0),
-        // The account has several vaults. The user chose one on the consent page; only requests for
-        // that one succeed.
+        // The account has several vaults, and the user chose one on the consent page. Try them:
+        // only requests for the chosen one succeed.
         (several, None) => {
             for (at, vault) in several.iter().enumerate() {
                 let path = format!("/admin/vaults/{}", vault.slug);
@@ -268,8 +270,8 @@ async fn find_vault(
         )
         .hint(format!("it has: {}", join(slugs)))),
         (None, None) => {
-            // The tokens open none of the vaults, so the answer only completes the command in the
-            // hint.
+            // The tokens are valid for none of the vaults. Ask which one was meant, to name it in
+            // the hint.
             let slug = context
                 .ui
                 .choose_one("Which vault?", "--slug <slug>", slugs)?;
@@ -288,7 +290,7 @@ fn connected_report(
     next: &str,
 ) -> Report {
     let address = connection.address();
-    // On the wire a role is `role:owner`; people read the bare word.
+    // The service writes a role as `role:owner`; show only the word.
     let role = membership.role.as_str().trim_start_matches("role:");
     let release = match membership.release {
         Some(release) if release > 0 => format!("release {release}"),

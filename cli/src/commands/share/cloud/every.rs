@@ -1,4 +1,5 @@
-//! `vault cloud pull --every`: a timer of the user's session that pulls at an interval.
+//! `vault cloud pull --every`: sets up or removes a timer of the user's session that runs `vault
+//! cloud pull` at an interval.
 //!
 //! On Linux it is a systemd user timer, on macOS a launchd agent. Both delay each pull by up to a
 //! tenth of the interval, so that many machines do not ask a service at the same moment.
@@ -18,7 +19,7 @@ use crate::{
     output::{DIM, Report, TICK, clean, paint},
 };
 
-/// The shortest and the longest interval, in seconds.
+/// The shortest interval, in seconds. The longest one is below.
 const SHORTEST: u64 = 5 * 60;
 const LONGEST: u64 = 7 * 86_400;
 /// The name of the systemd units.
@@ -35,7 +36,7 @@ pub struct PullTimer {
     files: Vec<PathBuf>,
 }
 
-/// The interval at which the timer pulls, if at all.
+/// The value of `--every`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum PullSchedule {
     /// At this interval, in seconds.
@@ -66,7 +67,7 @@ pub fn parse_interval(text: &str) -> Result<PullSchedule, String> {
     }
 }
 
-/// A kind of timer.
+/// The service manager that runs the timer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum ServiceManager {
     Systemd,
@@ -81,7 +82,7 @@ struct Timer {
     stop: Vec<Vec<String>>,
 }
 
-/// The values that a timer is made of.
+/// The values from which a timer is built.
 struct TimerSettings<'a> {
     service: ServiceManager,
     home: &'a Path,
@@ -90,12 +91,14 @@ struct TimerSettings<'a> {
     program: &'a Path,
     vault: &'a Path,
     seconds: u64,
-    /// Seconds up to a tenth of the interval, for a service that has no delays of its own.
+    /// Random seconds below a tenth of the interval. Added to the interval for launchd, which has
+    /// no random delays.
     jitter: u64,
     user: u32,
 }
 
-/// Builds a timer. Fails for a path that its files can't hold.
+/// Builds the files and commands of a timer. Fails if a path contains control characters or is not
+/// UTF-8.
 fn build_timer(settings: &TimerSettings<'_>) -> Result<Timer, String> {
     // A line break in a path would begin a new setting of the unit, such as another command.
     let text = |path: &Path| match path.to_str() {
@@ -108,7 +111,7 @@ fn build_timer(settings: &TimerSettings<'_>) -> Result<Timer, String> {
     let program = text(settings.program)?;
     let vault = text(settings.vault)?;
     let config = settings.config.map(text).transpose()?;
-    // A timer has no terminal: a question would never be answered.
+    // A timer has no terminal, so `--no-input` makes questions fail instead of waiting.
     let line = [
         &program,
         "--vault",
@@ -141,8 +144,7 @@ fn systemd_timer(settings: &TimerSettings<'_>, line: &[&str], config: Option<&st
         .iter()
         .map(|word| quoted(word).replace('$', "$$"))
         .collect();
-    // The session's services do not see the variables of this shell. This one says where the keys
-    // are.
+    // The timer does not see the variables of this shell. This one determines where the keys are.
     let environment = config.map_or_else(String::new, |config| {
         let setting = quoted(&format!("XDG_CONFIG_HOME={config}"));
         format!("Environment={setting}\n")
@@ -165,7 +167,7 @@ fn systemd_timer(settings: &TimerSettings<'_>, line: &[&str], config: Option<&st
         start: vec![
             run(&["daemon-reload"]),
             run(&["enable", &unit]),
-            // A timer that runs already keeps its earlier interval until it is restarted.
+            // A running timer keeps its earlier interval until it is restarted.
             run(&["restart", &unit]),
         ],
         stop: vec![run(&["disable", "--now", &unit])],
@@ -203,7 +205,7 @@ fn launchd_timer(settings: &TimerSettings<'_>, line: &[&str], config: Option<&st
     }
 }
 
-/// Writes and starts the timer.
+/// Writes the files of the timer and starts it. It pulls into this vault.
 pub fn set_timer(context: &Context, vault: &Vault, seconds: u64) -> Result<Report, Failure> {
     // The service manager starts the program in another folder, where a relative path fails.
     let root = std::path::absolute(&vault.paths().root)
@@ -211,9 +213,10 @@ pub fn set_timer(context: &Context, vault: &Vault, seconds: u64) -> Result<Repor
     start_timer(&timer_for_vault(context, &root, seconds)?, seconds)
 }
 
-/// Stops and removes the timer. It needs no vault: the folder may be gone.
+/// Stops and removes the timer. Needs no vault, whose folder may be gone.
 pub fn remove_timer(context: &Context) -> Result<Report, Failure> {
-    // The vault and the interval take no part in where the files lie and how they are stopped.
+    // The paths of the files and the commands that stop them do not depend on the vault and the
+    // interval, so any values do.
     stop_timer(&timer_for_vault(context, Path::new("/"), LONGEST)?)
 }
 
@@ -239,22 +242,22 @@ fn timer_for_vault(context: &Context, root: &Path, seconds: u64) -> Result<Timer
         seconds,
         // The shortest interval is 5 minutes, so this never divides by 0.
         jitter: u64::from_le_bytes(random) % (seconds / 10),
-        // The sessions of launchd are named by the number of their user, who owns the home folder.
+        // launchd names a session by the user's numeric id. The user owns the home folder.
         user: std::fs::metadata(home).map_or(0, |home| home.uid()),
     };
     build_timer(&settings).map_err(|reason| fail!(TimerNotChanged, "{reason}"))
 }
 
 fn start_timer(timer: &Timer, seconds: u64) -> Result<Report, Failure> {
-    // The service manager reads the files, so they are written before it is told to start.
+    // Write the files before the commands, because the service manager reads them.
     for (path, text) in &timer.files {
         let folder = path.parent().unwrap_or(Path::new("/"));
         std::fs::create_dir_all(folder)
             .and_then(|()| std::fs::write(path, text))
             .map_err(|error| Failure::io("writing", path, &error))?;
     }
-    // A loaded agent of launchd is replaced only after it was removed. Nothing is loaded the first
-    // time, and systemd needs no stop.
+    // launchd (one file) replaces a loaded agent only after it was removed. This fails the first
+    // time, when none is loaded. systemd (two files) does not need it.
     if timer.files.len() == 1 {
         let _not_loaded = timer
             .stop
@@ -266,7 +269,7 @@ fn start_timer(timer: &Timer, seconds: u64) -> Result<Report, Failure> {
         .iter()
         .try_for_each(|command| run_command(command))
     {
-        // Files without a running timer look as if this machine pulled.
+        // Without the timer running, the files would suggest that this machine pulls.
         remove_timer_files(timer)?;
         return Err(failure);
     }
@@ -292,7 +295,8 @@ fn start_timer(timer: &Timer, seconds: u64) -> Result<Report, Failure> {
 fn stop_timer(timer: &Timer) -> Result<Report, Failure> {
     let present = timer.files.iter().any(|(path, _)| path.exists());
     if present {
-        // The files go away even if the service is not running.
+        // Remove the files even if the stop command fails, for example because the timer does not
+        // run.
         let stopped = timer
             .stop
             .iter()
@@ -351,7 +355,7 @@ fn run_command(command: &[String]) -> Result<(), Failure> {
     ))
 }
 
-/// An interval in its largest whole unit.
+/// Formats an interval in its largest whole unit: `day`, `2 hours`, `30 minutes`.
 fn format_interval(seconds: u64) -> String {
     let (number, unit) = match seconds {
         days if days % 86_400 == 0 => (days / 86_400, "day"),

@@ -1,4 +1,5 @@
-//! The downloads of a pull.
+//! The downloads of `vault cloud pull`: the catalog (signed list of a release's content), profiles,
+//! and the bundles of skills.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -17,15 +18,15 @@ use crate::{
     service::{DeviceClient, in_flight},
 };
 
-/// Returns the current catalog. Uses the stored bytes if they have the digest that the service
-/// reports as current, else fetches the catalog. `None` if there is no catalog yet.
+/// Returns the bytes of the link's current catalog, unverified. Does not download it if the stored
+/// one has the digest that the service reports as current. `None` before the first release.
 pub(super) async fn catalog_bytes(
     vault: &Vault,
     client: &DeviceClient,
     link: &Link,
     current: Option<Digest>,
 ) -> Result<Option<Vec<u8>>, Failure> {
-    // The service only saves a download by this digest: stored bytes are judged like fetched ones.
+    // The digest only saves a download. Callers verify stored bytes like fetched ones.
     if let (Some(current), Some(stored)) = (current, link.catalog_bytes(vault)?)
         && Digest::of(&stored) == current
     {
@@ -34,7 +35,8 @@ pub(super) async fn catalog_bytes(
     client.fetch_catalog().await
 }
 
-/// Fetches the objects that a selection is resolved with, unverified, by their digest.
+/// Fetches the objects that are needed to resolve a selection of skills (profiles of agents).
+/// Returns them by their digest, unverified.
 pub(super) async fn fetch_objects(
     vault: &Vault,
     client: &Arc<DeviceClient>,
@@ -70,8 +72,9 @@ pub(super) async fn fetch_objects(
     Ok(objects)
 }
 
-/// Fetches the missing bundles with their parts, and verifies and stages each as it arrives. Returns
-/// the number of bytes too.
+/// Fetches the bundles of the missing skills, with the parts into which large ones are split.
+/// Verifies each as it arrives and stages it for the installation. Also returns the number of
+/// downloaded bytes.
 pub(super) async fn fetch_bundles(
     context: &Context,
     vault: &Vault,
@@ -103,7 +106,7 @@ pub(super) async fn fetch_bundles(
         },
         |(skill, bytes, parts)| {
             total += bytes.len() as u64 + parts.values().map(|part| part.len() as u64).sum::<u64>();
-            // Each bundle is verified as it arrives: the first bad one aborts the other downloads.
+            // Verify each bundle now, so that the first bad one aborts the other downloads.
             staged.add_bundle(catalog, &skill, &bytes, &|hash| parts.get(hash).cloned())?;
             bar.advance(1);
             bar.set_message(skill.name.as_str());
@@ -114,7 +117,8 @@ pub(super) async fn fetch_bundles(
     Ok((staged, total))
 }
 
-/// Adds the agent and the skill to a failure to fetch the bundle of a variant.
+/// Adds the agent and the skill to the failure to fetch a variant, which is the bundle of a skill
+/// for one agent.
 fn name_bundle(skill: &SelectedSkill, mut failure: Failure) -> Failure {
     if let Some(agent) = &skill.agent {
         failure.message = format!(

@@ -1,5 +1,5 @@
-//! `vault cloud`: connects to a service, pulls from it, rolls back to an earlier release, and
-//! resets the pin.
+//! `vault cloud`: connects this vault to a service, pulls linked vaults, publishes an earlier
+//! release again, and resets the service's pin of the vault.
 
 pub mod connect;
 pub mod every;

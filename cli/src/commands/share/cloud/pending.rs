@@ -1,4 +1,5 @@
-//! `vault cloud pull --pending`: goes through the drafts that wait, one after another.
+//! `vault cloud pull --pending`: shows the pending drafts of the connected vault one after another,
+//! and asks about each.
 
 use serde_json::json;
 use vault_api::Draft;
@@ -17,7 +18,8 @@ const ACCEPT: &str = "accept it";
 const DECLINE: &str = "decline it";
 const SKIP: &str = "decide later";
 
-/// Shows each draft with its findings and differences and asks; then publishes what was accepted.
+/// Shows each draft with its findings and differences, and asks whether to accept or decline it.
+/// Then publishes the accepted ones together.
 pub(super) fn run(context: &Context) -> Result<Report, Failure> {
     let connection = Connection::load(context)?;
     let client = connection.owner_client(context)?;
@@ -71,7 +73,7 @@ pub(super) fn run(context: &Context) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// The decisions about the drafts.
+/// The decisions so far.
 #[derive(Default)]
 struct Decisions {
     accepted: Vec<Review>,
@@ -79,7 +81,7 @@ struct Decisions {
     later: Vec<DraftId>,
 }
 
-/// Shows a draft, asks about it, and takes it in or declines it.
+/// Shows a draft, asks about it, and carries it out in this vault or declines it.
 fn decide_draft(
     context: &Context,
     reviewer: &Reviewer<'_>,
@@ -92,7 +94,7 @@ fn decide_draft(
     let review = match reviewer.review_draft(draft, &bytes, &Choices::default()) {
         Ok(review) => review,
         Err(failure) => {
-            // One that the gate refuses, or that is outdated, does not keep back the others.
+            // A draft that the gate refuses or that is outdated must not stop the others.
             ui.must_see(draft_title(draft));
             ui.note_failure(&failure);
             decisions.later.push(draft.id);
@@ -108,15 +110,15 @@ fn decide_draft(
     }
     let mut options = [ACCEPT, DECLINE, SKIP].map(str::to_owned).to_vec();
     if review.shown.hidden > 0 {
-        // Nothing is signed that was not shown.
+        // What was not shown must not be signed, so do not offer to accept it.
         options.remove(0);
         let whole = format!("vault drafts accept {} --full", draft.id);
         ui.must_see(format!("Not all of it is shown: {}", paint(HINT, whole)));
     }
     match &*ui.choose_first("What about this draft?", options)? {
         ACCEPT => {
-            // If a later question is aborted, this answer stays: the next run finds the draft taken
-            // in and publishes it.
+            // Carry it out at once: if a later question is aborted, the next run finds the result
+            // in the vault and publishes it.
             reviewer.carry_out(&review)?;
             decisions.accepted.push(review);
         }

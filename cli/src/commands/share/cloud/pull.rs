@@ -1,7 +1,9 @@
-//! `vault cloud pull`: makes the installed set of a linked vault equal to what its owner signed.
+//! `vault cloud pull`: installs the current release of each linked vault: all of its skills or a
+//! selection.
 //!
-//! Everything is fetched and verified before one step switches to the new set. If the pull is
-//! rejected or killed, or the disk is full, the installed set stays as it was.
+//! Everything is fetched and verified first; then one step replaces the set of installed skills. If
+//! the pull is rejected or killed, or the disk is full, the installed set stays as it was. Only
+//! skills that the owner has *withdrawn* are removed earlier.
 
 use std::{cell::Cell, sync::Arc, time::Duration};
 
@@ -101,7 +103,8 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// The selection that was given; `None` keeps the one of the last pull.
+    /// Returns the selection that the options give; `None` means that the selection of the last
+    /// pull stays in force.
     fn selection(&self) -> Option<Selection> {
         let given = Selection {
             agent: self.agent.clone(),
@@ -113,7 +116,7 @@ impl Arguments {
     }
 }
 
-/// The longest time that the pull from one linked vault may take.
+/// Time limit for the pull from one linked vault.
 const MAX_TIME: Duration = Duration::from_hours(1);
 
 /// The pull from one linked vault.
@@ -186,7 +189,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         record_pull(&vault, link, &pulled)?;
         match pulled? {
             Some(pulled) => {
-                // The pull has changed the pin, so the link is read again.
+                // Read the link again, because the pull has changed its pin.
                 if let Some(link) = subscribe::find_link_by_id(&vault, link.id())?
                     && let Some(catalog) = link.catalog(&vault)?
                 {
@@ -207,8 +210,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         }
         Ok(())
     });
-    // What was installed before a link failed is for the agents to see. What was withdrawn before
-    // may still be in folders of copies.
+    // Update the agents' folders even if a pull failed: an earlier one may have installed skills,
+    // and copies of withdrawn skills must disappear.
     let mut agents = if pulls.is_empty() && !withdrew.get() {
         AgentLinks::default()
     } else {
@@ -225,7 +228,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let pulls = SingleOrList::from_results(pulls);
     lines.extend(agents.links_table(context));
     lines.extend(agents.next);
-    // What was installed, withdrawn and removed is reported all the same.
+    // A lapsed subscription only sets the exit code; the changes are reported as usual.
     let exit = if lapsed { Exit::Lapsed } else { Exit::Done };
     Ok(Report::view(pulls, lines.join("\n")).with_exit(exit))
 }
@@ -238,7 +241,7 @@ fn select_links(vault: &Vault, arguments: &Arguments) -> Result<Vec<Link>, Failu
     if links.is_empty() {
         return Err(not_linked());
     }
-    // These flags are about one vault. A fingerprint or a skill of one must not apply to another.
+    // These flags apply to one vault, so with several links the user must name one.
     let selects = arguments.agent.is_some()
         || arguments.tag.is_some()
         || !arguments.skills.is_empty()
@@ -253,8 +256,8 @@ fn select_links(vault: &Vault, arguments: &Arguments) -> Result<Vec<Link>, Failu
     Ok(links)
 }
 
-/// Records how a pull ended, for `vault status`: the output of one that a timer started goes
-/// unread.
+/// Records the result of a pull for `vault status`, because nobody reads the output of a pull that
+/// a timer started.
 fn record_pull(
     vault: &Vault,
     link: &Link,
@@ -283,8 +286,8 @@ fn record_pull(
     Ok(subscribe::note_pull(vault, link, &last)?)
 }
 
-/// Pulls the current release of a linked vault. Returns `None` if the vault has no release yet. Sets
-/// `withdrew` if it has removed withdrawn skills, also if it fails after that.
+/// Pulls the current release of a linked vault. Returns `None` if the vault has no release yet.
+/// Sets `withdrew` as soon as withdrawn skills were removed, even if the pull fails later.
 async fn pull_link(
     context: &Context,
     vault: &Vault,
@@ -294,7 +297,7 @@ async fn pull_link(
 ) -> Result<Option<Pulled>, Failure> {
     let client = Arc::new(device_client(context, vault, link)?);
     let state = client.fetch_current().await?;
-    // Revocation ends access and removes nothing here, so the hint says how to remove the skills.
+    // A revocation removes nothing on this machine, so the hint says how to remove the skills.
     if state.status == DeviceStatus::Revoked {
         let address = link_address(link);
         return Err(fail!(
@@ -340,7 +343,7 @@ async fn pull_link(
     let withdrawn = subscribe::withdraw_first(vault, &catalog)?;
     withdrew.set(withdrew.get() || withdrawn.is_some());
     for WithdrawnSkill { name, reason } in withdrawn.iter().flat_map(|first| &first.withdrawn) {
-        // Said now, because nothing is reported if the rest of the pull fails.
+        // Warn now, because nothing is reported if the rest of the pull fails.
         let text = format!(
             "{name} was withdrawn by its owner and is removed: {}",
             clean(reason, 200)
@@ -368,10 +371,10 @@ async fn pull_link(
     }
     Ok(Some(Pulled {
         report,
-        // No bundle was missing, so the service had none to refuse. Those of the next release it
-        // will.
+        // The service refuses bundles while the subscription has lapsed. This pull succeeded,
+        // because no bundle was missing; the next release will need some.
         lapsed: state.lapsed,
-        // In a vault without skills the selection is not to blame.
+        // An empty vault is no reason to warn about the selection.
         selects_nothing: chosen.skills.is_empty() && !catalog.catalog().skills.is_empty(),
         selection: Some(selection).filter(|selection| !selection.is_all()),
         fetched: missing.len(),
@@ -380,7 +383,8 @@ async fn pull_link(
     }))
 }
 
-/// Returns the error code of a lapsed subscription, which is the one of a refused bundle.
+/// Returns the error code of a lapsed subscription. It is the one with which the service refuses
+/// bundles.
 fn lapsed_code() -> &'static str {
     ServiceCode::SubscriptionLapsed.row().code
 }
@@ -405,7 +409,8 @@ fn confirm_removal(context: &Context, left_out: &[SkillName]) -> Result<(), Fail
 }
 
 impl Pulled {
-    /// Warns of skills that no agent sees or that the gate refuses, and describes the pull in lines.
+    /// Warns of skills that no agent sees or that the gate refuses, and returns the description of
+    /// the pull.
     fn warn_and_describe(&self, context: &Context, link: &Link) -> String {
         let selection = self.selection.as_ref().map(selection_text);
         self.warn(context, link, selection.as_deref());

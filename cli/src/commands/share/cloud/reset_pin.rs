@@ -1,4 +1,5 @@
-//! `vault cloud reset-pin`: makes the service forget which vault publishes in a namespace.
+//! `vault cloud reset-pin`: makes the service forget the vault (the fingerprint of its keys) whose
+//! releases it accepts in a namespace, so that another vault can publish there.
 
 use clap::Args;
 use reqwest::Method;
@@ -40,13 +41,13 @@ pub struct PinReset {
     pin: (),
 }
 
-/// Resets the pin, after a question.
+/// Asks, and resets the pin at the service.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let connection = Connection::load(context)?;
     let slug = &connection.slug;
     let address = connection.address();
-    // The user types the slug as a confirmation: the folder may be connected to another vault than
-    // the one that the user has in mind.
+    // The user repeats the slug as a confirmation, because this folder may be connected to another
+    // vault than the user thinks.
     if arguments.slug != *slug {
         let typed = &arguments.slug;
         return Err(fail!(

@@ -1,5 +1,5 @@
-//! `vault cloud rollback`: admits the skills of an earlier release again and publishes them as a
-//! new release.
+//! `vault cloud rollback`: goes back to an earlier release. Its skills are scanned and signed again
+//! with higher versions, and published as a new release.
 
 use clap::Args;
 use schemars::JsonSchema;
@@ -68,15 +68,16 @@ pub struct ReleaseRollback {
     sync: Option<SyncReport>,
 }
 
-/// Compares with the earlier release, asks for confirmation, admits its skills again, and syncs.
+/// Compares this library with the earlier release, asks, admits (scans and signs) its skills again,
+/// and syncs.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let release = arguments.release;
     let connection = Connection::load(context)?;
     let vault = context.vault_or_new()?;
     let publisher = Publisher::new(context, &vault, &connection)?;
     let exceptions = arguments.review.exceptions(context)?;
-    // These bytes are unverified. `plan_rollback` accepts only the exact release that was asked
-    // for.
+    // These bytes are unverified. `plan_rollback` verifies them and accepts only the release that
+    // was named.
     let catalog = context.block_on(publisher.earlier_catalog(release))?;
     let (base, slug) = (connection.base.as_str(), &connection.slug);
     let request = PlanRequest {
@@ -98,7 +99,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     }
     let lines = changes.join("\n");
     if arguments.dry_run {
-        // A dry run must fail like the real one: the gate judges a release that is new to this
+        // A dry run must fail like the real one, so the gate scans a release that is new to this
         // machine.
         if !rollback.known {
             let flags = &arguments.review.flags;
@@ -130,7 +131,8 @@ fn change_lines(rollback: &Rollback) -> Vec<String> {
     readmitted.chain(removed).collect()
 }
 
-/// Asks for confirmation. A release that this machine has not seen before is reviewed as well.
+/// Asks for confirmation. Shows the review of a release that this machine has neither published nor
+/// taken over.
 fn confirm_rollback(
     context: &Context,
     publisher: &Publisher<'_>,
@@ -145,14 +147,14 @@ fn confirm_rollback(
         flag: "--payload",
     };
     let payload = review.payload.as_ref();
-    // This machine published the release or took it over, so its content was reviewed then.
+    // This machine has published the release or taken it over, so its content was reviewed then.
     if rollback.known {
         if !question.is_answered_by(payload)? {
             context.ui.confirm_or_stop(text)?;
         }
         return Ok(());
     }
-    // This machine has never published or taken it over.
+    // The release is new to this machine, so review it now.
     context.ui.must_see(format!(
         "{BOLD}release {}{BOLD:#}\n  payload {}",
         rollback.release, rollback.payload_sha256
@@ -164,7 +166,7 @@ fn confirm_rollback(
     ui.confirm_review(&shown, &question, payload, &review.flags)
 }
 
-/// Fetches the bundles that are missing here, admits them again, and publishes.
+/// Fetches the bundles that are missing in the library, admits their skills again, and publishes.
 async fn roll_back(
     publisher: &Publisher<'_>,
     rollback: &Rollback,
@@ -172,7 +174,7 @@ async fn roll_back(
     arguments: &Arguments,
 ) -> Result<SyncOutcome, Failure> {
     let vault = publisher.vault();
-    // Stored bundles are not fetched: their bytes are verified when they are used.
+    // Do not fetch stored bundles: their bytes are verified when they are used.
     let mut missing_entries = Vec::new();
     for entry in &rollback.readmit {
         if !adopt::is_stored(vault, &entry.bundle_hash)? {
@@ -184,7 +186,7 @@ async fn roll_back(
     // If the gate rejects one skill, this fails before anything changes.
     adopt::roll_back(vault, rollback, exceptions, &objects)?;
     let options = SyncOptions {
-        // A release of a thief is replaced by the one that is gone back to.
+        // After a theft of the key, replace the thief's releases.
         on_divergence: match arguments.last_good {
             Some(_) => OnDivergence::Replace,
             None => OnDivergence::Stop,
@@ -197,7 +199,7 @@ async fn roll_back(
 }
 
 /// Warns if the release has a policy and this library has none, as after a recovery on an empty
-/// machine: a rollback brings back skills only.
+/// machine. A rollback restores only skills.
 fn warn_of_missing_policy(
     context: &Context,
     vault: &Vault,

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::errors::Failure;
 
-/// Ends a pull that takes longer than `limit`: a slow host could hold it for ever, one object at a
-/// time.
+/// Runs a pull, and fails if it takes longer than `limit`. Without the limit, a slow service could
+/// delay it forever, although each single request has a timeout.
 pub(super) async fn limit_time<T>(
     limit: Duration,
     pull: impl Future<Output = Result<T, Failure>>,

@@ -1,5 +1,6 @@
-//! Drafts that agents made on this machine, with `VAULT_MCP_WRITES=draft`. They wait in the trust
-//! folder and need no service.
+//! `vault drafts` for drafts that agents made on this machine (with `VAULT_MCP_WRITES=draft`). They
+//! wait in the trust folder, the user's configuration folder outside the vault, and need no
+//! service.
 
 use serde_json::json;
 use vault_api::{Draft, DraftAuthor, DraftKind, DraftState};
@@ -25,17 +26,17 @@ use crate::{
     },
 };
 
-/// The waiting drafts of this machine's vault.
+/// The pending drafts of this machine.
 pub struct LocalDrafts {
-    /// None before there is a vault.
+    /// `None` if there is no vault yet.
     vault: Option<Vault>,
     drafts: Vec<LocalDraft>,
-    /// The ids of those that cannot be read.
+    /// The ids of drafts whose files cannot be read.
     damaged: Vec<DraftId>,
 }
 
 impl LocalDrafts {
-    /// Reads the drafts.
+    /// Reads the drafts, and warns of those that cannot be read.
     pub fn load(context: &Context) -> Result<Self, Failure> {
         let vault = context.existing_vault()?;
         let waiting = vault.as_ref().map(read_drafts).transpose()?;
@@ -53,7 +54,8 @@ impl LocalDrafts {
         })
     }
 
-    /// Removes a draft that cannot be read, by its whole id. Returns `None` if it is none.
+    /// Removes a draft that cannot be read. `id` must be its whole id. Returns `None` if there is
+    /// no such damaged draft.
     pub fn remove_damaged(&self, id: &str) -> Result<Option<Report>, Failure> {
         let mut damaged = self.damaged.iter();
         let Some(found) = damaged.find(|found| found.as_str().eq_ignore_ascii_case(id)) else {
@@ -69,10 +71,11 @@ impl LocalDrafts {
         self.drafts.iter().map(describe_draft).collect()
     }
 
-    /// Finds a draft by its id or the beginning of it.
+    /// Finds a draft by its id or the beginning of it. Returns `None` if none matches; the draft
+    /// may then be one of the service.
     pub fn find(&self, id: &str) -> Result<Option<&LocalDraft>, Failure> {
         let listed_drafts = self.listed();
-        // A draft that is not here may be at a service.
+        // `pick_draft` fails if nothing matches, but the draft may be at the service.
         let begins = |draft: &Draft| {
             draft
                 .id
@@ -90,14 +93,14 @@ impl LocalDrafts {
             .find(|local| local.draft.draft_id == picked.id))
     }
 
-    /// Shows a draft.
+    /// Creates the report of what a draft would change.
     pub fn show(
         &self,
         context: &Context,
         draft: &LocalDraft,
         flags: &ReviewFlags,
     ) -> Result<Report, Failure> {
-        // Showing signs nothing, so the base of the draft may have changed.
+        // Showing signs nothing, so show it even if the skill has changed since the draft was made.
         let choices = Choices {
             anyway: true,
             review: flags.clone(),
@@ -118,7 +121,7 @@ impl LocalDrafts {
         let vault = self.vault()?;
         let reviewer = Reviewer::local(context, vault, draft);
         let review = reviewer.review_draft(&describe_draft(draft), &draft.bytes, choices)?;
-        // `carry_out` signs the skill, so it comes after the question.
+        // Ask before `carry_out`, which signs the skill.
         confirm_draft(context, &reviewer, &review, choices)?;
         // Another command may have decided while the question waited for its answer.
         let waiting = read_drafts(vault)?.drafts;
@@ -126,7 +129,8 @@ impl LocalDrafts {
             return Err(decided_already(&review.draft));
         }
         reviewer.carry_out(&review)?;
-        // Only now: after a crash before this step, the draft is found to be carried out.
+        // Remove the draft only now. After a crash before this step, the next run finds that the
+        // vault already has the result.
         remove_draft(vault, &draft.draft.draft_id)?;
         let agents = profiles::show_to_agents(context, vault);
         let line = accepted_line(&review.draft, review.left_out_text().as_deref());
@@ -139,7 +143,7 @@ impl LocalDrafts {
         Ok(report)
     }
 
-    /// Removes a draft without carrying it out.
+    /// Removes a draft without carrying it out: declined, with a reason, or withdrawn, without one.
     pub fn discard(
         &self,
         draft: &LocalDraft,
@@ -164,8 +168,8 @@ impl LocalDrafts {
     }
 }
 
-/// Lists the drafts of this machine and of the service. A service that does not answer does not hide
-/// those of this machine.
+/// Lists the drafts of this machine and of the service. If the service does not answer, lists only
+/// those of this machine and warns.
 pub fn list_all(
     context: &Context,
     local: &LocalDrafts,
@@ -190,8 +194,8 @@ pub fn list_all(
     Ok(drafts_report(context, &listed_drafts, all))
 }
 
-/// Fails if the beginning of an id may mean a draft of the service too. An agent can make a draft of
-/// this machine whose id begins like one of the service: ids begin with the time.
+/// Fails if `id` is only the beginning of an id and also matches a draft of the service. Ids begin
+/// with the time, so an agent could create a local draft whose id begins like one of the service.
 pub fn check_only_local(context: &Context, local: DraftId, id: &str) -> Result<(), Failure> {
     if local.as_str().eq_ignore_ascii_case(id) {
         return Ok(());

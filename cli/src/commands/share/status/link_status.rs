@@ -1,4 +1,5 @@
-//! The status of one linked vault: what is installed here, and what its service shows.
+//! The part of `vault status` about one linked vault: what this machine has pinned and installed,
+//! and what the service shows now.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -100,7 +101,7 @@ impl LinkStatus {
             let _reported = key_change.inspect_err(&mut failed);
         }
         let device = state.as_ref().map(|state| state.status);
-        // A monitor must see it, as it sees a machine that the owner removed.
+        // Set the exit code, so that a script that monitors the status notices the revocation.
         if matches!(device, Some(DeviceStatus::Revoked)) && *exit == Exit::Done {
             *exit = Exit::NotAllowed;
         }
@@ -121,7 +122,7 @@ impl LinkStatus {
         let listing = shelf::list_installed(vault)?;
         let withheld = listing.withheld_skills();
         let withheld = withheld.get(&Some(link.id())).into_iter().flatten();
-        // The look may have taken newer keys.
+        // Read the keys again, because `take_shown_keys` may have applied newer ones.
         let trust = link.trust(vault)?;
         if let Some(expires_at) = expires_at {
             warn_of_end(context, &address, expires_at, false);
@@ -188,7 +189,7 @@ impl LinkStatus {
         ])
     }
 
-    /// Compares the pinned release with the one that the service shows.
+    /// Formats the pinned release, and the one that the service shows if it is another.
     fn release_text(&self) -> String {
         match (self.release, self.offered_release) {
             (None, _) => "none yet".to_owned(),
@@ -206,7 +207,7 @@ impl LinkStatus {
     }
 }
 
-/// Takes newer keys of a linked vault that the service shows, and reports which keys were added,
+/// Applies newer keys of a linked vault that the service shows, and warns which keys were added,
 /// removed or revoked. Installs nothing.
 fn take_shown_keys(
     context: &Context,
@@ -218,7 +219,7 @@ fn take_shown_keys(
         return Ok(());
     };
     let readable = matches!(state.status, DeviceStatus::Active | DeviceStatus::Pending);
-    // The keys are part of the catalog, so the same file has no newer ones.
+    // The keys are part of the catalog, so an unchanged catalog has no newer ones.
     if !readable || shown.sha256 == counted.file_sha256 {
         return Ok(());
     }
@@ -231,7 +232,7 @@ fn take_shown_keys(
     Ok(())
 }
 
-/// Describes the last pull: its time, and its release or its error.
+/// Formats the time of the last pull, with its release or its error.
 fn last_pull_text(LastPull { at, release, error }: &LastPull) -> String {
     match (error, release) {
         (Some(error), _) => {
