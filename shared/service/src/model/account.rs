@@ -10,8 +10,8 @@
 //! | `service` | `epoch` | [`ServiceEpoch`], there once an operator signed everybody out |
 //!
 //! Only operators receive links that set a password, because the holder of such a link can sign in
-//! as the account everywhere. The owner of a namespace invites an address, and the person who has
-//! proven it accepts (`user`).
+//! as the account everywhere. An owner of a namespace only invites an address; a person who has
+//! proven to own it accepts.
 
 use std::fmt;
 
@@ -35,59 +35,58 @@ pub use vault_api::{BadEmail, Email};
 
 /// Lifetime of the link that sets a password, in seconds: 72 hours.
 pub const INVITE_SECONDS: i64 = 72 * 3600;
-/// The partition of the operator's list, one entry for each address.
+/// Partition of the directory of addresses, with one entry for each.
 pub const DIRECTORY: &str = "accounts";
 
-/// One way in which a person proves to be the account.
+/// One way in which a person proves that the account is theirs.
 #[derive(Clone, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Proof {
-    /// A password, set by a link that an operator made for the address or by the operator's
-    /// settings.
+    /// A password, set through a link that an operator created, or by the operator's settings.
     Password {
-        /// The argon2id hash.
+        /// Argon2id hash of the password.
         hash: String,
-        /// Time at which it was set.
+        /// Time at which the password was set.
         set_at: Timestamp,
     },
-    /// A person whom an OpenID Connect provider knows.
+    /// A person whom an OpenID Connect provider signs in.
     Provider {
-        /// The provider.
+        /// Issuer identifier of the provider.
         issuer: String,
-        /// The person, by the name in [`super::subject`].
+        /// The person: SHA-256 of issuer and subject ([`super::subject`]).
         subject: Digest,
-        /// Time at which it was connected to the account.
+        /// Time at which the provider was connected to the account.
         connected_at: Timestamp,
     },
 }
 
-/// A person.
+/// An account, as it is stored.
 #[derive(Clone, Deserialize, Eq, PartialEq, Serialize)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a member of the record"
 )]
 pub struct Account {
-    /// The id.
+    /// Id of the account, which never changes.
     pub id: AccountId,
-    /// The address; an attribute, which the proofs below are about.
+    /// E-mail address. The proofs below show that it is the person's own.
     pub email: Email,
     /// Every way to sign in; without any, the address is not proven.
     pub proofs: Vec<Proof>,
-    /// Number of times that a way to sign in was replaced or removed. A session counts only for the
-    /// number it began with. A time would not do, since a session of the same second would stay.
+    /// Number of times that a way to sign in was replaced or removed. A session is valid only with
+    /// the number that it began with; a time would keep sessions of the same second valid.
     pub password_number: u32,
     /// Whether the account may use the operator routes.
     pub operator: bool,
-    /// Raised to end, in one write, every token and session given before.
+    /// Raised to end all earlier tokens and sessions in one write.
     pub epoch: u32,
-    /// An operator stopped the account: no sign-in, no token.
+    /// Whether an operator has disabled the account: no sign-in, no token.
     pub disabled: bool,
-    /// An operator confirmed the deletion, which may take several requests. The account is disabled
-    /// meanwhile, and enabling it cancels the deletion.
+    /// Whether an operator has begun the deletion, which may take several requests. The account is
+    /// disabled meanwhile, and enabling it cancels the deletion.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub deletion_begun: bool,
-    /// Time until which the deletion goes on without another confirmation. Absent in records of
+    /// Time until which the deletion may go on without another confirmation. Absent in records of
     /// earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deletion_until: Option<Timestamp>,
@@ -95,16 +94,15 @@ pub struct Account {
     pub created_at: Timestamp,
     /// Hash of the only link that may set the password; earlier links no longer count.
     pub invite: Option<Digest>,
-    /// The password was set through an invitation of an earlier version of vault, whose inviter
-    /// could have set it. It has ended with everything that was signed in: the operator invites the
-    /// account again.
+    /// Whether an earlier version of vault let an inviter set the password. That password no longer
+    /// works, and all sign-ins with it have ended: an operator must invite the account again.
     #[serde(default)]
     pub invite_again: bool,
     /// The second factor that a sign-in requires beside a proof.
     #[serde(default)]
     pub second_factor: Option<SecondFactor>,
-    /// Passkeys, each of which signs in, or stands for the code of the second factor. They are no
-    /// proofs of the address: an account has others.
+    /// Passkeys, each of which signs in or replaces the code of the second factor. They do not
+    /// prove the address, so an account with passkeys also has a proof above.
     #[serde(default, skip_serializing_if = "Passkeys::is_empty")]
     pub passkeys: Passkeys,
 }
@@ -153,7 +151,7 @@ impl Account {
         })
     }
 
-    /// Returns the people of identity providers who sign in as the account.
+    /// Returns the people of identity providers who may sign in to the account.
     pub fn subjects(&self) -> impl Iterator<Item = &Digest> {
         self.proofs.iter().filter_map(|proof| match proof {
             Proof::Provider { subject, .. } => Some(subject),
@@ -161,8 +159,8 @@ impl Account {
         })
     }
 
-    /// Lets a person of an identity provider sign in. A link that sets a password ends, since the
-    /// account has a proof now.
+    /// Lets a person of an identity provider sign in. A link that sets a password becomes invalid,
+    /// because the account now has a proof.
     pub fn connect_provider(
         &mut self,
         issuer: &str,
@@ -171,7 +169,8 @@ impl Account {
     ) -> Vec<Write> {
         let mut writes = Vec::new();
         if self.proofs.is_empty() {
-            // The address was not proven before, so nothing from before may go on.
+            // The address was not proven before: factors, tokens and sessions may be of another
+            // person.
             writes.extend(self.clear_factors());
             self.raise_epoch();
         }
@@ -187,8 +186,8 @@ impl Account {
         writes
     }
 
-    /// Removes the second factor and the passkeys, for an account whose person proves it anew.
-    /// Returns the writes that remove the passkeys' index entries.
+    /// Removes the second factor and the passkeys, when a person proves the account anew. Returns
+    /// the writes that remove the passkeys' index entries.
     fn clear_factors(&mut self) -> Vec<Write> {
         self.second_factor = None;
         self.passkeys.clear()
@@ -202,8 +201,8 @@ impl Account {
         Some(removed)
     }
 
-    /// Ends a sign-in through an identity provider, and every browser's session with it; false when
-    /// it is not proof of the account, or the last one.
+    /// Removes a person of an identity provider, and ends the sessions of all browsers. False if
+    /// that person is no proof of the account, or the last one.
     pub fn disconnect_provider(&mut self, subject: &Digest) -> bool {
         // The last proof stays, or the person could never sign in again.
         if !self.subjects().any(|held| held == subject) || self.proofs.len() < 2 {
@@ -217,13 +216,14 @@ impl Account {
         true
     }
 
-    /// Sets the password by its hash: sessions and a link from before it end.
+    /// Sets the hash of the password. Earlier sessions end, and a link that sets a password becomes
+    /// invalid.
     pub fn set_password(&mut self, hash: String, now: Timestamp) {
         self.proofs
             .retain(|proof| !matches!(proof, Proof::Password { .. }));
         self.proofs.push(Proof::Password { hash, set_at: now });
         self.password_number = self.password_number.wrapping_add(1);
-        // The record of an open link may remain: a link counts only while its hash is here.
+        // The record of a link may remain: a link is valid only while its hash is here.
         self.invite = None;
         self.invite_again = false;
     }
@@ -234,35 +234,35 @@ impl Account {
         self.epoch = self.epoch.wrapping_add(1);
     }
 
-    /// Stops the account: no sign-in, and everything that is signed in ends.
+    /// Disables the account: no sign-in is possible, and all tokens and sessions end.
     pub const fn disable(&mut self) {
         self.disabled = true;
         // Without a new epoch the account's tokens would work again as soon as it is enabled.
         self.raise_epoch();
     }
 
-    /// Lets the account sign in again. A deletion that has begun does not go on.
+    /// Lets the account sign in again, and cancels a deletion that has begun.
     pub const fn enable(&mut self) {
         self.disabled = false;
         self.deletion_begun = false;
         self.deletion_until = None;
     }
 
-    /// Stops the account and marks it as being deleted: the deletion goes on until then without
-    /// another confirmation.
+    /// Disables the account and marks it as being deleted. The deletion may go on without another
+    /// confirmation before `until`.
     pub const fn begin_deletion(&mut self, until: Timestamp) {
         self.disable();
         self.deletion_begun = true;
         self.deletion_until = Some(until);
     }
 
-    /// Whether a deletion has begun that goes on without another confirmation.
+    /// Whether a deletion has begun that may go on without another confirmation.
     pub fn deletion_goes_on(&self, now: Timestamp) -> bool {
         self.deletion_begun && self.deletion_until.is_some_and(|until| now < until)
     }
 
-    /// Returns the writes that make the account: its record and its entry in the operator's list.
-    /// They fail if either exists.
+    /// Returns the writes that create the account: its record and its entry in the directory. They
+    /// fail if either exists.
     pub fn creation_writes(&self) -> Result<Vec<Write>, StoreError> {
         let listed = AddressEntry {
             account: self.id.clone(),
@@ -292,7 +292,7 @@ impl Account {
     }
 }
 
-/// Index entry: the account of an address.
+/// Index entry of the directory: the account that has an address.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct AddressEntry {
     /// The account.
@@ -302,20 +302,21 @@ pub struct AddressEntry {
 /// A link that sets the password of an account.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Invite {
-    /// The address.
+    /// Address of the account.
     pub email: Email,
-    /// Time at which it ends.
+    /// Time from which the link is no longer valid.
     pub expires_at: Timestamp,
 }
 
-/// The mark that the first owner was made, which happens once in the life of a store.
+/// The mark that the first owner was created, which happens once in the life of a store.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct FirstOwner {
-    /// The account.
+    /// Address of the owner's account.
     pub email: Email,
-    /// Time at which that happened.
+    /// Time of the creation.
     pub created_at: Timestamp,
-    /// Form in which the accounts are stored; 0 if an earlier version of vault wrote them.
+    /// Version of the form in which accounts are stored; 0 for records of an earlier version of
+    /// vault.
     #[serde(default)]
     pub accounts: u32,
 }
@@ -323,12 +324,12 @@ pub struct FirstOwner {
 /// Number of times that an operator signed everybody out.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct ServiceEpoch {
-    /// The number.
+    /// Number of times.
     #[serde(default)]
     pub epoch: u32,
 }
 
-/// Epochs at the time when a token or session was given. It ends as soon as one of the numbers is
+/// Epochs at the time when a token or session was issued. It ends as soon as one of the numbers is
 /// raised.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Epochs {
@@ -385,14 +386,14 @@ pub fn service_epoch_key() -> RecordKey {
     RecordKey::new("service", "epoch")
 }
 
-/// Returns the account of an address. An unknown address costs the same two reads as a known one,
-/// so the time does not tell which addresses have an account.
+/// Finds the account of an address. An unknown address costs the same two reads as a known one, so
+/// the response time does not tell which addresses have an account.
 pub async fn find_account(
     ports: &Ports,
     email: &Email,
 ) -> Result<Option<Versioned<Account>>, StoreError> {
     let listed = ports.get::<AddressEntry>(&listed_key(email)).await?;
-    // An unknown address gets an id too, so that both cases make the same two reads.
+    // An unknown address gets an id too, so that both cases make two reads.
     let id = listed.map_or_else(
         || AccountId::of_earlier_version(email),
         |listed| listed.value.account,
@@ -402,19 +403,20 @@ pub async fn find_account(
 
 /// Result of preparing an account for a new proof of its address.
 pub struct PreparedAccount {
-    /// The account as the writes leave it.
+    /// The account after the writes.
     pub account: Account,
     /// Conditional writes for the commit; empty when the account can sign in already.
     pub writes: Vec<Write>,
-    /// Link that sets the password, shown once; `None` if the account can sign in already.
+    /// Link that sets the password; only the caller gets it. `None` if the account can sign in
+    /// already.
     pub url: Option<String>,
     /// Whether the account was there before.
     pub existed: bool,
 }
 
-/// Prepares the account of `email`: a new account, or one without a proof, gets a fresh link under
-/// `issuer` (the public URL), which replaces an earlier one. The holder of the link takes the
-/// account over, so only an operator may call this.
+/// Prepares the account of `email` for its first sign-in: creates it if necessary and, if it has no
+/// proof yet, a link under `issuer` (the public URL) that sets its password and replaces an earlier
+/// link. Whoever opens the link gets the account, so only operators may cause this.
 pub async fn prepare_invitation(
     ports: &Ports,
     email: &Email,
@@ -444,8 +446,7 @@ pub async fn prepare_invitation(
             existed: true,
         });
     }
-    // The address is not proven, so nothing that was set up or signed in before may go on
-    // beside the person who opens the link.
+    // The address was not proven: factors, tokens and sessions may be of another person.
     let cleared = account.clear_factors();
     account.raise_epoch();
     let (mut writes, url) = fresh_link(&mut account, issuer, now, &ports.random)?;
@@ -460,10 +461,9 @@ pub async fn prepare_invitation(
     })
 }
 
-/// Prepares a new start for the account of `email`: it loses every proof, the second factor and the
-/// passkeys, its tokens and sessions end, and a fresh link under `issuer` sets a new password.
-/// Returns `None` if there is no such account. Only an operator may call this, as for
-/// [`prepare_invitation`].
+/// Prepares the reset of the account of `email`: it loses all proofs, the second factor and the
+/// passkeys, its tokens and sessions end, and a new link under `issuer` sets a password. `None` if
+/// there is no such account. Only operators may cause this, as with [`prepare_invitation`].
 pub async fn prepare_reset(
     ports: &Ports,
     email: &Email,
@@ -474,8 +474,7 @@ pub async fn prepare_reset(
         return Ok(None);
     };
     let mut account = found.value;
-    // Without these entries a person of the provider is not led to an account that no longer knows
-    // the proof.
+    // Removes the index entries that lead from a person of a provider to this account.
     let mut removals: Vec<_> = account.subjects().map(subject::removal_write).collect();
     account.proofs.clear();
     removals.extend(account.clear_factors());
@@ -491,8 +490,8 @@ pub async fn prepare_reset(
     }))
 }
 
-/// Gives the account a fresh link, which replaces any earlier one. The caller writes the account
-/// itself.
+/// Gives the account a new link, which replaces an earlier one. Returns the writes about links and
+/// the address of the new one; the caller writes the account itself.
 pub fn fresh_link(
     account: &mut Account,
     issuer: &str,
@@ -506,7 +505,7 @@ pub fn fresh_link(
         expires_at,
     };
     let document = Document::from_value(&invite)?;
-    // Records hold only the hash, so a copy of them opens no account.
+    // Records contain only the hash, so a copy of the store opens no account.
     let key = invite_key(&secret.hash());
     let mut writes = vec![Write::put_until(key, document, When::Absent, expires_at)];
     if let Some(earlier) = account.invite.replace(secret.hash()) {

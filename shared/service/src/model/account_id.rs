@@ -1,4 +1,4 @@
-//! Ids of accounts.
+//! The id of an account, and how records of earlier versions of vault lead to one.
 
 use std::fmt;
 
@@ -10,20 +10,21 @@ use vault_store::random::Random;
 use super::fresh_id;
 use vault_api::Email;
 
-/// The id of an account, `acc_…`. It outlives a change of the e-mail address.
+/// The id of an account: `acc_` and 26 lower-case letters or digits. It stays the same when the
+/// e-mail address changes.
 #[derive(Clone, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(from = "String", into = "String")]
 pub struct AccountId(String);
 
 impl AccountId {
-    /// Returns a new id.
+    /// Creates a new id, which sorts by `now`.
     pub fn fresh(now: Timestamp, random: &dyn Random) -> Self {
         Self(fresh_id("acc_", now, random))
     }
 
-    /// Returns the id of the account that an earlier version of vault knew by its address alone. It
-    /// follows from the address, so that tokens and sessions of that version still find their
-    /// account.
+    /// Returns the id for an account that an earlier version of vault knew by its address alone.
+    /// The id is computed from the address, so that tokens and sessions of that version still find
+    /// their account.
     pub fn of_earlier_version(email: &Email) -> Self {
         Self::of_address(email.as_str())
     }
@@ -40,7 +41,7 @@ impl AccountId {
         Self(format!("acc_{}", letters.collect::<String>()))
     }
 
-    /// Returns the text.
+    /// Returns the id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -59,9 +60,10 @@ impl From<AccountId> for String {
 }
 
 impl From<String> for AccountId {
-    /// Reads an id. Records of an earlier version name the e-mail address instead.
+    /// Reads an id from a record. Records of an earlier version have the e-mail address in its
+    /// place.
     fn from(text: String) -> Self {
-        // Every address holds `@`, and no id does.
+        // Every address contains `@`, and no id does.
         if text.contains('@') {
             Self::of_address(&text)
         } else {

@@ -1,6 +1,6 @@
 //! The audit log of people's and clients' actions. An entry is written in the commit of its action
-//! and never changed, but for the count of equal refusals ([`super::refusals`]). It ends after 400
-//! days.
+//! and never changed, but for the count of equal refusals ([`super::refusals`]). It is deleted
+//! after 400 days.
 //!
 //! | partition | key | document |
 //! |---|---|---|
@@ -27,23 +27,23 @@ pub use vault_api::AuditEntry as Entry;
 
 /// Time for which an entry is kept, in seconds: 400 days.
 pub const RETENTION_SECONDS: i64 = 400 * 24 * 3600;
-/// Name of the service itself in place of an actor's id.
+/// Id of the service itself as an actor.
 pub const SERVER: &str = "server";
 
-/// Actor of an action, as the audit log names it.
+/// Who performed an action, as the audit log names them.
 #[derive(Clone, Debug, Default)]
 pub struct Actor {
-    /// The user's id; the account's id of an operator, or where no namespace is concerned; or
-    /// `server`.
+    /// Id of the user in the namespace; for an operator, or where no namespace is concerned, id of
+    /// the account; or `server` for the service itself.
     pub user: String,
-    /// The client that the user's token was given to.
+    /// Id of the OAuth client that sent the request; `None` for the console and the service.
     pub client: Option<String>,
-    /// The address that the request came from.
+    /// Address that the request came from.
     pub source: Option<IpAddr>,
 }
 
 impl Actor {
-    /// Returns the service itself, as when it publishes its own library.
+    /// Returns the service itself as the actor, for example when it publishes its own library.
     pub fn server() -> Self {
         Self {
             user: SERVER.to_owned(),
@@ -52,19 +52,19 @@ impl Actor {
     }
 }
 
-/// The change of a target.
+/// The target of an action, with the values that the log shows of it.
 #[derive(Clone, Debug, Default)]
 pub struct Change {
     /// Id of the target.
     pub target: Option<String>,
-    /// The state before, in short.
+    /// Values before the change; only those that matter for the log.
     pub before: Option<Value>,
-    /// The state after, in short.
+    /// Values after the change; only those that matter for the log.
     pub after: Option<Value>,
 }
 
 impl Change {
-    /// Returns a change of this target: a device's id, a release, a slug.
+    /// Creates a change of this target, which may be a device's id, a release or a slug.
     pub fn about(target: &(impl ToString + ?Sized)) -> Self {
         Self {
             target: Some(target.to_string()),
@@ -72,7 +72,7 @@ impl Change {
         }
     }
 
-    /// Returns the change with the state before.
+    /// Adds the values before the change.
     #[must_use]
     pub fn with_before(self, state: impl Into<Option<Value>>) -> Self {
         Self {
@@ -81,7 +81,7 @@ impl Change {
         }
     }
 
-    /// Returns the change with the state after.
+    /// Adds the values after the change.
     #[must_use]
     pub fn with_after(self, state: impl Into<Option<Value>>) -> Self {
         Self {
@@ -91,8 +91,8 @@ impl Change {
     }
 }
 
-/// Returns the audit entry as a write for the commit of the action; `outcome` is `done`, or the
-/// code of a refusal.
+/// Creates an audit entry, as a write for the commit of the action. `outcome` is `done`, or the
+/// error code of a refusal.
 pub fn entry_write(
     ports: &Ports,
     namespace: Option<&NamespaceId>,
@@ -126,18 +126,18 @@ pub fn entry_write(
     ))
 }
 
-/// Id of the last entry of this process.
+/// Id of the last entry that this process has created.
 static LAST_ID: Mutex<Option<Ulid>> = Mutex::new(None);
 
-/// Creates the id of an entry: a ULID, above the last one of the same millisecond, so that a process
-/// lists its entries in the order in which it made them.
+/// Creates the id of an entry: a ULID that is above the last one of the same millisecond, so that
+/// entries of one process are listed in the order of their creation.
 fn next_id(last: &Mutex<Option<Ulid>>, clock: &dyn Clock, random: &dyn Random) -> String {
     let (millis, bits) = ulid_parts(clock, random);
     let fresh = Ulid::from_parts(millis, bits);
     let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
     let id = match *last {
-        // Another millisecond, also of a clock that was set back, begins anew. The random part has
-        // room for all entries of a millisecond, but for a chance of 2^-60.
+        // In another millisecond, even of a clock that was set back, a new random part begins. It
+        // has room for all entries of a millisecond, except with a probability of 2^-60.
         Some(last) if last.timestamp_ms() == millis && last >= fresh => {
             last.increment().unwrap_or(fresh)
         }
@@ -148,7 +148,7 @@ fn next_id(last: &Mutex<Option<Ulid>>, clock: &dyn Clock, random: &dyn Random) -
 }
 
 impl Transaction<'_> {
-    /// Adds the audit record of what `actor` does.
+    /// Adds the audit entry of an action that succeeded to the commit.
     pub fn audit(
         &self,
         namespace: Option<&NamespaceId>,
@@ -162,7 +162,8 @@ impl Transaction<'_> {
     }
 }
 
-/// Logs a failure to write a refusal to the audit log. The refusal itself stands.
+/// Writes to the program's log that a refusal could not be recorded in the audit log. The refusal
+/// itself stands.
 pub fn log_unwritten(written: Result<(), StoreError>) {
     if let Err(error) = written {
         // Logged only: rejecting a request must work while the store does not.
@@ -173,7 +174,8 @@ pub fn log_unwritten(written: Result<(), StoreError>) {
     }
 }
 
-/// Returns the partition that lists a namespace's entries.
+/// Returns the partition with a namespace's entries; without a namespace, that of the service's
+/// log.
 pub fn audit_partition(namespace: Option<&NamespaceId>) -> String {
     namespace.map_or_else(|| "audit/service".to_owned(), |id| format!("audit/{id}"))
 }

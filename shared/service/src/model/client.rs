@@ -1,14 +1,15 @@
-//! A client: an app that registered itself; and its connection to one namespace, which the owner
-//! there can end.
+//! A client: an app that uses OAuth; and its connection to one namespace, which an owner there can
+//! end.
 //!
 //! | partition | key | document |
 //! |---|---|---|
 //! | `client/<client_id>` | `client` | [`Client`], a day until first used, 400 days from its last use |
 //! | `conn/<namespace_id>` | `<client_id>` | [`Connection`]: a bearer check reads it, so ending it ends all its tokens there |
 //!
-//! A client that is known by the address of a document has a record of the same kind, a day at
-//! first; its id comes from its address. A registration has no owner and may serve several
-//! namespaces; therefore an owner ends a connection, not a registration.
+//! A client either registers itself and gets a random id, or is identified by the https address of
+//! a document with its metadata. Then its id is computed from the address, and its record is kept
+//! like that of an unused registration. A client belongs to no namespace and may be connected to
+//! several, so an owner ends a connection, not the client.
 
 use std::fmt;
 use std::str::FromStr;
@@ -26,8 +27,8 @@ use super::limits::{NetworkLimit, Networks};
 use super::redirect::RedirectUri;
 use super::{fresh_id, is_id};
 
-/// Lifetime of an unused registration, in seconds: a day. Apps that register send a person to
-/// consent at once.
+/// Lifetime of an unused registration, in seconds: a day. Apps send a person to the consent page
+/// right after they register.
 pub const UNUSED_SECONDS: i64 = 24 * 3600;
 /// Lifetime of an unused record of a client's document, in seconds: a day, since it can be fetched
 /// again.
@@ -35,7 +36,7 @@ pub const DOCUMENT_SECONDS: i64 = 24 * 3600;
 /// Lifetime of a used registration after its last use, in seconds: 400 days, longer than any grant.
 pub const USED_SECONDS: i64 = 400 * 24 * 3600;
 
-/// `cli_` and 26 lower-case letters or digits.
+/// The id of a client: `cli_` and 26 lower-case letters or digits.
 #[derive(Clone, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct ClientId(String);
@@ -46,18 +47,18 @@ pub struct ClientId(String);
 pub struct BadClientId;
 
 impl ClientId {
-    /// Returns a new id.
+    /// Creates a random id for a client that registers.
     pub fn fresh(now: Timestamp, random: &dyn Random) -> Self {
         Self(fresh_id("cli_", now, random))
     }
 
-    /// Returns the id of a client that is known by an address with this hash.
+    /// Returns the id of a client whose document has the address with this SHA-256.
     pub fn of_document(address: &Digest) -> Self {
         // 26 hex digits are 104 bits: too many to find a second address with the same id.
         Self(format!("cli_{}", &address.to_string()[..26]))
     }
 
-    /// Returns the text.
+    /// Returns the id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -96,31 +97,30 @@ impl TryFrom<String> for ClientId {
     }
 }
 
-/// A registered app. Everything in it is what the app said about itself: untrusted text.
+/// A client, as it is stored. All values are what the app says about itself: untrusted text.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Client {
-    /// The id.
+    /// Id of the client.
     pub id: ClientId,
-    /// The name, for people; may claim anything.
+    /// Name for people, which may claim anything.
     pub name: Option<String>,
     /// Redirect URIs to which codes may be sent.
     pub redirect_uris: Vec<RedirectUri>,
-    /// Scopes that it registered for: no consent gives it more.
+    /// Scopes that the client registered for; no consent gives it others.
     pub scopes: Scopes,
-    /// Time at which it registered, or at which its document was first read.
+    /// Time of the registration, or of the first reading of its document.
     pub created_at: Timestamp,
-    /// Source of these values for a client that did not register: its document.
+    /// Document that the values come from; `None` for a registered client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub document: Option<ClientDocument>,
-    /// Networks among whose unused registrations it counts, until it is first used; `None` also for
-    /// one of an earlier version, which counted another way.
+    /// Networks for which the registration counts as unused; removed at its first use. `None` also
+    /// in records of an earlier version, which counted in another way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unused_of: Option<Networks>,
 }
 
-/// Returns the limit on registrations of a source that no app has used yet. A registration counts
-/// at the time of its creation. Its first use takes the count back, and its end comes with that of
-/// the window at the latest.
+/// Returns the limit on registrations from one source that were never used. A registration counts
+/// in the window of its creation; its first use takes the count back.
 pub fn unused_limit(limit: u32) -> NetworkLimit<'static> {
     NetworkLimit {
         name: "register-unused",
@@ -130,10 +130,10 @@ pub fn unused_limit(limit: u32) -> NetworkLimit<'static> {
     }
 }
 
-/// Address of a client's document, and the time until which its content counts.
+/// Address of a client's document, and the times of its caching.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct ClientDocument {
-    /// Address of the document; the client calls itself by it.
+    /// Address of the document, which is also the client's `client_id`.
     pub url: String,
     /// Host of the address, for people.
     pub host: String,
@@ -145,17 +145,17 @@ pub struct ClientDocument {
 }
 
 impl Client {
-    /// Returns the writes that take it from the count of unused registrations.
+    /// Returns the writes that stop counting the client as an unused registration.
     pub fn used_writes(&self) -> Vec<Write> {
         let networks = self.unused_of.iter();
-        // Any limit but 0: it was counted, whatever the limit is now.
+        // The limit may be anything but 0: the registration was counted, whatever the limit is now.
         let windows = networks.flat_map(|networks| unused_limit(1).windows(networks));
         windows
             .filter_map(|window| window.given_back(self.created_at))
             .collect()
     }
 
-    /// Whether a registered redirect URI covers `asked`.
+    /// Whether one of the client's redirect URIs permits `asked`.
     pub fn allows_redirect(&self, asked: &RedirectUri) -> bool {
         self.redirect_uris
             .iter()
@@ -163,41 +163,42 @@ impl Client {
     }
 }
 
-/// A client's standing in one namespace.
+/// The connection of a client to one namespace: consents there have effect only while it lasts.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Connection {
-    /// Id of this connection. Tokens name it, so that those of an ended one stay invalid when a
-    /// client connects again.
+    /// Id of this connection. Tokens contain it, so that tokens of an ended connection stay invalid
+    /// when the client is connected again.
     #[serde(default)]
     pub id: String,
-    /// The client.
+    /// Id of the client.
     pub client: ClientId,
     /// The client's name when it first connected.
     pub name: Option<String>,
     /// The address of the client's document, if it is known by one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub document: Option<String>,
-    /// Time of its first consent here.
+    /// Time of the first consent of this connection.
     pub connected_at: Timestamp,
-    /// Time at which the owner ended it: no token of it is good any more, and it gets no new ones
-    /// here.
+    /// Time at which an owner ended the connection. Its tokens are invalid from then on, and it
+    /// gets no new ones.
     pub revoked_at: Option<Timestamp>,
-    /// Time at which the owner ended the client's connection before this one, if a new consent
+    /// Time at which an owner ended the client's previous connection, if a new consent has
     /// connected the client again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_before_at: Option<Timestamp>,
 }
 
 impl Connection {
-    /// Returns the time at which the owner last ended the client here, even if it has connected
-    /// again since. No consent from before that time is good any more.
+    /// Returns the time at which an owner last ended a connection of the client here, even if it is
+    /// connected again. Consents from before that time are no longer valid.
     pub fn last_ended_at(&self) -> Option<Timestamp> {
-        // The end of this connection is always later than that of the one before.
+        // If this connection has ended, its end is later than that of the one before.
         self.revoked_at.or(self.ended_before_at)
     }
 
     /// Returns the write that ends the connection, which was read at `revision`: all tokens of the
-    /// client are dead in this namespace. The record stays, so that no new token can be given.
+    /// client become invalid in this namespace. The record stays, so that no new token can be
+    /// issued.
     pub fn ending_write(
         &self,
         namespace: &NamespaceId,
@@ -216,7 +217,7 @@ impl Connection {
     }
 }
 
-/// Returns the key of a registration.
+/// Returns the key of a client's record.
 pub fn client_key(id: &ClientId) -> RecordKey {
     RecordKey::new(format!("client/{id}"), "client")
 }

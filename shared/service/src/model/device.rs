@@ -7,8 +7,11 @@
 //! | `pend/<slug>` | `<device_id>` | [`Pending`], only while the device waits |
 //! | `seen/<slug>` | `<public key, 43 characters>` | [`LastSeen`], ends 400 days after its last change |
 //!
-//! Enrolment, decision and the counter of waiting devices change in one commit, so the counter is
-//! always the number of `pend` records.
+//! An enrolment or a decision changes the device and the counter of waiting devices in one commit,
+//! so the counter is always the number of `pend` records.
+//!
+//! A slug, the name of a namespace, can be allocated only once at present. Records still name the
+//! allocation (`namespace_id`), so that a device of one tenant never counts for another.
 
 use serde::{Deserialize, Serialize};
 use vault_format::keys::PublicKey;
@@ -30,8 +33,8 @@ pub use vault_api::DeviceStatus;
 /// `forget` gets the same answer as the first.
 pub const FORGOTTEN_SECONDS: i64 = 30 * 24 * 3600;
 
-/// Time for which a device is remembered that was denied before it was ever admitted, in seconds:
-/// 30 days. Then its key is unknown again.
+/// Time for which a denied device is remembered if it was never admitted, in seconds: 30 days.
+/// Afterwards its key is unknown and may enrol again.
 pub const DENIED_SECONDS: i64 = 30 * 24 * 3600;
 
 /// Time for which a device's last visit is remembered, in seconds: 400 days.
@@ -40,45 +43,46 @@ const SEEN_SECONDS: i64 = 400 * 24 * 3600;
 /// Network of a waiting device whose address was not recorded.
 pub const UNKNOWN_NETWORK: &str = "unknown";
 
-/// A device as enrolled.
+/// A device, as it is stored.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Device {
-    /// `dev_…`, from slug and key, so that racing requests of one key agree on it.
+    /// Id of the device, `dev_…`: computed from slug and key, so that concurrent requests of one
+    /// key agree on it.
     pub device_id: String,
-    /// The allocation that it enrolled in; another one of the same slug does not know it.
+    /// Id of the namespace that the device enrolled in.
     pub namespace_id: NamespaceId,
-    /// The key, as in `X-Vault-Device`.
+    /// Public key of the device, which it sends in `X-Vault-Device`.
     pub public_key: PublicKey,
-    /// Name that the machine gave itself, empty if it gave none; the first value stays.
+    /// Name that the machine gave itself at its first enrolment; empty if it gave none.
     pub hostname: String,
-    /// Status of the device.
+    /// Whether the device waits, is admitted, or was denied or revoked.
     pub status: DeviceStatus,
     /// Time of its enrolment.
     pub enrolled_at: Timestamp,
-    /// Time at which an owner last decided about it.
+    /// Time of the last decision on the device.
     pub decided_at: Option<Timestamp>,
-    /// Source of that decision: a user's id, or the id of the enrolment code that admitted it.
+    /// Id of the user who made that decision, or of the enrolment code that admitted the device.
     /// Absent in records of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided_by: Option<String>,
-    /// The app that admitted it, or that made the code which admitted it. Absent for the console,
-    /// and in records of earlier versions.
+    /// The app that admitted the device or created the code that admitted it. Absent if an owner
+    /// did it in the console, and in records of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<ClientId>,
-    /// Network that it enrolled from, as owners see it; only while it waits. Absent in records of
-    /// earlier versions.
+    /// Network that the device enrolled from, as shown to owners; only while the device waits.
+    /// Absent in records of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
 }
 
-/// Parts of a [`Device`] that the check of a signed request needs: its record without the key,
-/// which the request brings and under which the record was found. Parsing the key again would cost
-/// more than the rest of the request, its signature included.
+/// The part of a [`Device`] record that the check of a signed request needs. The key is left out:
+/// the request contains it, and parsing it again would cost more than the rest of the request,
+/// including the check of the signature.
 #[derive(Clone, Debug, Deserialize)]
 pub struct DeviceStanding {
-    /// As in [`Device`].
+    /// Id of the device, `dev_…`.
     pub device_id: String,
-    /// The allocation that it enrolled in.
+    /// Id of the namespace that the device enrolled in.
     pub namespace_id: NamespaceId,
     /// Name that the machine gave itself.
     pub hostname: String,
@@ -88,11 +92,11 @@ pub struct DeviceStanding {
     pub enrolled_at: Timestamp,
 }
 
-/// Last visit of a device, and the release that it has. Written once a day and for each new
-/// release, so that reads cost no writes. No decision rests on it.
+/// Last visit of a device and the release that it has. Written at most once a day and for each new
+/// release, so that most reads cost no write. No decision depends on it.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct LastSeen {
-    /// The allocation in which it reads.
+    /// Id of the namespace that the device reads.
     pub namespace_id: NamespaceId,
     /// The day in UTC, as `2026-11-21`.
     pub day: String,
@@ -101,14 +105,14 @@ pub struct LastSeen {
 }
 
 impl LastSeen {
-    /// Returns the record after a visit, or `None` if `held` says the same already.
+    /// Returns the record after a visit, or `None` if `held` already has the same content.
     pub fn after_visit(
         held: Option<Self>,
         namespace_id: NamespaceId,
         release: Option<u64>,
         now: Timestamp,
     ) -> Option<Self> {
-        // The slug may have belonged to another allocation, whose releases mean nothing here.
+        // The slug may have belonged to another namespace, whose releases mean nothing here.
         let held = held.filter(|held| held.namespace_id == namespace_id);
         let next = Self {
             namespace_id,
@@ -119,7 +123,7 @@ impl LastSeen {
         (held.as_ref() != Some(&next)).then_some(next)
     }
 
-    /// Returns the write that remembers it.
+    /// Returns the write that stores the record.
     pub fn to_write(&self, slug: &Slug, key: &str, now: Timestamp) -> Result<Write, StoreError> {
         Ok(Write::put_until(
             seen_key(slug, key),
@@ -132,16 +136,16 @@ impl LastSeen {
     }
 }
 
-/// A waiting device. Its source and time are for earlier versions of vault, in which a device gave
-/// way when the queue was full.
+/// Index record of a waiting device. Only earlier versions of vault read the source and the time:
+/// when the queue was full, they dropped a device.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Pending {
     /// The key, as in `X-Vault-Device`.
     pub public_key: PublicKey,
-    /// Source of its enrolment; unknown in records of earlier versions.
+    /// Source of the enrolment; unknown in records of earlier versions.
     #[serde(default = "Pending::earlier_source")]
     pub source: Source,
-    /// Time of its enrolment; long ago in records of earlier versions.
+    /// Time of the enrolment; 1970 in records of earlier versions.
     #[serde(default = "Pending::earlier_time")]
     pub enrolled_at: Timestamp,
 }
@@ -161,18 +165,18 @@ impl Pending {
 pub struct DeviceIdEntry {
     /// The key, as in `X-Vault-Device`.
     pub public_key: PublicKey,
-    /// The device as it was when it was forgotten; absent while it is known.
+    /// The device as it was when an owner removed it (`forget`); `None` while it is known.
     pub forgotten: Option<Device>,
 }
 
 impl Device {
-    /// Returns the name that people are shown: the machine's own, or the fingerprint of a machine
-    /// without one.
+    /// Returns the name that people see: the machine's own, or the fingerprint of its key if it has
+    /// none.
     pub fn name(&self) -> String {
         vault_api::device_name(&self.hostname, &self.public_key)
     }
 
-    /// Returns the name with the fingerprint, which the machine cannot choose.
+    /// Returns the name with the fingerprint of the key, which the machine cannot choose.
     pub fn name_and_fingerprint(&self) -> String {
         let fingerprint = KeyFingerprint::device(&self.public_key);
         if self.hostname.is_empty() {
@@ -182,7 +186,7 @@ impl Device {
         }
     }
 
-    /// Returns a device that waits for the owner.
+    /// Creates a device that waits for a decision of an owner.
     pub fn new(
         slug: &Slug,
         namespace_id: NamespaceId,
@@ -204,14 +208,14 @@ impl Device {
         }
     }
 
-    /// Returns the network by which owners see the device while it waits. It is unknown for a
-    /// device that enrolled at an earlier version of vault.
+    /// Returns the network that owners see while the device waits: [`UNKNOWN_NETWORK`] if it
+    /// enrolled at an earlier version of vault, `None` if it does not wait.
     pub fn waiting_network(&self) -> Option<&str> {
         let network = self.network.as_deref().unwrap_or(UNKNOWN_NETWORK);
         (self.status == DeviceStatus::Pending).then_some(network)
     }
 
-    /// Returns the index entry of its id.
+    /// Returns the entry that leads from the id to the key.
     pub fn index_entry(&self) -> DeviceIdEntry {
         DeviceIdEntry {
             public_key: self.public_key,
@@ -220,7 +224,7 @@ impl Device {
     }
 
     /// Returns the writes that deny the device, which waits and was read at `revision`. Its records
-    /// end after 30 days, so that unknown devices leave no rows for ever.
+    /// are deleted after 30 days, so that unknown devices leave no rows for ever.
     pub fn denial_writes(
         &self,
         slug: &Slug,
@@ -235,13 +239,13 @@ impl Device {
         );
         Ok([
             Write::put_until(key, document, When::At(revision), until),
-            // Both records end together, so that no id is left that leads to no device.
+            // Both records expire together, so that no id remains that leads to no device.
             Write::put_until(id_key(slug, &self.device_id), named, When::Any, until),
             Write::delete(pending_key(slug, &self.device_id), When::Any),
         ])
     }
 
-    /// Returns the write that sets its record under a condition.
+    /// Returns the write that stores the device's record under a condition.
     pub fn to_write(&self, slug: &Slug, when: When) -> Result<Write, StoreError> {
         Ok(Write::put(
             device_key(slug, &self.public_key.to_string()),
@@ -259,7 +263,7 @@ pub struct FoundDevice {
     pub revision: Option<u64>,
 }
 
-/// Finds the device of this id in a namespace, also if it was forgotten.
+/// Finds the device of this id in a namespace, even if an owner has removed it.
 pub async fn find_device(
     ports: &Ports,
     home: &NamespaceRef,
@@ -287,12 +291,12 @@ pub async fn find_device(
     Ok(found_device.filter(|found| found.device.namespace_id == home.id))
 }
 
-/// Returns the key of the device with this key text.
+/// Returns the key of the record of the device whose public key has this text.
 pub fn device_key(slug: &Slug, public_key: &str) -> RecordKey {
     RecordKey::new(devices_partition(slug), public_key)
 }
 
-/// Returns the key of the last visit of the device with this key text.
+/// Returns the key of the last visit of the device whose public key has this text.
 pub fn seen_key(slug: &Slug, public_key: &str) -> RecordKey {
     RecordKey::new(seen_partition(slug), public_key)
 }
@@ -329,15 +333,15 @@ pub fn pending_partition(slug: &Slug) -> String {
     format!("pend/{slug}")
 }
 
-/// Cleans a machine's name from an enrolment: 1 to 64 characters after trimming, none of them
-/// control, bidi or zero-width. Returns `None` for any other. Owners see it and terminals print it,
-/// so it must not be able to move a cursor or reverse a line.
+/// Checks and trims a machine's name from an enrolment: 1 to 64 characters, none of them control,
+/// bidi or zero-width. `None` for any other. Owners see the name and terminals print it, so it must
+/// not be able to move the cursor or to reverse a line.
 pub fn clean_hostname(text: &str) -> Option<String> {
     let forbidden = |c: char| {
         c.is_control()
             || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
     };
-    // Before trimming, which would remove control characters at the edges unnoticed.
+    // Checked before trimming, which would silently remove control characters at the ends.
     if text.chars().any(forbidden) {
         return None;
     }

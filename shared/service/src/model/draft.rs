@@ -13,12 +13,16 @@
 //! | `draft-count/<namespace_id>` | `key_request/<user id>` | `{open}`: key requests of an author |
 //! | `limit/draft/<namespace_id>/<user id>` | a day | how many drafts an author has handed in |
 //!
-//! Counters stand beside the namespace's own record, so that authors cannot make an owner's publish
-//! conflict. A draft, its index, its counters and the audit entry are one commit, and so is each
-//! step that ends it.
+//! A content draft asks for the change of a skill. A proposal is a draft that asks for signatures
+//! on a release. A slot is a record that makes two equal open drafts impossible. Places limit how
+//! many content drafts may be open at once: each author has a few, and all authors share more.
 //!
-//! A release that is published does not write to proposals: whether it is accepted or outdated by
-//! then follows from the namespace's record ([`super::proposal`]).
+//! Counters are separate from the namespace's own record, so that authors cannot make an owner's
+//! publish conflict. A draft, its index, its counters and the audit entry are one commit, and so is
+//! each step that ends a draft.
+//!
+//! Publishing a release writes nothing to proposals: whether a proposal is accepted or outdated
+//! follows from the namespace's record ([`super::proposal`]).
 
 use serde::{Deserialize, Serialize};
 use vault_format::draft::Submitter;
@@ -39,23 +43,22 @@ use crate::ports::Ports;
 
 pub use vault_api::{DraftKind as Kind, DraftState as State};
 
-/// Maximum number of content drafts of one author that wait in a namespace whatever the others
-/// have: its own places.
+/// Maximum number of open content drafts of one author in the author's own places, which no other
+/// author can take.
 pub const MAX_OWN: i64 = 4;
-/// Maximum number of content drafts of one author that wait in places that all authors share.
+/// Maximum number of open content drafts of one author in the places that all authors share.
 pub const MAX_SHARED_OF_AUTHOR: i64 = 16;
-/// Maximum number of content drafts that wait in the places that the authors of a namespace share.
+/// Maximum number of open content drafts in the places that all authors of a namespace share.
 pub const MAX_SHARED: i64 = 100;
-/// Maximum number of proposals that are open in a namespace: as many as keys may be in the release
-/// role.
+/// Maximum number of open proposals of a namespace: the maximum number of keys in the release role.
 pub const MAX_PROPOSALS: i64 = 32;
-/// Maximum number of key requests that are open in a namespace: as many as keys may be in a root
+/// Maximum number of open key requests of a namespace: the maximum number of keys in a root
 /// document.
 pub const MAX_KEY_REQUESTS: i64 = 40;
-/// Maximum number of key requests of one author that are open in a namespace.
+/// Maximum number of open key requests of one author in a namespace.
 pub const MAX_KEY_REQUESTS_OF_AUTHOR: i64 = 4;
-/// Maximum number of drafts that one author hands in on one day (UTC): ended ones free their
-/// places, but their bytes stay for a while.
+/// Maximum number of drafts that one author submits on one day (UTC). Ended drafts free their
+/// places, but their bytes are stored for a while.
 pub const MAX_A_DAY: u32 = 200;
 /// Lifetime of the record of an ended draft, in seconds: 90 days.
 pub const ENDED_SECONDS: i64 = 90 * 24 * 3600;
@@ -66,37 +69,37 @@ pub const MAX_REASON_CHARS: usize = 500;
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Place {
-    /// One of the author's own.
+    /// One of the author's own places.
     Own,
-    /// One of those that all authors share. Drafts of earlier versions have no other.
+    /// One of the places that all authors share; the only kind in drafts of earlier versions.
     #[default]
     Shared,
 }
 
-/// The change of a skill that a user without the vault's key asks for.
+/// The change of a skill that a user without the vault's key requests.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Content {
-    /// The skill.
+    /// Name of the skill.
     pub name: SkillName,
-    /// The bundle that its author saw; `None` for a new skill.
+    /// SHA-256 of the skill's bundle that the author saw; `None` for a new skill.
     pub base_bundle_hash: Option<Digest>,
-    /// Number of flags that the service's gate raised.
+    /// Number of flags, findings without a block, from the service's security scan.
     pub flags: u64,
-    /// The place that it takes.
+    /// The kind of place that the draft takes.
     #[serde(default)]
     pub place: Place,
-    /// Digest of what it asks for, without its id, its time and the app: equal for two equal
-    /// requests. Drafts of earlier versions have none.
+    /// Digest of the requested change, without the draft's id, time and app: equal for two equal
+    /// requests. `None` in drafts of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<Digest>,
 }
 
-/// A key whose holder asks to publish with it.
+/// A key with which its holder asks to publish.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct RequestedKey {
     /// The key, which has signed the request.
     pub public_key: PublicKey,
-    /// The name that it would like.
+    /// Name that the key is to have in the vault.
     pub name: KeyName,
 }
 
@@ -104,64 +107,65 @@ pub struct RequestedKey {
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Subject {
-    /// Take files in.
+    /// Add or replace a skill with files in the draft.
     Propose(Content),
-    /// Fetch a skill from its source.
+    /// Add or update a skill from its source.
     Install(Content),
-    /// Take a skill out.
+    /// Remove a skill.
     Remove(Content),
-    /// Make a key a publisher's.
+    /// Give a key the right to publish.
     KeyRequest(RequestedKey),
     /// Add the signatures that a release lacks.
     Release(Proposed),
 }
 
-/// A draft without its bytes.
+/// The record of a draft, which does not contain its bytes.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct DraftRecord {
-    /// Its id.
+    /// Id of the draft.
     pub id: DraftId,
-    /// Its subject.
+    /// What the draft asks for.
     #[serde(flatten)]
     pub subject: Subject,
-    /// SHA-256 of the draft's bytes: the name of the object, and the proof that it is intact.
+    /// SHA-256 of the draft's bytes, under which they are stored.
     pub sha256: Digest,
-    /// Number of these bytes.
+    /// Size of the draft, in bytes.
     pub size: u64,
-    /// Time at which it came in.
+    /// Time at which the draft was submitted.
     pub submitted_at: Timestamp,
-    /// Its author.
+    /// Author of the draft, with the app.
     pub submitted_by: Submitter,
-    /// Its state, as far as a person or the service has recorded it; see [`super::proposal`] for
-    /// proposals.
+    /// Recorded state. The present state of a proposal may differ: see [`super::outcome`].
     pub state: State,
     /// Time of the last change of the state.
     pub changed_at: Timestamp,
-    /// The release that has it.
+    /// Number of the release that contains the change, once the draft is accepted.
     pub release: Option<u64>,
-    /// Reason for declining it, or the files it lacks because they look like secrets.
+    /// Reason for which the draft was declined; or the files that the draft leaves out because they
+    /// look like secrets.
     pub reason: Option<String>,
-    /// Time until which the server of a self-signed namespace is busy admitting it; no other step
-    /// ends it before.
+    /// Time until which the server of a self-signed namespace has claimed the draft to sign it; no
+    /// other step ends the draft before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admitting_until: Option<Timestamp>,
 }
 
-/// A draft in the list of its author.
+/// Entry of a draft in the index of its author.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct AuthorEntry {
     /// The draft.
     pub id: DraftId,
 }
 
-/// The one open draft of a user, or of a key.
+/// The record that names the only open draft of its slot.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Slot {
     /// The draft.
     pub id: DraftId,
 }
 
-/// A counter of waiting content drafts: of an author, or (then only `pending`) of a namespace.
+/// Counters of open content drafts of an author. The counter of all authors together has only
+/// `pending`.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub struct Queue {
     /// Number of drafts in the author's own places.
@@ -175,18 +179,18 @@ pub struct Queue {
 /// A step that ends a draft, with the values that its record keeps.
 #[derive(Clone, Debug)]
 pub struct Ending {
-    /// State in which it ends.
+    /// State that the draft gets.
     pub state: State,
     /// Time of the step.
     pub at: Timestamp,
-    /// The release that has it.
+    /// Number of the release that contains the change, for an acceptance.
     pub release: Option<u64>,
-    /// Reason for declining it, or the files that an acceptance leaves out.
+    /// Reason for declining the draft, or the files that an acceptance leaves out.
     pub reason: Option<String>,
 }
 
 impl DraftRecord {
-    /// Returns the record of a draft that comes in now as these bytes.
+    /// Creates the record of a draft with these bytes, submitted now.
     pub fn new(id: DraftId, subject: Subject, bytes: &[u8], now: Timestamp, by: Submitter) -> Self {
         Self {
             id,
@@ -214,7 +218,7 @@ impl DraftRecord {
         }
     }
 
-    /// Returns the change of a skill that it asks for, if it is about one.
+    /// Returns the change of a skill that the draft asks for; `None` for other kinds.
     pub const fn content(&self) -> Option<&Content> {
         match &self.subject {
             Subject::Propose(content) | Subject::Install(content) | Subject::Remove(content) => {
@@ -224,7 +228,7 @@ impl DraftRecord {
         }
     }
 
-    /// Returns the release that it proposes, if it is about one.
+    /// Returns the release that the draft proposes; `None` for other kinds.
     pub const fn proposed(&self) -> Option<&Proposed> {
         match &self.subject {
             Subject::Release(proposed) => Some(proposed),
@@ -232,12 +236,12 @@ impl DraftRecord {
         }
     }
 
-    /// Returns the object with its bytes.
+    /// Returns the name of the object that contains the draft's bytes.
     pub fn object_name(&self) -> ObjectName {
         ObjectName::new(Class::Drafts, self.sha256)
     }
 
-    /// Returns the same draft in this place, if it takes one.
+    /// Returns the same draft in this place. Has no effect on drafts that take no place.
     #[must_use]
     pub fn in_place(mut self, place: Place) -> Self {
         if let Subject::Propose(content) | Subject::Install(content) | Subject::Remove(content) =
@@ -262,7 +266,7 @@ impl DraftRecord {
         }
     }
 
-    /// Returns the key of the record of its slot, if it takes one.
+    /// Returns the key of the draft's slot; `None` if it takes none.
     pub fn slot_key(&self, namespace: &NamespaceId) -> Option<RecordKey> {
         match &self.subject {
             Subject::KeyRequest(key) => Some(key_slot(namespace, &key.public_key)),
@@ -274,7 +278,7 @@ impl DraftRecord {
         }
     }
 
-    /// Returns the writes that count it. Each fails if its counter is full.
+    /// Returns the writes that count the draft as open. Each fails if its counter is full.
     pub fn counting_writes(&self, namespace: &NamespaceId) -> Vec<Write> {
         self.own_counters(namespace)
             .into_iter()
@@ -282,13 +286,14 @@ impl DraftRecord {
             .collect()
     }
 
-    /// Returns the count of what its author has handed in on this day.
+    /// Returns the window in which the author's drafts of this day are counted.
     pub fn daily_window(&self, namespace: &NamespaceId) -> Window<'static> {
         let author = format!("{namespace}/{}", self.submitted_by.user_id);
         Window::about_subject("draft", author, MAX_A_DAY, 24 * 3600)
     }
 
-    /// Returns the counters that it is in, each with its key, its field and its bound.
+    /// Returns the counters in which the draft counts, each with its key, its field and its
+    /// maximum.
     fn own_counters(&self, namespace: &NamespaceId) -> Vec<(RecordKey, &'static str, i64)> {
         let author = &self.submitted_by.user_id;
         let named = |name: &str| RecordKey::new(counters_partition(namespace), name);
@@ -296,7 +301,7 @@ impl DraftRecord {
             Subject::Propose(content) | Subject::Install(content) | Subject::Remove(content) => {
                 let of_author = author_queue_key(namespace, author);
                 match content.place {
-                    // Not in the shared counter, so that other authors cannot crowd an author out.
+                    // Not in the shared counter, so that other authors cannot use up these places.
                     Place::Own => vec![(of_author, "own", MAX_OWN)],
                     Place::Shared => vec![
                         (of_author, "pending", MAX_SHARED_OF_AUTHOR),
@@ -316,7 +321,7 @@ impl DraftRecord {
         }
     }
 
-    /// Returns the writes that list it, without those that count it.
+    /// Returns the writes that store the draft and its index entry, without those that count it.
     pub fn listing_writes(&self, namespace: &NamespaceId) -> Result<Vec<Write>, StoreError> {
         let author = &self.submitted_by.user_id;
         Ok(vec![
@@ -333,8 +338,8 @@ impl DraftRecord {
         ])
     }
 
-    /// Returns the write by which it takes its slot, under this condition; `None` where it takes
-    /// none.
+    /// Returns the write that takes the draft's slot, under this condition; `None` if the draft
+    /// takes none.
     pub fn slot_write(
         &self,
         namespace: &NamespaceId,
@@ -347,8 +352,8 @@ impl DraftRecord {
         Ok(Some(Write::put(key, slot, when)))
     }
 
-    /// Returns the writes by which the draft, open at `revision`, becomes this ended one. With
-    /// `replaced`, the draft that takes its slot takes its place in the counters too.
+    /// Returns the writes that replace the open draft, read at `revision`, by this ended one. With
+    /// `replaced`, another draft takes over its slot and its place in the counters.
     pub fn ending_writes(
         &self,
         namespace: &NamespaceId,
@@ -375,13 +380,14 @@ impl DraftRecord {
             ),
         ];
         if !replaced {
-            // An open draft is the one that its slot names.
+            // The slot names this draft, because it is open.
             writes.extend(
                 self.slot_key(namespace)
                     .map(|slot| Write::delete(slot, When::Any)),
             );
             let counters = self.own_counters(namespace).into_iter();
-            // Earlier versions let an author have more, so the bound is not asked here.
+            // Earlier versions permitted more drafts of one author, so the maximum is not checked
+            // here.
             writes.extend(
                 counters.map(|(key, field, _)| Write::count(key, field, -1, i64::from(u32::MAX))),
             );
@@ -420,7 +426,7 @@ fn authored_key(namespace: &NamespaceId, author: &str, id: &DraftId) -> RecordKe
     RecordKey::new(authored_partition(namespace), format!("{author}/{id}"))
 }
 
-/// Returns the key of the slot of an author's drafts that ask for the same change of a skill.
+/// Returns the key of the slot for an author's drafts that ask for the same change of a skill.
 fn content_slot(namespace: &NamespaceId, author: &str, request: &Digest) -> RecordKey {
     RecordKey::new(
         format!("draft-slot/{namespace}"),

@@ -1,12 +1,14 @@
-//! Accounts and memberships of an earlier version of vault, carried over once.
+//! Migrates the accounts and memberships of an earlier version of vault, once.
 //!
-//! That version knew an account by its address (`acct/<e-mail>`), and the owner of a namespace got
-//! the link that set its password. Memberships stay, as active ones. A password that was set
-//! through an owner's link ends, since the owner could have set it, with everything that was signed
-//! in; the operator's list names the account to invite again. It stays where every owner of the
-//! inviting namespace operates the service, since an operator may set passwords.
+//! That version identified an account by its address (`acct/<e-mail>`), and an owner of a namespace
+//! got the link that set its password. Memberships stay active. A password that was set through an
+//! owner's link becomes invalid, and all tokens and sessions of the account end, since the owner
+//! could have set the password. The account is then marked as to be invited again by an operator.
+//! If all owners of the inviting namespace operate the service, the password stays valid, since
+//! operators may set passwords.
 //!
-//! Every step is one commit and is skipped once done, so an interrupted walk is started again.
+//! Every step is one commit and is skipped if it was done, so an interrupted migration is simply
+//! started again.
 
 use serde::Deserialize;
 use vault_format::hash::Digest;
@@ -22,7 +24,7 @@ use super::user::{Role, State, User, user_key, users_partition};
 use crate::ports::Ports;
 use crate::transaction::Transaction;
 
-/// The form of accounts that this version writes.
+/// Version of the form of accounts that this version of vault writes.
 pub const ACCOUNTS: u32 = 1;
 
 /// An account as the earlier version wrote it.
@@ -41,8 +43,8 @@ struct EarlierAccount {
 }
 
 impl EarlierAccount {
-    /// Returns the account in today's form, or `None` if nothing was proven and no operator invited
-    /// the address.
+    /// Returns the account in the present form; `None` if the address was never proven and no
+    /// operator invited it.
     fn carry_forward(self, inviter_operates: bool) -> Option<Account> {
         let by_operator = self.invited_by.is_none() || inviter_operates;
         let mut account = Account {
@@ -61,12 +63,12 @@ impl EarlierAccount {
             }),
             Some(_) => {
                 account.invite_again = true;
-                // Whoever set the password holds tokens and a signed-in browser too.
+                // The person who set the password may hold tokens and sessions too.
                 account.raise_epoch();
             }
             None if by_operator => account.invite = self.invite,
-            // Nothing was proven, and the owner who invited the address may hold the link. The
-            // membership becomes an invitation again in `carry_user`.
+            // The address was never proven, and the owner who invited it may hold the link.
+            // `carry_user` turns the membership into an invitation again.
             None => return None,
         }
         Some(account)
@@ -77,15 +79,15 @@ fn earlier_key(email: &Email) -> RecordKey {
     RecordKey::new(format!("acct/{email}"), "account")
 }
 
-/// Carries everything over, unless that was done. Fails if the store does; the next call continues
-/// from there.
+/// Migrates all accounts and memberships, unless that was done. Fails if the store fails; the next
+/// call continues from there.
 pub async fn carry_over(ports: &Ports, now: Timestamp) -> Result<(), StoreError> {
     let mark = ports.get::<FirstOwner>(&first_owner_key()).await?;
     let Some(mark) = mark.filter(|mark| mark.value.accounts < ACCOUNTS) else {
         return Ok(());
     };
     tracing::info!("carrying over the accounts of an earlier version");
-    // The walk below finds accounts by their memberships, and the first owner may have none left.
+    // The loop below finds accounts by their memberships, and the first owner may have none left.
     carry_account(ports, &mark.value.email).await?;
     let mut after: Option<String> = None;
     loop {
@@ -108,7 +110,7 @@ pub async fn carry_over(ports: &Ports, now: Timestamp) -> Result<(), StoreError>
         Document::from_value(&done)?,
         When::At(mark.revision),
     );
-    // Of several processes that carry over at once, each has done all of it.
+    // If several processes migrate at once, each has done every step, so a lost race is no error.
     ports.records.commit_writes(vec![write]).await.map(|_| ())
 }
 
@@ -129,8 +131,8 @@ async fn carry_users(ports: &Ports, partition: &str, now: Timestamp) -> Result<(
         let page = list_page(ports, partition, after.as_deref()).await?;
         for record in &page {
             let user: User = record.read()?;
-            // Only records of the earlier form are active without an account, so a second walk
-            // skips what the first has done.
+            // Only records of the earlier form are active without an account, so a second run skips
+            // the records that the first has migrated.
             if user.account.is_none() && user.state() == State::Active {
                 carry_account(ports, &user.email).await?;
                 ports
@@ -185,7 +187,7 @@ async fn carry_account(ports: &Ports, email: &Email) -> Result<(), StoreError> {
         let link = found.value.invite;
         let carried = found.value.carry_forward(inviter_operates);
         let is_kept = carried.as_ref().is_some_and(|it| it.invite.is_some());
-        // A link that no account names must not stay usable.
+        // A link that belongs to no account must not stay valid.
         let dead = link.filter(|_| !is_kept);
         tx.write_all(dead.map(|link| Write::delete(invite_key(&link), When::Any)));
         if let Some(account) = carried {
@@ -224,7 +226,7 @@ async fn operates_service(ports: &Ports, email: &Email) -> Result<bool, StoreErr
     if let Some(earlier) = earlier {
         return Ok(earlier.value.operator);
     }
-    // This owner's account may have been carried over already.
+    // The owner's account may have been migrated already.
     let carried = account::find_account(ports, email).await?;
     Ok(carried.is_some_and(|carried| carried.value.operator))
 }

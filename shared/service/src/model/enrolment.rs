@@ -9,8 +9,8 @@
 //!
 //! A code's id is the beginning of its hash, so it needs no index.
 //!
-//! A code that an app made depends on the consent of that app: whether it still works is decided
-//! when a machine uses it, so that no way of ending an app can forget its codes.
+//! A code that an app created is valid only while the consent to that app lasts. This is checked
+//! when a machine uses the code, so that no way of ending an app can leave its codes valid.
 
 use serde::{Deserialize, Serialize};
 use vault_format::hash::Digest;
@@ -30,27 +30,28 @@ pub use vault_api::EnrolmentMode as Enrolment;
 /// Maximum number of machines that one app and its codes admit to a vault within a day without a
 /// confirmation; also the maximum of a code that the console makes without one.
 pub const UNCONFIRMED_MACHINES: u32 = 20;
-/// Hours for which the machines that codes admitted are counted: a day, and the hour that runs.
+/// Number of hours in which admitted machines are counted: a day and the current hour.
 const COUNTED_HOURS: i64 = 25;
 
-/// A code as its owner made it. The code itself is not stored.
+/// The record of an enrolment code. The code itself is not stored, only its hash.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct EnrolmentCode {
     /// Number of machines that may use it.
     pub uses: u32,
     /// Pattern for the names of machines, with `*` for any characters; `None` allows any name.
     pub name: Option<String>,
-    /// The user who made it.
+    /// Id of the user who created it.
     pub created_by: String,
-    /// Time at which it was made.
+    /// Time of its creation.
     pub created_at: Timestamp,
     /// Time from which it is no longer valid.
     pub expires_at: Timestamp,
-    /// The app that made it; absent for the console, and in records of earlier versions.
+    /// The app that created it. Absent for a code from the console, and in records of earlier
+    /// versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<ClientId>,
-    /// The consent without which it does not work, which is that of the app. Absent for a code that
-    /// depends on none.
+    /// The consent on which the code depends: the code admits machines only while the consent
+    /// lasts. `None` for a code that depends on none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consent: Option<Family>,
     /// Whether the person confirmed the creation of exactly this code.
@@ -58,7 +59,7 @@ pub struct EnrolmentCode {
     pub confirmed: bool,
 }
 
-/// Counter of the uses of a code, or of the machines of an app in an hour.
+/// Counter of the uses of a code, or of the machines that count for an app in an hour.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub struct CodeUses {
     /// Number of uses.
@@ -67,14 +68,14 @@ pub struct CodeUses {
 }
 
 impl EnrolmentCode {
-    /// Whether a machine of this name may use it.
+    /// Whether the code admits machines with this name.
     pub fn fits_hostname(&self, hostname: &str) -> bool {
         self.name
             .as_deref()
             .is_none_or(|pattern| matches_pattern(pattern, hostname))
     }
 
-    /// Returns the write that counts a machine for the app that made the code without a
+    /// Returns the write that counts a machine for the app, if an app created the code without a
     /// confirmation; `None` for any other code.
     pub fn hour_write(&self, namespace: &NamespaceId, now: Timestamp) -> Option<Write> {
         let client = self.client.as_ref().filter(|_| !self.confirmed)?;
@@ -95,50 +96,51 @@ impl EnrolmentCode {
     }
 }
 
-/// A code that an app made without a confirmation.
+/// An entry of [`AppCodes`].
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct AppCode {
-    /// Its hash.
+    /// SHA-256 of the code.
     pub hash: Digest,
     /// Number of machines that may use it.
     pub uses: u32,
-    /// Time at which it ends.
+    /// Time from which the code is no longer valid.
     pub expires_at: Timestamp,
 }
 
-/// The codes that an app made in a vault without a confirmation. Each new one, and each machine that
-/// the app itself admits, writes the revision that was read, so two requests at once cannot both use
-/// what is left.
+/// The codes that an app created in a vault without a confirmation. Each new code, and each machine
+/// that the app itself admits, is written under the condition that this record is unchanged: two
+/// requests at once cannot both use the last of the limit.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct AppCodes {
     /// The codes, oldest first: at most [`UNCONFIRMED_MACHINES`], since each is for a machine.
     pub codes: Vec<AppCode>,
 }
 
-/// Machines that count for an app.
+/// Numbers of machines that count against [`UNCONFIRMED_MACHINES`] for an app.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct AppMachines {
-    /// Machines that its codes may still admit.
+    /// Machines that the app's codes may still admit.
     pub open: u32,
-    /// Machines that its codes, or the app itself, have admitted within the last 24 hours.
+    /// Machines that the app or its codes have admitted within the last 24 hours.
     pub admitted: u32,
 }
 
 impl AppMachines {
-    /// Whether a code for so many more machines, or the admission of so many, takes a confirmation.
+    /// Whether a code for this many more machines, or the admission of this many, needs a
+    /// confirmation.
     ///
-    /// Machines that were admitted count as well as those that may be, or an app could make code
-    /// after code. A use only turns an open machine into an admitted one. So an app and its codes
-    /// admit at most [`UNCONFIRMED_MACHINES`] machines within any 24 hours.
+    /// Admitted machines count as well as those that may still be admitted; otherwise an app could
+    /// create one code after another. A use only turns an open machine into an admitted one. So an
+    /// app and its codes admit at most [`UNCONFIRMED_MACHINES`] machines within any 24 hours.
     pub const fn need_confirmation(self, machines: u32) -> bool {
         let taken = self.open.saturating_add(self.admitted);
         taken.saturating_add(machines) > UNCONFIRMED_MACHINES
     }
 }
 
-/// The codes of an app as they were read, without those that have ended.
+/// The codes of an app as they were read, without those that have ended or are used up.
 pub struct LoadedAppCodes {
-    /// Machines that the codes count for.
+    /// Numbers of machines that count for the app.
     pub machines: AppMachines,
     codes: Vec<AppCode>,
     key: RecordKey,
@@ -179,12 +181,12 @@ impl LoadedAppCodes {
         }
         let mut living = Vec::new();
         for ((code, record), count) in listed.into_iter().zip(found).zip(counts) {
-            // Without its record the code has ended, and admits nobody any more.
+            // Without its record the code has ended and admits no machine.
             if record.is_some() && now < code.expires_at {
                 let open = code.uses.saturating_sub(used(count)?);
                 machines.open = machines.open.saturating_add(open);
-                // A code that is used up never opens again, and would fill the list until it
-                // expires. Without those the list has at most as many codes as machines count.
+                // A code that is used up stays so, and would only fill the list until it expires.
+                // Without such codes the list has at most as many codes as machines count.
                 if open > 0 {
                     living.push(code);
                 }
@@ -198,14 +200,15 @@ impl LoadedAppCodes {
         })
     }
 
-    /// Returns the write that adds a code; it fails if another one was added meanwhile.
+    /// Returns the write that adds a code. It fails if another code was added or a machine was
+    /// admitted meanwhile.
     pub fn adding_write(mut self, code: AppCode, now: Timestamp) -> Result<Write, StoreError> {
         self.codes.push(code);
         self.into_write(now)
     }
 
-    /// Returns the writes that count a machine which the app itself admits; they fail if a code was
-    /// added or another machine counted meanwhile.
+    /// Returns the writes that count a machine which the app itself admits. They fail if a code was
+    /// added or another machine was counted meanwhile.
     pub fn admission_writes(
         self,
         namespace: &NamespaceId,
@@ -215,8 +218,8 @@ impl LoadedAppCodes {
         Ok([self.into_write(now)?, hour_write(namespace, client, now)])
     }
 
-    /// The record stays for at least an hour: without codes only its revision counts, which orders
-    /// requests that come at once.
+    /// Returns the write of the record. It stays for at least an hour even without codes, because
+    /// concurrent requests are ordered by its revision.
     fn into_write(self, now: Timestamp) -> Result<Write, StoreError> {
         let last = self.codes.iter().map(|code| code.expires_at).max();
         let soon = now.plus_seconds(3600);
@@ -239,15 +242,15 @@ fn hour_write(namespace: &NamespaceId, client: &ClientId, now: Timestamp) -> Wri
     }
 }
 
-/// Returns the number of the hour of a time.
+/// Returns the number of the hour of a time, counted since 1970.
 const fn hour_of(at: Timestamp) -> i64 {
     at.unix().div_euclid(3600)
 }
 
-/// Whether `text` is `pattern`, in which `*` stands for any characters.
+/// Whether `text` matches `pattern`, in which `*` stands for any characters.
 ///
-/// A tenant chooses the pattern and a machine its name, so the time must not grow with the number
-/// of stars beyond that of one search each.
+/// A tenant chooses the pattern and a machine its name, so the time must be bounded: one search for
+/// each star, without backtracking.
 fn matches_pattern(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
@@ -258,8 +261,8 @@ fn matches_pattern(pattern: &str, text: &str) -> bool {
     let Some(mut rest) = between.and_then(|text| text.strip_suffix(last)) else {
         return false;
     };
-    // The first place where a part stands leaves the most text for the parts behind it, so no other
-    // place has to be tried.
+    // The first occurrence of a part leaves the most text for the parts after it, so no other
+    // occurrence has to be tried.
     parts.all(|part| {
         let found = rest.split_once(part);
         rest = found.map_or(rest, |(_, behind)| behind);

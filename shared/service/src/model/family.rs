@@ -1,4 +1,5 @@
-//! Families of tokens: the properties that all tokens of one consent share.
+//! Families of tokens. A family is the set of all tokens that come from one consent of a person to
+//! an app; its properties are stored with each of them.
 
 use serde::{Deserialize, Serialize};
 use vault_format::name::NamespaceId;
@@ -8,44 +9,45 @@ use super::account::{AccountId, Epochs};
 use super::client::ClientId;
 use super::namespace::NamespaceRef;
 
-/// Properties that all tokens of one consent share.
+/// The properties that all tokens of one consent share.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(try_from = "StoredFamily", into = "StoredFamily")]
 pub struct Family {
-    /// The grant's id.
+    /// Id of the grant, the record of the consent.
     pub grant: String,
-    /// Target of the tokens.
+    /// What the tokens give access to.
     pub reach: Reach,
-    /// The client.
+    /// The OAuth client that holds the tokens.
     pub client: ClientId,
     /// The account of the person who consented.
     pub account: AccountId,
-    /// Epochs at the time of the consent: the tokens end when one of the numbers is raised.
+    /// Epochs at the time of the consent: the tokens become invalid when one of the numbers is
+    /// raised.
     pub epochs: Epochs,
-    /// The audience: the public URL, or it with `/mcp`.
+    /// Audience of the tokens: the public URL, or the public URL with `/mcp`.
     pub resource: String,
-    /// Time at which that person entered credentials for just this authorization; absent if an
-    /// older sign-in of the browser was used.
+    /// Time at which the person entered credentials for just this authorization; `None` if an
+    /// existing session of the browser was used.
     pub auth_time: Option<Timestamp>,
-    /// Whether the sign-in that the person consented in took the code of a second factor.
+    /// Whether the session in which the person consented was opened with a second factor.
     pub second_factor: bool,
 }
 
-/// Target of the tokens of a family.
+/// What the tokens of a family give access to.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Reach {
     /// One namespace, with the rights that the account's user has there.
     Namespace {
-        /// The namespace.
+        /// The namespace, with its id.
         namespace: NamespaceRef,
-        /// The user's id there.
+        /// Id of the account's user in the namespace.
         user: String,
-        /// Id of the client's connection to the namespace that the tokens belong to; empty in a
-        /// code, which is not exchanged yet.
+        /// Id of the client's connection to the namespace, without which the tokens are invalid;
+        /// empty in an authorization code that is not exchanged yet.
         connection: String,
     },
-    /// The service itself, with the rights of an operator, for a short time. It names no namespace:
-    /// a change of a vault or its members must not decide who operates the service.
+    /// The service itself, with the rights of an operator, for a short time. It contains no
+    /// namespace: changes of a vault or its members must not affect who operates the service.
     Service,
 }
 
@@ -71,13 +73,13 @@ impl Family {
         }
     }
 
-    /// Whether the tokens act for an operator.
+    /// Whether the tokens have the rights of an operator.
     pub fn is_operator(&self) -> bool {
         self.reach == Reach::Service
     }
 }
 
-/// A family as records hold it.
+/// The form of a family in records.
 #[derive(Deserialize, Serialize)]
 struct StoredFamily {
     grant: String,
@@ -117,7 +119,7 @@ impl TryFrom<StoredFamily> for Family {
                 connection: stored.connection.unwrap_or_default(),
             },
             (None, None, true) => Reach::Service,
-            // Never guessed: a namespace that got lost must not make an operator.
+            // Never guessed: a record that lost its namespace must not become an operator's.
             _ => return Err(NoReach),
         };
         Ok(Self {

@@ -1,5 +1,5 @@
-//! A grant: one consent and the family of tokens that came from it. Ending it ends them all, by one
-//! write.
+//! A grant: the record of one consent of a person to an app. All tokens that come from the consent
+//! (its family) depend on this record, so one write ends them all.
 //!
 //! | partition | key | document |
 //! |---|---|---|
@@ -7,9 +7,9 @@
 //! | `grant/service` | `<client_id>/<grant_id>` | [`Grant`] of an operator, 15 minutes |
 //! | `acct/<account_id>` | `grant/<age>-<grant_id>` | [`AllowedApp`], for the person's own list, the newest first; ends with the grant |
 //!
-//! The grant says which refresh token is the newest. Rotation is one conditional write on it, so
-//! two refreshes at once cannot both win; a token of the family that is neither the newest nor the
-//! one just before it was stolen or replayed.
+//! The grant names the newest refresh token. Each refresh replaces that token (rotation) with one
+//! conditional write on the grant, so of two refreshes at once only one succeeds. A refresh token
+//! of the family that is neither the newest nor the one just before it was stolen or replayed.
 
 use serde::{Deserialize, Serialize};
 use vault_format::hash::Digest;
@@ -24,62 +24,64 @@ use super::family::Family;
 use super::namespace::NamespaceRef;
 use super::user::Scopes;
 
-/// Lifetime of a grant, however often it is refreshed, in seconds: 180 days.
+/// Lifetime of a grant in seconds, however often its tokens are refreshed: 180 days.
 pub const GRANT_SECONDS: i64 = 180 * 24 * 3600;
 /// Lifetime of an unused refresh token, in seconds: 30 days.
 pub const REFRESH_SECONDS: i64 = 30 * 24 * 3600;
 /// Lifetime of a token of an operator, in seconds: 15 minutes. It cannot be refreshed.
 pub const OPERATOR_SECONDS: i64 = 15 * 60;
-/// Time for which a client may ask again for the answer to a refresh whose tokens were not used yet,
-/// in seconds: 10 minutes.
+/// Time for which a client may repeat a refresh whose answer was perhaps lost, because its tokens
+/// were not used yet, in seconds: 10 minutes.
 pub const GRACE_SECONDS: i64 = 600;
-/// The same for a refresh that an earlier version of vault answered, which did not record the use of
-/// an access token.
+/// Like [`GRACE_SECONDS`], for a refresh that an earlier version of vault answered, which did not
+/// record the use of an access token.
 const EARLIER_GRACE_SECONDS: i64 = 10;
 
-/// One consent.
+/// A grant, as it is stored.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Grant {
-    /// Account, client and target of its tokens.
+    /// Properties that the tokens share, such as account, client and namespace.
     pub family: Family,
-    /// The scopes consented to: no token of the family has more.
+    /// Scopes that the person consented to; no token of the family has others.
     pub scopes: Scopes,
-    /// Time at which the code was exchanged.
+    /// Time at which the authorization code was exchanged for the first tokens.
     pub created_at: Timestamp,
-    /// Time at which it ends, used or not.
+    /// Time at which the grant ends, however much it is used.
     pub ends_at: Timestamp,
-    /// The newest refresh token.
+    /// SHA-256 of the newest refresh token.
     pub refresh: Digest,
-    /// The access token that came with it.
+    /// SHA-256 of the access token that was issued with it.
     pub access: Digest,
-    /// The refresh token that the newest replaced.
+    /// The refresh token that the newest one replaced; `None` before the first refresh.
     pub previous: Option<Previous>,
-    /// End of the grant, if it was ended before its time.
+    /// When and why the grant was revoked; `None` while it is not.
     pub revoked: Option<Revoked>,
 }
 
-/// A refresh token that was used.
+/// The refresh token before the newest one, with what is needed to answer its refresh again.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Previous {
-    /// Its hash.
+    /// SHA-256 of the refresh token.
     pub refresh: Digest,
-    /// Time of its first use.
+    /// Time at which it was first used, and so replaced.
     pub rotated_at: Timestamp,
-    /// Salt that derives, from the refresh token itself, the pair that replaced it, for an answer
-    /// that was lost. Empty if an earlier version of vault gave a random pair.
+    /// Salt from which, with the refresh token itself, the pair of tokens that replaced it is
+    /// derived again if an answer was lost. Empty if an earlier version of vault issued a random
+    /// pair.
     #[serde(default)]
     pub salt: String,
     /// Scopes of the access token of that pair.
     #[serde(default)]
     pub scopes: Scopes,
-    /// Whether the access token of that pair was used. The use of its refresh token replaces this
-    /// record. Absent if an earlier version of vault gave the pair.
+    /// Whether the access token of that pair was used. (The use of its refresh token replaces this
+    /// record.) Absent if an earlier version of vault issued the pair.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used: Option<bool>,
 }
 
 impl Previous {
-    /// Whether its answer may be given again at `now`: perhaps it was lost.
+    /// Whether the refresh may be answered again at `now` with the same pair, because the first
+    /// answer was perhaps lost.
     pub fn is_repeatable(&self, now: Timestamp) -> bool {
         let seconds = match self.used {
             Some(true) => return false,
@@ -103,28 +105,29 @@ pub struct Revoked {
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RevocationReason {
-    /// Its client or its user asked for it.
+    /// Its client or its user requested it.
     Asked,
-    /// Its code came a second time.
+    /// Its authorization code was presented a second time.
     CodeReused,
-    /// A refresh token came again that had been replaced.
+    /// A refresh token that had been replaced was presented again.
     RefreshReused,
 }
 
 impl Grant {
-    /// Returns its key.
+    /// Returns the key of the grant's record.
     pub fn key(&self) -> RecordKey {
         let family = &self.family;
         grant_key(family.namespace_id(), &family.client, &family.grant)
     }
 
-    /// Whether its tokens are good at `now`.
+    /// Whether the grant's tokens may be valid at `now`: it is neither revoked nor at its end.
     pub fn is_alive(&self, now: Timestamp) -> bool {
         self.revoked.is_none() && now < self.ends_at
     }
 
-    /// Returns the writes that end the grant, which was read at `revision`, and remove it from the
-    /// list of its account. The record stays, so that its tokens are known as dead.
+    /// Returns the writes that revoke the grant, which was read at `revision`, and remove it from
+    /// the list of its account. The record stays until its end, so that its tokens are known as
+    /// revoked.
     pub fn revocation_writes(
         &self,
         revision: u64,
@@ -145,9 +148,9 @@ impl Grant {
 }
 
 impl Grant {
-    /// Returns the grant with a record of the use of its access token with this hash; `None` if
-    /// that use changes nothing. From then on the refresh token that was replaced is no good: the
-    /// client has the answer, so whoever asks for it again is somebody else.
+    /// Returns the grant after the use of its access token with this hash; `None` if the use
+    /// changes nothing. From then on, the replaced refresh token is rejected: the client has
+    /// received the answer, so a repeated refresh must come from somebody else.
     pub fn with_used_access(&self, access: &Digest, now: Timestamp) -> Option<Self> {
         let previous = self.previous.as_ref()?;
         let is_first = self.access == *access && previous.used == Some(false);
@@ -160,7 +163,7 @@ impl Grant {
         })
     }
 
-    /// Returns the time at which tokens of it were last given, to within [`GRACE_SECONDS`].
+    /// Returns the time at which tokens were last issued, accurate to [`GRACE_SECONDS`].
     pub fn last_given_at(&self) -> Timestamp {
         self.previous
             .as_ref()
@@ -168,10 +171,10 @@ impl Grant {
     }
 }
 
-/// An app that a person allowed, as an entry of that person's list.
+/// An app that a person has given a consent, as an entry of the person's list.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct AllowedApp {
-    /// Namespace in which it acts; absent for an app that acts for an operator.
+    /// Namespace that its tokens are for; `None` for an app with the rights of an operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<NamespaceRef>,
     /// The app.
@@ -180,21 +183,20 @@ pub struct AllowedApp {
     pub name: Option<String>,
 }
 
-/// The prefix of the apps in an account's partition.
+/// Prefix of the keys of these entries in an account's partition.
 pub const ALLOWED: &str = "grant/";
 
-/// The seconds from a consent to the end of year 2286: ten digits that are less the newer the
-/// consent is.
+/// The last second (in the year 2286) that has ten digits. A key contains the number of seconds
+/// left until then, so that newer consents sort first.
 const LAST_SECOND: i64 = 9_999_999_999;
 
-/// Returns the key of the grant of this name in the list of its account; see
+/// Returns the key of the entry with this name in the list of an account; see
 /// [`Grant::name_in_list`].
 pub fn allowed_key(account: &AccountId, name: &str) -> RecordKey {
     RecordKey::new(account_partition(account), format!("{ALLOWED}{name}"))
 }
 
-/// Returns the id of the grant that has this name in the list, or `None` if the text is no such
-/// name and must not become part of a key.
+/// Returns the id of the grant with this name in the list; `None` if the text is no such name.
 pub fn id_in_list(name: &str) -> Option<&str> {
     // The text comes from a request, and the id becomes part of a record key.
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
@@ -205,21 +207,21 @@ pub fn id_in_list(name: &str) -> Option<&str> {
 }
 
 impl Grant {
-    /// Returns the name of the grant in the list of its account. A newer grant sorts before an
-    /// older one, because a person looks for what is new.
+    /// Returns the name of the grant in the list of its account. Newer grants sort before older
+    /// ones, as a person wants to see them.
     pub fn name_in_list(&self) -> String {
         // Clamped, so that a wrong clock still gives ten digits and keeps the order of the list.
         let age = (LAST_SECOND - self.created_at.unix()).clamp(0, LAST_SECOND);
         format!("{age:010}-{}", self.family.grant)
     }
 
-    /// Returns its key in the list of its account.
+    /// Returns the key of the grant's entry in the list of its account.
     pub fn allowed_key(&self) -> RecordKey {
         allowed_key(&self.family.account, &self.name_in_list())
     }
 
-    /// Returns the write that lists the grant with its account. It is part of every rotation, so
-    /// that a grant of an earlier version is listed too.
+    /// Returns the write that puts the grant on the list of its account. Every rotation writes it,
+    /// so that grants of earlier versions are listed too.
     pub fn listing_write(&self, name: Option<&str>) -> Result<Write, StoreError> {
         let allowed = AllowedApp {
             namespace: self.family.namespace().cloned(),
@@ -233,8 +235,8 @@ impl Grant {
     }
 }
 
-/// Returns the partition that lists the grants of a namespace, client by client; without a
-/// namespace, those of operators.
+/// Returns the partition of the grants of a namespace, sorted by client; without a namespace, that
+/// of operators' grants.
 pub fn grants_partition(namespace: Option<&NamespaceId>) -> String {
     namespace.map_or_else(|| "grant/service".to_owned(), |id| format!("grant/{id}"))
 }

@@ -1,14 +1,15 @@
-//! Garbage collection of objects: the roots besides the current release, and the marks of
-//! unreachable objects.
+//! Records of the garbage collection of objects. An object is kept if a root reaches it: the
+//! current release is one, and this module has the temporary ones. An object that no root reaches
+//! gets a mark, and is deleted after a grace period.
 //!
 //! | partition | key | document |
 //! |---|---|---|
 //! | `kept/<namespace_id>` | ULID | [`TemporaryRoots`], a root for the 7 days of an upload or the 30 days of a former release |
 //! | `doomed/<namespace_id>` | `<class>/<sha256>` | [`Mark`] of an object that no root reaches |
 //!
-//! The root of a former release lists only what its successor dropped: what both name is reachable
-//! from the successor, and so on to the current one. So the records of the last 30 days and one
-//! list are all roots, however many releases there were.
+//! The root of a former release lists only the objects that its successor dropped. The others are
+//! reachable from the successor, and so on up to the current release. So the records of the last 30
+//! days and the current release's list of objects are all roots, however many releases there were.
 
 use std::fmt;
 use std::str::FromStr;
@@ -33,28 +34,28 @@ pub const GRACE_SECONDS: i64 = 24 * 3600;
 /// Seconds after which an unfinished deletion counts as abandoned: no function and no step of
 /// background work runs that long.
 pub const DELETING_SECONDS: i64 = 120;
-/// Maximum number of names in one record; with 76 bytes each they stay below 256 KiB.
+/// Maximum number of object names in one record; with 76 bytes each the record stays below 256 KiB.
 pub(super) const MAX_NAMES: usize = 3000;
-/// Records with names in one page: up to 5 MiB.
+/// Number of records with object names that are read at once: up to 5 MiB.
 const ROOTS_PER_PAGE: usize = 20;
 
-/// An object inside its namespace: class and hash; its text is `<class>/<sha256>`.
+/// Name of an object inside its namespace, with class and hash. As text it is `<class>/<sha256>`.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct ObjectName {
     /// Class of the object.
     pub class: Class,
-    /// The SHA-256 of its bytes.
+    /// SHA-256 of the object's bytes.
     pub digest: Digest,
 }
 
 impl ObjectName {
-    /// Returns the object of this class with this hash.
+    /// Creates the name of the object with this class and hash.
     pub const fn new(class: Class, digest: Digest) -> Self {
         Self { class, digest }
     }
 
-    /// Returns its key in the object store.
+    /// Returns the key of the object in the object store.
     pub fn key(self, namespace: NamespaceId) -> ObjectKey {
         ObjectKey::new(namespace, self.class, self.digest)
     }
@@ -103,29 +104,29 @@ impl TryFrom<String> for ObjectName {
     }
 }
 
-/// Reason why objects are roots for a time.
+/// Reason why objects are temporary roots.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RootReason {
-    /// They came up, and a release that names them may follow.
+    /// They were uploaded, and a release that names them may follow.
     Upload,
-    /// The release before named them.
+    /// A former release named them, and the release after it does not.
     FormerRelease,
 }
 
 /// Objects that are roots until the record expires.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct TemporaryRoots {
-    /// The reason.
+    /// Reason why they are roots.
     pub why: RootReason,
-    /// The objects.
+    /// Names of the objects.
     pub objects: Vec<ObjectName>,
 }
 
-/// The mark of an object that no root reaches. A marked object counts as missing.
+/// The mark of an object that no root reaches. An upload treats a marked object as missing.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Mark {
-    /// Time at which it was marked; stored under the field's first name.
+    /// Time at which it was marked; stored under the field's former name.
     #[serde(rename = "doomed_at")]
     pub marked_at: Timestamp,
     /// Time at which its deletion began. Until the deletion has ended, the object must not be
@@ -139,26 +140,26 @@ impl Mark {
         now >= self.marked_at.plus_seconds(GRACE_SECONDS)
     }
 
-    /// Whether an upload may remove the mark: no deletion is running.
+    /// Whether an upload may remove the mark: no deletion of the object is running.
     pub fn is_liftable(&self, now: Timestamp) -> bool {
         self.deleting_since
             .is_none_or(|since| now >= since.plus_seconds(DELETING_SECONDS))
     }
 }
 
-/// A mark as it was read.
+/// The mark of an object, as it was read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Marked {
-    /// The object.
+    /// Name of the object.
     pub name: ObjectName,
-    /// Its mark.
+    /// Content of the mark.
     pub mark: Mark,
-    /// The revision that was read.
+    /// Revision of the mark's record, for a conditional write.
     pub revision: u64,
 }
 
-/// Returns the writes that make `objects` roots for `seconds` from now; none if there are no
-/// objects.
+/// Returns the writes that make `objects` temporary roots for `seconds` from now; empty if there
+/// are no objects.
 pub fn root_writes(
     ports: &Ports,
     namespace: &NamespaceId,
@@ -198,14 +199,14 @@ fn marks_partition(namespace: &NamespaceId) -> String {
     format!("doomed/{namespace}")
 }
 
-/// Returns the marks of these objects, and perhaps further marks.
+/// Returns the marks of these objects. The result may contain marks of other objects too.
 pub async fn marks_of(
     ports: &Ports,
     namespace: &NamespaceId,
     names: &[ObjectName],
 ) -> Result<Vec<Marked>, StoreError> {
-    // One read of many keys is bounded. A listing of all marks mostly costs fewer calls than several
-    // reads, but a namespace may have many more marks than there are names.
+    // One read has a maximum number of keys. A list of all marks mostly costs fewer calls than
+    // several reads, but a namespace may have many more marks than there are names.
     if names.len() > MAX_KEYS {
         let pages = names.len().div_ceil(MAX_KEYS);
         if let Some(all) = list_marks(ports, namespace, pages).await? {
@@ -248,7 +249,7 @@ async fn list_marks(
     Ok(None)
 }
 
-/// Returns the marks of objects of a class behind `after`, up to `last` or to the end.
+/// Returns the marks of objects of a class whose hash is above `after` and at most `last`.
 pub async fn marks_between(
     ports: &Ports,
     namespace: &NamespaceId,
@@ -281,14 +282,14 @@ pub async fn marks_between(
 /// A page of the objects that temporary roots name.
 #[derive(Debug, Default)]
 pub struct RootsPage {
-    /// The objects.
+    /// Names of the objects.
     pub names: Vec<ObjectName>,
-    /// The key of the last record.
+    /// Key of the last record of the page, after which the next page begins.
     pub last: String,
 }
 
-/// Returns a page of the objects that temporary roots name, without those that were uploaded before
-/// `uploaded_since`. `None` behind the last page.
+/// Returns a page of the objects that temporary roots name, without objects that were uploaded
+/// before `uploaded_since`. `None` after the last page.
 pub async fn roots_page(
     ports: &Ports,
     namespace: &NamespaceId,
@@ -345,7 +346,7 @@ pub async fn all_records(
 fn parse_mark(record: &vault_store::records::Record) -> Result<Marked, StoreError> {
     let name = record.key.key.parse();
     Ok(Marked {
-        // Failing is safe: skipping a mark would show a marked object as present.
+        // An error, because without its mark a marked object would count as present.
         name: name.map_err(|_| StoreError::Corrupt("a mark names no object".to_owned()))?,
         mark: record.read()?,
         revision: record.revision,

@@ -4,8 +4,9 @@
 //! |---|---|---|
 //! | `limit/<name>/<who>` | first second of the window | `{n}`, gone a window later |
 //!
-//! A window is fixed, not sliding: at its edge twice the limit may pass, which is all right for
-//! what these limits keep out.
+//! A window is a period of fixed length in which requests are counted. Windows do not slide, so
+//! around the end of one twice the limit may pass. That is acceptable: the limits only have to stop
+//! floods and guessing.
 
 use serde::Deserialize;
 use vault_format::text::error_chain;
@@ -18,7 +19,7 @@ use crate::ports::Ports;
 
 pub use super::networks::{Network, Networks, Source};
 
-/// One limit that a request counts against.
+/// A limit on requests, with the subject for which it counts.
 #[derive(Clone, Debug)]
 pub struct Window<'a> {
     name: &'a str,
@@ -27,16 +28,16 @@ pub struct Window<'a> {
     seconds: i64,
 }
 
-/// A limit on callers: how much one source may ask for. Every network around it has an allowance of
-/// its own.
+/// A limit on the requests of callers by their network: how much one source, an address, may
+/// request. Each wider network around the source has a larger allowance of its own.
 #[derive(Clone, Debug)]
 pub struct NetworkLimit<'a> {
     /// Name of the counter.
     pub name: &'a str,
-    /// Subject that each network is counted for, for example an account; `None` counts whatever a
-    /// network asks for.
+    /// Subject that the requests of a network are about, for example an account; `None` if all its
+    /// requests count together.
     pub about: Option<String>,
-    /// Most requests of one source in one window; 0: not counted.
+    /// Maximum number of requests of one source in one window; with 0 nothing is counted.
     pub limit: u32,
     /// The length of a window, in seconds.
     pub seconds: i64,
@@ -60,9 +61,9 @@ impl<'a> NetworkLimit<'a> {
 }
 
 impl<'a> Window<'a> {
-    /// Creates the window in which `limit` requests about one subject of this service are counted,
-    /// for example about an account or a grant. 0: not counted. Requests of one source are counted
-    /// by a [`NetworkLimit`].
+    /// Creates the window in which up to `limit` requests about one subject are permitted, for
+    /// example about an account or a grant; with 0 nothing is counted. For limits by source, use
+    /// [`NetworkLimit`].
     pub fn about_subject(name: &'a str, who: String, limit: u32, seconds: i64) -> Self {
         Self {
             name,
@@ -72,7 +73,7 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// Returns the most requests of a window; 0: not counted.
+    /// Returns the maximum number of requests in a window; with 0 nothing is counted.
     pub const fn limit(&self) -> u32 {
         self.limit
     }
@@ -94,7 +95,7 @@ impl<'a> Window<'a> {
 
     fn count_write(&self, now: Timestamp, by: i64) -> Write {
         let start = self.window_start(now);
-        // A count is taken back also if the limit was lowered after it was made.
+        // A count can be taken back even if the limit was lowered after it was made.
         let max = if by > 0 {
             i64::from(self.limit)
         } else {
@@ -116,14 +117,14 @@ impl<'a> Window<'a> {
         (self.limit > 0).then(|| self.count_write(now, 1))
     }
 
-    /// Returns the write that takes back a count made at `now`, for the commit that shows that it
-    /// does not count.
+    /// Returns the write that takes back a count made at `now`, for the commit that shows that the
+    /// request need not count.
     pub fn given_back(&self, now: Timestamp) -> Option<Write> {
         (self.limit > 0).then(|| self.count_write(now, -1))
     }
 
-    /// Whether the window is full; asked before something is stored that [`Window::counting_write`]
-    /// counts later.
+    /// Whether the window is full. Used before something is stored that only
+    /// [`Window::counting_write`] counts later.
     pub async fn is_full(&self, ports: &Ports, now: Timestamp) -> Result<bool, StoreError> {
         let counted = self.read_count(ports, now).await?;
         Ok(self.limit > 0 && counted >= i64::from(self.limit))
@@ -146,9 +147,9 @@ impl<'a> Window<'a> {
     }
 }
 
-/// Counts one request against all windows together. Returns the position of the first full window,
-/// and then changes none. Requests that collide while counting are retried, and end in 503, never
-/// in a refusal.
+/// Counts one request in all windows at once. If one of them is full, changes none and returns its
+/// position. Lost races with other requests are retried, and fail with 503 in the end, never with a
+/// refusal.
 pub async fn try_count(
     ports: &Ports,
     windows: &[Window<'_>],
@@ -167,8 +168,8 @@ pub async fn try_count(
         .await
 }
 
-/// Counts one request against all windows together; fails with 429 and `Retry-After` if one of them
-/// is full.
+/// Counts one request in all windows at once; fails with 429 and `Retry-After` if one of them is
+/// full.
 pub async fn count_or_refuse(
     ports: &Ports,
     windows: &[Window<'_>],
@@ -181,8 +182,8 @@ pub async fn count_or_refuse(
     }
 }
 
-/// Takes back the counts of a request made at `now` that the windows are not meant for. A count
-/// that stays because the store is busy only lowers the limit for the rest of its window.
+/// Takes back the counts of a request made at `now` that turned out not to count. If the store is
+/// busy, the counts stay and only lower the limit for the rest of their window.
 pub async fn give_back(ports: &Ports, windows: &[Window<'_>], now: Timestamp) {
     let writes: Vec<_> = limited_windows(windows)
         .map(|(_, window)| window.count_write(now, -1))
@@ -194,7 +195,7 @@ pub async fn give_back(ports: &Ports, windows: &[Window<'_>], now: Timestamp) {
         tx.write_all(writes.clone());
         tx.commit_within(writes.len()).await
     });
-    // Not an error of the request: the count that stays is on the strict side.
+    // Not an error of the request: a count that stays is on the strict side.
     if let Err(error) = given.await {
         tracing::warn!(error = error_chain(&error), "a count was not given back");
     }

@@ -1,8 +1,8 @@
-//! What an app made in a vault: enrolment codes, machines that it admitted, people that it invited,
-//! and webhooks.
+//! The things that an app has made in a vault: enrolment codes, admitted machines, invitations and
+//! webhooks.
 //!
-//! Each record names its app, and there is no index: the lists of the vault are read, so nothing
-//! can be missing from what an owner sees when the app is ended.
+//! Each record contains the id of its app, and there is no index. All records of the vault are
+//! read, so nothing is missing from the list that an owner sees before ending the app.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -22,52 +22,52 @@ use super::user::{State, User, users_partition};
 
 use crate::ports::Ports;
 
-/// Maximum number of records of each kind that are read.
+/// Maximum number of records of each kind in the vault that are read.
 const MAX_READ: usize = 10 * MAX_PAGE;
 
-/// A code that works.
+/// An enrolment code that is valid.
 #[derive(Clone, Debug)]
 pub struct LivingCode {
-    /// Its hash, under which it is stored.
+    /// SHA-256 of the code, which is its key.
     pub hash: Digest,
-    /// The code as it was read.
+    /// The code's record.
     pub code: Versioned<EnrolmentCode>,
 }
 
 impl LivingCode {
-    /// Returns the id by which owners name the code.
+    /// Returns the id that owners use for the code.
     pub fn id(&self) -> String {
         id_of(&self.hash)
     }
 
-    /// Whether the code works only while the consent to this app stands.
+    /// Whether the code is valid only while the consent to this app lasts.
     pub fn depends_on(&self, client: &ClientId) -> bool {
         let consent = self.code.value.consent.as_ref();
         consent.is_some_and(|consent| consent.client == *client)
     }
 }
 
-/// What an app made in a vault, as far as it still works.
+/// The things that an app has made in a vault and that still have an effect.
 #[derive(Debug, Default)]
 pub struct Made {
-    /// Codes that still admit machines.
+    /// Codes that are still valid.
     pub codes: Vec<LivingCode>,
-    /// Admitted machines.
+    /// Machines that the app or its codes have admitted.
     pub machines: Vec<Versioned<Device>>,
-    /// Invitations that nobody has accepted.
+    /// Invitations that are not accepted yet.
     pub invitations: Vec<Versioned<User>>,
-    /// Members who accepted an invitation.
+    /// Users who accepted an invitation of the app.
     pub members: Vec<Versioned<User>>,
-    /// Webhooks.
+    /// Webhooks that the app added.
     pub webhooks: Vec<Webhook>,
-    /// Whether the vault has more records than were read.
+    /// Whether the vault has more records than were read, so that the lists may be incomplete.
     pub more: bool,
-    /// Whether the vault has more codes than were read.
+    /// Whether the vault has more codes than were read, so that `codes` may be incomplete.
     pub more_codes: bool,
 }
 
 impl Made {
-    /// Reads what an app made in a vault.
+    /// Reads the things that an app has made in a vault.
     pub async fn read(
         ports: &Ports,
         namespace: &NamespaceRef,
@@ -101,7 +101,7 @@ impl Made {
         })
     }
 
-    /// Whether nothing of it works any more.
+    /// Whether the lists are complete and empty.
     pub fn is_empty(&self) -> bool {
         self.codes.is_empty()
             && self.machines.is_empty()
@@ -112,7 +112,8 @@ impl Made {
     }
 }
 
-/// Returns those of these codes that still work: the consent of each that depends on one stands.
+/// Returns the valid ones of these codes: if a code depends on a consent, the consent must still
+/// last.
 pub async fn living_codes(
     ports: &Ports,
     records: Vec<Record>,
@@ -146,20 +147,20 @@ pub async fn living_codes(
     Ok(codes)
 }
 
-/// Records that an app made.
+/// Records of one partition that an app made.
 struct MadeRecords {
     records: Vec<Record>,
     /// Whether the partition has more records than were read.
     more: bool,
 }
 
-/// The member of a record that names its app.
+/// The part of a record that contains the id of its app.
 #[derive(Deserialize)]
 struct ByApp {
     client: Option<ClientId>,
 }
 
-/// Reads the records of a partition that name this app.
+/// Reads the records of a partition that contain the id of this app.
 async fn read_made(
     ports: &Ports,
     partition: &str,
@@ -174,7 +175,7 @@ async fn read_made(
         let is_last = page.len() < MAX_PAGE;
         after = page.last().map(|record| record.key.key.clone());
         for record in page {
-            // Most records are of no app or of another one, and need no parsing.
+            // Most records belong to no app or to another one, and need no parsing.
             let names_app = record.document.as_str().contains(client.as_str());
             if names_app && record.read::<ByApp>()?.client.as_ref() == Some(client) {
                 records.push(record);
@@ -197,6 +198,6 @@ fn read_all<T: DeserializeOwned>(records: Vec<Record>) -> Result<Vec<Versioned<T
     let read = records
         .into_iter()
         .map(|record| Versioned::read(Some(record)));
-    // A record that is there is always read.
+    // `Versioned::read` returns `None` only for an absent record.
     read.filter_map(Result::transpose).collect()
 }

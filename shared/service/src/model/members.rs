@@ -1,4 +1,4 @@
-//! Rules about all users of a namespace together: one of them must stay an owner who can sign in
+//! The rule about all users of a namespace together: one of them must stay an owner who can sign in
 //! and write.
 
 use serde::de::DeserializeOwned;
@@ -12,8 +12,7 @@ use super::user::{User, users_partition};
 
 use crate::ports::Ports;
 
-/// Maximum number of pages of users that are read in search of another owner, when an owner steps
-/// back.
+/// Maximum number of pages of users that are searched for another owner.
 const MAX_SEARCH_PAGES: usize = 10;
 
 /// Returns an owner besides `id` who can sign in and write, if there is one among the first 10,000
@@ -41,8 +40,8 @@ pub async fn another_owner(
             }
         }
         for some in owners.chunks(MAX_KEYS) {
-            // An owner who administers is active and so has an account: owners and keys stay in
-            // step for the `zip` below.
+            // Such an owner is active and so has an account: owners and keys match in the `zip`
+            // below.
             let keys: Vec<_> = some
                 .iter()
                 .filter_map(|owner| owner.value.account())

@@ -10,9 +10,9 @@
 //!                                 (none)                   (none)
 //! ```
 //!
-//! An invitation is about an e-mail address, and nothing says whether there is an account with that
-//! address. It binds to an account only when the person who has proven the address accepts.
-//! Invitations of two namespaces are two records that share nothing.
+//! An invitation is for an e-mail address, and nothing reveals whether an account has that address.
+//! It is bound to an account only when a person who has proven to own the address accepts.
+//! Invitations of two namespaces are two independent records.
 
 use vault_format::name::Slug;
 use vault_format::time::Timestamp;
@@ -43,7 +43,7 @@ pub enum NotInvited {
 }
 
 impl User {
-    /// Returns a user whom an owner invites.
+    /// Creates an invitation: a user who is not active yet.
     pub fn new_invited(
         email: Email,
         namespace: NamespaceRef,
@@ -68,8 +68,8 @@ impl User {
         }
     }
 
-    /// Returns a user of this account without an invitation, for a namespace that an operator makes
-    /// for it and for the first start.
+    /// Creates an active user of this account without an invitation: for a namespace that an
+    /// operator creates for the account, and for the first start of a service.
     pub fn new_active(
         account: &Account,
         namespace: NamespaceRef,
@@ -86,7 +86,7 @@ impl User {
         }
     }
 
-    /// Returns the account that accepted; `None` for an invitation.
+    /// Returns the account of an active user; `None` for an invitation.
     pub fn account(&self) -> Option<AccountId> {
         match (&self.account, self.invited_at) {
             (Some(account), _) => Some(account.clone()),
@@ -102,8 +102,8 @@ impl User {
         Some(at.plus_seconds(INVITATION_SECONDS))
     }
 
-    /// Returns the same invitation, as given by the owner with this address; `client` is the app
-    /// that the owner used.
+    /// Returns the same invitation with its inviter: the address of the owner, and the app that the
+    /// owner used.
     #[must_use]
     pub fn with_inviter(self, inviter: &Email, client: Option<&ClientId>) -> Self {
         Self {
@@ -113,8 +113,7 @@ impl User {
         }
     }
 
-    /// Returns the invitation given anew, with another role and other scopes: its seven days begin
-    /// again.
+    /// Returns the invitation with another role and other scopes; its seven days begin again.
     #[must_use]
     pub fn invited_anew(self, role: Role, scopes: Scopes, now: Timestamp) -> Self {
         Self {
@@ -125,7 +124,8 @@ impl User {
         }
     }
 
-    /// Returns the active user after `account` accepted. Fails if it may not accept now.
+    /// Returns the active user after `account` has accepted the invitation. Fails if it may not
+    /// accept now.
     pub fn accepted_by(&self, account: &Account, now: Timestamp) -> Result<Self, NotInvited> {
         self.answerable_by(account, now)?;
         Ok(Self {
@@ -134,7 +134,7 @@ impl User {
         })
     }
 
-    /// Checks that `account` may accept or decline now.
+    /// Checks that `account` may accept or decline the invitation now.
     pub fn answerable_by(&self, account: &Account, now: Timestamp) -> Result<(), NotInvited> {
         let ends_at = self.invitation_ends_at().ok_or(NotInvited::Active)?;
         if self.email != account.email {
@@ -146,8 +146,8 @@ impl User {
         }
     }
 
-    /// Returns the key of the index entry of the user: with the account, or with the invited
-    /// address.
+    /// Returns the key of the user's index entry: under the account if the user is active,
+    /// otherwise under the invited address.
     fn index_key(&self) -> RecordKey {
         match self.account() {
             Some(account) => membership_key(&account, &self.namespace.slug),
@@ -162,9 +162,10 @@ impl User {
         };
         let (key, document) = (self.index_key(), Document::from_value(&membership)?);
         Ok(match self.invitation_ends_at() {
-            // An account has one user in a namespace, so a second acceptance fails here.
+            // An account has one user in a namespace, so a second acceptance fails at this
+            // condition.
             None => Write::put(key, document, When::Absent),
-            // An expired entry may stand there still.
+            // `Any`, because an expired entry may still exist.
             Some(ends_at) => Write::put_until(key, document, When::Any, ends_at),
         })
     }
@@ -177,7 +178,7 @@ impl User {
         })
     }
 
-    /// Returns the writes that make a new user: its record and its index entry.
+    /// Returns the writes that create a user: its record and its index entry.
     pub fn creation_writes(&self) -> Result<Vec<Write>, StoreError> {
         Ok(vec![self.to_write(When::Absent)?, self.index_write()?])
     }
@@ -188,12 +189,12 @@ impl User {
     }
 
     /// Returns the writes that renew an invitation, which was read at `revision`: its record and
-    /// its entry get a new end.
+    /// its index entry expire later.
     pub fn renewal_writes(&self, revision: u64) -> Result<Vec<Write>, StoreError> {
         Ok(vec![self.update_write(revision)?, self.index_write()?])
     }
 
-    /// Returns the writes by which an invitation, read at `revision`, becomes the active `user`.
+    /// Returns the writes that replace the invitation, read at `revision`, by the active `user`.
     pub fn acceptance_writes(&self, revision: u64, user: &Self) -> Result<Vec<Write>, StoreError> {
         Ok(vec![
             user.update_write(revision)?,
@@ -203,8 +204,8 @@ impl User {
         ])
     }
 
-    /// Returns the writes that remove the user, read at `revision`, with its index entry: its
-    /// tokens are dead at once.
+    /// Returns the writes that remove the user, read at `revision`, and the index entry. The user's
+    /// tokens are invalid from then on.
     pub fn removal_writes(&self, revision: u64) -> [Write; 2] {
         [
             Write::delete(self.key(), When::At(revision)),
@@ -213,7 +214,7 @@ impl User {
     }
 }
 
-/// Returns the partition that lists the invitations of an address, one entry for each namespace.
+/// Returns the partition of the invitations of an address, with one entry for each namespace.
 pub fn invitations_partition(email: &Email) -> String {
     format!("invited/{email}")
 }

@@ -1,9 +1,10 @@
 //! Records of the service in the port `Records`: one module per resource, each beginning with its
 //! table of partition, key and document.
 //!
-//! Repositories are plain functions over `&dyn Records`; index records are written in the commit of
-//! what they index. Uniqueness is put-if-absent; secrets are stored by their SHA-256. People,
-//! clients and tokens at a glance:
+//! Functions that read and write records are plain functions over [`crate::ports::Ports`]. An index
+//! record is written in the same commit as the record that it leads to. Uniqueness comes from
+//! writes with the condition that no record exists. Of a secret, only the SHA-256 is stored. The
+//! records of people, clients and tokens, and others:
 //!
 //! | partition | key | what | file |
 //! |---|---|---|---|
@@ -51,10 +52,10 @@
 //! | `work` | `roots/<namespace_id>` | where a visit of the collection stands among uploads | `upkeep` |
 //! | `collected` | `<slug>` | where the collection of objects stands in a namespace | `upkeep` |
 //!
-//! A bearer check is two readings: the token by hash, then one `get_many` of its grant, user,
-//! connection, account, namespace and the service's epoch (`standing`). So ending a grant, a user,
-//! a connection, or all tokens of an account, a namespace or the service is one write, whatever the
-//! number of tokens; rows are swept later.
+//! The check of an access token makes two reads: the token by its hash, then one `get_many` of its
+//! grant, user, connection, account, namespace and the service's epoch (`standing`). So one write
+//! ends a grant, a user, a connection, or all tokens of an account, a namespace or the service,
+//! whatever the number of tokens; their records are deleted later.
 
 pub mod account;
 mod account_id;
@@ -107,7 +108,7 @@ use vault_store::random::Random;
 
 pub use crate::ports::Versioned;
 
-/// Returns a new id: the prefix and a lower-case ULID, so that ids sort by time.
+/// Creates an id: the prefix and a lower-case ULID, so that ids sort by time.
 pub fn fresh_id(prefix: &str, now: Timestamp, random: &dyn Random) -> String {
     let mut bits = [0; 16];
     // A ULID has 80 random bits; its other 48 are the time.
@@ -121,8 +122,8 @@ pub fn fresh_id(prefix: &str, now: Timestamp, random: &dyn Random) -> String {
     )
 }
 
-/// Whether a text has the form of an id that [`fresh_id`] makes with this prefix. Only such text
-/// may become part of a record key or an address.
+/// Whether a text has the form of an id that [`fresh_id`] creates with this prefix. Other text from
+/// a request must not become part of a record key or an address.
 pub fn is_id(prefix: &str, text: &str) -> bool {
     text.strip_prefix(prefix).is_some_and(|rest| {
         rest.len() == 26

@@ -6,8 +6,9 @@
 //! | `ns/<slug>` | `queue` | `{pending}`: how many devices wait; a record of its own, so that devices that enrol cannot make a publish conflict |
 //! | `namespaces` | `<slug>` | [`NamespaceEntry`], for the operator's list |
 //!
-//! A namespace is never removed: a deleted one stays as its own tombstone, so that its slug is not
-//! given out again.
+//! To allocate a namespace means to create it with a slug that was never used; its id stands for
+//! this allocation. A namespace's record is never removed: after a deletion it stays, so that its
+//! slug is not given out again.
 
 use std::collections::BTreeSet;
 
@@ -32,14 +33,14 @@ pub use vault_api::{Kind, PinReset, Status};
 
 /// Maximum number of devices of a namespace that wait for the owner.
 pub const MAX_PENDING: i64 = 20;
-/// Days for which owners are shown that the pin was reset.
+/// Number of days for which owners see that the pin was reset.
 pub const RESET_SHOWN_DAYS: i64 = 30;
-/// Maximum number of keys that a pin keeps because a chain that was given up had revoked them. A
-/// root document revokes at most 256 keys, and each settled fork adds those of the chain that ends,
-/// so the format alone sets no bound that a record could hold (256 KiB). This bound is 16 full
-/// documents, 184 KiB.
+/// Maximum number of revoked keys that a pin keeps from abandoned chains of root versions
+/// (documents with the vault's keys). A root document revokes at most 256 keys, and each resolved
+/// fork adds the keys of the chain that is abandoned, so the format sets no bound that fits into a
+/// record (256 KiB). This bound is 16 full documents, 184 KiB.
 pub const MAX_REVOKED_ELSEWHERE: usize = 4096;
-/// The partition of the operator's list.
+/// Partition of the list of all namespaces.
 pub const DIRECTORY: &str = "namespaces";
 
 /// State of the payments for a namespace.
@@ -48,14 +49,14 @@ pub const DIRECTORY: &str = "namespaces";
 pub enum Subscription {
     /// The service takes no payments; counts as active.
     None,
-    /// Paid.
+    /// The payments are up to date.
     Active,
     /// A payment failed. The vault serves until the grace period ends.
     PastDue {
-        /// The end of the grace period.
+        /// End of the grace period.
         until: Timestamp,
     },
-    /// No longer paid: bundles are not served, the catalog is.
+    /// No longer paid: bundles are not served, but the catalog is.
     Lapsed,
 }
 
@@ -64,15 +65,15 @@ impl Subscription {
     pub fn is_live(self, now: Timestamp) -> bool {
         match self {
             Self::None | Self::Active => true,
-            // Judged at each read, so that nothing has to change the record when the grace period
-            // ends.
+            // Compared at each read, so that no process has to change the record when the grace
+            // period ends.
             Self::PastDue { until } => now < until,
             Self::Lapsed => false,
         }
     }
 
-    /// Returns its state at `now` for answers: `past_due` becomes `lapsed` when the grace period
-    /// ends.
+    /// Returns the state at `now` as answers show it: `past_due` becomes `lapsed` when the grace
+    /// period ends.
     pub fn state_at(self, now: Timestamp) -> vault_api::Subscription {
         match self {
             Self::None => vault_api::Subscription::None,
@@ -82,7 +83,7 @@ impl Subscription {
         }
     }
 
-    /// Returns the end of the grace period, while it runs.
+    /// Returns the end of the grace period while the period lasts.
     pub fn grace_ends_at(self, now: Timestamp) -> Option<Timestamp> {
         match self {
             Self::PastDue { until } if now < until => Some(until),
@@ -91,56 +92,59 @@ impl Subscription {
     }
 }
 
-/// Release that devices read now.
+/// The current release, which devices read.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Current {
-    /// Its number.
+    /// Number of the release.
     pub release: u64,
-    /// SHA-256 of the catalog's exact bytes: the object's name.
+    /// SHA-256 of the catalog's exact bytes, under which they are stored.
     pub sha256: Digest,
-    /// Size of the catalog's exact bytes.
+    /// Size of the catalog, in bytes.
     pub size: u64,
     /// SHA-256 of the signed payload, which the next release's `previous` must name.
     pub payload_sha256: Digest,
-    /// Fingerprint of the vault by the root versions in the catalog's file, for people to compare.
-    /// `None` if an earlier version of vault published the release: see [`Current::is_earlier`].
+    /// Fingerprint of the vault, for people to compare, computed from the root versions in the
+    /// catalog file. `None` if an earlier version of vault published the release: see
+    /// [`Current::is_earlier`].
     pub fingerprint: Option<VaultFingerprint>,
-    /// The object that lists everything the release names.
+    /// SHA-256 of the release's closure, the object that lists all objects that the release names.
     pub closure: Digest,
-    /// Number of its skills.
+    /// Number of skills in the release.
     pub skills: u64,
-    /// Time at which it became current, by the service's clock.
+    /// Time at which the release became current, by the service's clock.
     pub published_at: Timestamp,
 }
 
 impl Current {
-    /// Whether an earlier version of vault published it. Its bytes are served as they are, and the
-    /// service reads neither its catalog nor the list of its objects.
+    /// Whether an earlier version of vault published the release. Its bytes are served unchanged,
+    /// but the service reads neither its catalog nor the list of its objects.
     pub const fn is_earlier(&self) -> bool {
         self.fingerprint.is_none()
     }
 }
 
-/// Pinned vault, with which the next catalog's root versions are compared. The versions themselves
-/// are in the object of the current catalog.
+/// The pin: the vault and its newest root version, with which the root versions of the next catalog
+/// are compared. A root version is a signed document with the vault's keys; the documents
+/// themselves are in the current catalog file.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Pin {
-    /// The vault.
+    /// Id of the pinned vault.
     pub vault_id: VaultId,
     /// SHA-256 of the payload of root version 1.
     pub root1_sha256: Digest,
-    /// The newest root version.
+    /// Number of the newest root version.
     pub root_version: u64,
-    /// SHA-256 of its payload.
+    /// SHA-256 of the payload of that root version.
     pub root_sha256: Digest,
-    /// Keys that were revoked in root versions that were given up.
+    /// Keys that were revoked in abandoned root versions, and must not be accepted again.
     pub revoked: BTreeSet<RevokedKey>,
-    /// The keys whose signatures of the current catalog counted.
+    /// Keys whose signatures on the current catalog were counted.
     pub signers: Vec<PublicKey>,
 }
 
 impl Pin {
-    /// Returns the pin of this state, under which these keys signed the current catalog.
+    /// Creates the pin for this state of the root versions; `signers` are the keys that signed the
+    /// current catalog.
     pub fn new(state: &RootState, signers: Vec<PublicKey>) -> Self {
         let chain = state.chain();
         Self {
@@ -154,36 +158,36 @@ impl Pin {
     }
 }
 
-/// Statement of a namespace's record about the vault that it belongs to.
+/// The vault that a namespace accepts releases of.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub enum Pinned {
-    /// Nothing: before the first release, and after a reset.
+    /// None yet: before the first release, and after a reset.
     #[default]
     Nothing,
-    /// A vault with root versions.
+    /// This vault.
     Vault(Pin),
-    /// Pin of an earlier version of vault. No release counts under it until an owner resets it.
+    /// A pin from an earlier version of vault. No release is accepted until an owner resets it.
     Earlier(EarlierPin),
 }
 
-/// A pin from before there were root versions, exactly as it was read. It is kept, so that a
+/// A pin from before there were root versions, exactly as it was read. It is preserved, so that a
 /// namespace whose owner has not returned yet can be suspended, paid for and administered like any
 /// other.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct EarlierPin(Value);
 
 impl EarlierPin {
-    /// Member by which such a pin is recognised: every earlier pin has it, and no other.
+    /// Name of a member that every such pin has, and no other pin.
     const MARK: &str = "rotation_sequence";
 
-    /// Returns the id of the earlier vault, for the audit log.
+    /// Returns the id of the vault in the pin, for the audit log.
     pub fn vault_id(&self) -> &Value {
         &self.0["vault_id"]
     }
 }
 
 impl Pinned {
-    /// Returns the pin of a vault with root versions.
+    /// Returns the pin of a vault; `None` if nothing is pinned, or a pin of an earlier version.
     pub const fn vault_pin(&self) -> Option<&Pin> {
         match self {
             Self::Vault(pin) => Some(pin),
@@ -208,14 +212,15 @@ impl<'de> Deserialize<'de> for Pinned {
         if pin.is_null() {
             return Ok(Self::Nothing);
         }
-        // By the mark and not by trial: a damaged pin must be an error and not pass for an earlier
-        // one.
+        // Recognized by the member and not by trial: a damaged pin must be an error and not be
+        // taken for an earlier one.
         if pin.get(EarlierPin::MARK).is_none() {
             return Pin::deserialize(pin)
                 .map(Self::Vault)
                 .map_err(D::Error::custom);
         }
-        // An earlier namespace without a release has such a pin too. Nothing is pinned there.
+        // In the earlier version, a namespace without a release had such a pin too, in which
+        // nothing is pinned.
         Ok(if pin["public_key"].is_null() {
             Self::Nothing
         } else {
@@ -224,44 +229,44 @@ impl<'de> Deserialize<'de> for Pinned {
     }
 }
 
-/// A namespace, as records about people name it: the slug for look-ups, the id so that nothing
-/// outlives an allocation.
+/// A reference to a namespace in records about people: the slug finds the namespace, and the id
+/// proves that it is still the same one.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct NamespaceRef {
-    /// The slug.
+    /// Slug of the namespace.
     pub slug: Slug,
-    /// The id of this allocation of the slug.
+    /// Id of the namespace.
     pub id: NamespaceId,
 }
 
-/// A namespace.
+/// A namespace, as it is stored.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Namespace {
-    /// Id of this allocation. Objects and devices are bound to it, never to the slug.
+    /// Id of this allocation of the slug. Objects and devices are bound to it, never to the slug.
     pub id: NamespaceId,
-    /// The name in addresses.
+    /// Name in addresses.
     pub slug: Slug,
-    /// Signer of its releases.
+    /// Whether owners sign its releases themselves, or this server does.
     pub kind: Kind,
-    /// Whether it serves.
+    /// Whether it is active, suspended or deleted.
     pub status: Status,
     /// State of the payments.
     pub subscription: Subscription,
-    /// The e-mail of the account that it was made for.
+    /// E-mail address of the account that it was created for.
     pub owner: String,
-    /// Pinned vault, with which the next catalog's root versions are compared.
+    /// The vault whose releases are accepted.
     pub pin: Pinned,
     /// The last reset of the pin, if there ever was one.
     pub pin_reset: Option<PinReset>,
     /// The current release, if there ever was one.
     pub current: Option<Current>,
-    /// The plan that it was made with, if it was sold.
+    /// Name of the plan that it was sold with; `None` if it was not sold.
     #[serde(default)]
     pub plan: Option<String>,
-    /// The part of its quota that an operator has set.
+    /// Limits that an operator has set; they replace those of the plan.
     #[serde(default)]
     pub quota: SetQuota,
-    /// Raised to end, in one write, every token for the namespace given before.
+    /// Raised to end all earlier tokens for the namespace in one write.
     #[serde(default)]
     pub epoch: u32,
     /// Whether machines need a code to enrol.
@@ -271,15 +276,15 @@ pub struct Namespace {
     pub created_at: Timestamp,
 }
 
-/// Parts of a [`Namespace`] that the request of a device needs: its record without the pin, because
-/// parsing one key costs more than the rest of the request, its signature included.
+/// The part of a [`Namespace`] record that the request of a device needs. The pin is left out:
+/// parsing one key costs more than the rest of the request, including the check of the signature.
 #[derive(Clone, Debug, Deserialize)]
 pub struct ServedNamespace {
-    /// The allocation.
+    /// Id of the namespace.
     pub id: NamespaceId,
-    /// Signer of its releases.
+    /// Whether owners sign its releases themselves, or this server does.
     pub kind: Kind,
-    /// Whether it serves.
+    /// Whether it is active, suspended or deleted.
     pub status: Status,
     /// State of the payments.
     pub subscription: Subscription,
@@ -288,31 +293,31 @@ pub struct ServedNamespace {
 }
 
 impl ServedNamespace {
-    /// Returns the key of one of its objects.
+    /// Returns the key of an object of the namespace.
     pub fn object_key(&self, class: Class, digest: Digest) -> ObjectKey {
         ObjectKey::new(self.id, class, digest)
     }
 }
 
-/// A namespace in the operator's list.
+/// Entry of the list of all namespaces.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct NamespaceEntry {
     /// The name.
     pub slug: Slug,
-    /// The id of the allocation.
+    /// Id of the namespace.
     pub namespace_id: NamespaceId,
 }
 
-/// The counter of waiting devices.
+/// Counter of the devices that wait for the owner.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub struct Queue {
-    /// Number of waiting devices.
+    /// Number of devices.
     #[serde(default)]
     pub pending: i64,
 }
 
 impl Namespace {
-    /// Returns a new namespace with a fresh id, nothing pinned and nothing published.
+    /// Creates a namespace with a new id, without a pin and a release.
     pub fn new(slug: Slug, kind: Kind, owner: String, ports: &Ports) -> Self {
         let (millis, bits) = ulid_parts(&ports.clock, &ports.random);
         Self {
@@ -333,7 +338,7 @@ impl Namespace {
         }
     }
 
-    /// Returns the namespace as records about people name it.
+    /// Returns the reference by which other records name the namespace.
     pub fn to_ref(&self) -> NamespaceRef {
         NamespaceRef {
             slug: self.slug.clone(),
@@ -341,7 +346,8 @@ impl Namespace {
         }
     }
 
-    /// Returns the writes that allocate it; the first one fails if the slug is or was in use.
+    /// Returns the writes that create the namespace. The first one fails if the slug is or was in
+    /// use.
     pub fn allocation_writes(&self) -> Result<Vec<Write>, StoreError> {
         let listed = NamespaceEntry {
             slug: self.slug.clone(),
@@ -362,14 +368,15 @@ impl Namespace {
         ])
     }
 
-    /// Returns the current release, if this version of vault can read it.
+    /// Returns the current release; `None` if there is none, or one of an earlier version of vault,
+    /// which cannot be read.
     pub fn readable_current(&self) -> Option<&Current> {
         self.current
             .as_ref()
             .filter(|current| !current.is_earlier())
     }
 
-    /// Returns the last reset of the pin, while it is recent enough to be shown to every owner.
+    /// Returns the last reset of the pin while owners are to see it.
     pub fn shown_reset(&self, now: Timestamp) -> Option<&PinReset> {
         let reset = self.pin_reset.as_ref()?;
         (now < reset.at.plus_days(RESET_SHOWN_DAYS)).then_some(reset)
@@ -384,13 +391,13 @@ impl Namespace {
         ))
     }
 
-    /// Returns the key of one of its objects.
+    /// Returns the key of an object of the namespace.
     pub fn object_key(&self, class: Class, digest: Digest) -> ObjectKey {
         ObjectKey::new(self.id, class, digest)
     }
 }
 
-/// Returns the key of the namespace of a slug.
+/// Returns the key of the namespace with this slug.
 pub fn namespace_key(slug: &Slug) -> RecordKey {
     RecordKey::new(namespace_partition(slug), "ns")
 }
@@ -400,13 +407,13 @@ pub fn queue_key(slug: &Slug) -> RecordKey {
     RecordKey::new(namespace_partition(slug), "queue")
 }
 
-/// Returns the write that changes the counter by `by`; it fails if the count would leave 0 to
-/// [`MAX_PENDING`].
+/// Returns the write that changes the counter of waiting devices by `by`. It fails if the count
+/// would be negative or above [`MAX_PENDING`].
 pub fn count_pending(slug: &Slug, by: i64) -> Write {
     Write::count(queue_key(slug), "pending", by, MAX_PENDING)
 }
 
-/// Reads a namespace with its revision. A deleted one is `None`, like one that never existed.
+/// Reads a namespace with its revision. `None` if it never existed or is deleted.
 pub async fn find_namespace(
     ports: &Ports,
     slug: &Slug,

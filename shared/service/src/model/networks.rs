@@ -1,4 +1,5 @@
-//! Sources of requests, and the networks that contain them: by these every limit on callers counts.
+//! The sources of requests and the networks that contain them: every limit on callers counts by
+//! these.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -6,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use serde::{Deserialize, Serialize};
 use vault_store::fair::Lane;
 
-/// Factor by which the allowance of a network exceeds that of the next narrower one.
+/// Factor between the allowance of a network and that of the next narrower one.
 const WIDER: u32 = 4;
 
 /// Source of a request, as people see it: an IPv4 address, or the /64 network of an IPv6 address,
@@ -30,10 +31,10 @@ impl Source {
         })
     }
 
-    /// Returns the network by which owners see the source: the /24 of an IPv4 address, the /48 of
-    /// an IPv6 one.
+    /// Returns the network that owners see instead of the source: the /24 of an IPv4 address, the
+    /// /48 of an IPv6 one.
     pub fn network(&self) -> String {
-        // The text is that of `of`, also where it was stored by an earlier version.
+        // The text was created by `of`, even if an earlier version stored it.
         if let Ok(address) = self.0.parse::<Ipv4Addr>() {
             return network_24(address);
         }
@@ -56,7 +57,8 @@ impl fmt::Display for Source {
 
 /// The networks that contain the source of a request, the narrowest first: an IPv4 address and its
 /// /24, or the /64, /56 and /48 of an IPv6 address. Each has four times the allowance of the one
-/// before, so that a subscriber with many networks gets little more than a subscriber with one.
+/// before, so that a subscriber with many narrow networks can send little more than a subscriber
+/// with one.
 #[derive(Clone, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
 #[serde(from = "StoredNetworks")]
 pub struct Networks(Vec<String>);
@@ -66,15 +68,15 @@ pub struct Networks(Vec<String>);
 pub struct Network<'n> {
     /// The network as text, for example `192.0.2.0/24`.
     pub name: &'n str,
-    /// Number by which the allowance of a single source is multiplied here.
+    /// Factor by which the allowance of a single source is multiplied for this network.
     pub share: u32,
 }
 
-/// Networks as records hold them.
+/// The form of networks in records.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum StoredNetworks {
-    /// A source, as earlier versions stored it: only this one was counted.
+    /// A single source: earlier versions counted and stored only this.
     Source(String),
     All(Vec<String>),
 }
@@ -116,8 +118,8 @@ impl Networks {
         })
     }
 
-    /// Returns the lane of callers from here who are not known yet: their /24 or /56, so that one
-    /// with many addresses has few turns.
+    /// Returns the lane, the queue in which requests wait, of callers who are not known yet: by
+    /// their /24 or /56, so that a caller with many addresses does not get many turns.
     pub fn lane(&self) -> Lane {
         let network = self.0.get(1).map_or_else(|| self.widest(), String::as_str);
         Lane::Network(network.into())
@@ -197,7 +199,8 @@ mod tests {
         }
     }
 
-    /// What an earlier version counted by its source alone is given back there alone.
+    /// A record of an earlier version holds one source instead of a list. Its count is released
+    /// there and nowhere else.
     #[test]
     fn a_stored_source_is_one_network() {
         let stored: Networks = serde_json::from_value(json!("192.0.2.1")).unwrap();

@@ -11,7 +11,9 @@
 //! | `outbox-due/<shard>` | `<namespace_id>` | [`Due`]: when the outbox of a namespace is visited next |
 //! | `outbox-due` | `<namespace_id>` | the same, as earlier versions stored it |
 //!
-//! A notice is written in the commit of its event, so it is lost with that commit or not at all.
+//! A notice is written to the outbox in the commit of its event, so it exists exactly if the event
+//! happened. Background work and webhooks' tests then deliver it. A visit of an outbox is one run
+//! of that work over the notices of one namespace.
 
 use serde::{Deserialize, Serialize};
 use vault_format::hash::Digest;
@@ -33,35 +35,35 @@ pub use vault_api::NoticeTopic as Topic;
 pub const MAX_WEBHOOKS: usize = 3;
 /// Maximum number of notices of one namespace that wait to be sent.
 pub const MAX_UNSENT: usize = 100;
-/// Maximum number of waiting notices about drafts: members cause these, and must not displace the
-/// others.
+/// Maximum number of notices about drafts among them: members cause these, and must not displace
+/// other notices.
 pub const MAX_UNSENT_DRAFTS: usize = 50;
-/// Pause between two announcements of machines, in seconds: 15 minutes.
+/// Minimum time between two notices about waiting machines, in seconds: 15 minutes.
 pub const MACHINES_PAUSE_SECONDS: i64 = 15 * 60;
-/// Days before the end of a release at which owners are told.
+/// Number of days before the expiry of a release at which owners get a notice.
 pub const ENDS_NOTICE_DAYS: i64 = 14;
-/// Time after which a webhook that only fails is switched off, in seconds: 7 days.
+/// Time after which a webhook is switched off if every delivery has failed, in seconds: 7 days.
 pub const OFF_AFTER_SECONDS: i64 = 7 * 24 * 3600;
-/// Lifetime of a notice, in seconds: 7 days.
+/// Time for which delivery of a notice is tried, in seconds: 7 days.
 const KEPT_SECONDS: i64 = 7 * 24 * 3600;
-/// Number of partitions of the outboxes that are not empty. DynamoDB bounds the writes to one
-/// partition, and an event with a notice of any namespace writes there.
+/// Number of partitions over which the list of non-empty outboxes is spread: DynamoDB limits the
+/// writes to one partition, and every notice of any namespace writes to this list.
 const DUE_SHARDS: u8 = 16;
-/// The partition of the outboxes that are not empty, in earlier versions.
+/// Partition of the list of non-empty outboxes in earlier versions.
 const EARLIER_DUE: &str = "outbox-due";
-/// Waits before the next attempts of a delivery, in seconds: 1 min, 5 min, 30 min, 2 h, 8 h, 24 h.
+/// Waits before each next attempt of a delivery, in seconds: 1 min, 5 min, 30 min, 2 h, 8 h, 24 h.
 const RETRY_SECONDS: [i64; 6] = [60, 300, 1800, 7200, 28_800, 86_400];
 
 /// A machine as a notice names it.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Machine {
-    /// Name that the machine gave itself, cleaned: it proves nothing.
+    /// Name that the machine gave itself, without control characters. It proves nothing.
     pub name: String,
-    /// The fingerprint that the owner compares with the machine's own screen.
+    /// Fingerprint of the machine's key, which the owner compares with the machine's own screen.
     pub fingerprint: String,
 }
 
-/// An event, as the member `data` of a notice describes it. It holds no addresses of people or
+/// An event, as the member `data` of a notice describes it. It contains no addresses of people or
 /// machines.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(tag = "type", content = "data", rename_all = "snake_case")]
@@ -73,30 +75,31 @@ pub enum Event {
         /// The first of them, oldest first.
         machines: Vec<Machine>,
     },
-    /// A draft waits.
+    /// A draft waits for a decision.
     DraftWaiting {
-        /// Its id.
+        /// Id of the draft.
         draft: String,
         /// Kind of request: `propose`, `install`, `remove`, `key_request` or `release`.
         kind: String,
-        /// The skill that it is about, if it is about one.
+        /// Name of the skill; `None` for key requests and releases.
         skill: Option<String>,
     },
-    /// The current release ends soon: machines then install and update nothing until the next one.
+    /// The current release expires soon: machines then install and update nothing until the next
+    /// one.
     ReleaseEnds {
-        /// Its number.
+        /// Number of the release.
         release: u64,
-        /// Time at which it ends.
+        /// Time at which it expires.
         ends_at: Timestamp,
     },
-    /// The vault's root document no longer names a key that it named before, or it asks for fewer
+    /// A new root document of the vault, which lists its keys, drops a key, asks for fewer
     /// signatures, or gives a key more rights.
     KeyReplaced {
-        /// The newest root version.
+        /// Number of the new root version.
         root_version: u64,
-        /// The fingerprint of the vault from now on, which owners compare.
+        /// New fingerprint of the vault, which owners compare.
         fingerprint: String,
-        /// Differences, a line each.
+        /// Differences to the root document before, a line each.
         #[serde(default)]
         changes: Vec<String>,
     },
@@ -107,19 +110,20 @@ pub enum Event {
     },
     /// The namespace has reached 80 % of a limit of its quota.
     QuotaNear {
-        /// The limit.
+        /// Kind of the limit.
         quota: QuotaKind,
-        /// How much is used.
+        /// Amount in use, in the unit of the limit.
         used: u64,
-        /// How much may be.
+        /// Value of the limit.
         limit: u64,
     },
-    /// An owner tries a webhook.
+    /// An owner tests a webhook.
     Test {},
 }
 
 impl Event {
-    /// Returns its topic; `None` for a test, which has no filter.
+    /// Returns the topic of the event, by which webhooks filter; `None` for a test, which is never
+    /// filtered.
     pub const fn topic(&self) -> Option<Topic> {
         Some(match self {
             Self::MachineWaiting { .. } => Topic::MachineWaiting,
@@ -132,7 +136,7 @@ impl Event {
         })
     }
 
-    /// Returns the word of its topic in the log; `test` for a test.
+    /// Returns the word for the topic in the program's log; `test` for a test.
     pub fn topic_word(&self) -> &'static str {
         self.topic().map_or("test", Topic::as_str)
     }
@@ -141,10 +145,10 @@ impl Event {
 /// Destinations of the notices of a namespace.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Destinations {
-    /// The webhooks, oldest first.
+    /// Webhooks, oldest first.
     #[serde(default)]
     pub webhooks: Vec<Webhook>,
-    /// Whether every owner gets a mail.
+    /// Whether every owner gets notices by mail.
     #[serde(default)]
     pub mail: bool,
 }
@@ -152,38 +156,39 @@ pub struct Destinations {
 /// An endpoint that receives notices.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Webhook {
-    /// `whk_…`.
+    /// Id of the webhook, `whk_…`.
     pub id: String,
     /// Address to which notices are sent.
     pub address: WebhookAddress,
-    /// Secret that signs them.
+    /// Secret with which notices to it are signed.
     pub secret: SigningSecret,
-    /// Topics that it wants; empty: all.
+    /// Topics that are sent to it; empty for all.
     pub events: Vec<Topic>,
-    /// The id of the user who added it.
+    /// Id of the user who added it.
     pub created_by: String,
-    /// The app that added it. Absent for records of earlier versions.
+    /// The app that added it. Absent in records of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<ClientId>,
     /// Time at which it was added.
     pub created_at: Timestamp,
-    /// Time since which every delivery has failed.
+    /// Time of the first of the failures since the last successful delivery; `None` if there were
+    /// none.
     pub failing_since: Option<Timestamp>,
-    /// Reason of the last failure.
+    /// Reason of the last failure, for the operator.
     pub last_failure: Option<String>,
-    /// Time at which it was switched off because it only failed.
+    /// Time at which it was switched off because deliveries only failed; `None` while it is on.
     pub off_since: Option<Timestamp>,
 }
 
 impl Webhook {
-    /// Whether it gets notices about this topic.
+    /// Whether notices about this topic are sent to the webhook.
     pub fn wants_topic(&self, topic: Option<Topic>) -> bool {
         let is_listed = |topic: Topic| self.events.contains(&topic);
         self.off_since.is_none() && (self.events.is_empty() || topic.is_some_and(is_listed))
     }
 
-    /// Records that a delivery failed at `now`. Switches the webhook off once it has failed for
-    /// long enough; returns whether it did so now.
+    /// Records that a delivery failed at `now`, and switches the webhook off if deliveries have
+    /// failed for long enough. Returns whether it was switched off by this.
     pub fn record_failure(&mut self, why: String, now: Timestamp) -> bool {
         // Time counts from the first failure in a row; a delivery that arrives resets it.
         let since = *self.failing_since.get_or_insert(now);
@@ -195,7 +200,8 @@ impl Webhook {
         off
     }
 
-    /// Records that a delivery arrived; returns whether the record has changed.
+    /// Records that a delivery arrived, which also switches the webhook on. Returns whether the
+    /// record has changed.
     pub fn record_arrival(&mut self) -> bool {
         self.last_failure = None;
         // `|` and not `||`, because both fields must be cleared.
@@ -204,7 +210,7 @@ impl Webhook {
 }
 
 impl Destinations {
-    /// Whether anything is sent about this topic.
+    /// Whether any webhook or owner gets notices about this topic.
     pub fn any_wants(&self, topic: impl Into<Option<Topic>>) -> bool {
         let topic = topic.into();
         self.mail
@@ -214,12 +220,13 @@ impl Destinations {
                 .any(|webhook| webhook.wants_topic(topic))
     }
 
-    /// Returns the webhook with this id.
+    /// Finds the webhook with this id.
     pub fn find_webhook(&self, id: &str) -> Option<&Webhook> {
         self.webhooks.iter().find(|webhook| webhook.id == id)
     }
 
-    /// Reads them, with the condition for replacing them. Without a record there are none.
+    /// Reads the destinations of a namespace, with the condition for a later write. Without a
+    /// record there are none.
     pub async fn find(ports: &Ports, namespace: &NamespaceId) -> Result<(Self, When), StoreError> {
         Ok(
             match ports.records.get_one(&destinations_key(namespace)).await? {
@@ -229,7 +236,7 @@ impl Destinations {
         )
     }
 
-    /// Returns the write that replaces them.
+    /// Returns the write that replaces the record.
     pub fn to_write(&self, namespace: &NamespaceId, when: When) -> Result<Write, StoreError> {
         Ok(Write::put(
             destinations_key(namespace),
@@ -249,19 +256,19 @@ pub enum Recipient {
     Owner(String),
 }
 
-/// A notice on its way to one recipient.
+/// The delivery of a notice to one recipient.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Delivery {
-    /// Its recipient.
+    /// Recipient of the notice.
     pub to: Recipient,
-    /// Number of attempts that were begun.
+    /// Number of attempts that have begun.
     pub attempts: u32,
-    /// Time at which the next one is due.
+    /// Time at which the next attempt is due.
     pub due_at: Timestamp,
 }
 
 impl Delivery {
-    /// Returns a delivery that is due at once.
+    /// Creates a delivery that is due at once.
     pub const fn new(to: Recipient, now: Timestamp) -> Self {
         Self {
             to,
@@ -270,10 +277,10 @@ impl Delivery {
         }
     }
 
-    /// Returns the delivery after the beginning of an attempt at `now`, as if that had failed: a
-    /// process that dies meanwhile loses nothing. Returns `None` for the last attempt.
+    /// Returns the delivery as it must be stored before an attempt at `now`: as if the attempt had
+    /// failed, so that nothing is lost if the process dies. Returns `None` for the last attempt.
     pub fn next_retry(&self, now: Timestamp) -> Option<Self> {
-        // The table also bounds the attempts: behind its end there is no next one.
+        // The table also limits the attempts: after its end there is no next one.
         let wait = RETRY_SECONDS.get(self.attempts as usize)?;
         Some(Self {
             to: self.to.clone(),
@@ -286,16 +293,16 @@ impl Delivery {
 /// A notice that waits to be sent.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Outgoing {
-    /// The event.
+    /// Event that the notice is about.
     pub event: Event,
     /// Time of the event.
     pub at: Timestamp,
-    /// Deliveries that are left; `None` until the recipients are chosen.
+    /// Deliveries that have not ended; `None` until the recipients are chosen.
     pub deliveries: Option<Vec<Delivery>>,
 }
 
 impl Outgoing {
-    /// Returns a notice of something that happens at `now`.
+    /// Creates a notice about an event at `now`.
     pub const fn new(event: Event, now: Timestamp) -> Self {
         Self {
             event,
@@ -304,7 +311,7 @@ impl Outgoing {
         }
     }
 
-    /// Returns the write that stores it under `id`.
+    /// Returns the write that stores the notice under `id`.
     pub fn to_write(
         &self,
         namespace: &NamespaceId,
@@ -312,7 +319,7 @@ impl Outgoing {
         when: When,
     ) -> Result<Write, StoreError> {
         let key = RecordKey::new(outbox_partition(namespace), id);
-        // With an end, so that an endpoint that is gone for good cannot fill the outbox.
+        // With an expiry, so that an endpoint that has gone for good cannot fill the outbox.
         let until = self.at.plus_seconds(KEPT_SECONDS);
         Ok(Write::put_until(
             key,
@@ -323,25 +330,25 @@ impl Outgoing {
     }
 }
 
-/// Time of the next visit to the outbox of a namespace.
+/// The entry of an outbox in the list of non-empty outboxes: when it is visited next.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Due {
-    /// The namespace.
+    /// Slug of the namespace.
     pub slug: Slug,
-    /// Its allocation.
+    /// Id of the namespace.
     pub namespace_id: NamespaceId,
     /// Earliest time of the visit.
     pub due_at: Timestamp,
 }
 
 impl Due {
-    /// Returns the partitions in which outboxes that are due are listed.
+    /// Returns the partitions over which the list of non-empty outboxes is spread.
     pub fn partitions() -> impl Iterator<Item = String> {
         let earlier = std::iter::once(EARLIER_DUE.to_owned());
         (0..DUE_SHARDS).map(shard_partition).chain(earlier)
     }
 
-    /// Returns the write that has the outbox visited at `due_at` or later.
+    /// Returns the write that schedules the next visit at `due_at` or later.
     pub fn due_write(
         namespace: &Namespace,
         due_at: Timestamp,
@@ -360,7 +367,7 @@ impl Due {
     }
 }
 
-/// Returns the key of the record that says when the outbox of a namespace is visited next.
+/// Returns the key of a namespace's entry in the list of non-empty outboxes.
 pub fn due_key(namespace: &NamespaceId) -> RecordKey {
     let name = namespace.to_string();
     // Ids begin with the time of their creation, so only a digest spreads them evenly.
@@ -377,7 +384,8 @@ pub fn outbox_partition(namespace: &NamespaceId) -> String {
     format!("outbox/{namespace}")
 }
 
-/// Key, in an outbox, of the mark that machines wait. It sorts after every ULID.
+/// Key, in an outbox, of the mark that machines wait and owners have no notice of it yet. It sorts
+/// after every ULID.
 pub const MACHINES: &str = "machines";
 
 /// Returns the key of the mark that machines wait.
@@ -385,12 +393,13 @@ pub fn machines_key(namespace: &NamespaceId) -> RecordKey {
     RecordKey::new(outbox_partition(namespace), MACHINES)
 }
 
-/// Returns the key of the mark that machines were announced lately.
+/// Returns the key of the mark that owners got a notice about machines lately.
 pub fn machines_paused_key(namespace: &NamespaceId) -> RecordKey {
     RecordKey::new(notices_partition(namespace), "machines-paused")
 }
 
-/// Returns the key of the mark that the end of the release with this payload was announced.
+/// Returns the key of the mark that owners got the notice about the expiry of the release with this
+/// payload.
 pub fn ends_key(namespace: &NamespaceId, payload: &Digest) -> RecordKey {
     RecordKey::new(notices_partition(namespace), format!("ends/{payload}"))
 }

@@ -1,11 +1,12 @@
-//! State of a draft as it follows from the present state of its namespace.
+//! The present state of a proposal, derived from the state of its namespace. A proposal is a draft
+//! with a release that lacks signatures.
 //!
-//! A proposal is judged against the namespace as it was when it came in, and waits while the
-//! namespace is still in that state. Afterwards it is accepted if its own payload was published,
-//! and outdated otherwise: a release follows one release under one root version, so a proposal that
-//! another release or root version has overtaken can never be published. The state is derived
-//! whenever a proposal is read. Publishing writes nothing to proposals; background work records the
-//! outcome later, so that their records end.
+//! A proposal was checked against the namespace as it was at its submission, and is pending while
+//! that is unchanged. Afterwards it is accepted if its own payload was published, and outdated
+//! otherwise: a release follows one particular release under one root version, so after another
+//! release or root version the proposal can never be published. The state is derived whenever a
+//! proposal is read. Publishing writes nothing to proposals; background work records the outcome
+//! later, so that their records can expire.
 
 use vault_format::time::Timestamp;
 
@@ -15,8 +16,8 @@ use super::proposal::{Base, Proposed};
 use super::release::Release;
 
 impl DraftRecord {
-    /// Returns the draft in its present state: a proposal whose record says that it waits may have
-    /// ended. `published` is as in [`Proposed`].
+    /// Returns the draft in its present state: a proposal whose record is pending may have ended.
+    /// `published` is the release with the proposal's number and root version, if there is one.
     #[must_use]
     pub fn with_present_state(
         self,
@@ -30,7 +31,7 @@ impl DraftRecord {
             .filter(|_| waits)
             .and_then(|proposed| proposal_ending(proposed, namespace, published, now));
         match ending {
-            // Never before it came in.
+            // A draft must not end before its submission.
             Some(mut ending) => {
                 ending.at = ending.at.max(self.submitted_at);
                 self.into_ended(&ending)
@@ -40,8 +41,8 @@ impl DraftRecord {
     }
 }
 
-/// Returns the end of the proposal, or `None` while it waits. `published` is the release under its
-/// own number and root version, if there is one.
+/// Returns the ending of the proposal, or `None` while it is pending. `published` is the release
+/// with its number and root version, if there is one.
 fn proposal_ending(
     proposed: &Proposed,
     namespace: &Namespace,
@@ -63,8 +64,8 @@ fn proposal_ending(
         ));
     }
     let has = Base::of_namespace(namespace);
-    // The file may bring root versions of its own: they are no other ones when they are pinned
-    // first.
+    // The catalog file may contain new root versions. If they were pinned meanwhile, the root is
+    // still the proposal's own.
     let same_root = has.root_sha256 == proposed.base.root_sha256
         || has.root_sha256 == Some(proposed.root_sha256);
     if has.payload_sha256 != proposed.base.payload_sha256 || !same_root {

@@ -1,11 +1,12 @@
-//! Passkeys of accounts (WebAuthn): keys of an authenticator that only its own person can use.
+//! Passkeys of accounts (WebAuthn): keys in an authenticator, a device or program that lets only
+//! its owner use them.
 //!
 //! | partition | key | document |
 //! |---|---|---|
 //! | `acct/<account_id>` | `account` | [`Passkeys`], part of the account |
 //! | `passkey/<sha256 of the credential id>` | `passkey` | [`PasskeyEntry`], index: the account of a credential |
 //!
-//! The account alone decides whether a passkey counts; the index only finds it.
+//! A passkey is valid only if the account's record contains it; the index only finds the account.
 
 use std::fmt;
 use std::str::FromStr;
@@ -69,10 +70,11 @@ impl fmt::Display for PasskeyName {
     }
 }
 
-/// Name under which a credential is stored: the SHA-256 of its id, which may be longer than a key.
+/// Id under which a credential is stored: SHA-256 of its credential id, which may be too long for a
+/// record key.
 pub type PasskeyId = Digest;
 
-/// Returns the name of the credential with this id.
+/// Returns the stored id of the credential with this credential id.
 pub fn passkey_id(credential_id: &[u8]) -> PasskeyId {
     Digest::of(credential_id)
 }
@@ -80,7 +82,7 @@ pub fn passkey_id(credential_id: &[u8]) -> PasskeyId {
 /// A passkey of an account.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Passkey {
-    /// Name that its person gave it.
+    /// Name that the person gave it.
     pub name: PasskeyName,
     /// Time at which it was added.
     pub added_at: Timestamp,
@@ -94,12 +96,12 @@ pub struct Passkey {
 impl Eq for Passkey {}
 
 impl Passkey {
-    /// Returns the name under which it is stored.
+    /// Returns the id under which it is stored.
     pub fn id(&self) -> PasskeyId {
         passkey_id(self.credential.cred_id())
     }
 
-    /// Returns the public key with what is known about it.
+    /// Returns the credential: the public key, the signature counter and the backup state.
     pub const fn credential(&self) -> &Credential {
         &self.credential
     }
@@ -114,7 +116,8 @@ impl Passkey {
 /// The passkeys of an account.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Passkeys {
-    /// Random name of the account that its authenticators store; `None` before the first passkey.
+    /// Random user handle of the account, which its authenticators store (WebAuthn `user.id`);
+    /// `None` before the first passkey.
     #[serde(default)]
     user: Option<Uuid>,
     #[serde(default)]
@@ -124,16 +127,17 @@ pub struct Passkeys {
 /// Reason why a passkey is not added.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum PasskeyNotAdded {
-    /// The account has as many as it may have.
+    /// The account has [`MAX_PASSKEYS`] already.
     #[error("the account has {MAX_PASSKEYS} passkeys, the most it may have")]
     TooMany,
-    /// An authenticator stored the passkey under another name of the account.
+    /// The authenticator stored the passkey under another user handle: the first passkey of the
+    /// account was added elsewhere meanwhile.
     #[error("the first passkey of the account was added elsewhere meanwhile")]
     OtherUser,
 }
 
 impl Passkeys {
-    /// Returns none.
+    /// Creates an empty list.
     pub const fn new() -> Self {
         Self {
             user: None,
@@ -141,39 +145,41 @@ impl Passkeys {
         }
     }
 
-    /// Whether there is none.
+    /// Whether the account has no passkey.
     pub const fn is_empty(&self) -> bool {
         self.held.is_empty()
     }
 
-    /// Whether no more can be added.
+    /// Whether the account can have no more passkeys.
     pub const fn is_full(&self) -> bool {
         self.held.len() >= MAX_PASSKEYS
     }
 
-    /// Returns them, oldest first.
+    /// Returns the passkeys, oldest first.
     pub fn as_slice(&self) -> &[Passkey] {
         &self.held
     }
 
-    /// Returns the random name of the account, or a fresh one.
+    /// Returns the user handle of the account, or a new random one.
     pub fn user_or_fresh(&self, random: &dyn Random) -> Uuid {
-        // Random and not the address or the account's id: an authenticator shows it to whoever
-        // holds the device.
+        // Random, and neither the address nor the account's id: an authenticator shows it to anyone
+        // who holds the device.
         self.user
             .unwrap_or_else(|| Uuid::from_bytes(random_bytes::<16>(random)))
     }
 
-    /// Returns the passkey with this name, if the authenticator stored it for this account.
+    /// Finds the passkey with this id, if the authenticator has stored it for this account's user
+    /// handle.
     pub fn find_mut(&mut self, id: &PasskeyId, user: Option<Uuid>) -> Option<&mut Passkey> {
-        // An authenticator may leave the account's name out where it was asked for one of a list.
+        // An authenticator may omit the user handle if the request listed the passkeys to choose
+        // from.
         if user.is_some() && user != self.user {
             return None;
         }
         self.held.iter_mut().find(|passkey| passkey.id() == *id)
     }
 
-    /// Adds a credential that an authenticator stored under `user`.
+    /// Adds a credential that an authenticator stored under the user handle `user`.
     pub fn add(
         &mut self,
         credential: Credential,
@@ -196,39 +202,40 @@ impl Passkeys {
         Ok(())
     }
 
-    /// Removes the passkey with this name and returns it; `None` if there is none.
+    /// Removes the passkey with this id and returns it; `None` if there is none.
     pub fn remove(&mut self, id: &PasskeyId) -> Option<Passkey> {
         let at = self.held.iter().position(|passkey| passkey.id() == *id)?;
         Some(self.held.remove(at))
     }
 
-    /// Removes all of them, for an account that begins anew. Returns the writes that remove their
-    /// index entries.
+    /// Removes all passkeys, when a person proves the account anew. Returns the writes that remove
+    /// their index entries.
     pub fn clear(&mut self) -> Vec<Write> {
         let removals = self.removal_writes().collect();
         *self = Self::new();
         removals
     }
 
-    /// Returns the writes that remove the index entries of all of them.
+    /// Returns the writes that remove the index entries of all passkeys.
     pub fn removal_writes(&self) -> impl Iterator<Item = Write> {
         self.held.iter().map(|passkey| removal_write(&passkey.id()))
     }
 }
 
-/// Index entry: the account of a credential.
+/// Index entry that leads from a credential to its account.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct PasskeyEntry {
     /// The account.
     pub account: AccountId,
 }
 
-/// Returns the key of the account of a credential.
+/// Returns the key of the index entry of a credential.
 pub fn passkey_key(id: &PasskeyId) -> RecordKey {
     RecordKey::new(format!("passkey/{id}"), "passkey")
 }
 
-/// Returns the write that maps a credential to `account`, under the condition `when`.
+/// Returns the write of the index entry that leads from a credential to `account`, under the
+/// condition `when`.
 pub fn entry_write(id: &PasskeyId, account: &AccountId, when: When) -> Result<Write, StoreError> {
     let entry = PasskeyEntry {
         account: account.clone(),
@@ -240,7 +247,7 @@ pub fn entry_write(id: &PasskeyId, account: &AccountId, when: When) -> Result<Wr
     ))
 }
 
-/// Returns the write that removes the mapping of a credential.
+/// Returns the write that removes the index entry of a credential.
 pub fn removal_write(id: &PasskeyId) -> Write {
     // `Any`, because the account's own list decides and this entry only finds it.
     Write::delete(passkey_key(id), When::Any)
