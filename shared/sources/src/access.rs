@@ -1,4 +1,4 @@
-//! The parts that all source kinds share: settings, HTTP and git access, and the source policy.
+//! What all kinds of sources share: settings, HTTP and git access, and the source policy.
 
 use std::sync::Arc;
 
@@ -28,8 +28,8 @@ pub struct Settings {
     pub limits: Limits,
     /// Bearer tokens for HTTPS sources.
     pub tokens: Tokens,
-    /// The proxy for sites, archives and registries. Names are resolved there, so the addresses
-    /// behind them are not checked. Only for the user at this machine's command line.
+    /// The proxy for sites, archives and registries. It resolves host names itself, so the
+    /// addresses behind them cannot be checked. Only for the user at this machine's command line.
     pub proxy: Option<Proxy>,
     /// Parser options for source texts that come from marketplaces and registries.
     pub parse: ParseOptions,
@@ -47,7 +47,7 @@ pub struct Settings {
     pub local_sites: bool,
 }
 
-/// Fetches skills. Its only state is open connections.
+/// Fetches skills from sources. It keeps open connections and no other state.
 pub struct Fetcher {
     pub(crate) settings: Settings,
     pub(crate) http: Http,
@@ -69,7 +69,7 @@ pub(crate) struct Access<'a> {
     pub(crate) fetcher: &'a Fetcher,
     pub(crate) policy: &'a SourcePolicy,
     pub(crate) scope: Scope,
-    /// Whether links to files of the same skill are taken as copies.
+    /// Whether links to files of the same skill are replaced by copies of those files.
     pub(crate) copy_links: bool,
 }
 
@@ -91,8 +91,8 @@ impl Access<'_> {
     /// Returns this access with the scope for a site or registry at this address.
     pub(crate) fn to_base(self, base: Option<&Url>) -> Self {
         let settings = &self.fetcher.settings;
-        // In tests, `loopback` allows addresses of this machine in the public scope, so the other
-        // scope is not used.
+        // With `loopback`, which tests set, the public scope also allows addresses of this machine,
+        // so the other scope is not used.
         let is_local = settings.local_sites && !settings.parse.loopback;
         let scope = match base {
             Some(base) if is_local && is_loopback(base) => Scope::ThisMachine,

@@ -25,8 +25,8 @@ pub const MAX_UNPACKED_BYTES: u64 = 25 << 20;
 pub const MAX_ARCHIVE_FILES: usize = 20_000;
 /// Maximum number of entries in an archive, including folders.
 const MAX_ENTRIES: usize = 40_000;
-/// Maximum length of a path, in bytes. No file system has longer ones that tools can open, and work
-/// on the folders of a path grows with the square of it.
+/// Maximum length of a path, in bytes. Tools cannot open longer paths on any file system, and the
+/// work on the folders of a path grows with the square of its length.
 const MAX_PATH_BYTES: usize = 1024;
 /// Maximum number of parts of a path.
 const MAX_PATH_PARTS: usize = 64;
@@ -81,7 +81,7 @@ pub(crate) fn unpack_archive(place: &str, bytes: &[u8]) -> Result<Unpacked> {
 struct Reader<'a> {
     place: &'a str,
     unpacked: Unpacked,
-    /// The path of each file and link. The key is the path with its letter case folded.
+    /// The path of each file and link, by the same path with its letter case folded.
     paths: HashMap<String, String>,
     bytes: u64,
 }
@@ -284,7 +284,7 @@ impl Reader<'_> {
         if self.paths.len() >= MAX_ARCHIVE_FILES {
             return Err(self.too_many());
         }
-        // On a file system without letter case, the second file would overwrite the first.
+        // On a file system that ignores letter case, the second file would overwrite the first.
         if let Some(other) = self
             .paths
             .insert(fold_name(path).into_owned(), path.to_owned())
@@ -319,11 +319,12 @@ impl Reader<'_> {
     }
 }
 
-/// Returns what is wrong with the path of a member.
+/// Returns the reason why the path of a member is rejected, as the end of a sentence; `None` for a
+/// good path.
 fn path_fault(path: &str) -> Option<&'static str> {
     // `C:/x` is absolute on Windows.
     let has_drive = matches!(path.as_bytes(), [letter, b':', ..] if letter.is_ascii_alphabetic());
-    // Before anything else looks at the parts.
+    // Check the size first: the checks below look at every part of the path.
     if path.len() > MAX_PATH_BYTES || path.matches('/').count() >= MAX_PATH_PARTS {
         Some("has a path that is too long")
     } else if path.contains('\\') {

@@ -34,8 +34,8 @@ impl Fetcher {
                 let _slot = slots.acquire().await;
                 let state = fetcher.compare_one(&batch, &upstream, &policy).await;
                 let failed = |error: FetchError| match error {
-                    // The source was read, so the skill is gone, and a retry does not help.
-                    // Everything else that is not found may be there again later.
+                    // The source was read and lacks the skill, so a retry does not help. Everything
+                    // else that is not found may be there again later.
                     FetchError::NoSkill(reason)
                     | FetchError::NoneOffered {
                         message: reason, ..

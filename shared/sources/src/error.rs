@@ -14,7 +14,7 @@ pub enum FetchError {
     /// The owner's source policy does not allow the source.
     #[error("the source policy does not allow {place}: {reason}")]
     Policy {
-        /// Name of the source.
+        /// The source as messages name it.
         place: String,
         /// The rule that rejects it.
         reason: String,
@@ -22,9 +22,9 @@ pub enum FetchError {
     /// The server requires credentials: the user has none, or the server rejects them.
     #[error("{place} needs a token, or rejects the one that it got: HTTP {status}")]
     NotAllowed {
-        /// Name of the source.
+        /// The source as messages name it.
         place: String,
-        /// The HTTP status.
+        /// The HTTP status of the answer.
         status: u16,
     },
     /// The repository, page, reference or skill does not exist.
@@ -36,49 +36,49 @@ pub enum FetchError {
     /// The server cannot be reached or responds incorrectly.
     #[error("{place}: {reason}")]
     Unreachable {
-        /// Name of the source.
+        /// The source as messages name it.
         place: String,
-        /// The failure.
+        /// What failed.
         reason: String,
     },
     /// The server's certificate is not trusted.
     #[error("{place}: {reason}")]
     Certificate {
-        /// Name of the source.
+        /// The source as messages name it.
         place: String,
-        /// The fault of the certificate.
+        /// What is wrong with the certificate.
         reason: String,
     },
-    /// The source has skills, but none of them can be taken.
+    /// The source has skills, but none of them can be fetched.
     #[error("{message}")]
     NoneOffered {
-        /// The source, and the first reason.
+        /// Names the source and the first reason.
         message: String,
-        /// All of them with their reasons.
+        /// All skills with the reasons why they are left out.
         left_out: Vec<LeftOut>,
     },
-    /// A reference is both a branch and a tag, of different commits.
+    /// A reference is the name of a branch and of a tag with another commit.
     #[error("{place} has a branch and a tag {reference}")]
     AmbiguousReference {
-        /// Name of the repository.
+        /// The repository as messages name it.
         place: String,
-        /// The reference.
+        /// The ambiguous name.
         reference: String,
     },
     /// A setting of this machine that the request needs cannot be used.
     #[error("{message}")]
     Setting {
-        /// The setting and its fault.
+        /// Names the setting and what is wrong with it.
         message: String,
         /// What to set.
         hint: &'static str,
     },
-    /// git failed.
+    /// git failed, or the remote refused.
     #[error("{place}: {fault}")]
     Git {
-        /// Name of the repository.
+        /// The repository as messages name it.
         place: String,
-        /// The fault.
+        /// What went wrong, as far as git's messages tell.
         fault: GitFault,
         /// git's own messages, one line each.
         said: String,
@@ -100,25 +100,25 @@ pub enum FetchError {
     /// that was pinned when the skill was added.
     #[error("{place}: the signature of this skill is not valid: {reason}")]
     Signer {
-        /// Name of the signed manifest, or of the source.
+        /// The signed manifest or the source, as messages name it.
         place: String,
-        /// The fault.
+        /// What is wrong with the signature.
         reason: String,
     },
-    /// Releases of the vault that signed the skill need several publishers, and the source carries
-    /// no such release that lists it.
+    /// Releases of the vault that signed the skill need several publishers, and the source has no
+    /// release signed by enough of them that lists the skill.
     #[error(
         "{place}: one publisher has signed this skill, but no release that enough publishers of its \
          vault signed lists it"
     )]
     ReleaseAwaited {
-        /// Name of the signed manifest.
+        /// The signed manifest, as messages name it.
         place: String,
     },
     /// A size or number exceeds its limit.
     #[error("{what} exceeds {limit} {unit}")]
     TooLarge {
-        /// Name of the item that is too large.
+        /// What is too large, as messages name it.
         what: String,
         /// The limit.
         limit: u64,
@@ -128,15 +128,15 @@ pub enum FetchError {
     /// The content is malformed, or contains something that a skill must not contain.
     #[error("{place}: {reason}")]
     Content {
-        /// Name of the file, archive or index.
+        /// The file, archive or index, as messages name it.
         place: String,
-        /// The fault in the content.
+        /// What is wrong with the content.
         reason: String,
     },
-    /// A symbolic link in a skill.
+    /// A skill contains a symbolic link.
     #[error("{place}: {path} is a symbolic link; a skill holds regular files only")]
     Link {
-        /// Name of the source.
+        /// The source as messages name it.
         place: String,
         /// The path of the link in the source.
         path: String,
@@ -146,12 +146,12 @@ pub enum FetchError {
     /// This machine, or this kind of source, does not support the operation.
     #[error("{message}")]
     Unsupported {
-        /// The unsupported operation.
+        /// What is not supported.
         message: String,
-        /// Advice for the user.
+        /// What the user can do instead.
         hint: String,
     },
-    /// A local operation failed.
+    /// An operation on this machine failed.
     #[error("{doing} failed: {reason}")]
     Local {
         /// The operation, as a phrase such as `starting git`.
@@ -161,7 +161,7 @@ pub enum FetchError {
     },
 }
 
-/// The fault that made git fail.
+/// What made git fail, as far as its messages tell.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum GitFault {
     /// No repository is at the address.
@@ -185,7 +185,7 @@ pub enum GitFault {
     /// The host does not answer.
     #[error("the host does not answer")]
     NoAnswer,
-    /// Anything else.
+    /// No message matched.
     #[error("git could not read the repository")]
     Other,
 }
@@ -193,8 +193,8 @@ pub enum GitFault {
 impl GitFault {
     /// Recognizes the fault in git's error output, which is in English because `LC_ALL` is `C`.
     pub(crate) fn from_output(said: &str) -> Self {
-        // The first fault with a matching text wins. git and SSH report the cause first and end
-        // with a general sentence, which matches nothing here.
+        // Use the first fault with a matching text: git and SSH report the cause first and end with
+        // a general sentence, which matches nothing here.
         const TEXTS: [(GitFault, &[&str]); 7] = [
             (GitFault::HostKey, &["host key verification failed"]),
             (
@@ -305,7 +305,7 @@ impl FetchError {
         }
     }
 
-    /// The stable error code, for programs.
+    /// The machine-readable code of the error, which never changes.
     pub const fn word(&self) -> &'static str {
         match self {
             Self::Policy { .. } => "source_refused",
@@ -333,7 +333,7 @@ impl FetchError {
         }
     }
 
-    /// Returns git's own messages, one line each, for people who know git.
+    /// Returns git's own messages, one line each, for people who know git. Empty for other errors.
     pub fn git_messages(&self) -> impl Iterator<Item = &str> {
         let said = match self {
             Self::Git { said, .. } => said.as_str(),
@@ -342,7 +342,7 @@ impl FetchError {
         said.lines()
     }
 
-    /// Advice for the user, if one step can solve the problem.
+    /// Returns advice for the user, if one step can solve the problem.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::Policy { .. } => {
@@ -373,7 +373,7 @@ impl FetchError {
     }
 }
 
-/// What to do about a certificate that is not trusted.
+/// Advice for a certificate that is not trusted.
 pub const CERTIFICATE_HINT: &str = "if a private authority signed its certificate, set SSL_CERT_FILE to a file with the system's certificates and that authority's, in PEM";
 
 /// Prepares untrusted text for a message: cuts it to 300 characters and escapes control characters.

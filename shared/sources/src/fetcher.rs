@@ -23,7 +23,8 @@ use crate::policy::SourcePolicy;
 use crate::source::{GitSource, Source};
 
 impl Fetcher {
-    /// Opens a source and lists its skills. `plugin` selects a plugin of a marketplace.
+    /// Opens a source and lists its skills. `plugin` selects one plugin of a marketplace; without
+    /// it, the whole source is listed.
     pub async fn open_source(
         &self,
         source: &Source,
@@ -34,7 +35,7 @@ impl Fetcher {
         self.open_part(source, part, policy).await
     }
 
-    /// Opens a source and lists the skills of this part.
+    /// Opens a source and lists the skills of one part of it.
     pub async fn open_part(
         &self,
         source: &Source,
@@ -60,9 +61,9 @@ impl Fetcher {
         opened.content.take_skill(access, found).await
     }
 
-    /// Fetches a skill again from its recorded origin, at the recorded reference. If the skill is
-    /// pinned to a signer, fails unless the source has a valid signature by that signer, for the
-    /// same version or a later one.
+    /// Fetches a skill again from its recorded origin, at the recorded reference. If a signer was
+    /// recorded (pinned), fails unless the source has a valid signature by that vault, for the same
+    /// version or a later one.
     pub async fn fetch_recorded(
         &self,
         upstream: &Upstream,
@@ -71,8 +72,8 @@ impl Fetcher {
         kinds::fetch_recorded(self.with_policy(policy), upstream).await
     }
 
-    /// Returns whether a repository has this branch or tag. A full commit id counts as existing
-    /// without a check, and any error counts as missing, so use the result only for hints.
+    /// Tells whether a repository has this branch or tag. A full commit id counts as existing
+    /// without a check, and any error as missing, so use the result only for hints.
     pub async fn has_reference(&self, source: &GitSource, reference: &str) -> bool {
         let asked = GitSource {
             reference: Some(reference.to_owned()),
@@ -111,7 +112,7 @@ impl From<FetchError> for FetchFault {
 }
 
 impl Fetcher {
-    /// Fetches the skill of this name. Without a name, fetches the skill that
+    /// Fetches the skill of this name. Without a name, fetches the one that
     /// [`crate::Listing::unnamed_skill`] selects.
     async fn fetch_one(
         &self,

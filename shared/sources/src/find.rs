@@ -78,7 +78,7 @@ impl Found {
     }
 }
 
-/// The skills of several searches of one tree, each one once.
+/// The skills that several searches of one tree found, each one once.
 #[derive(Debug, Default)]
 pub(crate) struct MergedSearches {
     /// The folders with their SKILL.md.
@@ -158,12 +158,12 @@ pub(crate) fn find_skills<'a>(paths: impl Iterator<Item = &'a str>, base: &str) 
     found
 }
 
-/// Fails if a source has more skills than a list may hold.
+/// Fails if a source has more skills than one list may hold.
 pub(crate) fn check_number(place: &str, number: usize) -> Result<()> {
     check_limit(place, number, MAX_LISTED, "skills")
 }
 
-/// Fails if a source has more of something than a limit.
+/// Fails if a source has more of something than `limit`. `unit` names it in the message.
 pub(crate) fn check_limit(
     place: &str,
     number: usize,
@@ -176,7 +176,7 @@ pub(crate) fn check_limit(
     Err(FetchError::too_large(place, limit as u64, unit))
 }
 
-/// Returns the path of a folder relative to `base`; `None` if it is outside.
+/// Returns the path of a folder relative to `base`; `None` if it lies outside of `base`.
 fn below_base<'a>(folder: &'a str, base: &str) -> Option<&'a str> {
     if base.is_empty() {
         return Some(folder);
@@ -262,7 +262,7 @@ pub(crate) fn search_folder(folder: &Path) -> Result<LocalPaths> {
                 }
                 continue;
             };
-            // Only whether the link leads to a skill is looked up: nothing behind it is read.
+            // Only look up whether the link leads to a skill. The search does not enter it.
             if kind.is_symlink() && holds_document(&folder.join(&path)) {
                 found.left_out.push(LeftOut::new(path, LeftOutReason::Link));
             } else if !kind.is_dir() && is_document_name(name) {
@@ -309,15 +309,15 @@ pub(crate) fn left_out_links<'a>(
         .collect()
 }
 
-/// Returns the target of a link. One that no file system has is cut short, so that it leads nowhere:
-/// an archive or a repository may hold a long one many times in few bytes.
+/// Reads the target of a link. A target that is too long for any file system is cut, so that it
+/// leads nowhere: an archive or a repository may contain a long one many times in few bytes.
 pub(crate) fn read_target(target: &[u8]) -> String {
     let length = target.len().min(MAX_TARGET_BYTES + 1);
     String::from_utf8_lossy(&target[..length]).into_owned()
 }
 
-/// Follows the links on a path inside of a repository or archive. Returns `None` if they lead out of
-/// it, or if there are too many, as in a circle.
+/// Follows the links on a path inside of a repository or archive. Returns `None` if they lead out
+/// of it, or if there are too many, for example because they form a circle.
 fn follow_links<'a>(targets: &HashMap<&'a str, &'a str>, path: &'a str) -> Option<String> {
     let mut left: Vec<&str> = path.rsplit('/').collect();
     let (mut done, mut followed, mut parts) = (Vec::new(), 0, 0);
@@ -347,7 +347,7 @@ fn follow_links<'a>(targets: &HashMap<&'a str, &'a str>, path: &'a str) -> Optio
     Some(done.join("/"))
 }
 
-/// Returns whether a folder has a SKILL.md, in any case of letters.
+/// Tells whether a folder contains a SKILL.md, in any case of letters.
 fn holds_document(folder: &Path) -> bool {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return false;
@@ -384,7 +384,7 @@ mod tests {
             (&[("x", "skills/a")][..], &["x"][..]),
             (&[("y/x", "../b/")], &["y/x"]),
             (&[("y/x", "./../skills/../skills/a")], &["y/x"]),
-            // A link on the way, and a link to a link.
+            // A link on the way to the folder, and a link to a link.
             (&[("all", "skills"), ("x", "all/a")], &["x"]),
             (&[("x", "y"), ("y", "b")], &["x", "y"]),
             (&[("y/root", "..")], &["y/root"]),
@@ -416,7 +416,7 @@ mod tests {
             }];
             assert_eq!(left_out_links(&links, ["b/SKILL.md"].into_iter()).len(), 0);
         }
-        // As many parts as are read.
+        // Exactly as many parts as are followed.
         let longest = format!("b{}", "/".repeat(MAX_PARTS - 3));
         let links = [SkillLink {
             path: "x".to_owned(),
@@ -465,7 +465,8 @@ mod tests {
             folders(&base("skills/pdf")),
             ["skills/pdf", "skills/pdf/examples/inner"]
         );
-        // The folder that the source names may itself have such a name.
+        // The folder that the source names may itself have the name of a folder that is not
+        // searched.
         assert_eq!(folders(&base("target")), ["target/copy"]);
         assert_eq!(base("skills/p"), Found::default());
         let with_root = ["SKILL.md", "skills/a/SKILL.md"];

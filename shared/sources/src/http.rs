@@ -1,8 +1,8 @@
-//! HTTP requests to sources. Redirects are limited, every hop is checked against the policy and the
-//! SSRF guard, and a token is sent only to its own host.
+//! HTTP requests to sources. The number of redirects is limited, every hop is checked by the policy
+//! and the SSRF guard, and a token is sent only to its own host.
 //!
 //! A source is either on the public internet or on this machine ([`Scope`]). No redirect, index or
-//! answer leads from one to the other.
+//! other answer leads from one to the other.
 
 use std::net::IpAddr;
 
@@ -20,22 +20,23 @@ use crate::tokens::Tokens;
 /// Maximum number of redirects per request.
 const MAX_REDIRECTS: usize = 5;
 
-/// The addresses that a source may lead to.
+/// The addresses that requests for a source may reach.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Scope {
-    /// To public addresses, over HTTPS.
+    /// Public addresses, over HTTPS.
     Public,
-    /// To this machine alone, where plain HTTP is allowed. For a site on this machine that its user
+    /// Only this machine, where plain HTTP is allowed. For a site on this machine that its user
     /// named.
     ThisMachine,
 }
 
-/// An HTTP client for addresses that an untrusted party chooses.
+/// The HTTP client for addresses that an untrusted party chose.
 pub(crate) struct Http {
     client: Client,
     /// The client for [`Scope::ThisMachine`].
     local: Client,
-    /// The client for [`Scope::Public`] behind a proxy, or the fault of the proxy's setting.
+    /// The client for [`Scope::Public`] behind a proxy, or the reason why the proxy's setting is
+    /// unusable.
     proxied: Option<(Proxy, Result<Client>)>,
     loopback: bool,
     limits: Limits,
@@ -51,7 +52,8 @@ pub(crate) struct FetchedBody {
     pub(crate) body: Vec<u8>,
 }
 
-/// Creates a guard that accepts public addresses. In tests it accepts loopback addresses too.
+/// Creates a guard that accepts public addresses. Tests set `loopback`, which accepts loopback
+/// addresses too.
 pub(crate) fn create_guard(loopback: bool) -> Guard {
     let may_reach: fn(IpAddr) -> bool = if loopback {
         |ip| is_public(ip) || ip.is_loopback()
@@ -166,7 +168,7 @@ impl Http {
                 let reason = format!("through the proxy {}: {reason}", proxy.place());
                 FetchError::Unreachable { place, reason }
             }
-            // It may be the certificate of the proxy itself.
+            // The untrusted certificate may be that of the proxy itself.
             (FetchError::Certificate { place, reason }, Some((proxy, _))) => {
                 let reason = format!("{reason}, through the proxy {}", proxy.place());
                 FetchError::Certificate { place, reason }
@@ -184,8 +186,8 @@ impl Http {
     }
 }
 
-/// Checks that apply to every hop in addition to the guard: the hop stays in the scope, uses HTTPS
-/// unless it is on this machine, and has no credentials in its URL. `loopback` is set in tests.
+/// Makes the checks of each hop that the guard does not make: the hop stays in the scope, uses
+/// HTTPS unless it is on this machine, and has no credentials in its URL. Tests set `loopback`.
 fn check_url(url: &Url, scope: Scope, loopback: bool) -> Result<()> {
     if scope == Scope::ThisMachine && !is_loopback(url) {
         return Err(FetchError::unreachable_error(

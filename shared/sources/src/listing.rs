@@ -1,8 +1,8 @@
-//! The skills that a source lists, and the choice among them. The same rules apply to every kind
+//! The skills that a source offers, and the choice among them. The same rules apply to every kind
 //! of source.
 //!
-//! Each skill that was found is either offered or left out with a reason, and after a choice each
-//! offered one is either chosen or left out. So the numbers of a report always add up.
+//! Each skill that was found is either offered or left out with a reason. After a choice, each
+//! offered skill is either chosen or left out. So the numbers of a report always add up.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ pub const DEFAULT_MAX_SKILLS: usize = 2_000;
 /// Maximum number of skills in the list of one source.
 pub const MAX_LISTED: usize = 20_000;
 
-/// A skill in the list of an opened source.
+/// A skill that an opened source offers.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct OfferedSkill {
     /// The name in its SKILL.md or in the site's index; the folder's name if the SKILL.md cannot be
@@ -22,12 +22,12 @@ pub struct OfferedSkill {
     pub name: String,
     /// The folder in the source; empty for the root.
     pub folder: String,
-    /// The description, if it is known.
+    /// The description in the SKILL.md or the index; `None` if it is not known.
     pub description: Option<String>,
     /// SHA-256 of its SKILL.md, if that was read for the list.
     pub document: Option<Digest>,
     /// Whether its SKILL.md is too large to be read for the list. Its own name is then unknown, so
-    /// a name may fit this skill too.
+    /// it may be the skill of any name that a user gives.
     pub is_too_large: bool,
 }
 
@@ -42,7 +42,7 @@ impl OfferedSkill {
     }
 }
 
-/// A skill that is not taken, and the reason.
+/// A skill that is not fetched, with the reason.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct LeftOut {
     /// The folder in the source, or the name in the site's index; `.` for the root.
@@ -51,16 +51,16 @@ pub struct LeftOut {
     pub reason: LeftOutReason,
 }
 
-/// The reason for which a skill of a source is not taken.
+/// The reason why a skill of a source is not fetched.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum LeftOutReason {
     /// The user chose other skills.
     #[error("it was not chosen")]
     NotChosen,
-    /// The SKILL.md is a file of another skill. Holds the folder of that skill.
+    /// The SKILL.md lies inside of another skill. Holds the folder of that skill.
     #[error("it is part of the skill in {0}")]
     InsideSkill(String),
-    /// The folder is one of generated files or dependencies. Holds the name of that folder.
+    /// The folder lies below one of generated files or dependencies. Holds the name of that one.
     #[error("it is below {0}, which holds generated files")]
     Generated(String),
     /// A submodule: its files are in another repository.
@@ -78,12 +78,13 @@ pub enum LeftOutReason {
 }
 
 impl LeftOutReason {
-    /// Returns whether the source itself is at fault: whoever takes every skill of it misses some.
+    /// Tells whether the reason is a fault of the source, so that even a user who takes all skills
+    /// misses this one.
     pub const fn is_fault(&self) -> bool {
         matches!(self, Self::Unreadable(_) | Self::BadEntry(_))
     }
 
-    /// The stable code, for programs.
+    /// The machine-readable code of the reason, which never changes.
     pub const fn word(&self) -> &'static str {
         match self {
             Self::NotChosen => "not_chosen",
@@ -103,7 +104,7 @@ impl LeftOut {
         Self { path, reason }
     }
 
-    /// The path of a folder in messages.
+    /// Returns the path of a folder as messages show it.
     pub(crate) fn shown_path(folder: &str) -> String {
         let shown = if folder.is_empty() { "." } else { folder };
         shown.to_owned()
@@ -115,9 +116,9 @@ impl LeftOut {
 pub struct Listing {
     /// The skills that can be chosen, in a stable order.
     pub skills: Vec<OfferedSkill>,
-    /// The skills that cannot be chosen.
+    /// The skills that cannot be chosen, with the reasons.
     pub left_out: Vec<LeftOut>,
-    /// The folder that selects a skill when the user names none; `None` if the source has no such
+    /// The folder whose skill is used when the user names none; `None` if the source has no such
     /// folder.
     pub(crate) base: Option<String>,
 }
@@ -138,43 +139,43 @@ pub struct Selection<'a> {
 pub struct Choice<'l> {
     /// The chosen skills, in the order of the selection.
     pub chosen: Vec<&'l OfferedSkill>,
-    /// The other skills.
+    /// All other skills, with the reasons.
     pub left_out: Vec<LeftOut>,
 }
 
-/// The reason for which nothing was chosen.
+/// The reason why nothing could be chosen.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ChoiceError {
     /// No skill has this name.
     #[error("no skill {0}")]
     Unknown(String),
-    /// The skill of this name is left out.
+    /// The skill of this name cannot be chosen. Holds it with the reason.
     #[error("{} is left out: {}", .0.path, .0.reason)]
     LeftOut(LeftOut),
     /// Several skills have this name. Holds their folders.
     #[error("{} skills named {name}", folders.len())]
     Ambiguous {
-        /// The name.
+        /// The ambiguous name.
         name: String,
-        /// The folders of the skills.
+        /// The folders of the skills with this name.
         folders: Vec<String>,
     },
     /// The selection covers more skills than allowed.
     #[error("{found} skills, more than {limit}")]
     TooMany {
-        /// The number of skills.
+        /// The number of skills that the selection covers.
         found: usize,
-        /// The limit.
+        /// The largest number of skills that the user allows.
         limit: usize,
     },
     /// The source has several skills, and the selection names none.
     #[error("several skills")]
     Unclear,
-    /// The selection names none, and the source has one skill and a part that cannot be read, where
-    /// another one may be.
+    /// The selection names none, and the source has one skill and a part that cannot be read, in
+    /// which there may be another skill.
     #[error("{skill} may not be the only skill: {}: {}", fault.path, fault.reason)]
     Incomplete {
-        /// The text that selects the skill.
+        /// Name of the one known skill, which selects it.
         skill: String,
         /// The part that cannot be read.
         fault: LeftOut,
@@ -182,7 +183,7 @@ pub enum ChoiceError {
 }
 
 impl Listing {
-    /// The list of a source of which no skill can be taken.
+    /// Creates the list of a source of which no skill can be fetched.
     pub fn of_left_out(left_out: Vec<LeftOut>) -> Self {
         Self {
             left_out,
@@ -195,7 +196,7 @@ impl Listing {
     /// their order.
     pub fn find_skill(&self, name: &str) -> Result<&OfferedSkill, ChoiceError> {
         if let Some(folder) = named_folder(name) {
-            // Never by a name: any skill can give itself the text of a path as its name.
+            // Do not compare names here: any skill can give itself the text of a path as its name.
             let exact = self.skills.iter().find(|found| found.folder == folder);
             return exact.ok_or_else(|| self.missing_name(name, folder));
         }
@@ -210,8 +211,8 @@ impl Listing {
         }
     }
 
-    /// Returns the skills whose own name or folder's name this is. If some fit, returns those whose
-    /// name is unknown too.
+    /// Returns the skills whose own name or folder's name this is. If there are any, also returns
+    /// those whose own name is unknown.
     pub fn skills_named(&self, name: &str) -> Vec<&OfferedSkill> {
         let fits = |found: &OfferedSkill| {
             found.name == name || last_part(&found.folder).as_deref() == Some(name)
@@ -223,7 +224,7 @@ impl Listing {
         self.skills.iter().filter(may_fit).collect()
     }
 
-    /// Returns the error for a text that selects no skill. `folder` is the text as a folder.
+    /// Returns the error for a text that selects no skill. `folder` is the text read as a folder.
     fn missing_name(&self, name: &str, folder: &str) -> ChoiceError {
         let named =
             |left: &&LeftOut| left.path == folder || last_part(&left.path).as_deref() == Some(name);
@@ -244,13 +245,13 @@ impl Listing {
         }
     }
 
-    /// Returns the skill that a user gets who names none: [`Listing::default_skill`], unless the
-    /// only skill may not be the only one.
+    /// Returns the skill for a user who names none: [`Listing::default_skill`]. Fails if that is
+    /// the only known skill and an unreadable part of the source may have another.
     pub fn unnamed_skill(&self) -> Result<&OfferedSkill, ChoiceError> {
         let skill = self.default_skill().ok_or(ChoiceError::Unclear)?;
         let mut left_out = self.left_out.iter();
         match left_out.find(|left| left.reason.is_fault()) {
-            // The skill in the folder that the source names is the one that is meant.
+            // If the skill is in the folder that the source names, the user means that one.
             Some(fault) if self.base.as_ref() != Some(&skill.folder) => {
                 Err(ChoiceError::Incomplete {
                     skill: skill.name.clone(),
@@ -261,8 +262,8 @@ impl Listing {
         }
     }
 
-    /// Chooses the selected skills. Fails if a name fits none or several skills, or if the user has
-    /// to choose.
+    /// Chooses the selected skills. Fails if a name fits none or several skills, or if several
+    /// skills are offered and none is named.
     pub fn choose(&self, selection: Selection<'_>) -> Result<Choice<'_>, ChoiceError> {
         let chosen = if selection.all {
             self.skills.iter().collect()
@@ -282,7 +283,8 @@ impl Listing {
         Ok(choice)
     }
 
-    /// Returns the choice of these skills of the listing. A skill that is named twice counts once.
+    /// Returns the choice of these skills of the listing. A skill that is named twice is chosen
+    /// once.
     pub fn with_chosen<'l>(&'l self, named: Vec<&'l OfferedSkill>) -> Choice<'l> {
         let mut folders = BTreeSet::new();
         let chosen: Vec<&OfferedSkill> = named
@@ -299,8 +301,8 @@ impl Listing {
     }
 }
 
-/// Returns the folder that a text names; empty for the root. `None` if the text is no path: it
-/// contains no slash and is not `.`.
+/// Returns the folder that a text names; empty for the root. `None` if the text is a name and not a
+/// path: it contains no slash and is not `.`.
 fn named_folder(text: &str) -> Option<&str> {
     if text == "." {
         return Some("");

@@ -1,5 +1,5 @@
-//! Reads the sources listed in lock files of other tools: a project's `skills-lock.json` and the
-//! same tool's global lock file.
+//! Reads lock files in which other tools list the sources of skills: a project's `skills-lock.json`
+//! and the same tool's global lock file.
 
 use std::collections::BTreeMap;
 
@@ -16,14 +16,14 @@ pub const MAX_LOCK_BYTES: u64 = 4 << 20;
 /// One entry of a lock file.
 #[derive(Clone, Debug)]
 pub struct LockedSkill {
-    /// The name in the lock file.
+    /// Name of the skill in the lock file.
     pub name: String,
-    /// The source, or why the entry cannot be used.
+    /// The source, or the reason why the entry cannot be used.
     pub source: Result<Source, BadSource>,
     /// The name or folder that selects the skill in the source; `None` if the source itself names
     /// the skill.
     pub skill: Option<String>,
-    /// The recorded git tree id of the skill's folder.
+    /// The git tree id of the skill's folder, if the entry records one.
     pub tree: Option<String>,
 }
 
@@ -88,8 +88,8 @@ impl LockFileEntry {
         Some(folder.trim_start_matches("./").trim_matches('/'))
     }
 
-    /// Returns the text that selects the skill in the source. A source that lost the skill may have
-    /// another one, so the entry never stands for the only skill that is left.
+    /// Returns the text that selects the skill in the source. The entry always names a skill,
+    /// because a source that lost this one may offer another as its only skill.
     fn selected_skill(&self, name: &str) -> Option<String> {
         let kind = self.source_type.as_deref();
         if !matches!(kind, None | Some("github" | "gitlab" | "git" | "local")) {

@@ -16,12 +16,12 @@ use crate::listing::{Listing, OfferedSkill};
 pub struct Opened {
     /// The skills of the source.
     pub listing: Listing,
-    /// What the user should know about the choice, such as the plugin that was found.
+    /// Remarks for the user about what was opened, such as the plugin that was found.
     pub notes: Vec<String>,
     /// Warnings for the user, such as an index without digests.
     pub notices: Vec<String>,
-    /// Whether links to files of the same skill are taken as copies of these files. Off unless the
-    /// user asks for it.
+    /// Whether links to files of the same skill are replaced by copies of those files. The caller
+    /// sets it if the user asks for copies.
     pub copy_links: bool,
     pub(crate) content: Box<dyn Content>,
     pub(crate) scope: Scope,
@@ -34,7 +34,7 @@ pub(crate) trait Content: Debug + Send + Sync {
     /// policy does not allow it.
     async fn take_skill(&self, access: Access<'_>, found: &OfferedSkill) -> Result<FetchedSkill>;
 
-    /// The local folder that contains the skills, which needs no download.
+    /// Returns the local folder that contains the skills; `None` if they have to be downloaded.
     fn local_root(&self) -> Option<&Path> {
         None
     }

@@ -2,8 +2,8 @@
 //! age of a commit and the signer are checked once they are known.
 //!
 //! The policy fails closed: if it has an `allow` list, it rejects every source that no pattern
-//! covers. Hosts that are reached later, by a redirect or a hand-off, are checked too. Folders
-//! and archives on this machine are always allowed.
+//! covers. Hosts that are reached later, by a redirect or because a registry refers to a
+//! repository, are checked too. Folders and archives on this machine are always allowed.
 
 use url::Url;
 use vault_format::count::count;
@@ -40,7 +40,7 @@ impl SourcePolicy {
         }
     }
 
-    /// Fails if the policy cannot allow any skill of this source. Call it before the first request.
+    /// Fails if the policy can allow no skill of this source. Call it before the first request.
     pub fn check_source(&self, source: &Source) -> Result<()> {
         if matches!(source, Source::Local(_)) {
             return Ok(());
@@ -55,8 +55,8 @@ impl SourcePolicy {
             );
         }
         let names = source.policy_names();
-        // An entry of a registry is one skill. Of a repository or a site, a pattern may cover only a
-        // part, and `check_names` later checks the chosen skill.
+        // An entry of a registry is a single skill. A pattern may cover only a part of a repository
+        // or site; `check_names` later checks the chosen skill.
         let is_one_skill = matches!(source, Source::ClawHub { .. } | Source::Registry { .. });
         let open = names
             .iter()
@@ -105,7 +105,7 @@ impl SourcePolicy {
         ))
     }
 
-    /// Returns whether the index of a site must contain digests.
+    /// Tells whether the index of a site must contain digests.
     pub const fn wants_digests(&self) -> bool {
         self.signed_only
     }
@@ -124,7 +124,7 @@ impl SourcePolicy {
             .is_none_or(|patterns| patterns.iter().any(|pattern| pattern.covers_name(name)))
     }
 
-    /// Returns whether a pattern covers the name or something below it.
+    /// Tells whether a pattern covers the name or something below it.
     fn may_allow(&self, name: &str) -> bool {
         self.is_allowed(name)
             || self
@@ -151,8 +151,9 @@ struct Pattern {
 impl Pattern {
     fn new(text: &str) -> Self {
         let text = text.trim_end_matches('/');
-        // A pattern covers everything below its match, so a final `/*` adds nothing. It does for a
-        // registry, where the same word may name a publisher, and a skill of somebody else.
+        // A pattern covers everything below its match, so a final `/*` adds nothing and is dropped.
+        // Not so in a registry: `clawhub:x/*` means the skills of the publisher `x`, while
+        // `clawhub:x` may be a skill of another publisher.
         let in_registry = text.starts_with("clawhub:") || text.starts_with("registry:");
         let text = match text.strip_suffix("/*") {
             Some(above) if !in_registry => above,
@@ -171,7 +172,7 @@ impl Pattern {
             .all(|pattern| parts.next().is_some_and(|part| part_matches(pattern, part)))
     }
 
-    /// Returns whether the pattern may cover something below the name.
+    /// Tells whether the pattern may cover something below the name.
     fn is_below(&self, name: &str) -> bool {
         let name = fold_case(name);
         let mut patterns = self.segments.iter();

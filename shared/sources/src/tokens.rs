@@ -8,8 +8,8 @@ use zeroize::Zeroizing;
 #[derive(Clone, Default)]
 pub struct Tokens(Vec<(String, Zeroizing<String>)>);
 
-/// The position of a malformed entry, starting at 1. The entry's text is left out because it may
-/// contain a token.
+/// The error for a malformed entry: its position, starting at 1. The entry's text is left out
+/// because it may contain a token.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("entry {0} is not <host>=<token>")]
 pub struct BadToken(pub usize);

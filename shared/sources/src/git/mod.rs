@@ -33,7 +33,7 @@ pub struct GitSettings {
     pub own_credentials: bool,
     /// Also allow `http:` and `file:` addresses. For tests.
     pub loopback: bool,
-    /// What git's messages must not show.
+    /// The texts that git's messages must not show, such as passwords.
     pub hidden: HiddenTexts,
 }
 
@@ -81,26 +81,27 @@ impl GitSettings {
     }
 }
 
-/// A commit, and the reference that resolved to it.
+/// The commit to which a source resolved, and how to fetch it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Resolved {
     /// The full commit id.
     pub(crate) commit: String,
-    /// The name to fetch if the server does not serve single commits.
+    /// The full name (`refs/…`) to fetch if the server does not serve single commits; `None` if the
+    /// source gives only a commit.
     pub(crate) name: Option<String>,
     /// The requested branch, tag or commit; `None` is the default branch.
     pub(crate) reference: Option<String>,
-    /// The folder, either from the source or from the part of a web address after the reference.
+    /// The folder, from the source or from the rest of a web address after the reference.
     pub(crate) path: Option<String>,
 }
 
-/// Resolves a source to its current commit. Lists the remote's references and changes nothing.
+/// Resolves a source to its current commit by listing the remote's references.
 pub(crate) async fn resolve_commit(
     settings: &GitSettings,
     source: &GitSource,
     pinned_to: &[String],
 ) -> Result<Resolved> {
-    // A full commit id needs no look-up; the fetch shows whether it exists.
+    // A full commit id needs no look-up; the fetch will show whether it exists.
     if let Some(commit) = source.reference.as_deref().filter(|text| is_commit(text)) {
         return Ok(Resolved {
             commit: commit.to_owned(),
@@ -157,8 +158,8 @@ pub(crate) async fn resolve_commit(
     })
 }
 
-/// Returns the commit of a branch or tag, if the remote listed it. Fails if it is both, of different
-/// commits: git takes the tag or the branch, depending on the command.
+/// Returns the commit of a branch or tag, if the remote has listed it. Fails if both exist with
+/// different commits: some git commands would use the tag, others the branch.
 fn resolve_name(
     source: &GitSource,
     candidate: &str,
@@ -245,7 +246,7 @@ fn names_of(reference: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Returns whether a text is a full commit id: 40 or 64 lowercase hexadecimal digits.
+/// Tells whether a text is a full commit id: 40 or 64 lower-case hexadecimal digits.
 pub fn is_commit(text: &str) -> bool {
     matches!(text.len(), 40 | 64)
         && text

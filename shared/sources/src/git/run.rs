@@ -16,19 +16,19 @@ use crate::error::{FetchError, GitFault, Result, escape_untrusted};
 const MAX_REPOSITORY_BYTES: u64 = 512 << 20;
 /// Maximum size of git's error output that is kept, in bytes.
 const MAX_SAID_BYTES: usize = 16 << 10;
-/// Maximum number of lines of it that a message shows.
+/// Maximum number of lines of git's error output that a message shows.
 const MAX_SAID_LINES: usize = 4;
 /// Interval between two measurements of a fetch's size.
 const SIZE_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Runs git commands for one remote, or in one local repository.
+/// Runs git commands that contact one remote, or work in one local repository.
 pub(super) struct Git<'a> {
     pub(super) settings: &'a GitSettings,
     pub(super) place: &'a str,
     pub(super) folder: Option<&'a Path>,
 }
 
-/// Input and limits of one git command.
+/// The input and the limits of one git command.
 pub(super) struct Run {
     pub(super) input: Vec<u8>,
     pub(super) max_output: usize,
@@ -36,8 +36,8 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// A command without input. It may write at most `most` bytes to standard output and run for
-    /// `time`.
+    /// Creates a run without input. The command may write at most `most` bytes to standard output
+    /// and run for `time`.
     pub(super) const fn new(most: usize, time: Duration) -> Self {
         Self {
             input: Vec::new(),
@@ -47,7 +47,8 @@ impl Run {
     }
 }
 
-/// Kills a process group when dropped. Clear the field after the process has ended.
+/// Kills a process group when dropped. Clear the field once the process has ended, since the system
+/// may reuse its id.
 struct Group(Option<rustix::process::Pid>);
 
 impl Drop for Group {
@@ -58,8 +59,8 @@ impl Drop for Group {
     }
 }
 
-/// Configuration for every command: no code of a repository and none of the user's hooks runs, and
-/// git never prompts.
+/// The configuration of every command: neither code of a repository nor a hook of the user runs,
+/// and git never prompts.
 const CONFIGURATION: [&str; 11] = [
     "core.fsmonitor=false",
     "core.hooksPath=/dev/null",
@@ -232,7 +233,7 @@ impl Git<'_> {
         ))
     }
 
-    /// Maps git's error output to an error.
+    /// Turns git's error output into an error.
     fn classify_failure(&self, said: &str, code: Option<i32>) -> FetchError {
         if code == Some(2) && said.trim().is_empty() {
             // `ls-remote --exit-code` exits with status 2 if no reference matches.
@@ -244,7 +245,7 @@ impl Git<'_> {
         // git quotes the address of a proxy that it cannot use, with its password.
         let shown = self.settings.hidden.hide(said);
         let lines = shown.lines().map(str::trim).filter(|line| !line.is_empty());
-        // The address may be one of git's own settings, which vault does not know.
+        // The message may contain an address from git's own settings, which vault does not know.
         let lines = lines.map(hide_credentials);
         let lines: Vec<String> = lines
             .take(MAX_SAID_LINES)

@@ -1,5 +1,5 @@
-//! Compares recorded revisions with the current ones, in batches. The comparisons of a batch share
-//! the results of requests, because several skills may come from one source.
+//! Compares recorded revisions of skills with the current ones, in batches. Several skills may come
+//! from one source, so the comparisons of a batch share the results of requests.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,7 +14,7 @@ use crate::access::{Access, short_commit};
 use crate::error::{Result, escape_untrusted};
 use crate::git::{Checkout, Resolved};
 
-/// Results of one batch of comparisons, shared by skills of the same repository or site.
+/// The results of requests that the comparisons of one batch share, by repository or site.
 #[derive(Debug, Default)]
 pub(crate) struct ComparisonBatch {
     pub(crate) commits: Answers<Resolved>,
@@ -22,7 +22,7 @@ pub(crate) struct ComparisonBatch {
     pub(crate) sites: Answers<Arc<Site>>,
 }
 
-/// Results by key. A second caller with the same key waits for the pending result.
+/// Shared results by key. A second caller with the same key waits for the pending result.
 type Answers<T> = Mutex<HashMap<String, Arc<OnceCell<Result<T>>>>>;
 
 /// Returns the result for a key. Only the first caller runs `ask`; a failure is shared like a
@@ -40,7 +40,7 @@ pub(crate) async fn share_result<T: Clone>(
     answer.get_or_init(|| ask).await.clone()
 }
 
-/// One comparison of a batch: a skill, and what is recorded of it.
+/// The comparison of one skill with its source.
 pub(crate) struct Comparison<'a> {
     pub(crate) access: Access<'a>,
     pub(crate) batch: &'a ComparisonBatch,

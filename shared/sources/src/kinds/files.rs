@@ -1,5 +1,5 @@
-//! Sources that are one artifact or folder: a local folder or archive, or an archive or SKILL.md at
-//! a URL.
+//! Sources that are one artifact or folder: a folder, SKILL.md or archive on this machine, or an
+//! archive or SKILL.md at a URL.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -217,7 +217,8 @@ impl Tree for LocalFolder {
 
     async fn read_file(&self, path: &str, max: u64) -> Result<Option<Vec<u8>>> {
         let file = self.path.join(path);
-        // The folder may be a clone, and a link in it must not make vault read other files.
+        // The folder may be a clone of a stranger's repository, so a link in it must not make vault
+        // read other files.
         if find_link(&self.path, path).is_some() || !file.is_file() {
             return Ok(None);
         }
@@ -436,8 +437,8 @@ impl Unpacked {
     }
 }
 
-/// Returns the name that a registry has for a skill; `None` for other sources. It stands for the name
-/// of the folder, which the packer of an archive chooses freely.
+/// Returns the name under which a registry lists a skill; `None` for other sources. It is used in
+/// place of the folder's name, which the packer of an archive chooses freely.
 pub(super) fn registry_slug(upstream: &Upstream) -> Option<String> {
     let slug = upstream.identifier.as_str().strip_prefix("registry:")?;
     last_part(slug)
@@ -463,7 +464,7 @@ fn read_file(path: &Path, max: u64) -> Result<Vec<u8>> {
     };
     // Do not block when opening a pipe, and do not follow a symbolic link.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
-    // The system's texts for these errors do not name the cause, so use texts of our own.
+    // The system's texts for these errors do not name the cause, so replace them.
     let fd = open(path, flags, Bits::empty()).map_err(|error| match error {
         Errno::NOENT => {
             FetchError::NotFound(format!("{} does not exist", escape_untrusted(&place)))
@@ -472,7 +473,7 @@ fn read_file(path: &Path, max: u64) -> Result<Vec<u8>> {
         Errno::NXIO => FetchError::content_error(&place, "it is not a regular file"),
         error => failed(&error),
     })?;
-    // Check the open file and not the path, which could lead to another file by now.
+    // Check the open file and not the path, which may lead to another file by now.
     let stat = fstat(&fd).map_err(|error| failed(&error))?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(FetchError::content_error(

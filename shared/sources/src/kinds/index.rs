@@ -36,7 +36,7 @@ pub(crate) struct Site {
     /// The URL of the index after all redirects. Addresses in the index are relative to it.
     pub(super) base: Url,
     pub(super) entries: Vec<SiteEntry>,
-    /// The entries that cannot be used.
+    /// The entries that cannot be used, with the reasons.
     pub(super) left_out: Vec<LeftOut>,
     pub(super) notices: Vec<String>,
 }
@@ -59,7 +59,8 @@ pub(super) enum Artifact {
         url: String,
         digest: Digest,
     },
-    /// Entry of the older index: file paths below the site's folder, without digests.
+    /// An entry of the older index: paths of files in the skill's folder beside the index, without
+    /// digests.
     Files(Vec<String>),
 }
 
@@ -67,7 +68,7 @@ pub(super) enum Artifact {
 struct Index {
     #[serde(rename = "$schema")]
     schema: Option<String>,
-    /// The entries are not parsed yet, so that a faulty one does not hide the others, and a
+    /// The entries are not parsed yet, so that one faulty entry does not hide the others and a
     /// repeated member is found.
     #[serde(default)]
     skills: Vec<Box<RawValue>>,
@@ -93,8 +94,8 @@ struct Meta {
     signed: Option<SignedSkill>,
 }
 
-/// Returns whether an index contains digests, and its entries. Fails with the reason if its version
-/// is unknown.
+/// Parses an index. Returns whether it contains digests, and its entries. Fails with the reason if
+/// its version is unknown.
 fn parse_index(body: &[u8]) -> Result<(bool, Vec<Box<RawValue>>), String> {
     let index: Index =
         parse_object(body).map_err(|why| format!("the index cannot be read: {why}"))?;
@@ -146,7 +147,8 @@ fn parse_entries(values: &[Box<RawValue>], is_pinned: bool) -> (Vec<SiteEntry>, 
             }
         }
     }
-    // Tools differ in which of two entries with one name they use, so use neither. Each one counts.
+    // Tools differ in which of two entries with one name they use, so use neither. Each is
+    // reported.
     names.retain(|_, number| *number > 1);
     entries.retain(|entry| !names.contains_key(&entry.name));
     for (name, number) in names {

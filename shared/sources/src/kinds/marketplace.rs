@@ -23,14 +23,16 @@ const FILE: &str = ".claude-plugin/marketplace.json";
 /// The file in a plugin's folder that may name more folders of skills.
 const PLUGIN_FILE: &str = ".claude-plugin/plugin.json";
 
-/// Maximum number of folders that a plugin may name. Each one is searched for in the whole tree.
+/// Maximum number of folders that a plugin may name. Each costs a search of the whole tree.
 const MAX_NAMED: usize = 1_000;
 
-/// The rule that selects the skill folders of a plugin.
+/// What selects the skill folders of a plugin.
 struct SkillRule {
-    /// The folders that the entry of the marketplace names; `None` if it has no list.
+    /// The folders that the plugin's entry in the marketplace names; `None` if the entry has no
+    /// list.
     named: Option<Vec<String>>,
-    /// With `strict: false`, the entry alone says what belongs to the plugin.
+    /// Whether the plugin's own `plugin.json` is read too. With `strict: false`, only the entry
+    /// decides.
     strict: bool,
 }
 
@@ -191,8 +193,9 @@ fn leads_out(place: &str, what: &str) -> FetchError {
 }
 
 impl SkillRule {
-    /// Finds the skills of the plugin in a folder: those in `skills/`, those in the folders that
-    /// its entry and its `plugin.json` name, or else the one of the folder itself.
+    /// Finds the skills of the plugin in a folder: those in `skills/`, and those in the folders
+    /// that its entry and its `plugin.json` name. If there are none, the folder itself may be the
+    /// skill.
     async fn find_skills(self, tree: &dyn Tree, base: &str) -> Result<Found> {
         // An empty list names no skill, which is not the same as no list.
         let named_all = !self.strict && self.named.is_some();
@@ -220,7 +223,7 @@ impl SkillRule {
             let folder = folder.trim_matches('/');
             let mut below = tree.find_skills(folder).of_named_folder(folder);
             if folder == base {
-                // Below the plugin's own folder lie the other plugins of its repository, too.
+                // Other plugins of the same repository may lie below the plugin's own folder.
                 below.keep_level(folder);
             }
             if below.skills.is_empty() {

@@ -1,5 +1,5 @@
-//! The kinds of sources behind one trait; kinds that are alike share a file. A kind lists the
-//! skills of a source and compares the source with what is recorded of a skill.
+//! The kinds of sources behind one trait; similar kinds share a file. A kind lists the skills of a
+//! source, and compares the current state of a source with what is recorded of a skill.
 
 pub(crate) mod batch;
 mod files;
@@ -35,7 +35,7 @@ use crate::opened::Opened;
 
 use crate::source::{BadSource, GitSource, ParseOptions, Source};
 
-/// Maximum size of a SKILL.md that is fetched alone, in bytes.
+/// Maximum size in bytes of a SKILL.md that is fetched by itself.
 pub(crate) const MAX_SKILL_MD_BYTES: u64 = 256 << 10;
 /// Maximum size of a JSON response, in bytes.
 pub(crate) const MAX_JSON_BYTES: u64 = 1 << 20;
@@ -46,8 +46,8 @@ pub(crate) trait Kind: Send + Sync {
     /// Opens the source and lists its skills.
     async fn open_source(&self, access: Access<'_>) -> Result<Opened>;
 
-    /// Opens the source as a tree of files, in which a marketplace may lie. The default fails,
-    /// because a site or a registry lists skills and no files.
+    /// Opens the source as a tree of files, to read a marketplace in it. The default fails, because
+    /// a site or a registry lists skills and has no tree.
     async fn open_tree<'a>(&'a self, _: Access<'a>) -> Result<Box<dyn Tree + 'a>> {
         Err(FetchError::Unsupported {
             message:
@@ -59,7 +59,7 @@ pub(crate) trait Kind: Send + Sync {
     }
 
     /// Compares the source's current state with what is recorded of a skill. The default fetches
-    /// the skill again. Kinds with a cheaper check override it.
+    /// the skill again; kinds with a cheaper check override it.
     async fn compare_state(&self, comparison: &Comparison<'_>) -> Result<DriftState> {
         comparison.by_fetching().await
     }
@@ -105,8 +105,8 @@ pub(crate) fn kind_of(source: &Source) -> Result<Box<dyn Kind + '_>> {
     })
 }
 
-/// Fetches a skill again from its recorded origin, at the recorded reference. If the skill is
-/// pinned to a signer, fails unless the source has a valid signature by that signer, for the same
+/// Fetches a skill again from its recorded origin, at the recorded reference. If a signer was
+/// recorded (pinned), fails unless the source has a valid signature by that vault, for the same
 /// version or a later one.
 pub(crate) async fn fetch_recorded(
     access: Access<'_>,
@@ -121,15 +121,15 @@ pub(crate) async fn fetch_recorded(
         (Source::Archive(_), Some(folder)) => open_archived(access, &source, folder).await?,
         _ => open_checked(access, &source, Part::default()).await?,
     };
-    // Whoever took links as copies once gets them so in later versions too.
+    // A user who once accepted copies in place of links gets them for later versions too.
     let access = Access {
         copy_links: !upstream.copied_links.is_empty(),
         ..access
     };
     let skills = &opened.listing.skills;
     let found = match (&source, recorded) {
-        // Either the recorded folder was opened, or the record is an older one, which names no
-        // folder if the archive had one skill. Of several, the one at the root may be a new one.
+        // Either the recorded folder was opened, or an older record names no folder because the
+        // archive had one skill. If there are several skills now, it is unknown which one is meant.
         (Source::Archive(_), _) => match &skills[..] {
             [only] => Some(only),
             _ => None,
@@ -147,13 +147,12 @@ pub(crate) async fn fetch_recorded(
         .content
         .take_skill(access.to_source(&source), found)
         .await?;
-    // Older records lack the publisher of a registry's skill. The same identifier stays, because
-    // another one is another source.
+    // Older records lack the publisher of a registry's skill. Keep their identifier: with another
+    // one the skill would count as one of another source.
     if let Source::ClawHub { owner: None, .. } = &source {
         skill.upstream.identifier.clone_from(&upstream.identifier);
     }
-    // Whoever takes over the source later must not be able to replace the skill of the signer that
-    // was pinned.
+    // A new owner of the source must not be able to replace a skill whose signer was pinned.
     let pin = upstream.check_pin(&skill.upstream);
     pin.map_err(|error| FetchError::Signer {
         place: source.display_name(),
@@ -187,7 +186,7 @@ async fn open_archived(access: Access<'_>, source: &Source, folder: &str) -> Res
     Err(missing_folder(source, Some(folder), folders))
 }
 
-/// The error that the recorded folder is not among the folders of skills. `None` means that the
+/// Creates the error for a recorded folder that has no skill any more. `recorded` is `None` if the
 /// record names no folder and the source has several skills.
 fn missing_folder<'a>(
     source: &Source,
@@ -196,7 +195,7 @@ fn missing_folder<'a>(
 ) -> FetchError {
     let place = source.display_name();
     match recorded {
-        // Which of them was added is not recorded, so nothing is known to be gone.
+        // The record does not tell which of them was added, so no skill is known to be gone.
         None => FetchError::NotFound(format!("{place} has several skills now")),
         Some("") => FetchError::NoSkill(format!("{place} no longer has a skill at its root")),
         Some(folder) => {
@@ -240,8 +239,8 @@ pub(crate) async fn open_checked(
     Ok(opened)
 }
 
-/// Fails unless the address of a recorded origin is one of the source that its identifier names.
-/// People review the identifier, and the address is what is fetched.
+/// Fails unless the recorded address belongs to the source that the recorded identifier names:
+/// people review the identifier, but the address is fetched.
 pub fn check_address(upstream: &Upstream, options: &ParseOptions) -> Result<(), BadSource> {
     let Some(address) = &upstream.address else {
         return Ok(());
@@ -328,7 +327,7 @@ pub(crate) fn describe_skill(folder: &str, place: &str, document: Option<&[u8]>)
     }
 }
 
-/// Creates the origin to record for a skill: its identifier, and its commit, version or digest.
+/// Creates the record of a skill's origin: its identifier, and its commit, version or digest.
 pub(crate) fn new_upstream(identifier: &str, revision: impl Into<String>) -> Result<Upstream> {
     let parsed: Result<ProvenanceId, _> = identifier.parse();
     let identifier = parsed.map_err(|error| {
@@ -354,7 +353,7 @@ pub(crate) fn join_url(base: &Url, path: &str) -> Result<Url> {
         .map_err(|error| FetchError::content_error(path, error.to_string()))
 }
 
-/// Parses a JSON response. `place` names it in error messages.
+/// Parses a JSON response. `place` names the response in error messages.
 pub(crate) fn parse_json<T: serde::de::DeserializeOwned>(
     place: impl AsRef<str>,
     body: &[u8],
@@ -364,10 +363,10 @@ pub(crate) fn parse_json<T: serde::de::DeserializeOwned>(
     })
 }
 
-/// Parses a JSON object. Fails with the reason.
+/// Parses a JSON object. Fails with the reason as text.
 pub(crate) fn parse_object<T: serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, String> {
     // serde also reads an array as the members of an object, by their order. Other tools do not.
-    // Editors on Windows put a mark of the encoding before the text, and other tools read over it.
+    // Editors on Windows write a byte order mark before the text, which other tools skip.
     let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
     if !body.trim_ascii_start().starts_with(b"{") {
         return Err("it is not a JSON object".to_owned());
@@ -405,8 +404,8 @@ pub(crate) fn check_file_number((place, folder): (&str, &str), number: usize) ->
     Err(FetchError::too_large(skill, MAX_FILES as u64, "files"))
 }
 
-/// Fails if a skill has links, unless the user asked for copies of them. `folder` is the folder of
-/// the skill in the source.
+/// Fails if a skill has links, unless the user asked for copies in their place. `folder` is the
+/// folder of the skill in the source.
 pub(crate) fn refuse_links(
     access: Access<'_>,
     (place, folder): (&str, &str),

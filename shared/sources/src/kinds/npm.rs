@@ -118,9 +118,8 @@ impl Package {
             escape_untrusted(&description.name),
             escape_untrusted(&description.version)
         );
-        // Only a tag may stand for another version. npm advises against tags that begin with a
-        // digit, so a text that begins with one counts as a version. npm drops everything after a
-        // `+`.
+        // Only a tag may resolve to another version. npm advises against tags that begin with a
+        // digit, so such a text is treated as a version. npm ignores everything after a `+`.
         let version = self.version.split('+').next().unwrap_or_default();
         let is_tag = !version.starts_with(|first: char| first.is_ascii_digit());
         if description.name != self.name || !is_tag && description.version != version {

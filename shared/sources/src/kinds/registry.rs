@@ -1,5 +1,5 @@
-//! Registries: ClawHub's protocol, which may refer to a repository, and the older protocol
-//! `<base>/skills/<slug>[/<version>]/SKILL.md`.
+//! Registries of skills: ClawHub's protocol, which may refer to a repository, and an older protocol
+//! with addresses `<base>/skills/<slug>[/<version>]/SKILL.md`.
 
 use async_trait::async_trait;
 use serde::Deserialize;
@@ -94,8 +94,8 @@ impl Kind for ClawHub<'_> {
             .append_pair("version", &version);
         let got = access.fetch_if_found(&url, MAX_DOWNLOAD_BYTES).await?;
         let got = got.ok_or_else(|| self.missing_error(Some(&version)))?;
-        // Record the publisher even if the user named none: whoever gets the slug later must not
-        // be able to update the skill.
+        // Record the publisher even if the user named none: a later owner of the slug must not be
+        // able to update the skill.
         let owner = self.owner.map(str::to_owned).or(publisher);
         let owner = owner.map(|owner| format!("{owner}/"));
         let identifier = format!(
@@ -133,9 +133,9 @@ impl Kind for ClawHub<'_> {
 }
 
 impl ClawHub<'_> {
-    /// Returns the version to fetch: the requested one, or else the latest. Returns the publisher
-    /// that the registry names, too. Fails if the registry blocks the skill as malware or names a
-    /// different owner.
+    /// Returns the version to fetch (the requested one, or else the latest) and the publisher that
+    /// the registry names. Fails if the registry blocks the skill as malware or names another
+    /// publisher than the requested one.
     async fn resolve_version(
         &self,
         access: Access<'_>,
@@ -267,8 +267,8 @@ async fn api_base(access: Access<'_>) -> Result<Url> {
     let url: Url = text
         .parse()
         .map_err(|_| FetchError::content_error(&address, "its apiBase is not an address"))?;
-    // The discovery document may name another host. The policy decides about that host as about the
-    // target of a redirect.
+    // The discovery document may name another host, which the policy must allow like the target of
+    // a redirect.
     access.policy.check_redirect(base, &url)?;
     Ok(url)
 }

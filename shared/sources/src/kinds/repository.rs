@@ -105,8 +105,8 @@ impl Kind for Address<'_> {
     }
 }
 
-/// Names the folders of a repository that have the name of a missing one, for the end of a message.
-/// Empty if there are none.
+/// Returns the end of a message that names folders with the same name as a missing one. Empty if
+/// there are none.
 pub(super) fn moved_hint<'a>(folders: impl Iterator<Item = &'a str>, missing: &str) -> String {
     let Some(name) = last_part(missing) else {
         return String::new();
@@ -178,7 +178,7 @@ impl Repository {
         tree::open_all(Box::new(self), &when).await
     }
 
-    /// Reads each SKILL.md by its object id. One that cannot be read is missing in the result.
+    /// Reads each SKILL.md by its object id. The result lacks those that cannot be read.
     async fn read_documents(&self, ids: &[&str]) -> Result<HashMap<String, Vec<u8>>> {
         let mut documents = HashMap::new();
         for chunk in ids.chunks(DOCUMENTS_AT_ONCE) {
@@ -202,8 +202,9 @@ impl Repository {
         Ok(documents)
     }
 
-    /// Reads the files of a skill, and the links that were taken as copies. Fails for other links and
-    /// submodules, or if a limit is exceeded. The gate refuses LFS files.
+    /// Reads the files of a skill, and lists the links that were replaced by copies. Fails for
+    /// other links and submodules, or if a limit is exceeded. LFS files pass here; the later scan
+    /// rejects them.
     async fn read_files(
         &self,
         access: Access<'_>,
@@ -235,7 +236,7 @@ impl Repository {
         let missing_error = |path: &str| {
             FetchError::content_error(place, format!("{} is missing", escape_untrusted(path)))
         };
-        // Before the files are read: a link that is refused takes no more of the network.
+        // Check links before the files are read, so that a rejected skill costs no download.
         let names = skill_files
             .iter()
             .map(|(path, _, _)| plain_file(path, Vec::new()));

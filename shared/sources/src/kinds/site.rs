@@ -39,14 +39,14 @@ const MAX_MANIFEST_BYTES: u64 = 2 << 20;
 pub(crate) struct Address<'a> {
     pub(crate) site: &'a Url,
     pub(crate) skill: Option<&'a str>,
-    /// Whether the name may be the path of a site instead.
+    /// Whether the name may instead be the last part of a site's path.
     pub(crate) or_site: bool,
 }
 
 impl Address<'_> {
     /// Fetches the index of the site that the address means, and returns it with the selected
-    /// skill. An address such as `https://host/name` is that of a site at this path if it has an
-    /// index, and else that of a skill.
+    /// skill. An address such as `https://host/name` means the site at this path if that has an
+    /// index; otherwise it means the skill `name` of the site `https://host`.
     async fn fetch_site(&self, access: Access<'_>) -> Result<(Site, Option<&str>)> {
         if let (true, Some(name)) = (self.or_site, self.skill) {
             let below = join_url(self.site, &format!("./{name}/"))?;
@@ -88,7 +88,7 @@ impl Kind for Address<'_> {
         let left_out = std::mem::take(&mut site.left_out);
         let listing = Listing {
             skills: found,
-            // Whoever names one skill of a site has not asked for the others.
+            // A user who names one skill of a site has not asked for the others.
             left_out: if skill.is_some() {
                 Vec::new()
             } else {
@@ -116,22 +116,23 @@ impl Kind for Address<'_> {
     }
 }
 
-/// The files of a skill of a site.
+/// The downloaded files of a skill of a site.
 struct SiteFiles {
     files: Vec<RawFile>,
-    /// The digest to record.
+    /// The digest to record, by which later changes are found.
     digest: Digest,
-    /// The links that were taken as copies.
+    /// The links that were replaced by copies, by their paths in the skill.
     copied_links: Vec<String>,
 }
 
-/// A verified signature of a skill. It counts under the root versions that came with it.
+/// A verified signature of a skill. It is valid under the root versions (lists of the vault's keys)
+/// that came with it; the caller checks whether they belong to the expected vault.
 struct Signature {
-    /// The vault: the fingerprint of its first root version.
+    /// The vault that signed, as the fingerprint of its first root version.
     vault: VaultFingerprint,
     /// The number of the newest root version.
     root_version: u64,
-    /// The signed version of the skill.
+    /// Version number in the signed manifest.
     version: u64,
 }
 
@@ -196,9 +197,8 @@ impl Site {
         let body = got
             .ok_or_else(|| wrong("it does not exist, although the index names it".to_owned()))?
             .body;
-        // The vault's root versions come with the manifest. The key counts if they make it a
-        // publisher's. The caller compares afterwards whether they belong to the vault that was
-        // pinned.
+        // The vault's root versions come with the manifest. They tell whether the key is a
+        // publisher's. The caller compares afterwards whether they belong to the pinned vault.
         let export: ExportMembers = json::parse(&body).map_err(|error| wrong(error.to_string()))?;
         let roots = export.roots;
         let roots = roots.ok_or_else(|| wrong("it carries no keys of its vault".to_owned()))?;
@@ -208,14 +208,14 @@ impl Site {
             Some(name) => self.fetch_release(access, &at, name, &state).await?,
             None => None,
         };
-        // Accept every signer whom a release could confirm. Whether this signer counts is decided
-        // below, once the bundle is known.
+        // Accept every signer whom a release could confirm. Once the bundle is known, the code
+        // below decides whether this signer is accepted.
         let trust = ManifestTrust {
             state: &state,
             place: SkillPlace::Archive { listed: true },
         };
-        // The hash of a bundle covers the envelope as its signer wrote it, without what an export
-        // adds.
+        // The hash of a bundle covers the envelope as its signer wrote it, without the members that
+        // an export adds.
         let envelope = Envelope::parse(&body).map_err(|error| wrong(error.to_string()))?;
         let signed = SignedManifest::parse(&envelope.to_bytes());
         let signed = signed.map_err(|error| wrong(error.to_string()))?;
@@ -253,8 +253,8 @@ impl Site {
         })
     }
 
-    /// Fetches and verifies the release in the file of this name beside a manifest; `None` if it
-    /// does not exist. Fails unless enough publishers have signed it.
+    /// Fetches and verifies the release in the file of this name beside a manifest. Returns `None`
+    /// if the file does not exist. Fails unless enough publishers have signed the release.
     async fn fetch_release(
         &self,
         access: Access<'_>,
@@ -338,7 +338,7 @@ impl Site {
                         ),
                     )
                 })?;
-            // The index may have moved to another host.
+            // A redirect may have led to the index on another host.
             access.policy.check_redirect(&self.origin, &at)?;
             // The limit applies to all files together, as for an archive.
             let max = left.min(MAX_DOWNLOAD_BYTES);
@@ -351,15 +351,16 @@ impl Site {
 }
 
 impl SiteEntry {
-    /// Fails if the SKILL.md is that of a skill with another name. The user chose this one.
+    /// Fails if the SKILL.md belongs to a skill of another name than the one that the user chose.
     fn check_name(&self, files: &[RawFile]) -> Result<()> {
         let options = GateOptions {
             folder: Some(&self.name),
             ..GateOptions::default()
         };
-        // The gate reports a SKILL.md that it cannot read.
+        // A SKILL.md that cannot be read passes: the later scan reports it.
         match name_in_vault(files, &options) {
-            // The index may have the author's name, or the one that the vault makes of it.
+            // The index may list the name that the author wrote, or the one that the vault derives
+            // from it.
             Some((name, author))
                 if !name.as_str().eq_ignore_ascii_case(&self.name)
                     && author.as_ref() != Some(&self.name) =>
@@ -372,7 +373,7 @@ impl SiteEntry {
         }
     }
 
-    /// Checks that these are exactly the signed files. Returns the hash of their bundle.
+    /// Checks that these are exactly the signed files. Returns the SHA-256 of their bundle.
     fn match_files(
         &self,
         files: &mut [RawFile],
@@ -419,8 +420,8 @@ impl Content for Site {
         };
         entry.check_name(&files)?;
         let identifier = skill_identifier(&self.origin, &entry.name);
-        // The name ends the address under which the skill is recorded, and such an ending is that
-        // of another kind of source.
+        // The skill is recorded under an address that ends with its name, and an address with such
+        // an ending is that of another kind of source.
         if identifier.starts_with("https:")
             && (is_archive(&entry.name)
                 || is_document_name(&entry.name)

@@ -1,5 +1,5 @@
-//! What repositories, archives and local folders have in common: a tree of files in which skills
-//! are found. A marketplace is such a tree, whatever its kind.
+//! What repositories, archives and local folders have in common: a tree of files in which skills,
+//! or a marketplace, are found.
 
 use async_trait::async_trait;
 
@@ -7,17 +7,17 @@ use crate::error::{FetchError, Result, escape_untrusted};
 use crate::find::{self, Found};
 use crate::opened::Opened;
 
-/// A tree of files.
+/// A tree of files, from a repository, an archive or a local folder.
 #[async_trait]
 pub(crate) trait Tree: Send + Sync {
-    /// Its name for messages.
+    /// The source as messages name it.
     fn place(&self) -> &str;
 
-    /// The folder that the source names, by default the root.
+    /// The folder that the source names; empty for the root.
     fn base(&self) -> &str;
 
-    /// Makes another folder the one that the source names. The default fails, because the address
-    /// of a repository and the path of a local folder have it already.
+    /// Makes another folder the one that the source names. The default fails, because a
+    /// repository's address and a local path name their folder themselves.
     fn set_base(&mut self, _: &str) -> Result<()> {
         Err(FetchError::Unsupported {
             message: format!("{} is no archive", escape_untrusted(self.place())),
@@ -42,8 +42,8 @@ pub(crate) trait Tree: Send + Sync {
     async fn open_found(self: Box<Self>, found: Found, base: Option<String>) -> Result<Opened>;
 }
 
-/// Lists every skill at or below the folder that the source names. `when` completes the message of
-/// the error that there is none.
+/// Lists every skill at or below the folder that the source names. `when` completes the error
+/// message if there is none.
 pub(crate) async fn open_all(tree: Box<dyn Tree + '_>, when: &str) -> Result<Opened> {
     let base = tree.base().to_owned();
     let found = tree.find_skills(&base);

@@ -1,4 +1,4 @@
-//! Checks the parts of a source and rejects what must never reach git, SSH or the file system.
+//! Checks the parts of a source, and rejects what must never reach git, SSH or the file system.
 
 use vault_format::name::is_deceptive;
 use vault_format::text::printable;
@@ -14,7 +14,7 @@ pub(super) fn decode_segment(segment: &str) -> String {
     }
 }
 
-/// Checks a path inside of a source. Returns it without slashes at its ends.
+/// Checks a path inside of a source. Returns it without leading and trailing slashes.
 pub fn check_path(path: &str) -> Result<&str, BadSource> {
     let path = path.trim_matches('/');
     check_segments(path, path.split('/'))?;
