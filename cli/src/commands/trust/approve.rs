@@ -1,4 +1,6 @@
-//! `vault approve`: puts files that the owner wrote into force.
+//! `vault approve`: approves changes to the files that the owner edits by hand, such as
+//! `policy.toml`. They take effect only then, because other programs may be able to write to the
+//! vault's folder.
 
 use std::path::{Path, PathBuf};
 
@@ -29,7 +31,7 @@ pub struct Arguments {
     file: Option<PathBuf>,
 }
 
-/// Shows what changed in each file and asks.
+/// Shows the changes of each file that waits for approval, and asks.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.open_vault()?;
     vault.require_trust()?;
@@ -51,7 +53,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             )
         }
     };
-    // Scripts have to notice a change that has no effect yet.
+    // Exit with 3, so that scripts notice a change that has no effect yet.
     let exit = either(approvals.pending.is_empty(), Exit::Done, Exit::Differences);
     Ok(Report::view(approvals, text).with_exit(exit))
 }
@@ -61,14 +63,15 @@ fn files_are(files: usize) -> String {
     format!("{} {verb}", count(files, "file"))
 }
 
-/// Finds the authored file at a path, which is relative to the vault's folder or to the working
-/// directory.
+/// Finds the file that needs approval at a path, which is relative to the vault's folder or to the
+/// current folder. Fails for any other path.
 fn authored_file_at(vault: &Vault, path: &Path) -> Result<AuthoredFile, Failure> {
     let root = &vault.paths().root;
-    // A deleted file can be approved too, so the path is not resolved on disk.
+    // Do not resolve the path on disk, because the deletion of a file can be approved too.
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let inside = absolute.strip_prefix(root).ok();
-    // A name in the vault's folder comes first, so that `policy.toml` works in any directory.
+    // First try the path as a name in the vault's folder, so that `policy.toml` works in any
+    // current folder.
     let authored_file = AuthoredFile::from_path(path).or_else(|| AuthoredFile::from_path(inside?));
     authored_file.ok_or_else(|| {
         fail!(

@@ -1,4 +1,5 @@
-//! `vault audit`: reports what the gate finds in skills, installed or not.
+//! `vault audit`: scans skills with the gate that `vault add` uses, installed or not, and reports
+//! each finding.
 
 use clap::Args;
 use tokio::time::Instant;
@@ -49,7 +50,7 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Whether standard output is the JSON envelope.
+    /// Returns whether `--format json` requests the same output as `--json`.
     pub fn wants_json(&self) -> bool {
         self.options.format == Format::Json
     }
@@ -62,7 +63,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let strict = context.is_strict()?;
     let started = Instant::now();
     let clock = || elapsed_micros(started);
-    // Folders can be audited on a machine that has no vault.
+    // The vault is optional, because folders can be audited without one.
     let vault = context.existing_vault()?;
     let auditor = Auditor {
         vault: vault.as_ref(),
@@ -84,7 +85,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         match audit_target(what, &auditor) {
             Ok(audited) => audit.skills.push(audited),
             Err(failure) if arguments.what.len() == 1 => return Err(failure),
-            // One of several targets that cannot be read must not hide the findings of the others.
+            // If one of several targets cannot be read, still report the findings of the others.
             Err(failure) => audit.skipped.push(Skipped {
                 path: what.clone(),
                 reason: failure.message.clone(),
@@ -111,7 +112,8 @@ fn audit_target(what: &str, auditor: &Auditor<'_>) -> Result<Audited, Failure> {
             let inspected = run::inspect_skill(vault, &name)
                 .map_err(|error| lookup::suggest_name(vault, error))?;
             let mut audited = audit::audit_installed(inspected.examined, auditor);
-            // The bundle lies in the store under its hash, which is not what the user named.
+            // The path is that of the bundle in the store, so replace it by the name that the user
+            // gave.
             audited.path = inspected.name.to_string();
             audited.uri = vault_gate::report::percent_encoded(audited.path.as_bytes());
             Ok(audited)
@@ -121,7 +123,7 @@ fn audit_target(what: &str, auditor: &Auditor<'_>) -> Result<Audited, Failure> {
                 audit::audit_skill(&path, auditor).map_err(|error| not_started(&error, what))?;
             let location = Location::of_folder(&folder_of(&path));
             audited.path = match location.prefix.strip_suffix('/') {
-                // Without its slash the prefix of the root folder is empty.
+                // The prefix of the root folder is only a slash.
                 Some("") => "/".to_owned(),
                 Some(named) => named.to_owned(),
                 None => ".".to_owned(),
@@ -135,7 +137,7 @@ fn audit_target(what: &str, auditor: &Auditor<'_>) -> Result<Audited, Failure> {
     }
 }
 
-/// Turns any failure to find a target into `source_unreadable`, which exits with code 2.
+/// Converts any failure to find a target into `source_unreadable`, which exits with 2.
 fn as_unreadable(failure: &Failure) -> Failure {
     Failure::new(ErrorCode::SourceUnreadable, &failure.message).hint_if(failure.hint.clone())
 }
@@ -146,7 +148,7 @@ fn audit_text(audit: &Audit) -> String {
     let mut lines = Vec::new();
     for skill in &audit.skills {
         lines.extend(finding_lines(&location, skill, true));
-        // The author chose this name: it may hold control characters of the terminal.
+        // The author of the skill chose this name, so it may contain control characters.
         let name = skill.name.as_deref().unwrap_or(&skill.path);
         lines.push(format!(
             "{} {BOLD}{}{BOLD:#}  {}",

@@ -1,5 +1,5 @@
-//! `vault audit-repo`: runs the gate on every SKILL.md of a repository, for interactive use and for
-//! continuous integration.
+//! `vault audit-repo`: finds every skill in a repository and scans it with the gate that `vault
+//! add` uses, at a terminal or in continuous integration.
 
 use std::path::{Path, PathBuf};
 
@@ -84,7 +84,8 @@ fn bounded_number(most: usize) -> impl Fn(&str) -> Result<usize, String> + Clone
 }
 
 impl Arguments {
-    /// Whether standard output is the JSON envelope.
+    /// Returns whether `--format json` requests the same output as `--json`: with `--output`, the
+    /// JSON goes to a file instead.
     pub fn wants_json(&self) -> bool {
         self.options.format == Format::Json && self.output.is_none()
     }
@@ -107,7 +108,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let root = arguments.path.as_ref().or(arguments.repo.as_ref());
     let root = root.map_or_else(|| Path::new("."), |path| skill_folder(path));
     let location = Location::of_folder(root);
-    // A wrong list fails before the walk, which may take long.
+    // Read the list first, so that a faulty one fails before the search, which may take long.
     let mut accepts = match &arguments.accept {
         Some(file) => AcceptList::read_list(file, SystemClock.now())?,
         None => AcceptList::default(),
@@ -154,7 +155,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     if let Some(file) = &arguments.output {
         let text = match options.format {
             Format::Json => context.ui.format_success(&json!(view)) + "\n",
-            // A file is read without a terminal, so the codes for colours are removed.
+            // Remove the escape codes for colours, which make no sense in a file.
             Format::Text => strip_styles(&repository_text(context, &location, &audit)) + "\n",
             _ => options.render_report(&audit).unwrap_or_default(),
         };
@@ -168,13 +169,13 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     Ok(report.with_exit(exit))
 }
 
-/// Returns the folder of a skill that is named by its SKILL.md, and any other path as it is.
+/// Returns the skill's folder if the path is its SKILL.md, and any other path unchanged.
 fn skill_folder(path: &Path) -> &Path {
     let is_skill_file = path
         .file_name()
         .is_some_and(|name| name.eq_ignore_ascii_case("SKILL.md"));
     match path.parent() {
-        // Files of the skill are then named as below its folder, which has all of them.
+        // Audit the folder, which has all files of the skill.
         Some(parent) if is_skill_file && path.is_file() => {
             if parent.as_os_str().is_empty() {
                 Path::new(".")
@@ -186,11 +187,11 @@ fn skill_folder(path: &Path) -> &Path {
     }
 }
 
-/// Returns the publisher of the repository, from the address of `origin` in the Git settings of the
-/// checkout that holds the folder.
+/// Returns the publisher of the repository that contains the folder, by the address of `origin` in
+/// its `.git/config`. The gate compares names of skills with it.
 fn origin_publisher(root: &Path) -> Option<String> {
     let root = root.canonicalize().ok()?;
-    // `git` is not run: the settings of an untrusted checkout can make it start programs.
+    // Do not run `git`: the settings of an untrusted checkout can make it start programs.
     let settings = root
         .ancestors()
         .find_map(|folder| std::fs::read_to_string(folder.join(".git/config")).ok())?;

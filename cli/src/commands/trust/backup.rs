@@ -38,15 +38,16 @@ pub struct Arguments {
 
 /// The folder of the vault in the archive.
 pub(super) const VAULT: &str = "vault";
-/// The folder of the trust folder in the archive.
+/// The folder in the archive for parts of the trust folder, the user's configuration folder with
+/// keys and pins.
 pub(super) const TRUST: &str = "trust";
-/// The parts of the trust folder that are backed up. Sign-ins are left out: an old one ends the
-/// newer one.
+/// The parts of the trust folder that are backed up. Sign-ins are left out: using an old refresh
+/// token would end the current sign-in.
 pub(super) const TRUST_FOLDERS: [&str; 2] = [VAULTS, "links"];
-/// The folder of what is known of each vault, own or linked, and of the keys of own ones.
+/// The part of the trust folder with a folder for each vault: the root versions (lists of keys)
+/// that this machine has seen, and the secret keys of own vaults.
 pub(super) const VAULTS: &str = "vaults";
-/// Files of the vault that are left out, because they are made anew or only guard running
-/// processes.
+/// Entries of the vault's folder that are left out, because vault creates them again.
 const LEFT_OUT: [&str; 3] = ["tmp", "lock", "index.db"];
 
 /// A backup of a vault.
@@ -66,11 +67,11 @@ pub struct Backup {
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.open_vault()?;
     vault.require_trust()?;
-    // Ask before the lock is taken: no other process should wait for a person who types.
+    // Ask before taking the lock, so that no other process waits while the user types.
     let passphrase = context
         .key_passphrases()?
         .choose_passphrase(&context.ui, "the backup")?;
-    // The archive is of one state.
+    // The lock keeps the vault unchanged while it is copied.
     let locked_vault = vault.clone().with_wait(Duration::ZERO).lock_for_copy()?;
     let path = &arguments.file;
     let fail = |error: &io::Error| Failure::io("writing", path, error);
@@ -88,7 +89,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         file => file.map_err(|error| fail(&error))?,
     };
     if let Err(error) = write_archive(&vault, &locked_vault, file, &passphrase) {
-        // An incomplete file must not be taken for a backup.
+        // Remove the incomplete file, so that nobody mistakes it for a backup.
         let _ = fs::remove_file(path);
         return Err(fail(&error));
     }
@@ -115,7 +116,7 @@ fn write_archive(vault: &Vault, held: &HeldVault, file: File, passphrase: &str) 
     let encryptor = age::Encryptor::with_recipients(iter::once(&recipient as &dyn age::Recipient));
     let output = encryptor.map_err(io::Error::other)?.wrap_output(file)?;
     let mut archive = tar::Builder::new(output);
-    // A link stays a link: by following it, the archive could take in files from anywhere.
+    // Archive symbolic links as links. Following them could copy files from outside the vault.
     archive.follow_symlinks(false);
     let paths = vault.paths();
     let archived = held.append_to_archive(&mut archive, Path::new(VAULT), &LEFT_OUT);

@@ -1,5 +1,5 @@
-//! `vault import`: takes the skills of a vault of an earlier format into this one, through the
-//! gate.
+//! `vault import`: imports the skills of a vault with an earlier format into this vault. Each is
+//! scanned and signed like a new skill.
 
 use std::{
     fs,
@@ -33,7 +33,8 @@ pub struct Arguments {
     from_vault: PathBuf,
 }
 
-/// Adds every own skill of the earlier vault.
+/// Adds every skill in the folder `skills` of the earlier vault that lies in that vault, and
+/// refuses links that lead out of it.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let from = &arguments.from_vault;
     let fail = |error: &std::io::Error| Failure::io("reading", from, error);
@@ -48,7 +49,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         let path = entry.map_err(|error| fail(&error))?.path();
         // The entries are links into the store of that vault.
         match path.canonicalize() {
-            // A planted link could lead to any folder of this machine, which is not to be imported.
+            // A planted link could lead to any folder of this machine, so accept only folders of
+            // that vault.
             Ok(folder) if folder.starts_with(&real) => sources.push(folder.display().to_string()),
             led => {
                 let entry_path = path.display().to_string();
@@ -68,7 +70,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     Ok(report)
 }
 
-/// The failure of an entry that leads out of the earlier vault, or nowhere.
+/// Creates the failure for an entry that links out of the earlier vault, or to nothing.
 fn outside_failure(entry: &str, target: Option<&Path>) -> Failure {
     let entry = clean(entry, 300);
     match target {

@@ -1,4 +1,5 @@
-//! The options for the place of a new key: a file of the trust folder, or the user's SSH agent.
+//! The place of a secret key: a file in the trust folder (the user's configuration folder), or the
+//! user's SSH agent. Also the options with which commands choose it for a new key.
 
 use std::{path::PathBuf, str::FromStr};
 
@@ -44,7 +45,8 @@ impl FromStr for AgentFingerprint {
 }
 
 impl NewKey {
-    /// Asks for a passphrase if one is wanted. Returns the key to use if the SSH agent holds it.
+    /// Prepares the creation of a key: asks for the passphrase with `--passphrase`, and with
+    /// `--signer` returns the public key that the SSH agent holds.
     pub fn prepare(&self, context: &Context) -> Result<Option<PublicKey>, Failure> {
         if self.passphrase {
             let passphrases = context.key_passphrases()?;
@@ -54,17 +56,17 @@ impl NewKey {
             return Ok(None);
         };
         let socket = context.paths_json()?.ssh_agent;
-        // An agent that does not hold the key must fail before a list of keys names it.
+        // Check now that the agent has the key, before the vault's list of keys names it.
         let key = ssh_agent::find_agent_key(socket.as_deref(), fingerprint);
         Ok(Some(key.map_err(KeyError::from)?))
     }
 }
 
-/// The place of the secret part of a key.
+/// The place of a secret key.
 pub enum KeyPlace {
-    /// A file, and whether a passphrase encrypts it.
+    /// A key file, and whether a passphrase encrypts it.
     File(PathBuf, bool),
-    /// The SSH agent, under this fingerprint.
+    /// The SSH agent. The fingerprint is the one that `ssh-add -l` prints.
     Agent(String),
 }
 
@@ -82,7 +84,7 @@ impl KeyPlace {
         Ok(find_place()?)
     }
 
-    /// Returns the file, if the key is in one.
+    /// Returns the path of the key file, if the key is in one.
     pub const fn path(&self) -> Option<&PathBuf> {
         match self {
             Self::File(path, _) => Some(path),
@@ -90,7 +92,7 @@ impl KeyPlace {
         }
     }
 
-    /// Returns the fingerprint in the SSH agent, if the key is there.
+    /// Returns the fingerprint that `ssh-add -l` prints, if the key is in the SSH agent.
     pub fn in_agent(&self) -> Option<&str> {
         match self {
             Self::File(..) => None,

@@ -1,4 +1,5 @@
-//! `vault policy`: checks the capability policy and explains what it grants.
+//! `vault policy`: checks `policy.toml`, which decides which skills, tools and MCP servers a caller
+//! gets, and explains what it grants to a caller.
 
 use std::path::PathBuf;
 
@@ -105,13 +106,13 @@ pub struct PolicyCheck {
 /// Checks the file and, if a caller is given, explains what the policy grants that caller.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let Action::Check(check) = &arguments.action;
-    // A file can be checked on a machine that has no vault.
+    // The vault is optional, because a named file can be checked without one.
     let vault = context.existing_vault()?;
     let (path, policy) = match &check.file {
         Some(file) => (file.clone(), Some(read_file(file)?)),
         None => (own_path(context)?, written_policy(context)?),
     };
-    // A file that was named is not the one in force, so its approval does not matter.
+    // Only the vault's own file needs approval. A named file is not in force.
     if let (None, Some(vault)) = (&check.file, &vault) {
         warn_about_pending(context, vault, |file| *file == AuthoredFile::Policy)?;
     }
@@ -176,7 +177,7 @@ fn capability_lines(answer: &Capabilities) -> Vec<String> {
     let mut lines = vec![String::new(), paint(BOLD, clean(&heading, 400))];
     let reasons = answer.reasons.iter();
     lines.extend(reasons.map(|reason| format!("  {}", clean(reason, 1000))));
-    // A score of 0 means that nothing of the skill fits the query, so no number is shown.
+    // A score of 0 means that nothing in the skill fits the query. Show no number then.
     let skills = answer.skills.iter().map(|skill| match skill.score {
         score if score > 0.0 => format!("{} ({score:.2})", skill.name),
         _ => skill.name.clone(),
@@ -210,7 +211,7 @@ fn warn_of_ineffective(
         .skills
         .iter()
         .map(|skill| skill.name.as_str())
-        // A damaged skill is installed as well, so its name is no mistake.
+        // Damaged skills are installed too, so do not warn of their names.
         .chain(listing.damaged.iter().map(|(name, _, _)| name.as_str()))
         .collect();
     let warning = |code: &str, message: String| Warning {
@@ -219,7 +220,7 @@ fn warn_of_ineffective(
     };
     for (group, members) in policy.groups.iter().flat_map(|groups| groups.iter()) {
         for skill in members.skills.iter().flatten() {
-            // `*` and tags do not name a single skill, and may match none yet.
+            // `*` and tags are patterns, which may match nothing yet.
             if skill == "*" || skill.starts_with("tag:") || names.contains(&skill.as_str()) {
                 continue;
             }

@@ -1,4 +1,5 @@
-//! `vault publishers`: shows and changes who may publish this vault.
+//! `vault publishers`: shows and changes the publishers of this vault, the keys that may sign its
+//! skills and releases.
 
 mod add;
 pub mod list;
@@ -43,7 +44,7 @@ enum Action {
 }
 
 impl Arguments {
-    /// Returns whether the command works where there is no vault yet: a request makes one.
+    /// Returns whether the command works without a vault: a request creates one.
     pub const fn may_create_vault(&self) -> bool {
         matches!(self.action, Action::Request(_))
     }

@@ -1,4 +1,4 @@
-//! `vault restore`: brings back a vault and its keys from a backup.
+//! `vault restore`: restores a vault and its keys from a file that `vault backup` wrote.
 
 use std::{
     fs::{self, DirBuilder, File},
@@ -50,7 +50,8 @@ pub struct RestoredVault {
     root_version: u64,
 }
 
-/// Unpacks beside the vault's place, then moves everything to its place, the vault last.
+/// Unpacks the backup into a folder beside the vault's, then moves the parts to their places, the
+/// vault last. If the command is killed, it can be run again.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let paths = context.paths_json()?;
     let (root, config) = (&paths.root, &paths.config);
@@ -61,20 +62,20 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     };
     let staging = root.with_extension("restoring");
     if staging.exists() {
-        // A killed restore left it; nothing uses it.
+        // An earlier restore was killed and left it behind.
         fs::remove_dir_all(&staging).map_err(fail(&staging))?;
     }
     if root.exists() {
         return Err(fail!(FolderExists, "{} already exists", root.display())
             .hint("move it away, or name another folder with --vault"));
     }
-    // The folder is private before any key is unpacked into it.
+    // Restrict the folder before any key is unpacked into it.
     let private = staging.join(TRUST);
     make_private(&private).map_err(fail(&private))?;
     let unpacked = unpack_backup(context, file, &staging);
     let moved = unpacked.and_then(|()| {
-        // Before the move, so that a kill leaves no vault that links into another machine's
-        // folders.
+        // Do this before the move, so that a restored vault never links into folders of the machine
+        // that was backed up.
         agents::forget_restored(&private)?;
         put_in_place(&staging, root, config)
     });
@@ -121,7 +122,7 @@ fn unpack_backup(context: &Context, file: &Path, staging: &Path) -> Result<(), F
         })?;
     let mut archive = tar::Archive::new(opened);
     archive.set_preserve_permissions(true);
-    // It puts nothing outside of the folder, and sets the modes of folders last.
+    // `unpack` writes nothing outside the folder, and sets the modes of folders last.
     archive.unpack(staging).map_err(|_| wrong())?;
     if !staging.join(VAULT).join("vault.json").is_file() {
         return Err(wrong());
@@ -129,8 +130,8 @@ fn unpack_backup(context: &Context, file: &Path, staging: &Path) -> Result<(), F
     Ok(())
 }
 
-/// Moves the keys first and the vault last: a kill leaves no vault, and the command can be given
-/// again.
+/// Moves the restored keys to the trust folder, then the vault to its place. If the process is
+/// killed in between, there is no vault yet, and the command can be run again.
 fn put_in_place(staging: &Path, root: &Path, config: &Path) -> Result<(), Failure> {
     let moved = |from: &Path, to: &Path| -> Result<(), Failure> {
         fs::rename(from, to).map_err(|error| Failure::io("restoring", to, &error))
@@ -148,8 +149,8 @@ fn put_in_place(staging: &Path, root: &Path, config: &Path) -> Result<(), Failur
                 continue; // a lock
             }
             if target.exists() {
-                // What this machine knows may be newer than the backup, so it stays. A link to the
-                // vault made a folder without keys, which gets them.
+                // Keep the existing folder, which may be newer than the backup. It may lack the
+                // secret keys, if this machine has only linked the vault; add them then.
                 let id = entry
                     .file_name()
                     .to_str()
@@ -163,21 +164,22 @@ fn put_in_place(staging: &Path, root: &Path, config: &Path) -> Result<(), Failur
                 .map_err(|error| Failure::io("restoring", &target, &error))?;
         }
     }
-    // No second copy of the keys stays behind if this process ends here.
+    // Remove the unpacked keys now, so that no second copy stays behind if the process is killed.
     let trust = staging.join(TRUST);
     if trust.exists() {
         fs::remove_dir_all(&trust).map_err(|error| Failure::io("removing", &trust, &error))?;
     }
     let work = staging.join(VAULT).join("tmp");
     make_private(&work).map_err(|error| Failure::io("making", &work, &error))?;
-    // Before the move: there may have been another vault, which the owner moved away.
+    // Record before the move which vault is in this folder: it may have contained another one,
+    // which the owner moved away.
     let paths = VaultPaths::new(root, config);
     occupant::record_restored(&paths, &staging.join(VAULT))?;
     moved(&staging.join(VAULT), root)
 }
 
-/// Copies a folder of private files: the trust folder may lie on another disk. A kill leaves a
-/// folder of another name.
+/// Copies a folder of private files, because the trust folder may be on another disk. The copy gets
+/// its name only when it is complete.
 fn copy_atomically(from: &Path, to: &Path) -> io::Result<()> {
     let partial = to.with_extension("restoring");
     if partial.exists() {

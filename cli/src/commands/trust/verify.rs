@@ -1,4 +1,5 @@
-//! `vault verify`: checks that installed skills, archives and sites are exactly what was signed.
+//! `vault verify`: checks that installed skills, exported archives and exported sites are exactly
+//! what was signed.
 
 use std::path::{Path, PathBuf};
 
@@ -204,7 +205,8 @@ fn verify_all(
     vault: Option<&Vault>,
     expected: Option<&VaultFingerprint>,
 ) -> Result<Report, Failure> {
-    // Before anything else: a script must not take "nothing is installed" for "verified".
+    // Reject the option first: a script must not mistake "nothing is installed" for a successful
+    // check of the fingerprint.
     if expected.is_some() {
         return Err(fail!(Usage, "--expect-key needs a name or a path")
             .hint("vault verify <name> --expect-key <fingerprint>"));
@@ -226,7 +228,7 @@ fn verify_all(
             .iter()
             .filter_map(|skill| wrong_line(skill, "")),
     );
-    // Agents read rendered variants in place of the skill.
+    // Check rendered variants too, because agents read them in place of the skill.
     let variants = report.variants.iter();
     wrong.extend(variants.filter_map(|variant| wrong_line(variant, ", a variant")));
     let view = Verification {
@@ -248,7 +250,7 @@ fn verify_all(
     Ok(Report::view(view, text))
 }
 
-/// Describes a skill that is not as signed.
+/// Formats a skill that is not as signed; `None` if it is. `kind` is added to its name.
 fn wrong_line(checked: &SkillCheck, kind: &str) -> Option<String> {
     let problem = message_chain(checked.damage.as_ref()?);
     let whose = origin::describe_owner(&checked.origin);
@@ -256,14 +258,15 @@ fn wrong_line(checked: &SkillCheck, kind: &str) -> Option<String> {
     Some(format!("{BOLD}{name}{BOLD:#}{kind}  {problem} ({whose})"))
 }
 
-/// The failure for skills that are not as signed. `wrong` has a line for each.
+/// Creates the failure for skills that are not as signed. `wrong` has a line for each of them.
 fn not_as_signed(report: &integrity::VerifyReport, wrong: Vec<String>) -> Failure {
     let all = || report.skills.iter().chain(&report.variants);
     let damaged = || all().filter_map(|checked| Some((checked, checked.damage.as_ref()?)));
     let withheld = || damaged().filter(|(_, damage)| damage.is_withheld());
     let (number, checked) = (wrong.len(), count(all().count(), "skill"));
     let verb = either(number == 1, "is", "are");
-    // Withheld skills are unchanged. Only their key was revoked, so the advice is a different one.
+    // Withheld skills are unchanged, but the key that signed them was revoked. They need other
+    // advice than modified ones.
     if withheld().count() == number {
         let them = either(number == 1, "it", "them");
         let message =
@@ -273,7 +276,7 @@ fn not_as_signed(report: &integrity::VerifyReport, wrong: Vec<String>) -> Failur
         let failure = fail!(ReleaseAwaited, "{message}").details(wrong);
         return failure.hint(doctor::withheld_hint(is_linked));
     }
-    // A file that cannot be read is not known to be changed.
+    // A file that cannot be read may be unchanged.
     let is_changed =
         |damage: &Damage| !damage.is_withheld() && !matches!(damage, Damage::Unreadable(_));
     let code = if damaged().any(|(_, damage)| is_changed(damage)) {
@@ -296,7 +299,7 @@ fn verify_installed(
     let inspected = run::inspect_skill(vault, name).map_err(|error| match error {
         run::RunError::Damaged { skill, damage } => {
             let mut failure = Failure::damaged_skill(&skill.to_string(), &damage);
-            // Nothing shows that a skill was changed if it cannot be read, so it keeps that code.
+            // An unreadable skill may be unchanged, so it keeps the code for that.
             if !matches!(damage, Damage::Unreadable(_)) {
                 failure.code = ErrorCode::SkillDamaged.into();
             }
@@ -309,7 +312,7 @@ fn verify_installed(
         return Err(failure.hint(format!("vault doctor {name} shows how to restore it")));
     }
     let source_vault = known.iter().find(|known| known.origin == inspected.origin);
-    // A fingerprint names a version of the vault's keys, which may be an older one.
+    // A fingerprint is that of one version of the vault's keys, which may be an older one.
     if let Some(expected) = expected
         && source_vault.is_none_or(|from| from.trust.chain().version_of(expected).is_none())
     {
@@ -358,7 +361,7 @@ fn verify_export(
     let expected = arguments.expect_key.as_ref();
     let verified = export::verify_export(path, manifest, known, expected)
         .map_err(|error| verification_failure(&error))?;
-    // A path without a skill must not look like a success to a script.
+    // Fail if there is no skill, because a script would take it for a success.
     if verified.is_empty() {
         let path = path.display();
         return Err(fail!(
@@ -378,8 +381,7 @@ fn verify_export(
     };
     let (mut skills, mut lines) = (Vec::new(), Vec::new());
     for skill in verified {
-        // An export has the id of its vault. The name of the vault comes from this machine's own
-        // records.
+        // Name the vault as this machine knows it. The export only proves its id.
         let vault_id = skill.manifest.vault_id;
         let mut known = known.iter();
         let from = known.find(|known| known.trust.roots().vault_id() == vault_id);
@@ -408,7 +410,8 @@ fn verify_export(
     Ok(Report::view(VerifiedExport { path, skills }, lines.join("\n")).with_exit(exit))
 }
 
-/// Reports files that are not executable any more, and makes them so if asked.
+/// Handles files that were executable when signed and are not now: makes them executable with
+/// `fix`, otherwise warns.
 fn note_modes(context: &Context, skill: &Verified, fix: bool) -> Result<(), Failure> {
     let shown = skill.path.display();
     if !fix {
@@ -440,7 +443,7 @@ fn note_modes(context: &Context, skill: &Verified, fix: bool) -> Result<(), Fail
 
 fn verification_failure(error: &VerifyError) -> Failure {
     let message = message_chain(error);
-    // What could not be checked is not proven wrong, and has another exit code.
+    // A skill that could not be checked is not proven wrong, and gets another exit code.
     if !error.is_wrong() {
         return fail!(NotVerified, "{message}");
     }
@@ -461,7 +464,7 @@ fn verification_failure(error: &VerifyError) -> Failure {
         } => fail!(ReleaseAwaited, "{message}").hint(
             "ask its publishers to export it again after they have released it, and keep all exported files together",
         ),
-        // A fault that has a code of its own keeps it.
+        // Some faults have an error code of their own.
         _ => match error.fault_code().and_then(ErrorCode::parse) {
             Some(code) => Failure::new(code, message),
             None => fail!(NotAsSigned, "{message}"),

@@ -1,5 +1,6 @@
-//! The steps after a recovery: shows the releases of the service and what a thief may have
-//! published, and ends the sign-ins that the lost machine had.
+//! The last steps of `vault key recovery use`, after the lost or stolen key was revoked: lists the
+//! releases at the service and what a thief may have published, and ends the sign-ins that the lost
+//! machine had.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -17,10 +18,10 @@ use crate::{
     tasks::publishing::{Publisher, everywhere},
 };
 
-/// The number of skills that are listed for people; `--json` lists all.
+/// Maximum number of skills in the text for people; `--json` lists all.
 const MAX_LINES: usize = 40;
 
-/// Lines for people and members for `--json`.
+/// A part of a command's report: lines for people, and data for `--json`.
 #[derive(Default)]
 pub(super) struct ReportPart<T> {
     pub(super) lines: Vec<String>,
@@ -58,8 +59,9 @@ pub struct EndedSignIns {
     done: bool,
 }
 
-/// Shows who signed which release, and which skills a revoked key has published since the last good
-/// one. If the service cannot be asked, that is a warning, because the keys have changed already.
+/// Lists the releases with their signers, and the skills that a revoked key has published since
+/// `last_good`, the last release that can be trusted. If the service cannot be asked, only warns,
+/// because the keys have changed already.
 pub(super) fn show_releases(
     context: &Context,
     vault: &Vault,
@@ -68,8 +70,7 @@ pub(super) fn show_releases(
     last_good: Option<ReleaseRef>,
 ) -> Result<ReportPart<Option<ShownReleases>>, Failure> {
     let (place, listed_releases) = match (connection, catalog) {
-        // A service lists several releases, a catalog file is only one, so the service is
-        // preferred.
+        // Prefer the service, which lists several releases; a catalog file is only one.
         (Some(connection), _) => {
             let fetched = fetch_catalogs(context, vault, connection, last_good);
             let fetched = fetched.unwrap_or_else(|failure| {
@@ -96,7 +97,7 @@ pub(super) fn show_releases(
         ..PlanRequest::new(place.base.as_str(), &place.slug, None)
     };
     let review = publish::review_catalogs(vault, &request, &catalogs)?;
-    // A release that does not verify is reported, and does not hide the others.
+    // Report releases that do not verify, and go on with the others.
     for (at, reason) in &review.refused {
         let text = format!("release {} of {}: {reason}", numbers[*at], place.address());
         context.ui.warn(Warning::new("release_refused", text));
@@ -133,11 +134,12 @@ fn fetch_catalogs(
     context.block_on(publisher.shown_catalogs(last_good_release))
 }
 
-/// Returns the first namespace that a catalog is for, and the number of its release.
+/// Returns the first namespace for which a catalog was signed, and its release number. Both are
+/// unverified.
 fn namespace_of_catalog(bytes: &[u8]) -> Option<(Connection, u64)> {
     let file = SignedCatalog::parse(bytes).ok()?;
-    // The file's own digest makes this read unverified. Only the address is used here:
-    // `publish::review` judges the release.
+    // This read does not verify the file, because it compares it only with its own digest. Only the
+    // address is used; `review_catalogs` verifies the release.
     let catalog = file.read_counted(&file.payload_sha256()).ok()?;
     let base = catalog.audience.first()?;
     let base = base.strip_suffix(&format!("/v/{}/", catalog.slug))?;
@@ -174,7 +176,8 @@ fn release_line(shown: &ShownRelease) -> String {
     let skills = count(shown.skills as u64, "skill");
     let signers = join(shown.signers.iter().map(format_key));
     let note = match (shown.by_revoked, shown.known) {
-        // A release that this machine knows is not a thief's, even if its key is revoked now.
+        // This machine has published the release or taken it over, so it is no thief's, even if its
+        // key is revoked now.
         (_, true) => format!("  {DIM}known here{DIM:#}"),
         (true, false) => format!("  {WARN}the key is revoked{WARN:#}"),
         (false, false) => String::new(),
@@ -192,8 +195,8 @@ fn suspect_line(suspect: &SuspectSkill) -> String {
     }
 }
 
-/// Ends the account's other command-line sign-ins at each service of the vault. With `own` it ends
-/// this machine's too: a thief who copied its key could copy its sign-in as well.
+/// Ends the account's other command-line sign-ins at each service of the vault. With `own`, also
+/// ends this machine's: a thief who copied its key may have copied its sign-in as well.
 pub(super) fn end_sign_ins(
     context: &Context,
     vault: &Vault,
@@ -216,8 +219,7 @@ pub(super) fn end_sign_ins(
                 ));
                 (ended, true)
             }
-            // A service that cannot be reached must not stop the loop: the others can still end
-            // their sign-ins.
+            // Go on with the other services if one cannot be reached.
             Err(failure) => {
                 let text = format!(
                     "the lost machine may still be signed in at {address}: {}",

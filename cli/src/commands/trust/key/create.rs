@@ -1,4 +1,5 @@
-//! `vault key create`: makes a key on this machine that may not publish yet.
+//! `vault key create`: creates a key on this machine. It may publish only after an owner has made
+//! it a publisher.
 
 use std::path::PathBuf;
 
@@ -34,13 +35,13 @@ pub struct CreatedKey {
     ssh_agent: Option<String>,
 }
 
-/// Makes the key. It counts for nothing until a change of keys names it.
+/// Creates the key. Its signatures are not accepted until the vault's list of keys names it.
 pub(super) fn run(
     context: &Context,
     vault: &Vault,
     arguments: &Arguments,
 ) -> Result<Report, Failure> {
-    // The passphrase is chosen before the key is made, so its file is never without one.
+    // Ask for the passphrase before creating the key, so that the key file is never unencrypted.
     let in_agent = arguments.new_key.prepare(context)?;
     let key = roots::create_key(vault, in_agent)?;
     let (fingerprint, place) = (

@@ -1,4 +1,6 @@
-//! `vault key heal`: makes this machine's history of keys count where two were signed.
+//! `vault key heal`: ends a fork of the vault's keys. A fork exists if two different root versions
+//! (versions of the list of keys) with the same number were signed. This command signs this
+//! machine's list again under a number above both, so that every machine follows it.
 
 use clap::Args;
 use vault_library::{
@@ -21,14 +23,14 @@ pub(super) struct Arguments {
     above: u64,
 }
 
-/// Signs versions until their number is above the given one, after a question.
+/// Asks, signs root versions until their number is above `--above`, and publishes them.
 pub(super) fn run(
     context: &Context,
     vault: &Vault,
     arguments: &Arguments,
 ) -> Result<Report, Failure> {
     let change = KeyChange::Heal;
-    // The key is opened before the question, so that a yes is not followed by a missing key.
+    // Open the recovery key before the question, so that the user is not asked in vain.
     let mut root_key = open_for_change(context, vault, &arguments.root_key, &change)?;
     let (above, version) = (arguments.above, vault.require_trust()?.chain().version());
     context.ui.confirm_step(
@@ -40,7 +42,7 @@ pub(super) fn run(
         ],
     )?;
     let report = roots::heal_fork(vault, root_key.as_mut(), above)?;
-    // The version may be high enough already, for example after an interrupted run.
+    // The version may already be high enough, for example after an interrupted run.
     let done = if version > above {
         format!("the keys already have a version above {above}")
     } else {

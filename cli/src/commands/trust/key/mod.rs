@@ -1,4 +1,6 @@
-//! `vault key`: shows and changes the keys of this vault.
+//! `vault key`: shows and changes the keys of this vault. The *root* is the signed list of all
+//! keys; each change of keys signs a new version of it. The *recovery key* is a root key in a file
+//! that the owner keeps away from this machine; with one, only it can change the list.
 
 mod after_theft;
 pub mod create;
@@ -92,7 +94,8 @@ enum RecoveryAction {
     Use(recovery_use::Arguments),
 }
 
-/// Makes a recovery key for a vault that has none, in one file, after a question.
+/// Creates a recovery key in one file, for a vault that has none. The user has just named the file,
+/// so the effects are shown but not asked about.
 pub fn make_recovery_key(
     context: &Context,
     vault: &Vault,
@@ -119,21 +122,22 @@ impl RootKey {
     }
 }
 
-/// Looks at the services before a change of the keys, and before the person is asked about it. On a
-/// terminal it opens the sign-in page if a sign-in has ended. Takes newer keys that the services
-/// show. A service that cannot be reached is a warning.
+/// Applies newer keys that the services show. Call it before a change of keys and before its
+/// question: two changes from the same version would be a fork. On a terminal, opens the sign-in
+/// page if a sign-in has ended. A service that cannot be reached is only a warning.
 pub(super) fn ask_services(context: &Context, vault: &Vault) -> Result<(), Failure> {
-    // Without a terminal no page can be opened, so the present sign-ins have to do.
+    // Without a terminal, no sign-in page can be opened.
     if context.ui.may_ask() {
         for connection in everywhere::published_namespaces(context, vault)? {
-            // What fails here is a warning when the service is asked for newer keys.
+            // Ignore a failure: the request for newer keys below warns of it.
             let _warned = context.block_on(ready_client(context, &connection));
         }
     }
     everywhere::take_newer_keys(context, vault)
 }
 
-/// Opens the recovery key, and fails unless it, or a key of this machine, can make this change.
+/// Opens the recovery key if its file is named. Fails if neither it nor a key of this machine can
+/// make this change.
 pub(super) fn open_for_change(
     context: &Context,
     vault: &Vault,
@@ -141,12 +145,13 @@ pub(super) fn open_for_change(
     change: &KeyChange,
 ) -> Result<Option<RecoveryKey>, Failure> {
     let opened = root_key.open_recovery_key(context)?;
-    // A change that breaks a rule fails here, before the person is asked to confirm it.
+    // Check the rules for changes of keys now, before the user is asked to confirm the change.
     roots::check_change(vault, opened.as_ref(), change)?;
     Ok(opened)
 }
 
-/// This machine, for a vault that is recovered or joined on it.
+/// Describes this machine to the library: the paths and passphrases with which it recovers or joins
+/// a vault.
 pub(super) fn this_machine_place(context: &Context) -> Result<RecoveredPlace, Failure> {
     Ok(RecoveredPlace {
         paths: context.paths_json()?,
@@ -162,8 +167,7 @@ fn open_recovery(context: &Context, path: &Path) -> Result<RecoveryKey, Failure>
 }
 
 impl Arguments {
-    /// Returns whether the command works where there is no vault yet: with a recovery key it makes
-    /// one.
+    /// Returns whether the command works without a vault: a recovery creates one.
     pub const fn may_create_vault(&self) -> bool {
         matches!(
             self.action,
@@ -180,7 +184,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         action: RecoveryAction::Use(arguments),
     }) = &arguments.action
     {
-        // It also works where there is no vault yet.
+        // Does not open the vault, because it also works without one.
         return recovery_use::run(context, arguments);
     }
     let vault = context.open_vault()?;
@@ -197,8 +201,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     }
 }
 
-/// Names the services to which a change of keys will be published, as an effect for the question
-/// before it.
+/// Describes to which services a change of keys will be published, for the list of effects before
+/// its question.
 pub(super) fn publication_effect(
     context: &Context,
     vault: &Vault,
@@ -209,14 +213,14 @@ pub(super) fn publication_effect(
     publication_effect_with(context, vault, what, needed)
 }
 
-/// [`publication_effect`], where the change sets how many publishers sign a release.
+/// Like [`publication_effect`], for a change after which `needed` publishers must sign a release.
 pub(super) fn publication_effect_with(
     context: &Context,
     vault: &Vault,
     what: KeyPublication,
     needed: usize,
 ) -> Result<String, Failure> {
-    // A vault that nobody has seen yet can change its keys without an effect on others.
+    // Nobody has seen the keys of an unpublished vault, so the change affects nobody else.
     let published = everywhere::published_namespaces(context, vault)?;
     if published.is_empty() {
         return Ok("Nothing is published yet, so nobody else is affected".to_owned());
@@ -285,7 +289,8 @@ pub struct NewKeys {
     lost: Vec<SkillName>,
 }
 
-/// Publishes a change of keys and reports it.
+/// Publishes a change of keys, if `what` is given, and creates its report. `done` is the first line
+/// for people.
 pub(super) fn publish_key_change(
     context: &Context,
     vault: &Vault,
@@ -293,7 +298,7 @@ pub(super) fn publish_key_change(
     done: &str,
     what: Option<KeyPublication>,
 ) -> Result<ViewWithText<ChangedKeys>, Failure> {
-    // The keys have changed already, so a file that could not be updated is only a warning.
+    // Only warn if the recovery file could not be updated, because the keys have changed already.
     if let Some(error) = &report.unwritten {
         let text = format!("the recovery file was not updated: {error}");
         let hint = "it still works; vault key recovery check <file> checks it";
@@ -313,7 +318,7 @@ pub(super) fn publish_key_change(
     ];
     lines.extend(waiting_line(&report.to_sign_again));
     let mut published = Vec::<Value>::new();
-    // Publishing comes last: the new keys count here even if no service can be reached.
+    // Publish last: on this machine, the new keys are valid even if no service can be reached.
     if let Some(what) = what {
         let (service_lines, entries) = publish_everywhere(context, vault, what)?;
         lines.extend(service_lines);

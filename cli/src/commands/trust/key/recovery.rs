@@ -1,4 +1,5 @@
-//! `vault key recovery check`: says whether a recovery key fits this vault, and renews its keys.
+//! `vault key recovery check`: checks that a recovery key can change this vault's keys. With
+//! `--renew`, also extends the date until which releases of the vault are valid.
 
 use std::path::PathBuf;
 
@@ -29,11 +30,12 @@ pub(super) struct Arguments {
     renew: Option<Months>,
 }
 
-/// A number of months, or no end.
+/// The value of `--renew`: a number of months, or `None` for no end.
 #[derive(Clone, Copy, Debug)]
 struct Months(Option<i64>);
 
-/// Parses `12m`, or `never`. The format allows 1,200 days.
+/// Parses a number of months such as `12m`, or `never`. The format of the list of keys allows at
+/// most 1,200 days, which is 39 months.
 fn parse_months(text: &str) -> Result<Months, String> {
     if text == "never" {
         return Ok(Months(None));
@@ -62,21 +64,22 @@ pub struct RecoveryFile {
     encrypted: bool,
 }
 
-/// Checks the file, and renews the keys if asked to.
+/// Checks the file, and with `--renew` signs and publishes a new expiry.
 pub(super) fn run(
     context: &Context,
     vault: &Vault,
     arguments: &Arguments,
 ) -> Result<Report, Failure> {
     let mut key = open_recovery(context, &arguments.file)?;
-    // A new version must follow the newest one of any service. Two of one number would be a fork.
+    // Renewing signs a new root version, which must follow the newest one at any service. Two
+    // versions with the same number would be a fork.
     if arguments.renew.is_some() {
         ask_services(context, vault)?;
     }
     recovery::check_recovery_key(vault, &key, arguments.at_least)?;
     let path = arguments.file.display();
     if let Some(Months(months)) = arguments.renew {
-        // A month is a twelfth of a year here, so 39 of them stay below the 1,200 days of the
+        // A month counts as a twelfth of 365 days, so 39 months stay below the 1,200 days of the
         // format.
         let until = months.map(|months| SystemClock.now().plus_days(months * 365 / 12));
         let question = match until {

@@ -1,4 +1,5 @@
-//! `vault key recovery create`: makes the key that alone can change the vault's keys.
+//! `vault key recovery create`: creates a recovery key. From then on, only that key can change the
+//! vault's list of keys.
 
 use std::path::PathBuf;
 
@@ -48,16 +49,17 @@ impl Arguments {
     }
 }
 
-/// Makes the recovery key, after a question.
+/// Asks, creates the recovery key, writes its files, and publishes the new keys.
 pub(super) fn run(
     context: &Context,
     vault: &Vault,
     arguments: &Arguments,
 ) -> Result<Report, Failure> {
-    // A new version must follow the newest one of any service. Two of one number would be a fork.
+    // The new root version must follow the newest one at any service. Two versions with the same
+    // number would be a fork.
     ask_services(context, vault)?;
     let root_key = arguments.root_key.open_recovery_key(context)?;
-    // A vault that was not published gets a new fingerprint, and the report names the old one.
+    // An unpublished vault gets a new fingerprint. The report also names the old one.
     let before = vault.require_trust()?.fingerprint();
     confirm_creation(context, vault, arguments.is_asked)?;
     let mut files = vec![arguments.file.clone()];
@@ -70,7 +72,7 @@ pub(super) fn run(
                 .choose_passphrase(&context.ui, "the recovery key")
         })
         .transpose()?;
-    // The file names all addresses, so that an empty machine can find the vault by it.
+    // Write all addresses into the file, so that an empty machine can find the vault.
     let namespaces = everywhere::known_namespaces(context, vault)?;
     let created = recovery::create_recovery_key(
         vault,
@@ -83,7 +85,8 @@ pub(super) fn run(
     )?;
     let vault = created.vault;
     let changes = &created.report.changes;
-    // An interrupted run has made it, and this one has completed the files.
+    // If nothing changed, an interrupted run has created the key, and this run has completed the
+    // files.
     let what = either(
         created.resigned.is_none() && changes.from == changes.to,
         "the recovery key already exists",
@@ -121,7 +124,8 @@ pub(super) fn run(
     Ok(done.into())
 }
 
-/// Shows what a recovery key changes, and asks unless the person has said yes.
+/// Shows the effects of a recovery key, and asks unless `is_asked` is set, because the user has
+/// already agreed.
 fn confirm_creation(context: &Context, vault: &Vault, is_asked: bool) -> Result<(), Failure> {
     let mut effects = vec![
         "Only this file can then change the vault's keys. If you lose it, you cannot change them either".to_owned(),
@@ -139,14 +143,15 @@ fn confirm_creation(context: &Context, vault: &Vault, is_asked: bool) -> Result<
         let question = "Create a recovery key?";
         return context.ui.confirm_wanted_step(question, &effects);
     }
-    // The person has agreed by naming the file, but must still be shown the effects.
+    // The user has agreed by naming the file, but must still see the effects.
     for effect in &effects {
         context.ui.must_see(format!("  {effect}"));
     }
     Ok(())
 }
 
-/// The file for the second copy: the named one, or the answer of the person.
+/// Returns the file for the second copy: the one that `--second` names, or the answer to a
+/// question. `None` means no copy.
 fn second_file(context: &Context, arguments: &Arguments) -> Result<Option<PathBuf>, Failure> {
     if arguments.second.is_some() || !context.ui.may_ask() {
         return Ok(arguments.second.clone());
@@ -156,7 +161,7 @@ fn second_file(context: &Context, arguments: &Arguments) -> Result<Option<PathBu
     Ok((!file.is_empty()).then(|| PathBuf::from(file)))
 }
 
-/// Warns of the skills that were not signed with the new keys.
+/// Warns of the skills that were not signed again with the new keys.
 fn warn_of_unsigned(context: &Context, resigned: &Resigned) {
     let hint = |name| format!("add it again with vault add, or run vault remove {name}");
     for (name, reason) in &resigned.refused {

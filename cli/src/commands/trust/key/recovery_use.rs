@@ -1,4 +1,5 @@
-//! `vault key recovery use`: replaces a lost or stolen key, on an empty machine too.
+//! `vault key recovery use`: revokes a lost or stolen key with the recovery key, and creates a new
+//! one on this machine, which may be empty.
 
 use std::{
     fs,
@@ -31,7 +32,7 @@ use crate::{
     tasks::{key_changes, publishing::everywhere::KeyPublication},
 };
 
-/// The largest catalog file, in bytes.
+/// Maximum size of a catalog file, in bytes.
 const MAX_CATALOG: u64 = 4 << 20;
 
 #[derive(Args, Debug)]
@@ -72,10 +73,11 @@ pub(super) struct Arguments {
     no_browser: bool,
 }
 
-/// Makes a new key on this machine in place of the lost one, after a question.
+/// Asks, revokes the lost key, creates a new one on this machine, publishes the change, and then
+/// limits what a thief can do.
 pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let mut key = open_recovery(context, &arguments.file)?;
-    // A vault that only holds links becomes the recovered one.
+    // A vault that only links other vaults has no keys of its own, so it becomes the recovered one.
     let before = match context.existing_vault()? {
         Some(vault) if vault.only_holds_links()? => None,
         vault => vault,
@@ -84,7 +86,7 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
         && vault.trust()?.is_some()
         && let Err(failure) = ask_services(context, vault)
     {
-        // A stolen key has to be revoked whatever a service shows.
+        // Only warn: a service must not be able to prevent the revocation of a stolen key.
         context.ui.warn(Warning::from(&failure));
     }
     let recovered_vault = key.file().vault_id;
@@ -103,15 +105,17 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
     let catalog = catalog_source.catalog.as_deref();
     let chain = known_chain(before.as_ref(), catalog)?;
     let lost = lost_key(context, arguments.lost.as_deref(), before.as_ref(), &chain)?;
-    // A service may hide newer keys. A version that the user has read elsewhere reveals that.
+    // A service may hide newer keys. A higher version that the user has seen elsewhere reveals
+    // that.
     if let Some(named) = arguments.at_least {
         require_version(named, before.as_ref(), &chain)?;
     }
-    // A run that was interrupted has written a version to the file that only this machine knows.
+    // If the file has a higher version, an interrupted run has written it, and the known chain does
+    // not have it yet.
     if key.file().version <= chain.version() {
         key.check_role(&chain, None)?;
     }
-    // If another publisher's key is lost, this machine goes on with the key that it has.
+    // If the lost key is another publisher's, this machine keeps its own key.
     let own_key = before.as_ref().and_then(|vault| vault.release_key().ok());
     let keeps_key = own_key.is_some_and(|own| lost.is_some_and(|lost| lost != own));
     confirm_recovery(context, arguments, &chain, (lost, keeps_key))?;
@@ -125,12 +129,12 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
         name: arguments.name.clone(),
     };
     let (vault, report) = recovery::recover_vault(&place, input)?;
-    // Later commands use the service from which the vault was recovered.
+    // Connect the vault to the service from which it was recovered, for later commands.
     if let Some(connection) = &catalog_source.connection {
         connection.save(&vault)?;
     }
-    // A destroyed key cannot be misused, so the last release that it signed stays valid until the
-    // next one.
+    // A destroyed key cannot be misused, so there is no hurry: the new keys are published with the
+    // next release.
     let what = (!arguments.destroyed).then_some(KeyPublication::Keys);
     let done = either(
         keeps_key,
@@ -142,14 +146,14 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
         done.text
             .push_str("\nThe service gets the new keys with the next release.");
     }
-    // The keys have changed by now: what fails from here on cannot delay that.
+    // Do this only now, so that no failure here can delay the change of keys.
     limit_theft(context, arguments, &vault, &catalog_source, &mut done)?;
     done.text.push_str(&next_steps(&vault)?);
     done.view.vault_made = Some(before.is_none());
     Ok(done.into())
 }
 
-/// Fails if a version of the keys is named that neither this machine nor the catalog has.
+/// Fails if neither this machine nor the catalog has the root version `named` or a newer one.
 fn require_version(named: u64, vault: Option<&Vault>, chain: &RootChain) -> Result<(), Failure> {
     let own = vault.map(Vault::trust).transpose()?.flatten();
     let newest = own.map_or(0, |own| own.chain().version());
@@ -164,7 +168,8 @@ fn require_version(named: u64, vault: Option<&Vault>, chain: &RootChain) -> Resu
     .hint("the service may hide a change of keys; --from takes the catalog of another machine or service"))
 }
 
-/// Shows what a thief may have published, and ends the sign-ins that the lost machine had.
+/// Adds to the report what a thief may have published, and ends the sign-ins that the lost machine
+/// had.
 fn limit_theft(
     context: &Context,
     arguments: &Arguments,
@@ -178,7 +183,8 @@ fn limit_theft(
     };
     let (catalog, good) = (shown.catalog.as_deref(), arguments.last_good);
     let releases = after_theft::show_releases(context, vault, connection.as_ref(), catalog, good)?;
-    // A sign-in on a destroyed disk can't have been copied, nor one that this run has made.
+    // Keep this machine's sign-in if the disk was destroyed or this run has created it: then nobody
+    // can have copied it.
     let own = !arguments.destroyed && !shown.signed_in_now;
     let sign_ins = after_theft::end_sign_ins(context, vault, own)?;
     for line in releases.lines.iter().chain(&sign_ins.lines) {
@@ -190,11 +196,11 @@ fn limit_theft(
     Ok(())
 }
 
-/// The commands that follow, for a machine with or without the vault's skills.
+/// Describes the next commands, which depend on whether this machine has the vault's skills.
 fn next_steps(vault: &Vault) -> Result<String, Failure> {
     let listing = shelf::list_installed(vault)?;
     let own = listing.skills.iter().map(|skill| &skill.origin);
-    // Damaged and withheld skills are here too, so the library is not an empty one.
+    // Damaged and withheld skills count too: the library is not empty.
     let withheld = listing.damaged.iter().map(|(_, origin, _)| origin);
     if !own.chain(withheld).any(|origin| *origin == Origin::Local) {
         return Ok(format!(
@@ -209,18 +215,21 @@ fn next_steps(vault: &Vault) -> Result<String, Failure> {
     ))
 }
 
-/// A catalog of the vault, and where it is from.
+/// A catalog of the vault (signed list of a release's content with the vault's keys), and its
+/// origin.
 #[derive(Default)]
 struct ShownCatalog {
-    /// The exact bytes, if a catalog is needed or named.
+    /// The bytes of the catalog, unverified; `None` if this machine knows the vault's keys and no
+    /// catalog was named.
     catalog: Option<Vec<u8>>,
-    /// The namespace that served it.
+    /// The namespace from which it was fetched; `None` for a file.
     connection: Option<Connection>,
-    /// Whether this run signed in for it.
+    /// Whether this run signed in to fetch it.
     signed_in_now: bool,
 }
 
-/// Fetches or reads the catalog that the arguments or the recovery file name.
+/// Reads the catalog from the file or service that `--from` names, or else from the address in the
+/// recovery file. Fetches none if this machine knows the vault's keys and `--from` is missing.
 fn shown_catalog(
     context: &Context,
     arguments: &Arguments,
@@ -239,7 +248,7 @@ fn shown_catalog(
     };
     if Path::new(&from).is_file() {
         let fail = |error: std::io::Error| Failure::io("reading", &from, &error);
-        // Anyone can have written the file, so its size is bounded before it is read.
+        // The file may come from anyone, so check its size before reading it.
         if fs::metadata(&from).map_err(fail)?.len() > MAX_CATALOG {
             return Err(fail!(
                 CatalogSchema,
@@ -289,10 +298,11 @@ async fn fetch_catalog(
     Ok((answer.require_good()?.body, signed_in_now))
 }
 
-/// Returns the newest keys that are known: those of the catalog, or else those of this machine.
+/// Returns the verified chain of root versions of the catalog, or else the one that this machine
+/// knows.
 fn known_chain(vault: Option<&Vault>, catalog: Option<&[u8]>) -> Result<RootChain, Failure> {
     if let Some(bytes) = catalog {
-        // Only the chain of keys is verified here. The release itself may be a thief's.
+        // Verify only the chain of keys. The release itself may be a thief's.
         let file = SignedCatalog::parse(bytes)?;
         return RootChain::verify(file.roots()).map_err(|error| Failure::from(&error));
     }
@@ -310,9 +320,8 @@ fn known_chain(vault: Option<&Vault>, catalog: Option<&[u8]>) -> Result<RootChai
     Ok(trust.chain().clone())
 }
 
-/// Returns the key that is replaced: the named one, or else the only publisher's, if it is not on
-/// this machine. Asks if there are several publishers, because the machine of another publisher is
-/// elsewhere without being lost.
+/// Returns the lost key: the named one, or else the only publisher's, if it is not on this machine.
+/// Asks if there are several publishers, because a key that is elsewhere need not be lost.
 fn lost_key(
     context: &Context,
     named: Option<&str>,
@@ -320,8 +329,8 @@ fn lost_key(
     chain: &RootChain,
 ) -> Result<Option<PublicKey>, Failure> {
     if let Some(text) = named {
-        // An earlier run of this command may have revoked it already, so that only older versions
-        // name it.
+        // `find_key` also searches older versions, because an earlier run may have revoked the key
+        // already.
         let named_key = roots::find_key(chain, text);
         return named_key
             .map(Some)
@@ -338,7 +347,7 @@ fn lost_key(
     let names = publishers.iter();
     let names = names.map(|key| format_key(&NamedKey::from_chain(chain, key)));
     let names: Vec<String> = names.collect();
-    // A guess could revoke an honest publisher.
+    // Do not guess: that could revoke an honest publisher.
     if !context.ui.may_ask() {
         let failure = fail!(
             KeyNotNamed,
@@ -355,7 +364,8 @@ fn lost_key(
     Ok(place.and_then(|place| publishers.get(place)).copied())
 }
 
-/// Fails if every publisher's key is on this machine: then it is not clear that one was stolen.
+/// Fails if every publisher's key is on this machine, because then none seems to be lost. The user
+/// must name the stolen one.
 fn require_lost_elsewhere(vault: &Vault, chain: &RootChain) -> Result<(), Failure> {
     let own_keys = vault.keys().list()?;
     let publishers = chain.document().release().keys();
@@ -373,7 +383,7 @@ fn require_lost_elsewhere(vault: &Vault, chain: &RootChain) -> Result<(), Failur
     .hint(format!("--lost {}", join(names))))
 }
 
-/// Shows the effects on the lost key and on the skills that it signed, and asks.
+/// Shows what happens to the lost key and to the skills that it signed, and asks.
 fn confirm_recovery(
     context: &Context,
     arguments: &Arguments,

@@ -27,20 +27,22 @@ pub(super) struct Arguments {
     new_key: NewKey,
 }
 
-/// Parses a name of a key.
+/// Parses the name of a key, as the list of publishers shows it.
 pub fn parse_key_name(text: &str) -> Result<KeyName, String> {
     KeyName::normalized(text).map_err(|error| error.to_string())
 }
 
-/// Replaces the key, after a question.
+/// Asks, replaces the key, and publishes a release under the new keys.
 pub(super) fn run(
     context: &Context,
     vault: &Vault,
     arguments: &Arguments,
 ) -> Result<Report, Failure> {
-    // A new version must follow the newest one of any service. Two of one number would be a fork.
+    // The new root version must follow the newest one at any service. Two versions with the same
+    // number would be a fork.
     ask_services(context, vault)?;
-    // Under the new keys, a release that was not taken over yet might no longer count.
+    // Under the new keys, another publisher's release that was not taken over yet might become
+    // invalid.
     everywhere::require_taken_over(context, vault)?;
     let change = KeyChange::Rotate;
     let mut root_key = open_for_change(context, vault, &arguments.root_key, &change)?;

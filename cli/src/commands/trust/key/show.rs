@@ -1,4 +1,4 @@
-//! `vault key show`: prints the vault's fingerprint, its keys, and where they lie.
+//! `vault key show`: prints the vault's fingerprint, its keys, and where the secret keys are.
 
 use std::path::PathBuf;
 
@@ -43,9 +43,9 @@ pub struct ShownKeys {
     expires_at: Option<Timestamp>,
 }
 
-/// Shows what a person compares, and what a person must not lose.
+/// Shows the fingerprint, which people compare, and the keys that the owner must not lose.
 pub(super) fn run(vault: &Vault) -> Result<Report, Failure> {
-    // A vault that only holds links has no keys to show.
+    // A vault that only links other vaults has no keys to show.
     if let Err(error @ VaultError::ForLinks(_)) = vault.release_key() {
         return Err(error.into());
     }
@@ -59,7 +59,7 @@ pub(super) fn run(vault: &Vault) -> Result<Report, Failure> {
         row("keys", format!("version {version}")),
     ];
     let named_fingerprint = |key: &PublicKey| {
-        // Another publisher may have chosen the name, so it is cleaned for the terminal.
+        // Another publisher may have chosen the name, so clean it for the terminal.
         let name = document.shown_name(key).map(|name| name.to_string());
         let name = clean(&name.unwrap_or_default(), 64);
         format!("{name}  {}", KeyFingerprint::publisher(key))
@@ -76,7 +76,7 @@ pub(super) fn run(vault: &Vault) -> Result<Report, Failure> {
         }
         None => lines.push(row("this machine", "cannot publish".to_owned())),
     }
-    // If every root key is on this machine, none of them survives its loss.
+    // If every root key is on this machine, there is no recovery key elsewhere.
     let only_here = key_changes::all_root_keys_here(vault)?;
     if only_here {
         lines.push(row("recovery key", "none".to_owned()));

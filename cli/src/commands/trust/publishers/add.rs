@@ -1,4 +1,5 @@
-//! `vault publishers add`: makes a key a publisher.
+//! `vault publishers add`: makes a key a publisher: a key of this machine, or one of another
+//! machine that has requested it.
 
 use clap::Args;
 use reqwest::Method;
@@ -44,14 +45,15 @@ pub(super) struct Arguments {
     root_key: RootKey,
 }
 
-/// A key that may become a publisher, and the request that it came with.
+/// A key that is to become a publisher, and the request for it; a key of this machine has none.
 struct Candidate {
     key: PublicKey,
     name: KeyName,
     request: Option<Draft>,
 }
 
-/// Adds the publisher, after a question. Every step can be repeated.
+/// Asks, makes the key a publisher, publishes the new keys, and closes the request. Every step can
+/// be repeated after an interruption.
 pub(super) fn run(
     context: &Context,
     vault: &Vault,
@@ -66,7 +68,7 @@ pub(super) fn run(
         name: name.clone(),
     };
     let root_key = match standing {
-        // An earlier run has added the key and ended before the rest.
+        // An earlier run has added the key and was interrupted, so no key is needed to sign.
         KeyStanding::Release => None,
         _ => open_for_change(
             context,
@@ -95,7 +97,8 @@ pub(super) fn run(
             publication_effect(context, vault, what)?,
         ],
     )?;
-    // Before the keys change: the person may have to confirm the role first.
+    // Change the role before the keys, because the service may require a confirmation in the
+    // browser.
     if let (Some(request), Some((client, _))) = (request, &signed_in) {
         let_upload(context, request, client)?;
     }
@@ -124,18 +127,18 @@ pub(super) fn run(
     Ok(done.into())
 }
 
-/// Returns the connected service, with a sign-in that may change the role of the account that asks.
-/// Fails unless this account is an owner there.
+/// Returns a client that is signed in as owner at the connected service, and the connection. Fails
+/// if the account is no owner there.
 fn sign_in_as_owner(context: &Context) -> Result<(OwnerClient, Connection), Failure> {
     let connection = Connection::load(context)?;
     let client = context.block_on(ready_client(context, &connection))?;
-    // Only owners may list users, so any other account fails here, before the keys change.
+    // Only owners may list users. This makes any other account fail now, before the keys change.
     let _: Value = context.block_on(client.get("/admin/users?limit=1"))?;
     Ok((client, connection))
 }
 
-/// Returns what to publish after a change of keys: the keys alone if a key was revoked or if
-/// releases need several signatures, else a release.
+/// Returns what to publish after a change of keys: only the keys if a key was revoked or if
+/// releases need several signatures, otherwise a release.
 pub(super) fn content_to_publish(
     vault: &Vault,
     is_revoked: bool,
@@ -149,7 +152,7 @@ pub(super) fn content_to_publish(
     })
 }
 
-/// Publishes a change of keys that an earlier run has made, and reports it.
+/// Publishes a change of keys that an earlier, interrupted run has made, and creates the report.
 pub(super) fn publish_again(
     context: &Context,
     vault: &Vault,
@@ -168,7 +171,8 @@ pub(super) fn publish_again(
     Ok(ViewWithText { view, text })
 }
 
-/// Finds the key with this fingerprint: on this machine, or in a request that waits at the service.
+/// Finds the key with the given fingerprint: on this machine, in a pending request at the service,
+/// or among the publishers, if an earlier run has added it.
 fn find_candidate(
     context: &Context,
     vault: &Vault,
@@ -179,7 +183,7 @@ fn find_candidate(
         let name = arguments.name.clone();
         name.unwrap_or_else(|| KeyName::default_for(key))
     };
-    // A key of this machine needs no request, because its owner made it.
+    // A key of this machine needs no request.
     let mut own_keys = vault.keys().list()?.into_iter();
     if let Some(key) = own_keys.find(|key| wanted.matches(key)) {
         return Ok(Candidate {
@@ -198,7 +202,7 @@ fn find_candidate(
             && key.is_some_and(|key| wanted.matches(&key.public_key))
     });
     let Some(request) = requests.next() else {
-        // An earlier run has added it and closed the request.
+        // An earlier run may have added the key and closed the request.
         let trust = vault.require_trust()?;
         let document = trust.chain().document();
         let mut publishers = document.release().keys().iter();
@@ -214,7 +218,7 @@ fn find_candidate(
             "run vault publishers request <url>/v/<slug> on that machine; vault publishers list shows all requests",
         ));
     };
-    // The list is the service's claim. Only the signed request proves which key asks.
+    // The list is only the service's claim. The signed request proves which key it is about.
     let bytes = context.block_on(drafts.fetch_bytes(&request))?;
     let verified_request =
         KeyRequest::verify(&bytes, *vault.id(), &connection.slug).map_err(|error| {
@@ -247,8 +251,8 @@ fn find_candidate(
     })
 }
 
-/// Returns the name that the other machine asks for. Fails if it would read as two names, as the
-/// state of a key or as a fingerprint: that machine chose it, so the owner must choose another.
+/// Returns the name that the other machine requests for its key. Fails if the name could be read as
+/// two names, as the state of a key or as a fingerprint; the owner must then choose another.
 fn requested_name(name: KeyName, add: &str) -> Result<KeyName, Failure> {
     if let Err(error) = name.check_new() {
         let shown = clean(name.as_str(), 64);
@@ -260,8 +264,9 @@ fn requested_name(name: KeyName, add: &str) -> Result<KeyName, Failure> {
     Ok(name)
 }
 
-/// Lets the account of a request upload. Fails if the person has to confirm that or declines it;
-/// any other failure is only a warning, since the key can count without it.
+/// Gives the account that sent the request the role of a publisher, so that it can upload. Fails if
+/// the service requires a confirmation that is missing or declined. Any other failure is only a
+/// warning, because the key is valid without the role.
 fn let_upload(context: &Context, request: &Draft, client: &OwnerClient) -> Result<(), Failure> {
     let user = &request.submitted_by.user_id;
     let role = context.block_on(set_role(
@@ -288,7 +293,8 @@ fn let_upload(context: &Context, request: &Draft, client: &OwnerClient) -> Resul
     }
 }
 
-/// Closes the request. The key counts already, so a failure here is only a warning.
+/// Closes the request at the service. A failure is only a warning, because the key is already a
+/// publisher.
 fn finish_request(
     context: &Context,
     vault: &Vault,
@@ -307,7 +313,8 @@ fn finish_request(
     Ok(())
 }
 
-/// Changes the role of a user that has the role `from`. Others keep theirs.
+/// Changes the role of a user from `from` to `to`. Returns `None` and changes nothing if the user
+/// has another role.
 pub(super) async fn set_role(
     context: &Context,
     client: &OwnerClient,
@@ -315,7 +322,7 @@ pub(super) async fn set_role(
     (from, to): (Role, Role),
 ) -> Result<Option<Value>, Failure> {
     let users: Vec<User> = client.list("/admin/users").await?;
-    // Only the expected role changes: an owner must not become a mere publisher.
+    // Change only the expected role, so that an owner never becomes a mere publisher.
     if !users.iter().any(|it| it.id == user && it.role == from) {
         return Ok(None);
     }
@@ -325,10 +332,10 @@ pub(super) async fn set_role(
     changed.await.map(Some)
 }
 
-/// Returns what to do about a role that was not changed.
+/// Returns the hint for a role that could not be changed.
 pub(super) fn role_hint(failure: &Failure, who: &str, role: &str) -> String {
     let first = match &failure.hint {
-        // Only the role is left to change. The hint to run this command again would be wrong.
+        // The keys have changed already, so do not repeat the hint to run this command again.
         _ if failure.code == ServiceCode::ConfirmationNeeded => {
             "run this and confirm in the browser: ".to_owned()
         }

@@ -1,5 +1,5 @@
-//! `vault publishers list`: shows who may publish this vault, who may change its keys, and who asks
-//! to publish.
+//! `vault publishers list`: lists the keys that may publish this vault, the keys that may change
+//! the list of keys, and the requests to publish.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -54,8 +54,8 @@ pub struct VaultKey {
     here: bool,
 }
 
-/// Fetches the requests to publish that wait at the connected service. Returns none, with a
-/// warning, if it cannot be asked.
+/// Fetches the pending requests to publish from the connected service. If the service cannot be
+/// asked, warns and returns none.
 fn waiting_requests(context: &Context) -> Result<Vec<Draft>, Failure> {
     let Some(connection) = Connection::find(context)? else {
         return Ok(Vec::new());
@@ -69,7 +69,7 @@ fn waiting_requests(context: &Context) -> Result<Vec<Draft>, Failure> {
             drafts.retain(|draft| draft.kind == DraftKind::KeyRequest);
             Ok(drafts)
         }
-        // The keys are known without the service, so its failure must not hide them.
+        // Only warn, because the keys are known without the service.
         Err(failure) => {
             let address = connection.address();
             let text = format!(
@@ -83,7 +83,7 @@ fn waiting_requests(context: &Context) -> Result<Vec<Draft>, Failure> {
     }
 }
 
-/// Lists the keys of the newest version.
+/// Lists the keys of the newest root version, and the requests.
 pub(super) fn run(context: &Context, vault: &Vault) -> Result<Report, Failure> {
     let trust = vault.require_trust()?;
     let document = trust.chain().document();
@@ -97,7 +97,7 @@ pub(super) fn run(context: &Context, vault: &Vault) -> Result<Report, Failure> {
         here: own_keys.contains(&entry.public_key),
     });
     let mut keys: Vec<_> = keys.collect();
-    // The document orders keys by their text, which says nothing to a person.
+    // The document sorts keys by their encoded text, so sort them by role and name for people.
     keys.sort_by(|a, b| (!a.publishes, a.name.as_str()).cmp(&(!b.publishes, b.name.as_str())));
     let mut table = Table::new([
         Column::new("name").shrinks_to(10),
@@ -117,7 +117,8 @@ pub(super) fn run(context: &Context, vault: &Vault) -> Result<Report, Failure> {
     if !revoked.is_empty() {
         text.push_str(&format!(", {} revoked", count(revoked.len(), "key")));
     }
-    // The service could show any key as a request, so the text asks to compare the fingerprint.
+    // An untrusted service could show any key as a request, so the text asks to compare the
+    // fingerprint.
     let requests = waiting_requests(context)?;
     for request in &requests {
         let Some(key) = &request.key else { continue };

@@ -1,4 +1,5 @@
-//! `vault publishers remove`: takes a key out of the vault's keys.
+//! `vault publishers remove`: removes a key from the vault's list of keys. What it signed stays
+//! valid, unless it is *revoked*.
 
 use clap::Args;
 use serde_json::Value;
@@ -39,7 +40,8 @@ pub(super) struct Arguments {
     root_key: RootKey,
 }
 
-/// Removes the key, after a question.
+/// Asks, removes the key, publishes the new keys, and ends the role of the account that had
+/// requested it.
 pub(super) fn run(
     context: &Context,
     vault: &Vault,
@@ -53,7 +55,7 @@ pub(super) fn run(
     let name = trust.chain().document().shown_name(&key);
     let name = name.map_or_else(|| typed_key.clone(), |name| clean(name.as_str(), 64));
     ask_services(context, vault)?;
-    // The services were asked first: their newer keys may have removed this one already.
+    // Read the keys only now: newer ones of the services may have removed this key already.
     let is_done = match vault.require_trust()?.roots().standing(&key) {
         KeyStanding::Revoked => true,
         KeyStanding::Retired => !arguments.revoke,
@@ -65,7 +67,7 @@ pub(super) fn run(
         let revoke = arguments.revoke;
         let change = KeyChange::Remove { key, revoke };
         root_key = open_for_change(context, vault, &arguments.root_key, &change)?;
-        // A stolen key is revoked whatever was published with it.
+        // Do not let an unseen release delay the revocation of a stolen key.
         if !revoke {
             everywhere::require_taken_over(context, vault)?;
         }
@@ -87,7 +89,7 @@ pub(super) fn run(
     )?;
     let verb = either(arguments.revoke, "revoked", "removed");
     let mut done = if is_done {
-        // An earlier run has removed the key and ended before the rest.
+        // An earlier run has removed the key and was interrupted, so only publish.
         publish_again(
             context,
             vault,
@@ -113,8 +115,8 @@ pub(super) fn run(
     Ok(done.into())
 }
 
-/// Warns that the account of a removed key is still a publisher. The key is removed by now, so this
-/// does not fail the command.
+/// Warns that the account of a removed key still has the role of a publisher. No failure, because
+/// the key is removed by now.
 fn warn_role_unchanged(context: &Context, name: &str, failure: &Failure) {
     let text = format!(
         "the account of {name} may still upload: {}",
@@ -124,7 +126,7 @@ fn warn_role_unchanged(context: &Context, name: &str, failure: &Failure) {
     context.ui.warn_with("role_unchanged", text, hint);
 }
 
-/// Fails if fewer publishers would be left than a release needs.
+/// Fails if, without the key, fewer publishers are left than must sign a release.
 fn require_enough_left(vault: &Vault, key: &PublicKey) -> Result<(), Failure> {
     let trust = vault.require_trust()?;
     let release = trust.chain().document().release();
@@ -142,7 +144,7 @@ fn require_enough_left(vault: &Vault, key: &PublicKey) -> Result<(), Failure> {
     )))
 }
 
-/// The account that asked for a key.
+/// The account that had requested to make a key a publisher.
 struct Account {
     client: OwnerClient,
     user: String,
@@ -150,7 +152,8 @@ struct Account {
     label: String,
 }
 
-/// The account that asked for this key, if there is one, with a sign-in that may change its role.
+/// Finds the account that had requested this key, with a client that may change its role. Returns
+/// `None` if there is no such request or the account no longer exists.
 fn find_account_of_key(context: &Context, key: &PublicKey) -> Result<Option<Account>, Failure> {
     let Some(connection) = Connection::find(context)? else {
         return Ok(None);
@@ -170,7 +173,7 @@ fn find_account_of_key(context: &Context, key: &PublicKey) -> Result<Option<Acco
     let label = author.display_name().to_owned();
     let client = context.block_on(ready_client(context, &connection))?;
     let users: Vec<User> = context.block_on(client.list(USERS))?;
-    // The account may have been removed since it asked.
+    // The account may have been removed since the request.
     if users.iter().all(|known| known.id != user) {
         return Ok(None);
     }
@@ -181,8 +184,8 @@ fn find_account_of_key(context: &Context, key: &PublicKey) -> Result<Option<Acco
     }))
 }
 
-/// Says that the account of a key stays signed in to the service, and which command ends that. A
-/// change of keys changes nothing about accounts but the role.
+/// Formats the effect that the key's account stays signed in to the service, with the command that
+/// ends that. Returns `None` if this vault is not connected.
 fn sign_in_left(
     context: &Context,
     name: &str,
@@ -205,7 +208,7 @@ fn sign_in_left(
 }
 
 impl Account {
-    /// Makes it a member again.
+    /// Changes the account's role from publisher to member.
     fn end_role(self, context: &Context) -> Result<(), Failure> {
         let changed = set_role(
             context,

@@ -1,4 +1,5 @@
-//! `vault publishers request`: makes a key on this machine and asks the owner to let it publish.
+//! `vault publishers request`: creates a key on this machine for a linked vault, and sends its
+//! owner a request to make the key a publisher.
 
 use clap::Args;
 use schemars::JsonSchema;
@@ -77,7 +78,8 @@ struct KeyRequested {
     address: String,
 }
 
-/// Joins the vault and sends the request.
+/// Joins the vault (makes the local vault folder a library of it, with a key of its own) and sends
+/// the request.
 pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let Address { base, slug } = &arguments.url;
     let slug = slug.clone().ok_or_else(|| {
@@ -93,17 +95,18 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
     let vaults = context.block_on(client.list("/admin/vaults"))?;
     let published_vault_id = published_vault(vaults, &connection.slug)?;
     let place = this_machine_place(context)?;
-    // A folder with another vault is refused before a passphrase is asked for.
+    // Refuse a folder with another vault before asking for a passphrase.
     if let Some(vault) = context.existing_vault()? {
         require_same_vault(&vault, &published_vault_id, &connection)?;
         take_shown_keys(context, &vault, &connection)?;
     }
-    // The passphrase is chosen before `join` makes the key, so its file is never without one.
+    // Ask for the passphrase before `join_vault` creates the key, so that the key file is never
+    // unencrypted.
     let in_agent = arguments.new_key.prepare(context)?;
     let (vault, key) = join::join_vault(&place, &published_vault_id, in_agent)?;
     connection.save(&vault)?;
     let fingerprint = KeyFingerprint::publisher(&key);
-    // An owner may have added this key since an earlier run asked for it.
+    // An owner may have added this key since an earlier request.
     let standing = vault.require_trust()?.roots().standing(&key);
     let mut view = RequestedKey {
         public_key: key,
@@ -134,7 +137,8 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
     Ok(Report::view(view, text))
 }
 
-/// The vault that is published under this slug, if it is one of the account's vaults.
+/// Returns the id of the vault that is published under this slug. Fails if the account has no
+/// access to it, or if nothing is published yet.
 fn published_vault(vaults: Vec<VaultSummary>, slug: &Slug) -> Result<VaultId, Failure> {
     let mut vaults = vaults.into_iter();
     let vault = vaults.find(|vault| vault.slug == *slug).ok_or_else(|| {
@@ -164,8 +168,8 @@ fn require_same_vault(
     .hint("name an empty folder for that one: vault --vault <folder> publishers request …"))
 }
 
-/// Takes newer keys that the linked vault shows: an owner may have removed this machine's key. A
-/// service that shows none prevents no request.
+/// Applies newer keys of the linked vault that the service shows, because an owner may have removed
+/// this machine's key. Failures are ignored, so that they do not prevent the request.
 fn take_shown_keys(
     context: &Context,
     vault: &Vault,

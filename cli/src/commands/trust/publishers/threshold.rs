@@ -1,4 +1,4 @@
-//! `vault publishers threshold`: how many publishers must sign each release.
+//! `vault publishers threshold`: sets how many publishers must sign each release.
 
 use clap::Args;
 use vault_library::{
@@ -25,7 +25,7 @@ pub(super) struct Arguments {
     root_key: RootKey,
 }
 
-/// Parses a number of signatures that a vault can require.
+/// Parses the number of publishers that must sign a release, 1 to 4.
 fn parse_threshold(text: &str) -> Result<u8, String> {
     match text.parse::<u8>() {
         Ok(needed @ 1..=4) => Ok(needed),
@@ -37,7 +37,7 @@ fn parse_threshold(text: &str) -> Result<u8, String> {
     }
 }
 
-/// Sets the number, after a question.
+/// Asks, signs the new threshold into the list of keys, and publishes it.
 pub(super) fn run(
     context: &Context,
     vault: &Vault,
@@ -48,7 +48,8 @@ pub(super) fn run(
     let change = KeyChange::Threshold(needed);
     let mut root_key = open_for_change(context, vault, &arguments.root_key, &change)?;
     everywhere::require_taken_over(context, vault)?;
-    // One machine cannot complete a release of several publishers, so only the keys are published.
+    // This machine alone cannot complete a release that needs several signatures, so publish only
+    // the keys.
     let what = if needed > 1 {
         KeyPublication::Keys
     } else {
