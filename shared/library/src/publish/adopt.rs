@@ -1,5 +1,5 @@
-//! Adopts skills that another publisher, or another machine with this vault's key, signed, and
-//! rolls back to earlier content.
+//! Adopts skills that another publisher of this vault, or another machine with its key, signed, and
+//! rolls this vault back to the content of an earlier release.
 //!
 //! [`adopt_skills`] installs bundles of the vault's own releases with their existing signatures. A
 //! rollback signs the content of an earlier release as a new version, so that no device ever sees a
@@ -30,9 +30,10 @@ use crate::store::{self, Trusted};
 use crate::vault::authored::AuthoredFile;
 use crate::vault::{Vault, VaultError};
 
-/// Installs skills of an accepted release as own skills, in place of skills with the same names.
-/// All are installed or none. They keep their signatures. The gate checks them as if they were
-/// signed here, with this owner's own exceptions, and a single rejection stops the whole call.
+/// Installs skills of an accepted release as own skills, in place of skills of the same names.
+/// Either all are installed or none. They keep the signatures of their publishers. The gate checks
+/// them as if they were signed here, with the exceptions (accepted findings) of this machine's
+/// owner, and one blocked skill stops the whole call.
 pub fn adopt_skills(
     vault: &Vault,
     entries: &[SkillEntry],
@@ -42,8 +43,8 @@ pub fn adopt_skills(
     // Hold the lock for the whole call, so that the gate's verdict and the installation see the
     // same library.
     let mut change = vault.begin_change()?;
-    // An accepted release lists these bundles, so they stay valid even if their signer was retired
-    // since.
+    // An accepted release lists these bundles, so they stay valid even if their signer has been
+    // retired since.
     vault.change_trust(vault.id(), |before| {
         let mut trust = before.ok_or_else(|| VaultError::Untrusted(*vault.id()))?;
         let listed = entries.iter().map(|entry| entry.bundle_hash);
@@ -68,18 +69,18 @@ pub fn adopt_skills(
     Ok(admit_all_under(vault, &mut change, &candidates)?)
 }
 
-/// The result of [`take_over`].
+/// What [`take_over`] changed.
 #[derive(Clone, Debug)]
 pub struct TakenOver {
-    /// The skills that were installed.
+    /// Skills that were installed.
     pub installed: Vec<AdmitReport>,
-    /// The skills that were removed.
+    /// Skills that were removed, and names that were not installed.
     pub removed: RemoveReport,
 }
 
 /// Takes over the changes of other publishers, after the owner has seen them: installs their skills
-/// like [`adopt_skills`], removes the skills that they removed, and replaces the policy. If it is
-/// killed, the next plan lists the rest.
+/// like [`adopt_skills`], removes the skills that they removed, and replaces the policy. After a
+/// kill, the next plan lists what is missing.
 pub fn take_over(
     vault: &Vault,
     changes: &TakeOver,
@@ -107,7 +108,7 @@ pub fn take_over(
         (None, _) => {}
     }
     drop(change);
-    // From now on, only what differs from this release is this library's own change.
+    // From now on, only differences from this release are changes that this machine made.
     let reviewed = ReleaseRef {
         release: changes.release,
         payload_sha256: changes.payload_sha256,
@@ -122,7 +123,7 @@ pub fn take_over(
     Ok(TakenOver { installed, removed })
 }
 
-/// Records the signers of the skills that are about to be removed, while their manifests are still
+/// Records the signers of the skills that are about to be removed, as long as their manifests are
 /// stored.
 fn note_leaving(vault: &Vault, changes: &TakeOver) -> Result<(), AdoptError> {
     let (_change, trust) = (vault.begin_change()?, vault.require_trust()?);
@@ -138,7 +139,8 @@ fn note_leaving(vault: &Vault, changes: &TakeOver) -> Result<(), AdoptError> {
     Ok(state.write_state(vault)?)
 }
 
-/// Returns the policy object of a release as the text of a `policy.toml`.
+/// Returns the policy object of a release as the text of a `policy.toml`. Fails unless the object
+/// was fetched and has the hash in the release.
 pub fn policy_text(entry: &PolicyEntry, fetched: Fetched<'_>) -> Result<String, AdoptError> {
     let object = fetched(&entry.sha256).filter(|bytes| Digest::of(bytes) == entry.sha256);
     let object = object.ok_or(AdoptError::Policy(
@@ -149,32 +151,33 @@ pub fn policy_text(entry: &PolicyEntry, fetched: Fetched<'_>) -> Result<String, 
     Ok(policy.to_toml())
 }
 
-/// The changes that a rollback makes.
+/// What a rollback to an earlier release would change.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Rollback {
-    /// The release to roll back to.
+    /// Number of the release to roll back to.
     pub release: u64,
-    /// Skills that differ and must be admitted again from these bundles. The caller must fetch
-    /// those for which [`is_stored`] returns false.
+    /// Skills that differ from the release, as the release lists them. They pass the gate again and
+    /// are signed as new versions. The caller must fetch the bundles for which [`is_stored`]
+    /// returns false.
     pub readmit: Vec<SkillEntry>,
     /// Skills to remove because the release does not contain them.
     pub remove: Vec<SkillName>,
-    /// Whether the release has a policy.
+    /// Whether the release contains a policy.
     pub has_policy: bool,
-    /// Whether this machine published or took over exactly this payload, so that its content was
-    /// seen here before.
+    /// Whether this machine published or took over exactly this payload before, so that its content
+    /// was seen here.
     pub known: bool,
     /// SHA-256 of the release's payload.
     pub payload_sha256: Digest,
     /// The release, compared with the one that this machine published or took over last.
     pub change: ReleaseChange,
-    /// The root version under which the release was made.
+    /// Root version (signed list of the vault's keys) under which the release was signed.
     pub(crate) root_version: u64,
 }
 
-/// Compares this library with an earlier release of a namespace. The request's current catalog is
-/// the exact bytes of that release's. A rollback signs this content again, so the bytes must be
-/// exactly the requested release, not just any catalog signed by this vault.
+/// Compares this vault with an earlier release of a namespace, whose exact bytes `request.current`
+/// holds. A rollback signs this content again, so the bytes must be the requested release and not
+/// just any catalog that this vault's keys signed.
 pub fn plan_rollback(
     vault: &Vault,
     request: &PlanRequest<'_>,
@@ -207,15 +210,15 @@ pub fn plan_rollback(
         Some(known) if known != stored.payload_sha256 => {
             return Err(CatalogError::TwoCatalogs(release).into());
         }
-        // A thief can sign any release number. Only the payload hashes that this library recorded,
-        // or that a person read on a device, show which releases the owner published.
+        // A thief can sign any release number. Only a payload hash that this machine recorded, or
+        // that a person read on a device, shows which release the owner published.
         None if current.is_void() => {
             return Err(AdoptError::NotOurs(
                 "it is signed by a key that is revoked, and this library does not know the release",
             ));
         }
-        // A former publisher could have signed this release today: a signature does not prove its
-        // date.
+        // A former publisher could have signed this release today, because a signature does not
+        // prove its date.
         None if !current.counts() => {
             return Err(Box::new(current.refusal_error(&trust, false)).into());
         }
@@ -252,20 +255,20 @@ pub fn plan_rollback(
     })
 }
 
-/// The result of a rollback.
+/// What a rollback changed.
 #[derive(Clone, Debug)]
 pub struct RollbackReport {
-    /// Skills whose earlier content is installed now, each as a new version, or unchanged if the
-    /// content was equal.
+    /// Skills with the earlier content: each as a new version, or unchanged if the content was the
+    /// same.
     pub readmitted: Vec<AdmitReport>,
-    /// The skills that were removed.
+    /// Skills that were removed because the release does not contain them.
     pub removed: RemoveReport,
 }
 
 /// Restores the content of an earlier release. The earlier bytes pass the gate again and are signed
-/// as the next version; skills that the release does not contain are removed. If the gate rejects
-/// one skill, the rollback stops before anything changes. The exceptions that the manifests record
-/// apply only if this machine knows the release.
+/// as the next version; skills that the release does not contain are removed. If the gate blocks
+/// one skill, nothing is changed. The exceptions in the manifests apply only if this machine knows
+/// the release.
 pub fn roll_back(
     vault: &Vault,
     rollback: &Rollback,
@@ -299,8 +302,8 @@ pub fn roll_back(
             Some(signer) => vault.is_by_another_publisher(signer)?,
             None => true,
         };
-        // Content that this machine never had, or whose release this machine did not record, counts
-        // as another person's work.
+        // Content that this machine never had, or whose release it did not record, counts as
+        // written by another person.
         let by_others = !rollback.known || !is_here || is_another;
         let purpose = Purpose::NextVersion { by_others };
         let source = earlier(entry, opened, purpose, rollback.known);

@@ -1,4 +1,5 @@
-//! Builds the catalog and the objects of a release.
+//! Builds the catalog of a release, which lists its skills and their hashes, and the other objects
+//! of the release: search index, policy and profiles.
 
 use std::collections::BTreeSet;
 
@@ -32,20 +33,20 @@ use crate::store::Trusted;
 use crate::vault::Vault;
 use crate::vault::trust::VaultTrust;
 
-/// Version of the build format. Increase it when the same input produces different objects.
+/// Version of the build. Increase it when the same inputs produce other objects, so that releases
+/// are built again.
 const BUILD: u32 = 1;
-/// A release with fewer days left than this is renewed even if nothing changed.
+/// Days before its expiry from which a release is renewed even if nothing changed.
 pub const RENEW_DAYS: i64 = 30;
 
-/// Returns whether a release expires so soon that a sync renews it and users are warned: within 30
-/// days.
+/// Returns whether a release expires within 30 days. A sync then renews it, and users are warned.
 pub fn ends_soon(expires_at: Timestamp, now: Timestamp) -> bool {
     expires_at < now.plus_days(RENEW_DAYS)
 }
-/// Days that a withdrawn bundle stays in the catalog's list.
+/// Days for which a catalog lists a withdrawn bundle, so that devices uninstall it.
 const WITHDRAWN_DAYS: i64 = 400;
 
-/// The inputs of a release.
+/// Everything from which a release is built.
 pub(super) struct ReleaseBuilder<'a> {
     pub(super) vault: &'a Vault,
     pub(super) request: &'a PlanRequest<'a>,
@@ -63,8 +64,8 @@ pub(super) struct ReleaseBuilder<'a> {
 }
 
 impl ReleaseBuilder<'_> {
-    /// Returns whether a release is needed even if the content is unchanged: it was requested, the
-    /// current one expires soon, its number is too low, or the vault's keys have changed.
+    /// Returns whether a release is needed even if its content stays the same: the owner asked for
+    /// one, the current one expires soon, its number is too low, or the vault's keys have changed.
     pub(super) fn is_due(&self, current: &Current) -> bool {
         self.request.renew
             // `None` is less than every `Some`, so this is false if no release number is given.
@@ -73,6 +74,7 @@ impl ReleaseBuilder<'_> {
             || current.catalog.root_sha256 != *self.newest_root().payload_sha256()
     }
 
+    /// Returns the addresses of the namespace at which readers accept the release.
     pub(super) fn audience(&self) -> Vec<String> {
         let mut audience: Vec<String> = Vec::new();
         let bases = std::iter::once(self.request.base)
@@ -86,6 +88,8 @@ impl ReleaseBuilder<'_> {
         audience
     }
 
+    /// Returns the rendered variant of a skill for an agent; `None` if the agent gets the plain
+    /// skill.
     pub(super) fn rendered_variant(
         &self,
         skill: &ReleaseSkill,
@@ -100,7 +104,7 @@ impl ReleaseBuilder<'_> {
         }
     }
 
-    /// The rendered variants that profiles name, each with its skill.
+    /// Returns the rendered variants that profiles select, each with its skill.
     pub(super) fn rendered_variants(&self) -> impl Iterator<Item = (&ReleaseSkill, &Variant)> {
         let agents: BTreeSet<_> = self.rules.iter().map(|rule| &rule.agent).collect();
         self.skills.iter().flat_map(move |skill| {
@@ -112,7 +116,8 @@ impl ReleaseBuilder<'_> {
         })
     }
 
-    /// Hash of everything that determines the content of the objects and the catalog.
+    /// Returns a hash over everything that determines the content of the catalog and the objects.
+    /// If it is the same as for the current release, nothing has to be built.
     pub(super) fn inputs_digest(&self) -> Digest {
         let mut bytes = Vec::with_capacity(self.skills.len() * 64);
         for skill in self.skills {
@@ -137,19 +142,22 @@ impl ReleaseBuilder<'_> {
         Digest::of(&bytes)
     }
 
-    /// Returns the newest root version, under which the release is signed.
+    /// Returns the newest root version (signed list of the vault's keys), under which the release
+    /// is signed.
     fn newest_root(&self) -> &RootVersion {
         self.trust.chain().newest()
     }
 
-    /// Returns the expiry time: no later than that of the root version under which the release is
-    /// signed.
+    /// Returns the time at which the release expires. It does not outlive the root version under
+    /// which it is signed.
     fn expires_at(&self) -> Timestamp {
         let requested = self.now.plus_days(self.request.days);
         let end = self.newest_root().document().expires_at();
         end.map_or(requested, |end| end.min(requested))
     }
 
+    /// Returns the bytes of a catalog that was signed and not published, if the same catalog would
+    /// be signed again now. Its number is then used instead of a new one.
     pub(super) fn resumable_catalog(
         &self,
         state: &CloudState,
@@ -159,8 +167,8 @@ impl ReleaseBuilder<'_> {
         let Some(pending) = &state.pending else {
             return Ok(None);
         };
-        // The service rejects a catalog that follows another release. A catalog that expires soon
-        // would have to be renewed at once.
+        // The service rejects a catalog that follows another release, and a catalog that expires
+        // soon would have to be renewed at once.
         let fits = pending.inputs == Some(inputs)
             && pending.follows == follows
             && !ends_soon(pending.expires_at, self.now)
@@ -170,7 +178,7 @@ impl ReleaseBuilder<'_> {
             return Ok(None);
         }
         let bytes = state.read_catalog_file(self.vault, CatalogFile::Pending)?;
-        // A killed run may have stored the file of one release and the record of another.
+        // A killed process may have stored the file of one release and the record of another.
         Ok(bytes.filter(|bytes| Digest::of(bytes) == pending.file_sha256))
     }
 
@@ -187,7 +195,7 @@ impl ReleaseBuilder<'_> {
             Some(current) if !current.is_void() => {
                 (lowest.max(current.stored.release + 1), Some(current.stored))
             }
-            // Releases by a revoked key are void, so the new one follows the last good one.
+            // Readers ignore releases by a revoked key, so the new one follows the last good one.
             Some(_) => {
                 let published = state.published.as_ref().map(known);
                 let previous = self.request.last_good.or(published);
@@ -201,6 +209,7 @@ impl ReleaseBuilder<'_> {
         }
     }
 
+    /// Builds the catalog and its objects, with a placeholder for the release number.
     pub(super) fn build_unsigned(&self) -> Result<UnsignedRelease, PlanError> {
         let mut release = UnsignedRelease {
             catalog: Catalog {
@@ -208,8 +217,8 @@ impl ReleaseBuilder<'_> {
                 vault_id: *self.vault.id(),
                 slug: self.request.slug.clone(),
                 audience: self.audience(),
-                // The number and the predecessor are set once the content is known to differ from
-                // the current release.
+                // The number and the predecessor are set later, if the content turns out to differ
+                // from the current release.
                 release: 1,
                 issued_at: self.now,
                 expires_at: self.expires_at(),
@@ -266,8 +275,8 @@ impl ReleaseBuilder<'_> {
         Ok(release)
     }
 
-    /// Fails if the release would lose or change profiles of the current one that only another
-    /// publisher can make.
+    /// Fails if the release would drop or change profiles of the current one that only another
+    /// publisher can make, because their rules or transforms are not on this machine.
     pub(super) fn check_profiles(
         &self,
         theirs: &[Profile],
@@ -288,6 +297,7 @@ impl ReleaseBuilder<'_> {
         }))
     }
 
+    /// Builds the profiles: for each rule, which skills its agent gets, in which form.
     fn build_profiles(&self) -> Vec<Profile> {
         self.rules
             .iter()
@@ -314,11 +324,11 @@ impl ReleaseBuilder<'_> {
             .collect()
     }
 
-    /// Fills the list of withdrawn bundles: those that this vault withdrew in the last 400 days,
-    /// each with the first release that listed it. Entries of the current catalog that this vault
-    /// does not record (another library with this key added them) are kept.
+    /// Fills the list of withdrawn bundles with those that this vault withdrew in the last 400
+    /// days, each with the first release that listed it. Keeps entries of the current catalog that
+    /// this machine has no record of, because another machine with this vault's key added them.
     pub(super) fn fill_withdrawn(&self, catalog: &mut Catalog) -> Result<(), PlanError> {
-        // Withdrawals in a release that is not valid are ignored.
+        // Ignore the withdrawals of a release that is not valid.
         let before = self
             .current
             .filter(|current| current.counts())
@@ -355,8 +365,8 @@ impl ReleaseBuilder<'_> {
         Ok(())
     }
 
-    /// Turns a signed release into the caller's next step: to publish it, or to propose it if it
-    /// needs more signatures.
+    /// Turns a signed release into the caller's next step: publish it, or propose it to the other
+    /// publishers that must sign it too.
     pub(super) fn choose_plan(
         &self,
         release: UnsignedRelease,
@@ -371,7 +381,7 @@ impl ReleaseBuilder<'_> {
         })
     }
 
-    /// Turns a signed release into a plan, given the catalog's bytes.
+    /// Describes a signed release for the upload, given the catalog's bytes.
     fn release_plan(
         &self,
         release: UnsignedRelease,
@@ -415,7 +425,7 @@ impl ReleaseBuilder<'_> {
     }
 
     /// Returns all objects of the release without duplicates, and the bytes of those that were
-    /// built for it.
+    /// built for it. The bytes of skills stay in the store.
     fn planned_objects(&self, release: UnsignedRelease) -> (Vec<PlannedObject>, Vec<Vec<u8>>) {
         let named = self.current.map(|current| named_objects(&current.catalog));
         let known = |sha256: &Digest| named.as_ref().is_some_and(|named| named.contains(sha256));
@@ -461,6 +471,7 @@ impl ReleaseBuilder<'_> {
     }
 }
 
+/// Returns the hashes of the objects that a catalog names. The namespace has these already.
 fn named_objects(catalog: &Catalog) -> BTreeSet<Digest> {
     let skills = catalog.skills.iter().map(|entry| entry.bundle_hash);
     let index = catalog.index.iter().map(|entry| entry.bundle_hash);
@@ -478,7 +489,7 @@ fn skill_entry(skill: &ReleaseSkill) -> SkillEntry {
     }
 }
 
-/// An unsigned catalog and the objects built for it.
+/// A catalog without signature and the objects that were built for it.
 pub(super) struct UnsignedRelease {
     pub(super) catalog: Catalog,
     pub(super) objects: Vec<(Class, Vec<u8>)>,
@@ -492,7 +503,7 @@ impl UnsignedRelease {
 
     pub(super) fn add_object(&mut self, class: Class, bytes: Vec<u8>) -> (Digest, u64) {
         let hash_and_size = (Digest::of(&bytes), bytes.len() as u64);
-        // Two rules may make the same object. It is uploaded once.
+        // Two rules may make the same object, which is uploaded once.
         let is_present = self
             .objects
             .iter()

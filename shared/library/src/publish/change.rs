@@ -1,6 +1,6 @@
-//! The review of a release by another publisher, for proposals, take-overs and rollbacks. The bytes
-//! are verified, derived data is computed again, this owner's gate runs on every changed skill, and
-//! every difference has a line.
+//! The review of a release by another publisher, for proposals, take-overs and rollbacks. It
+//! verifies the bytes, computes derived data again, runs this machine's gate on every changed
+//! skill, and describes each difference in a line of text.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,67 +24,68 @@ use crate::store::Trusted;
 use crate::vault::trust::{NamedKey, RootChanges, VaultTrust};
 use crate::vault::{Vault, VaultError};
 
-/// A release, compared with the one that was accepted last on this machine.
+/// A release of another publisher, compared with the one that this machine accepted last.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ReleaseChange {
-    /// The release.
+    /// The release under review.
     pub catalog: Catalog,
-    /// The release that this machine published or took over last; `None` if there is none, and
-    /// then everything is new.
+    /// The release that this machine published or took over last. `None` if there is none; then
+    /// everything is new.
     pub before: Option<Catalog>,
-    /// The differences between the two.
+    /// Differences between the two releases.
     pub changes: CatalogChanges,
-    /// The changes of the keys since the release before.
+    /// Changes of the vault's keys since the earlier release; `None` if there are none.
     pub roots: Option<RootChanges>,
-    /// A warning for each signer who is no longer a publisher.
+    /// A warning for each signer of the release who is no longer a publisher.
     pub signers: Vec<ChangeLine>,
-    /// The root version whose publishers' signatures are accepted on the skills; `None` is the
-    /// newest.
+    /// Root version (signed list of keys) whose publishers' signatures are accepted on the skills;
+    /// `None` means the newest.
     pub(super) signed_under: Option<u64>,
 }
 
-/// The objects to fetch before [`ReleaseChange::verify_content`].
+/// Objects that the caller must fetch before [`ReleaseChange::verify_content`].
 #[derive(Clone, Debug, Default)]
 pub struct NeededObjects {
-    /// Skills that must be there.
+    /// Skills of the release. The review fails without them.
     pub skills: Vec<SkillEntry>,
-    /// Earlier versions, to compare with. If one is missing, all its files count as new.
+    /// Earlier versions to compare with. If one is missing, all files of its skill count as new.
     pub former: Vec<SkillEntry>,
-    /// Profiles and search texts.
+    /// Profiles of the release.
     pub objects: Vec<Digest>,
-    /// Profiles of the release before, to compare with.
+    /// Profiles of the earlier release, to compare with.
     pub former_objects: Vec<Digest>,
 }
 
-/// The review that a user reads before signing or taking over a release.
+/// What a person reads before they sign or take over a release.
 #[derive(Clone, Debug, Default)]
 pub struct Reviewed {
-    /// Every new or changed skill, and every variant that was rendered for an agent.
+    /// New and changed skills, and every variant that was rendered for an agent.
     pub skills: Vec<CheckedSkill>,
-    /// Skills that the release does not have any more, with their files as far as they are known.
+    /// Skills that the release no longer contains, with their files if these are known.
     pub removed: Vec<(SkillName, Vec<File>)>,
-    /// A line for each difference in the members of profiles.
+    /// Changes of the profiles, one line for each.
     pub profiles: Vec<ChangeLine>,
 }
 
 /// A changed skill that passed the gate.
 #[derive(Clone, Debug)]
 pub struct CheckedSkill {
-    /// The skill.
+    /// Name of the skill.
     pub name: SkillName,
-    /// The agent for which it was rendered; `None` for the plain skill.
+    /// Agent for which it was rendered; `None` for the plain skill.
     pub rendered_for: Option<String>,
-    /// The changes in its manifest.
+    /// Changes of its manifest, one line for each.
     pub lines: Vec<ChangeLine>,
-    /// Its files as they would be installed.
+    /// Files as they would be installed.
     pub files: Vec<File>,
-    /// The files of the former version; empty for a new skill or variant.
+    /// Files of the earlier version; empty for a new skill or variant.
     pub before: Vec<File>,
-    /// The findings of this machine's gate. None of them blocks.
+    /// Findings of this machine's gate. None of them blocks the skill.
     pub findings: Vec<Finding>,
 }
 
 impl ReleaseChange {
+    /// Compares two releases, without reading any object.
     pub(super) fn between(
         trust: &VaultTrust,
         before: Option<Catalog>,
@@ -102,19 +103,19 @@ impl ReleaseChange {
         }
     }
 
-    /// Returns whether there is no difference that this machine would sign or take over.
+    /// Returns whether this machine would sign or take over nothing new.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty() && self.roots.is_none()
     }
 
-    /// Lists the objects that this machine does not have.
+    /// Lists the objects that the review needs and this machine lacks.
     pub fn needed_objects(&self, vault: &Vault) -> Result<NeededObjects, VaultError> {
         let changes = &self.changes;
         let lacks = |entry: &&SkillEntry| {
             Ok::<_, VaultError>(!fetched::is_stored(vault, &entry.bundle_hash)?)
         };
         let mut needed = NeededObjects::default();
-        // The search texts are made of all skills, the unchanged ones too.
+        // The search texts are computed from all skills, unchanged ones included.
         for entry in &self.catalog.skills {
             if lacks(&entry)? {
                 needed.skills.push(entry.clone());
@@ -132,8 +133,8 @@ impl ReleaseChange {
         Ok(needed)
     }
 
-    /// Returns the rendered variants that the profiles name and the catalog does not list, which
-    /// must be fetched too: those of this release, and those of the release before.
+    /// Returns the variants that the caller must fetch too: those of this release, and those of the
+    /// earlier release. Profiles name variants, but the catalog does not list them.
     pub fn needed_variants(
         &self,
         fetched: Fetched<'_>,
@@ -158,8 +159,7 @@ impl ReleaseChange {
         }
     }
 
-    /// Returns the trust for the bundles that the two releases list. It accepts them by their
-    /// hashes.
+    /// Returns the trust for the bundles of the two releases, by their hashes.
     fn listed_trust(
         &self,
         vault: &Vault,
@@ -167,7 +167,7 @@ impl ReleaseChange {
         former: &ReleaseVariants,
     ) -> Result<Trusted, VaultError> {
         let mut roots = vault.require_trust()?.roots;
-        // An earlier release is verified under the keys of its time, some of which are retired now.
+        // Verify an earlier release under the keys of its time, some of which may be retired now.
         if let Some(chain) = self
             .signed_under
             .and_then(|it| roots.chain().until_version(it))
@@ -182,7 +182,7 @@ impl ReleaseChange {
     }
 
     /// Verifies everything that is new, computes derived data again, and runs the gate with this
-    /// machine's own exceptions. A single rejection rejects the release.
+    /// machine's own exceptions. Fails if one skill is blocked.
     pub fn verify_content(
         &self,
         vault: &Vault,
@@ -199,7 +199,7 @@ impl ReleaseChange {
             ..Reviewed::default()
         };
         let open = |entry: &SkillEntry, trusted| fetched::open(vault, entry, fetched, trusted);
-        // If a former version is not available, all files count as new, which shows more and hides
+        // Without the former version all files count as new, so the review shows more and hides
         // nothing.
         let former = |entry: &SkillEntry| open(entry, &trusted).ok();
         let mut neighbours = Neighbours::for_vault(vault);
@@ -236,7 +236,7 @@ impl ReleaseChange {
             let opened = open(entry, &trusted)?;
             let agent = opened.manifest.rendered_from.as_ref();
             let agent = agent.map(|from| from.agent.to_string());
-            // Compare a variant with the former one for the same agent, since the transforms make
+            // Compare a variant with the former one for the same agent, because the transforms make
             // it differ from the plain skill anyway.
             let same = agent.and_then(|agent| {
                 former_variants
@@ -254,7 +254,7 @@ impl ReleaseChange {
         Ok(reviewed)
     }
 
-    /// Compares the search texts, which agents on a service read, with those of the skills.
+    /// Fails unless the search texts, which agents read on a service, are those of the skills.
     fn check_index(
         &self,
         vault: &Vault,
@@ -274,8 +274,8 @@ impl ReleaseChange {
                 hash,
             ));
         }
-        // Search texts are stored outside the bundles, so a publisher could put text there that a
-        // review of the files does not show.
+        // A publisher could put text into the search texts that a review of the files does not
+        // show.
         if index::is_built_from(&self.catalog, entries) {
             Ok(())
         } else {
@@ -283,6 +283,7 @@ impl ReleaseChange {
         }
     }
 
+    /// Reads the profiles of the release. Fails if one is missing or contradicts the catalog.
     fn read_profiles(&self, fetched: Fetched<'_>) -> Result<Vec<Profile>, AdoptError> {
         let mut profiles = Vec::new();
         for entry in &self.catalog.profiles {
@@ -296,6 +297,7 @@ impl ReleaseChange {
         Ok(profiles)
     }
 
+    /// Describes the changes of the profiles.
     fn profile_lines(&self, profiles: &[Profile], fetched: Fetched<'_>) -> Vec<ChangeLine> {
         let former = self.before.as_ref();
         let former = former.map_or_else(Vec::new, |before| former_profiles(before, fetched));
@@ -303,7 +305,7 @@ impl ReleaseChange {
         for profile in profiles {
             let old = former.iter().find(|old| old.name == profile.name);
             lines.extend(profile_changes(old, profile));
-            // Warn about skills that the profile leaves out. A person who gets a new profile loses
+            // Warn about skills that a profile leaves out: a person who gets a new profile loses
             // them, and one who has an old profile does not get a new skill.
             let is_new = |entry: &SkillEntry| {
                 old.is_none() || self.changes.added.iter().any(|it| it.name == entry.name)
@@ -320,8 +322,8 @@ impl ReleaseChange {
     }
 }
 
-/// Returns a warning for each signer of a release who is no longer a publisher: that person, or a
-/// thief, could have signed it after the removal.
+/// Returns a warning for each signer of a release who is no longer a publisher. That person, or a
+/// thief of their key, could have signed it after the removal.
 pub(super) fn former_signers(roots: &RootState, signers: &[PublicKey]) -> Vec<ChangeLine> {
     let chain = roots.chain();
     let lines = signers.iter().filter_map(|key| {
@@ -347,12 +349,13 @@ pub(super) fn former_signers(roots: &RootState, signers: &[PublicKey]) -> Vec<Ch
     lines.collect()
 }
 
+/// Returns the hashes of a catalog's profiles.
 fn profile_objects(catalog: &Catalog) -> Vec<Digest> {
     let profiles = catalog.profiles.iter();
     profiles.map(|profile| profile.bundle_hash).collect()
 }
 
-/// Returns the profiles of an earlier release, as far as they were fetched.
+/// Returns the profiles of an earlier release that were fetched.
 fn former_profiles(catalog: &Catalog, fetched: Fetched<'_>) -> Vec<Profile> {
     let objects = catalog.profiles.iter().filter_map(|entry| {
         let object = fetched(&entry.bundle_hash)?;
@@ -363,13 +366,13 @@ fn former_profiles(catalog: &Catalog, fetched: Fetched<'_>) -> Vec<Profile> {
         .collect()
 }
 
-/// The bundles that were rendered for agents, by skill and agent.
+/// Bundles that were rendered for single agents, by skill and agent.
 #[derive(Debug, Default)]
 struct ReleaseVariants(BTreeMap<(SkillName, String), SkillEntry>);
 
 impl ReleaseVariants {
-    /// Collects the variants of a release. Fails if a profile names a skill that the release does
-    /// not have.
+    /// Collects the variants of a release from its profiles. Fails if a profile names a skill that
+    /// the release does not contain, or if two profiles of one agent name different variants.
     fn from_profiles(catalog: &Catalog, profiles: &[Profile]) -> Result<Self, AdoptError> {
         let mut variants = BTreeMap::new();
         for profile in profiles {
@@ -397,9 +400,9 @@ impl ReleaseVariants {
     }
 }
 
-/// Returns a line for every member in which a profile differs from the one of the same name.
+/// Returns a line for each difference between a profile and the earlier one of the same name.
 fn profile_changes(before: Option<&Profile>, after: &Profile) -> Vec<ChangeLine> {
-    // This pattern has no `..`, so that a new member does not compile until it has a line here.
+    // The pattern has no `..`: a new field does not compile until it gets a line here.
     let Profile {
         name,
         agent,
@@ -442,7 +445,7 @@ fn profile_changes(before: Option<&Profile>, after: &Profile) -> Vec<ChangeLine>
     lines
 }
 
-/// Returns the changes of the keys since the former release.
+/// Returns how the vault's keys changed since the former release; `None` if they did not.
 fn root_changes(roots: &RootState, before: &Catalog) -> Option<RootChanges> {
     let former = roots
         .chain()

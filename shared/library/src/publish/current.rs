@@ -1,5 +1,5 @@
-//! The service's current catalog, judged as a device judges it, and compared with the vault's own
-//! skills.
+//! The catalog that the service shows as current: judged as a device judges it, and compared with
+//! the vault's own skills.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,37 +25,38 @@ use crate::store::{self, Trusted};
 use crate::vault::trust::{NamedKey, VaultTrust};
 use crate::vault::{Vault, VaultError};
 
-/// The catalog that the service shows. Publishers of the root version that it names have signed it.
-/// Its [`Standing`] says whether it is valid today.
+/// The catalog that the service shows. Enough publishers of the root version (signed list of keys)
+/// that it names have signed it; its [`Standing`] says whether it is valid today.
 pub(super) struct Current {
     pub(super) catalog: Catalog,
     pub(super) stored: ReleaseRef,
     pub(super) file_sha256: Digest,
-    /// The signers that are publishers in the root version that it names.
+    /// Signers that are publishers in the root version that the catalog names.
     pub(super) signers: Vec<PublicKey>,
     pub(super) standing: Standing,
 }
 
-/// The verdict of this machine on a catalog that the service shows.
+/// What this machine thinks of a catalog that the service shows.
 #[derive(Clone, Debug)]
 pub(super) enum Standing {
-    /// This machine published or took over exactly this payload, or its owner named it.
+    /// Accepted, because this machine published or took over exactly this payload, or its owner
+    /// named it.
     Known,
-    /// It is valid under the newest root version, judged against the catalog that was accepted last
-    /// here.
+    /// Accepted, because it is valid under the newest root version and follows the catalog that
+    /// this machine accepted last.
     Counts,
-    /// It is not valid. A new release must only have a higher number.
+    /// Not valid, so nothing is taken from it. Its number counts, so a new release needs a higher
+    /// one.
     Refused(Arc<CatalogError>),
-    /// A key that signed it is revoked, or is in no version of this vault's chain. Devices ignore
-    /// its number, too.
+    /// Ignored, because a key that signed it is revoked or was never one of this vault's. Devices
+    /// ignore its number too.
     Void,
 }
 
 impl Current {
-    /// Reads a catalog that publishers of this vault signed, and judges it. The catalog names a
-    /// root version of this library's chain, or of a chain that forked from it, and enough
-    /// publishers of that version must have signed. Fails if the catalog belongs to another vault
-    /// or namespace, or if others signed it.
+    /// Reads a catalog and judges it. It must name a root version of this vault's chain, or of a
+    /// chain that forked from it, and enough publishers of that version must have signed it. Fails
+    /// if the catalog belongs to another vault or namespace, or if others signed it.
     pub(super) fn read(
         vault: &Vault,
         trust: &VaultTrust,
@@ -66,7 +67,7 @@ impl Current {
         Self::read_after(vault, trust, request, bytes, last.as_ref())
     }
 
-    /// Like [`Self::read`], for a release that is not the current one: it is not compared with the
+    /// Like [`Self::read`], for a release that is not the current one: it need not follow the
     /// release that was accepted last.
     pub(super) fn read_earlier(
         vault: &Vault,
@@ -85,8 +86,8 @@ impl Current {
         counted: Option<&LastCounted>,
     ) -> Result<Self, PlanError> {
         let mut current = Self::identify(trust, request, bytes)?;
-        // Check for revoked keys first: a release by one of them must not be accepted because this
-        // machine published it once.
+        // Check for revoked keys first: that this machine published a release once does not make up
+        // for a revoked key.
         if trust.roots.voids_release(&current.signers) {
             current.standing = Standing::Void;
         } else if !is_known(vault, request, current.stored)? {
@@ -98,8 +99,8 @@ impl Current {
         Ok(current)
     }
 
-    /// Reads a catalog of this vault and checks its signatures. Sets its standing to `Known`
-    /// without judging it; a caller that needs more than its signers judges it afterwards.
+    /// Reads a catalog of this vault and checks its signatures, without judging it. The standing is
+    /// `Known` until the caller judges the catalog.
     pub(super) fn identify(
         trust: &VaultTrust,
         request: &PlanRequest<'_>,
@@ -112,7 +113,7 @@ impl Current {
             return Err(PlanError::OtherVault);
         }
         let shown_chain = RootChain::verify(file.roots()).map_err(CatalogError::from)?;
-        // Read a fork of the own chain as well, so that the owner sees who signed under it.
+        // Read a fork of the own chain too, so that the owner learns who signed under it.
         let fork =
             Some(&shown_chain).filter(|shown| shown.root1_sha256() == trust.chain().root1_sha256());
         let mut chains = [Some(trust.chain()), fork].into_iter().flatten();
@@ -142,18 +143,18 @@ impl Current {
         })
     }
 
-    /// Returns whether its content is valid: it may be shown as the vault's, taken over, or built
-    /// on.
+    /// Returns whether the content is accepted: it may be shown as the vault's, taken over, or
+    /// built on.
     pub(super) const fn counts(&self) -> bool {
         matches!(self.standing, Standing::Known | Standing::Counts)
     }
 
-    /// Returns whether readers ignore even its number.
+    /// Returns whether readers ignore the catalog and even its number.
     pub(super) const fn is_void(&self) -> bool {
         matches!(self.standing, Standing::Void)
     }
 
-    /// The error that explains why its content is not used.
+    /// Returns the error that explains why the content is not used.
     pub(super) fn refusal_error(&self, trust: &VaultTrust, is_empty_here: bool) -> PlanError {
         match &self.standing {
             Standing::Refused(reason) => PlanError::NotCounted {
@@ -172,6 +173,7 @@ impl Current {
         }
     }
 
+    /// Returns the record of this release for the publishing state.
     pub(super) fn to_acknowledged(&self, at: Timestamp) -> AcknowledgedRelease {
         AcknowledgedRelease {
             release: self.stored.release,
@@ -186,7 +188,7 @@ impl Current {
     }
 }
 
-/// Stores the exact bytes of a release as the namespace's current one. The caller must write the
+/// Stores the exact bytes of a release as the current one of a namespace. The caller must write the
 /// state afterwards.
 pub(super) fn acknowledge_release(
     vault: &Vault,
@@ -202,9 +204,9 @@ pub(super) fn acknowledge_release(
     Ok(())
 }
 
-/// Returns the number of the release that the service shows, if the release is valid and this
-/// machine has neither published nor taken it over. A release that is not valid never stops the
-/// caller.
+/// Returns the number of the release that the service shows, if that release is accepted and this
+/// machine has neither published nor taken it over. `None` for a release that is not valid, so that
+/// it never stops the caller.
 pub fn unseen_release(vault: &Vault, request: &PlanRequest<'_>) -> Result<Option<u64>, PlanError> {
     let (trust, state) = (
         vault.require_trust()?,
@@ -223,7 +225,7 @@ pub fn unseen_release(vault: &Vault, request: &PlanRequest<'_>) -> Result<Option
 }
 
 /// Returns whether this machine published or took over exactly this payload, at this address or an
-/// earlier one of the namespace, or its owner named it as the last good one.
+/// earlier one of the namespace, or whether its owner named it as the last good release.
 pub(super) fn is_known(
     vault: &Vault,
     request: &PlanRequest<'_>,
@@ -259,9 +261,9 @@ fn judge_unknown_catalog(
     }
 }
 
-/// Accepts a release. No skill may be older than in the catalog that was accepted last, or than it
-/// was when an earlier release removed it. Versions that a key signed which is revoked since are
-/// not compared.
+/// Accepts a release, unless one of its skills is older than in the catalog that was accepted last,
+/// or than it was when an earlier release removed it. Versions whose signing key was revoked since
+/// are not compared.
 pub(super) fn settle_release(
     vault: &Vault,
     release: JudgedRelease,
@@ -274,7 +276,7 @@ pub(super) fn settle_release(
         let hash = entry.bundle_hash;
         let signer = store::read_signer(&store, &hash, &state);
         let was_released = signer.is_some_and(|key| state.chain().ever_released(&key));
-        // Verify the whole bundle by its hash: an attacker could put a manifest of other content,
+        // Verify the whole bundle by its hash. An attacker could put a manifest of other content,
         // signed by a revoked key, in its place.
         let trusted = Trusted::for_listed(Arc::clone(&roots), [hash].into());
         let examined = store::examine_stored(&store, &hash, Some(&entry.name), &trusted);
@@ -287,7 +289,7 @@ pub(super) fn settle_release(
     Ok(counted)
 }
 
-/// The parameters with which this machine judges catalogs of its own vault.
+/// Returns the parameters with which this machine judges catalogs of its own vault.
 pub(super) fn catalog_reader<'a>(
     vault: &Vault,
     trust: &'a VaultTrust,
@@ -308,7 +310,7 @@ pub(super) fn catalog_reader<'a>(
 }
 
 /// The catalog that this machine published or took over last, and the skills that earlier releases
-/// had and this one does not.
+/// contained and this one does not.
 #[derive(Clone)]
 pub(super) struct LastCounted {
     pub(super) last: LastCatalog,
@@ -316,12 +318,13 @@ pub(super) struct LastCounted {
 }
 
 impl LastCounted {
-    /// Returns whether a key that signed it is revoked since, so that readers ignore its number.
+    /// Returns whether a key that signed the catalog has been revoked since, so that readers ignore
+    /// its number.
     pub(super) fn is_void(&self, trust: &VaultTrust) -> bool {
         trust.roots.voids_release(&self.last.signers)
     }
 
-    /// Returns the removed skills as of `catalog`, a later release that is valid.
+    /// Returns the former skills after `catalog`, a later and valid release.
     pub(super) fn former_as_of(
         &self,
         vault: &Vault,
@@ -336,7 +339,8 @@ impl LastCounted {
     }
 }
 
-/// Reads the catalog that this machine published or took over last in the request's namespace.
+/// Reads the catalog that this machine published or took over last in the namespace; `None` if
+/// there is none.
 pub(super) fn last_counted(
     vault: &Vault,
     trust: &VaultTrust,
@@ -352,7 +356,7 @@ pub(super) fn last_counted(
     let payload_sha256 = file.payload_sha256();
     let pending = state.pending.as_ref();
     let recorded = pending.into_iter().chain([published]);
-    // A killed run may have stored the next file without its record. Without a last release, a
+    // A killed process may have stored the next file without its record. Without a last release, a
     // review shows everything as new.
     if !recorded
         .into_iter()
@@ -370,23 +374,24 @@ pub(super) fn last_counted(
     Ok(Some(LastCounted { last, former }))
 }
 
-/// Keys with their names.
+/// Returns keys together with their names.
 pub(super) fn named_keys(trust: &VaultTrust, keys: &[PublicKey]) -> Vec<NamedKey> {
     let named = |key| NamedKey::from_chain(trust.chain(), key);
     keys.iter().map(named).collect()
 }
 
-/// An own skill, as it goes into the release.
+/// An own skill with its row of the index, from which the release lists it.
 pub(super) struct ReleaseSkill {
     pub(super) place: Place,
     pub(super) row: IndexRow,
 }
 
-/// Returns the places of a release's skills.
+/// Returns the installations of a release's skills.
 pub(super) fn skill_places(skills: &[ReleaseSkill]) -> Vec<Place> {
     skills.iter().map(|skill| skill.place.clone()).collect()
 }
 
+/// Returns the own skills, sorted by name. Fails if one is damaged.
 pub(super) fn own_skills(vault: &Vault) -> Result<Vec<ReleaseSkill>, PlanError> {
     let mut skills = Vec::new();
     let mut damaged = Vec::new();
@@ -410,6 +415,7 @@ pub(super) fn own_skills(vault: &Vault) -> Result<Vec<ReleaseSkill>, PlanError> 
     Ok(skills)
 }
 
+/// Compares the own skills with those of a catalog, by name and bundle.
 pub(super) fn compare_with_catalog(places: &[Place], catalog: &Catalog) -> Difference {
     let ours: BTreeMap<_, _> = places
         .iter()
@@ -436,7 +442,7 @@ pub(super) fn compare_with_catalog(places: &[Place], catalog: &Catalog) -> Diffe
     difference
 }
 
-/// Returns whether two releases have the same content, ignoring release numbers and times.
+/// Returns whether two releases have the same content, whatever their numbers and times are.
 pub(super) fn same_content(new: &Catalog, current: &Current) -> bool {
     let old = &current.catalog;
     let withdrawn = |catalog: &Catalog| {
@@ -452,7 +458,7 @@ pub(super) fn same_content(new: &Catalog, current: &Current) -> bool {
         && new.profiles == old.profiles
         && new.audience == old.audience
         && new.root_sha256 == old.root_sha256
-        // Compare by hash alone: an entry also holds the number of its first release, which the new
-        // catalog does not have yet.
+        // Compare withdrawn bundles by hash alone: an entry also contains the number of the first
+        // release that listed it, which the new catalog does not have yet.
         && withdrawn(new) == withdrawn(old)
 }

@@ -1,8 +1,8 @@
-//! Publishes a library to a namespace: plans a release, asks the owner, uploads missing objects,
-//! and submits the catalog.
+//! Publishes a vault to a namespace (the vault's place at a service): plans a release, asks the
+//! owner, uploads missing objects, and submits the catalog.
 //!
-//! Every step can be repeated, so an interrupted run continues where it stopped. No release number
-//! is ever signed for two catalogs.
+//! Every step can be repeated, so an interrupted run continues where it stopped. No two catalogs
+//! are ever signed with the same release number.
 
 use std::collections::BTreeMap;
 
@@ -19,78 +19,78 @@ use super::state::AcknowledgedRelease;
 use crate::vault::Vault;
 use crate::vault::trust::RootChanges;
 
-/// A namespace of a service, to which releases are published.
+/// A namespace of a service, to which releases are published. Implemented by the client of the
+/// service.
 #[expect(async_fn_in_trait, reason = "a driver runs on one thread")]
 pub trait Namespace {
-    /// The error of a step.
+    /// Error of a step.
     type Error: From<PlanError>;
-    /// A release that waits there for the signatures of other publishers.
+    /// A release that waits in the namespace for the signatures of other publishers.
     type Proposal;
 
-    /// The exact bytes of the current catalog; `None` before the first release.
+    /// Returns the exact bytes of the current catalog; `None` before the first release.
     async fn current_catalog_bytes(&self) -> Result<Option<Vec<u8>>, Self::Error>;
 
     /// Returns whether the release that this machine signed last may be submitted again unchanged.
-    /// If its proposal was withdrawn or has expired, the next one needs a new number, because
-    /// another publisher may have signed other content under the old one.
+    /// If its proposal was withdrawn or has expired, another publisher may have signed other
+    /// content with its number, so the next release needs a new one.
     async fn may_resume(&self) -> Result<bool, Self::Error>;
 
     /// Returns whether an owner has made the service forget which vault publishes here. Called only
-    /// if the current catalog is not this vault's. Fails if no client can publish here at all.
+    /// if the current catalog belongs to another vault. Fails if no client can publish here at all.
     async fn pin_is_reset(&self) -> Result<bool, Self::Error>;
 
-    /// Uploads the objects of a release that the namespace lacks. Those of the current release may
-    /// count as present unless `all` is set.
+    /// Uploads the objects of a release that the namespace lacks. Unless `all` is set, objects of
+    /// the current release may be assumed to be present.
     async fn upload_objects(&self, plan: &ReleasePlan, all: bool) -> Result<Uploaded, Self::Error>;
 
-    /// Makes a release current if its predecessor still is. If other publishers must sign it too,
-    /// proposes it instead.
+    /// Makes a release current, if the release that it follows still is. If other publishers must
+    /// sign it too, proposes it to them and returns the proposal.
     async fn put_release(
         &self,
         plan: &ReleasePlan,
     ) -> Result<Option<Self::Proposal>, ReleaseRejection<Self::Error>>;
 }
 
-/// The owner of a library that is being published: what is shown to them, and what they decide. An
-/// error declines.
+/// The person who publishes: what is shown to them, and what they decide. An error declines.
 #[expect(async_fn_in_trait, reason = "a driver runs on one thread")]
 pub trait Owner<E> {
-    /// Shows that a release is planned, until the value is dropped.
+    /// Shows that a release is being planned, until the returned value is dropped.
     fn show_planning(&self) -> impl Sized {}
 
     /// Shows how the vault's keys have changed at the service.
     fn keys_changed(&mut self, _changes: &RootChanges) {}
 
-    /// Decides whether skills that a revoked key had signed are signed again.
+    /// Asks whether skills that a revoked key had signed are signed again.
     fn sign_again(&mut self, skills: &[SkillName]) -> Result<(), E>;
 
-    /// Shows the changes of other publishers, asks the owner, and takes them over with
+    /// Shows the changes of other publishers, asks the owner, and takes the changes over with
     /// [`adopt::take_over`](super::adopt::take_over).
     async fn take_over(&mut self, changes: &TakeOver) -> Result<(), E>;
 
-    /// Fetches profiles of the current catalog, to compare this library's with them.
+    /// Fetches profiles of the current catalog, which are compared with those of the new release.
     async fn fetch_current_profiles(&mut self, entries: &[ProfileEntry])
     -> Result<Vec<Profile>, E>;
 
-    /// Decides on a signed release before anything is uploaded.
+    /// Asks about a signed release, before anything is uploaded.
     fn confirm(&mut self, plan: &ReleasePlan) -> Result<(), E>;
 
-    /// Decides whether to plan again after another release was published meanwhile.
+    /// Asks whether to plan again, after somebody else published a release in between.
     fn confirm_retry(&mut self, conflict: E) -> Result<(), E> {
         Err(conflict)
     }
 }
 
-/// The reason why a namespace rejects a release, which decides the next step.
+/// Why a namespace rejects a release, which decides the next step.
 #[derive(Debug)]
 pub enum ReleaseRejection<E> {
-    /// Objects that counted as present are missing: the client must check all of them.
+    /// Objects that were assumed to be present are missing. The client must check all of them.
     ObjectsMissing(E),
-    /// Another release was published meanwhile. A new plan may follow that one.
+    /// Somebody else published a release in between. A new plan may follow that one.
     Conflict(E),
-    /// Skills return that an earlier release removed. They need versions above these.
+    /// The release brings back skills that an earlier one removed. They need versions above these.
     Returned(BTreeMap<SkillName, u64>, E),
-    /// Any other error, which ends publishing.
+    /// Anything else. It ends the attempt.
     Other(E),
 }
 
@@ -101,7 +101,7 @@ impl<E> From<E> for ReleaseRejection<E> {
 }
 
 impl<E> ReleaseRejection<E> {
-    /// The error, if the caller does not react to the reason.
+    /// Returns the error, for a caller that does not react to the reason.
     pub fn into_error(self) -> E {
         match self {
             Self::ObjectsMissing(error)
@@ -112,22 +112,22 @@ impl<E> ReleaseRejection<E> {
     }
 }
 
-/// Number of uploaded objects and their size in bytes.
+/// Number of uploaded objects, and their size in bytes.
 pub type Uploaded = (usize, u64);
 
-/// The result of publishing a library.
+/// What publishing led to.
 #[derive(Debug)]
 pub enum PublishOutcome<P> {
-    /// Nothing changed, and the current release stays.
+    /// Nothing has changed, and the current release stays.
     Unchanged(AcknowledgedRelease),
-    /// A new release is current.
+    /// The new release is current.
     Release(Box<ReleasePlan>, Uploaded),
-    /// A new release waits for the signatures of other publishers.
+    /// The new release waits for the signatures of other publishers.
     Proposed(Box<ReleasePlan>, P),
 }
 
-/// Publishes a library to a namespace. `request` has the owner's choices; the fields that depend on
-/// the namespace are filled in.
+/// Publishes a vault to a namespace. `request` contains the owner's choices; the fields that depend
+/// on the namespace are filled in here.
 pub async fn publish_library<N: Namespace>(
     vault: &Vault,
     request: &PlanRequest<'_>,
@@ -140,7 +140,7 @@ pub async fn publish_library<N: Namespace>(
     let mut may_plan_again = true;
     loop {
         let planning = owner.show_planning();
-        // Read again in each round: a take-over or a conflict means that the catalog has changed.
+        // Read the catalog again in each round, because it changes with a take-over or a conflict.
         let current = namespace.current_catalog_bytes().await?;
         let next = PlanRequest {
             current: current.as_deref(),
@@ -179,7 +179,8 @@ pub async fn publish_library<N: Namespace>(
                     Err(ReleaseRejection::Returned(versions, error)) => {
                         let known_count = reached.len();
                         reached.extend(versions);
-                        // The service named no further skill, so it would reject the release again.
+                        // The service named no further skill, so it would reject the same release
+                        // again.
                         if reached.len() == known_count {
                             return Err(error);
                         }
@@ -187,11 +188,11 @@ pub async fn publish_library<N: Namespace>(
                     Err(refused) => return Err(refused.into_error()),
                 }
             }
-            // Another process of this vault may have published after the catalog was read.
+            // Another process of this machine may have published after the catalog was read.
             Err(PlanError::RolledBack { .. } | PlanError::TwoCatalogs(_)) if may_plan_again => {
                 may_plan_again = false;
             }
-            // An owner may have reset the pin, so that this vault may replace the other one.
+            // If an owner has reset the pin, this vault may replace the catalog of another vault.
             Err(error) if error.is_another_vaults() && !request.pin_is_reset => {
                 request.pin_is_reset = namespace.pin_is_reset().await?;
                 if !request.pin_is_reset {
@@ -200,7 +201,7 @@ pub async fn publish_library<N: Namespace>(
             }
             Err(error) => {
                 if matches!(error, PlanError::NotOurs(_)) {
-                    // Call this for its error, which explains more than the error of the catalog.
+                    // This call fails with an error that explains more than that of the catalog.
                     namespace.pin_is_reset().await?;
                 }
                 return Err(error.into());
@@ -209,7 +210,7 @@ pub async fn publish_library<N: Namespace>(
     }
 }
 
-/// Uploads the missing objects, then puts or proposes the catalog.
+/// Uploads the missing objects of a release, then submits or proposes its catalog.
 async fn hand_in<N: Namespace>(
     vault: &Vault,
     namespace: &N,
@@ -217,8 +218,8 @@ async fn hand_in<N: Namespace>(
 ) -> Result<PublishOutcome<N::Proposal>, ReleaseRejection<N::Error>> {
     let mut uploaded = namespace.upload_objects(&plan, false).await?;
     let mut put = namespace.put_release(&plan).await;
-    // The first upload skips objects of the current release, which the service may have deleted
-    // meanwhile.
+    // The first upload skips objects of the current release, but the service may have deleted some
+    // in between.
     if let Err(ReleaseRejection::ObjectsMissing(_)) = put {
         let more = namespace.upload_objects(&plan, true).await?;
         uploaded = (uploaded.0 + more.0, uploaded.1 + more.1);

@@ -1,4 +1,4 @@
-//! Errors of release planning.
+//! Errors of planning a release, and the differences that they report.
 
 use std::sync::Arc;
 
@@ -14,40 +14,40 @@ use crate::vault::VaultError;
 use crate::vault::keys::{KeyError, agent_refusal};
 use crate::vault::trust::NamedKey;
 
-/// The difference between the service's current catalog and this library.
+/// How the service's current catalog differs from the vault on this machine.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Difference {
-    /// The service's release number.
+    /// Number of the service's release.
     pub release: u64,
-    /// Skills only in the service's release.
+    /// Skills that only the service's release contains.
     pub theirs: Vec<SkillName>,
-    /// Skills only in this library.
+    /// Skills that only this machine has.
     pub ours: Vec<SkillName>,
-    /// Skills in both, with different content.
+    /// Skills that both have, with different content.
     pub differing: Vec<SkillName>,
-    /// A line for each signer of the release who is no longer a publisher.
+    /// A line for each signer of the service's release who is no longer a publisher.
     pub former_signers: Vec<ChangeLine>,
 }
 
-/// The conflicting changes of two publishers.
+/// What two publishers changed in different ways.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Conflicts {
-    /// The service's release number.
+    /// Number of the service's release.
     pub release: u64,
     /// Skills that both sides changed.
     pub changed: Vec<SkillName>,
-    /// Skills that were changed here and removed there.
+    /// Skills that were changed on this machine and removed in the service's release.
     pub removed_there: Vec<SkillName>,
-    /// Skills that were removed here and changed there.
+    /// Skills that were removed on this machine and changed in the service's release.
     pub removed_here: Vec<SkillName>,
-    /// Whether both sides changed the policy, or the local file has unapproved changes.
+    /// Whether both sides changed the policy, or the local file has changes that nobody approved.
     pub policy: bool,
-    /// Profiles of the service's release that this library does not make, or makes differently.
+    /// Profiles of the service's release that this machine does not make, or makes differently.
     pub profiles: Vec<String>,
 }
 
 impl Conflicts {
-    /// No conflicts with this release.
+    /// Returns no conflicts with this release.
     pub(super) fn for_release(release: u64) -> Self {
         Self {
             release,
@@ -56,55 +56,57 @@ impl Conflicts {
     }
 }
 
-/// An error of planning a release. Nothing was signed.
+/// Error of planning a release. Nothing was signed.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
-    /// The current catalog was not published from this library.
+    /// The current catalog was not published from this machine.
     #[error("release {} of the service was not published from this library", .0.release)]
     Diverged(Difference),
-    /// This library and the service's current release changed the same things.
+    /// This machine and the service's current release changed the same things.
     #[error("this library and release {} changed the same things", .0.release)]
     Conflicts(Conflicts),
-    /// The service serves an older release than the last one it acknowledged.
+    /// The service shows an older release than the last one that it acknowledged.
     #[error(
         "the service shows release {current}, but release {published} was published: it was rolled back"
     )]
     RolledBack {
-        /// The release that the service serves; 0 if it has none.
+        /// Release that the service shows; 0 if it shows none.
         current: u64,
-        /// The release that it last acknowledged.
+        /// Last release that it acknowledged.
         published: u64,
     },
-    /// The service serves a different catalog under a release number that this library published.
+    /// The service shows another catalog with the number of a release that this machine published.
     #[error("the service shows another release {0} than the one that was published")]
     TwoCatalogs(u64),
-    /// The current catalog is another vault's.
+    /// The current catalog belongs to another vault.
     #[error("the service's current catalog is another vault's")]
     OtherVault,
-    /// The current catalog does not belong to this vault.
+    /// The current catalog is not one of this vault, for this reason.
     #[error("the service's current catalog is not this vault's: {0}")]
     NotOurs(&'static str),
     /// The service's current release is not valid under this vault's newest keys, and this machine
     /// has neither published nor taken it over.
     #[error("release {release} of the service does not count: {reason}")]
     NotCounted {
-        /// Its number.
+        /// Number of the release.
         release: u64,
         /// SHA-256 of its payload.
         payload_sha256: Digest,
-        /// The signers that are publishers in the root version that it names.
+        /// Signers that are publishers in the root version that the release names.
         signers: Vec<NamedKey>,
-        /// A line for each of them who is no longer a publisher.
+        /// A line for each of these signers who is no longer a publisher.
         former_signers: Vec<ChangeLine>,
-        /// The reason why it is not valid.
+        /// Why the release is not valid.
         reason: Arc<CatalogError>,
-        /// Whether this library has no skills: publishing over it would remove all of them.
+        /// Whether this machine has no skills. Publishing over the release would then remove all
+        /// skills.
         is_empty_here: bool,
     },
-    /// A key that signed the service's release is revoked, or was never a publisher's.
+    /// A key that signed the service's release is revoked, or was never a publisher's. Readers
+    /// ignore that release.
     #[error("release {release} of the service is not signed by publishers of this vault alone")]
     Voided {
-        /// Its number.
+        /// Number of the release.
         release: u64,
         /// SHA-256 of its payload.
         payload_sha256: Digest,
@@ -114,7 +116,8 @@ pub enum PlanError {
     /// The current catalog can't be parsed or verified, or the new one can't be signed.
     #[error(transparent)]
     Catalog(CatalogError),
-    /// Installed skills fail verification, so they are not published.
+    /// Installed skills fail verification. A release without them would remove them from all
+    /// devices.
     #[error("{} of the installed skills were modified after signing, first {}", .0.len(), .0.first().map_or("", |(name, _)| name.as_str()))]
     Damaged(Vec<(SkillName, Damage)>),
     /// `policy.toml` is invalid.
@@ -123,60 +126,60 @@ pub enum PlanError {
     /// `profiles.toml` is invalid.
     #[error("profiles.toml: {0}")]
     Profiles(#[from] RulesError),
-    /// A policy or profiles file is not UTF-8 text.
+    /// The policy or the profiles are not UTF-8.
     #[error("{file} is not UTF-8")]
     NotText {
-        /// The file name in the vault's folder.
+        /// Name of the file in the vault's folder.
         file: &'static str,
     },
     /// A transform can't be applied, so a variant that a profile needs can't be rendered.
     #[error("{skill} can't be rendered for {agent}: {reason}")]
     Transform {
-        /// The skill.
+        /// Skill that the transform changes.
         skill: SkillName,
-        /// The agent that the variant is for.
+        /// Agent that the variant is for.
         agent: AgentId,
-        /// The cause.
+        /// Why it can't be rendered.
         reason: String,
     },
-    /// A transform file is not valid, so it is unknown which agents it is for.
+    /// A transform file is not valid, so nobody knows for which agents it is.
     #[error("a transform of {skill} can't be read: {reason}")]
     TransformUnread {
-        /// The skill.
+        /// Skill that the transform changes.
         skill: SkillName,
-        /// The file and its fault.
+        /// The file, and what is wrong with it.
         reason: String,
     },
-    /// The profiles of the release are more than the service accepts.
+    /// The profiles of the release have more skills or variants than the service accepts.
     #[error("{reason}{widest}")]
     Published {
-        /// The bound, and what was found.
+        /// Limit that is exceeded, and what was found.
         reason: ProfileError,
-        /// The transform that is for the most agents, as the end of the sentence.
+        /// The transform that is for the most agents, as the end of the message.
         widest: String,
     },
-    /// An index, profile or policy object is too large.
+    /// An index, profile or policy object exceeds the size limit of objects.
     #[error("an index, profile or policy object is over 4 MiB")]
     TooLarge,
-    /// A skill needs a higher version, but the current gate rejects it.
+    /// A skill must be signed as a higher version, but the current gate blocks it.
     #[error("{name} can't be signed again: {reason}")]
     Refused {
-        /// The skill.
+        /// Name of the skill.
         name: SkillName,
-        /// The cause.
+        /// Why it was not signed.
         reason: AdmitError,
     },
     /// A skill changed or was removed during the upload. The caller must plan again.
     #[error("{0} changed while the release was being published")]
     Moved(SkillName),
-    /// Another vault error.
+    /// The vault can't be read or written.
     #[error(transparent)]
     Vault(#[from] VaultError),
 }
 
 impl PlanError {
-    /// Returns whether the service's current catalog is another vault's, or of a format that is no
-    /// longer read.
+    /// Returns whether the service's current catalog belongs to another vault, or has a format that
+    /// is no longer read.
     pub const fn is_another_vaults(&self) -> bool {
         matches!(
             self,

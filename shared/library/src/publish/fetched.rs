@@ -1,4 +1,5 @@
-//! Bundles of a release as they were fetched: opened, verified and judged by this machine's gate.
+//! Bundles of a release as the caller fetched them: opened, verified, and judged by this machine's
+//! gate.
 
 use vault_format::bundle;
 use vault_format::bundle::{Bundle, OpenedBundle};
@@ -17,16 +18,18 @@ use crate::store::{self, Trusted};
 use crate::vault::keys::KeyError;
 use crate::vault::{Vault, VaultError};
 
-/// Returns the bytes of an object of the namespace, or `None` if it was not fetched.
+/// Returns the bytes of an object of the namespace; `None` if the caller did not fetch it. The
+/// bytes are unverified.
 pub type Fetched<'a> = &'a dyn Fn(&Digest) -> Option<Vec<u8>>;
 
-/// The exceptions to the gate that this machine's owner grants. Exceptions of the skills'
-/// publishers do not apply.
+/// The exceptions that this machine's owner grants: findings of the gate that they accept.
+/// Exceptions in the manifests of other publishers do not apply.
 #[derive(Clone, Debug)]
 pub struct Exceptions {
-    /// Whether flags reject a skill.
+    /// Whether security findings block a skill.
     pub strict: bool,
-    /// Rules, by name or id, whose findings the owner accepts for exactly the bytes shown.
+    /// Rules, by name or id, whose findings the owner accepts for exactly the bytes that they were
+    /// shown.
     pub allow: Vec<String>,
     /// The owner's reason, recorded with each exception.
     pub reason: Option<String>,
@@ -43,49 +46,49 @@ impl Exceptions {
     }
 }
 
-/// An error of adopting content of an earlier or foreign release. Nothing has changed on disk,
-/// unless [`roll_back`](super::adopt::roll_back) failed while removing skills.
+/// Error of adopting content of a release, or of rolling back to one. Nothing has changed, unless
+/// [`roll_back`](super::adopt::roll_back) failed while it removed skills.
 #[derive(Debug, thiserror::Error)]
 pub enum AdoptError {
-    /// The catalog does not belong to this vault.
+    /// The catalog is not one of this vault, for this reason.
     #[error("the catalog is not this vault's: {0}")]
     NotOurs(&'static str),
-    /// The catalog has a different release number than the requested one.
+    /// The catalog has another release number than the requested one.
     #[error("the service shows release {shown} where release {asked} was asked for")]
     OtherRelease {
-        /// The requested release.
+        /// Release that was requested.
         asked: u64,
-        /// The release in the catalog.
+        /// Release that the catalog contains.
         shown: u64,
     },
     /// The catalog can't be parsed or verified.
     #[error(transparent)]
     Catalog(#[from] CatalogError),
-    /// A bundle is missing or does not match its catalog entry.
+    /// A bundle is missing or does not match its entry in the catalog.
     #[error("the bundle of {name} is not usable: {reason}")]
     Bundle {
-        /// The skill.
+        /// Name of the skill.
         name: SkillName,
-        /// The reason.
+        /// What is wrong with the bundle.
         reason: String,
     },
-    /// The gate or a later check rejected a skill.
+    /// The gate blocked a skill, or it can't be installed for another reason.
     #[error("{name}: {reason}")]
     Refused {
-        /// The skill.
+        /// Name of the skill.
         name: SkillName,
-        /// The cause.
+        /// Why it was rejected.
         reason: AdmitError,
     },
-    /// A skill's manifest contradicts its files.
+    /// The manifest of a skill declares something that its files do not.
     #[error("{name}: {reason}")]
     Derived {
-        /// The skill.
+        /// Name of the skill.
         name: SkillName,
-        /// The difference.
+        /// The contradiction.
         reason: DerivedMismatch,
     },
-    /// The search texts are not those of the skills.
+    /// The search texts of the release do not follow from its skills.
     #[error("the search texts of the release are not those of its skills")]
     Index,
     /// A profile of the release is missing, can't be read, or names other skills.
@@ -94,13 +97,13 @@ pub enum AdoptError {
     /// The policy of the release can't be used.
     #[error("the policy of the release is not usable: {0}")]
     Policy(&'static str),
-    /// Signing failed.
+    /// An adopted or restored skill could not be signed or installed.
     #[error(transparent)]
     Admit(#[from] AdmitError),
     /// The release can't be recorded as taken over.
     #[error(transparent)]
     Plan(#[from] Box<PlanError>),
-    /// Another vault error.
+    /// The vault can't be read or written.
     #[error(transparent)]
     Vault(#[from] VaultError),
 }
@@ -117,7 +120,8 @@ impl From<KeyError> for AdoptError {
     }
 }
 
-/// Lists the parts to fetch in addition to a bundle. Fails if the bytes do not match the entry.
+/// Returns the parts of a large bundle, which must be fetched too, as hash and size. Fails if the
+/// bytes do not match the entry.
 pub fn parts(entry: &SkillEntry, bytes: &[u8]) -> Result<Vec<(Digest, u64)>, AdoptError> {
     let bundle = Bundle::parse(bytes, &entry.bundle_hash, entry.size)
         .map_err(|reason| unusable(entry, reason.to_string()))?;
@@ -141,7 +145,7 @@ fn unusable(entry: &SkillEntry, reason: String) -> AdoptError {
     }
 }
 
-/// Opens and verifies a bundle of this vault, from the store or from the fetched bytes.
+/// Opens and verifies a bundle of this vault, from the store or else from the fetched bytes.
 pub(super) fn open(
     vault: &Vault,
     entry: &SkillEntry,
@@ -152,8 +156,8 @@ pub(super) fn open(
     if let Ok(examined) =
         store::examine_stored(&vault.store_folder(), hash, Some(&entry.name), trusted)
     {
-        // The hash covers the files and the manifest. The version in the entry is only a claim of
-        // the catalog.
+        // The hash covers the files and the manifest, but the version in the entry is only a claim
+        // of the catalog.
         if examined.manifest.version != entry.version {
             let reason = "its manifest has another version than the release lists";
             return Err(unusable(entry, reason.to_owned()));
@@ -178,21 +182,21 @@ pub(super) fn open(
         .map_err(|reason| unusable(entry, reason.to_string()))?;
     let encoded = bundle::encode(&opened.signed, &opened.manifest, &opened.files)
         .map_err(|reason| unusable(entry, reason.to_string()))?;
-    // Every later check encodes the installed bundle again and expects this hash.
+    // Later checks encode the installed bundle again and expect this hash.
     if encoded.hash != *hash {
         return Err(unusable(entry, "it is not written canonically".to_owned()));
     }
     Ok(opened)
 }
 
-/// Returns whether a bundle is in the store and need not be fetched. Its bytes are verified when
-/// they are used.
+/// Returns whether a bundle is in the store, so that it need not be fetched. Its bytes are verified
+/// when they are used.
 pub fn is_stored(vault: &Vault, bundle: &Digest) -> Result<bool, VaultError> {
     Ok(disk::kind_at(&store::bundle_folder(&vault.store_folder(), bundle))?.is_some())
 }
 
-/// Runs the gate on a bundle of an earlier or foreign release, under the name in its entry.
-/// Exceptions and strictness that its manifest records are ignored.
+/// Runs the gate on a bundle of another publisher's release, under the name in its entry. The
+/// exceptions and the strictness in its manifest are ignored.
 pub(super) fn gate_bundle(
     entry: &SkillEntry,
     opened: OpenedBundle,
@@ -204,6 +208,7 @@ pub(super) fn gate_bundle(
     examine_source(entry, source, options, neighbours)
 }
 
+/// Turns an opened bundle into a source that can be admitted again.
 pub(super) fn earlier(
     entry: &SkillEntry,
     opened: OpenedBundle,
@@ -220,6 +225,7 @@ pub(super) fn earlier(
     }))
 }
 
+/// Runs the gate on a bundle, with errors that name the skill.
 pub(super) fn examine_source(
     entry: &SkillEntry,
     source: Source,

@@ -1,4 +1,4 @@
-//! Makes this machine a publisher of a vault that others created.
+//! Makes this machine a publisher of a vault that exists elsewhere.
 
 use vault_format::keys::PublicKey;
 use vault_format::name::Slug;
@@ -8,9 +8,9 @@ use super::recovery::{RecoveredPlace, finish_place, open_place};
 use super::roots::{RootsError, create_key};
 use crate::vault::{Vault, VaultError};
 
-/// Creates the library of a vault that this machine has linked, without skills and with an own key
-/// that may not publish yet. `in_agent` is a key that the SSH agent holds, to be used as that key.
-/// Joining again returns the existing key. Fails if the folder holds another vault's library.
+/// Creates, for a vault that this machine has linked, a folder of own skills and a key that may not
+/// publish yet. `in_agent` is a key that the SSH agent holds, to be used instead of a new one.
+/// Joining again returns the existing key. Fails if the folder contains another vault.
 pub fn join_vault(
     place: &RecoveredPlace,
     wanted: &VaultId,
@@ -21,12 +21,11 @@ pub fn join_vault(
     // same time stays.
     let trust = vault.change_trust(wanted, |linked_trust| {
         let mut trust = linked_trust.ok_or(RootsError::NotLinked(*wanted))?;
-        // Other machines know this vault, so a later command must never recreate it with another
-        // id.
+        // Other machines know this vault, so no later command may recreate it with another id.
         trust.shown = true;
         Ok::<_, RootsError>(trust)
     })?;
-    // Use a key of an earlier try again, unless the vault has retired or revoked it since.
+    // Use the key of an earlier attempt, unless the vault has retired or revoked it since.
     let is_usable = |key: &PublicKey| {
         let standing = trust.roots.standing(key);
         matches!(standing, KeyStanding::Release | KeyStanding::Unknown)
@@ -40,8 +39,8 @@ pub fn join_vault(
     Ok((vault, key))
 }
 
-/// Signs the request of a key of this machine to become a publisher. The request proves that the
-/// machine holds the key, and is valid for this vault and namespace alone.
+/// Signs the request that a key of this machine becomes a publisher. The request proves that the
+/// machine holds the key, and is valid for this vault and namespace only.
 pub fn sign_key_request(
     vault: &Vault,
     slug: &Slug,

@@ -1,8 +1,10 @@
 //! Merges the work of several publishers of one vault.
 //!
-//! Three states are compared: the last release that this library published or took over (the base),
-//! the service's current release (theirs) and this library (ours). Changes of theirs are taken over
-//! with their signatures, and changes of this library alone are published. If both changed the same
+//! Three states are compared: the last release that this machine published or took over (*base*),
+//! the service's current release (*theirs*), and the skills on this machine (*ours*). What only
+//! they changed is taken over with their signatures; what only this machine changed is published.
+//! If both changed the same thing, that is a conflict: nothing is taken over or published, and each
+//! conflict is reported.
 //! thing, that is a conflict: nothing is taken over or published, and each conflict is reported.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,45 +25,48 @@ use crate::vault::authored::AuthoredFile;
 use crate::vault::policy::POLICY_FILE;
 use crate::vault::{Vault, VaultError};
 
-/// The changes of other publishers since this library's last release. Nothing is taken over unseen:
-/// show the whole change to the owner, then call [`super::adopt::take_over`].
+/// The changes of other publishers since the last release that this machine published or took over.
+/// Nothing is taken over unseen: the caller shows the whole change to the owner, and then calls
+/// [`super::adopt::take_over`].
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct TakeOver {
-    /// The number of the release that it is taken from.
+    /// Number of the release from which the changes come.
     pub release: u64,
-    /// The signers of that release.
+    /// Signers of that release.
     pub publishers: Vec<PublicKey>,
-    /// Skills to install with their signatures, in place of those of the same names.
+    /// Skills to install with their signatures, in place of skills of the same names.
     pub skills: Vec<SkillEntry>,
     /// Skills to remove.
     pub removed: Vec<SkillName>,
-    /// The change of the policy.
+    /// What happens to `policy.toml`.
     pub policy: PolicyChange,
     /// SHA-256 of the release's payload.
     pub payload_sha256: Digest,
-    /// Whether this machine has signed exactly this payload, so that its owner has seen it.
+    /// Whether this machine has signed exactly this payload, so that its owner has seen the
+    /// content.
     pub signed_here: bool,
-    /// The release, compared with the one that this library published or took over last.
+    /// The release, compared with the one that this machine published or took over last.
     pub change: ReleaseChange,
-    /// The base address, the namespace and the exact bytes of the release's catalog.
+    /// Address, namespace and exact catalog bytes of the release, which a take-over records as
+    /// known.
     pub(super) base: String,
     pub(super) slug: Slug,
     pub(super) catalog: Vec<u8>,
 }
 
-/// The change of `policy.toml`.
+/// What a take-over does to `policy.toml`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum PolicyChange {
-    /// It stays.
+    /// The policy stays as it is.
     None,
-    /// It becomes this object of the release.
+    /// The policy becomes this object of the release.
     Take(PolicyEntry),
-    /// It is removed.
+    /// The policy is removed.
     Remove,
 }
 
 impl TakeOver {
-    /// Returns whether nothing of it goes into this library or its next release.
+    /// Returns whether nothing of the release changes this vault or its next release.
     fn is_empty(&self) -> bool {
         let changes = &self.change.changes;
         self.skills.is_empty()
@@ -72,11 +77,11 @@ impl TakeOver {
     }
 }
 
-/// The inputs of a merge, apart from the change of the release.
+/// The inputs of a merge, except the change of the release.
 pub(super) struct ReleaseMerge<'a> {
     pub(super) vault: &'a Vault,
     pub(super) current: &'a Current,
-    /// The skills of this library.
+    /// Skills on this machine.
     pub(super) places: &'a [Place],
     /// Whether this machine has signed the current release.
     pub(super) signed_here: bool,
@@ -84,9 +89,9 @@ pub(super) struct ReleaseMerge<'a> {
 }
 
 impl ReleaseMerge<'_> {
-    /// Compares the three states. `None` if there is nothing to take over. Fails with
-    /// [`PlanError::Conflicts`] if both sides changed the same thing, unless `on_divergence`
-    /// accepts theirs.
+    /// Compares the three states. Returns `None` if there is nothing to take over. Fails with
+    /// [`PlanError::Conflicts`] if both sides changed the same thing, unless `on_divergence` lets
+    /// their side win.
     pub(super) fn merge_releases(
         &self,
         change: ReleaseChange,
@@ -115,6 +120,7 @@ impl ReleaseMerge<'_> {
         Ok(Some(take_over).filter(|taken| !taken.is_empty()))
     }
 
+    /// Decides for each skill which side wins, and collects what to take over and the conflicts.
     fn merge_skills(
         &self,
         base: Option<&Catalog>,
@@ -132,8 +138,8 @@ impl ReleaseMerge<'_> {
         for name in names {
             let of = |side: &BTreeMap<SkillName, Digest>| side.get(name).copied();
             let (before, there, here) = (of(&base_bundles), of(&their_bundles), of(&ours));
-            // Files that this machine only signed again, after a revocation, count as unchanged
-            // here.
+            // Files that this machine only signed again after a revocation count as unchanged on
+            // this side.
             let is_untouched = |here: Digest| {
                 let mut bundles = own.signed_again(name, &here).iter();
                 bundles.any(|bundle| Some(*bundle) == before)
@@ -159,6 +165,7 @@ impl ReleaseMerge<'_> {
         Ok(())
     }
 
+    /// Decides which side's policy wins.
     fn merge_policy(
         &self,
         base: Option<&Catalog>,
@@ -171,7 +178,7 @@ impl ReleaseMerge<'_> {
         let (before, there) = (base.map(|it| it.sha256), theirs.map(|it| it.sha256));
         match choose_side(before, there, ours.approved, self.request.on_divergence) {
             MergeSide::Ours => {}
-            // Taking theirs would overwrite an edit that the owner has not decided on.
+            // Taking theirs would overwrite an edit that the owner has not approved or dropped.
             MergeSide::Theirs if ours.is_pending => conflicts.policy = true,
             MergeSide::Theirs => {
                 taken.policy = theirs.map_or(PolicyChange::Remove, |it| PolicyChange::Take(*it));
@@ -182,6 +189,7 @@ impl ReleaseMerge<'_> {
     }
 }
 
+/// Returns the skills of a catalog with their bundles; empty without a catalog.
 fn bundles_of(catalog: Option<&Catalog>) -> BTreeMap<SkillName, Digest> {
     let skills = catalog.into_iter().flat_map(|catalog| &catalog.skills);
     skills
@@ -189,7 +197,7 @@ fn bundles_of(catalog: Option<&Catalog>) -> BTreeMap<SkillName, Digest> {
         .collect()
 }
 
-/// The side whose version of an item continues.
+/// The side whose version of a skill or of the policy wins.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum MergeSide {
     Ours,
@@ -197,6 +205,7 @@ enum MergeSide {
     Conflict,
 }
 
+/// Decides between three versions of one thing; `None` means that it is absent there.
 fn choose_side<T: Copy + PartialEq>(
     base: Option<T>,
     theirs: Option<T>,
@@ -212,11 +221,11 @@ fn choose_side<T: Copy + PartialEq>(
     }
 }
 
-/// The policy of this library.
+/// The policy on this machine.
 struct OwnPolicy {
-    /// The hash of the object that the approved version makes.
+    /// SHA-256 of the policy object that the approved version gives; `None` without a policy.
     approved: Option<Digest>,
-    /// Whether the file has unapproved changes.
+    /// Whether the file has changes that are not approved.
     is_pending: bool,
 }
 
@@ -234,8 +243,9 @@ fn own_policy(vault: &Vault) -> Result<OwnPolicy, PlanError> {
     })
 }
 
-/// The profiles of the current release that this library's release would lose or change, by name
-/// and agent: they come from a `profiles.toml` or from transforms that only another publisher has.
+/// Returns the profiles of the current release, as name and agent, that a release of this machine
+/// would drop or change. They come from a `profiles.toml` or from transforms that only another
+/// publisher has.
 pub(super) fn lost_profiles(
     theirs: &[Profile],
     current: &Catalog,
@@ -247,8 +257,8 @@ pub(super) fn lost_profiles(
         let mut here = skills.iter().filter(|skill| skill.place.name == *name);
         there.is_some() && here.next().map(|skill| skill.place.bundle) == there
     };
-    // A changed skill changes profiles by itself. The unchanged skills show whether a rule or a
-    // transform is missing here.
+    // A changed skill changes profiles by itself. The skills that both sides have alike show
+    // whether a rule or a transform is missing here.
     let content = |profile: &Profile| -> BTreeMap<SkillName, Digest> {
         let skills = profile.skills.iter();
         let unchanged = skills.filter(|skill| is_unchanged(&skill.name));

@@ -1,4 +1,5 @@
-//! Publishing: plans releases of this library, and changes the keys that sign them.
+//! Publishing: plans and signs releases of this vault, reviews those of other publishers, and
+//! changes the keys that sign them.
 
 pub mod adopt;
 mod build;

@@ -1,9 +1,10 @@
 //! Plans a release: decides whether anything changed, builds the content, and signs the catalog.
 //!
-//! A release contains exactly this library's skills. [`plan_release`] starts from the service's
-//! current catalog. It stops if this library does not recognise that catalog, or if the catalog is
-//! older than the last published one. Each signed catalog is recorded before it can be uploaded, so
-//! that no number is used for two catalogs. An interrupted push continues with the same bytes.
+//! A release is a signed catalog of exactly the own skills. [`plan_release`] starts from the
+//! service's current catalog. It stops if this machine does not recognise that catalog, or if the
+//! catalog is older than the last published one. Each signed catalog is recorded before it can be
+//! uploaded, so that no two catalogs get one number. An interrupted push continues with the same
+//! bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,7 +35,7 @@ use crate::vault::policy::POLICY_FILE;
 use crate::vault::trust::{RootChanges, VaultTrust};
 use crate::vault::{Change, Vault};
 
-/// Plans a release against the service's current catalog. Takes the writer lock. Signs only if
+/// Plans a release that follows the service's current catalog. Takes the writer lock. Signs only if
 /// something changed.
 pub fn plan_release(vault: &Vault, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
     let mut change = vault.begin_change()?;
@@ -56,8 +57,8 @@ pub fn plan_release(vault: &Vault, request: &PlanRequest<'_>) -> Result<Plan, Pl
     };
     let to_sign_again = list_unsigned(vault)?;
     if !to_sign_again.is_empty() {
-        // Take over releases of other publishers first: they may have removed a thief's skills
-        // already, and those are not signed again then.
+        // Take over releases of other publishers first. They may have removed a thief's skills,
+        // which are then not signed again.
         let verdict = judge.judge_divergence(current.as_ref(), &place::own_places(vault)?);
         if let Ok(ReleaseRelation::TakeOver(taken)) = verdict {
             return Ok(Plan::TakeOver(taken));
@@ -66,7 +67,7 @@ pub fn plan_release(vault: &Vault, request: &PlanRequest<'_>) -> Result<Plan, Pl
             return Ok(Plan::SignAgain(to_sign_again));
         }
     }
-    // Sign before the skills are listed, so that this release has the new signatures.
+    // Sign before the skills are listed, so that this release contains the new signatures.
     sign_waiting(vault, &mut change)?;
     let mut skills = own_skills(vault)?;
     let places = skill_places(&skills);
@@ -111,8 +112,9 @@ pub fn plan_release(vault: &Vault, request: &PlanRequest<'_>) -> Result<Plan, Pl
     build_plan(&builder, state)
 }
 
-/// Stores root versions in the service's catalog that supersede the known ones. Returns the changes
-/// of the vault's keys, for the owner to read.
+/// Stores root versions (signed lists of the vault's keys) from the service's catalog that
+/// supersede the known ones. Returns the changes of the keys, for the owner to read; `None` if
+/// there are none.
 pub fn take_roots(
     vault: &Vault,
     request: &PlanRequest<'_>,
@@ -123,6 +125,8 @@ pub fn take_roots(
     Ok(RootChanges::between(Some(&before.roots), &after.roots))
 }
 
+/// Like [`take_roots`], for a caller that holds the writer lock. Returns the trusted state
+/// afterwards.
 fn take_shown(
     vault: &Vault,
     change: &mut Change<'_>,
@@ -140,7 +144,8 @@ fn take_shown(
         Ok(judged) => judged,
         Err(RootError::VaultChanged) if request.pin_is_reset => return Ok(before),
         Err(RootError::VaultChanged) => return Err(PlanError::OtherVault),
-        // The owner has healed a fork. The service takes these versions with the next release.
+        // The owner has healed a fork. The service gets this vault's versions with the next
+        // release.
         Err(RootError::Forked { .. }) if supersedes_shown(&before, file.roots()) => {
             return Ok(before);
         }
@@ -149,8 +154,7 @@ fn take_shown(
     if !judged.taken {
         return Ok(before);
     }
-    // The bundles that the catalog lists stay valid even if their signer was retired in the
-    // meantime.
+    // The bundles that the catalog lists stay valid even if their signer has been retired since.
     let after = VaultTrust {
         roots: judged.state,
         ..before
@@ -171,7 +175,8 @@ fn take_shown(
     )?)
 }
 
-/// Returns whether a reader that knows the shown root versions would switch to this vault's.
+/// Returns whether a reader that knows the shown root versions would accept this vault's in their
+/// place.
 fn supersedes_shown(trust: &VaultTrust, shown: &RootList) -> bool {
     let shown = RootChain::verify(shown).map(|chain| RootState::new(chain, [].into()));
     let own = trust.chain().to_list();
@@ -180,8 +185,8 @@ fn supersedes_shown(trust: &VaultTrust, shown: &RootList) -> bool {
     })
 }
 
-/// Adds this vault's root versions to the service's current catalog, to replace it when no release
-/// can be made yet. `None` if it has them already.
+/// Adds this vault's root versions to the service's current catalog, so that readers learn them
+/// before a release can be made. `None` if the catalog has them already.
 pub fn append_missing_roots(vault: &Vault, current: &[u8]) -> Result<Option<Vec<u8>>, PlanError> {
     let trust = vault.require_trust()?;
     let file = SignedCatalog::parse(current)?;
@@ -193,16 +198,16 @@ pub fn append_missing_roots(vault: &Vault, current: &[u8]) -> Result<Option<Vec<
     Ok(Some(longer.to_bytes()))
 }
 
-/// Returns the key that signs the release: the one that the current catalog names, if it is on this
-/// machine.
+/// Returns the key that signs the release: the key that the current catalog names, if it is on this
+/// machine and may publish, or else another one.
 fn release_key(
     vault: &Vault,
     trust: &VaultTrust,
     current: Option<&Current>,
 ) -> Result<PublicKey, PlanError> {
     let named = current.map(|current| current.catalog.public_key);
-    // The key is one of a release's inputs. If several keys are here, a changing choice would make
-    // a new release each time.
+    // The key is an input of the release. With several keys on this machine, a changing choice
+    // would make a new release each time.
     let keys = vault.keys().list()?;
     let named =
         named.filter(|key| keys.contains(key) && trust.roots.standing(key) == KeyStanding::Release);
@@ -212,7 +217,7 @@ fn release_key(
     }
 }
 
-/// Records a pending release as published if the service serves its catalog: the push succeeded but
+/// Records a pending release as published if the service shows its catalog: the push succeeded, but
 /// its response was lost.
 fn settle_pending(
     vault: &Vault,
@@ -226,7 +231,7 @@ fn settle_pending(
             file_sha256: current.file_sha256,
             ..pending.clone()
         };
-        // Other publishers may have added their signatures to the release that is pending here.
+        // The catalog may have got signatures of other publishers, so record the service's bytes.
         acknowledge_release(vault, state, bytes, arrived)?;
         state.pending = None;
         state.write_state(vault)?;
@@ -238,18 +243,18 @@ fn settle_pending(
     Ok(())
 }
 
-/// The relation of the new release to the service's current catalog.
+/// How the new release relates to the service's current catalog.
 enum ReleaseRelation<'a> {
-    /// It follows this library's last release, or is the first one.
+    /// It follows the last release that this machine knows, or is the first one.
     Follow,
-    /// These changes must be taken over from the current catalog first.
+    /// These changes of the current catalog must be taken over first.
     TakeOver(Box<TakeOver>),
-    /// It replaces a catalog that another machine published. Each changed skill needs a higher
-    /// version than in that catalog.
+    /// It replaces a catalog that another machine published. Each skill that differs needs a higher
+    /// version than it has there.
     Outnumber(&'a Catalog),
 }
 
-/// The judge of the service's current catalog against this library.
+/// Compares the service's current catalog with what this machine knows and has.
 struct ReleaseJudge<'a> {
     vault: &'a Vault,
     trust: &'a VaultTrust,
@@ -258,7 +263,7 @@ struct ReleaseJudge<'a> {
 }
 
 impl ReleaseJudge<'_> {
-    /// Decides how a new release may follow the current catalog.
+    /// Decides how a new release may follow the current catalog. Fails if it must not.
     fn judge_divergence<'c>(
         &self,
         current: Option<&'c Current>,
@@ -280,13 +285,14 @@ impl ReleaseJudge<'_> {
         if !self.has_diverged(current, places)? {
             return Ok(ReleaseRelation::Follow);
         }
-        // A release that is not valid may be replaced, but nothing is taken over from it.
+        // A release that is not valid may be replaced, but nothing of it is taken over.
         let is_void = current.is_void();
-        // With one publisher, a foreign release was signed with a copy of its key, so merging it
-        // needs the owner's consent.
+        // In a vault with one publisher, only a copy of its key can have signed a release
+        // elsewhere, so merging it needs the owner's consent.
         let is_shared = trust.chain().document().release().keys().len() > 1;
         match on_divergence {
-            // Readers ignore its number and its versions.
+            // Readers ignore the number and the versions of a void release, so nothing has to
+            // exceed them.
             OnDivergence::Replace if is_void => Ok(ReleaseRelation::Follow),
             OnDivergence::Replace => Ok(ReleaseRelation::Outnumber(&current.catalog)),
             OnDivergence::Stop if is_void => Err(PlanError::Diverged(Difference {
@@ -326,12 +332,12 @@ impl ReleaseJudge<'_> {
         }
     }
 
-    /// Returns whether this library neither published nor adopted the current catalog. Fails if the
-    /// catalog is older than the last published release, or differs from it under the same number,
-    /// unless it is to be replaced.
+    /// Returns whether the current catalog is one that this machine neither published nor took
+    /// over. Fails if it is older than the last published release, or differs from it with the same
+    /// number, unless it is to be replaced.
     fn has_diverged(&self, current: &Current, places: &[Place]) -> Result<bool, PlanError> {
         let Some(published) = &self.state.published else {
-            // Nothing is recorded. If the skills are the same, the library was moved to this
+            // Nothing is recorded here. If the skills are the same, the vault was moved to this
             // machine.
             let same = Difference {
                 release: current.stored.release,
@@ -348,7 +354,7 @@ impl ReleaseJudge<'_> {
         if current.stored.payload_sha256 == published.payload_sha256 {
             return Ok(false);
         }
-        // Readers ignore a release by a revoked key, so its number is free again.
+        // Readers ignore a release by a revoked key, so its number can be used again.
         let counted = last_counted(self.vault, self.trust, self.request)?;
         let is_void = counted.is_some_and(|counted| counted.is_void(self.trust));
         // With `Replace`, the owner confirms that the service was restored from a backup on
@@ -367,20 +373,20 @@ impl ReleaseJudge<'_> {
     }
 }
 
-/// Returns whether the current release can't have profiles that only another publisher can make,
-/// because a key of this machine signed it or because it is not valid.
+/// Returns whether the profiles of the current release need no check, because a key of this machine
+/// signed it or because it is not valid.
 fn is_signed_here(vault: &Vault, current: &Current) -> Result<bool, PlanError> {
     let here = vault.keys().list()?;
     Ok(!current.counts() || current.signers.iter().any(|key| here.contains(key)))
 }
 
-/// Builds and signs the release, unless the current release has the same content or an earlier
-/// attempt already signed it.
+/// Builds and signs the release. Does not sign if the current release has the same content, or if
+/// an earlier attempt has signed the same release.
 fn build_plan(builder: &ReleaseBuilder<'_>, mut state: CloudState) -> Result<Plan, PlanError> {
     let vault = builder.vault;
     let inputs = builder.inputs_digest();
     let not_due = builder.current.filter(|current| !builder.is_due(current));
-    // Equal inputs make equal content, so nothing has to be built.
+    // Equal inputs give equal content, so nothing has to be built.
     if let (Some(current), Some(published)) = (not_due, &state.published)
         && published.payload_sha256 == current.stored.payload_sha256
         && published.inputs == Some(inputs)
@@ -389,8 +395,8 @@ fn build_plan(builder: &ReleaseBuilder<'_>, mut state: CloudState) -> Result<Pla
     }
     let mut release = builder.build_unsigned()?;
     if let Some(current) = not_due
-        // A release that was adopted has no recorded inputs, and different inputs may make the same
-        // content.
+        // A release that was taken over has no recorded inputs, and different inputs may give the
+        // same content.
         && same_content(&release.catalog, current)
     {
         let acknowledged = AcknowledgedRelease {
@@ -408,14 +414,14 @@ fn build_plan(builder: &ReleaseBuilder<'_>, mut state: CloudState) -> Result<Pla
         return builder.choose_plan(release, bytes, true);
     }
     (release.catalog.release, release.catalog.previous) = builder.next_number(&state);
-    // Fill the list again: each new entry holds the number of its first release, which is known
-    // only now.
+    // Fill the list again: a new entry contains the number of this release, which is known only
+    // now.
     builder.fill_withdrawn(&mut release.catalog)?;
     let signer = vault.keys().signer(&builder.key)?;
     let bytes =
         SignedCatalog::sign(&release.catalog, builder.trust.chain(), &[&*signer])?.to_bytes();
-    // Record the release before its bytes can leave this machine: the number is used up even if the
-    // push fails.
+    // Record the release before its bytes can leave this machine, because the number is used up
+    // even if the push fails.
     vault.note_shown()?;
     state.write_catalog_file(vault, CatalogFile::Pending, &bytes)?;
     let payload_sha256 = SignedCatalog::parse(&bytes)?.payload_sha256();
@@ -438,8 +444,8 @@ fn build_plan(builder: &ReleaseBuilder<'_>, mut state: CloudState) -> Result<Pla
     builder.choose_plan(release, bytes, false)
 }
 
-/// Returns the own skills whose version would decrease, or stay the same with different content,
-/// compared with the current catalog; each with the version there.
+/// Returns the own skills whose version would decrease compared with the current catalog, or stay
+/// the same with other content. The value is the version there.
 fn not_above(skills: &[ReleaseSkill], catalog: &Catalog) -> BTreeMap<SkillName, u64> {
     let behind = skills.iter().filter_map(|skill| {
         let entry = catalog.skill(&skill.place.name)?;
@@ -450,9 +456,9 @@ fn not_above(skills: &[ReleaseSkill], catalog: &Catalog) -> BTreeMap<SkillName, 
     behind.collect()
 }
 
-/// Returns the own skills that are not in the current catalog and would return at or below a
-/// version that machines may have had; each with that version. A version that no release may jump
-/// to is left out: the service rejects the release again.
+/// Returns the own skills that an earlier release removed and that would come back with a version
+/// that machines may have had already. The value is that version. Leaves out a version that is too
+/// far above the own one for a release; the service rejects such a release.
 fn returned_skills(
     request: &PlanRequest<'_>,
     state: &CloudState,
@@ -475,7 +481,7 @@ fn returned_skills(
     behind.collect()
 }
 
-/// Signs own skills again, each above the version beside its name.
+/// Signs own skills again, each with a version above the given one.
 fn raise_versions(
     vault: &Vault,
     change: &mut Change<'_>,
@@ -492,13 +498,13 @@ fn raise_versions(
         behind.contains_key(&place.name)
     })?;
     match resigned.refused.into_iter().next() {
-        // Without a new signature the published version would decrease or stay the same.
+        // Without a new signature the version in the release would decrease or stay the same.
         Some((name, reason)) => Err(PlanError::Refused { name, reason }),
         None => Ok(()),
     }
 }
 
-/// Returns the approved version of a text file that the owner writes; `None` if there is none.
+/// Returns the approved version of a text file of the owner; `None` if there is none.
 fn read_text(
     vault: &Vault,
     file: &AuthoredFile,
@@ -509,8 +515,8 @@ fn read_text(
         .map_err(|_| PlanError::NotText { file: name })
 }
 
-/// Records the service's current catalog, whose payload the owner has reviewed, as known. Call it
-/// after the catalog's skills were adopted; the next plan starts from it.
+/// Records the service's current catalog as known, after the owner has reviewed its payload and the
+/// skills were adopted. The next plan starts from it.
 pub(super) fn record_reviewed(
     vault: &Vault,
     base: &str,
@@ -520,7 +526,7 @@ pub(super) fn record_reviewed(
 ) -> Result<AcknowledgedRelease, PlanError> {
     let mut change = vault.begin_change()?;
     let request = PlanRequest {
-        // The owner reviewed exactly this payload, and the service may show another one by now.
+        // The owner reviewed exactly this payload. The service may show another one by now.
         last_good: Some(reviewed),
         ..PlanRequest::new(base, slug, Some(current))
     };

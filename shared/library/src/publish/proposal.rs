@@ -1,10 +1,11 @@
 //! Releases that several publishers sign.
 //!
-//! If the release role's threshold is above one, a sync signs the release with one key and proposes
-//! it. Another publisher's machine judges the exact bytes as a device would, except for the
-//! threshold, reviews the change ([`ReleaseChange`]), and adds its signature. The machine that
-//! reaches the threshold publishes the complete file. A machine signs at most one payload under a
-//! namespace, root version and release number.
+//! If more than one publisher must sign a release, a sync signs it with one key and proposes it. On
+//! the machine of another publisher, the exact bytes are judged as a device would judge them,
+//! except for the number of signatures; a person reviews the change ([`ReleaseChange`]); and the
+//! machine adds its signature. The machine whose signature completes the release publishes it. A
+//! machine signs only one payload for each namespace, root version (list of the vault's keys) and
+//! release number.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -24,20 +25,20 @@ use super::state::{self, SignedPayload};
 use crate::vault::Vault;
 use crate::vault::trust::{NamedKey, VaultTrust};
 
-/// An error of judging or signing a proposal. Nothing has been signed.
+/// Error of judging or signing a proposal. Nothing was signed.
 #[derive(Debug, thiserror::Error)]
 pub enum ProposalError {
     /// The service's current release can't be read, or this machine may not publish.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// The proposal is not valid.
+    /// The proposal is not valid as a release.
     #[error(transparent)]
     Catalog(#[from] CatalogError),
-    /// Its list of keys is newer than the one that is published.
+    /// The proposal was made under newer root versions than the service has published.
     #[error("the proposal names newer keys than the service has published")]
     NewKeys,
-    /// An object is missing, not signed by a publisher, inconsistent with the skills' bytes, or
-    /// rejected by the gate.
+    /// An object is missing, not signed by a publisher or inconsistent with the skills' files, or
+    /// the gate blocks a skill.
     #[error(transparent)]
     Bundle(Box<AdoptError>),
 }
@@ -71,25 +72,26 @@ pub struct Proposal {
     slug: Slug,
 }
 
-/// A proposal with one more signature.
+/// A proposal after this machine has added its signature.
 #[derive(Clone, Debug)]
 pub struct SignedProposal {
-    /// The exact bytes of the file.
+    /// Exact bytes of the file.
     pub bytes: Vec<u8>,
-    /// The release.
+    /// Number of the proposed release.
     pub release: u64,
-    /// The number of publishers' signatures that it has.
+    /// Number of valid signatures by publishers.
     pub signatures: usize,
     /// Whether these are enough, so that the file can be published.
     pub is_complete: bool,
-    /// The file hash of the release that it follows, for `If-Match`; `None` for the first release.
+    /// File hash of the release that it follows, for `If-Match`; `None` for the first release.
     pub follows: Option<Digest>,
 }
 
 impl Proposal {
-    /// Judges the exact bytes of a proposal. It must follow the service's current release, which
-    /// `request` holds, unless that release is void. The review compares it with the release that
-    /// this machine published or took over last. Call [`super::take_roots`] first.
+    /// Judges the exact bytes of a proposal. It must follow the service's current release
+    /// (`request.current`), unless a revoked key signed that one. The review compares it with the
+    /// release that this machine published or took over last. Call [`super::take_roots`] first, so
+    /// that the newest keys are known.
     pub fn judge(
         vault: &Vault,
         request: &PlanRequest<'_>,
@@ -99,7 +101,7 @@ impl Proposal {
         let counted_here = last_counted(vault, &trust, request)?;
         let state =
             state::read_or_new(vault, request.base, request.slug).map_err(PlanError::from)?;
-        // Readers ignore a release by a revoked key, so its number is free again.
+        // Readers ignore a release by a revoked key, so its number can be used again.
         let is_void = counted_here.as_ref().is_some_and(|it| it.is_void(&trust));
         let published = state.published.as_ref().filter(|_| !is_void);
         let published = published.map(|published| ReleaseRef {
@@ -117,13 +119,13 @@ impl Proposal {
                 let signers = current.signers.clone();
                 Some(LastCatalog::read_stored(bytes, &payload, signers)?)
             }
-            // A release that is not valid is not compared with, because devices ignore it too.
+            // Devices ignore a release that is not valid, so the proposal is not compared with it.
             _ => counted_here.as_ref().map(|counted| counted.last.clone()),
         };
         let signed_before = |root_version, release| state.signed_payload(root_version, release);
         let reader = CatalogReader {
-            // A reader of the kind `Publisher` tolerates an expired catalog. A signature sends this
-            // catalog to devices, so judge it as they do.
+            // A reader of the kind `Publisher` tolerates an expired catalog. But with the signature
+            // this catalog goes to devices, so judge it as they do.
             side: ReaderKind::Device,
             ..current::catalog_reader(vault, &trust, request, last.as_ref())
         };
@@ -135,8 +137,8 @@ impl Proposal {
             return Err(ProposalError::NewKeys);
         }
         let own_keys = vault.keys().list().map_err(PlanError::from)?;
-        // Versions are compared with the release that is valid here. Skills that a release in
-        // between has removed must also come back above their version.
+        // Compare versions with the last valid release. Skills that a release in
+        // between has removed must also come back with a higher version.
         let former = match (&counted_here, &last) {
             (Some(counted), Some(last)) => counted.former_as_of(vault, &last.catalog, &trust.roots),
             _ => state.former.clone(),
@@ -155,7 +157,7 @@ impl Proposal {
         })
     }
 
-    /// Adds this machine's signature. Records the payload before the bytes can leave the machine.
+    /// Adds this machine's signature. Records the payload before its bytes can leave the machine.
     pub fn sign(
         mut self,
         vault: &Vault,
@@ -169,12 +171,12 @@ impl Proposal {
             root_version,
             ..
         } = self.change.catalog;
-        // Read again under the lock: another run may have signed something under the same number
-        // since the proposal was judged.
+        // Read again under the lock, because another process may have signed something with the
+        // same number since the proposal was judged.
         let mut state =
             state::read_or_new(vault, &self.base, &self.slug).map_err(PlanError::from)?;
         let before = state.signed_payload(root_version, release);
-        // Two payloads signed under one number would let a host show different releases to
+        // With two signed payloads of one number, a service could show different releases to
         // different devices.
         if before.is_some_and(|signed| signed != self.payload_sha256) {
             return Err(CatalogError::ProposalOutdated(OutdatedProposal::OtherSigned).into());
@@ -198,8 +200,8 @@ impl Proposal {
     }
 }
 
-/// Returns the service's current release. Fails if it is older than the one that this machine
-/// published or took over last, or differs from it under the same number.
+/// Returns the service's current release. Fails if it is older than the last one that this machine
+/// published or took over, or differs from it with the same number.
 fn read_shown_release(
     vault: &Vault,
     trust: &VaultTrust,
@@ -211,7 +213,7 @@ fn read_shown_release(
         published: published.release,
     };
     let Some(bytes) = request.current else {
-        // A host that hides the current release would make every proposal look like the first
+        // A service that hides the current release would make every proposal look like the first
         // release.
         return published.map_or(Ok(None), |published| Err(rolled_back(0, published)));
     };

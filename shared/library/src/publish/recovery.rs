@@ -1,4 +1,6 @@
-//! The recovery key: a root key in a file that its owner keeps away from this machine.
+//! The recovery key: a key that may change the vault's keys (it has the root role), in a file that
+//! the owner keeps away from this machine. Creates it, checks it, and replaces a lost or stolen key
+//! with it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -29,33 +31,33 @@ use crate::vault::keys::{self, Passphrases};
 use crate::vault::trust::{OF_ONE_IDENTITY, VaultTrust};
 use crate::vault::{Vault, VaultError, VaultPaths, releases, write_format};
 
-/// Days after which a recovery key should be checked again.
+/// Number of days after which the owner is reminded to check that the recovery key still works.
 const CHECK_DAYS: i64 = 365;
 
-/// The parameters of a new recovery key.
+/// What a new recovery key is made from.
 #[derive(Default)]
 pub struct NewRecovery {
-    /// The files to write. An existing file is accepted only from an interrupted run.
+    /// Files to write. A file that exists is an error, unless an interrupted run left it.
     pub files: Vec<PathBuf>,
-    /// The passphrase that encrypts the files; `None` leaves them in the clear.
+    /// Passphrase that encrypts the files; `None` leaves the key in them in the clear.
     pub passphrase: Option<Zeroizing<String>>,
-    /// The addresses that the vault is published at.
+    /// Addresses at which the vault is published, which the file names for its owner.
     pub addresses: Vec<String>,
 }
 
-/// The result of making a recovery key.
+/// What [`create_recovery_key`] changed.
 #[derive(Debug)]
 pub struct CreatedRecovery {
-    /// The vault, which has another id if it was recreated.
+    /// The vault. It has another id than before if it was recreated.
     pub vault: Vault,
-    /// The changes of the keys.
+    /// Changes of the keys.
     pub report: RootReport,
-    /// The own skills that were signed again because the vault was recreated.
+    /// Own skills that were signed again; `None` unless the vault was recreated.
     pub resigned: Option<Resigned>,
 }
 
-/// Creates a recovery key and makes it the only key of the root role. `root_key` is the present
-/// recovery key, if there is one. A vault whose keys no other machine has seen is recreated with
+/// Creates a recovery key and gives the root role to it alone. `root_key` is the present recovery
+/// key, if there is one. If no other machine has seen the vault's keys, the vault is recreated with
 /// another id, so that the key on this machine never had the root role. Continues with the files of
 /// an interrupted run.
 pub fn create_recovery_key(
@@ -96,8 +98,8 @@ pub fn create_recovery_key(
         root_sha256: *chain.newest().payload_sha256(),
     };
     let key = RecoveryKey::new(file, input.passphrase);
-    // Write the files first: a root version that only a lost key can change would be the end of the
-    // vault.
+    // Write the files first: nobody could change the vault's keys any more if a root version named
+    // a recovery key that is nowhere stored.
     write_all(&key, &input.files)?;
     let (vault, report, resigned) = if anew {
         drop(change);
@@ -105,7 +107,8 @@ pub fn create_recovery_key(
         let report = complete_change(&vault, &before, None)?;
         (vault, report, Some(resigned))
     } else if is_stored {
-        // An interrupted run that recreated the vault may have left its skills unsigned.
+        // An interrupted run that recreated the vault may have left skills that are not signed
+        // again.
         let resigned = sign_waiting(vault, &mut change)?;
         drop(change);
         let resigned = before.made_from.map(|_| resigned);
@@ -127,8 +130,8 @@ pub fn create_recovery_key(
     })
 }
 
-/// Lists the own skills that [`create_recovery_key`] would sign again, because it would recreate
-/// the vault if no other machine has seen its keys.
+/// Lists the own skills that [`create_recovery_key`] would sign again: all of them if it would
+/// recreate the vault, none otherwise.
 pub fn to_sign_anew(vault: &Vault) -> Result<Vec<SkillName>, VaultError> {
     if !is_unseen(vault, &vault.require_trust()?)? {
         return Ok(Vec::new());
@@ -137,14 +140,14 @@ pub fn to_sign_anew(vault: &Vault) -> Result<Vec<SkillName>, VaultError> {
     Ok(places.into_iter().map(|place| place.name).collect())
 }
 
-/// Returns whether the vault's keys never left this machine, so that it can be recreated with
-/// another id.
+/// Returns whether the vault's keys never left this machine, so that the vault can be recreated
+/// with another id without anybody noticing.
 fn is_unseen(vault: &Vault, trust: &VaultTrust) -> Result<bool, VaultError> {
     Ok(!trust.shown && trust.chain().version() == 1 && releases::list_states(vault)?.is_empty())
 }
 
-/// Signs the first root version of a recreated vault. Its time is that of the version it replaces,
-/// so that an interrupted run and the next one make the same vault from the same key.
+/// Signs the first root version of a recreated vault. It has the time of the version that it
+/// replaces, so that an interrupted run and the next one make the same vault from the same key.
 fn first_version(before: &VaultTrust, secret: &SecretKey) -> Result<RootChain, RootsError> {
     let document = before.chain().document();
     let mut edit = RootEdit::begin_first(document.issued_at());
@@ -158,9 +161,9 @@ fn first_version(before: &VaultTrust, secret: &SecretKey) -> Result<RootChain, R
     Ok(edit.sign(&[secret])?)
 }
 
-/// Returns the recovery key in a file that an interrupted run has written, if that key has the root
-/// role already, or if this vault's next version was to name it. Fails for any other existing file,
-/// which stays as it is.
+/// Returns the recovery key in a file that an interrupted run has written: a key that has the root
+/// role already, or that this vault's next version was to name. Fails for any other file that
+/// exists, and leaves it as it is.
 fn find_interrupted_key(
     vault: &Vault,
     before: &VaultTrust,
@@ -176,7 +179,7 @@ fn find_interrupted_key(
     let left = RecoveryKey::open(path, &passphrase).map_err(|_| exists())?;
     let (file, secret) = (left.file(), &left.file().key);
     let chain = before.chain();
-    // The file of the present recovery key is no leftover of this run, and is still needed.
+    // The file of the present recovery key is still needed, and was not left by this run.
     let is_present_key = root_key.is_some_and(|key| key.file().key.public() == secret.public());
     let is_stored = file.vault_id == *vault.id() && file.can_sign_next(chain);
     let is_next = if is_unseen(vault, before)? {
@@ -192,7 +195,7 @@ fn find_interrupted_key(
     Ok(Some(secret.clone()))
 }
 
-/// Fails unless the recovery key may change this vault's keys, and records that it was checked.
+/// Fails unless the recovery key may change this vault's keys. Records the successful check.
 pub fn check_recovery_key(
     vault: &Vault,
     key: &RecoveryKey,
@@ -202,8 +205,8 @@ pub fn check_recovery_key(
     Ok(note_checked(vault)?)
 }
 
-/// Returns the time of the recovery key's last check, if that is a year ago or more. Returns `None`
-/// on a machine that can't publish, and for a vault without a recovery key.
+/// Returns the time of the recovery key's last check if that is a year ago or more. `None` on a
+/// machine that can't publish, and for a vault without a recovery key.
 pub fn check_due(vault: &Vault) -> Result<Option<Timestamp>, VaultError> {
     let Some(trust) = vault.trust()? else {
         return Ok(None);
@@ -220,7 +223,7 @@ pub fn check_due(vault: &Vault) -> Result<Option<Timestamp>, VaultError> {
     {
         return Ok(None);
     }
-    // A machine that never had the file counts from the newest change of the keys.
+    // On a machine that never had the file, the newest change of the keys counts as the last check.
     let checked = trust.recovery_checked_at.unwrap_or(document.issued_at());
     let is_due = checked.plus_days(CHECK_DAYS) <= vault.clock().now();
     Ok(is_due.then_some(checked))
@@ -238,14 +241,14 @@ fn note_checked(vault: &Vault) -> Result<(), VaultError> {
     Ok(())
 }
 
-/// Returns the usual name of a recovery key; `None` while the present key has it.
+/// Returns the usual name of a recovery key; `None` if a present key has that name.
 fn recovery_name_after(chain: &RootChain) -> Option<KeyName> {
     let name = KeyName::recovery_key();
     let mut taken = chain.document().keys().iter();
     (!taken.any(|entry| entry.name == name)).then_some(name)
 }
 
-/// Writes the files. A file that holds this key already was left by an interrupted run and is
+/// Writes the files. A file that contains this key already was left by an interrupted run and is
 /// replaced.
 fn write_all(key: &RecoveryKey, files: &[PathBuf]) -> Result<(), RootsError> {
     let mut created = Vec::new();
@@ -258,7 +261,7 @@ fn write_all(key: &RecoveryKey, files: &[PathBuf]) -> Result<(), RootsError> {
         };
         if let Err(error) = written {
             created.pop();
-            // No root version names the key yet, so the other new files are useless.
+            // No root version names the key yet, so the new files are of no use.
             for path in created {
                 disk::remove_file(path)?;
             }
@@ -268,10 +271,10 @@ fn write_all(key: &RecoveryKey, files: &[PathBuf]) -> Result<(), RootsError> {
     Ok(())
 }
 
-/// Fails if a recovery file would lie in the vault or in the trust folder.
+/// Fails if a recovery file would lie in the vault's folder or the trust folder.
 fn check_place(vault: &Vault, path: &Path) -> Result<(), RootsError> {
     // A thief or a backup of these folders would get the recovery key together with the keys that
-    // it can replace.
+    // it is meant to replace.
     let folder = disk::resolve(folder_of(path))?;
     for own in [&vault.paths().root, &vault.paths().config] {
         let own = disk::resolve(own)?;
@@ -282,9 +285,8 @@ fn check_place(vault: &Vault, path: &Path) -> Result<(), RootsError> {
     Ok(())
 }
 
-/// Gives the vault another first root version, and therefore another id. Every own skill is signed
-/// again. A kill in between leaves the old vault, or the new one with skills that wait to be
-/// signed.
+/// Gives the vault another first root version, and thus another id. Every own skill is signed
+/// again. A kill leaves the old vault, or the new one with skills that must still be signed.
 fn recreate_vault(
     vault: &Vault,
     before: &VaultTrust,
@@ -296,7 +298,7 @@ fn recreate_vault(
     let mut trust = VaultTrust::new(RootState::new(chain, BTreeSet::new()));
     let (bundles, trusted) = (vault.store_folder(), vault.trusted()?);
     let places = crate::installed::place::own_places(vault)?.into_iter();
-    // Sign again only what is accepted now: no older version, and nothing that was changed.
+    // Sign again only what is accepted now, so no older versions and nothing that was changed.
     let (good, bad): (Vec<_>, Vec<_>) = places.partition(|place| {
         crate::store::examine_and_encode(&bundles, &place.bundle, Some(&place.name), &trusted)
             .is_ok()
@@ -309,13 +311,13 @@ fn recreate_vault(
                 .store_key(&vault.keys().read_secret_key(&key)?)?;
         }
     }
-    // The copy keeps approved files, sources and versions. The vault has no releases.
+    // The copy keeps approved files, sources and versions. There are no releases to copy.
     let excluded = ["trust.json", "keys"];
     anew.trust_folder()
         .copy_from(&vault.trust_folder(), &excluded)?;
     anew.change_trust(&id, |_| Ok::<_, VaultError>(trust))?;
     change.mark_changing()?;
-    // This is the switch: until here, the folder names the old vault.
+    // This write is the switch. Before it, the folder contains the old vault.
     write_format(vault.paths(), &id)?;
     drop(change);
     let mut resigned = sign_waiting(&anew, &mut anew.begin_change()?)?;
@@ -325,28 +327,30 @@ fn recreate_vault(
     Ok((anew, resigned))
 }
 
-/// The parameters of a recovery.
+/// What a recovery is made from.
 #[derive(Debug)]
 pub struct UseRecovery<'a> {
     /// The recovery key.
     pub key: &'a mut RecoveryKey,
-    /// The exact bytes of a catalog of the vault, from its service or from a file. Not needed if
-    /// the trust folder survived.
+    /// Exact bytes of a catalog of the vault, from its service or from a file; not needed if the
+    /// trust folder survived.
     pub catalog: Option<&'a [u8]>,
-    /// A root version that some device has seen.
+    /// A root version number that some device has seen, below which the known versions are too old.
     pub at_least: Option<u64>,
-    /// The key that was lost; not needed where the vault has one publisher.
+    /// Key that was lost; `None` if only one publisher's key can be meant.
     pub lost: Option<PublicKey>,
-    /// Whether the disk with the lost key is known to be gone, so that its signatures stay valid.
+    /// Whether the lost key is known to be destroyed, and not stolen. Its signatures stay valid
+    /// then.
     pub destroyed: bool,
-    /// The name of the new key.
+    /// Name of the new key; `None` for a name made from the key.
     pub name: Option<KeyName>,
 }
 
-/// The environment of a vault that comes from a service, to be recovered or joined here.
+/// The paths and services of this machine for a vault that exists elsewhere and is recovered or
+/// joined here.
 #[derive(Clone)]
 pub struct RecoveredPlace {
-    /// The vault's paths; there may be no vault yet.
+    /// Paths of the vault. There may be no vault yet.
     pub paths: VaultPaths,
     /// The clock.
     pub clock: Arc<dyn Clock>,
@@ -356,28 +360,28 @@ pub struct RecoveredPlace {
     pub passphrases: Arc<dyn Passphrases>,
 }
 
-/// Replaces a lost or stolen release key with a new one on this machine, which may be empty. The
-/// recovery key signs the change. Skills are not restored: [`super::adopt::plan_rollback`] does
-/// that.
+/// Replaces a lost or stolen release key with a new one on this machine, which may have nothing of
+/// the vault. The recovery key signs the change. Skills are not restored;
+/// [`super::adopt::plan_rollback`] does that.
 pub fn recover_vault(
     place: &RecoveredPlace,
     input: UseRecovery<'_>,
 ) -> Result<(Vault, RootReport), RootsError> {
     let wanted = input.key.file().vault_id;
     let (vault, for_links) = open_place(place, &wanted)?;
-    // An interrupted run may have stored the version but not put its key into use. Taking the lock
-    // completes it.
+    // An interrupted run may have stored the version without putting its key into use. Taking the
+    // lock completes that.
     let mut change = vault.begin_change()?;
-    // A machine that linked the vault knows root versions of it, too.
+    // A machine that linked the vault knows root versions of it too.
     let linked_trust = vault.trust_of(&wanted)?;
     let (before, listed) = known_roots(&vault, linked_trust.as_ref(), &input)?;
     input.key.check_role(before.chain(), input.at_least)?;
     let lost = lost_key(&vault, &before, input.lost)?;
     let mut stored = before.clone();
-    // A kill may have come after the version was stored. Then this machine has its new key already.
+    // If a kill came after the version was stored, this machine has its new key already.
     let own_key = vault.release_key().ok().filter(|key| lost != Some(*key));
     if !(own_key.is_some() && lost.is_none()) {
-        // A machine gets only one publisher's key: with two, it alone could give two signatures of
+        // A machine gets only one publisher's key. With two, it alone could give two signatures of
         // a release.
         let new = own_key
             .is_none()
@@ -404,12 +408,11 @@ pub fn recover_vault(
         stored = conclude_trust(&vault, Some(&before), roots, &listed)?;
     }
     change.mark_changing()?;
-    // Other machines know these keys, so this vault must never be recreated under another id.
+    // Other machines know these keys, so this vault must never be recreated with another id.
     stored.shown = true;
     stored.recovery_checked_at = Some(vault.clock().now());
     vault.change_trust(&wanted, |now| {
-        // Another vault of this user may have taken versions of this vault from a service in the
-        // meantime.
+        // Another vault of this user may have stored newer versions of this vault in between.
         if now.map(|now| now.roots) == linked_trust.map(|seen| seen.roots) {
             Ok(stored)
         } else {
@@ -423,15 +426,14 @@ pub fn recover_vault(
     Ok((vault, report))
 }
 
-/// Makes the folder that of the recovered vault, in place of a vault that only held linked vaults.
+/// Makes the folder contain the recovered vault, in place of one that only held linked vaults.
 pub(super) fn finish_place(
     place: &RecoveredPlace,
     vault: &Vault,
     for_links: Option<Vault>,
 ) -> Result<(), VaultError> {
     if let Some(replaced) = &for_links {
-        // Keep the owner's choices on this machine, such as the folders of agents and approved
-        // files.
+        // Keep the owner's choices on this machine, such as agents' folders and approved files.
         let kept = replaced.trust_folder();
         vault
             .trust_folder()
@@ -446,8 +448,8 @@ pub(super) fn finish_place(
     Ok(())
 }
 
-/// Opens the wanted vault, or prepares the folders of an empty machine. Also returns the vault that
-/// it replaces, if that one only holds linked vaults.
+/// Opens the wanted vault, or prepares the folders on a machine without a vault. Also returns the
+/// vault that it replaces, which may only hold linked vaults.
 pub(super) fn open_place(
     place: &RecoveredPlace,
     wanted: &VaultId,
@@ -470,7 +472,7 @@ pub(super) fn open_place(
             .into());
         }
         Err(VaultError::Missing(_)) => prepare()?,
-        // An emptied folder is a reason to recover, not an attack to stop at.
+        // An emptied folder is a reason to recover, and here no sign of an attack.
         Err(VaultError::Swapped(swapped)) if swapped.found.is_none() => prepare()?,
         Err(error) => return Err(error.into()),
     };
@@ -478,8 +480,8 @@ pub(super) fn open_place(
     Ok((vault, for_links))
 }
 
-/// Returns the trusted state according to the trust folder and the given catalog, and the bundles
-/// that the catalog lists.
+/// Returns the trusted state that follows from the trust folder and the given catalog, and the
+/// bundles that the catalog lists.
 fn known_roots(
     vault: &Vault,
     seen: Option<&VaultTrust>,
@@ -514,7 +516,7 @@ fn known_roots(
     Ok((trust, listed))
 }
 
-/// Returns the key that was lost; `None` if it is in no role any more.
+/// Returns the key that was lost; `None` if it has no role any more.
 fn lost_key(
     vault: &Vault,
     before: &VaultTrust,

@@ -1,4 +1,5 @@
-//! Reads the file of the recovery key, and writes it again after each use.
+//! Opens the file of the recovery key, and writes it again after each use, because it names the
+//! newest root version that the key has signed.
 
 use std::fmt;
 use std::io;
@@ -11,66 +12,67 @@ use zeroize::Zeroizing;
 use crate::disk::{self, FileError};
 use crate::vault::keys::{self, KeyError, Passphrases};
 
-/// The largest recovery file, in bytes: 64 KiB plus the overhead of encryption.
+/// Size limit of a recovery file, in bytes: 64 KiB and the overhead of encryption.
 const MAX_FILE: u64 = 80 << 10;
 
-/// An error of using a recovery file.
+/// Error of using a recovery file.
 #[derive(Debug, thiserror::Error)]
 pub enum RecoveryError {
-    /// The file does not exist.
+    /// There is no file at this path.
     #[error("there is no recovery file at {}", .0.display())]
     Missing(PathBuf),
-    /// The file is already there.
+    /// A file exists at this path, and a recovery file never replaces another one.
     #[error("{} exists; a recovery file never replaces another", .0.display())]
     Exists(PathBuf),
-    /// The file would lie beside the keys that it is to replace.
+    /// The file would lie in the vault or beside the keys that it is meant to replace.
     #[error("{} is in the vault or beside its keys; keep the recovery file elsewhere", .0.display())]
     Inside(PathBuf),
-    /// The content is not a recovery file.
+    /// The content is not a valid recovery file.
     #[error("{}: {cause}", path.display())]
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The reason.
+        /// What is wrong with the content.
         cause: RecoveryFileError,
     },
-    /// The root versions do not include the newest version that the file names.
+    /// The known root versions lack the newest version that the file names, so they are too old or
+    /// forged.
     #[error("{}: {cause}", path.display())]
     Chain {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The contradiction.
+        /// The contradiction between the file and the root versions.
         cause: RootError,
     },
-    /// The key is not in the root role any more.
+    /// The key in this file no longer has the root role, so it can't change the vault's keys.
     #[error("the key in {} may no longer change the vault's keys", .0.display())]
     NotInRole(PathBuf),
-    /// The machine has another vault.
+    /// This machine has another vault than the file is for.
     #[error("this machine has the vault {here}, and the recovery file is for {wanted}")]
     OtherVault {
-        /// The vault of this machine.
+        /// Vault on this machine.
         here: VaultId,
-        /// The vault of the file.
+        /// Vault that the file is for.
         wanted: VaultId,
     },
-    /// The root versions of the vault are not on this machine.
+    /// No root version of the vault is on this machine, and no catalog was given.
     #[error("this machine does not know the vault; give its address or a file with its catalog")]
     CatalogNeeded,
-    /// It is not clear which key was lost.
+    /// The vault has several publishers, so the lost key must be named.
     #[error("the vault has several publishers; name the key that was lost")]
     WhichKey,
-    /// The catalog can't be read.
+    /// The given catalog can't be read or verified.
     #[error(transparent)]
     Catalog(#[from] CatalogError),
     /// A passphrase is wrong or missing, or encryption failed.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// A file system error.
+    /// A file can't be read or written.
     #[error(transparent)]
     Disk(#[from] FileError),
 }
 
-/// An opened recovery file.
+/// A recovery file that was opened, with its passphrase for writing it again.
 pub struct RecoveryKey {
     path: PathBuf,
     file: RecoveryFile,
@@ -87,7 +89,7 @@ impl fmt::Debug for RecoveryKey {
 }
 
 impl RecoveryKey {
-    /// Creates a key that no file holds yet.
+    /// Returns a recovery key that is not in any file yet.
     pub(super) const fn new(file: RecoveryFile, passphrase: Option<Zeroizing<String>>) -> Self {
         Self {
             path: PathBuf::new(),
@@ -96,10 +98,11 @@ impl RecoveryKey {
         }
     }
 
-    /// Opens a recovery file at any path, for example on a USB stick. Does not check permissions:
-    /// many sticks have none.
+    /// Opens a recovery file at any path, for example on a USB stick. Does not check permissions,
+    /// because many sticks have none.
     pub fn open(path: &Path, passphrases: &dyn Passphrases) -> Result<Self, RecoveryError> {
-        // The buffer is wiped when it is dropped: the file may hold the key in the clear.
+        // This buffer is wiped when it is dropped, because the file may contain the key in the
+        // clear.
         let bytes = disk::read_secret(path, MAX_FILE)?;
         let bytes = bytes.ok_or_else(|| RecoveryError::Missing(path.to_owned()))?;
         let opened = keys::decrypt_secret(path, bytes, passphrases)?;
@@ -114,7 +117,7 @@ impl RecoveryKey {
         })
     }
 
-    /// Its content.
+    /// Content of the file.
     pub const fn file(&self) -> &RecoveryFile {
         &self.file
     }
@@ -124,8 +127,9 @@ impl RecoveryKey {
         self.passphrase.is_some()
     }
 
-    /// Fails unless the key may sign the chain's next version. `at_least` is a version number that
-    /// the user has read elsewhere, for example in the status of a device.
+    /// Fails unless the key may sign the next version of the chain. `at_least` is a version number
+    /// that the user has read elsewhere, for example in the status of a device; an older chain is
+    /// rejected.
     pub fn check_role(
         &self,
         chain: &RootChain,
@@ -139,7 +143,8 @@ impl RecoveryKey {
         }
     }
 
-    /// Fails if the chain lacks the newest version that the key has signed.
+    /// Fails if the chain lacks the newest version that the key has signed. Such a chain is too
+    /// old.
     pub(super) fn check_known(
         &self,
         chain: &RootChain,
@@ -152,27 +157,27 @@ impl RecoveryKey {
         })
     }
 
-    /// Records the newest version that the key has signed.
+    /// Records in the file the newest version that the key has signed.
     pub(super) fn record_version(&mut self, chain: &RootChain) -> Result<(), RecoveryError> {
         self.file.version = chain.version();
         self.file.root_sha256 = *chain.newest().payload_sha256();
         self.replace_file(&self.path)
     }
 
-    /// Returns whether a file holds this key, in the clear or under the same passphrase.
+    /// Returns whether a file contains this key, in the clear or under the same passphrase.
     pub(super) fn is_in(&self, path: &Path) -> bool {
         let passphrase = GivenPassphrase(self.passphrase.clone());
         let opened = Self::open(path, &passphrase);
         opened.is_ok_and(|found| found.file.key.public() == self.file.key.public())
     }
 
-    /// Replaces a recovery file that holds this key.
+    /// Replaces a recovery file that contains this key.
     pub(super) fn replace_file(&self, path: &Path) -> Result<(), RecoveryError> {
         let bytes = self.encode_file(path)?;
         Ok(disk::replace(path, &bytes, 0o600, folder_of(path))?)
     }
 
-    /// Writes a new recovery file.
+    /// Writes a new recovery file. Fails if the path exists.
     pub(super) fn create_file(&self, path: &Path) -> Result<(), RecoveryError> {
         let bytes = self.encode_file(path)?;
         if disk::create(path, &bytes, 0o600, folder_of(path))? {
@@ -191,7 +196,7 @@ impl RecoveryKey {
     }
 }
 
-/// A source of passphrases that always gives the passphrase of this run.
+/// Gives the same passphrase for every file.
 pub(super) struct GivenPassphrase(pub(super) Option<Zeroizing<String>>);
 
 impl Passphrases for GivenPassphrase {
@@ -204,7 +209,7 @@ impl Passphrases for GivenPassphrase {
     }
 }
 
-/// The folder that a file lies in.
+/// Returns the folder that contains a file.
 pub(super) fn folder_of(path: &Path) -> &Path {
     let parent = path.parent();
     parent

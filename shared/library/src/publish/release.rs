@@ -1,4 +1,4 @@
-//! The outcome of planning: the caller's next step, or a signed release that is ready to upload.
+//! What a plan leads to: the caller's next step, or a signed release that is ready to upload.
 
 use vault_format::catalog::ProfileEntry;
 use vault_format::hash::Digest;
@@ -14,77 +14,79 @@ use crate::admit::variants::RenderedVariant;
 use crate::store::{self, Trusted};
 use crate::vault::Vault;
 
-/// The next step of the caller.
+/// What the caller of [`super::plan_release`] does next.
 #[derive(Debug)]
 pub enum Plan {
-    /// The current release already matches this library.
+    /// Nothing: the current release already contains exactly this vault's skills.
     Unchanged(AcknowledgedRelease),
-    /// A key that signed these own skills was revoked. Show them to the owner, then plan again with
+    /// Show these own skills, whose signing key was revoked, to the owner. Then plan again with
     /// `PlanRequest::sign_again`.
     SignAgain(Vec<SkillName>),
-    /// Show the owner the changes of other publishers, pass them to [`super::adopt::take_over`]
-    /// with their objects, then plan again.
+    /// Show the owner the changes of other publishers, and pass them to [`super::adopt::take_over`]
+    /// together with their objects. Then plan again.
     TakeOver(Box<TakeOver>),
-    /// Fetch these profiles of the current catalog, then plan again with
+    /// Fetch these profiles of the current catalog. Then plan again with
     /// `PlanRequest::current_profiles`.
     FetchProfiles(Vec<ProfileEntry>),
-    /// Upload the missing objects, then the catalog.
+    /// Upload the missing objects, and then the catalog.
     Publish(Box<ReleasePlan>),
-    /// Upload the missing objects, then propose the catalog: other publishers must sign it, too.
+    /// Upload the missing objects, and then propose the catalog, because other publishers must sign
+    /// it too.
     Propose(Box<ReleasePlan>),
 }
 
-/// An object that must be uploaded before the catalog.
+/// An object that must be at the service before the catalog is.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct PlannedObject {
-    /// The object class: bundles or policies.
+    /// Kind of object, which decides its address.
     pub class: Class,
     /// SHA-256 of the object.
     pub sha256: Digest,
-    /// Its length in bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Whether the namespace already has the object, because the current catalog names it or the
-    /// skill it is a part of.
+    /// Whether the namespace has the object already, because the current catalog names it or the
+    /// skill that it is a part of.
     pub known: bool,
     pub(super) source: Source,
 }
 
+/// Where the bytes of an object are: in the store, or at this position among the built ones.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Source {
     Skill(SkillName, Digest),
     Built(usize),
 }
 
-/// A signed release, ready to upload.
+/// A signed release that is ready to upload.
 #[derive(Clone, Debug)]
 pub struct ReleasePlan {
-    /// The release number.
+    /// Number of the release.
     pub release: u64,
-    /// The catalog's exact bytes.
+    /// Exact bytes of the catalog.
     pub catalog: Vec<u8>,
     /// SHA-256 of those bytes.
     pub file_sha256: Digest,
     /// SHA-256 of the signed payload.
     pub payload_sha256: Digest,
-    /// File hash of the catalog it replaces, for `If-Match`; `None` means `If-None-Match: *`.
+    /// File hash of the catalog that it replaces, for `If-Match`; `None` means `If-None-Match: *`.
     pub follows: Option<Digest>,
-    /// Its expiry time.
+    /// Time at which readers stop accepting the release.
     pub expires_at: Timestamp,
-    /// All objects of the release, without duplicates.
+    /// All objects of the release, each once.
     pub objects: Vec<PlannedObject>,
-    /// Skills that are not in the current release.
+    /// Skills that the current release does not contain.
     pub added: Vec<SkillName>,
-    /// Skills whose content differs from the current release.
+    /// Skills that the current release contains with other content.
     pub changed: Vec<SkillName>,
     /// Skills that only the current release contains.
     pub removed: Vec<SkillName>,
-    /// The number of skills in the release.
+    /// Number of skills in the release.
     pub skills: usize,
-    /// Whether an earlier attempt already signed these bytes.
+    /// Whether an earlier attempt signed these bytes.
     pub resumed: bool,
-    /// The number of publishers that must sign it, including this machine.
+    /// Number of publishers that must sign the release, this machine included.
     pub needed: usize,
-    /// Skills that were rendered for one agent and signed for this release.
+    /// Variants that were rendered for single agents and signed for this release.
     pub rendered: Vec<RenderedVariant>,
     pub(super) base: String,
     pub(super) slug: Slug,
@@ -93,8 +95,8 @@ pub struct ReleasePlan {
 }
 
 impl ReleasePlan {
-    /// Reads the exact bytes of an object. Fails with [`PlanError::Moved`] if the skill changed
-    /// since the plan was made.
+    /// Returns the exact bytes of an object. Fails with [`PlanError::Moved`] if the skill has
+    /// changed since the plan was made.
     pub fn read_object(&self, vault: &Vault, object: &PlannedObject) -> Result<Vec<u8>, PlanError> {
         match &object.source {
             Source::Built(at) => Ok(self.built[*at].clone()),
@@ -103,8 +105,7 @@ impl ReleasePlan {
                 let (_, encoded) =
                     store::examine_and_encode(&store, bundle, Some(name), &self.trusted)
                         .map_err(|_| PlanError::Moved(name.clone()))?;
-                // A large bundle is split: each of its parts is an object of its own, under its own
-                // hash.
+                // A large bundle is split, and each of its parts is an object with its own hash.
                 if object.sha256 == *bundle {
                     return Ok(encoded.bytes);
                 }
@@ -119,7 +120,7 @@ impl ReleasePlan {
     }
 }
 
-/// Records that the service acknowledged a planned release.
+/// Records that the service acknowledged a planned release, which becomes the current one.
 pub fn record_published(
     vault: &Vault,
     plan: &ReleasePlan,
@@ -129,7 +130,7 @@ pub fn record_published(
     let pending = state
         .pending
         .clone()
-        // Another run may have signed a newer release in the meantime, whose record must stay.
+        // Another process may have signed a newer release in between, whose record must stay.
         .filter(|pending| pending.payload_sha256 == plan.payload_sha256);
     let acknowledged = AcknowledgedRelease {
         release: plan.release,
@@ -146,8 +147,8 @@ pub fn record_published(
         state.pending = None;
     }
     state.write_state(vault)?;
-    // Remove the file only after the state no longer names it. The next plan removes a file that a
-    // killed process left.
+    // Remove the file when the state no longer names it. If this process is killed before, the next
+    // plan removes it.
     if state.pending.is_none() {
         state.drop_pending(vault)?;
     }

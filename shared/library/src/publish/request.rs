@@ -1,4 +1,4 @@
-//! The parameters of a release plan.
+//! What a release is planned with: the namespace, its current catalog, and the owner's choices.
 
 use std::collections::BTreeMap;
 
@@ -8,53 +8,54 @@ use vault_policy::profile::Profile;
 
 use super::error::PlanError;
 
-/// Days until a release expires, by default.
+/// Number of days after which a release expires, unless the owner chooses another one.
 pub const DEFAULT_DAYS: i64 = 90;
 
-/// The parameters of a release plan.
+/// What a release is planned with.
 #[derive(Clone, Debug)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is an answer of its own"
 )]
 pub struct PlanRequest<'a> {
-    /// The base address to publish to, without a trailing slash.
+    /// Address of the service, without a slash at its end.
     pub base: &'a str,
-    /// The namespace.
+    /// Name of the vault there.
     pub slug: &'a Slug,
-    /// Additional base addresses that may serve the release, for a vault that moves between
-    /// addresses.
+    /// Further addresses at which readers accept the release, for a vault that moves from one
+    /// address to another.
     pub also_served_from: &'a [String],
-    /// The exact bytes of the service's current catalog; `None` when it has none.
+    /// Exact bytes of the service's current catalog; `None` if it has none.
     pub current: Option<&'a [u8]>,
     /// Whether an owner has made the service forget which vault publishes here. The release then
     /// replaces a current catalog of another vault, or of an earlier format, without reading it.
     pub pin_is_reset: bool,
-    /// The reaction to a current catalog that this library does not recognise.
+    /// What to do about a current catalog that this machine does not recognise.
     pub on_divergence: OnDivergence,
-    /// The profiles of the current catalog, once
-    /// [`Plan::FetchProfiles`](super::Plan::FetchProfiles) has asked for them.
+    /// Profiles of the current catalog, once [`Plan::FetchProfiles`](super::Plan::FetchProfiles)
+    /// has asked for them.
     pub current_profiles: Option<&'a [Profile]>,
-    /// Sign a new release even if nothing changed.
+    /// Whether to sign a new release even if nothing changed.
     pub renew: bool,
-    /// Whether a signed release that was not published is submitted again unchanged. If false, a
-    /// new one with a higher number is made.
+    /// Whether a release that was signed and not published is submitted again unchanged. If not, a
+    /// new one with a higher number is signed.
     pub resume: bool,
-    /// Days until the release expires, 1 to 400.
+    /// Number of days until the release expires, from 1 to 400.
     pub days: i64,
-    /// The versions that the service named for skills that an earlier release removed. Skills that
-    /// return get higher versions.
+    /// Versions that the service has named for skills that an earlier release removed. Skills that
+    /// come back get higher versions.
     pub reached: Option<&'a BTreeMap<SkillName, u64>>,
-    /// Sign again the skills that a revoked key had signed. The owner has seen the list.
+    /// Whether to sign again the skills that a revoked key had signed. Set it after the owner has
+    /// seen their names.
     pub sign_again: bool,
-    /// The last release before a theft, from the status of any device.
+    /// Last release before a theft, as the owner read it on a device; `None` if there was no theft.
     pub last_good: Option<ReleaseRef>,
     /// A release number that the new release must exceed, because a device may have seen it.
     pub above_release: Option<u64>,
 }
 
 impl<'a> PlanRequest<'a> {
-    /// A request with default options.
+    /// Returns a request without any choices of the owner.
     pub fn new(base: &'a str, slug: &'a Slug, current: Option<&'a [u8]>) -> Self {
         Self {
             base,
@@ -65,7 +66,7 @@ impl<'a> PlanRequest<'a> {
             on_divergence: OnDivergence::Stop,
             current_profiles: None,
             renew: false,
-            // An interrupted push is continued by default, so that it uses up no second number.
+            // An interrupted push is continued, so that it does not use up a second number.
             resume: true,
             days: DEFAULT_DAYS,
             reached: None,
@@ -82,15 +83,15 @@ impl<'a> PlanRequest<'a> {
     }
 }
 
-/// The reaction to a release by another publisher, or by another machine with this vault's key.
+/// What to do about a release by another publisher, or by another machine with this vault's key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum OnDivergence {
     /// In a vault with several publishers, take over the changes that only they made, and report
     /// conflicts. In a vault with one publisher, stop and report the differences.
     Stop,
-    /// Take over their changes, even if this library changed the same thing:
-    /// [`Plan::TakeOver`](super::Plan::TakeOver) lists them.
+    /// Take over their changes, even if this machine changed the same things.
+    /// [`Plan::TakeOver`](super::Plan::TakeOver) lists the changes.
     Adopt,
-    /// Discard the current catalog: the release contains exactly this library's skills.
+    /// Drop the current catalog: the release contains exactly the skills on this machine.
     Replace,
 }

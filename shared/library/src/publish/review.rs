@@ -1,8 +1,8 @@
-//! Reviews the earlier releases that a service shows after a recovery, verified under the vault's
-//! root versions: the signers of each, and everything that a revoked key has published since the
-//! last good release.
+//! Reviews the releases that a service shows after a recovery from a stolen key: who signed each,
+//! and everything that a revoked key has published since the last good release. All are verified
+//! under the vault's root versions (signed lists of its keys).
 //!
-//! Numbers, dates and order are not proven. A thief who had the key could choose each of them.
+//! Numbers, dates and the order are not proven, because a thief who had the key could choose them.
 
 use std::collections::BTreeSet;
 
@@ -55,18 +55,18 @@ pub struct SuspectSkill {
     pub release: u64,
 }
 
-/// The review of a service's catalogs.
+/// What [`review_catalogs`] found.
 #[derive(Clone, Debug, Default)]
 pub struct Review {
-    /// The releases, oldest number first.
+    /// Releases by this vault's keys, sorted by number.
     pub releases: Vec<ShownRelease>,
-    /// The bundles to inspect before they are published again. Empty if no good release is known.
+    /// Bundles to inspect before they are published again. Empty if no good release is known.
     pub suspects: Vec<SuspectSkill>,
-    /// The release that the suspects are compared with.
+    /// Release with which the suspects were compared; `None` if no good release is known.
     pub last_good: Option<u64>,
-    /// Whether the service shows another payload under the number of the owner's last good release.
+    /// Whether the service shows another payload with the number of the owner's last good release.
     pub contradicts: bool,
-    /// The catalogs that were left out: the position in the input, and the reason.
+    /// Catalogs that were left out: their positions in the input, and why.
     pub refused: Vec<(usize, String)>,
 }
 
@@ -75,7 +75,7 @@ struct ReviewedCatalog {
     shown: ShownRelease,
 }
 
-/// Reads the exact bytes of catalogs that a service shows. The request names the namespace and the
+/// Reviews the exact bytes of catalogs that a service shows. `request` names the namespace and the
 /// last good release, if the owner knows it.
 pub fn review_catalogs(
     vault: &Vault,
@@ -119,6 +119,7 @@ pub fn review_catalogs(
     Ok(review)
 }
 
+/// Reads one catalog and finds out who signed it.
 fn read_shown_catalog(
     trust: &VaultTrust,
     request: &PlanRequest<'_>,
@@ -128,8 +129,8 @@ fn read_shown_catalog(
     let current = Current::identify(trust, request, bytes)?;
     let chain = trust.chain();
     let keys: Vec<PublicKey> = trust.ever_released();
-    // All keys that were ever publishers are shown, not only those of the root version that the
-    // catalog names.
+    // Show every key that was a publisher's at any time, not only those of the root version that
+    // the catalog names.
     let signers = SignedCatalog::parse(bytes)?.valid_signers(&keys);
     let by_revoked = trust.roots.voids_release(&current.signers);
     let Current {
@@ -153,8 +154,8 @@ fn read_shown_catalog(
     })
 }
 
-/// Lists the bundles that a release by a revoked key lists or withdraws, but the good release does
-/// not. Only releases above the good one count, and each bundle is listed once.
+/// Lists the bundles that a release by a revoked key lists or withdraws and the good release does
+/// not. Only releases with a higher number than the good one count, and each bundle is listed once.
 fn list_suspects(good: &ReviewedCatalog, seen: &[ReviewedCatalog]) -> Vec<SuspectSkill> {
     let listed = good
         .catalog
@@ -166,8 +167,8 @@ fn list_suspects(good: &ReviewedCatalog, seen: &[ReviewedCatalog]) -> Vec<Suspec
         .withdrawn
         .iter()
         .map(|entry| (entry.bundle_hash, false));
-    // Withdrawing a bundle that the good release lists is suspect as well, so each kind of entry is
-    // compared by itself.
+    // To withdraw a bundle that the good release lists is suspect as well, so compare listed and
+    // withdrawn bundles separately.
     let mut known: BTreeSet<(Digest, bool)> = listed.chain(withdrawn).collect();
     let mut suspects = Vec::new();
     for one in seen {

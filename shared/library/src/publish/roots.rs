@@ -1,8 +1,9 @@
-//! Changes the keys of the vault: each change is a new root version, signed by the root role.
+//! Changes the keys of the vault. Each change is a new root version (a signed list of the vault's
+//! keys and their roles), signed by keys of the root role.
 //!
 //! A change first stages the new secret keys, then stores the version that names them in one write,
-//! then removes the keys that it ended. The next process that takes the writer lock completes or
-//! undoes an interrupted change, so a kill leaves the old keys or the new ones in force.
+//! and then removes the keys that it ended. The next process that takes the writer lock completes
+//! or undoes an interrupted change, so a kill leaves either the old keys or the new ones in force.
 
 use std::collections::BTreeSet;
 
@@ -26,22 +27,22 @@ use crate::vault::keys::{self, KeyError};
 use crate::vault::trust::{RootChanges, VaultTrust};
 use crate::vault::{Change, Vault, VaultError, releases};
 
-/// An error of changing the vault's keys or of joining a vault. No key has changed on disk.
+/// Error of changing the vault's keys or of joining a vault. No key has changed.
 #[derive(Debug, thiserror::Error)]
 pub enum RootsError {
-    /// No key of the root role is on this machine, and none was given.
+    /// No key of the root role is on this machine, and no recovery key was given.
     #[error("changing the vault's keys needs its recovery key, which is not on this machine")]
     RootKeyNeeded,
     /// The new version breaks a rule, or its signatures do not reach the threshold.
     #[error(transparent)]
     Write(RootWriteError),
-    /// The old key may also change the vault's keys, so a key in an SSH agent can't take its place.
+    /// The old key has the root role, so a key in an SSH agent can't take its place.
     #[error(
         "this machine's key may also change the vault's keys, so it can't move into an SSH agent"
     )]
     RootRoleInAgent,
-    /// This machine knows no root version of the vault that it is to join. Linking it teaches them,
-    /// under the fingerprint that a person compared.
+    /// This machine knows no root version of the vault that it is to join. Linking the vault first
+    /// stores them, after a person has compared the fingerprint.
     #[error("this machine does not know the vault {0}")]
     NotLinked(VaultId),
     /// The request to become a publisher can't be signed.
@@ -50,7 +51,7 @@ pub enum RootsError {
     /// A recovery file can't be used.
     #[error(transparent)]
     Recovery(#[from] RecoveryError),
-    /// Another vault error.
+    /// The vault can't be read or written.
     #[error(transparent)]
     Vault(#[from] VaultError),
 }
@@ -73,24 +74,24 @@ impl From<FileError> for RootsError {
     }
 }
 
-/// The result of a new root version.
+/// What a new root version changed.
 #[derive(Debug)]
 pub struct RootReport {
-    /// The keys that were added, removed or revoked.
+    /// Keys that were added, removed or revoked.
     pub changes: RootChanges,
-    /// The vault's fingerprint now.
+    /// Fingerprint of the vault after the change.
     pub fingerprint: VaultFingerprint,
-    /// Own skills that a revoked key signed and that the last release listed. They are accepted
-    /// again after [`sign_again`].
+    /// Own skills that a revoked key signed and that the last release listed. They are rejected
+    /// until [`sign_again`].
     pub to_sign_again: Vec<SkillName>,
-    /// Own skills that are no longer accepted and must be added again or removed.
+    /// Own skills that are no longer accepted. Their owner must add or remove them.
     pub lost: Vec<SkillName>,
-    /// The error of updating the recovery file, which then still names an earlier root version.
+    /// Error of updating the recovery file. The file then still names an earlier root version.
     pub unwritten: Option<RecoveryError>,
 }
 
-/// Replaces this machine's release key with a new one. Signatures of the old key stay valid on
-/// published releases and on the verified library, and its secret is deleted.
+/// Replaces this machine's release key with a new one, and deletes the old secret key. The old
+/// key's signatures stay valid on published releases and on the verified own skills.
 pub fn rotate_key(
     vault: &Vault,
     root_key: Option<&mut RecoveryKey>,
@@ -103,8 +104,8 @@ pub fn rotate_key(
     })
 }
 
-/// Like [`rotate_key`], with a key that the SSH agent holds and that is not used for logins. Fails
-/// if the old key has the root role, which a key in an agent never gets.
+/// Like [`rotate_key`], but the new key is one that the SSH agent holds and that is not used for
+/// logins. Fails if the old key has the root role, which a key in an agent never gets.
 pub fn rotate_to_agent(
     vault: &Vault,
     root_key: Option<&mut RecoveryKey>,
@@ -120,13 +121,14 @@ pub fn rotate_to_agent(
     {
         return Err(RootsError::RootRoleInAgent);
     }
-    // The agent proves that it signs before a root version names its key.
+    // Let the agent prove that it signs before a root version names its key.
     vault.keys().use_agent(&key)?;
     change_roots(vault, root_key, &[], |edit, before| {
         replace_key(edit, before, vault.release_key()?, key, name)
     })
 }
 
+/// Puts a new key in the place of an old one, in all roles of the old one.
 fn replace_key(
     edit: &mut RootEdit<'_>,
     before: &RootChain,
@@ -135,30 +137,30 @@ fn replace_key(
     name: Option<KeyName>,
 ) -> Result<(), RootsError> {
     let old_name = before.document().name_of(&old).cloned();
-    // A name that a person gave stays with the new key.
+    // Only a name that a person chose passes to the new key.
     let known = old_name.filter(|known| *known != KeyName::default_for(&old));
     edit.replace(&old, key_entry(new, name.or(known)))?;
     Ok(())
 }
 
-/// A change of the keys that makes no new key on this machine.
+/// A change of the keys that [`check_change`] can try without making it.
 #[derive(Clone, Debug)]
 pub enum KeyChange {
-    /// Admits another publisher.
+    /// Makes another key a publisher's.
     Add(KeyEntry),
     /// Removes a key from every role.
     Remove {
-        /// The key.
+        /// Key to remove.
         key: PublicKey,
-        /// Whether its signatures are no longer accepted on anything.
+        /// Whether nothing that the key signed is accepted any more.
         revoke: bool,
     },
-    /// Sets the number of publishers that must sign a release.
+    /// Sets how many publishers must sign a release.
     Threshold(usize),
-    /// Replaces a key of this machine. The new key is generated together with the change.
+    /// Replaces a key of this machine by a new one, which is generated when the change is made.
     Rotate,
-    /// Signs further versions, so that readers on a fork switch to this chain. A recovery file that
-    /// names newer versions than this machine's is accepted.
+    /// Signs further versions, so that readers of a fork accept this chain. A recovery file that
+    /// names newer versions than those on this machine is accepted.
     Heal,
 }
 
@@ -183,8 +185,8 @@ impl KeyChange {
     }
 }
 
-/// Fails if the change would fail: without the right key, or if the new list of keys breaks a rule.
-/// Nothing is stored, and the signed version is discarded.
+/// Fails if the change would fail, because the right key is missing or the new list of keys breaks
+/// a rule. Nothing is stored.
 pub fn check_change(
     vault: &Vault,
     root_key: Option<&RecoveryKey>,
@@ -209,7 +211,7 @@ fn apply_key_change(
     change_roots(vault, root_key, &[], |edit, _| Ok(change.apply_to(edit)?))
 }
 
-/// Admits another publisher.
+/// Makes another key a publisher's.
 pub fn add_publisher(
     vault: &Vault,
     root_key: Option<&mut RecoveryKey>,
@@ -218,8 +220,8 @@ pub fn add_publisher(
     apply_key_change(vault, root_key, &KeyChange::Add(entry))
 }
 
-/// Removes a key from every role. Nothing signed by a revoked key is accepted any more; a retired
-/// key's earlier signatures stay valid.
+/// Removes a key from every role. With `revoke`, nothing that the key signed is accepted any more;
+/// without it, its earlier signatures stay valid.
 pub fn remove_key(
     vault: &Vault,
     root_key: Option<&mut RecoveryKey>,
@@ -230,7 +232,7 @@ pub fn remove_key(
     apply_key_change(vault, root_key, &KeyChange::Remove { key, revoke })
 }
 
-/// Sets the number of publishers that must sign a release.
+/// Sets how many publishers must sign a release.
 pub fn set_threshold(
     vault: &Vault,
     root_key: Option<&mut RecoveryKey>,
@@ -239,7 +241,8 @@ pub fn set_threshold(
     apply_key_change(vault, root_key, &KeyChange::Threshold(threshold))
 }
 
-/// Sets the time until which releases are valid under the vault's present keys; `None` for no end.
+/// Sets the time at which releases under the vault's present keys expire at the latest; `None` for
+/// no limit.
 pub fn set_expiry(
     vault: &Vault,
     root_key: Option<&mut RecoveryKey>,
@@ -251,8 +254,8 @@ pub fn set_expiry(
     })
 }
 
-/// Signs unchanged versions until their number is above `above`, so that readers on a fork take
-/// this chain.
+/// Signs unchanged versions until their number is above `above`, so that readers who follow a fork
+/// of the chain accept this chain.
 pub fn heal_fork(
     vault: &Vault,
     root_key: Option<&mut RecoveryKey>,
@@ -266,8 +269,8 @@ pub fn heal_fork(
     store_version(vault, &mut change, &before, chain, root_key)
 }
 
-/// Creates a key on this machine that no root version names yet, for a machine that asks to
-/// publish. `in_agent` is a key that the SSH agent holds already.
+/// Creates a key on this machine that no root version names, for a machine that asks to become a
+/// publisher. `in_agent` is a key in the SSH agent, to be used instead.
 pub fn create_key(vault: &Vault, in_agent: Option<PublicKey>) -> Result<PublicKey, RootsError> {
     if let Some(key) = in_agent {
         vault.keys().use_agent(&key)?;
@@ -279,13 +282,13 @@ pub fn create_key(vault: &Vault, in_agent: Option<PublicKey>) -> Result<PublicKe
     Ok(key.public())
 }
 
-/// Lists the own skills that a key signed before it was revoked and that wait to be signed again.
+/// Lists the own skills whose signing key was revoked and that are not signed again yet.
 pub fn waiting_skills(vault: &Vault) -> Result<Vec<SkillName>, VaultError> {
     list_unsigned(vault)
 }
 
-/// Lists the addresses whose current release was made under older root versions, as far as this
-/// library knows. Readers there do not know the last change of keys yet.
+/// Lists the addresses whose current release was signed under older root versions, as far as this
+/// machine knows. Readers there have not learned the last change of the keys.
 pub fn releases_behind(vault: &Vault) -> Result<Vec<String>, VaultError> {
     let Some(trust) = vault.trust()? else {
         return Ok(Vec::new());
@@ -305,26 +308,26 @@ pub fn releases_behind(vault: &Vault) -> Result<Vec<String>, VaultError> {
     Ok(behind)
 }
 
-/// Signs the waiting skills again, after each of them has passed the gate. Call it after the owner
-/// has seen their names.
+/// Signs the skills whose key was revoked again, if they pass the gate. Call it after the owner has
+/// seen their names.
 pub fn sign_again(vault: &Vault) -> Result<Resigned, VaultError> {
     let mut change = vault.begin_change()?;
     sign_waiting(vault, &mut change)
 }
 
-/// The reason why a text names no key.
+/// Why a text does not identify a key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum FindKeyError {
-    /// No version of the chain has such a key.
+    /// The vault never had such a key.
     #[error("the vault has no such key")]
     Unknown,
-    /// Several former keys had this name.
+    /// Several former keys had this name, so only a fingerprint identifies one.
     #[error("several former keys had this name")]
     Ambiguous,
 }
 
-/// Finds a key of the vault by its fingerprint or name, in any standing. A fingerprint is looked up
-/// before any name, and a name among the present keys before the former ones.
+/// Finds a key of the vault by its fingerprint or name, whether or not it is still in use. A
+/// fingerprint is tried before names, and the names of present keys before those of former ones.
 pub fn find_key(chain: &RootChain, text: &str) -> Result<PublicKey, FindKeyError> {
     let all = chain.versions().iter();
     let all = || all.clone().flat_map(|version| version.document().keys());
@@ -349,6 +352,7 @@ pub fn find_key(chain: &RootChain, text: &str) -> Result<PublicKey, FindKeyError
     }
 }
 
+/// Returns a key with its name, or with a name made from the key.
 pub(super) fn key_entry(public_key: PublicKey, name: Option<KeyName>) -> KeyEntry {
     KeyEntry {
         public_key,
@@ -356,7 +360,7 @@ pub(super) fn key_entry(public_key: PublicKey, name: Option<KeyName>) -> KeyEntr
     }
 }
 
-/// Makes the next root version and stores it together with the new keys that it names.
+/// Signs the next root version and stores it, together with the new secret keys that it names.
 pub(super) fn change_roots(
     vault: &Vault,
     root_key: Option<&mut RecoveryKey>,
@@ -372,7 +376,7 @@ pub(super) fn change_roots(
     store_version(vault, &mut change, &before, chain, root_key)
 }
 
-/// Signs the next root version.
+/// Signs the next root version without storing it.
 pub(super) fn next_version(
     vault: &Vault,
     before: &VaultTrust,
@@ -380,7 +384,7 @@ pub(super) fn next_version(
     new_keys: &[&SecretKey],
     edit: impl FnOnce(&mut RootEdit<'_>, &RootChain) -> Result<(), RootsError>,
 ) -> Result<RootChain, RootsError> {
-    // If the file names newer versions, this machine holds an older copy of the vault.
+    // If the file names newer versions, the vault on this machine is an older copy.
     if let Some(key) = root_key {
         key.check_known(before.chain(), None)?;
     }
@@ -389,14 +393,14 @@ pub(super) fn next_version(
     let mut signers = root_signers(vault, before, root_key, new_keys, before.chain())?;
     let role = next.to_document()?.root().clone();
     let old = before.chain().document().root();
-    // The candidates include new publisher keys, but only keys of the old and the new root role
+    // The candidates include new publisher keys, but only keys of the old and the new root role may
     // sign a version.
     signers.retain(|key| role.contains(&key.public()) || old.contains(&key.public()));
     Ok(next.sign(&signer_references(&signers))?)
 }
 
-/// Returns the keys that can sign a root version: those on this machine, a recovery key, and new
-/// ones. Fails if none of them is in the root role.
+/// Returns the keys that can sign a root version: keys on this machine, a recovery key, and new
+/// keys. Fails if none of them has the root role.
 fn root_signers(
     vault: &Vault,
     before: &VaultTrust,
@@ -423,7 +427,7 @@ fn signer_references(keys: &[SecretKey]) -> Vec<&dyn Signer> {
     keys.iter().map(|key| key as &dyn Signer).collect()
 }
 
-/// Stores a new version with its consequences for the library, and updates the key files.
+/// Stores a new version together with what it means for the own skills, and updates the key files.
 pub(super) fn store_version(
     vault: &Vault,
     change: &mut Change<'_>,
@@ -435,8 +439,7 @@ pub(super) fn store_version(
     let after = conclude_trust(vault, Some(before), roots, &BTreeSet::new())?;
     change.mark_changing()?;
     vault.change_trust(vault.id(), |now| match now {
-        // Another vault of this user may have taken versions of this vault from a service in the
-        // meantime.
+        // Another vault of this user may have stored newer versions of this vault in between.
         Some(now) if now.roots != before.roots => {
             let version = before.chain().version();
             Err(VaultError::Roots(root::RootError::Forked { version }))
@@ -446,18 +449,19 @@ pub(super) fn store_version(
     complete_change(vault, before, root_key)
 }
 
-/// Completes a stored change: updates the key files and the recovery file, and reports the
-/// consequences for the library.
+/// Completes a change that is stored: updates the key files and the recovery file, and reports what
+/// the change means for the own skills.
 pub(super) fn complete_change(
     vault: &Vault,
     before: &VaultTrust,
     root_key: Option<&mut RecoveryKey>,
 ) -> Result<RootReport, RootsError> {
     let after = vault.require_trust()?;
-    // Delete old secrets only now: before the new version was stored, no other keys were accepted.
+    // Delete old secrets only now, because until the new version was stored only the old keys
+    // counted.
     vault.keys().settle_files(&after.roots)?;
-    // The version is in force already, so a recovery file that can't be written is reported and is
-    // no error.
+    // The version is in force already, so a recovery file that can't be written is reported and
+    // does not fail the change.
     let unwritten = root_key.and_then(|key| key.record_version(after.chain()).err());
     let to_sign_again = list_unsigned(vault)?;
     let damaged = list::list_installed(vault)?.damaged.into_iter();

@@ -1,4 +1,5 @@
-//! The profiles that a release publishes, and the variants of skills that they need.
+//! The profiles that a release publishes (which skills each agent gets), and the variants of skills
+//! that they need, rendered for single agents by the owner's transforms.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +15,7 @@ use crate::vault::{Change, Vault};
 
 /// Renders the variants that the profiles of the release need. Returns the rules of the profiles,
 /// the transforms, and the variants that were signed now. Fails if a transform can't be applied, so
-/// that no variant is silently left out. `text` is the approved `profiles.toml`.
+/// that no variant is left out unnoticed. `text` is the approved `profiles.toml`.
 pub(super) fn render_for_release(
     vault: &Vault,
     change: &mut Change<'_>,
@@ -43,7 +44,7 @@ pub(super) fn render_for_release(
         }
     }
     check_transforms(&transforms, skills)?;
-    // The service refuses such a release, so nothing is rendered for it.
+    // The service rejects such a release, so render nothing for it.
     if names > MAX_SKILLS {
         let (skills, agents) = (names, agents.len());
         let reason = ProfileError::TooManySkills { skills, agents };
@@ -57,15 +58,16 @@ pub(super) fn render_for_release(
     if !missing.is_empty() {
         rendered = transforms.render_variants(vault, change, &missing)?;
         for (place, _, agent) in &missing {
-            // A failed rendering is recorded and not returned, so it shows only here.
+            // `render_variants` records a rendering that fails and does not return it. This check
+            // finds it.
             is_missing(&transforms, place, agent)?;
         }
     }
     Ok((rules, transforms, rendered))
 }
 
-/// Names the transform that is for the most agents in the error about profiles that are more than
-/// the service accepts.
+/// Returns the error about profiles with more skills or variants than the service accepts. It names
+/// the transform that is for the most agents, because that is the likely cause.
 pub(super) fn refuse_size(transforms: &Transforms, reason: ProfileError) -> PlanError {
     let widest = transforms.widest();
     let widest = widest.map(|(skill, transform, agents)| {
@@ -75,9 +77,10 @@ pub(super) fn refuse_size(transforms: &Transforms, reason: ProfileError) -> Plan
     PlanError::Published { reason, widest }
 }
 
-/// Returns the profile rules of a release: those of `profiles.toml`, otherwise one for each agent
-/// that a manifest names. An agent that a transform is for has a rule in any case, because machines
-/// would otherwise show it the plain skill. One rule stands for all agents that nothing names.
+/// Returns the rules of a release's profiles: those of `profiles.toml`, or else one for each agent
+/// that a manifest names. Each agent that a transform is for gets a rule in any case, because
+/// machines would otherwise show it the plain skill. One rule stands for all agents that nothing
+/// names.
 fn profile_rules(
     text: Option<&str>,
     skills: &[ReleaseSkill],
@@ -87,7 +90,8 @@ fn profile_rules(
     for skill in skills {
         let named = &skill.row.texts.agents;
         for agent in transforms.agents_of(&skill.place.name) {
-            // A skill for certain agents needs no profile of another agent, which does not get it.
+            // A skill for certain agents is not for the agent of this transform, so no profile is
+            // needed.
             if named.is_empty() || !agent.is_any() && named.contains(&agent) {
                 agents.insert(agent);
             } else if agent.is_any() {
@@ -99,7 +103,8 @@ fn profile_rules(
         Some(text) => ProfileRule::from_toml(text)?,
         None => Vec::new(),
     };
-    // The profile for any agent leaves out what is for certain agents, so these need their own.
+    // The profile for any agent leaves out skills for certain agents, so these agents need their
+    // own.
     if text.is_none() || agents.contains(ANY_AGENT) {
         let named = skills.iter().flat_map(|skill| &skill.row.texts.agents);
         agents.extend(named.filter(|agent| !agent.is_any()).cloned());
@@ -109,7 +114,7 @@ fn profile_rules(
             continue;
         }
         let mut rule = ProfileRule::for_agent(agent);
-        // The owner may have given this name to the profile of another agent.
+        // The owner may use this name for the profile of another agent.
         while rules.iter().any(|other| other.name == rule.name) {
             rule.name.push('+');
         }
@@ -118,7 +123,7 @@ fn profile_rules(
     Ok(rules)
 }
 
-/// Returns whether a profile of this agent names the skill.
+/// Returns whether a profile of this agent contains the skill.
 pub(super) fn is_selected(rules: &[ProfileRule], skill: &ReleaseSkill, agent: &AgentId) -> bool {
     let texts = &skill.row.texts;
     rules
@@ -126,7 +131,7 @@ pub(super) fn is_selected(rules: &[ProfileRule], skill: &ReleaseSkill, agent: &A
         .any(|rule| rule.agent == *agent && rule.selects(&texts.agents, &texts.tags))
 }
 
-/// Fails if a transform of a published skill can't be read: it may be meant for any agent.
+/// Fails if a transform of a published skill can't be read, because it may be meant for any agent.
 fn check_transforms(transforms: &Transforms, skills: &[ReleaseSkill]) -> Result<(), PlanError> {
     for (name, path, error) in &transforms.bad {
         if skills.iter().any(|skill| skill.place.name == *name) {
@@ -139,7 +144,7 @@ fn check_transforms(transforms: &Transforms, skills: &[ReleaseSkill]) -> Result<
     Ok(())
 }
 
-/// Returns whether a variant still has to be rendered. Fails if it can't be rendered.
+/// Returns whether a variant must still be rendered. Fails if it can't be rendered.
 fn is_missing(transforms: &Transforms, base: &Place, agent: &AgentId) -> Result<bool, PlanError> {
     match transforms.look_up(&base.name, &base.bundle, agent) {
         VariantLookup::Missing => Ok(true),
