@@ -1,7 +1,8 @@
-//! The part of `/console/{slug}/apps` that ends the access of an app, and with it what the app made.
+//! The part of `/console/{slug}/apps` that ends the access of an app and what the app made:
+//! enrolment codes, machines that it admitted, people that it invited, and webhooks.
 //!
-//! What still works is listed with a box each. Members are listed with links to their pages, since
-//! the person confirms the end of each membership there.
+//! Each thing that still works has a check box. Members have links to their pages instead, because
+//! the person must confirm the end of each membership there.
 
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -22,31 +23,31 @@ use crate::web::error_page::ErrorPage;
 use crate::web::form::with_query;
 use crate::web::layout::{format_minute, role_name};
 
-/// Maximum number of codes with a box.
+/// Maximum number of enrolment codes with a check box.
 const MAX_CODES: usize = 20;
-/// Maximum number of invitations with a box.
+/// Maximum number of invitations with a check box.
 const MAX_INVITATIONS: usize = 10;
-/// Maximum number of machines with a box. A form has at most 64 fields.
+/// Maximum number of machines with a check box. A form can have at most 64 fields.
 const MAX_MACHINES: usize = 25;
 /// Maximum number of members that are listed.
 const MAX_MEMBERS: usize = 50;
 
-/// A thing that an app made.
+/// Row of the page: a thing that an app made.
 pub(super) struct MadeRow {
-    /// Its id.
+    /// Id of the thing, which its check box sends.
     pub(super) id: String,
-    /// Name of the thing, or its address.
+    /// Name of the thing, or its e-mail or web address.
     pub(super) name: String,
-    /// What tells it from others.
+    /// Text by which a person tells it from similar things, such as a date.
     pub(super) detail: String,
 }
 
-/// Things of one kind.
+/// Rows of one kind of things that an app made.
 #[derive(Default)]
 pub(super) struct MadeRows {
-    /// The first of them.
+    /// The rows that are shown.
     pub(super) rows: Vec<MadeRow>,
-    /// Number of those that are not shown.
+    /// Number of further things, which are not shown.
     pub(super) more: usize,
 }
 
@@ -59,30 +60,31 @@ impl MadeRows {
     }
 }
 
-/// An app whose access, or what it made, the person is about to end.
+/// An app that the person is about to end, with what it made.
 pub(super) struct EndedApp {
     pub(super) id: String,
     pub(super) name: Option<String>,
     pub(super) hosts: Vec<String>,
     pub(super) connected: String,
-    /// Whether the form ends the access of the app too.
+    /// Whether the form also ends the access of the app; otherwise only what is ticked.
     pub(super) ends_access: bool,
-    /// Codes, which end with the access.
+    /// Enrolment codes. Without a tick, they keep working after the end of the access.
     pub(super) codes: MadeRows,
-    /// Ids of the codes, separated by blanks.
+    /// Ids of the codes on the page, separated by blanks, so that the form tells which were shown.
     pub(super) shown_codes: String,
     pub(super) machines: MadeRows,
     pub(super) invitations: MadeRows,
     pub(super) members: MadeRows,
     pub(super) webhooks: MadeRows,
-    /// Whether there is something with a box.
+    /// Whether the form has any check box.
     pub(super) has_boxes: bool,
     /// Whether the vault has more records than were read.
     pub(super) more: bool,
 }
 
 impl EndedApp {
-    /// Reads what the app made. Its access ends as well, if it has any and `ends_access` is set.
+    /// Reads what the app made. The access of the app also ends if it has any and `ends_access` is
+    /// set.
     pub(super) async fn read(
         page: &ConsolePage,
         found: FoundApp,
@@ -148,8 +150,8 @@ impl EndedApp {
     }
 }
 
-/// Ends the access of an app for every user of the vault, and what is ticked; or, if the form says
-/// so, only what is ticked.
+/// Ends the access of an app for all users of the vault, and the things that are ticked; or, if the
+/// field `change` is `made`, only these things.
 pub(super) async fn end_access(form: ConsoleForm) -> Result<Response, ErrorPage> {
     let id = form.required_field("client")?;
     let ticked: Vec<&str> = form.form.all("made").collect();
@@ -162,7 +164,7 @@ pub(super) async fn end_access(form: ConsoleForm) -> Result<Response, ErrorPage>
             Choice::Listed(ids)
         }
     };
-    // A code that is shown and not ticked goes on; one that was made meanwhile ends.
+    // A code that the page showed without a tick keeps working; one that was made meanwhile ends.
     let shown = form.form.value("shown_codes").unwrap_or_default();
     let kept = shown
         .split(' ')
@@ -182,8 +184,8 @@ pub(super) async fn end_access(form: ConsoleForm) -> Result<Response, ErrorPage>
     let by = Principal::from_user(form.page.as_acting_user(), &form.page.user);
     let ended = match end_app(&by, id, &ending).await {
         Ok(ended) => ended,
-        // It may have ended in another tab. That is told on the page, since "not found" would be
-        // about its address.
+        // The access may have ended in another tab. The page says so, because a 404 would be about
+        // its address.
         Err(refusal) if refusal.code() == ErrorCode::ClientNotFound => {
             return Ok(form.redirect_refused(Unchanged::AppEnded));
         }
@@ -202,7 +204,7 @@ pub(super) async fn end_access(form: ConsoleForm) -> Result<Response, ErrorPage>
     {
         return Ok(form.redirect_back(outcome));
     }
-    // What goes on is shown, so that nobody takes it for ended.
+    // The page then shows what keeps working, so that nobody takes it for ended.
     let page = form.page.address("/apps");
     let page = with_query(&page, &[("made", id), (DONE, outcome.word())]);
     Ok(redirect_to(StatusCode::SEE_OTHER, &page))

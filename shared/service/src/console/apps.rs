@@ -1,4 +1,4 @@
-//! `/console/{slug}/apps`: lists the apps that people connected to a vault, and ends their access.
+//! `/console/{slug}/apps`: lists the apps that are connected to a vault, and ends their access.
 
 use askama::Template;
 use axum::response::Response;
@@ -16,7 +16,7 @@ use crate::web::layout::format_minute;
 use vault_api::Client;
 use vault_store::StoreError;
 
-/// An app in the list.
+/// Row of the page: an app.
 struct AppRow {
     id: String,
     name: Option<String>,
@@ -33,10 +33,10 @@ struct AppsPage {
     rows: Vec<AppRow>,
     next: Option<String>,
     first: Option<String>,
-    /// Address of the forms.
+    /// Address that the forms are sent to.
     here: String,
     may_write: bool,
-    /// The app whose access, or what it made, the person is about to end.
+    /// The app that the person is about to end, with what it made.
     confirmed: Option<EndedApp>,
     /// Address of the pages of people.
     people_href: String,
@@ -54,7 +54,7 @@ pub(super) async fn show_apps(page: ConsolePage) -> Result<Response, ErrorPage> 
         after: after.clone(),
     };
     let Items { items, next } = read_apps_page(page.app(), &page.namespace.id, &listed).await?;
-    // Both lead to a form, which a person who may only read cannot send.
+    // Both parameters lead to a form, which a person without the right to write cannot send.
     let query = |name| page.query.value(name).filter(|_| page.may_write());
     let confirmed = match (query("confirm"), query("made")) {
         (Some(id), _) => read_ended_app(&page, id, true).await?,
@@ -88,7 +88,8 @@ pub(super) async fn show_apps(page: ConsolePage) -> Result<Response, ErrorPage> 
     Ok(show_page(&template))
 }
 
-/// Reads an app and what it made; `None` for one that has neither access nor made anything.
+/// Reads an app and what it made. Returns `None` for an unknown app, and for one without access if
+/// its access is to end.
 async fn read_ended_app(
     page: &ConsolePage,
     id: &str,

@@ -1,4 +1,5 @@
-//! `/console/{slug}/audit`: the audit log of a vault with filters, and as files to download.
+//! `/console/{slug}/audit`: the audit log of a vault, with filters, and its downloads as JSON lines
+//! and CSV.
 
 use askama::Template;
 use axum::http::header::{self, HeaderValue};
@@ -36,17 +37,18 @@ const DAY_INVALID: &str = "“From” and “Until” take a day, written like 2
 #[derive(Default)]
 struct LogQuery {
     filter: Filter,
-    /// First second of the range, and the second behind its last.
+    /// First second of the range, and the second after its last.
     since: Option<Timestamp>,
     until: Option<Timestamp>,
     /// The fields of the form as they were sent.
     fields: Vec<(&'static str, String)>,
-    /// Message for fields that no entry can match.
+    /// Message about a field whose value no entry can match.
     problem: Option<&'static str>,
 }
 
 impl LogQuery {
-    /// Reads the filters of a query. Fields that no entry can match lead to a message on the page.
+    /// Parses the filters of a query. An unusable value becomes a message on the page, not an
+    /// error.
     async fn from_query(page: &ConsolePage) -> Result<Self, StoreError> {
         let mut query = Self::default();
         for name in ["actor", "action", "target", "from", "until"] {
@@ -62,7 +64,7 @@ impl LogQuery {
         Ok(query)
     }
 
-    /// Turns the fields into a filter. The inner error is the message for the page.
+    /// Converts the fields into a filter. The inner error is the message for the page.
     async fn parse_fields(
         &mut self,
         page: &ConsolePage,
@@ -70,13 +72,13 @@ impl LogQuery {
         let (app, home) = (page.app(), &page.namespace);
         let email = |text: &str| text.parse::<Email>().ok();
         let (actor, target) = (self.field_value("actor"), self.field_value("target"));
-        // The page shows the service by this name, so people enter it.
+        // The page calls the service by this name, so people enter it.
         let actor = if actor == "the service" {
             SERVER.to_owned()
         } else {
             actor
         };
-        // The page shows people by their addresses, but entries have ids.
+        // The page shows e-mail addresses, but entries have the ids of people.
         if let Some(email) = email(&actor) {
             match find_id_by_email(app, home, &email).await? {
                 Some(id) => self.filter.actor = Some(id),
@@ -92,7 +94,8 @@ impl LogQuery {
             Ok(action) => self.filter.action = action,
             Err(_) => return Ok(Err(ACTION_INVALID)),
         }
-        // A sign-in is logged about the address, anything else about the id: look for both.
+        // The entry of a sign-in is about the e-mail address, any other about the id, so the filter
+        // takes both.
         if let Some(email) = email(&target) {
             let id = find_id_by_email(app, home, &email).await?;
             self.filter.targets.extend(id);
@@ -111,7 +114,7 @@ impl LogQuery {
             return Ok(Err(DAY_INVALID));
         };
         self.since = since;
-        // The end is exclusive, and the day that was entered belongs to the range.
+        // The end of the range is exclusive, but the day that was entered belongs to it.
         self.until = until.map(|until| until.plus_days(1));
         Ok(Ok(()))
     }
@@ -122,7 +125,7 @@ impl LogQuery {
         found.map_or_else(String::new, |(_, value)| value.clone())
     }
 
-    /// Returns an address with these filters.
+    /// Returns the address `home` with these filters and `more` parameters in its query.
     fn filtered_address(&self, home: &str, more: &[(&str, &str)]) -> String {
         let fields = self.fields.iter();
         let fields: Vec<_> = fields.map(|(name, value)| (*name, &**value)).collect();
@@ -130,15 +133,15 @@ impl LogQuery {
     }
 }
 
-/// Subject of an entry.
+/// The person, machine or thing that an entry is about.
 struct EntryTarget {
     name: String,
     href: Option<String>,
-    /// The id, where the name is another text.
+    /// The id, unless the name already contains it.
     id: Option<String>,
 }
 
-/// An entry in the list.
+/// Row of the page: an entry of the log.
 struct AuditRow {
     at: String,
     actor: String,
@@ -210,13 +213,13 @@ pub(super) async fn show_log(page: ConsolePage) -> Result<Response, ErrorPage> {
     Ok(show_page(&template))
 }
 
-/// Returns one page of the entries that match.
+/// Reads one page of the matching entries, newest first.
 async fn read_matching(page: &ConsolePage, asked: &LogQuery) -> Result<Items<Entry>, StoreError> {
-    // The parameter has to be the key of an entry; anything else shows the newest page.
+    // The parameter must be the key of an entry; any other text shows the newest page.
     let before = page.query.value("before").and_then(PeriodEnd::before_key);
     let end = before.unwrap_or_else(|| {
-        // No entry is newer than now. A search that began at a day far ahead would give up before
-        // it reached an entry.
+        // No entry is newer than now. The search covers a bounded number of periods, so from a day
+        // far in the future it would not reach any entry.
         let now = page.app().clock.now().plus_seconds(1);
         PeriodEnd::before_second(asked.until.map_or(now, |until| until.min(now)))
     });
@@ -243,7 +246,7 @@ async fn read_names(page: &ConsolePage, entries: &[Entry]) -> Result<Names, Stor
 fn to_target(page: &ConsolePage, names: &Names, id: &str) -> EntryTarget {
     let name = names.display_name(id);
     EntryTarget {
-        // The name of an enrolment code, for example, has its id in it already.
+        // The display name of an enrolment code, for example, contains its id.
         id: (!name.contains(id)).then(|| printable_line(id)),
         name: printable_line(&name),
         href: names.page_href(page, id),
@@ -281,10 +284,11 @@ fn describe_outcome(entry: &Entry) -> String {
     }
 }
 
-/// Returns entries for a file, oldest first, and the address of the next part.
+/// Reads the matching entries for a download, oldest first. Also returns the address of the next
+/// part, if there is one.
 async fn read_file(page: &ConsolePage) -> Result<(Vec<Entry>, Option<String>), ErrorPage> {
     let query = LogQuery::from_query(page).await?;
-    // A file has no place for a message, so wrong filters are an error here.
+    // A download cannot show a message, so unusable filters are an error here.
     if query.problem.is_some() {
         return Err(ErrorPage::FormMalformed);
     }
@@ -302,7 +306,7 @@ async fn read_file(page: &ConsolePage) -> Result<(Vec<Entry>, Option<String>), E
     let log = Some(&page.namespace.id);
     let exported = read_export(page.app(), log, &query.filter, period, after).await?;
     let next = exported.next.map(|after| {
-        // A whole URL, which a person can paste from the file into the browser.
+        // A complete URL, which a person can paste from the file into the browser.
         let file = page.path.rsplit('/').next().unwrap_or_default();
         let here = page.url(&format!("/{file}"));
         query.filtered_address(&here, &[("after", &after)])
@@ -310,8 +314,8 @@ async fn read_file(page: &ConsolePage) -> Result<(Vec<Entry>, Option<String>), E
     Ok((exported.items, next))
 }
 
-/// Downloads the log as JSON lines, oldest first. Where another part follows, a last line with
-/// `next` names it.
+/// Downloads the log as JSON lines, oldest first. If there is another part, a last line with the
+/// member `next` has its URL.
 pub(super) async fn json_lines(page: ConsolePage) -> Result<Response, ErrorPage> {
     count_export(page.app())?;
     let (entries, next) = read_file(&page).await?;
@@ -325,8 +329,8 @@ pub(super) async fn json_lines(page: ConsolePage) -> Result<Response, ErrorPage>
     ))
 }
 
-/// Downloads the log as comma-separated values, oldest first. Where another part follows, a last
-/// row that begins with `next` names it.
+/// Downloads the log as comma-separated values, oldest first. If there is another part, a last row
+/// that begins with `next` has its URL.
 pub(super) async fn comma_separated(page: ConsolePage) -> Result<Response, ErrorPage> {
     count_export(page.app())?;
     let (entries, next) = read_file(&page).await?;
@@ -378,7 +382,7 @@ pub(super) async fn comma_separated(page: ConsolePage) -> Result<Response, Error
     ))
 }
 
-/// Returns a text as a download, whose file name begins with the name of the vault.
+/// Returns a text as a download. Its file name is `name` after the slug of the vault.
 pub(super) fn file_download(
     page: &ConsolePage,
     name: &str,

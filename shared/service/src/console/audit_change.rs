@@ -1,4 +1,4 @@
-//! Lines that describe the change of an audit entry: `name: value`, or `name: before → after`.
+//! Describes the change of an audit entry in lines: `name: value`, or `name: before → after`.
 
 use std::collections::BTreeSet;
 
@@ -6,13 +6,13 @@ use serde_json::{Map, Value};
 
 use super::difference::printable_line;
 
-/// Maximum length of an entry's lines together, in characters. A cut is marked with `…`; the
+/// Maximum total length of the lines of one entry, in characters. A cut is marked with `…`; the
 /// downloads have the whole entry.
 const MAX_CHARS: usize = 200;
-/// Number of digits that stand for a hash.
+/// Number of hexadecimal digits that are shown of a hash.
 const HASH_DIGITS: usize = 12;
 
-/// Returns the lines about a change from `before` to `after`; none where the entry has neither.
+/// Returns the lines about a change from `before` to `after`; none if the entry has neither.
 pub(super) fn change_lines(before: Option<&Value>, after: Option<&Value>) -> Vec<String> {
     let mut room = MAX_CHARS;
     let mut lines = Vec::new();
@@ -38,7 +38,7 @@ fn describe_members(before: Option<&Value>, after: Option<&Value>) -> Vec<String
     let (Some(old), Some(new)) = (object(before), object(after)) else {
         return describe_change(before, after).into_iter().collect();
     };
-    // Members of both sides: one that only `before` has was removed.
+    // A member that only `before` has was removed, so the names of both sides are taken.
     let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
     let line = |name: &String| {
         let value = describe_change(old.get(name), new.get(name))?;
@@ -47,7 +47,7 @@ fn describe_members(before: Option<&Value>, after: Option<&Value>) -> Vec<String
     names.into_iter().filter_map(line).collect()
 }
 
-/// Describes a value and the one before; `None` where neither is set.
+/// Describes the change of one value; `None` if neither side has one.
 fn describe_change(before: Option<&Value>, after: Option<&Value>) -> Option<String> {
     let is_set = |value: &&Value| !value.is_null();
     match (before.filter(is_set), after.filter(is_set)) {
@@ -55,7 +55,7 @@ fn describe_change(before: Option<&Value>, after: Option<&Value>) -> Option<Stri
         (Some(old), Some(new)) if old != new => {
             Some(format!("{} → {}", value_text(old), value_text(new)))
         }
-        // A side without the member says nothing about it, so only an explicit null reads as
+        // A missing member says nothing about the value, so only an explicit null is shown as
         // `none`.
         (None, Some(new)) if before.is_some() => Some(format!("none → {}", value_text(new))),
         (Some(old), None) if after.is_some() => Some(format!("{} → none", value_text(old))),
@@ -71,7 +71,7 @@ fn value_text(value: &Value) -> String {
         Value::Bool(false) => "no".to_owned(),
         Value::Number(number) => number.to_string(),
         Value::String(text) if text.is_empty() => "none".to_owned(),
-        // A role is stored behind the name of its kind, which says nothing to the reader.
+        // A role is stored with the prefix `role:`, which says nothing to the reader.
         Value::String(text) if text.starts_with("role:") => text["role:".len()..].to_owned(),
         Value::String(text) if is_hash(text) => format!("{}…", &text[..HASH_DIGITS]),
         Value::String(text) => text.clone(),
@@ -90,7 +90,7 @@ fn join_texts(texts: impl Iterator<Item = String>) -> String {
     let mut joined = String::new();
     for text in texts {
         if !joined.is_empty() {
-            // Sentences stand behind each other; a comma would follow a full stop.
+            // After a sentence, a comma would follow the full stop.
             joined.push_str(if joined.ends_with('.') { " " } else { ", " });
         }
         joined.push_str(&text);

@@ -1,5 +1,6 @@
-//! Caches of catalogs and of the vault's keys. Both are parsed once from the file of a catalog and
-//! cached by the file's hash, so that a page about a large vault does not parse it again.
+//! Caches of catalogs and of the keys of vaults. The signed file of a catalog contains both; each
+//! is parsed once and cached under the hash of the file, so that a page about a large vault does
+//! not parse it again.
 
 use std::sync::Arc;
 
@@ -15,16 +16,19 @@ use vault_store::recent::Recent;
 use crate::app::App;
 use crate::model::namespace::Namespace;
 
-/// Parsed catalogs and key lists, by namespace and hash of the catalog's file.
+/// Parsed catalogs and key lists, by namespace and SHA-256 of the catalog's file.
 pub(super) struct Catalogs {
+    /// Catalogs.
     lists: Recent<(NamespaceId, Digest), Arc<Catalog>>,
+    /// Root chains: all versions of the list of keys of a vault.
     chains: Recent<(NamespaceId, Digest), Arc<RootChain>>,
 }
 
 impl Default for Catalogs {
     fn default() -> Self {
         Self {
-            // Half of it holds the releases that a skill's history compares, of 10,000 skills each.
+            // Half of this room suffices for the releases that the history of a skill compares,
+            // with 10,000 skills each.
             lists: Recent::new(32 << 20),
             chains: Recent::new(4 << 20),
         }
@@ -32,8 +36,8 @@ impl Default for Catalogs {
 }
 
 impl Catalogs {
-    /// Returns the catalog with this payload, from the file with the hash `sha256`; `None` where
-    /// the file is no longer stored.
+    /// Returns the catalog with this payload, from the file with the hash `sha256`; `None` if the
+    /// file is no longer stored.
     pub(super) async fn get_catalog(
         &self,
         app: &App,
@@ -41,7 +45,7 @@ impl Catalogs {
         sha256: Digest,
         payload_sha256: Digest,
     ) -> Result<Option<Arc<Catalog>>, StoreError> {
-        // The namespace is part of the key, so that no vault gets what another one has cached.
+        // The key contains the namespace, so that no vault gets what another one has cached.
         let key = (namespace.id, sha256);
         if let Some(catalog) = self.lists.find(&key) {
             return Ok(Some(catalog));
@@ -66,13 +70,12 @@ impl Catalogs {
         };
         let (file, payload) = (current.sha256, current.payload_sha256);
         let catalog = self.get_catalog(app, namespace, file, payload).await?;
-        // Older catalogs may be gone, but the current one has to be stored, so its absence is an
-        // error.
+        // Older catalogs may have been deleted, but the current one must be stored, so its absence
+        // is an error.
         catalog.map(Some).ok_or_else(missing_catalog)
     }
 
-    /// Returns the versions of the vault's keys that the current catalog's file has; `None` before
-    /// the first release.
+    /// Returns the root chain in the file of the current catalog; `None` before the first release.
     pub(super) async fn key_chain(
         &self,
         app: &App,
@@ -94,7 +97,7 @@ impl Catalogs {
     }
 }
 
-/// Loads the file of a catalog and parses it with `read`.
+/// Loads the file of a catalog and parses it with `read`; `None` if it is no longer stored.
 async fn read_file<T: Send + 'static>(
     app: &App,
     namespace: &Namespace,
@@ -105,8 +108,8 @@ async fn read_file<T: Send + 'static>(
     let Some(object) = app.object(&key).await? else {
         return Ok(None);
     };
-    // A catalog of 10,000 skills takes tens of milliseconds to parse: not on a thread that answers
-    // requests.
+    // A catalog of 10,000 skills takes tens of milliseconds to parse, so it is parsed on a blocking
+    // thread.
     let reading = tokio::task::spawn_blocking(move || read(SignedCatalog::parse(&object.bytes)?));
     let parsed = reading.await.map_err(|broken| task_ended(&broken))?;
     parsed

@@ -1,4 +1,4 @@
-//! Differences of two releases for a page: everything in short, or the files of one skill.
+//! Differences of two releases for a page: a summary of everything, or the files of one skill.
 
 use std::collections::BTreeSet;
 
@@ -14,36 +14,36 @@ use crate::web::error_page::ErrorPage;
 use crate::web::form::with_query;
 use crate::web::layout::format_minute;
 
-/// Maximum number of skills of each kind on a page.
+/// Maximum number of skills in each list on the page.
 const SKILLS_SHOWN: usize = 150;
 /// Maximum size of the lists of skills that differ, in bytes of HTML.
 const LISTS_BYTES: usize = 24 * 1024;
 /// Maximum size of the list of withdrawn skills, in bytes of HTML.
 const WITHDRAWN_BYTES: usize = 8 * 1024;
-/// Bytes of the elements around a skill in a list.
+/// Bytes of the HTML elements around a skill in a list.
 const AROUND_SKILL: usize = 96;
 /// Maximum size of a policy's differences, in bytes of HTML.
 const POLICY_BYTES: usize = 24 * 1024;
-/// Maximum size of the lines about everything else, in bytes of HTML.
+/// Maximum size of the lines about all other differences, in bytes of HTML.
 const NOTES_BYTES: usize = 16 * 1024;
-/// Bytes of the elements around such a line.
+/// Bytes of the HTML elements around such a line.
 const AROUND_NOTE: usize = 16;
 /// Maximum length of such a line, in characters.
 const LINE_CHARS: usize = 500;
 /// Maximum length of a reason or an address, in characters.
 const TEXT_CHARS: usize = 200;
 
-/// A skill that differs.
+/// A skill that differs between the releases.
 pub(super) struct ChangedSkill {
     pub(super) name: String,
-    /// The version, or `3 → 4`.
+    /// The version number, or `3 → 4` for a changed skill.
     pub(super) version: String,
-    /// Address of the comparison of its files.
+    /// Address of the page that compares its files; `None` for an added or removed skill.
     pub(super) href: Option<String>,
 }
 
 impl ChangedSkill {
-    /// Takes the space that the skill needs from `room`; false where it does not fit.
+    /// Takes the bytes that the skill needs from `room`. Returns false if they do not fit.
     fn fits_in(&self, room: &mut HtmlBudget) -> bool {
         let href = self.href.as_deref().unwrap_or_default();
         let text = format!("{href}{}{}", self.name, self.version);
@@ -51,7 +51,7 @@ impl ChangedSkill {
     }
 }
 
-/// Skills that differ in one way.
+/// The skills that were added, changed or removed.
 pub(super) struct SkillGroup {
     /// `Added`, `Changed` or `Removed`.
     pub(super) title: &'static str,
@@ -60,30 +60,32 @@ pub(super) struct SkillGroup {
 }
 
 impl SkillGroup {
-    /// Returns the number of skills that are left out.
+    /// Returns the number of skills that the page leaves out.
     pub(super) fn more(&self) -> usize {
         self.total - self.skills.len()
     }
 }
 
-/// Differences of two releases.
+/// Summary of the differences of two releases.
 pub(super) struct ReleaseChanges {
+    /// Number of the earlier release; `None` if there is none.
     pub(super) from: Option<u64>,
     pub(super) groups: Vec<SkillGroup>,
-    /// Names and reasons of withdrawn skills.
+    /// Names of newly withdrawn skills, each with its reason.
     pub(super) withdrawn: Vec<(String, String)>,
-    /// Number of withdrawn skills that are left out.
+    /// Number of withdrawn skills that the page leaves out.
     pub(super) more_withdrawn: usize,
-    /// Lines of the policy that differ, and whether all of them are there; `None` for the same
-    /// policy.
+    /// Lines of the policy that differ, and whether these are all; `None` if the policy is the
+    /// same.
     pub(super) policy: Option<(Vec<DiffLine>, bool)>,
-    /// Sentences about everything else.
+    /// Sentences about all other differences.
     pub(super) notes: Vec<String>,
+    /// Expiry of the later release.
     pub(super) expires: String,
 }
 
 impl ReleaseChanges {
-    /// Returns whether nothing that people compare differs.
+    /// Whether the releases do not differ, apart from their expiry.
     pub(super) fn is_empty(&self) -> bool {
         self.groups.is_empty()
             && self.withdrawn.is_empty()
@@ -94,22 +96,22 @@ impl ReleaseChanges {
 
 /// Differences of two releases that a page shows.
 pub(super) enum Comparison {
-    /// Everything in short.
+    /// A summary of everything.
     Whole(Box<ReleaseChanges>),
-    /// The files of one skill, and nothing else, since both would not fit on a page.
+    /// Only the files of one skill, because a page has no room for both.
     Skill(SkillFiles),
 }
 
-/// Differences of one skill's files.
+/// Differences of the files of one skill.
 pub(super) struct SkillFiles {
     pub(super) name: String,
     pub(super) difference: Difference,
-    /// Message where the files cannot be compared.
+    /// Message if the files cannot be compared.
     pub(super) unavailable: Option<&'static str>,
 }
 
-/// Compares `after` with `before` for the page at `here`. With `?skill=` the page shows the files
-/// of that skill.
+/// Compares `after` with `before` for the page at the address `here`. With `?skill=`, compares only
+/// the files of that skill.
 pub(super) async fn compare_releases(
     page: &ConsolePage,
     before: Option<&Catalog>,
@@ -140,7 +142,7 @@ async fn skill_files(
         return Err(ErrorPage::NotFound);
     };
     let shelf = open_shelf(page);
-    // Both or neither: beside a missing one every file would look added or removed.
+    // Both are needed: without one of them, every file would look added or removed.
     let pair = match skill_of_bundle(&*shelf, old).await {
         Ok(old) => skill_of_bundle(&*shelf, new).await.map(|new| (old, new)),
         Err(error) => Err(error),
@@ -161,7 +163,7 @@ async fn skill_files(
     })
 }
 
-/// Compares two releases in everything but the files of skills.
+/// Compares two releases, except for the files of skills.
 async fn shown_changes(
     page: &ConsolePage,
     before: Option<&Catalog>,
@@ -177,11 +179,11 @@ async fn shown_changes(
             let lines = old.zip(new).map(|(old, new)| {
                 difference::compare_texts(&old, &new, &mut HtmlBudget::new(POLICY_BYTES))
             });
-            // A text is no longer stored, so all that can be said is that they differ.
+            // If a text is no longer stored, the page can only say that the policies differ.
             Some(lines.unwrap_or((Vec::new(), false)))
         }
     };
-    // Keys that cannot be read cost their names on the page, but not the page.
+    // If the keys cannot be read, the page shows fingerprints without names.
     let (chain, _) = readable_chain(page).await;
     let groups = group_skills(&changes, here);
     let withdrawn = list_withdrawn(&changes.withdrawn, &mut HtmlBudget::new(WITHDRAWN_BYTES));
@@ -196,8 +198,8 @@ async fn shown_changes(
     })
 }
 
-/// Returns the groups of skills that differ, as far as they fit. A changed skill leads to its files
-/// at `here`.
+/// Returns the lists of skills that differ, as far as they fit. A changed skill links to the
+/// comparison of its files below `here`.
 fn group_skills(changes: &CatalogChanges, here: &str) -> Vec<SkillGroup> {
     let plain = |entry: &SkillEntry| ChangedSkill {
         name: entry.name.to_string(),
@@ -211,7 +213,7 @@ fn group_skills(changes: &CatalogChanges, here: &str) -> Vec<SkillGroup> {
     };
     let (added, changed, removed) = (&changes.added, &changes.changed, &changes.removed);
     let totals = [added.len(), changed.len(), removed.len()];
-    // Each group gets the same room, or many changed skills would leave none for removed ones.
+    // Each list gets the same room, so that many changed skills leave some for removed ones.
     let shares = totals.iter().filter(|total| **total > 0).count().max(1);
     let group = |title, total, skills: &mut dyn Iterator<Item = ChangedSkill>| {
         let mut room = HtmlBudget::new(LISTS_BYTES / shares);
@@ -232,7 +234,7 @@ fn group_skills(changes: &CatalogChanges, here: &str) -> Vec<SkillGroup> {
     groups.into_iter().filter(|it| it.total > 0).collect()
 }
 
-/// Returns the names and reasons of withdrawn skills, as far as they fit.
+/// Returns the names of withdrawn skills with their reasons, as far as they fit into `room`.
 fn list_withdrawn(entries: &[Withdrawn], room: &mut HtmlBudget) -> Vec<(String, String)> {
     let rows = entries.iter().take(SKILLS_SHOWN).map(|entry| {
         let reason = shorten_text(&entry.reason, TEXT_CHARS);
@@ -242,14 +244,14 @@ fn list_withdrawn(entries: &[Withdrawn], room: &mut HtmlBudget) -> Vec<(String, 
         .collect()
 }
 
-/// Returns lines about everything that has no place of its own on the page. `chain` has the root
-/// versions of both releases.
+/// Returns lines about all differences that have no section of their own on the page. `chain` is
+/// the root chain of the vault, with the root versions of both releases.
 fn describe_rest(
     changes: &CatalogChanges,
     after: &Catalog,
     chain: Option<&RootChain>,
 ) -> Vec<String> {
-    // All that the page shows elsewhere is left out here, so that nothing is told twice.
+    // The other sections of the page show these differences.
     let rest = CatalogChanges {
         added: Vec::new(),
         changed: Vec::new(),
@@ -264,7 +266,8 @@ fn describe_rest(
         ..changes.clone()
     };
     let mut lines = rest.describe_lines(chain);
-    // Cut at the root version of the newer release: later changes of keys are not part of it.
+    // The chain is cut at the root version of the later release, because later changes of keys are
+    // not part of it.
     if let (Some((before, _)), Some(chain)) = (changes.root, chain) {
         let chain = chain.until_version(after.root_version);
         let state = chain.map(|chain| RootState::new(chain, BTreeSet::new()));
@@ -278,7 +281,7 @@ fn describe_rest(
     let mut notes: Vec<String> = texts
         .take_while(|text| room.take_text(text, AROUND_NOTE))
         .collect();
-    // What does not fit is counted, so that no difference is left out silently.
+    // Lines that do not fit are counted, so that no difference is left out silently.
     let more = lines.len() - notes.len();
     if more > 0 {
         notes.push(format!("… and {more} more differences"));

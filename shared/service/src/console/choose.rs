@@ -1,4 +1,4 @@
-//! `/console`: a signed-in person chooses a vault.
+//! `/console`: the page on which a signed-in person chooses a vault.
 
 use askama::Template;
 use axum::http::StatusCode;
@@ -15,11 +15,11 @@ use crate::web::browser::CONSOLE_PATH;
 use crate::web::error_page::ErrorPage;
 use crate::web::form::Form;
 
-/// A vault on the page.
+/// Row of the page: a vault of the person.
 struct VaultChoice {
     slug: String,
     href: String,
-    /// Role of the person there.
+    /// Role of the person in the vault, with its article.
     role: &'static str,
 }
 
@@ -32,8 +32,8 @@ struct ChoosePage {
     invitations: usize,
 }
 
-/// Shows the person's vaults. Leads straight to the only one, unless an invitation waits or the
-/// page has a notice to show.
+/// Shows the person's vaults. Redirects to the only one, unless an invitation waits or the page has
+/// a notice to show.
 pub(super) async fn show_choice(
     visitor: SignedInVisitor,
     query: Form,

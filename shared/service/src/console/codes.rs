@@ -1,4 +1,5 @@
-//! `/console/{slug}/machines/codes`: enrolment codes, and whether machines need one.
+//! `/console/{slug}/machines/codes`: the enrolment codes of a vault, and whether a machine needs
+//! one. An enrolment code is a secret text that admits machines without a further decision.
 
 use askama::Template;
 use axum::response::Response;
@@ -26,19 +27,19 @@ const LIFETIMES: [(i64, &str); 4] = [
     (30 * 24 * 3600, "30 days"),
 ];
 
-/// A code in the list.
+/// Row of the page: an enrolment code, without its secret text.
 struct EnrolmentCodeRow {
     id: String,
     used: u32,
     uses: u32,
     name: Option<String>,
     created_by: String,
-    /// The app that made it.
+    /// The app that created the code; `None` if a person did in the console.
     created_through: Option<String>,
     ends: String,
 }
 
-/// A code that was just made.
+/// A code that was just created, with its secret text.
 struct NewCode {
     code: String,
     command: String,
@@ -69,7 +70,7 @@ pub(super) async fn show_codes(page: ConsolePage) -> Result<Response, ErrorPage>
     render_codes(&page, required, None).await
 }
 
-/// Renders the page. `made` is a code that was made just now.
+/// Renders the page. `made` is a code that this request created.
 async fn render_codes(
     page: &ConsolePage,
     required: bool,
@@ -77,7 +78,7 @@ async fn render_codes(
 ) -> Result<Response, ErrorPage> {
     let (app, namespace) = (page.app(), &page.namespace);
     let after = page.query.value("after");
-    // The parameter has to be the hash of a code; anything else begins the list.
+    // The parameter must be the hash of a code; any other text shows the first page.
     let after = after.filter(|after| after.len() == 64 && after.is_ascii());
     let (codes, next) = enrolment::read_codes_page(app, namespace, after, ROWS_SHOWN).await?;
     let makers = codes.iter().map(|code| code.created_by.as_str());
@@ -96,7 +97,7 @@ async fn render_codes(
         name: code.name,
     });
     let made = made.and_then(|made| {
-        // Only the answer to its creation has the text of a code.
+        // The text of a code is returned only when it is created.
         let code = made.code?;
         Some(NewCode {
             command: format!("{} --code {code}", link_command(page)),
@@ -127,12 +128,12 @@ pub(super) async fn show_new_code(
     made: EnrolmentCode,
 ) -> Result<Response, ErrorPage> {
     let required = page.namespace.enrolment == Enrolment::Codes;
-    // No redirect: the text of the code is known to this answer alone, and must not stand in an
-    // address.
+    // The page is the answer itself and not a redirect: only this answer knows the text of the
+    // code, and an address must not contain it.
     render_codes(page, required, Some(made)).await
 }
 
-/// Handles the forms of the page: makes a code, ends one, or changes whether codes are needed.
+/// Handles the forms of the page: creates a code, ends one, or changes whether machines need one.
 pub(super) async fn change_codes(form: ConsoleForm) -> Result<Response, ErrorPage> {
     let acting = form.page.as_acting_user();
     match form.required_field("change")? {
@@ -142,14 +143,13 @@ pub(super) async fn change_codes(form: ConsoleForm) -> Result<Response, ErrorPag
             let life = number("life").transpose().ok().flatten();
             let uses = uses.and_then(|uses| u32::try_from(uses).ok());
             let new_code = NewEnrolmentCode {
-                // A field without a number counts as 0, which is refused like any number out of
-                // bounds.
+                // A missing or invalid number counts as 0, which is refused as out of bounds.
                 uses: Some(uses.unwrap_or(0)),
                 expires_in: Some(life.unwrap_or(0)),
                 name: form.form.value("name").map(str::to_owned),
             };
-            // Reloading the page with the code sends its form again. The mark keeps that from
-            // making a second code.
+            // Reloading the page with the code sends the form again. The write that marks the form
+            // as used keeps this from creating a second code.
             let act = code_act(&new_code);
             let by = Principal::from_user(acting, &form.page.user);
             let creation = create_code(&by, new_code, Some(form.single_use_write()?)).await;

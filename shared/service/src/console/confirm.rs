@@ -1,5 +1,5 @@
-//! `/console/{slug}/confirm/{id}`: the page that confirms a dangerous act of a form of the console,
-//! and then does it.
+//! `/console/{slug}/confirm/{id}`: the page on which a person confirms a dangerous act that a form
+//! of the console asked for. On confirmation it performs the act.
 
 use axum::response::Response;
 
@@ -23,7 +23,8 @@ use crate::web::layout::SignOut;
 /// Shows the page.
 pub(super) async fn show_confirmation(page: ConsolePage) -> Result<Response, ErrorPage> {
     let found = find_own(&page).await?;
-    // The person asked here a moment ago, so nothing is lost by asking for credentials at once.
+    // The person sent the form a moment ago, so the credentials are asked for at once and not only
+    // after the decision.
     if let Some(stale) = ask_for_credentials(&page) {
         return Ok(stale);
     }
@@ -47,7 +48,8 @@ async fn render_page(
     render_confirmation(&visitor.app, &visitor.signed_in, found, form).await
 }
 
-/// Finds the permit of the address, if the console asked for it about this vault and it waits.
+/// Finds the permit that the address names, if the console asked for it, about this vault, and it
+/// still waits.
 async fn find_own(page: &ConsolePage) -> Result<FoundPermit, ErrorPage> {
     let (visitor, id) = (&page.visitor, page.param("id"));
     let account = &visitor.signed_in.account.id;
@@ -74,7 +76,7 @@ fn ask_for_credentials(page: &ConsolePage) -> Option<Response> {
     sign_in_if_stale(&visitor.app, &visitor.browser, &visitor.signed_in, onward)
 }
 
-/// Confirms and does the act, or declines it.
+/// Confirms and performs the act, or declines it.
 pub(super) async fn decide_confirmation(form: ConsoleForm) -> Result<Response, ErrorPage> {
     let decision = parse_decision(&form.form)?;
     let confirmed = decision != Decision::Decline;
@@ -86,7 +88,7 @@ pub(super) async fn decide_confirmation(form: ConsoleForm) -> Result<Response, E
     if decision == Decision::ConfirmUnticked {
         return render_page(page, &found, true).await;
     }
-    // A form of the console asks for one act.
+    // A permit of the console has one act.
     let act = found.permit.acts.first().ok_or_else(ended_page)?;
     let act = act.act.clone();
     let below = page_of_act(&act);
@@ -99,20 +101,20 @@ pub(super) async fn decide_confirmation(form: ConsoleForm) -> Result<Response, E
     }
     let page = &form.page;
     let by = Principal {
-        // The decision and the act are one commit, so that no confirmed permit is left of a request
-        // that was interrupted.
+        // The decision and the act are one commit, so that an interrupted request leaves no
+        // confirmed permit.
         confirms: Some(&found.permit.id),
         ..Principal::from_user(page.as_acting_user(), &page.user)
     };
     match do_act(&by, &act).await {
         Ok(done) => show_done(form, &below, done).await,
-        // Decided in another window meanwhile.
+        // The person decided in another window meanwhile.
         Err(refusal) if refusal.code() == ErrorCode::ConfirmationNeeded => Err(ended_page()),
         Err(refusal) => form.refuse_act(&below, &act, refusal).await,
     }
 }
 
-/// Shows what an act has done; `below` is its page.
+/// Shows the result of an act on the page `below`, the path of its page under that of the vault.
 async fn show_done(form: ConsoleForm, below: &str, done: ActDone) -> Result<Response, ErrorPage> {
     Ok(match done {
         ActDone::VaultDeleted => form.to_choice(Outcome::VaultDeleted),
@@ -122,7 +124,7 @@ async fn show_done(form: ConsoleForm, below: &str, done: ActDone) -> Result<Resp
         ActDone::UserRemoved(removed) => show_removal(&form, &removed),
         ActDone::CodeMade(made) => {
             let mut page = form.page;
-            // The answer is the page of the codes, and its forms are sent there.
+            // The answer is the page of the codes, so its forms must be bound to that path.
             page.path = page.path_of(below);
             return show_new_code(&page, *made).await;
         }
@@ -130,7 +132,7 @@ async fn show_done(form: ConsoleForm, below: &str, done: ActDone) -> Result<Resp
     })
 }
 
-/// Returns the page of an act, below that of the vault.
+/// Returns the path of the page of an act, under that of the vault.
 fn page_of_act(act: &Act) -> String {
     match act {
         Act::InviteOwner { .. } | Act::ChangeInvitation { .. } => "/people".to_owned(),

@@ -1,5 +1,5 @@
-//! Access to skills and releases for pages: from the shelf of the vault, and from releases that are
-//! still stored.
+//! Access to skills and releases for pages: the *shelf* of a vault, which reads its current skills,
+//! and the catalogs of earlier releases that are still stored.
 
 use std::sync::Arc;
 
@@ -22,8 +22,8 @@ use crate::model::namespace::Namespace;
 use crate::model::release::Release;
 use crate::web::error_page::ErrorPage;
 
-/// Converts the refusal of a form or page. What is not found gets the page of an address that does
-/// not exist.
+/// Converts the refusal of a form or page. A 404 becomes the page for an address that does not
+/// exist.
 pub(super) fn or_not_found(refusal: Refusal) -> ErrorPage {
     match refusal.status() {
         StatusCode::NOT_FOUND => ErrorPage::NotFound,
@@ -31,7 +31,7 @@ pub(super) fn or_not_found(refusal: Refusal) -> ErrorPage {
     }
 }
 
-/// Returns the shelf of the vault.
+/// Returns the shelf of the vault, from which its skills are read.
 pub(super) fn open_shelf(page: &ConsolePage) -> Arc<dyn Shelf> {
     let ActingUser {
         app,
@@ -39,7 +39,7 @@ pub(super) fn open_shelf(page: &ConsolePage) -> Arc<dyn Shelf> {
         actor,
         ..
     } = page.as_acting_user();
-    // A server that holds the vault's library reads from that; any other reads the current release.
+    // A server that has the vault's library reads from it; any other reads the current release.
     let shelves: &dyn Shelves = match &app.shelves {
         Some(shelves) => &**shelves,
         None => &page.cache.releases,
@@ -47,7 +47,7 @@ pub(super) fn open_shelf(page: &ConsolePage) -> Arc<dyn Shelf> {
     shelves.shelf(app, namespace, actor.source)
 }
 
-/// Loads a skill of the current release; `None` where it has none of this name.
+/// Loads a skill of the current release; `None` if the release has no skill of this name.
 pub(super) async fn current_skill(
     shelf: &dyn Shelf,
     name: &SkillName,
@@ -59,8 +59,8 @@ pub(super) async fn current_skill(
     }
 }
 
-/// Loads the skill with this bundle from whichever release has it. A skill that is not in the
-/// current release has to be signed by a key that publishes now.
+/// Loads the skill with this bundle, from the current release or an earlier one. If it is not in
+/// the current release, its signature must be by a key that may publish now.
 pub(super) async fn skill_of_bundle(
     shelf: &dyn Shelf,
     skill: &SkillEntry,
@@ -70,7 +70,7 @@ pub(super) async fn skill_of_bundle(
     if let Some(entry) = current.filter(|entry| entry.texts.bundle_hash == skill.bundle_hash) {
         return shelf.load_skill(entry).await;
     }
-    // The texts stay empty, since the skill is loaded by name, bundle, version and size.
+    // The texts can stay empty, because only name, bundle, version and size are used for loading.
     let entry = Entry {
         texts: IndexEntry {
             name: skill.name.clone(),
@@ -89,7 +89,7 @@ pub(super) async fn skill_of_bundle(
     shelf.load_skill(&entry).await
 }
 
-/// Returns the sentence for a skill whose content cannot be shown; fails where the store does.
+/// Returns the sentence for a skill whose content cannot be shown. Fails if the store failed.
 pub(super) fn unavailable_text(error: ShelfError) -> Result<&'static str, StoreError> {
     match error {
         ShelfError::NotFound(_) => Ok("Its content is no longer kept, or was withdrawn."),
@@ -107,8 +107,8 @@ pub(super) fn unavailable_text(error: ShelfError) -> Result<&'static str, StoreE
     }
 }
 
-/// Reads the catalog of a release while it is stored. `None` also for a release of an earlier
-/// version of vault, whose files are not read.
+/// Reads the catalog of a release; `None` if it is no longer stored, or if an earlier version of
+/// vault published the release.
 pub(super) async fn release_catalog(
     page: &ConsolePage,
     release: &Release,
@@ -124,7 +124,7 @@ pub(super) async fn release_catalog(
         .await
 }
 
-/// Returns the versions of the vault's keys; `None` before the first release.
+/// Returns the root chain of the vault, which lists its keys; `None` before the first release.
 pub(super) async fn current_chain(
     page: &ConsolePage,
 ) -> Result<Option<Arc<RootChain>>, StoreError> {
@@ -134,8 +134,8 @@ pub(super) async fn current_chain(
         .await
 }
 
-/// Returns the same for a page that shows more than keys: where the current release cannot be read,
-/// no keys and `true`.
+/// Returns the root chain for a page that shows more than keys. If the current release cannot be
+/// read, returns no chain and `true`, so that the page can show the rest.
 pub(super) async fn readable_chain(page: &ConsolePage) -> (Option<Arc<RootChain>>, bool) {
     match log_unreadable(current_chain(page).await) {
         Some(chain) => (chain, false),
@@ -143,20 +143,19 @@ pub(super) async fn readable_chain(page: &ConsolePage) -> (Option<Arc<RootChain>
     }
 }
 
-/// Returns what was read of the current release. An error is logged and becomes `None`, so that a
-/// page can show the rest.
+/// Returns the value, or logs the error and returns `None`, so that a page can show the rest.
 pub(super) fn log_unreadable<T>(read: Result<T, StoreError>) -> Option<T> {
     read.inspect_err(|error| tracing::error!(%error, "the current release cannot be read"))
         .ok()
 }
 
-/// A finding of the security check.
+/// Row of a page: a finding of the security check.
 pub(super) struct FindingRow {
     pub(super) level: &'static str,
     /// CSS class of the level's mark.
     pub(super) mark: &'static str,
     pub(super) message: String,
-    /// File and line; empty for the skill as a whole.
+    /// File and line; empty for a finding about the skill as a whole.
     pub(super) place: String,
     pub(super) rule: &'static str,
     /// Purpose of the rule.
@@ -188,30 +187,30 @@ impl FindingRow {
     }
 }
 
-/// A key with its name for pages.
+/// A key, as pages show it.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) struct NamedKey {
-    /// Name that the owner gave it; `None` for a key that no version of the chain names.
+    /// Name that the owner gave the key; `None` if no root version names it.
     pub(super) name: Option<String>,
     pub(super) fingerprint: String,
-    /// Whether it was revoked, so that nothing it signed counts any more.
+    /// Whether the key was revoked; its signatures then no longer count.
     pub(super) revoked: bool,
 }
 
-/// Returns the key with this fingerprint, by the newest name that the chain has for it.
+/// Returns the key with this fingerprint, with the newest name that the chain has for it.
 pub(super) fn named_key(
     namespace: &Namespace,
     chain: Option<&RootChain>,
     fingerprint: &KeyFingerprint,
 ) -> NamedKey {
-    // The newest version first, since a key may have been renamed.
+    // The newest version comes first, because a key may have been renamed.
     let versions = chain.map(RootChain::versions).unwrap_or_default();
     let entry = versions.iter().rev().find_map(|version| {
         let mut keys = version.document().keys().iter();
         keys.find(|entry| fingerprint.matches(&entry.public_key))
     });
     let in_chain = chain.map(|chain| chain.document().revoked());
-    // The chain does not know of revocations in versions that were given up; the pin keeps those.
+    // The chain lacks revocations of root versions that were replaced; the pin has stored them.
     let elsewhere = namespace.pin.vault_pin().map(|pin| &pin.revoked);
     let mut revoked = in_chain.into_iter().flatten();
     let mut revoked_elsewhere = elsewhere.into_iter().flatten();
@@ -225,8 +224,8 @@ pub(super) fn named_key(
     }
 }
 
-/// Returns the text of a policy that a release names, as its owner would write it; empty for none,
-/// and `None` where it is no longer stored.
+/// Returns the text of a policy that a release names, in the owner's format. The text is empty for
+/// no policy; `None` if the policy is no longer stored.
 pub(super) async fn policy_text(
     page: &ConsolePage,
     sha256: Option<Digest>,

@@ -1,14 +1,14 @@
-//! Rows of comma-separated values (RFC 4180) in which no spreadsheet finds a formula.
+//! Writer of comma-separated values (RFC 4180) that protects readers against formulas in cells.
 
-/// Appends a row. A cell that a spreadsheet would run as a formula gets an apostrophe in front, so
-/// that it is shown as text.
+/// Appends a row. A cell that a spreadsheet would run as a formula gets an apostrophe in front,
+/// which makes it text.
 pub(super) fn append_row(out: &mut String, cells: &[&str]) {
     for (at, cell) in cells.iter().enumerate() {
         if at > 0 {
             out.push(',');
         }
-        // Users choose some of the cells, and the owner opens the file. In some spreadsheets
-        // full-width signs begin a formula too, and leading tabs and line breaks are skipped.
+        // Other users choose some of the cells, and the owner opens the file. In some spreadsheets,
+        // full-width signs also begin a formula, and leading tabs and line breaks are skipped.
         let is_formula =
             cell.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠']);
         // Every cell is quoted, so that a comma or line break in it cannot begin another cell.

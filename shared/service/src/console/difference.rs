@@ -1,5 +1,5 @@
-//! Differences of two sets of files, or of two texts, for pages: bounded in size and time, with
-//! invisible characters written as escapes.
+//! Differences of two sets of files or of two texts, for pages. Their size and the time for them
+//! are bounded, and invisible characters become escapes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,23 +16,24 @@ use crate::units::format_count;
 pub(super) const DIFFERENCE_BYTES: usize = 56 * 1024;
 /// Number of unchanged lines shown before and after each change.
 const CONTEXT_LINES: usize = 3;
-/// Maximum number of lines of a file that is compared line by line.
+/// Maximum number of lines of a file that is compared line by line; a longer file is only counted.
 const MAX_LINES: usize = 4_000;
-/// Maximum length of one line, in characters. A cut is marked.
+/// Maximum length of one line, in characters. A longer line is cut, with a mark.
 const MAX_LINE_CHARS: usize = 2_000;
-/// Time limit for the comparison of one file. Beyond it the result is coarser, but still true.
+/// Time limit for the comparison of one file. After it, the difference is coarser but still
+/// correct.
 const TIMEOUT: Duration = Duration::from_millis(10);
 
 /// Kind of a line in a difference.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum LineKind {
-    /// The line stands in both texts.
+    /// Both texts have the line.
     Kept,
     /// The line is new.
     Added,
     /// The line was removed.
     Removed,
-    /// Lines that both texts have are left out here.
+    /// Unchanged lines are left out here.
     Gap,
 }
 
@@ -59,31 +60,32 @@ pub(super) struct FileDifference {
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Difference {
     pub(super) files: Vec<FileDifference>,
-    /// Whether something is left out for its size.
+    /// Whether something was left out because the page has no room for it.
     pub(super) cut: bool,
-    /// Whether something else cannot be shown: bytes that are not text, very long files and lines.
+    /// Whether something cannot be shown for another reason: bytes that are not text, very long
+    /// files and lines.
     pub(super) unread: bool,
 }
 
-/// Bytes of the elements around a line.
+/// Bytes of the HTML elements around a line.
 const AROUND_LINE: usize = 24;
-/// Bytes of the elements around a file: its heading, its notes and the frame of its lines.
+/// Bytes of the HTML elements around a file: its heading, its notes and the frame of its lines.
 const AROUND_FILE: usize = 192;
 
-/// Bytes of HTML that a page may still show.
+/// Number of bytes of HTML that a page may still show.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HtmlBudget(usize);
 
 impl HtmlBudget {
-    /// Creates room for this many bytes.
+    /// Creates a budget of this many bytes.
     pub(super) const fn new(bytes: usize) -> Self {
         Self(bytes)
     }
 
-    /// Takes the bytes of a text and those of the elements around it; false where they do not fit.
+    /// Takes the bytes of a text and of the elements around it. Returns false if they do not fit.
     pub(super) fn take_text(&mut self, text: &str, around: usize) -> bool {
-        // Templates write each of these as five bytes, such as `&#60;`. Uncounted, a hostile text
-        // could make the page five times as large.
+        // Templates write each of these characters as five bytes, such as `&#60;`. If that were not
+        // counted, a hostile text could make the page five times as large.
         let escaped = text.bytes().filter(|byte| b"<>&\"'".contains(byte)).count();
         match self.0.checked_sub(text.len() + 4 * escaped + around) {
             Some(left) => {
@@ -91,8 +93,7 @@ impl HtmlBudget {
                 true
             }
             None => {
-                // Nothing fits from now on: a short line behind one that was left out would hide
-                // the gap.
+                // From now on nothing fits: a short line after an omitted one would hide the gap.
                 self.0 = 0;
                 false
             }
@@ -100,7 +101,7 @@ impl HtmlBudget {
     }
 }
 
-/// Compares two sets of files by path. A removed file is named without its content.
+/// Compares two sets of files by path. A removed file is listed without its content.
 pub(super) fn compare_files(before: &[File], after: &[File], room: &mut HtmlBudget) -> Difference {
     let by_path = |files: &[File]| -> BTreeMap<String, usize> {
         let paths = files.iter().enumerate();
@@ -164,8 +165,8 @@ pub(super) fn compare_files(before: &[File], after: &[File], room: &mut HtmlBudg
     difference
 }
 
-/// Compares two texts: the changed lines with the lines around them, as far as they fit, and
-/// whether all of them are there.
+/// Compares two texts. Returns the changed lines with some lines around them, as far as they fit,
+/// and whether these are all.
 pub(super) fn compare_texts(
     before: &str,
     after: &str,
@@ -185,9 +186,9 @@ pub(super) fn compare_texts(
 #[derive(Default)]
 struct FileComparison {
     lines: Vec<DiffLine>,
-    /// Remark in place of lines.
+    /// Remark that replaces the lines, if the file is not shown line by line.
     note: Option<String>,
-    /// Whether the lines show all that differs.
+    /// Whether the lines show all differences.
     whole: bool,
 }
 
@@ -210,7 +211,7 @@ fn diff_bytes(old: &[u8], new: &[u8]) -> FileComparison {
         };
     }
     let (Some(old_text), Some(new_text)) = (to_readable(old), to_readable(new)) else {
-        // The hashes let a reviewer check such a file elsewhere.
+        // By the hashes, a reviewer can check such a file elsewhere.
         let bytes = |bytes: &[u8]| {
             let size = format_count(bytes.len(), "byte", "bytes");
             format!("{size} (SHA-256 {})", Digest::of(bytes))
@@ -219,14 +220,14 @@ fn diff_bytes(old: &[u8], new: &[u8]) -> FileComparison {
         return FileComparison::without_lines(note);
     };
     let (old, new): (Vec<_>, Vec<_>) = (old_text.lines().collect(), new_text.lines().collect());
-    // The bytes differ, so it has to be in line endings, which `lines` drops, or in what is not
-    // text.
+    // The bytes differ, so the difference is in line endings, which `lines` drops, or in bytes that
+    // are not text.
     if old == new {
         let note = "Only line endings differ, or bytes that are not text.";
         return FileComparison::without_lines(note.to_owned());
     }
-    // In the worst case comparing takes the square of the number of lines, and others write the
-    // files.
+    // In the worst case the time grows with the square of the number of lines, and other people
+    // write the files.
     if old.len().max(new.len()) > MAX_LINES {
         let lines = |lines: &[&str]| format_count(lines.len(), "line", "lines");
         let note = format!("{}, then {}.", lines(&old), lines(&new));
@@ -264,12 +265,13 @@ fn diff_bytes(old: &[u8], new: &[u8]) -> FileComparison {
     }
 }
 
-/// Returns a line of untrusted text: invisible characters become escapes, and a cut is marked.
+/// Returns a line of untrusted text for a page: invisible characters become escapes, and a text of
+/// more than 2,000 characters is cut, with a mark.
 pub(super) fn printable_line(text: &str) -> String {
     shorten_text(text, MAX_LINE_CHARS)
 }
 
-/// Returns the beginning of an untrusted text in the same way.
+/// Returns at most `most` characters of an untrusted text, in the same way.
 pub(super) fn shorten_text(text: &str, most: usize) -> String {
     let mut beginning: String = text.chars().take(most).collect();
     let left = text.chars().count().saturating_sub(most);

@@ -1,4 +1,4 @@
-//! Commands that the page of a draft shows to a person who has the key.
+//! Commands that the page of a draft shows to a person who has a signing key on their machine.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,8 @@ use vault_format::root::KeyFingerprint;
 
 use crate::model::draft::{DraftRecord, Subject};
 
-/// Returns the command by which a person with the key accepts a draft, and its effect.
+/// Returns the command that accepts a draft, and a text about its effect. `served`: the service
+/// signs this vault itself.
 pub(super) fn accept_command(draft: &DraftRecord, served: bool) -> (String, &'static str) {
     let id = &draft.id;
     match &draft.subject {
@@ -32,7 +33,7 @@ pub(super) fn accept_command(draft: &DraftRecord, served: bool) -> (String, &'st
     }
 }
 
-/// Returns the command that accepts a draft in spite of these flags; `None` where there are none.
+/// Returns the command that accepts a draft in spite of these security flags; `None` without flags.
 pub(super) fn exception_command(command: &str, flags: &BTreeSet<&'static str>) -> Option<String> {
     let allow = flags.iter().map(|rule| format!(" --allow {rule}"));
     let allow: String = allow.collect();

@@ -1,5 +1,5 @@
-//! `/console/{slug}/drafts`: lists the requests of people and apps, shows one with everything that
-//! a person needs to decide, and declines or accepts it.
+//! `/console/{slug}/drafts`: lists the drafts (requests of people and apps to change the vault),
+//! shows one with everything that a person needs for a decision, and declines or accepts it.
 
 use std::collections::BTreeSet;
 
@@ -52,7 +52,7 @@ struct StateLink {
     current: bool,
 }
 
-/// A draft in the list.
+/// Row of the page: a draft.
 struct DraftRow {
     href: String,
     title: String,
@@ -73,11 +73,11 @@ struct DraftsPage {
     empty: &'static str,
     /// Address of the next page.
     next: Option<String>,
-    /// Address of the first page, where this is a later one.
+    /// Address of the first page, if this is a later one.
     first: Option<String>,
 }
 
-/// Lists the drafts that wait, or those of `?state=`.
+/// Lists the drafts that wait, or those in the state `?state=`.
 pub(super) async fn list_drafts(page: ConsolePage) -> Result<Response, ErrorPage> {
     let by = Principal::from_user(page.as_acting_user(), &page.user);
     let word = page.query.value("state").unwrap_or("pending");
@@ -85,7 +85,7 @@ pub(super) async fn list_drafts(page: ConsolePage) -> Result<Response, ErrorPage
         "all" => None,
         word => Some(word.parse::<State>().map_err(|_| ErrorPage::NotFound)?),
     };
-    // Checked here: the store would report a malformed key as an error of the service.
+    // Parsed here, because the store would report a malformed key as an error of the service.
     let after: Option<DraftId> = page
         .query
         .value("after")
@@ -141,7 +141,7 @@ pub(super) async fn list_drafts(page: ConsolePage) -> Result<Response, ErrorPage
     Ok(show_page(&template))
 }
 
-/// Returns the subject of a draft, in a few words.
+/// Returns what a draft is about, in a few words.
 fn draft_title(draft: &DraftRecord) -> String {
     match &draft.subject {
         Subject::Propose(content) | Subject::Install(content) | Subject::Remove(content) => {
@@ -180,27 +180,27 @@ const fn state_mark(state: State) -> &'static str {
     }
 }
 
-/// Request of a draft, with what a person needs to judge it.
+/// What a draft asks for, with what a person needs to judge it.
 enum Asked {
-    /// Files become a skill.
+    /// To make these files a skill.
     Files(Box<DraftFiles>),
-    /// A skill is fetched from a source.
+    /// To fetch a skill from a source.
     Source {
         identifier: String,
         reference: Option<String>,
     },
-    /// A skill is removed.
+    /// To remove a skill.
     Removal,
-    /// A key becomes a publisher's.
+    /// To let a key publish.
     Key { name: String, fingerprint: String },
-    /// A release gets the signatures that it lacks.
+    /// To sign a proposed release, which lacks signatures.
     Release {
         signers: Vec<NamedKey>,
         needed: Option<usize>,
         payload: String,
         changes: ProposedChanges,
     },
-    /// The bytes are no longer stored.
+    /// The content of the draft is no longer stored.
     Gone,
 }
 
@@ -208,7 +208,7 @@ enum Asked {
 enum ProposedChanges {
     /// The differences from the current release.
     Compared(Comparison),
-    /// It was published, and the page of that release shows them.
+    /// The release was published; its own page shows the changes.
     Published,
     /// The current release cannot be read.
     CurrentUnreadable,
@@ -216,29 +216,29 @@ enum ProposedChanges {
     Unreadable,
 }
 
-/// Files that become a skill.
+/// The files of a draft, checked and compared with the skill as it is.
 struct DraftFiles {
     is_new: bool,
-    /// Whether the security check of this service blocks them.
+    /// Whether the security check blocks the files.
     blocked: bool,
-    /// Rules of their flags, where nothing but flags blocks them.
+    /// Rules of the security flags, if nothing but flags blocks the files; empty otherwise.
     flags: BTreeSet<&'static str>,
     findings: Vec<FindingRow>,
-    /// Number of findings that are left out.
+    /// Number of findings that the page leaves out.
     more_findings: usize,
     difference: Difference,
-    /// SHA-256 over the files, for the form that accepts exactly these.
+    /// Digest of the files, by which the form accepts exactly these.
     reviewed: Option<Digest>,
-    /// Message where they cannot be compared with the skill as it is.
+    /// Message if the files cannot be compared with the skill as it is.
     not_compared: Option<&'static str>,
 }
 
 impl Asked {
-    /// Returns the digest of what the page shows in full, for a server that signs exactly this;
-    /// `None` where a person has to review it elsewhere.
+    /// Returns the digest of the content that the page shows in full. A server that signs for this
+    /// vault accepts exactly this content. `None` if a person must review it elsewhere.
     fn reviewed_digest(&self, draft: &DraftRecord) -> Option<Digest> {
         match self {
-            // A difference that is cut was not read as a whole, so it must not be accepted here.
+            // A person cannot have read a difference that is cut, so it must not be accepted here.
             Self::Files(files) if !files.difference.cut && !files.difference.unread => {
                 files.reviewed
             }
@@ -247,7 +247,7 @@ impl Asked {
         }
     }
 
-    /// Returns whether it can still be accepted, by a person who may.
+    /// Whether the draft can still be accepted, by a person with the right to do so.
     const fn is_acceptable(&self) -> bool {
         match self {
             Self::Files(files) => !files.blocked,
@@ -258,21 +258,23 @@ impl Asked {
     }
 }
 
-/// State of the skill that a waiting draft is about.
+/// State of the skill that a waiting draft is about, compared with its state when the author made
+/// the draft (the base).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Base {
-    /// The skill is as the author saw it, or its state is unknown.
+    /// The skill is unchanged, or its state is unknown (`None`).
     Same(Option<Digest>),
-    /// Another bundle has its name.
+    /// The skill has another bundle by now.
     Changed(Digest),
-    /// It was removed.
+    /// The skill was removed.
     Removed,
 }
 
 impl Base {
-    /// Compares the skill as it is with the base of a draft of this content.
+    /// Compares the present skill with the base of a draft of this content.
     async fn compare_base(page: &ConsolePage, content: &Content) -> Self {
-        // Not held against the draft: accepting it compares the base again.
+        // An unreadable release does not block the draft, because accepting it compares the base
+        // again.
         let Ok(snapshot) = open_shelf(page).take_snapshot().await else {
             return Self::Same(None);
         };
@@ -285,7 +287,7 @@ impl Base {
         }
     }
 
-    /// Returns the bundle that the skill has now.
+    /// Returns the bundle of the skill as it is now, if it is known.
     const fn current_bundle(self) -> Option<Digest> {
         match self {
             Self::Same(bundle) => bundle,
@@ -313,21 +315,21 @@ struct DraftPage {
     reason: Option<String>,
     release: Option<(u64, String)>,
     asked: Asked,
-    /// Whether it waits for a decision.
+    /// Whether the draft waits for a decision.
     pending: bool,
-    /// State of its skill, while it waits.
+    /// State of the skill, while the draft waits.
     base: Base,
-    /// The command that accepts.
+    /// Command line that accepts the draft.
     command: Option<String>,
     /// Effect of the command.
     command_text: &'static str,
-    /// The command that accepts in spite of flags.
+    /// Command line that accepts the draft in spite of security flags.
     exception: Option<String>,
-    /// Digest of the content that the person may make the server accept.
+    /// Digest of the content, if the person may let the server accept it from this page.
     accepts: Option<Digest>,
-    /// Whether the person may decline it.
+    /// Whether the person may decline the draft.
     declines: bool,
-    /// Address of the forms.
+    /// Address that the forms are sent to.
     here: String,
     max_reason: usize,
     csrf: String,
@@ -341,8 +343,8 @@ pub(super) async fn show_draft(page: ConsolePage) -> Result<Response, ErrorPage>
     let author = &*draft.submitted_by.user_id;
     let names = Names::read_users(page.app(), &page.namespace, [author]).await?;
     let pending = draft.state == State::Pending;
-    // Read before the files: a change in between is then newer than the base that the form sends
-    // back, so the server refuses to replace it.
+    // Read before the files: if the skill changes in between, the form sends an outdated base, and
+    // the server refuses to replace the skill.
     let base = match draft.content() {
         Some(content) if pending => Base::compare_base(&page, content).await,
         _ => Base::Same(None),
@@ -354,17 +356,16 @@ pub(super) async fn show_draft(page: ConsolePage) -> Result<Response, ErrorPage>
     let decides = page.user.role == Role::Owner || draft.kind() != Kind::KeyRequest;
     let served = page.namespace.kind == NamespaceKind::SelfSigned;
     let can_admit = served && draft.content().is_some() && page.user.role == Role::Owner;
-    // For a skill that was removed meanwhile the service accepts a removal, as done already, and
-    // nothing else.
+    // For a removed skill, the service accepts only a removal, as already done.
     let is_admissible = base != Base::Removed || draft.kind() == Kind::Remove;
     let is_acceptable = request.is_acceptable();
     let accepts = waits && can_admit && is_acceptable && is_admissible;
     let accepts = request.reviewed_digest(&draft).filter(|_| accepts);
-    // What this page does not show in full is reviewed and accepted on a terminal.
+    // A draft that this page does not show in full is reviewed and accepted on the command line.
     let by_command = !served || (can_admit && is_admissible && accepts.is_none());
     let (command, command_text) = accept_command(&draft, served);
     let exception = match &request {
-        // A server that signs accepts no exceptions to its own check.
+        // A server that signs a vault itself allows no exceptions to its security check.
         Asked::Files(files) if waits && !served => exception_command(&command, &files.flags),
         _ => None,
     };
@@ -417,13 +418,14 @@ async fn read_request(
             });
         }
         Subject::Release(_) => return asked_release(page, draft, here).await,
-        // The bytes of a removal serve only to accept it, so an ended one is shown without them.
+        // The content of a removal is only needed to accept it, so an ended one is shown without
+        // it.
         Subject::Remove(_) if draft.state != State::Pending => return Ok(Asked::Removal),
         Subject::Propose(content) | Subject::Install(content) | Subject::Remove(content) => {
             content.name.clone()
         }
     };
-    // The bytes of a draft that has ended may be deleted, so this is no error.
+    // The content of an ended draft may have been deleted, which is no error.
     let key = draft.object_name().key(page.namespace.id);
     if page.app().object(&key).await?.is_none() {
         return Ok(Asked::Gone);
@@ -463,8 +465,8 @@ async fn asked_files(
             ..GateOptions::in_service()
         };
         let verdict = vault_gate::check(raw, &options);
-        // A draft carries no modes, so the skill as it is counts as plain files, too: otherwise
-        // each executable would show as a change.
+        // A draft has no file modes, so the modes of the present skill are ignored: otherwise each
+        // executable file would look changed.
         let plain = |file: &vault_format::bundle::File| vault_format::bundle::File {
             mode: vault_format::manifest::Mode::Plain,
             ..file.clone()
@@ -485,8 +487,8 @@ async fn asked_files(
             .iter()
             .filter(|it| it.level > Level::Warning)
     };
-    // An exception is bound to the bytes of one file, so nothing can be excepted about the skill as
-    // a whole.
+    // An exception is bound to the bytes of one file, so a finding about the whole skill allows
+    // none.
     let is_flag = |it: &Finding| it.level == Level::Flag && !it.path.is_empty();
     let flags = if blocking().all(is_flag) {
         blocking().map(|finding| finding.rule).collect()
@@ -510,7 +512,7 @@ async fn asked_files(
     })
 }
 
-/// Reads a proposed release for its page.
+/// Reads a proposed release, for the page of its draft.
 async fn asked_release(
     page: &ConsolePage,
     draft: &DraftRecord,
@@ -566,7 +568,7 @@ pub(super) async fn decide_draft(form: ConsoleForm) -> Result<Response, ErrorPag
         Principal::from_user(form.page.as_acting_user(), &form.page.user),
         form.page.param("id"),
     );
-    // An unknown draft gets the page of an unknown address, since it has no page for a notice.
+    // An unknown draft has no page that could show a notice, so it gets a 404.
     find_visible(&by, id).await.map_err(or_not_found)?;
     match form.required_field("change")? {
         "decline" => {
@@ -579,8 +581,8 @@ pub(super) async fn decide_draft(form: ConsoleForm) -> Result<Response, ErrorPag
             let base: Option<Digest> = base.map_err(|_| ErrorPage::FormMalformed)?;
             let content = form.required_field("reviewed")?.parse();
             let content = content.map_err(|_| ErrorPage::FormMalformed)?;
-            // Exactly what the page showed: the server refuses where files or base have changed
-            // since.
+            // The server accepts exactly what the page showed, and refuses if the files or the base
+            // have changed since.
             admit_draft(&by, id, ReviewedContent { content, base }).await?;
             Ok(form.redirect_back(Outcome::DraftAccepted))
         }

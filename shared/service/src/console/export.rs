@@ -1,9 +1,10 @@
-//! `/console/{slug}/export.jsonl`: what the service stores about a vault beside its skills, as JSON
-//! lines. The owner's machines have the skills already; only the service has the members, the
-//! machines, and the record of what was published, requested and done.
+//! `/console/{slug}/export.jsonl`: everything that the service stores about a vault except its
+//! skills, as JSON lines. The owner's machines already have the skills. Only the service has the
+//! members, the machines, and the record of what was published, requested and done.
 //!
-//! An answer is bounded in lines and bytes, because a function on AWS answers with at most 6 MB.
-//! Its last line names the next part, so a program that follows these names gets everything.
+//! An answer is bounded in lines and bytes, because a function on AWS can answer with at most 6 MB.
+//! Its last line has the URL of the next part, so a program that follows these URLs gets
+//! everything.
 
 use axum::response::Response;
 use serde_json::{Value, json};
@@ -22,11 +23,11 @@ use crate::web::form::with_query;
 const MAX_LINES: usize = 5_000;
 /// Maximum size of one part without its last line, in bytes.
 const MAX_BYTES: usize = 2 * 1024 * 1024;
-/// Number of records that one reading asks for.
+/// Number of records that are read from the store at once.
 const RECORDS_PER_LIST: usize = 500;
 
-/// Returns the sections of the export, in order: the kind of a line, and the partition of its
-/// records. No section has a secret: codes, tokens and sessions are not exported.
+/// Returns the sections of the export in order: the `kind` of their lines, and the partition of
+/// their records. No section contains a secret: codes, tokens and sessions are not exported.
 fn export_sections(namespace: &Namespace) -> [(&'static str, String); 7] {
     let (id, slug) = (&namespace.id, &namespace.slug);
     [
@@ -40,9 +41,10 @@ fn export_sections(namespace: &Namespace) -> [(&'static str, String); 7] {
     ]
 }
 
-/// Beginning of a part: a section, and the key in it behind which the part continues.
+/// Position at which a part begins: a section, and the key after which it continues there.
 #[derive(Debug, Eq, PartialEq)]
 struct ExportCursor {
+    /// Index into [`export_sections`].
     section: usize,
     after: Option<String>,
 }
@@ -72,14 +74,14 @@ pub(super) async fn export_part(page: ConsolePage) -> Result<Response, ErrorPage
     };
     let mut text = String::new();
     let mut lines = 0;
-    // The line about the vault stands once, at the beginning of the first part.
+    // The line about the vault is only at the beginning of the first part.
     if place.section == 0 && place.after.is_none() {
         append_line(&mut text, "vault", &describe_vault(&page.namespace));
         lines += 1;
     }
     let sections = export_sections(&page.namespace);
     while let Some((kind, partition)) = sections.get(place.section) {
-        // Checked before each list, so a part has at most one list of lines too many.
+        // Checked before each read, so a part exceeds the maximum by at most one read.
         if lines >= MAX_LINES || text.len() >= MAX_BYTES {
             let after = place.after.as_deref().unwrap_or_default();
             let after = format!("{}.{after}", place.section);
@@ -100,13 +102,13 @@ pub(super) async fn export_part(page: ConsolePage) -> Result<Response, ErrorPage
                 append_line(&mut text, kind, &document);
             }
             taken += 1;
-            // Checked inside a list as well: records can be large, and one list has hundreds.
+            // Also checked between the records of one read: it has hundreds, which can be large.
             if text.len() >= MAX_BYTES {
                 break;
             }
         }
         lines += taken;
-        // More may follow a full reading, and more does follow one that was cut off.
+        // There may be more after a full read, and there is more after one that was cut off.
         let is_open = taken < records.len() || records.len() == RECORDS_PER_LIST;
         let last = taken.checked_sub(1).and_then(|at| records.get(at));
         place = match last.filter(|_| is_open) {
@@ -128,14 +130,14 @@ pub(super) async fn export_part(page: ConsolePage) -> Result<Response, ErrorPage
     ))
 }
 
-/// Appends a line.
+/// Appends the line of a document.
 fn append_line(text: &mut String, kind: &str, document: &Value) {
     text.push_str(&json!({ "kind": kind, "value": document }).to_string());
     text.push('\n');
 }
 
-/// Returns whether a document belongs to this vault. Machines are stored under the slug, so the
-/// namespace's id in their records decides.
+/// Whether a document belongs to this vault. Machines are stored under the slug, which may have had
+/// another namespace, so the id in their records is compared.
 fn is_own(namespace: &Namespace, kind: &str, document: &Value) -> bool {
     kind != "machine" || document["namespace_id"] == json!(namespace.id)
 }

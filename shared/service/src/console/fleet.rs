@@ -1,4 +1,5 @@
-//! The machines of a vault, with their last visits.
+//! The machines of a vault. The *visit* of a machine is the record of its last call: the day, and
+//! the release that it has.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,7 +13,8 @@ use crate::model::device::{self, Device, DeviceStatus, LastSeen};
 use crate::model::namespace::Namespace;
 use crate::ports::Ports;
 
-/// Maximum number of machines that a page reads. The program lists those of a larger vault.
+/// Maximum number of machine records that a page reads: 5,000. For a larger vault, the command line
+/// lists them all.
 const MAX_MACHINES: usize = 5 * MAX_PAGE;
 
 /// A machine with its last visit.
@@ -24,20 +26,20 @@ pub(super) struct Machine {
 /// The machines of a vault: waiting ones first, then by name.
 pub(super) struct Fleet {
     pub(super) machines: Vec<Machine>,
-    /// Whether there are more, which were not read.
+    /// Whether the vault has more machines than were read.
     pub(super) more: bool,
 }
 
 /// Release that a machine has, compared with the current one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum HeldRelease {
-    /// It may not download anything, or there is nothing to download.
+    /// The machine may not download, or there is no release.
     Nothing,
-    /// The current release.
+    /// The machine has the current release.
     Current,
-    /// It has never fetched a catalog.
+    /// The machine has never fetched a release.
     Never,
-    /// An earlier release.
+    /// The machine has this earlier release.
     Behind(u64),
 }
 
@@ -52,7 +54,7 @@ impl Machine {
         let Some(current) = current else {
             return HeldRelease::Nothing;
         };
-        // A machine that waits or was revoked must not download, so it is not behind.
+        // A machine that is not admitted must not download, so it does not count as behind.
         if self.device.status != DeviceStatus::Active {
             return HeldRelease::Nothing;
         }
@@ -65,7 +67,8 @@ impl Machine {
 }
 
 impl Fleet {
-    /// Reads the machines of a vault: the first 5,000 records, and all machines that wait.
+    /// Reads the machines of a vault: the first 5,000 records, and in any case all machines that
+    /// wait.
     pub(super) async fn read_machines(
         app: &App,
         namespace: &Namespace,
@@ -76,8 +79,8 @@ impl Fleet {
         let mut last = HashMap::new();
         for record in visits {
             let visit: LastSeen = record.read()?;
-            // Visits are stored under the slug, so the namespace's id decides whether one is of
-            // this vault.
+            // Visits are stored under the slug, which may have had another namespace, so the ids
+            // are compared.
             if visit.namespace_id == namespace.id {
                 last.insert(record.key.key, visit);
             }
@@ -86,13 +89,14 @@ impl Fleet {
         for record in devices {
             let device: Device = record.read()?;
             if device.namespace_id == namespace.id {
-                // Both partitions have the machine's public key as the key of the record.
+                // In both partitions, the key of a record is the machine's public key.
                 let visit = last.remove(&record.key.key);
                 machines.push(Machine { device, visit });
             }
         }
         if more {
-            // The bound must hide no machine that waits: the owner decides about it here.
+            // The bound must not hide a machine that waits, because the owner decides about it
+            // here.
             let read: HashSet<_> = machines
                 .iter()
                 .map(|one| one.device.device_id.clone())
@@ -108,7 +112,8 @@ impl Fleet {
             let device = &machine.device;
             (
                 device.status != DeviceStatus::Pending,
-                // Machines of one network together, since one attacker may have enrolled them.
+                // Machines of one network are sorted together, because one attacker may have
+                // enrolled them.
                 device.waiting_network().map(str::to_owned),
                 device.name().to_lowercase(),
                 device.device_id.clone(),
@@ -133,7 +138,7 @@ impl Fleet {
     }
 }
 
-/// Reads the records of a partition up to a bound, and whether there are more.
+/// Reads the records of a partition up to the bound. Also returns whether there are more.
 async fn read_partition(ports: &Ports, partition: &str) -> Result<(Vec<Record>, bool), StoreError> {
     let mut all = Vec::new();
     loop {

@@ -1,17 +1,19 @@
-//! Names of the console's forms in the audit log. A refusal gets the same action and target as the
-//! change would, whether a person used the console or a program used `/admin`.
+//! Names of the console's forms in the audit log. A refused form is logged with the action and
+//! target that the change would have, no matter whether a person used the console or a program used
+//! `/admin`.
 
 use crate::path_params::PathParams;
 use crate::web::form::Form;
 
-/// Action that a form requests, and its target.
+/// Audit log action that a form requests, and what it is about.
 pub(super) struct FormAction {
     pub(super) action: &'static str,
     pub(super) target: Option<String>,
 }
 
 impl FormAction {
-    /// Returns the request of a form of the row `row`. An unknown form is named like its row.
+    /// Returns the action of a form that was sent to the route `row`. An unknown form has the name
+    /// of its route as action.
     pub(super) fn from_form(row: &'static str, form: &Form, params: &PathParams) -> Self {
         let about = |name: &str| form.value(name).map(str::to_owned);
         let target = match row {
@@ -21,15 +23,15 @@ impl FormAction {
         };
         Self {
             action: find_action(row, form.value("change").unwrap_or_default()).unwrap_or(row),
-            // The text of a field is not checked yet, and no target is longer than this.
+            // The text of the field is unchecked; a valid target is never longer than this.
             target: target.filter(|target| target.len() <= 128),
         }
     }
 }
 
-/// Actions of forms: the row, the word in the field `change` (empty where the form has no such
-/// field), and the action, which is the name of the row of `/admin` or of the account's pages that
-/// does the same.
+/// Actions of forms: name of the route, word in the field `change` (empty if the form has no such
+/// field), and action. The action is the name of the route of `/admin`, or of the account's pages,
+/// that makes the same change.
 const ACTIONS: &[(&str, &str, &str)] = &[
     ("console-machines.deny-pending", "", "device.deny-pending"),
     ("console-machines.change", "admit", "device.admit"),
@@ -53,7 +55,7 @@ const ACTIONS: &[(&str, &str, &str)] = &[
     ("console-confirmation.decide", "", "confirmation.decide"),
 ];
 
-/// Returns the action in the log of a form of this row with this word in its field `change`.
+/// Returns the audit log action of a form: `row` is its route, `change` the word in that field.
 fn find_action(row: &str, change: &str) -> Option<&'static str> {
     let mut of_row = ACTIONS.iter().filter(|(its_row, ..)| *its_row == row);
     // An empty word stands for a form without this field.
@@ -75,7 +77,8 @@ mod tests {
         let listed: BTreeSet<&str> = ACTIONS.iter().map(|(row, ..)| *row).collect();
         assert_eq!(forms, listed);
         let admin = crate::admin::routes().into_iter();
-        // The confirmation of an app has a page of the account in place of a row of `/admin`.
+        // The act of an app is confirmed on a page of the account; there is no such route of
+        // `/admin`.
         let known = admin.chain(crate::oauth_routes::routes());
         let known: BTreeSet<&str> = known.map(|it| it.name).collect();
         for (row, word, action) in ACTIONS {

@@ -1,8 +1,8 @@
-//! The guard of the console. Before a handler runs, it proves a signed-in browser, a membership in
-//! the vault of the path, the role and the second factor, and for a form that a page of the console
-//! sent it.
+//! The guard of the console. Before a handler runs, the guard checks the signed-in browser, the
+//! membership in the vault of the path, the role and the second factor, and for a form also that a
+//! page of the console sent it.
 //!
-//! A person who is not a member gets the answer for a vault that does not exist.
+//! A person who is not a member gets the same answer as for a vault that does not exist.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -60,29 +60,29 @@ impl SignedInVisitor {
     }
 }
 
-/// A page of a vault, for a person who may open it. Only the guard creates one.
+/// A page of a vault that the person may open. Only the guard creates one.
 pub(super) struct ConsolePage {
     pub(super) visitor: SignedInVisitor,
     /// The person's user in the vault.
     pub(super) user: User,
-    /// The vault, as of this request.
+    /// The vault, as it is at this request.
     pub(super) namespace: Namespace,
     pub(super) cache: Arc<Cache>,
-    /// The parameters of the address.
+    /// The query of the address.
     pub(super) query: Form,
-    /// The path of the page, below the prefix.
+    /// The path of the page, below the prefix of the public URL.
     pub(super) path: String,
     actor: Actor,
     params: PathParams,
 }
 
-/// A form that such a person sent from a page of the console. Only the guard creates one.
+/// A form that the person sent from a page of the console. Only the guard creates one.
 pub(super) struct ConsoleForm {
     /// The page that the form is on.
     pub(super) page: ConsolePage,
-    /// Its fields.
+    /// Fields of the form.
     pub(super) form: Form,
-    /// Random part of its token, which marks a form as used that must count only once.
+    /// Nonce of the form token; see [`ConsoleForm::single_use_write`].
     pub(super) nonce: String,
 }
 
@@ -91,13 +91,13 @@ impl ConsolePage {
         &self.visitor.app
     }
 
-    /// Returns a segment of the path.
+    /// Returns the parameter `name` of the path.
     pub(super) fn param(&self, name: &str) -> &str {
         self.params.get(name)
     }
 
-    /// Returns the key behind which a list continues. A text that cannot be the key of a record
-    /// begins the list.
+    /// Returns the key after which a list continues (`?after=`). A text that cannot be the key of a
+    /// record is ignored, so the list begins at its start.
     pub(super) fn list_cursor(&self) -> Option<&str> {
         let is_key = |text: &&str| text.len() <= 128 && !text.chars().any(char::is_control);
         self.query.value("after").filter(is_key)
@@ -120,12 +120,12 @@ impl ConsolePage {
         browser.form_token(app, Purpose::Console, &self.path)
     }
 
-    /// Returns whether the person may open pages for `access`.
+    /// Whether the person may open pages for `access`.
     pub(super) fn may_open(&self, access: Access) -> bool {
         role_access(self.user.role) >= access
     }
 
-    /// Returns whether the person has the right to change something.
+    /// Whether the person has the right to change something.
     pub(super) const fn may_write(&self) -> bool {
         self.user.scopes.has(Scope::Write)
     }
@@ -138,18 +138,20 @@ impl ConsolePage {
         entry.map(|(_, below, _)| self.address(below))
     }
 
-    /// Returns the path of a page of this vault, below the prefix; `below` is its path below the
-    /// vault's.
+    /// Returns the path of a page of this vault, below the prefix; `below` is the part after the
+    /// path of the vault.
     pub(super) fn path_of(&self, below: &str) -> String {
         format!("{CONSOLE_PATH}/{}{below}", self.namespace.slug)
     }
 
-    /// Returns the address of a page of this vault; `below` is its path below the vault's.
+    /// Returns the address of a page of this vault, with the prefix; `below` is the part after the
+    /// path of the vault.
     pub(super) fn address(&self, below: &str) -> String {
         self.app().config.public_url.prefix().to_owned() + &self.path_of(below)
     }
 
-    /// Returns the same as a whole URL, for a file: a person pastes it into the browser.
+    /// Returns the same as a complete URL, for a file from which a person pastes it into the
+    /// browser.
     pub(super) fn url(&self, below: &str) -> String {
         self.app().config.public_url.origin().to_owned() + &self.address(below)
     }
@@ -179,23 +181,25 @@ impl ConsoleForm {
         redirect_with(&page, REFUSED, why.word())
     }
 
-    /// Returns the write that marks the form as used. It makes the commit of a form that is sent
-    /// again fail.
+    /// Returns the write that marks the form as used. If the form is sent again, this write fails
+    /// the commit.
     pub(super) fn single_use_write(&self) -> Result<Write, StoreError> {
         let SignedInVisitor { app, browser, .. } = &self.page.visitor;
-        // Kept as long as the token is valid. After that the form is refused for its age.
+        // Stored for as long as the token is valid; later the form is refused for its age.
         let until = app.clock.now().plus_seconds(FORM_SECONDS);
         let empty = Document::from_value(&serde_json::Map::new())?;
         let key = spent_key(&browser.hash(), &self.nonce);
         Ok(Write::put_until(key, empty, When::Absent, until))
     }
 
-    /// Returns the value of a field. A form without it was not made by a page of the console.
+    /// Returns the value of a field. Fails if it is missing, because a page of the console always
+    /// sends it.
     pub(super) fn required_field(&self, name: &str) -> Result<&str, ErrorPage> {
         self.form.value(name).ok_or(ErrorPage::FormMalformed)
     }
 
-    /// Returns the outcome of an act, or the redirect to the page on which the person confirms it.
+    /// Returns the outcome of an act. If the act needs a confirmation, asks for it and returns the
+    /// redirect to the page on which the person confirms it (inner `Err`).
     pub(super) async fn confirm_outcome<T>(
         &self,
         act: Act,
@@ -207,14 +211,16 @@ impl ConsoleForm {
                 let home = by.namespace.to_ref();
                 let permit = by.as_asker(&home).ask(self.page.app(), &[act]).await?;
                 let page = self.page.address(&format!("/confirm/{}", permit.id));
-                // 303: the data of the form is not sent again. The permit holds all of it.
+                // With 303, the browser does not send the form's data again. The permit contains
+                // all of it.
                 Ok(Err(redirect_to(StatusCode::SEE_OTHER, &page)))
             }
             outcome => Ok(Ok(outcome?)),
         }
     }
 
-    /// Redirects to the page of this vault at `below`, and logs and tells why an act was refused.
+    /// Records the refusal of an act, and redirects to the page of this vault at `below`, with a
+    /// notice of why.
     pub(super) async fn refuse_act(
         &self,
         below: &str,
@@ -246,7 +252,7 @@ impl ConsoleForm {
     }
 }
 
-/// Redirects to a page with one word in its query.
+/// Redirects to a page, with one parameter that selects a notice.
 fn redirect_with(page: &str, name: &str, word: &str) -> Response {
     redirect_to(StatusCode::SEE_OTHER, &with_query(page, &[(name, word)]))
 }
@@ -259,7 +265,7 @@ const fn role_access(role: Role) -> Access {
     }
 }
 
-/// Answers a request for a row of the console.
+/// Answers a request for a route of the console.
 pub(super) async fn answer_request(
     app: App,
     cache: Arc<Cache>,
@@ -280,10 +286,11 @@ pub(super) async fn answer_request(
     answered.unwrap_or_else(|stop| stop.render_error_page(&app))
 }
 
-/// Returns the page to show after a sign-in: the address of the request below the prefix, where the
-/// console has a page there. A query that is too long to lead back to is left out.
+/// Returns the page to return to after a sign-in: the address of the request, if it can be that of
+/// a console page. A query that is too long is left out.
 fn return_address<'u>(app: &App, uri: &'u Uri) -> ReturnTo<'u> {
-    // Only addresses of the console pass, so the sign-in page cannot be made to lead elsewhere.
+    // Only addresses of the console are accepted, so the sign-in page cannot be made to lead
+    // elsewhere.
     let prefix = app.config.public_url.prefix();
     let address = uri.path_and_query().map_or("", |address| address.as_str());
     address
@@ -292,8 +299,8 @@ fn return_address<'u>(app: &App, uri: &'u Uri) -> ReturnTo<'u> {
         .unwrap_or_else(|| ReturnTo::Console(return_path(app, uri)))
 }
 
-/// Returns the path of the request below the prefix, where the console has a page there; else the
-/// path of the console.
+/// Returns the path of the request below the prefix, if it can be that of a console page, and
+/// otherwise the path of the console.
 fn return_path<'u>(app: &App, uri: &'u Uri) -> &'u str {
     let path = uri.path().strip_prefix(app.config.public_url.prefix());
     path.filter(|path| ReturnTo::parse_console_address(path).is_some())
@@ -335,7 +342,7 @@ where
         Ok(proven) => proven,
         Err(sign_in) => return Ok(sign_in),
     };
-    // Only now, so that a browser that is not signed in gets the same answer at every path.
+    // Checked only here, so that a browser without a sign-in gets the same answer at every path.
     let params = params.ok_or(ErrorPage::NotFound)?;
     let query = Form::parse(parts.uri.query().unwrap_or_default());
     query
@@ -361,15 +368,15 @@ where
     Ok(response)
 }
 
-/// The row of a form.
+/// What the guard needs of the route of a form.
 #[derive(Clone, Copy)]
 struct FormRow {
-    /// Name of the row, which is part of the form's token.
+    /// Name of the route, under which a forged form is recorded.
     name: &'static str,
     access: Access,
 }
 
-/// Runs the handler of a form, after all proofs.
+/// Runs the handler of a form, after all checks.
 async fn serve_form<F>(
     app: &App,
     cache: Arc<Cache>,
@@ -385,7 +392,7 @@ where
     let path = return_path(app, &parts.uri).to_owned();
     let onward = ReturnTo::parse_console_address(&path).ok_or(ErrorPage::NotFound)?;
     let posted = read_posted_form(app, Request::from_parts(parts, body)).await?;
-    // Token and session are proven before any record of the vault is read.
+    // Form token and session are checked before any record of the vault is read.
     let proof = prove_form(app, &posted, Purpose::Console, onward, row.name).await?;
     let (signed_in, nonce) = match proof {
         Ok(proof) => proof,
@@ -420,8 +427,8 @@ where
     );
     let (charged, charge) = (page.app().clone(), page.app().charge.clone());
     let requested = FormAction::from_form(row.name, &form, &page.params);
-    // A person without the right to write may open the page, so the form is refused here and
-    // logged.
+    // A person without the right to write may open the page, so the form is refused here, and the
+    // refusal is recorded.
     let answered = if page.may_write() {
         handler(ConsoleForm { page, form, nonce }).await
     } else {
@@ -429,7 +436,7 @@ where
     };
     let mut response = match answered {
         Ok(response) => response,
-        // A refusal that the person caused is logged and told on the form's page. A fault of the
+        // A refusal that the person caused is recorded and shown on the form's page. A fault of the
         // service gets an error page.
         Err(ErrorPage::Refused(refusal)) if refusal.code().row().fault == Fault::Caller => {
             let code = refusal.code();
@@ -439,7 +446,7 @@ where
             if let Some(used_up) = charge.as_deref().and_then(Charge::refusal) {
                 return Err(ErrorPage::Refused(used_up));
             }
-            // The subject of the form is gone, and with it the page for the notice.
+            // What the form is about no longer exists, so there is no page for the notice.
             if code == ErrorCode::NotFound {
                 return Err(ErrorPage::NotFound);
             }
@@ -451,13 +458,14 @@ where
     Ok(response)
 }
 
-/// Returns the page for a handler that stopped: that of the used-up budget, if the request met one.
+/// Returns the error page of a handler that failed. If the request has used up its budget, the page
+/// is about that.
 fn explain_stop(charge: Option<&Charge>, stop: ErrorPage) -> ErrorPage {
     let refusal = charge.and_then(Charge::refusal);
     refusal.map_or(stop, ErrorPage::Refused)
 }
 
-/// A signed-in person at an address whose vault is not looked up yet.
+/// A request of a signed-in person whose vault has not been looked up yet.
 struct PendingPage {
     visitor: SignedInVisitor,
     cache: Arc<Cache>,
@@ -468,8 +476,8 @@ struct PendingPage {
 }
 
 impl PendingPage {
-    /// Returns the page, for a member of the vault who may open it; else the page that says why
-    /// not.
+    /// Returns the page, for a member of the vault who may open it. Otherwise returns a page that
+    /// says what is missing (inner `Err`), or fails.
     async fn open_page(
         self,
         access: Access,
@@ -482,7 +490,7 @@ impl PendingPage {
         } = &self.visitor;
         let account = &signed_in.account;
         let slug = self.params.get("slug");
-        // A malformed slug, an unknown vault and one of other people all lead to the same answer.
+        // A malformed slug, an unknown vault and a vault of other people all get the same answer.
         let memberships = load_members(app, account, Some(slug)).await?;
         let member = memberships.into_iter().next().ok_or(ErrorPage::NotFound)?;
         let exports = access == Access::SuspendedOwner && member.user.role == Role::Owner;
@@ -495,7 +503,7 @@ impl PendingPage {
             Requirement::Unconfirmed(from) => {
                 return Ok(Err(second_factor::render_unconfirmed(app, from)));
             }
-            // The sign-in is from before the second factor was set up, so it has to be repeated.
+            // The person signed in before the second factor was set up, and must sign in again.
             Requirement::NotEntered => {
                 let email = account.email.as_str();
                 let prompt = SignInPrompt {
@@ -527,7 +535,7 @@ impl PendingPage {
             actor,
             params: self.params,
         };
-        // Last, since the answer names the role that is missing: only members learn that.
+        // Checked last: the answer names the missing role, and only members may learn that.
         Ok(if page.may_open(access) {
             Ok(page)
         } else {

@@ -1,4 +1,4 @@
-//! History of a skill: the releases in which it changed, as far as their catalogs are stored.
+//! History of a skill: the releases in which it changed, as far as their catalogs are still stored.
 
 use vault_format::hash::Digest;
 use vault_format::name::SkillName;
@@ -10,27 +10,28 @@ use crate::app::App;
 use crate::model::namespace::Namespace;
 use crate::model::release::{self, Release};
 
-/// Maximum number of releases that are compared: the newest ones.
+/// Maximum number of releases that are compared, from the newest back.
 const MAX_COMPARED: u64 = 8;
 
 /// A release in which a skill changed.
 pub(super) struct SkillChange {
     pub(super) release: u64,
     pub(super) published_at: Timestamp,
-    /// Version of the skill from this release on; `None` where the release removed it.
+    /// Version of the skill from this release on; `None` if the release removed the skill.
     pub(super) version: Option<u64>,
 }
 
-/// The releases in which a skill changed.
+/// The changes of a skill.
 pub(super) struct History {
     /// Changes, newest first.
     pub(super) changes: Vec<SkillChange>,
-    /// Oldest release that was compared, as were all between it and the current one.
+    /// Oldest release of the unbroken range up to the current one that was compared; `None` if
+    /// nothing was.
     pub(super) since: Option<u64>,
 }
 
 impl History {
-    /// Reads the newest releases and compares the skill of this name in each with the one before.
+    /// Reads the newest releases, and compares the skill of this name in each with the one before.
     pub(super) async fn read_history(
         app: &App,
         cache: &Cache,
@@ -51,8 +52,9 @@ impl History {
                 read => read?,
             };
             let Some(catalog) = catalog else {
-                // The catalog is gone or cannot be parsed. A change between its neighbours could be
-                // of any of the three, so the comparison begins anew behind it.
+                // The catalog is no longer stored or cannot be parsed. A change between its
+                // neighbours could belong to any of the three, so the comparison begins again after
+                // it.
                 (before, since) = (None, None);
                 changes.clear();
                 continue;
@@ -60,8 +62,8 @@ impl History {
             since.get_or_insert(release.release);
             let entry = catalog.skill(name);
             let present = entry.map(|skill| (skill.version, skill.bundle_hash));
-            // In the first release that is read the skill cannot be told to have changed: the one
-            // before is unknown.
+            // For the first release that is read, the previous one is unknown, so it shows no
+            // change.
             if before.is_some_and(|before| before != present) {
                 changes.push(SkillChange {
                     release: release.release,
@@ -76,7 +78,7 @@ impl History {
     }
 }
 
-/// Returns the newest releases, oldest first. Of two releases with one number, the one under the
+/// Returns the newest releases, oldest first. If two releases have one number, the one under the
 /// higher root version counts.
 async fn newest_releases(app: &App, namespace: &Namespace) -> Result<Vec<Release>, StoreError> {
     let (Some(current), Some(pin)) = (namespace.readable_current(), namespace.pin.vault_pin())
@@ -84,10 +86,11 @@ async fn newest_releases(app: &App, namespace: &Namespace) -> Result<Vec<Release
         return Ok(Vec::new());
     };
     let (mut releases, mut root) = (Vec::<Release>::new(), pin.root_version);
-    // Keys are in the order of release numbers, so the newest are read without all before them.
+    // The keys of records are in the order of release numbers, so the newest can be read without
+    // the earlier ones.
     let first = current.release.saturating_sub(MAX_COMPARED);
-    // Releases from before a change of keys stand under an earlier root version, and a root version
-    // may have none. None is older than the first.
+    // Releases before a change of keys are stored under an earlier root version, and a root version
+    // may have none. So the versions are read backwards until the first release in question.
     let is_first = |release: &Release| release.release <= first.max(1);
     while root > 0 && !releases.first().is_some_and(is_first) {
         let after = release::sort_key(root, first);
@@ -100,7 +103,8 @@ async fn newest_releases(app: &App, namespace: &Namespace) -> Result<Vec<Release
         let mut older = Vec::new();
         for record in page {
             let release: Release = record.read()?;
-            // After a revocation, the numbers of a thief's releases are used again.
+            // After the revocation of a stolen key, the numbers of the thief's releases are used
+            // again, and the new releases replace them.
             let is_replaced = releases
                 .first()
                 .is_some_and(|next| next.release <= release.release);

@@ -31,12 +31,12 @@ struct MachinePage {
     held: String,
     decided_by: Option<String>,
     decided: Option<String>,
-    /// The app that admitted it.
+    /// The app that admitted the machine; `None` if a person did in the console.
     admitted_through: Option<String>,
     may_write: bool,
-    /// Whether the person is asked to confirm that the access is revoked.
+    /// Whether the page asks the person to confirm that the machine loses its access.
     confirms: bool,
-    /// Whether nothing is paid, so that no machine can be admitted.
+    /// Whether the subscription has lapsed, so that no machine can be admitted.
     lapsed: bool,
 }
 
@@ -44,15 +44,16 @@ struct MachinePage {
 pub(super) async fn show_machine(page: ConsolePage) -> Result<Response, ErrorPage> {
     let (app, namespace) = (page.app(), &page.namespace);
     let found = find_device(app, &namespace.to_ref(), page.param("id")).await?;
-    // A forgotten machine is found by its id for the log, but has no page.
+    // A machine that was removed from the list ("forgotten") is still found by its id for the log,
+    // but has no page.
     let found = found.filter(|found| found.revision.is_some());
     let device = found.ok_or(ErrorPage::NotFound)?.device;
     let key = seen_key(&namespace.slug, &device.public_key.to_string());
     let visit = app.records.get_one(&key).await?;
     let visit = visit.map(|visit| visit.read::<LastSeen>()).transpose()?;
     let machine = Machine {
-        // The visit is stored under the slug, so the namespace's id decides whether it is of this
-        // vault.
+        // The visit is stored under the slug, which may have had another namespace, so the ids are
+        // compared.
         visit: visit.filter(|visit| visit.namespace_id == namespace.id),
         device,
     };
@@ -77,7 +78,7 @@ pub(super) async fn show_machine(page: ConsolePage) -> Result<Response, ErrorPag
         decided: device.decided_at.map(format_minute),
         admitted_through: device.client.as_ref().map(|id| names.app_name(id)),
         may_write: page.may_write(),
-        // Not for a stale link: a machine without access has none to revoke.
+        // An outdated link asks for nothing: a machine without access has none to revoke.
         confirms: revokes && device.status == DeviceStatus::Active,
         lapsed: !namespace.subscription.is_live(page.app().clock.now()),
     };
@@ -94,6 +95,6 @@ pub(super) async fn decide_machine(form: ConsoleForm) -> Result<Response, ErrorP
         _ => return Err(ErrorPage::FormMalformed),
     };
     decide_device(form.page.as_acting_user(), form.page.param("id"), decision).await?;
-    // To the list, since a machine that was forgotten has no page any more.
+    // Redirects to the list, because a forgotten machine has no page any more.
     Ok(form.redirect_to("/machines", outcome))
 }

@@ -17,7 +17,7 @@ use crate::web::error_page::ErrorPage;
 use crate::web::form::with_query;
 use crate::web::layout::format_day;
 
-/// Value of the parameter that asks to confirm a denial.
+/// Value of the parameter `confirm` that asks to confirm the denial of waiting machines.
 const DENY_PENDING: &str = "deny-pending";
 
 /// Filter of the list of machines.
@@ -29,6 +29,7 @@ enum MachineFilter {
 }
 
 impl MachineFilter {
+    /// The filters, with their words in the address and their names on the page.
     const ALL: [(Self, &'static str, &'static str); 5] = [
         (Self::All, "", "All machines"),
         (Self::Status(DeviceStatus::Pending), "pending", "Waiting"),
@@ -63,8 +64,8 @@ impl MachineFilter {
     }
 }
 
-/// Returns whether a machine has this text in its name, its id, or its fingerprint with or without
-/// the hyphens.
+/// Whether a machine has this text in its name, its id, or its fingerprint (with or without
+/// hyphens).
 fn matches_search(machine: &Machine, search: &str) -> bool {
     let search = search.to_lowercase();
     let bare = |text: &str| text.replace('-', "");
@@ -74,24 +75,24 @@ fn matches_search(machine: &Machine, search: &str) -> bool {
         || machine.device.device_id.contains(&search)
 }
 
-/// An option of a field whose options are fixed.
+/// Option of a selection field whose options are the same for every request.
 pub(super) struct StaticOption {
     pub(super) word: &'static str,
     pub(super) title: &'static str,
     pub(super) chosen: bool,
 }
 
-/// A network from which machines wait.
+/// Row of the page: a network from which machines wait for admission.
 struct WaitingNetwork {
     name: String,
-    /// Address of the page that asks to confirm that its machines are denied.
+    /// Address of the page that asks to confirm the denial of these machines.
     deny_href: String,
     count: usize,
 }
 
-/// Machines that the person is asked to confirm the denial of.
+/// The machines whose denial the page asks the person to confirm.
 struct Denial {
-    /// Network of the machines, if they are not all that wait.
+    /// Network of the machines; `None` if they are all that wait.
     network: Option<String>,
     /// Names of the machines.
     names: Vec<String>,
@@ -99,14 +100,14 @@ struct Denial {
     ids: String,
 }
 
-/// A machine in the list.
+/// Row of the page: a machine.
 struct MachineRow {
     href: String,
     name: String,
     fingerprint: String,
     status: DeviceStatus,
     enrolled: String,
-    /// Network that it enrolled from, while it waits.
+    /// Network from which the machine enrolled, while it waits.
     network: Option<String>,
     last_seen: String,
     held: String,
@@ -126,7 +127,7 @@ struct MachinesPage {
     waiting: usize,
     /// Networks of the waiting machines, if there are several.
     networks: Vec<WaitingNetwork>,
-    /// The denial that the person is asked to confirm.
+    /// The denial that the page asks to confirm.
     denial: Option<Denial>,
     may_write: bool,
     filters: Vec<StaticOption>,
@@ -169,7 +170,7 @@ pub(super) async fn show_machines(page: ConsolePage) -> Result<Response, ErrorPa
         with_query(&here, &given.collect::<Vec<_>>())
     });
     let page_machines = pager.take_rows(passing);
-    // Names are read for the rows of this page alone.
+    // Names are only read for the rows of this page.
     let deciders = page_machines
         .iter()
         .filter_map(|one| one.device.decided_by.as_deref());
@@ -204,7 +205,7 @@ pub(super) async fn show_machines(page: ConsolePage) -> Result<Response, ErrorPa
     Ok(show_page(&template))
 }
 
-/// Counts the waiting machines of each network. Returns nothing if all are of one network.
+/// Counts the waiting machines of each network. Returns nothing if all are from one network.
 fn waiting_networks(page: &ConsolePage, fleet: &Fleet) -> Vec<WaitingNetwork> {
     let mut counts = BTreeMap::new();
     let waiting = fleet.machines.iter();
@@ -223,8 +224,8 @@ fn waiting_networks(page: &ConsolePage, fleet: &Fleet) -> Vec<WaitingNetwork> {
     networks.collect()
 }
 
-/// Returns the denial that the address of the page asks for. There is none for a stale link, since
-/// without waiting machines there is nothing to confirm.
+/// Returns the denial that the address of the page asks for; `None` if no such machine waits any
+/// more, for example after an outdated link.
 fn to_denial(page: &ConsolePage, fleet: &Fleet) -> Option<Denial> {
     if page.query.value("confirm") != Some(DENY_PENDING) {
         return None;
@@ -245,7 +246,7 @@ fn to_denial(page: &ConsolePage, fleet: &Fleet) -> Option<Denial> {
     })
 }
 
-/// Returns the command by which a machine asks for access.
+/// Returns the command line by which a machine asks for admission.
 pub(super) fn link_command(page: &ConsolePage) -> String {
     let base = page.app().config.public_url.base();
     format!("vault link {base}/v/{}", page.namespace.slug)
@@ -267,7 +268,7 @@ fn to_row(machine: &Machine, here: &str, current: Option<u64>, names: &Names) ->
     }
 }
 
-/// Returns the day of the last visit, as pages write days.
+/// Returns the day of the machine's last call, as pages write days.
 pub(super) fn last_seen(machine: &Machine) -> String {
     let visit = machine.visit.as_ref();
     // Visits are recorded by day, without a time.
@@ -285,8 +286,8 @@ pub(super) fn held_text(held: HeldRelease) -> String {
     }
 }
 
-/// Returns the name of the person or code that decided about a machine; `None` before a decision,
-/// and where an earlier version of vault did not record it.
+/// Returns the name of the person or enrolment code that decided about a machine; `None` before a
+/// decision, and if an earlier version of vault did not record it.
 pub(super) fn decided_by(machine: &Machine, names: &Names) -> Option<String> {
     machine
         .device
@@ -295,10 +296,10 @@ pub(super) fn decided_by(machine: &Machine, names: &Names) -> Option<String> {
         .map(|id| names.display_name(id))
 }
 
-/// Denies the machines that the page has shown, as far as they still wait.
+/// Denies the machines that the page showed, as far as they still wait.
 pub(super) async fn deny_shown_machines(form: ConsoleForm) -> Result<Response, ErrorPage> {
-    // A machine that came after the page was made must not be denied unseen, and must not keep the
-    // person from denying the others.
+    // A machine that enrolled after the page was shown must not be denied unseen, and must not keep
+    // the person from denying the others.
     let ids = form.required_field("machines")?.split(' ');
     let asked = DeniedMachines {
         network: None,
@@ -319,7 +320,7 @@ mod tests {
     use super::*;
     use crate::model::device::{Device, LastSeen};
 
-    /// A machine, which held these releases at its visits.
+    /// A machine that had these releases at its calls.
     fn machine(status: DeviceStatus, visits: &[Option<u64>]) -> Machine {
         let (slug, home) = ("acme".parse().unwrap(), "01M81JMZ000000000000000001");
         let home = home.parse().unwrap();

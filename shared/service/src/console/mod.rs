@@ -1,9 +1,10 @@
-//! `/console`: the pages on which the members of a vault see its state and decide about what waits.
+//! `/console`: the pages on which members of a vault see its state and decide what waits for a
+//! decision.
 //!
-//! Rules: a row names the least role, the guard proves it and creates what the handler takes. A
-//! form goes to the address of its page, where alone its token is valid. It changes something only
-//! through the function that the route below `/admin` uses, and leads on to a page that says so
-//! with one sentence of a closed list ([`Outcome`]).
+//! Rules: each route names the least role, and the guard checks it and creates the value that the
+//! handler takes. A form is sent to the address of its page, because its token is valid only there.
+//! A form changes something only through the function that the route below `/admin` also uses. It
+//! then redirects to a page with a notice from a closed list of sentences ([`Outcome`]).
 //!
 //! No page runs a script, renders the text of a skill, or asks for a signing key.
 
@@ -69,7 +70,7 @@ use guard::{ConsoleForm, ConsolePage, SignedInVisitor};
 use outcome::Outcome;
 use page::PageLayout;
 
-/// The answer of a handler, once it is ready.
+/// Future of the answer of a handler.
 type HandlerFuture = Pin<Box<dyn Future<Output = Result<Response, ErrorPage>> + Send>>;
 
 /// Least role that may open a page.
@@ -85,19 +86,20 @@ enum Access {
     SuspendedOwner,
 }
 
-/// Function that answers a row.
+/// Handler of a route, with the least role.
 #[derive(Clone, Copy)]
 enum Handler {
     /// The page on which a signed-in person chooses a vault.
     Choose(fn(SignedInVisitor, Form) -> HandlerFuture),
     /// A page about a vault.
     Page(Access, fn(ConsolePage) -> HandlerFuture),
-    /// A form of the page at the same path, for people who may change something.
+    /// A form of the page at the same path, for people with the right to write.
     Form(Access, fn(ConsoleForm) -> HandlerFuture),
 }
 
 impl Handler {
-    /// Returns the access class of the row, so that the route table says what the guard enforces.
+    /// Returns the access class of the route, so that the route table states what the guard
+    /// enforces.
     const fn auth(self) -> Auth {
         let access = match self {
             Self::Choose(_) => return Auth::Session(None),
@@ -111,7 +113,7 @@ impl Handler {
     }
 }
 
-/// Caches of the console. All that they hold is immutable.
+/// Caches of the console. All entries are immutable.
 struct Cache {
     /// Verified releases.
     releases: Releases,
@@ -137,16 +139,16 @@ impl Default for Cache {
     }
 }
 
-/// Page for a person whose role does not open the page of the address.
+/// Page for a person whose role may not open the requested page.
 #[derive(Template)]
 #[template(path = "console/role_needed.html")]
 struct RoleNeededPage {
     shell: PageLayout,
-    /// Roles that the page is for.
+    /// Roles that may open the requested page.
     needed: &'static str,
 }
 
-/// Returns the page that names the roles a page is for.
+/// Returns the answer 403, with a page that names the roles that may open the requested page.
 fn role_needed(page: &ConsolePage, access: Access) -> Response {
     let needed = match access {
         Access::Owner | Access::SuspendedOwner => "the owners",
@@ -220,7 +222,7 @@ const PAGES: &[(&str, &str, Access)] = &[
 
 /// Returns the router of the console, below `prefix`.
 pub(crate) fn router(prefix: &str) -> Router<App> {
-    // One for all rows, so that what one page has parsed serves the next.
+    // One cache for all routes, so that what one page has parsed serves the next.
     let cache = Arc::<Cache>::default();
     route::router(prefix, ROWS, |row| {
         let cache = Arc::clone(&cache);

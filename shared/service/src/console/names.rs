@@ -1,4 +1,4 @@
-//! Display names of a vault's people and machines, which records refer to by their ids.
+//! Display names of a vault's people, machines and apps. Records refer to these by their ids.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -14,12 +14,12 @@ use crate::model::device::{self, Device, DeviceIdEntry, is_device_id};
 use crate::model::namespace::Namespace;
 use crate::model::user::{User, is_user_id, user_key};
 
-/// Display names of the users and machines of a vault, by id.
+/// Display names of the users, machines and apps of a vault, by id.
 #[derive(Default)]
 pub(super) struct Names {
     /// E-mail addresses of users.
     users: HashMap<String, String>,
-    /// Machines with the names that they gave themselves.
+    /// Machines, with the names that they gave themselves.
     machines: HashMap<String, NamedMachine>,
     /// Names that apps gave themselves; `None` for an app without one.
     apps: HashMap<ClientId, Option<String>>,
@@ -27,12 +27,13 @@ pub(super) struct Names {
 
 struct NamedMachine {
     name: String,
-    /// Whether an owner removed it from the list.
+    /// Whether an owner removed the machine from the list.
     is_forgotten: bool,
 }
 
 impl Names {
-    /// Reads the addresses of the users with these ids. An id of another kind costs no reading.
+    /// Reads the e-mail addresses of the users with these ids. Ids of another kind are skipped
+    /// without a read.
     pub(super) async fn read_users<'i>(
         app: &App,
         namespace: &Namespace,
@@ -51,7 +52,8 @@ impl Names {
         })
     }
 
-    /// Adds the names of the machines with these ids. An id of another kind costs no reading.
+    /// Adds the names of the machines with these ids. Ids of another kind are skipped without a
+    /// read.
     pub(super) async fn add_machines<'i>(
         &mut self,
         app: &App,
@@ -70,8 +72,8 @@ impl Names {
         let known = read_all(app, keys).await?;
         let known = known.iter().map(Record::read::<Device>);
         let known: Vec<Device> = known.collect::<Result<_, _>>()?;
-        // A forgotten machine may have enrolled again under the same id. The known one comes last
-        // and replaces it.
+        // A machine that was removed from the list may have enrolled again under the same id. The
+        // present record comes last and replaces the former one.
         let forgotten = forgotten.into_iter().map(|device| (device, true));
         for (device, is_forgotten) in forgotten.chain(known.into_iter().map(|it| (it, false))) {
             if device.namespace_id == namespace.id {
@@ -83,7 +85,7 @@ impl Names {
         Ok(())
     }
 
-    /// Adds the names of the apps among these ids. An id of another kind costs no reading.
+    /// Adds the names of the apps among these ids. Ids of another kind are skipped without a read.
     pub(super) async fn add_apps_among<'i>(
         &mut self,
         app: &App,
@@ -111,7 +113,7 @@ impl Names {
         Ok(())
     }
 
-    /// Returns the display name of an app, with its id, since an app chooses its own name.
+    /// Returns the display name of an app. It contains the id, because an app chooses its own name.
     pub(super) fn app_name(&self, id: &ClientId) -> String {
         match self.apps.get(id) {
             Some(Some(name)) => format!("the app “{name}” ({id})"),
@@ -119,7 +121,7 @@ impl Names {
         }
     }
 
-    /// Returns the display name for an id.
+    /// Returns the display name for an id, or a description of what it names.
     pub(super) fn display_name(&self, id: &str) -> String {
         if let Ok(client) = id.parse() {
             return self.app_name(&client);
@@ -131,13 +133,13 @@ impl Names {
             (None, None) if id.starts_with("enc_") => format!("the enrolment code {id}"),
             // A vault's owners must not learn who operates the service.
             (None, None) if id.starts_with("acc_") => "an operator".to_owned(),
-            // The record of a person who left is gone, but the log names the id still.
+            // The record of a former member is deleted, but the log still has the id.
             (None, None) if is_user_id(id) => "a person who has left".to_owned(),
             (None, None) => id.to_owned(),
         }
     }
 
-    /// Returns the address of the page about an id, where there is such a page.
+    /// Returns the address of the console page about an id, if there is one.
     pub(super) fn page_href(&self, page: &ConsolePage, id: &str) -> Option<String> {
         let is_listed = |machine: &NamedMachine| !machine.is_forgotten;
         if self.users.contains_key(id) {
@@ -150,7 +152,7 @@ impl Names {
     }
 }
 
-/// Reads the records of these keys, without those that are not there.
+/// Reads the records of these keys, and skips missing ones.
 async fn read_all(app: &App, keys: Vec<RecordKey>) -> Result<Vec<Record>, StoreError> {
     let mut records = Vec::new();
     for some in keys.chunks(MAX_KEYS) {

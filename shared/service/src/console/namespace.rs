@@ -1,5 +1,6 @@
 //! `/console/{slug}/namespace`: the subscription, the storage and the export of a vault, and the
-//! two changes that cannot be undone.
+//! two changes that cannot be undone: resetting the pin and deleting the vault. The pin is the
+//! record of which vault, by its keys, may publish here.
 
 use askama::Template;
 use axum::response::Response;
@@ -23,10 +24,10 @@ use crate::units::{format_count, format_size};
 use crate::web::error_page::ErrorPage;
 use crate::web::layout::{format_day, format_minute};
 
-/// Stored bytes and objects.
+/// Stored bytes or stored objects, with their quota.
 struct StoredPart {
     used: String,
-    /// The quota, and the part of it that is used, in percent.
+    /// The quota, and the used part of it in percent; `None` without a limit.
     quota: Option<(String, u64)>,
 }
 
@@ -44,7 +45,7 @@ struct NamespacePage {
     owner: String,
     hosted: bool,
     subscription: String,
-    /// Set-up steps, while one of them is pending.
+    /// Label and state of the set-up steps, while one of them is pending.
     steps: Vec<(&'static str, &'static str)>,
     /// CSS class of the subscription's mark.
     mark: &'static str,
@@ -52,11 +53,12 @@ struct NamespacePage {
     codes_href: String,
     vault_id: Option<String>,
     fingerprint: Option<String>,
+    /// Whether the pin is from an earlier version of vault.
     earlier: bool,
-    /// Time of the last reset of the pin.
+    /// Time of the last reset of the pin, if there was one.
     reset: Option<String>,
     stored: [StoredPart; 2],
-    /// Machines, people and drafts where these are limited, each with what is used and the limit.
+    /// What is limited among machines, people and drafts: name, number in use, and limit.
     places: Vec<(&'static str, u64, u64)>,
     export_href: String,
     here: String,
@@ -64,14 +66,14 @@ struct NamespacePage {
     csrf: String,
 }
 
-/// Shows the vault as a whole.
+/// Shows the page.
 pub(super) async fn show_namespace(page: ConsolePage) -> Result<Response, ErrorPage> {
     let namespace = &page.namespace;
     let now = page.app().clock.now();
     let (subscription, mark) = match namespace.subscription {
         Subscription::None => ("free of charge on this service".to_owned(), ""),
         Subscription::Active => ("paid".to_owned(), "good"),
-        // The grace period ends by time alone: no write changes the record then.
+        // The grace period ends with time; no write changes the record then.
         Subscription::PastDue { until } if now < until => (
             format!("a payment failed; works until {}", format_day(until)),
             "wait",
@@ -99,8 +101,8 @@ pub(super) async fn show_namespace(page: ConsolePage) -> Result<Response, ErrorP
         codes_required: namespace.enrolment == Enrolment::Codes,
         codes_href: page.address("/machines/codes"),
         vault_id: pin.map(|pin| pin.vault_id.to_string()),
-        // Without a pin the next release decides which vault this is, so no fingerprint is shown as
-        // valid.
+        // Without a pin, the next release decides which vault this is, so no fingerprint is shown
+        // as valid.
         fingerprint: pin
             .and(current)
             .and_then(|current| current.fingerprint)
@@ -139,7 +141,7 @@ async fn read_usage(page: &ConsolePage) -> Result<[StoredPart; 2], ErrorPage> {
     ])
 }
 
-/// Counts the machines, people and drafts of the vault, as far as these are limited.
+/// Counts those of the machines, people and drafts of the vault that are limited.
 async fn count_limited(page: &ConsolePage) -> Result<Vec<(&'static str, u64, u64)>, ErrorPage> {
     let (app, home) = (page.app(), page.namespace.to_ref());
     let quota = app.quota_of(&page.namespace);
@@ -159,15 +161,15 @@ async fn count_limited(page: &ConsolePage) -> Result<Vec<(&'static str, u64, u64
     Ok(limited)
 }
 
-/// Handles the forms that reset the pin and that delete the vault. Both need the vault's name, and
-/// a confirmation.
+/// Handles the forms that reset the pin or delete the vault. Both need the slug, typed by the
+/// person, and a confirmation.
 pub(super) async fn change_namespace(form: ConsoleForm) -> Result<Response, ErrorPage> {
     let change = form.required_field("change")?;
     if !matches!(change, "reset-pin" | "delete") {
         return Err(ErrorPage::FormMalformed);
     }
     let typed = form.form.value("slug").unwrap_or_default().trim();
-    // The name has to be typed, so that a person with several vaults does not hit the wrong one.
+    // The person must type the name, so that nobody with several vaults changes the wrong one.
     if typed != form.page.namespace.slug.as_str() {
         return Err(ErrorPage::Refused(ErrorCode::ConfirmationMismatch.into()));
     }

@@ -1,4 +1,5 @@
-//! Results of forms, as notices that the next page shows once.
+//! Results of forms, as notices that the next page shows once. An address contains only a word that
+//! selects the notice, never its text.
 
 use crate::error::ErrorCode;
 use crate::web::form::Form;
@@ -14,7 +15,7 @@ macro_rules! sentences {
         impl $list {
             const ALL: &'static [Self] = &[$(Self::$name,)*];
 
-            /// Returns its word in addresses.
+            /// Returns the word that selects this sentence in addresses.
             pub(super) const fn word(self) -> &'static str {
                 match self {
                     $(Self::$name => $word,)*
@@ -83,13 +84,13 @@ pub(super) enum Notice {
     Refused(&'static str),
 }
 
-/// Query parameter that names a result.
+/// Query parameter with the word of an [`Outcome`].
 pub(super) const DONE: &str = "done";
-/// Query parameter that names the code of a refusal.
+/// Query parameter with the word of an [`Unchanged`], or an error code.
 pub(super) const REFUSED: &str = "refused";
 
 impl Notice {
-    /// Returns the notice that a query asks for; `None` for a word that is not in the lists.
+    /// Returns the notice that a query selects; `None` for a word that is not in the lists.
     pub(super) fn of(query: &Form) -> Option<Self> {
         if let Some(word) = query.value(REFUSED) {
             if let Some(why) = Unchanged::find(word) {
@@ -181,7 +182,7 @@ const fn refusal_text(code: ErrorCode) -> &'static str {
         ErrorCode::ReleaseAwaited => {
             "Nothing was changed: the current release is no longer valid, because a key that signed it was revoked. Publish a new release first."
         }
-        // The console's forms are not refused with other codes, but a link may name any.
+        // Forms of the console are not refused with other codes, but a link may contain any.
         _ => {
             "Nothing was changed: the service has refused the form. Reload the page and try again."
         }

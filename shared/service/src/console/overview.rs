@@ -23,12 +23,12 @@ use crate::units::format_count;
 use crate::web::error_page::ErrorPage;
 use crate::web::layout::{format_day, format_minute};
 
-/// Days before its end from which on a release should be signed again.
+/// Number of days before the expiry of a release from which on the page suggests to sign it again.
 const ENDS_SOON_DAYS: i64 = 14;
 /// Seconds of a day.
 const DAY: i64 = 24 * 3600;
 
-/// The current release on the page.
+/// Section of the page: the current release.
 struct ReleaseStatus {
     number: u64,
     skills: u64,
@@ -40,19 +40,19 @@ struct ReleaseStatus {
 enum Expiry {
     At {
         until: String,
-        /// Number of midnights (UTC) between now and then.
+        /// Number of midnights (UTC) until then; negative once it is over.
         days_left: i64,
         is_over: bool,
     },
-    /// An earlier version of vault published it.
+    /// An earlier version of vault published the release.
     Unknown,
-    /// Its catalog cannot be read.
+    /// The catalog of the release cannot be read.
     Unreadable,
 }
 
 impl Expiry {
     fn ending_at(expires_at: Timestamp, now: Timestamp) -> Self {
-        // Midnights and not spans of 24 hours, so that "1 day" always means tomorrow.
+        // Midnights are counted and not spans of 24 hours, so that "1 day" always means tomorrow.
         let day = |at: Timestamp| at.unix().div_euclid(DAY);
         Self::At {
             until: format_minute(expires_at),
@@ -61,7 +61,7 @@ impl Expiry {
         }
     }
 
-    /// Returns whether the release should be signed again.
+    /// Whether the release should be signed again soon.
     const fn is_soon(&self) -> bool {
         match self {
             Self::At { days_left, .. } => *days_left < ENDS_SOON_DAYS,
@@ -71,34 +71,35 @@ impl Expiry {
     }
 }
 
-/// Something that waits for a decision.
+/// Row of the page: things that wait for a decision, such as "2 machines ask for access".
 struct WaitingItem {
     text: String,
     /// Address of the page for the decision.
     href: String,
 }
 
-/// A suggestion of what to do next.
+/// Section of the page: a suggestion of what to do next.
 struct NextStep {
     text: &'static str,
     commands: Vec<String>,
 }
 
-/// State of the vault's machines, for owners.
+/// Section of the page, for owners: the machines of the vault.
 struct FleetSummary {
     admitted: usize,
+    /// Number of machines without the current release.
     behind: usize,
-    /// Number of machines that were counted, where there are more.
+    /// Number of machines that were counted, if the vault has more.
     only: Option<usize>,
     href: String,
     behind_href: String,
 }
 
-/// A webhook that has failed since its last notice.
+/// Row of the page: a webhook that has failed since its last delivered notice.
 struct FailingWebhook {
     address: String,
     since: String,
-    /// Whether nothing is sent to it any more.
+    /// Whether the service has stopped sending to it.
     is_off: bool,
     why: String,
 }
@@ -108,14 +109,14 @@ struct FailingWebhook {
 struct OverviewPage {
     shell: PageLayout,
     slug: String,
-    /// Events since the sign-in before.
+    /// Events since the previous sign-in.
     notices: Vec<String>,
     lapsed: bool,
     /// Day on which the grace period ends, while it runs.
     grace_ends: Option<String>,
-    /// Day on which the pin was reset, while owners are shown it.
+    /// Day on which the pin was reset, for as long as owners are told.
     pin_reset: Option<String>,
-    /// Webhooks that get no notices, for owners.
+    /// Webhooks whose notices fail, for owners.
     webhooks: Vec<FailingWebhook>,
     waiting: Vec<WaitingItem>,
     release: Option<ReleaseStatus>,
@@ -132,7 +133,7 @@ struct MemberPage {
     link_command: String,
 }
 
-/// Shows the overview; to members, how they use the vault.
+/// Shows the overview. A member without a further role sees how to use the vault instead.
 pub(super) async fn show_overview(page: ConsolePage) -> Result<Response, ErrorPage> {
     let slug = page.namespace.slug.to_string();
     if !page.may_open(Access::Publisher) {
@@ -148,7 +149,7 @@ pub(super) async fn show_overview(page: ConsolePage) -> Result<Response, ErrorPa
     let now = app.clock.now();
     let drafts = count_drafts(app, namespace).await?;
     let release = shown_release(app, &page.cache, namespace, now).await;
-    // Only owners see machines, so for other people they are not even read.
+    // Only owners see machines, so they are not read for other people.
     let fleet = if page.may_open(Access::Owner) {
         Some(Fleet::read_machines(app, namespace).await?)
     } else {
@@ -224,8 +225,7 @@ async fn shown_release(
     })
 }
 
-/// Returns the expiry of the current release; `None` where an earlier version of vault published
-/// it.
+/// Returns the expiry of the current release; `None` if an earlier version of vault published it.
 async fn expires_at(
     app: &App,
     cache: &Cache,
@@ -234,7 +234,7 @@ async fn expires_at(
     let Some(current) = namespace.readable_current() else {
         return Ok(None);
     };
-    // Cached apart from the catalog, which is large and may be displaced soon.
+    // Cached separately from the catalog, which is large and soon displaced from its cache.
     let key = (namespace.id, current.sha256);
     if let Some(ends) = cache.ends.find(&key) {
         return Ok(Some(ends));
@@ -249,7 +249,7 @@ async fn expires_at(
     Ok(Some(ends))
 }
 
-/// Lists what waits for a decision, each kind with its number.
+/// Lists what waits for a decision: a row with a number for each kind.
 fn list_waiting(
     page: &ConsolePage,
     drafts: &DraftCounts,
@@ -257,7 +257,7 @@ fn list_waiting(
 ) -> Vec<WaitingItem> {
     let machines = fleet.map_or(0, |fleet| fleet.count_status(DeviceStatus::Pending));
     let machines = u64::try_from(machines).unwrap_or(u64::MAX);
-    // Machines that were not counted may wait as well.
+    // Machines that were not read may wait as well.
     let least = match fleet {
         Some(fleet) if fleet.more => "At least ",
         _ => "",
@@ -330,8 +330,8 @@ fn suggest_steps(
         }),
         _ => {}
     }
-    // No suggestion where the machines are unknown: for a publisher, who does not see them, and
-    // where there are more than were counted.
+    // There is no suggestion if the machines are unknown: to a publisher, who may not see them, or
+    // because the vault has more than were read.
     let has_machines =
         fleet.is_none_or(|fleet| fleet.more || fleet.count_status(DeviceStatus::Active) > 0);
     if release.is_some() && !has_machines {

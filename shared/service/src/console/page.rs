@@ -1,4 +1,4 @@
-//! Layout shared by all console pages, and elements that several of them use.
+//! Layout of all console pages, and elements that several of them use.
 
 use askama::Template;
 use axum::http::StatusCode;
@@ -15,14 +15,14 @@ use crate::web::layout::{CONSOLE_STYLE, Frame, SignOut, render_console_page, rol
 /// Maximum number of rows of a list on one page.
 pub(super) const ROWS_SHOWN: usize = 50;
 
-/// Layout around a page.
+/// Layout around the content of a page.
 pub(super) struct PageLayout {
     pub(super) frame: Frame,
     /// The person's e-mail address.
     pub(super) email: String,
     /// The vault that the page is about.
     pub(super) vault: Option<NavVault>,
-    /// Result of the form before.
+    /// Notice about the form that was sent before.
     pub(super) notice: Option<Notice>,
     /// The button that signs out.
     pub(super) sign_out: SignOut,
@@ -31,9 +31,9 @@ pub(super) struct PageLayout {
 /// The vault that a page is about, with the links to its pages.
 pub(super) struct NavVault {
     pub(super) slug: String,
-    /// Role of the person there.
+    /// Role of the person in the vault.
     pub(super) role: &'static str,
-    /// Whether the person could change the vault in their role, but lacks the right to write.
+    /// Whether the person has a role that changes the vault, but not the right to write.
     pub(super) is_read_only: bool,
     pub(super) links: Vec<NavLink>,
 }
@@ -42,7 +42,7 @@ pub(super) struct NavVault {
 pub(super) struct NavLink {
     pub(super) title: &'static str,
     pub(super) href: String,
-    /// Whether it leads to the page that is shown, or to one above it.
+    /// Whether the link leads to the shown page or to one above it.
     pub(super) current: bool,
 }
 
@@ -57,8 +57,8 @@ impl PageLayout {
             .map(|(title, path, _)| NavLink {
                 title,
                 href: page.address(path),
-                // Whole segments are compared. The overview has the empty path, with which
-                // every other begins.
+                // Whole path segments are compared. The path of the overview is empty, and every
+                // other path begins with it.
                 current: match below.strip_prefix(path) {
                     Some(rest) if !path.is_empty() => rest.is_empty() || rest.starts_with('/'),
                     _ => below.is_empty() && path.is_empty(),
@@ -131,21 +131,21 @@ pub(super) fn show_page(page: &impl Template) -> Response {
 
 /// One page of a list, by its number from 1, with the links to its neighbours.
 pub(super) struct Pager {
-    /// Plural of what is counted: `machines`.
+    /// What the rows are, in the plural: `machines`.
     pub(super) what: &'static str,
-    /// Numbers of the first and the last row shown, from 1; 0 where there is none.
+    /// Numbers of the first and the last shown row, from 1; 0 if there is none.
     pub(super) first: usize,
     pub(super) last: usize,
     /// Number of rows on all pages.
     pub(super) total: usize,
-    /// Addresses of the page before and the page after.
+    /// Addresses of the previous and the next page, if there is one.
     pub(super) before: Option<String>,
     pub(super) after: Option<String>,
 }
 
 impl Pager {
-    /// Returns the page that the parameter `page` names: the last one for a number beyond it, the
-    /// first for anything that is not a number. `href` makes the address of a page.
+    /// Returns the page that the parameter `page` names: the last one for a number beyond it, and
+    /// the first for anything but a number. `href` returns the address of a page.
     pub(super) fn from_query(
         page: &ConsolePage,
         what: &'static str,

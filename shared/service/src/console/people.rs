@@ -28,28 +28,30 @@ use crate::web::error_page::ErrorPage;
 use crate::web::form::with_query;
 use crate::web::layout::{format_day, format_minute, role_name};
 
-/// A person in the list.
+/// Row of the page: a member or an invited person.
 struct PersonRow {
     href: String,
     email: String,
     role: &'static str,
     scopes: &'static str,
     profile: Option<String>,
-    /// End of the invitation; `None` for an active user.
+    /// End of the invitation; `None` for a person who has accepted.
     invited_until: Option<String>,
     seen: Option<String>,
     this: bool,
 }
 
-/// A key that counts for the vault.
+/// Row of the page: a key that is valid for the vault.
 struct KeyRow {
     name: String,
     fingerprint: String,
+    /// Since when the key may sign releases, if it may.
     publishes: Option<RoleStart>,
+    /// Since when the key may sign changes of the keys, if it may.
     changes_keys: Option<RoleStart>,
 }
 
-/// Version and day since which a key has a role.
+/// The root version, and its day, since which a key has a role without a break.
 struct RoleStart {
     version: u64,
     at: String,
@@ -63,14 +65,14 @@ struct PeoplePage {
     next: Option<String>,
     first: Option<String>,
     keys: Vec<KeyRow>,
-    /// Whether the catalog that has the keys cannot be read.
+    /// Whether the catalog with the keys cannot be read.
     unreadable: bool,
-    /// Number of signatures that a release and a change of the keys need, and the version of the
-    /// list.
+    /// Number of signatures that a release needs, number that a change of the keys needs, and root
+    /// version.
     thresholds: Option<(usize, usize, u64)>,
-    /// Whether the owner holds the keys, and not this service.
+    /// Whether the owner has the signing keys, and not this service.
     hosted: bool,
-    /// Address of the form.
+    /// Address that the form is sent to.
     here: String,
     may_write: bool,
     csrf: String,
@@ -85,7 +87,7 @@ pub(super) async fn list_people(page: ConsolePage) -> Result<Response, ErrorPage
         after: after.clone(),
     };
     let Items { items, next } = read_users_page(page.app(), &page.namespace.id, &listed).await?;
-    // It has to be possible to remove a person even while the catalog with the keys cannot be read.
+    // An owner must be able to remove a person even while the catalog with the keys cannot be read.
     let (chain, unreadable) = match current_chain(&page).await {
         Ok(chain) => (chain, false),
         Err(error) => {
@@ -134,12 +136,13 @@ const fn scopes_text(scopes: Scopes) -> &'static str {
     }
 }
 
-/// Returns the keys that the newest version names, each with the version since which it has had its
+/// Returns the keys in the newest root version, each with the version since which it has had its
 /// role without a break.
 fn list_keys(chain: &RootChain) -> Vec<KeyRow> {
     let versions = chain.versions();
     let since = |has: &dyn Fn(usize) -> bool| {
-        // From the newest version back to the first gap: a key that lost its role counts anew.
+        // Counted from the newest version back to the first gap: a key that lost a role and got it
+        // again has it since then.
         let first_index = (0..versions.len()).rev().take_while(|at| has(*at)).last()?;
         let document = versions.get(first_index)?.document();
         Some(RoleStart {
@@ -215,7 +218,7 @@ struct PersonPage {
     invited: bool,
     invited_until: Option<String>,
     invited_by: Option<String>,
-    /// The app through which they were invited.
+    /// The app that invited the person; `None` if a person did in the console.
     invited_through: Option<String>,
     role: &'static str,
     reads: bool,
@@ -223,29 +226,30 @@ struct PersonPage {
     profile: String,
     since: String,
     seen: Option<String>,
-    /// Browsers in which the person is signed in.
+    /// Browsers in which the person is signed in; `None` if there are none.
     browsers: Option<BrowserSummary>,
     id: String,
     audit_href: String,
     /// Address of the log entries about the person.
     about_href: String,
-    /// Address of the skills as this person sees them; `None` before they accept.
+    /// Address of the list of skills as this person sees it; `None` before they accept.
     skills_href: Option<String>,
     account_href: String,
     this: bool,
-    /// Whether the person is asked to confirm that the membership ends.
+    /// Whether the page asks to confirm the end of the membership.
     confirms: bool,
     may_write: bool,
     csrf: String,
 }
 
-/// Number of browsers in which a person is signed in, and the time of the newest sign-in.
+/// The browsers in which a person is signed in: their number, and the time of the newest sign-in.
 struct BrowserSummary {
     count: usize,
     since: String,
 }
 
-/// Counts the browsers in which a person is signed in; `None` before they accept.
+/// Counts the browsers in which a person is signed in; `None` before they accept, and if there are
+/// none.
 async fn count_browsers(
     page: &ConsolePage,
     user: &User,
@@ -260,7 +264,7 @@ async fn count_browsers(
     }))
 }
 
-/// Shows one person, with the forms that change what they may do.
+/// Shows one person, with the forms that change their role, rights and profile.
 pub(super) async fn show_person(page: ConsolePage) -> Result<Response, ErrorPage> {
     let by = Principal::from_user(page.as_acting_user(), &page.user);
     let found = find_user(&by, page.param("id")).await;
@@ -310,8 +314,8 @@ pub(super) async fn change_person(form: ConsoleForm) -> Result<Response, ErrorPa
     match form.required_field("change")? {
         "role" => {
             let role = parse_role(form.required_field("role")?)?;
-            // A role decides what a person can do at most, so a change is confirmed. Scopes and the
-            // profile only narrow that.
+            // A role decides what a person can do at most, so its change needs a confirmation.
+            // Scopes and profile only restrict that.
             let change = change_role(&by, id, role).await;
             Ok(
                 match form.confirm_outcome(role_act(id, role), change).await? {
@@ -321,7 +325,7 @@ pub(super) async fn change_person(form: ConsoleForm) -> Result<Response, ErrorPa
             )
         }
         "scopes" => {
-            // The form shows every right, so one that is not ticked is taken away.
+            // The form shows all rights, so one that is not ticked is taken away.
             let granted = parse_scopes(&form);
             grant_scopes(&by, id, (granted, Scopes::ALL.without(granted))).await?;
             Ok(form.redirect_back(Outcome::ScopesChanged))
@@ -337,7 +341,7 @@ pub(super) async fn change_person(form: ConsoleForm) -> Result<Response, ErrorPa
     }
 }
 
-/// Ends a membership, which the person confirms, or withdraws an invitation.
+/// Ends a membership, for which the person must confirm, or withdraws an invitation.
 async fn remove_person(
     form: &ConsoleForm,
     by: &Principal<'_>,

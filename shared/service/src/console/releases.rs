@@ -1,5 +1,8 @@
-//! `/console/{slug}/releases`: published releases with their signers, and the differences of any
-//! two.
+//! `/console/{slug}/releases`: the published releases with their signers, and the differences of
+//! any two.
+//!
+//! The number of a release alone may be ambiguous: after a revocation of keys, numbers are used
+//! again under a new *root version*, the version of the list of the vault's keys.
 
 use std::sync::Arc;
 
@@ -27,10 +30,10 @@ use crate::web::error_page::ErrorPage;
 use crate::web::form::with_query;
 use crate::web::layout::format_minute;
 
-/// Maximum number of releases that a page offers to compare with.
+/// Maximum number of releases that a page offers for comparison.
 const CHOICES_SHOWN: usize = 200;
 
-/// A release in the list.
+/// Row of the page: a release.
 struct ReleaseRow {
     number: u64,
     href: String,
@@ -40,15 +43,15 @@ struct ReleaseRow {
     /// Number of skills that changed, in words.
     changes: String,
     signers: Vec<NamedKey>,
-    /// Root version that it names; 0 for a release of an earlier version of vault.
+    /// Root version under which it was published; 0 for a release of an earlier version of vault.
     root_version: u64,
 }
 
-/// A release that waits for signatures.
+/// Row of the page: a proposed release that waits for signatures.
 struct Proposal {
     href: String,
     number: u64,
-    /// Number of signatures: `1 of 2 signatures`.
+    /// Number of signatures, such as `1 of 2 signatures`.
     signatures: String,
     ends: String,
 }
@@ -57,7 +60,7 @@ struct Proposal {
 #[template(path = "console/releases.html")]
 struct ReleasesPage {
     shell: PageLayout,
-    /// Whether the current release cannot be read, and with it the names of keys.
+    /// Whether the current release, which names the keys, cannot be read.
     unreadable: bool,
     proposals: Vec<Proposal>,
     timeline: Option<Timeline>,
@@ -65,7 +68,7 @@ struct ReleasesPage {
     bar: u32,
     rows: Vec<ReleaseRow>,
     pager: Pager,
-    /// Whether publishers push releases; else the service signs them.
+    /// Whether publishers push releases; otherwise the service signs them.
     hosted: bool,
 }
 
@@ -79,7 +82,7 @@ pub(super) async fn list_releases(page: ConsolePage) -> Result<Response, ErrorPa
     let pager = Pager::from_query(&page, "releases", releases.len(), href);
     let picture = draw_timeline(&releases);
     let newest_first: Vec<_> = releases.iter().rev().collect();
-    // The hash says which one is current: two root versions may have the same number.
+    // Compared by hash, because two root versions may have releases with the same number.
     let sha256 = page
         .namespace
         .current
@@ -126,8 +129,7 @@ fn changes_text(release: &Release) -> String {
     texts.join(", ")
 }
 
-/// Returns the address of a release. It names the root version, since two of them may have the same
-/// number.
+/// Returns the address of the page of a release, with its root version in the query.
 fn release_address(page: &ConsolePage, release: &Release) -> String {
     let address = page.address(&format!("/releases/{}", release.release));
     with_query(
@@ -136,8 +138,8 @@ fn release_address(page: &ConsolePage, release: &Release) -> String {
     )
 }
 
-/// Returns a release as the parameter `to` names it: `3.2` is number 3 under root version 2. A
-/// number alone stands for the newest release that has it.
+/// Returns the value of the parameter `to` for a release: `3.2` is number 3 under root version 2. A
+/// number alone means the newest release that has it.
 fn choice_word(release: &Release) -> String {
     format!("{}.{}", release.release, release.root_version)
 }
@@ -190,7 +192,7 @@ fn signatures_text(given: usize, needed: Option<usize>) -> String {
     }
 }
 
-/// A release to compare with.
+/// Option of the page: a release to compare with.
 struct ReleaseChoice {
     number: u64,
     /// Value of the parameter `to`.
@@ -216,15 +218,15 @@ struct ReleasePage {
     root_version: u64,
     payload: String,
     choices: Vec<ReleaseChoice>,
-    /// Differences; `None` where a file is no longer stored.
+    /// Differences; `None` if the catalog of one release is no longer stored.
     comparison: Option<Comparison>,
     /// Address of the page with all differences.
     all_href: String,
     hosted: bool,
 }
 
-/// Shows one release, compared with the one before it or with `?to=`. With `?skill=` it shows the
-/// files of that skill alone.
+/// Shows one release, compared with the previous one or with `?to=`. With `?skill=`, shows only the
+/// files of that skill.
 pub(super) async fn show_release(page: ConsolePage) -> Result<Response, ErrorPage> {
     let number = page.param("release").to_owned();
     let root_version = page.query.value("root_version").map(str::to_owned);
@@ -301,8 +303,8 @@ async fn find_chosen_release(page: &ConsolePage, to: &str) -> Result<Release, Er
     release.ok_or(ErrorPage::NotFound)
 }
 
-/// Compares a release with another one. The first release is compared with nothing; `None` where a
-/// catalog is no longer stored, since nothing can be said then.
+/// Compares a release with `other`, or with nothing if it is the first. Returns `None` if a catalog
+/// is no longer stored.
 async fn compare_stored(
     page: &ConsolePage,
     release: &Release,
@@ -319,8 +321,8 @@ async fn compare_stored(
     let Some(other) = release_catalog(page, other).await? else {
         return Ok(None);
     };
-    // From the older to the newer one, in whichever order they were chosen: otherwise an added
-    // skill would be shown as removed.
+    // Always compared from the older to the newer one: otherwise an added skill would be shown as
+    // removed.
     let (from, to) = in_order(other, catalog);
     let comparison = compare_releases(page, Some(&from), &to, all_href).await?;
     Ok(Some(comparison))
@@ -339,9 +341,9 @@ fn previous_release<'r>(releases: &'r [Release], release: &Release) -> Option<&'
     }))
 }
 
-/// Returns two catalogs in the order of their age, the older first.
+/// Returns two catalogs by age, the older first.
 fn in_order(one: Arc<Catalog>, other: Arc<Catalog>) -> (Arc<Catalog>, Arc<Catalog>) {
-    // The root version decides first, since two of them may have the same release number.
+    // The root version is compared first, because two of them may have the same release number.
     let age = |catalog: &Catalog| (catalog.root_version, catalog.release);
     if age(&one) <= age(&other) {
         (one, other)

@@ -1,5 +1,5 @@
-//! `/console/{slug}/skills/{name}`: one skill with its files, findings, signer and history. The
-//! text of a skill is shown as text and never rendered.
+//! `/console/{slug}/skills/{name}`: one skill with its files, security findings, signer and
+//! history. The text of a skill is shown as plain text and never rendered.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -31,12 +31,12 @@ use crate::web::layout::{format_day, format_minute};
 const MAX_TEXT_BYTES: usize = 40 << 10;
 /// Maximum number of findings on the page.
 const MAX_FINDINGS: usize = 50;
-/// Maximum length of a text of the skill's frontmatter, in characters.
+/// Maximum length of one text from the skill's frontmatter, in characters.
 const MAX_CHARS: usize = 2000;
-/// The file that is shown where none is chosen.
+/// The file that is shown if none is chosen.
 const SKILL_MD: &str = "SKILL.md";
 
-/// A file in the list.
+/// Row of the page: a file.
 struct FileRow {
     path: String,
     href: String,
@@ -44,24 +44,24 @@ struct FileRow {
     is_executable: bool,
 }
 
-/// A release in which the skill changed.
+/// Row of the page: a release in which the skill changed.
 struct ChangeRow {
     release: u64,
     day: String,
     what: String,
 }
 
-/// Content of a skill on the page.
+/// Section of the page: the content of the skill.
 struct SkillContent {
     signed_at: String,
-    /// Name of the key that signed it, if the vault's keys name it.
+    /// Name of the key that signed the skill, if a root version of the vault names it.
     signer: Option<String>,
     fingerprint: String,
-    /// Rules that the owner waived for exactly these bytes, each with the reason.
+    /// Rules that the owner waived for exactly these files, each with the reason.
     waivers: Vec<(String, String)>,
     files: Vec<FileRow>,
     pager: Pager,
-    /// The path and the text of the file that is shown.
+    /// Path and text of the shown file; no text if it is binary.
     shown: String,
     text: Option<String>,
     is_cut: bool,
@@ -85,7 +85,7 @@ struct SkillPage {
     content: Option<SkillContent>,
     changes: Vec<ChangeRow>,
     since: Option<u64>,
-    /// The oldest release that was compared, where there are older ones.
+    /// The oldest release that was compared, if there are older ones.
     older_than: Option<u64>,
 }
 
@@ -98,7 +98,7 @@ pub(super) async fn show_skill(page: ConsolePage) -> Result<Response, ErrorPage>
     let shelf = open_shelf(&page);
     let snapshot = match shelf.take_snapshot().await {
         Ok(snapshot) => snapshot,
-        // The page of the list explains why nothing of the release is shown.
+        // The list of skills explains why nothing of the release is shown.
         Err(ShelfError::ReleaseAwaited) => {
             let list = page.address("/skills");
             return Ok(redirect_to(StatusCode::SEE_OTHER, &list));
@@ -132,7 +132,7 @@ pub(super) async fn show_skill(page: ConsolePage) -> Result<Response, ErrorPage>
     Ok(show_page(&template))
 }
 
-/// Returns the page with the texts of the release's index, and nothing else on it.
+/// Returns the page with the texts from the release's index, and empty otherwise.
 fn page_with_texts(page: &ConsolePage, entry: &Entry) -> SkillPage {
     let texts = &entry.texts;
     let agents: Vec<_> = texts.agents.iter().map(AgentId::as_str).collect();
@@ -174,7 +174,7 @@ async fn skill_content(
     let (bundle, manifest) = (&loaded.bundle, &loaded.bundle.manifest);
     let chain = cache.catalogs.key_chain(app, namespace).await?;
     let signer = chain.and_then(|chain| {
-        // The newest version that names it: the key may have been renamed or removed since.
+        // The newest root version that names the key: it may have been renamed or removed since.
         let versions = chain.versions().iter().rev();
         let mut names =
             versions.filter_map(|version| version.document().name_of(&loaded.public_key));
@@ -182,7 +182,7 @@ async fn skill_content(
     });
     let here = page.address(&format!("/skills/{}", manifest.name));
     let chosen_path = page.query.value("file").unwrap_or(SKILL_MD);
-    // Looked up among the files of the bundle, so the parameter cannot reach any other file.
+    // Looked up in the bundle, so the parameter cannot reach any other file.
     let file = bundle
         .files
         .iter()
@@ -232,8 +232,8 @@ fn file_row(file: &File, here: &str) -> FileRow {
     }
 }
 
-/// Returns the beginning of a text with each invisible character as an escape, and whether
-/// something is left out; `None` for bytes that are not text.
+/// Returns the beginning of a text, with invisible characters as escapes, and whether something is
+/// left out; `None` for bytes that are not text.
 fn shown_text(bytes: &[u8]) -> Option<(String, bool)> {
     let text = std::str::from_utf8(bytes).ok()?;
     // Binary data can be valid UTF-8, but text has no NUL.
@@ -249,7 +249,7 @@ fn shown_text(bytes: &[u8]) -> Option<(String, bool)> {
             _ if is_layout => character.to_string(),
             _ => printable(character.encode_utf8(&mut [0; 4])),
         };
-        // What HTML escapes takes up to six bytes.
+        // HTML escapes of these characters take up to six bytes.
         let cost = if "<>&\"'".contains(character) {
             6
         } else {
@@ -264,7 +264,8 @@ fn shown_text(bytes: &[u8]) -> Option<(String, bool)> {
     Some((escaped, false))
 }
 
-/// Returns the findings of the security check in the files, most severe first.
+/// Returns the findings of the security check about the files, most severe first. They are cached
+/// by the hash of the bundle.
 async fn read_findings(
     page: &ConsolePage,
     loaded: &Arc<Loaded>,
@@ -286,7 +287,7 @@ async fn read_findings(
     let findings = &mut verdict.findings;
     findings.sort_by_key(|finding| Reverse(finding.severity));
     let findings = Arc::new(verdict.findings);
-    // 512 bytes stand for everything in a finding but its message.
+    // An estimate: 512 bytes for everything in a finding except its message.
     let texts = findings.iter().map(|finding| finding.message.len() + 512);
     let size = texts.sum::<usize>() + 64;
     cache

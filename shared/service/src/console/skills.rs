@@ -1,4 +1,5 @@
-//! `/console/{slug}/skills`: the skills of the current release, as a chosen viewer sees them.
+//! `/console/{slug}/skills`: the skills of the current release, as a chosen viewer (an owner, a
+//! machine or a person) sees them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,16 +29,15 @@ use crate::shelf::shelf_refusal;
 use crate::web::error_page::ErrorPage;
 use crate::web::form::with_query;
 
-/// Maximum number of people, and of apps, that the page offers to choose.
+/// Maximum number of people that the page offers to choose, and of apps.
 const MOST_OFFERED: usize = 100;
 /// Maximum number of agents that the page offers to choose.
 const MAX_AGENTS: usize = 50;
 /// Maximum length of a description in the list, in characters.
 const DESCRIPTION_CHARS: usize = 200;
-/// Value of the field `who` that stands for a machine.
+/// Value of the field `who` for a machine.
 const MACHINE: &str = "machine";
-/// Value of the field `agent` that stands for every agent which no skill names. No agent can have
-/// this id.
+/// Value of the field `agent` for an agent that no skill names. No agent can have this id.
 const OTHER_AGENT: &str = "*";
 
 /// Filter of the list of skills.
@@ -49,6 +49,7 @@ enum SkillFilter {
 }
 
 impl SkillFilter {
+    /// The filters, with their words in the address and their names on the page.
     const ALL: [(Self, &'static str, &'static str); 3] = [
         (Self::All, "", "All skills"),
         (Self::Shown, "shown", "Skills that are shown"),
@@ -69,14 +70,14 @@ impl SkillFilter {
     }
 }
 
-/// An option of a field whose options are made for the request.
+/// Option of a selection field whose options depend on the vault.
 struct DynamicOption {
     word: String,
     title: String,
     chosen: bool,
 }
 
-/// A skill in the list.
+/// Row of the page: a skill.
 struct SkillRow {
     href: String,
     name: String,
@@ -95,25 +96,25 @@ struct SkillRow {
 struct SkillsPage {
     shell: PageLayout,
     here: String,
-    /// Message where there is no list.
+    /// Message in place of the list, if the release cannot be read.
     problem: Option<&'static str>,
     viewers: Vec<DynamicOption>,
     apps: Vec<DynamicOption>,
-    /// Sentence about the options that are left out, where not all fit into the fields.
+    /// Sentence about options that the fields leave out, if there are any.
     left_out: Option<String>,
     people_href: String,
-    /// Whether an app is chosen, though the viewer sees the same through every app.
+    /// Whether an app is chosen although the viewer sees the same through every app.
     app_has_no_effect: bool,
     agents: Vec<DynamicOption>,
     filters: Vec<StaticOption>,
     question: String,
     search: String,
-    /// Whether another viewer than an owner was chosen.
+    /// Whether a viewer was chosen; otherwise the page shows what an owner sees.
     is_chosen: bool,
     reasons: Vec<String>,
     /// Whether the vault has no release yet.
     nothing_published: bool,
-    /// Whether publishers push releases; else the service signs them.
+    /// Whether publishers push releases; otherwise the service signs them.
     hosted: bool,
     rows: Vec<SkillRow>,
     pager: Pager,
@@ -146,7 +147,7 @@ impl SkillsQuery {
         }
     }
 
-    /// The address of a page of the list.
+    /// Returns the address of a page of the list, with these values.
     fn page_href(&self, here: &str, number: usize) -> String {
         let number = number.to_string();
         let parameters = [
@@ -164,8 +165,8 @@ impl SkillsQuery {
     }
 }
 
-/// Returns the sentence for a release that cannot be read, where the owner can change that; else
-/// the error.
+/// Returns the message about an unreadable release, if the owner can do something about it, and
+/// otherwise the error.
 fn unreadable_text(error: ShelfError) -> Result<&'static str, ErrorPage> {
     match error {
         ShelfError::ReleaseAwaited => Ok(
@@ -201,8 +202,8 @@ pub(super) async fn show_skills(page: ConsolePage) -> Result<Response, ErrorPage
     let agent = choose_agent(&query.agent, &named_agents);
     let agents = agent_options(&named_agents, &agent);
     let question = query.question.clone();
-    // Expressions of the policy and a search through every text may take long: not on a thread that
-    // answers requests.
+    // Expressions of the policy and a search through all texts may take long, so they run on a
+    // blocking thread.
     let (filter, search) = (
         SkillFilter::from_word(&query.show),
         query.search.to_lowercase(),
@@ -260,8 +261,8 @@ pub(super) async fn show_skills(page: ConsolePage) -> Result<Response, ErrorPage
     Ok(show_page(&template))
 }
 
-/// Adds the chosen person to the options: otherwise sending the form again would choose another
-/// viewer.
+/// Adds the chosen person to the options, or the form would choose another viewer when it is sent
+/// again.
 fn offer_viewer(offered: &mut Vec<User>, viewer: &Viewer) {
     if let Viewer::Person { user, .. } = viewer
         && !offered.iter().any(|one| one.id == user.id)
@@ -270,9 +271,9 @@ fn offer_viewer(offered: &mut Vec<User>, viewer: &Viewer) {
     }
 }
 
-/// Returns the agent that the word of the filter chooses.
+/// Returns the agent that the field `agent` chooses.
 fn choose_agent(word: &str, named_agents: &BTreeSet<&AgentId>) -> ChosenAgent {
-    // An id that no skill names counts as another agent, a text that is no id as no choice.
+    // An id that no skill names counts as another agent; a text that is no id counts as no choice.
     match word.parse::<AgentId>() {
         Ok(agent) if named_agents.contains(&agent) => ChosenAgent::Named(agent),
         Err(_) if word != OTHER_AGENT => ChosenAgent::Any,
@@ -280,7 +281,7 @@ fn choose_agent(word: &str, named_agents: &BTreeSet<&AgentId>) -> ChosenAgent {
     }
 }
 
-/// Returns the policy of a release, compiled once.
+/// Returns the compiled policy of a release, from the cache if it is there.
 fn compiled_policy(cache: &Cache, snapshot: &Snapshot) -> CompiledPolicy {
     let (Some(policy), Some(hash)) = (&snapshot.policy, snapshot.policy_sha256) else {
         return CompiledPolicy::absent();
@@ -296,10 +297,10 @@ fn compiled_policy(cache: &Cache, snapshot: &Snapshot) -> CompiledPolicy {
     compiled
 }
 
-/// The first options of a field.
+/// The first records of a partition, as options of a field.
 struct FirstRecords<T> {
     items: Vec<T>,
-    /// Whether there are others, which were not read.
+    /// Whether the partition has more records than were read.
     more: bool,
 }
 
@@ -318,7 +319,8 @@ async fn read_first<T: DeserializeOwned>(
     Ok(FirstRecords { items, more })
 }
 
-/// Reads the first users of the vault who have accepted, and sorts them by address.
+/// Reads the first users of the vault, leaves out those who have not accepted, and sorts the others
+/// by e-mail address.
 async fn offered_users(app: &App, namespace: &Namespace) -> Result<FirstRecords<User>, StoreError> {
     let mut users: FirstRecords<User> = read_first(app, &users_partition(&namespace.id)).await?;
     users.items.retain(|user| user.state() == State::Active);
@@ -326,7 +328,7 @@ async fn offered_users(app: &App, namespace: &Namespace) -> Result<FirstRecords<
     Ok(users)
 }
 
-/// Reads the first apps that are connected to the vault, and the chosen one.
+/// Reads the first apps that are connected to the vault, and also the chosen one.
 async fn offered_apps(
     app: &App,
     namespace: &Namespace,
@@ -350,7 +352,7 @@ async fn offered_apps(
     Ok(connections)
 }
 
-/// Returns the sentence about options that the fields do not have.
+/// Returns the sentence about options that the fields leave out.
 fn left_out(more_people: bool, more_apps: bool) -> Option<String> {
     let what = match (more_people, more_apps) {
         (false, false) => return None,
@@ -363,7 +365,7 @@ fn left_out(more_people: bool, more_apps: bool) -> Option<String> {
     ))
 }
 
-/// Returns the viewer whom the fields name. Fails for a person who is not in the vault.
+/// Returns the viewer that the fields choose. Fails if the chosen person is not in the vault.
 async fn find_viewer(
     app: &App,
     namespace: &Namespace,
@@ -379,7 +381,7 @@ async fn find_viewer(
     }
     let user = match users.iter().find(|user| user.id == who) {
         Some(user) => user.clone(),
-        // Checked first: a text that is no user's id must not become part of a record's key.
+        // Only a well-formed user id may become part of a record's key.
         None if is_user_id(who) => {
             let user_record = app.records.get_one(&user_key(&namespace.id, who)).await?;
             user_record.ok_or(ErrorPage::NotFound)?.read()?
@@ -392,7 +394,7 @@ async fn find_viewer(
     })
 }
 
-/// Returns the options of the field for the viewer.
+/// Returns the options of the field `who`.
 fn viewer_options(users: &[User], chosen: &str) -> Vec<DynamicOption> {
     let fixed = [("", "An owner"), (MACHINE, "An admitted machine")];
     let fixed = fixed
@@ -409,7 +411,7 @@ fn viewer_options(users: &[User], chosen: &str) -> Vec<DynamicOption> {
     offers.collect()
 }
 
-/// Returns the options of the field for the app.
+/// Returns the options of the field `app`.
 fn app_options(connections: &[Connection], chosen: &str) -> Vec<DynamicOption> {
     let any = (String::new(), "Any app".to_owned());
     let connected = connections.iter().map(|connection| {
@@ -427,8 +429,8 @@ fn app_options(connections: &[Connection], chosen: &str) -> Vec<DynamicOption> {
         .collect()
 }
 
-/// Returns the options of the field for the agent: those that some skill names, and any other.
-/// Empty where every skill is for every agent.
+/// Returns the options of the field `agent`: the agents that some skill names, and any other. Empty
+/// if all skills are for every agent.
 fn agent_options(named: &BTreeSet<&AgentId>, chosen: &ChosenAgent) -> Vec<DynamicOption> {
     if named.is_empty() {
         return Vec::new();
@@ -448,7 +450,7 @@ fn agent_options(named: &BTreeSet<&AgentId>, chosen: &ChosenAgent) -> Vec<Dynami
     std::iter::once(any).chain(named).chain([other]).collect()
 }
 
-/// Returns whether a skill has this text, in lower case, in its name, description or tags.
+/// Whether a skill has the text `search`, which is in lower case, in its name, description or tags.
 fn matches_search(entry: &Entry, search: &str) -> bool {
     let texts = &entry.texts;
     search.is_empty()
@@ -473,7 +475,7 @@ fn to_row(entry: &Entry, here: &str, visibility: &Visibility) -> SkillRow {
 
 /// Returns the beginning of a text of a skill, with invisible characters written as escapes.
 pub(super) fn excerpt(text: &str, chars: usize) -> String {
-    // Cut before it is escaped, so that no escape is torn.
+    // Cut before the characters are escaped, so that no escape is cut.
     let mut beginning = printable(&text.chars().take(chars).collect::<String>());
     if text.chars().nth(chars).is_some() {
         beginning.push('…');

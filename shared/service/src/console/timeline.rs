@@ -1,5 +1,5 @@
-//! Timeline of a vault's releases: the position of each in a picture. Pure geometry; the template
-//! draws it.
+//! Timeline of a vault's releases: computes the position and size of each bar in a picture. The
+//! functions are pure; the template draws the picture.
 
 use vault_format::time::Timestamp;
 
@@ -9,36 +9,36 @@ use crate::web::layout::{format_day, format_minute};
 
 /// Maximum number of releases in the picture; older ones are left out.
 pub(super) const MAX_SHOWN: usize = 60;
-/// Width of the picture, in its own units.
+/// Width of the picture, in user units of the SVG image.
 pub(super) const WIDTH: u32 = 720;
-/// Width of a bar, in these units.
+/// Width of a bar, in user units.
 pub(super) const BAR: u32 = 6;
-/// The left edges of the first and of the last bar, in tenths of a unit.
+/// Left edges of the first and of the last bar, in tenths of a unit.
 const EDGES: (i64, i64) = (40, 7100);
-/// The least distance between two marks, so that none hides another, in tenths.
+/// Minimum distance between two bars, so that none hides another, in tenths of a unit.
 const MIN_DISTANCE: i64 = 90;
-/// The heights of the tallest and of the lowest bar, in tenths.
+/// Heights of the tallest and of the lowest bar, in tenths of a unit.
 const HEIGHTS: (u64, u64) = (440, 40);
-/// Vertical position of the base line, in tenths.
+/// Vertical position of the base line, in tenths of a unit.
 const BASE: u64 = 520;
 
 /// The picture.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Timeline {
     pub(super) marks: Vec<ReleaseBar>,
-    /// The day at the left end; the time where all releases are of one day.
+    /// The day at the left end, or the time if all releases are of one day.
     pub(super) from: String,
-    /// The same at the right end; `None` where it would say what the left end says.
+    /// The same at the right end; `None` if it would equal the left end.
     pub(super) to: Option<String>,
     /// Description for people who do not see the picture.
     pub(super) description: String,
 }
 
-/// A release in the picture: a bar whose height says how many skills changed.
+/// A release in the picture: a bar whose height shows how many skills changed.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ReleaseBar {
     pub(super) release: u64,
-    /// The left edge of the bar, and its upper edge above the base line.
+    /// Left edge, height and upper edge of the bar, as decimal numbers.
     pub(super) x: String,
     pub(super) height: String,
     pub(super) y: String,
@@ -46,7 +46,8 @@ pub(super) struct ReleaseBar {
     pub(super) title: String,
 }
 
-/// Draws these releases, oldest first; `None` for fewer than two, which make no line.
+/// Computes the picture of these releases, which are sorted from the oldest; `None` for fewer than
+/// two.
 pub(super) fn draw_timeline(releases: &[Release]) -> Option<Timeline> {
     let skipped = releases.len().saturating_sub(MAX_SHOWN);
     let drawn = releases.get(skipped..)?;
@@ -56,8 +57,8 @@ pub(super) fn draw_timeline(releases: &[Release]) -> Option<Timeline> {
     let most = drawn.iter().map(count_changes).max().unwrap_or(0).max(1);
     let places = place_bars(&drawn.iter().map(|one| one.published_at).collect::<Vec<_>>());
     let mark = |(release, x): (&Release, i64)| {
-        // With the square root of the share, a release of one skill can be seen beside one of a
-        // thousand.
+        // The height grows with the square root, so that a release of one skill is visible beside
+        // one of a thousand.
         let root = (count_changes(release).saturating_mul(10_000) / most).isqrt();
         let height = (HEIGHTS.0 * root / 100).max(HEIGHTS.1);
         let skills = format_count(count_changes(release), "skill", "skills");
@@ -108,13 +109,13 @@ fn format_tenths(value: u64) -> String {
     format!("{}.{}", value / 10, value % 10)
 }
 
-/// Returns the positions of times between both ends, in tenths: in proportion to time, but at least
-/// a step apart, and never outside the picture.
+/// Returns the positions of times between both ends, in tenths of a unit: in proportion to time,
+/// but at least [`MIN_DISTANCE`] apart, and never outside the picture.
 fn place_bars(times: &[Timestamp]) -> Vec<i64> {
     let (Some(first), Some(last)) = (times.first(), times.last()) else {
         return Vec::new();
     };
-    // At least 1, since all releases may be of the same second.
+    // At least 1, so that releases of the same second cause no division by zero.
     let length = (last.unix() - first.unix()).max(1);
     let (left, right) = EDGES;
     let mut places: Vec<i64> = Vec::with_capacity(times.len());
@@ -124,8 +125,7 @@ fn place_bars(times: &[Timestamp]) -> Vec<i64> {
         let least = places.last().map_or(left, |before| before + MIN_DISTANCE);
         places.push(proportional.max(least));
     }
-    // From the right end back: a bar that was pushed out of the picture moves in, and pushes those
-    // before it.
+    // From the right end back: a bar beyond the end moves in, and pushes the bars before it.
     let mut most = right;
     for place in places.iter_mut().rev() {
         *place = (*place).min(most);

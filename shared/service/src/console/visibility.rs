@@ -1,5 +1,5 @@
-//! Skills of a vault that a chosen viewer sees, and why. `vault-policy` decides, as it does for
-//! `/mcp` and `vault policy check --explain`.
+//! Decides which skills of a vault a chosen viewer sees, and explains why. `vault-policy` makes the
+//! decision, as for `/mcp` and `vault policy check --explain`.
 
 use vault_format::name::AgentId;
 use vault_mcp::visible::{PLATFORM, is_for};
@@ -9,16 +9,16 @@ use vault_shelf::Entry;
 use crate::model::client::ClientId;
 use crate::model::user::{Role, Scope, User};
 
-/// Reason for a person who has no right to read, and so gets no skill.
+/// Reason why a person without the right to read gets no skill.
 const NO_RIGHT_TO_READ: &str = "this person has no right to read";
 
-/// Viewer whose list is shown.
+/// The viewer whose list of skills is shown.
 pub(super) enum Viewer {
     /// An owner: the policy does not filter.
     Owner,
-    /// An admitted machine: the policy does not filter what it downloads.
+    /// An admitted machine: the policy does not filter downloads.
     Machine,
-    /// A user of the vault, through any app or through this one.
+    /// A user of the vault, through the given app or any.
     Person {
         user: Box<User>,
         app: Option<ClientId>,
@@ -26,16 +26,16 @@ pub(super) enum Viewer {
 }
 
 impl Viewer {
-    /// Returns whether the policy decides what the viewer sees.
+    /// Whether the policy decides what the viewer sees.
     pub(super) fn is_filtered(&self) -> bool {
         matches!(self, Self::Person { user, .. } if user.role != Role::Owner)
     }
 }
 
-/// The agent that asks, or that runs on the machine.
+/// The agent that asks for skills, or that runs on the machine.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum ChosenAgent {
-    /// Any agent: no skill is left out for its agents.
+    /// Any agent: no skill is left out because of its agents.
     Any,
     /// The agent with this id.
     Named(AgentId),
@@ -44,7 +44,7 @@ pub(super) enum ChosenAgent {
 }
 
 impl ChosenAgent {
-    /// Returns whether a skill is meant for it.
+    /// Whether a skill is meant for this agent.
     fn has_use_for(&self, entry: &Entry) -> bool {
         match self {
             Self::Any => true,
@@ -54,27 +54,28 @@ impl ChosenAgent {
     }
 }
 
-/// Visibility of one skill for the viewer.
+/// Whether the viewer sees one skill, and how.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Standing {
-    /// It is in lists and searches.
+    /// The skill is in lists and searches.
     Shown,
-    /// It is fetched by its name, or found by a question that matches a rule, and is in no list.
+    /// The skill is in no list, but the viewer can fetch it by its name, and a question that
+    /// matches a rule of the policy finds it.
     OnRequest,
-    /// The policy does not grant it.
+    /// The policy does not grant the skill.
     Withheld,
-    /// It is meant for other agents.
+    /// The skill is meant for other agents.
     ForOthers,
 }
 
-/// Basis of the decision about a viewer's skills.
+/// What the decision about the viewer's skills is based on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Basis {
     /// The viewer sees everything, since the policy does not apply.
     Everything,
     /// The viewer sees nothing, whatever the policy grants.
     NoRightToRead,
-    /// The policy.
+    /// The policy decides about each skill.
     Policy,
 }
 
@@ -85,13 +86,13 @@ pub(super) struct Visibility {
     fetched: Grant,
     agent: ChosenAgent,
     basis: Basis,
-    /// Reasons of the policy for its answer, one sentence each.
+    /// Reasons of the decision, as sentences.
     pub(super) reasons: Vec<String>,
 }
 
 impl Visibility {
-    /// Decides what `viewer` sees, with `agent` asking or on the machine, and for `question` where
-    /// they ask one. Takes long where the policy has expressions and a question is asked.
+    /// Decides what `viewer` sees. `agent` asks, or runs on the machine; `question` is the query,
+    /// if the viewer asks one. May take long if the policy has expressions and there is a question.
     pub(super) fn new(
         policy: CompiledPolicy,
         viewer: &Viewer,
@@ -127,14 +128,16 @@ impl Visibility {
             channel: None,
         };
         let reach = question.map_or(Reach::List, Reach::Query);
-        // The right to read decides before the policy, whose groups would be the wrong reason.
+        // Checked before the policy: without the right to read, its groups would be the wrong
+        // reason.
         let (granting, basis, reasons) = if user.scopes.has(Scope::Read) {
             let input = Input {
                 policy: &policy,
                 catalog: None,
                 asker,
                 query: question,
-                // Only the reasons are used, which do not depend on single skills.
+                // No skills are needed: only the reasons are used, and these do not depend on
+                // single skills.
                 skills: &[],
             };
             let reasons = resolve_capabilities(&input).reasons;
@@ -163,15 +166,15 @@ impl Visibility {
         } else if self.listed.allows(name, tags) {
             Standing::Shown
         } else if self.fetched.allows(name, tags) {
-            // A policy may grant a skill to a caller who names it, and still keep it out of lists.
+            // A policy may grant a skill only to callers who name it.
             Standing::OnRequest
         } else {
             Standing::Withheld
         }
     }
 
-    /// Explains the visibility of a skill to the owners of the vault. It names groups that the
-    /// viewer does not have, so the viewer must not read it.
+    /// Explains the visibility of a skill to an owner. The text names groups that the viewer does
+    /// not have, so the viewer must not read it.
     pub(super) fn explain_standing(&self, entry: &Entry) -> String {
         let (name, tags) = (entry.name(), &entry.texts.tags);
         let holding = || self.policy.groups_holding(name, tags);
@@ -351,7 +354,7 @@ add_groups = ["rare"]
             assert_eq!(found, standings, "{question:?}");
             assert!(!visibility.reasons.is_empty());
         }
-        // Neither the policy nor the agent is the cause for a person without the right to read.
+        // For a person without the right to read, the reason is neither the policy nor the agent.
         let reader = person("ann@example.com", Role::Member, Scopes::NONE);
         let visibility = Visibility::new(policy.clone(), &reader, claude(), None);
         assert_eq!(visibility.reasons, ["This person has no right to read."]);
