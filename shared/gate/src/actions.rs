@@ -1,5 +1,6 @@
-//! Checks of declared actions: the command is a file that can run or the bare name of a program,
-//! the folder is in the skill, and no declared variable is a setting of vault.
+//! Checks the actions (programs) that a skill declares: the command is a file that can run or the
+//! bare name of a program, the folder exists in the skill, and no declared variable is a setting of
+//! vault.
 
 use crate::document::{Action, Frontmatter, SKILL_MD, is_reserved_variable};
 use crate::finding::{Finding, Level};
@@ -9,7 +10,7 @@ use vault_format::manifest::{ActionSpec, Mode, is_program};
 use vault_format::name::ActionName;
 use vault_format::text::quoted;
 
-/// Returns the actions as the manifest carries them. A faulty action is reported and left out.
+/// Returns the valid actions in the form of the manifest. A faulty action is reported and left out.
 pub(super) fn read_valid_actions(
     frontmatter: &Frontmatter,
     files: &[File],
@@ -28,8 +29,8 @@ pub(super) fn read_valid_actions(
     specs
 }
 
-/// Reports the faults of actions in a document that is rejected anyway, so that its author sees
-/// every fault at once.
+/// Reports the faults of the actions of a document that is rejected for another reason, so that its
+/// author sees every fault at once.
 pub(super) fn check_declared(
     declared: &[(String, Action)],
     files: &[File],
@@ -52,8 +53,8 @@ fn find_faults(name: &str, action: &Action, files: &[File]) -> Vec<Finding> {
     findings.collect()
 }
 
-/// Returns the action in one spelling: `./bin/x` as `bin/x` if that is a file of the skill, and
-/// `./bin/` as `bin`, because people write both.
+/// Returns the action with its paths in one spelling, because people write both: `./bin/x` becomes
+/// `bin/x` if that is a file of the skill, and `./bin/` becomes `bin`.
 fn normalise_paths(action: &Action, files: &[File]) -> Action {
     let mut action = action.clone();
     let below = action.command.strip_prefix("./");
@@ -155,7 +156,7 @@ fn command_fault(action: &Action, files: &[File]) -> Option<Fault> {
 
 fn cwd_fault(action: &Action, files: &[File]) -> Option<Fault> {
     let cwd = action.cwd.as_str();
-    // A bundle has no entries for folders: one exists only through the files below it.
+    // A bundle has no entries for folders: a folder exists only through the files below it.
     if cwd == "." || files.iter().any(|file| file.path.is_below(cwd)) {
         return None;
     }

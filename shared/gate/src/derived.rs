@@ -1,5 +1,6 @@
-//! Members of a signed manifest that follow from the bytes of its skill. Every reader that holds
-//! both compares them, so that no signer can make a skill claim or run what its files do not.
+//! Checks the members of a signed manifest that follow from the bytes of its skill. Every reader
+//! that has both compares them, so that a signer cannot make a skill claim or run what its files do
+//! not declare.
 
 use crate::actions;
 use crate::document::{Document, Frontmatter, SKILL_MD};
@@ -12,7 +13,7 @@ use vault_format::manifest::Manifest;
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("the signed {0} are not those that SKILL.md declares")]
 pub struct DerivedMismatch(
-    /// Name of the member.
+    /// Name of the member, for the message.
     pub &'static str,
 );
 

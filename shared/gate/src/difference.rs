@@ -2,16 +2,16 @@
 //! malicious lines to skills that people already trust.
 //!
 //! Lines that the known version contains anywhere are blanked, so that the other lines keep their
-//! line numbers. Known headings and introductions are blanked too: nothing that was written before
-//! excuses what came later.
+//! line numbers. That includes known headings and introductions: text from before does not excuse
+//! text that was added under it.
 
 use super::scan::{Scan, scan_file};
 use crate::finding::{Finding, Level};
 use std::collections::HashSet;
 use vault_format::bundle::File;
 
-/// Returns the flags about added lines that the scan of the whole did not report, and the work of
-/// the scan.
+/// Returns the flags about added lines that the scan of the whole files did not report, and the
+/// amount of work of this scan.
 pub(super) fn find_in_added_lines(
     before: &[File],
     after: &[File],
@@ -23,7 +23,7 @@ pub(super) fn find_in_added_lines(
         .iter()
         .flat_map(|file| nonblank_lines(&file.bytes))
         .collect();
-    // This scan needs no bound: the caller has scanned the whole files within the bound before, and
+    // No bound of work is needed: the caller has scanned the whole files within its bound, and
     // these lines are a part of them.
     let mut scan = Scan::of_publisher(publisher, None);
     for file in after {
@@ -46,8 +46,8 @@ pub(super) fn find_in_added_lines(
     };
     let work = scan.work;
     let mut findings = scan.into_findings(false);
-    // Drop findings without a line: they are about a file as a whole, and the blanked text is not
-    // that file. Drop warnings: the scan of the whole files judged them in context.
+    // Drop findings without a line: they judge a file as a whole, and here most of it is blanked.
+    // Drop warnings: the scan of the whole files judged them in context.
     findings.retain(|finding| {
         finding.level == Level::Flag && finding.line.is_some() && !is_said(finding)
     });
@@ -68,7 +68,7 @@ fn nonblank_lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Returns the text with every known line blanked. Lines that begin with three back ticks stay,
-/// because these marks of fenced blocks tell how to read the lines inside.
+/// because they tell whether the lines between them are code.
 fn blank_known(bytes: &[u8], known_lines: &HashSet<&[u8]>) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len());
     for line in bytes.split_inclusive(|byte| *byte == b'\n') {

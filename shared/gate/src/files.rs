@@ -1,5 +1,5 @@
-//! Checks of a skill's files: the names of files that are never stored, and the number, sizes and
-//! paths of the others.
+//! Checks the files of a skill: which are never stored, and the number, sizes and paths of the
+//! others.
 
 use crate::finding::{Finding, Level};
 use vault_format::bundle::File;
@@ -9,8 +9,8 @@ use vault_format::text::quoted;
 
 /// Number of files above which some MCP hosts reject a skill: a warning.
 pub const MANY_FILES: usize = 512;
-/// Maximum number of findings of one kind that are listed; a folder of a million bad names must not
-/// fill the screen.
+/// Maximum number of findings of one kind that are listed, so that a folder of a million bad names
+/// does not fill the screen.
 const MOST_LISTED: usize = 20;
 
 const IGNORED: [&str; 8] = [
@@ -24,18 +24,18 @@ const IGNORED: [&str; 8] = [
     ".vscode",
 ];
 
-/// A file as it was found, unchecked.
+/// A file as it was found in a folder, archive or request; nothing of it is checked.
 #[derive(Clone, Debug)]
 pub struct RawFile {
     /// Path below the skill's folder, segments joined by `/`.
     pub path: String,
-    /// Whether the owner may execute it.
+    /// Whether the file is executable for its owner.
     pub mode: Mode,
-    /// Its bytes.
+    /// Content of the file.
     pub bytes: Vec<u8>,
 }
 
-/// Turns a file of a bundle back into input for the gate.
+/// Turns a verified file of a bundle back into unchecked input of a scan.
 impl From<File> for RawFile {
     fn from(file: File) -> Self {
         Self {
@@ -46,15 +46,15 @@ impl From<File> for RawFile {
     }
 }
 
-/// Whether a file is metadata that an operating system adds to folders by itself. A check of signed
-/// files ignores such a file beside them, but reports a folder of such a name.
+/// Tells whether a file is metadata that an operating system adds to folders by itself. A
+/// comparison with signed files ignores such a file, but reports a folder with such a name.
 pub fn is_system_metadata(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or_default();
     [".DS_Store", "Thumbs.db", "desktop.ini"].contains(&name) || name.starts_with("._")
 }
 
-/// Whether a path leads to, or through, metadata of an operating system or editor, which is never
-/// stored.
+/// Tells whether a path is, or lies below, metadata of an operating system or editor, which is
+/// never stored.
 pub fn is_ignored(path: &str) -> bool {
     path.split('/').any(|segment| {
         IGNORED.contains(&segment)
@@ -138,11 +138,11 @@ fn check_sizes(files: &[RawFile], findings: &mut Vec<Finding>) {
     }
 }
 
-/// The names of folders in which nothing looks for skills.
+/// Names of folders that a search for skills does not enter.
 pub const UNSEARCHED_FOLDERS: [&str; 2] = [".git", "node_modules"];
 
-/// Reports files that Git LFS holds elsewhere: a checkout without git-lfs, or an archive of a code
-/// host, has only pointers.
+/// Reports files whose content Git LFS stores elsewhere: a checkout without git-lfs, or an archive
+/// from a code host, has only pointers to them.
 fn check_pointers(files: &[RawFile], findings: &mut Vec<Finding>) {
     let pointers = files.iter().filter(|file| is_lfs_pointer(&file.bytes));
     let pointers = pointers.take(MOST_LISTED).map(|file| {
@@ -157,15 +157,15 @@ fn check_pointers(files: &[RawFile], findings: &mut Vec<Finding>) {
     findings.extend(pointers);
 }
 
-/// Whether a file is only a pointer to a file of Git LFS, as a checkout without git-lfs has it.
+/// Tells whether a file is only a pointer to a file in Git LFS.
 pub fn is_lfs_pointer(bytes: &[u8]) -> bool {
-    // The second one is that of pointers from before the name Git LFS.
+    // Older pointers name the host from before the project was called Git LFS.
     ["git-lfs.github.com", "hawser.github.com"]
         .iter()
         .any(|host| bytes.starts_with(format!("version https://{host}/spec/").as_bytes()))
 }
 
-/// Whether a file of this name makes its folder a skill: SKILL.md, in any case of letters.
+/// Tells whether a file of this name makes its folder a skill: SKILL.md, in any case of letters.
 pub fn is_document_name(name: &str) -> bool {
     name.eq_ignore_ascii_case(SKILL_MD)
 }
@@ -175,8 +175,8 @@ fn with_document_name(mut files: Vec<RawFile>, findings: &mut Vec<Finding>) -> V
     let named: Vec<usize> = (0..files.len())
         .filter(|at| is_document_name(&files[*at].path))
         .collect();
-    // With two spellings in one folder the choice would be a guess. They stay as they are, and
-    // `path-clash` rejects the skill.
+    // If one folder has several spellings, choosing one would be a guess. They stay as they are,
+    // and the rule `path-clash` rejects the skill.
     if let [only] = named[..]
         && files[only].path != SKILL_MD
     {

@@ -1,8 +1,8 @@
-//! Findings: problems that reading or gating a skill reports, in a form that people, reports and
+//! Findings: problems that the scan of a skill reports, in a form that people, reports and
 //! signatures can use.
 //!
-//! A finding names the rule, the place and the fix. The same input gives the same findings in the
-//! same order.
+//! A finding names the rule, the position and the fix. The same input gives the same findings in
+//! the same order.
 
 mod structure;
 
@@ -44,7 +44,8 @@ words! {
 }
 
 impl Severity {
-    /// Returns the number by which code scanning services sort, on the scale of CVSS (0.1 to 10.0).
+    /// Returns the number by which code scanning services sort findings, on the scale of CVSS (0.1
+    /// to 10.0).
     pub const fn score(self) -> &'static str {
         match self {
             Self::Low => "2.0",
@@ -71,16 +72,16 @@ words! {
     }
 }
 
-/// Properties that all findings of a rule share.
+/// The properties that all findings of one rule share.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Rule {
     /// Stable id, for example `VG-DR-001`; never given to another rule.
     pub id: &'static str,
     /// Stable readable name, for example `download-run`.
     pub name: &'static str,
-    /// Code of the OWASP Agentic Skills Top 10, for example `AST01`.
+    /// Code in the OWASP Agentic Skills Top 10, for example `AST01`.
     pub category: &'static str,
-    /// Possible harm.
+    /// The harm that is possible if a finding is ignored.
     pub severity: Severity,
     /// Reason why it matters, in one sentence; empty if the message is enough.
     pub why: &'static str,
@@ -104,7 +105,7 @@ impl Rule {
     }
 }
 
-/// Returns the rules about the shape of a skill, sorted by name.
+/// Returns the rules about the shape of a skill (its files and frontmatter), sorted by name.
 pub fn structure_rules() -> &'static [Rule] {
     &structure::RULES
 }
@@ -169,8 +170,8 @@ impl Finding {
         }
     }
 
-    /// Returns the finding with a quotation from this reading of the file, cut at
-    /// [`MAX_EXCERPT_CHARS`].
+    /// Returns the finding with an excerpt of the file, cut at [`MAX_EXCERPT_CHARS`]. `view` tells
+    /// how the file was read, for example decoded.
     #[must_use]
     pub fn quoting(mut self, view: View, text: &str) -> Self {
         self.view = view;
@@ -185,7 +186,7 @@ impl Finding {
         self
     }
 
-    /// Returns the finding with a place in its file.
+    /// Returns the finding with a position in its file.
     #[must_use]
     pub fn on(mut self, position: Position) -> Self {
         self.line = Some(position.line);
@@ -200,7 +201,7 @@ impl Finding {
         self
     }
 
-    /// Returns the place, if the finding has one.
+    /// Returns the position; `None` if the finding has none.
     pub fn position(&self) -> Option<Position> {
         Some(Position::new(self.line?, self.column?))
     }
@@ -227,8 +228,8 @@ impl fmt::Display for Finding {
 /// Maximum number of characters of an excerpt, escapes counted.
 pub const MAX_EXCERPT_CHARS: usize = 120;
 
-/// Returns the beginning of a text in printable form, at most [`MAX_EXCERPT_CHARS`] characters
-/// long.
+/// Returns the beginning of a text in printable form, with at most [`MAX_EXCERPT_CHARS`]
+/// characters.
 pub(crate) fn printable_excerpt(text: &str) -> String {
     let mut out = String::new();
     let mut left = MAX_EXCERPT_CHARS;
@@ -247,8 +248,8 @@ pub(crate) fn printable_excerpt(text: &str) -> String {
     out
 }
 
-/// Whether a character is invisible or steers how its neighbours are shown: controls, direction
-/// overrides, tag characters, BOM.
+/// Tells whether a character is invisible or changes the display of its neighbours: controls,
+/// direction overrides, tag characters, BOM.
 pub(crate) fn is_hidden(character: char) -> bool {
     character.is_control()
         || matches!(

@@ -1,9 +1,11 @@
-//! The admission gate: a folder of files becomes a [`Package`], or a list of reasons why not.
+//! The gate: the scan that decides whether a skill may enter a vault. A set of files becomes a
+//! [`Package`], or a list of reasons why it is rejected.
 //!
-//! Errors always block, flags block while the gate is strict, and warnings and notes never block. A
-//! note does not change the outcome either. Bytes are never changed: a name that does not fit is
-//! derived beside the author's own, and metadata of editors and systems is left out as a whole. The
-//! same files give the same findings in the same order, in whatever order the files come.
+//! Errors always block. Flags block unless the owner runs the gate without being strict. Warnings
+//! and notes never block, and notes do not change the outcome. Bytes are never changed: a name that
+//! does not fit is derived beside the author's own, and metadata files of editors and systems are
+//! left out. The same files give the same findings in the same order, in whatever order the files
+//! come.
 //!
 //! | rule | level | what |
 //! |---|---|---|
@@ -25,7 +27,8 @@
 //! | `hidden-text` | flag | control, direction or tag characters in the frontmatter |
 //! | `native-executable` | warning | a compiled program among the files |
 //!
-//! Then the scanner (`scan`) runs the rules (`rules`, one file a family) over every file.
+//! After these checks, the scanner (`scan`) runs the security rules (`rules`, one file for each
+//! family of related rules) over every file.
 
 mod actions;
 pub mod derived;
@@ -64,17 +67,17 @@ use vault_format::manifest::{Flag, Waiver};
 use vault_format::name::SkillName;
 use vault_format::text::printable;
 
-/// Name of this rule set in a manifest's `gate.rules`.
+/// Name of this rule set in the member `gate.rules` of a manifest.
 pub const RULES: &str = "gate/1";
 
-/// Bound of work for a scan in a service, for [`GateOptions::most_work`]. Work is counted in bytes
-/// and not measured in time, so that every service rejects the same skills. The slowest known
-/// inputs take 0.6 to 1.2 GB of counted work a second on one core of a release build, so a scan
-/// ends within about 11 seconds.
+/// The largest amount of work of a scan in a service, for [`GateOptions::most_work`]. Work is
+/// counted in bytes and not measured in time, so that every service rejects the same skills. The
+/// slowest known inputs take 0.6 to 1.2 GB of counted work a second on one core of a release build,
+/// so a scan ends within about 11 seconds.
 pub const SERVICE_WORK: u64 = 6 << 30;
 
-/// Returns the publisher that a source names, for [`GateOptions::publisher`]: the owner of the
-/// repository, or the host. Hosts where anybody can publish have no publisher.
+/// Returns the publisher that a source names (the owner of the repository, or the host), for
+/// [`GateOptions::publisher`]. A host on which anybody can publish names no publisher.
 pub fn publisher_of_source(source: &str) -> Option<String> {
     rules::hosts::publisher(source)
 }
@@ -93,37 +96,38 @@ pub fn scan_rules() -> impl Iterator<Item = &'static Rule> {
 pub struct GateOptions<'a> {
     /// Whether flags block; true by default.
     pub strict: bool,
-    /// Name that the owner chose; takes precedence over the frontmatter's.
+    /// Name that the owner chose. It takes precedence over the one in the frontmatter.
     pub name: Option<SkillName>,
-    /// Name of the skill's folder: the last resort for a name if none can be made of the
-    /// frontmatter's.
+    /// Name of the skill's folder, from which a name is derived if the frontmatter gives none that
+    /// is usable.
     pub folder: Option<&'a str>,
-    /// Names or ids of rules whose flags the owner accepts for exactly these bytes.
+    /// Names or ids of rules whose flags the owner accepts for exactly these bytes (waivers).
     pub allow: Vec<String>,
-    /// The owner's reason for `allow`. It replaces the one of an earlier version.
+    /// The owner's reason for `allow`. It replaces the reason that an earlier version recorded.
     pub reason: Option<&'a str>,
-    /// Exceptions of an earlier version; each holds only for the bytes that it names.
+    /// Waivers of an earlier version. Each holds only for a file with the bytes that it names.
     pub waivers: Vec<Waiver>,
-    /// Exceptions of the skill that this one is a variant of; each holds for any bytes.
+    /// Waivers of the skill from which this variant is rendered. Each holds for any bytes.
     pub inherited: Vec<Waiver>,
-    /// Names or ids of rules whose exceptions of an earlier version no longer count.
+    /// Names or ids of rules whose waivers of an earlier version end.
     pub ended: Vec<String>,
-    /// Publishers that the skill comes from (owners of repositories and hosts), lower case: their
-    /// own installers are a warning and no flag. Empty if the source is unknown; claims in the
-    /// skill itself never count.
+    /// Publishers from whom the skill comes (owners of repositories and hosts), lower case. A call
+    /// of their own installers is a warning instead of a flag. Empty if the source is unknown;
+    /// claims in the skill itself do not count.
     pub publisher: Vec<String>,
-    /// Whether hints that do not add up to a warning are reported as notes; otherwise they are
-    /// dropped.
+    /// Whether hints (weak signs of a problem) that do not add up to a warning are reported as
+    /// notes. Otherwise they are dropped.
     pub hints: bool,
-    /// Files of the nearest known version. Lines added since are also judged by themselves.
+    /// Files of the nearest known version. Lines that were added since then are also judged by
+    /// themselves.
     pub before: &'a [File],
-    /// Work after which the scan stops, in bytes; stopping is a flag. `None`: no bound. Services
-    /// set it to [`SERVICE_WORK`].
+    /// Work in bytes after which the scan stops with a flag. `None`: no bound. Services set it to
+    /// [`SERVICE_WORK`].
     pub most_work: Option<u64>,
 }
 
 impl GateOptions<'_> {
-    /// Returns the default options with the bound of work that services use.
+    /// Returns the default options with the bound of work for services.
     pub fn in_service() -> Self {
         Self {
             most_work: Some(SERVICE_WORK),
@@ -171,7 +175,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Returns the outcome after one more warning.
+    /// Returns the outcome for one more warning.
     #[must_use]
     pub const fn with_warning(self) -> Self {
         match self {
@@ -181,7 +185,7 @@ impl Outcome {
     }
 }
 
-/// Result of a run of the gate.
+/// The result of a scan.
 #[derive(Clone, Debug)]
 pub struct Verdict {
     /// Outcome of the run.
@@ -190,13 +194,13 @@ pub struct Verdict {
     pub findings: Vec<Finding>,
     /// The skill, unless it is blocked.
     pub package: Option<Package>,
-    /// Work of the scans, in bytes; the unit of [`GateOptions::most_work`].
+    /// Amount of work of the scan in bytes, as [`GateOptions::most_work`] bounds it.
     pub work: u64,
 }
 
 impl Verdict {
-    /// Adds a warning that the caller found outside of these files, such as a confusable name in
-    /// the same vault. It comes last and never blocks.
+    /// Adds a warning that the caller found beyond these files, such as a confusable name in the
+    /// same vault. It comes last and never blocks.
     pub fn add_warning(&mut self, warning: Finding) {
         if let Some(package) = &mut self.package {
             package.findings.push(warning.clone());
@@ -205,7 +209,7 @@ impl Verdict {
         self.outcome = self.outcome.with_warning();
     }
 
-    /// Returns the findings that block: errors, and flags of a strict gate.
+    /// Returns the findings that block: all errors, and flags that are not accepted.
     pub fn blocking_findings(&self) -> impl Iterator<Item = &Finding> {
         self.findings
             .iter()
@@ -213,14 +217,14 @@ impl Verdict {
     }
 }
 
-/// Runs the gate over the files of a skill.
+/// Scans the files of a skill and decides about its admission.
 pub fn check(files: Vec<RawFile>, options: &GateOptions<'_>) -> Verdict {
     let mut findings = Vec::new();
     let files = files::check_files(files, &mut findings);
     let scan = scan::scan_files(&files, &options.publisher, options.most_work);
     let mut work = scan.work;
     findings.extend(scan.into_findings(options.hints));
-    // If the scan of the whole was stopped, the skill is rejected and more work is pointless.
+    // If the first scan was stopped, the skill is rejected and more work is pointless.
     let is_stopped = findings.iter().any(scan::is_stopped);
     if !options.before.is_empty() && !is_stopped {
         let (added, work_on_added) =
@@ -237,19 +241,18 @@ pub fn check(files: Vec<RawFile>, options: &GateOptions<'_>) -> Verdict {
         });
         findings.extend(added);
     }
-    // Hash the files before `build_package` takes them: a waiver names the bytes of the file that
-    // it is about.
+    // Hash the files before `build_package` takes them: a waiver names the bytes of its file.
     let digests = digests_of_flagged(&files, &findings);
     let admitted = build_package(files, options, &mut findings);
-    // Apply waivers first: a flag that the owner accepted is recorded as a waiver with its reason.
-    // Only the others are recorded as flags that a gate that is not strict let through.
+    // Apply waivers first: a flag that the owner accepts is recorded as a waiver with its reason.
+    // Only the others are recorded as flags that passed because the scan was not strict.
     let waivers = apply_waivers(&mut findings, &digests, options);
     let flags = if options.strict {
         Vec::new()
     } else {
         downgrade_flags(&mut findings)
     };
-    // The same files must give the same findings in the same order, in whatever order they come.
+    // Sort, because the order of the input files must not change the result.
     sort_findings(&mut findings);
     let blocked = findings
         .iter()
@@ -274,8 +277,8 @@ pub fn check(files: Vec<RawFile>, options: &GateOptions<'_>) -> Verdict {
     }
 }
 
-/// Reads SKILL.md and checks everything that depends on it. Returns `None` if no package can be
-/// made, after reporting the reason.
+/// Reads SKILL.md and checks everything that depends on it. Returns `None` and reports the reason
+/// if no package can be made.
 fn build_package(
     files: Vec<File>,
     options: &GateOptions<'_>,
@@ -297,8 +300,8 @@ fn build_package(
     let actions = actions::read_valid_actions(document.frontmatter(), &files, findings);
     let (frontmatter, warnings) = document.into_parts();
     findings.extend(warnings);
-    // Stop for a missing name only here, so that the checks above report their findings even
-    // without one.
+    // Stop for a missing name only here, so that the checks above report their findings without
+    // one, too.
     let (name, frontmatter_name) = name?;
     Some(Package {
         name,
@@ -318,7 +321,7 @@ pub fn name_in_vault(
     files: &[RawFile],
     options: &GateOptions<'_>,
 ) -> Option<(SkillName, Option<String>)> {
-    // `check` admits `skill.md` under the name SKILL.md, so both spellings count here.
+    // `check` stores `skill.md` under the name SKILL.md, so accept both spellings here.
     let document = files
         .iter()
         .find(|file| files::is_document_name(&file.path))?;
@@ -326,7 +329,7 @@ pub fn name_in_vault(
     name::choose_name(&document, options.known_names(), &mut Vec::new())
 }
 
-/// Returns the hashes of the files that flags are about, by path.
+/// Returns the SHA-256 of the files to which flags refer, by path.
 fn digests_of_flagged(
     files: &[File],
     findings: &[Finding],
@@ -344,10 +347,10 @@ fn digests_of_flagged(
         .collect()
 }
 
-/// The reason of an exception for which the owner gives none.
+/// The recorded reason of a waiver for which the owner gives none.
 const ALLOWED: &str = "allowed by the owner";
 
-/// Lowers the flags that the owner accepts to warnings. Returns the exceptions as the manifest
+/// Turns the flags that the owner accepts into warnings. Returns their waivers as the manifest
 /// records them, sorted.
 fn apply_waivers(
     findings: &mut [Finding],
@@ -359,8 +362,8 @@ fn apply_waivers(
         .iter_mut()
         .filter(|finding| finding.level == Level::Flag)
     {
-        // A finding about the skill as a whole names no file, so no exception can be bound to its
-        // bytes and it stays a flag.
+        // A finding about the skill as a whole names no file, so no waiver can name its bytes and
+        // it stays a flag.
         let Some(sha256) = digests.get(&finding.path).copied() else {
             continue;
         };
@@ -390,7 +393,7 @@ fn apply_waivers(
         };
         finding.level = Level::Warning;
         finding.hint = format!("allowed for these bytes: {reason}");
-        // One exception covers every place in the file where the rule matched.
+        // One waiver covers every place in the file that the rule matched.
         if !waivers
             .iter()
             .any(|waiver| waiver.rule == finding.rule && waiver.sha256 == sha256)
@@ -406,7 +409,7 @@ fn apply_waivers(
     waivers
 }
 
-/// Lowers all flags to warnings and returns them as the manifest records them, sorted.
+/// Turns all flags into warnings and returns them as the manifest records them, sorted.
 fn downgrade_flags(findings: &mut [Finding]) -> Vec<Flag> {
     let mut flags = Vec::new();
     for finding in findings

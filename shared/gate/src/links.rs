@@ -1,7 +1,7 @@
-//! Symbolic links in a skill, which its owner may take as copies of the files that they lead to.
+//! Symbolic links in a skill. The owner may accept a copy of the target file in place of a link.
 //!
-//! A skill has no links, because their targets may be other files for everyone who gets it. Only a
-//! link to a file of the same skill can become a copy.
+//! A stored skill has no links, because they could lead to other files on every machine. Only a
+//! link to a file of the same skill can be replaced by a copy.
 
 use crate::RawFile;
 use crate::finding::{Finding, Level, Rule, Severity};
@@ -9,7 +9,7 @@ use crate::secrets::looks_secret;
 use vault_format::manifest::MAX_SKILL_BYTES;
 use vault_format::text::quoted;
 
-/// The rule about a link that was taken as a copy.
+/// The rule that warns about a link that was replaced by a copy.
 pub const LINK_COPIED: Rule = Rule {
     id: "VG-SF-003",
     name: "link-copied",
@@ -21,13 +21,13 @@ pub const LINK_COPIED: Rule = Rule {
 /// A symbolic link in the folder of a skill.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SkillLink {
-    /// Its path in the skill.
+    /// Path of the link in the skill.
     pub path: String,
-    /// The text of the link.
+    /// The target as the link states it.
     pub target: String,
 }
 
-/// The reason for which a link cannot be taken as a copy.
+/// The reason why a link cannot be replaced by a copy.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadLink {
     /// The link leads to no file of the same skill.
@@ -39,7 +39,7 @@ pub enum BadLink {
     /// The link leads to a file that looks like a secret. A copy with another name would hide that.
     #[error("it leads to a file that looks like a secret")]
     Secret,
-    /// The files are too large with the copies.
+    /// The skill would be too large with the copies.
     #[error("the skill is too large with a copy in its place")]
     TooLarge,
 }
@@ -58,7 +58,7 @@ impl SkillLink {
         Ok(file)
     }
 
-    /// Returns the path in the skill that the link leads to; `None` if it leads out of the skill.
+    /// Returns the path in the skill to which the link leads; `None` if it leads out of the skill.
     fn target_path(&self) -> Option<String> {
         let mut parts: Vec<&str> = self.path.split('/').collect();
         parts.pop();
@@ -78,8 +78,8 @@ impl SkillLink {
     }
 }
 
-/// Adds a copy for each link, with the mode of the file that it leads to. Fails with the first link
-/// that cannot be taken so.
+/// Adds a copy of the target for each link, with the target's mode. Fails with the first link that
+/// cannot be replaced by a copy.
 pub fn copy_links<'l>(
     files: &mut Vec<RawFile>,
     links: &'l [SkillLink],
@@ -97,7 +97,7 @@ pub fn copy_links<'l>(
                 bad => (link, bad),
             }
         })?;
-        // Many links to one large file must not fill the memory.
+        // Bound the size: many links to one large file must not fill the memory.
         bytes += target.bytes.len() as u64;
         if bytes > MAX_SKILL_BYTES {
             return Err((link, BadLink::TooLarge));
@@ -113,7 +113,7 @@ pub fn copy_links<'l>(
     Ok(())
 }
 
-/// Returns one warning for each link that was taken as a copy.
+/// Returns one warning for each link that was replaced by a copy.
 pub fn copied_findings(paths: &[String]) -> Vec<Finding> {
     let findings = paths.iter().map(|path| {
         let message = format!(

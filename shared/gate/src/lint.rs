@@ -1,8 +1,8 @@
-//! Advice for authors about things that the gate admits but that trip agents or readers.
+//! Advice for authors about things that are admitted but confuse agents or readers.
 //!
 //! Nothing here decides about admission. The rules follow the agent skills standard and the
-//! rejections of its reference validator. A skill without advice is one that any agent finds, loads
-//! and shows as its author meant.
+//! rejections of its reference validator. Any agent finds, loads and shows a skill without advice
+//! as its author meant it.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use vault_format::text::{Position, quoted};
 pub const MAX_LINES: usize = 500;
 /// Longest `compatibility` that the standard allows, in characters.
 const MAX_COMPATIBILITY: usize = 500;
-/// Maximum number of links of a text that are followed.
+/// Maximum number of links in a text that are checked.
 const MAX_LINKS: usize = 1_000;
 /// Top-level keys of a frontmatter that the standard defines.
 const STANDARD_KEYS: [&str; 6] = [
@@ -130,8 +130,8 @@ fn advice_at(
 /// folder.
 pub fn lint(package: &Package, folder: Option<&str>) -> Vec<Finding> {
     let Ok(document) = Document::parse(package.document()) else {
-        // The gate admits a document without `name` under the name of its folder, but its warning
-        // about that comes before any advice.
+        // The scan admits a document without `name` under the name of its folder. Its warning about
+        // that is to be solved before any advice.
         return Vec::new();
     };
     let mut findings = Vec::new();
@@ -218,8 +218,8 @@ fn check_description(document: &Document, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Whether a text names a moment or purpose, judged by words of the languages in which most skills
-/// are written.
+/// Tells whether a text states when to use the skill, by words of the languages in which most
+/// skills are written.
 fn says_when(text: &str) -> bool {
     const WORDS: [&str; 12] = [
         "when", "whenever", "before", "after", "if", "for", "while", "during", "wenn", "cuando",
@@ -230,7 +230,7 @@ fn says_when(text: &str) -> bool {
         .chars()
         .filter(|c| c.is_alphabetic())
         .all(|c| (c as u32) < 0x250);
-    // Texts in other scripts pass, because the list has no words of their languages.
+    // Texts in other scripts pass, because the list has no words for them.
     !latin
         || words
             .map(str::to_lowercase)
@@ -360,15 +360,15 @@ fn own_links(body: &str) -> Vec<(usize, usize, &str)> {
     targets
 }
 
-/// Whether a link's target is a relative path and neither an address, an anchor, nor a pattern.
+/// Tells whether a link's target is a relative path, and not an address, an anchor or a pattern.
 fn is_own_path(target: &str) -> bool {
     !target.is_empty()
         && !target.starts_with(['/', '#', '<', '{', '$', '~'])
         && !target.contains("://")
         && !target.contains(['{', '<', '*', '%', '$', '?'])
         && !target.starts_with("mailto:")
-        // A path out of the folder leads to files that are not part of the skill, so nothing is
-        // known about them.
+        // A path that leaves the folder names files that are not part of the skill, so it cannot be
+        // checked.
         && !target.split('/').any(|part| part == "..")
         && (target.contains('/') || target.contains('.'))
 }
@@ -376,7 +376,7 @@ fn is_own_path(target: &str) -> bool {
 fn check_scripts(package: &Package, findings: &mut Vec<Finding>) {
     for file in &package.files {
         let path = file.path.as_str();
-        // Include the slash, because a Rust file may begin with `#![…]`.
+        // Compare with the slash, because a Rust file may begin with `#![…]`.
         if file.mode == vault_format::manifest::Mode::Plain && file.bytes.starts_with(b"#!/") {
             findings.push(
                 Finding::of(&SCRIPT, Level::Warning, "the script is not executable")

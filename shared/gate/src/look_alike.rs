@@ -1,10 +1,11 @@
-//! Letters of other scripts that look like Latin ones.
+//! Letters of other scripts that look like Latin letters.
 
 /// Returns the Latin letter that a letter of another script looks like, or the same character if
 /// there is none.
 pub(crate) const fn look_alike(character: char) -> char {
-    // Upper and lower case are listed apart, because they can look like different Latin letters:
-    // Greek `Ν` like `N`, but `ν` like `v`. The result is lower case, as callers compare it.
+    // Upper and lower case are listed separately, because they can look like different Latin
+    // letters: Greek `Ν` like `N`, but `ν` like `v`. The result is lower case, since callers
+    // compare it so.
     match character {
         'а' | 'А' | 'α' | 'Α' => 'a',
         'в' | 'В' | 'Β' => 'b',

@@ -1,12 +1,12 @@
-//! The skill's name in the vault: the one that the owner chose, else the author's name for it
-//! (`name` in the frontmatter), else one derived from that name or from the folder's.
+//! Decides the skill's name in the vault: the one that the owner chose, else the `name` in the
+//! frontmatter if it fits the grammar, else one derived from that name or from the folder's name.
 
 use crate::document::{Document, DocumentError, SKILL_MD};
 use crate::finding::{Finding, Level};
 use vault_format::name::SkillName;
 use vault_format::text::quoted;
 
-/// Names that are known from outside of the frontmatter.
+/// Names of the skill from outside of its frontmatter.
 #[derive(Clone, Copy)]
 pub(super) struct NameSources<'a> {
     /// Name that the owner chose.
@@ -15,13 +15,13 @@ pub(super) struct NameSources<'a> {
     pub folder: Option<&'a str>,
 }
 
-/// Reads the document. If its frontmatter has no name, the owner's stands in, else the folder's.
+/// Reads the document. If its frontmatter has no name, the owner's name is used, else the folder's.
 pub(super) fn read_named_document(
     bytes: &[u8],
     known: NameSources<'_>,
 ) -> Result<Document, DocumentError> {
-    // If the document has no name of its own, read it with another one, so that its other faults
-    // are reported too.
+    // A document without a name is read with another one, so that its other faults are reported
+    // too.
     let name = known.owner.cloned();
     match name.or_else(|| known.folder.and_then(SkillName::derive)) {
         Some(name) => Document::parse_known(bytes, &name),
@@ -29,8 +29,8 @@ pub(super) fn read_named_document(
     }
 }
 
-/// Returns the name in the vault and, if it differs, the author's. Returns `None` if there is no
-/// usable one, after reporting it.
+/// Returns the name in the vault and, if it differs, the author's. Reports an error and returns
+/// `None` if no usable name can be made.
 pub(super) fn choose_name(
     document: &Document,
     known: NameSources<'_>,

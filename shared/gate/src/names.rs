@@ -1,13 +1,14 @@
-//! Confusable names: one edit apart, or equal once look-alike letters are mapped.
+//! Confusable names: names that people may mistake for one another because they differ by one edit,
+//! or only in look-alike letters.
 
 use crate::finding::{Finding, Level, Rule, Severity};
 use crate::look_alike::look_alike;
 use vault_format::text::quoted;
 
-/// Longest name that is compared, in bytes.
+/// Longest name that is compared, in bytes. Longer names are never reported.
 const LONGEST: usize = 128;
 
-/// Whether one insertion, deletion, replacement or swap of neighbours turns one name into the
+/// Tells whether one insertion, deletion, replacement or swap of neighbours turns one name into the
 /// other. Equal names are not one edit apart.
 pub fn is_one_edit(a: &str, b: &str) -> bool {
     let (a, b) = (a.as_bytes(), b.as_bytes());
@@ -27,8 +28,8 @@ pub fn is_one_edit(a: &str, b: &str) -> bool {
     tail(same + 1, same + 1) || (swapped && tail(same + 2, same + 2))
 }
 
-/// Returns the letters that two confusable names share: look-alike letters mapped, lower case, no
-/// separators, digits as the letters they resemble.
+/// Returns the letters that confusable names have in common (their skeleton): look-alike letters
+/// mapped, lower case, no separators, digits as the letters that they resemble.
 fn skeleton(name: &str) -> impl Iterator<Item = char> {
     name.chars().filter_map(|character| {
         let plain = look_alike(character).to_ascii_lowercase();
@@ -43,8 +44,8 @@ fn skeleton(name: &str) -> impl Iterator<Item = char> {
     })
 }
 
-/// Whether two different names can be taken for one another: equal skeletons, or one edit apart at
-/// seven letters or more.
+/// Tells whether two different names are confusable: their skeletons are equal, or they have seven
+/// letters or more and are one edit apart.
 pub fn is_confusable(a: &str, b: &str) -> bool {
     PreparedName::new(a).is_confusable_with(b)
 }
@@ -65,12 +66,12 @@ impl<'a> PreparedName<'a> {
         }
     }
 
-    /// Whether this name and another are confusable, see [`is_confusable`].
+    /// Tells whether this name and another one are confusable; see [`is_confusable`].
     pub fn is_confusable_with(&self, other: &str) -> bool {
         let shortest = self.name.len().min(other.len());
         self.name != other
-            // In short names, one letter makes a different word (`git`, `gif`), so an edit counts
-            // only in names of seven letters or more.
+            // In a short name, one letter makes a different word (`git`, `gif`), so an edit counts
+            // only from seven letters on.
             && (skeleton(other).eq(self.skeleton.iter().copied())
                 || (shortest >= 7 && is_one_edit(self.name, other)))
     }
@@ -85,7 +86,7 @@ pub const LOOK_ALIKE: Rule = Rule {
     why: "Who asks for one skill may get the other.",
 };
 
-/// Returns the warning about a name that is confusable with an existing one.
+/// Returns the warning for a name that is confusable with an existing one.
 pub fn look_alike_warning(name: &str, other: &str) -> Finding {
     let message = format!(
         "{} is easily taken for {}, which is here already",

@@ -1,5 +1,5 @@
-//! A skill that the gate admitted: named, read, its files in order. Signing and bundling start from
-//! here.
+//! A skill that passed the scan: with its name, its parsed fields and its files in order. Signing
+//! and bundling start from it.
 
 use crate::document::{Frontmatter, SKILL_MD};
 use crate::finding::Finding;
@@ -8,26 +8,26 @@ use vault_format::bundle::File;
 use vault_format::manifest::{ActionSpec, Flag, Waiver};
 use vault_format::name::{ActionName, SkillName};
 
-/// A skill that passed the gate. Only the gate makes one.
+/// A skill that passed the scan. Only this crate can create one.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Package {
     /// Name in the vault.
     pub name: SkillName,
-    /// The author's own name, where it differs from the name in the vault.
+    /// The author's own name; `None` if it is the name in the vault.
     pub frontmatter_name: Option<String>,
     /// The fields of SKILL.md.
     pub frontmatter: Frontmatter,
-    /// Declared actions, each with a command and a folder that exist.
+    /// The declared actions; their commands and folders exist.
     pub actions: BTreeMap<ActionName, ActionSpec>,
-    /// Files sorted by path bytes, SKILL.md among them; ignored metadata left out; bytes as they
-    /// came.
+    /// The files, sorted by path bytes, with SKILL.md and without ignored metadata. The bytes are
+    /// as they were found.
     pub files: Vec<File>,
-    /// Flags that were downgraded to warnings, sorted; empty where the gate was strict.
+    /// Flags that became warnings because the scan was not strict, sorted; empty if it was strict.
     pub flags: Vec<Flag>,
-    /// Exceptions of the owner that these bytes needed, sorted.
+    /// Waivers (exceptions that the owner made) that these bytes needed, sorted.
     pub waivers: Vec<Waiver>,
-    /// Findings of the gate, none of which blocks.
+    /// Findings of the scan; none of them blocks.
     pub findings: Vec<Finding>,
 }
 
@@ -38,7 +38,7 @@ impl Package {
         self.file(SKILL_MD).map_or(&[], |file| &file.bytes)
     }
 
-    /// Returns the file with this path, if the skill has it.
+    /// Returns the file with this path; `None` if the skill has none.
     pub fn file(&self, path: &str) -> Option<&File> {
         let place = self
             .files

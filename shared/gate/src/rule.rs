@@ -1,11 +1,12 @@
-//! The form of the scanner's rules. A rule is data, with a small function where regular expressions
-//! are not enough.
+//! The form of the scanner's rules. A rule is data: words and regular expressions, and a small
+//! function where expressions are not enough.
 
 use crate::finding::{Rule, Severity};
 use regex::bytes::{Regex, RegexBuilder};
 use std::sync::OnceLock;
 
-/// Kinds of places in a text, as bits, so that a rule can name several.
+/// The kinds of places in a text, such as prose or shell code. Each is a bit, so that a rule can
+/// name several.
 pub(crate) mod place {
     /// The frontmatter.
     pub const FRONT: u16 = 1;
@@ -33,7 +34,7 @@ pub(crate) mod place {
     pub const ANY: u16 = u16::MAX;
 }
 
-/// The stretch of text in which all signals of a rule must stand.
+/// The stretch of text in which all words and expressions of a rule must match.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Scope {
     /// One command, statement, sentence or list item.
@@ -44,81 +45,85 @@ pub(crate) enum Scope {
     Section,
 }
 
-/// Effect of a hit.
+/// What a hit (a match that counts) does to the skill.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum Act {
     /// Blocks if the gate is strict, and warns otherwise.
     Block,
     /// Warns, whatever else is found.
     Warn,
-    /// Adds points; the hints of a skill become warnings once they add up to
-    /// `scan::total::HINT_THRESHOLD`.
+    /// Adds points. A hint by itself is no warning; the hints of a skill become warnings once their
+    /// points reach `scan::total::HINT_THRESHOLD`.
     Hint(u32),
 }
 
-/// A rule over text.
+/// A rule over text. A "match" is found by its expressions; a "hit" is a match that passes all its
+/// other conditions.
 #[derive(Clone, Copy)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a property of its own"
 )]
 pub(crate) struct ScanRule {
-    /// Properties that all its findings share.
+    /// The properties that all its findings share.
     pub rule: Rule,
-    /// Effect of a hit.
+    /// What a hit does to the skill.
     pub act: Act,
-    /// Scope in which all signals must stand together.
+    /// The stretch of text in which everything must match together.
     pub scope: Scope,
-    /// Kinds of places in which the rule looks, as bits of [`place`].
+    /// The kinds of places in which the rule applies, as bits of [`place`].
     pub places: u16,
     /// Groups of words; the scope must contain one word of each. The words of all rules are found
     /// in one pass over the text.
     pub needs: &'static [&'static [&'static str]],
-    /// Expressions that must all match in the scope; the first one gives the place of the finding.
+    /// Expressions that must all match in the scope. The finding stands where the first one
+    /// matches.
     pub all: &'static [&'static str],
-    /// Expressions that lower a flag to a warning if one of them matches in the statement that
-    /// holds the match. A word elsewhere changes nothing.
+    /// Expressions of which one, if it matches in the statement with the match, lowers a flag to a
+    /// warning. The same words in another statement change nothing.
     pub eases: &'static [&'static str],
-    /// Like `eases`, for conditions that an expression cannot state.
+    /// Like `eases`, for conditions that no expression can state.
     pub eased: Option<fn(&Seen<'_>) -> bool>,
     /// If not empty, one of these must match in the surrounding block; otherwise a flag is lowered
     /// to a warning.
     pub second: &'static [&'static str],
-    /// Whether the value that the first expression matches must be passed on, by names, to
-    /// something that sends it; otherwise a flag is lowered to a warning.
+    /// Whether the rule is about data that is sent away: the value that the first expression
+    /// matches must be passed on, by names, to something that sends it. Otherwise a flag is lowered
+    /// to a warning.
     pub is_flow: bool,
-    /// Whether the rule is about something that is fetched to be run; if it comes from the
-    /// publisher of the skill, a flag is lowered to a warning.
+    /// Whether the rule is about something that is downloaded and run. If it comes from the skill's
+    /// own publisher, a flag is lowered to a warning.
     pub installer: bool,
-    /// Final check of a match: returns the offset of the hit in the scope, or `None` to drop it.
+    /// A last check of a match. Returns the offset of the hit in the scope, or `None` if it is
+    /// none.
     pub check: Option<fn(&Seen<'_>) -> Option<usize>>,
     /// Returns text that the message adds to the matched words.
     pub detail: Option<fn(&Seen<'_>) -> Option<String>>,
     /// Whether the rule is about shell commands. In code of another language, a command counts only
-    /// where something starts a process.
+    /// if something there starts a process.
     pub command: bool,
-    /// Whether a hit in a quotation blocks too, because the text is never a mere example.
+    /// Whether a hit in a quotation blocks too, because such a text is never a mere example.
     pub literal: bool,
-    /// The problem, in one sentence.
+    /// What is wrong, in one sentence.
     pub message: &'static str,
-    /// Advice to the author, worded to follow "ask its author to".
+    /// Advice for the author, which is printed after "ask its author to".
     pub mend: &'static str,
-    /// Examples in which the rule must find something; a first line `@path` gives the file's name.
+    /// Texts in which the rule must find something. A first line `@path` gives the file's name.
     #[cfg_attr(not(test), expect(dead_code, reason = "examples are for tests"))]
     pub bad: &'static [&'static str],
-    /// Examples in which it must find nothing.
+    /// Texts in which the rule must find nothing.
     #[cfg_attr(not(test), expect(dead_code, reason = "examples are for tests"))]
     pub good: &'static [&'static str],
 }
 
 impl ScanRule {
-    /// Returns the advice for the person who installs the skill.
+    /// Returns the advice for a person who installs the skill.
     pub(crate) fn advice(&self) -> String {
         format!("ask its author to {}", self.mend)
     }
 
-    /// Returns the kinds of places in which the rule looks. A rule about paragraphs covers headings
-    /// and tables too.
+    /// Returns the kinds of places in which the rule applies. A rule about paragraphs also covers
+    /// headings and tables.
     pub(crate) const fn places_with_headings(&self) -> u16 {
         // An instruction in a heading or a table cell works on an agent like one in a paragraph.
         if self.places & place::PROSE == 0 {
@@ -129,7 +134,7 @@ impl ScanRule {
     }
 }
 
-/// Whether a word stands in a text.
+/// Tells whether a word occurs in a text.
 pub(crate) fn has(text: &[u8], word: impl AsRef<[u8]>) -> bool {
     position(text, word).is_some()
 }
@@ -153,15 +158,15 @@ pub(crate) fn replace(text: &[u8], from: &str, to: &str) -> Vec<u8> {
     replaced
 }
 
-/// A match of a rule's first expression, as the rule's functions get it.
+/// A match of a rule's first expression, as the functions of the rule receive it.
 pub(crate) struct Seen<'a> {
-    /// The scope's text, lower case.
+    /// The scope's text, in lower case.
     pub text: &'a [u8],
-    /// Range that the first expression matched.
+    /// The range in `text` that the first expression matched.
     pub first: std::ops::Range<usize>,
-    /// Statement that holds the match.
+    /// The statement that contains the match.
     pub statement: &'a [u8],
-    /// Kinds of places in the scope.
+    /// The kinds of places that occur in the scope.
     pub place: u16,
 }
 
@@ -172,12 +177,13 @@ impl Seen<'_> {
     }
 }
 
-/// Whether the statement is a build step of a container (`RUN …`), which is no command of a shell.
+/// Tells whether the statement is a build step of a container (`RUN …`), which is no shell command
+/// here.
 pub(crate) fn is_container_build(seen: &Seen<'_>) -> bool {
     seen.place & place::PROSE == 0 && seen.statement.trim_ascii_start().starts_with(b"run ")
 }
 
-/// Template for rules: blocks, looks at statements, in every kind of place.
+/// The defaults for rules: a hit blocks, the scope is a statement, and every kind of place counts.
 pub(crate) const RULE: ScanRule = ScanRule {
     rule: Rule {
         id: "",
@@ -224,12 +230,12 @@ impl Lazy {
         self.compiled
             .get_or_init(|| {
                 RegexBuilder::new(self.pattern)
-                    // Expressions name single bytes of a character (`\xe2`), which in Unicode mode
+                    // Expressions name single bytes of a character (`\xe2`). In Unicode mode those
                     // would be code points.
                     .unicode(false)
                     .size_limit(4 << 20)
-                    // With a lower limit, long expressions give up their automaton, and matching
-                    // them becomes much slower.
+                    // With a lower limit, the engine gives up the automaton of long expressions and
+                    // becomes much slower.
                     .dfa_size_limit(16 << 20)
                     .build()
                     // An expression that does not compile matches nothing; a test compiles all of
@@ -259,12 +265,12 @@ impl Lazy {
     }
 }
 
-/// A rule with its expressions, ready to run.
+/// A rule with its expressions, compiled when they are first needed.
 pub(crate) struct CompiledRule {
     pub rule: &'static ScanRule,
     pub all: Vec<Lazy>,
     pub eases: Vec<Lazy>,
     pub second: Vec<Lazy>,
-    /// Numbers of its groups of words.
+    /// The numbers of its groups of words in the engine's table.
     pub groups: Vec<u16>,
 }

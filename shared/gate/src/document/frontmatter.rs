@@ -1,8 +1,9 @@
 //! The fields of the frontmatter, read from the tree of `yaml`.
 //!
-//! The vault's own keys may stand at top level or under `metadata`; top level wins. A key of a
-//! wrong type is a finding and counts as absent, but a wrong `bin` is an error: a program that
-//! starts wrongly is worse than one that is missing. Unknown keys are left alone.
+//! Vault's own keys may stand at top level or under `metadata`; the top level takes precedence. A
+//! key with a value of a wrong type is reported and treated as absent. Only a wrong `bin` (the
+//! declared actions) is an error: a program that starts wrongly is worse than one that is missing.
+//! Unknown keys are not touched.
 
 use super::yaml::{Member, Node, Value};
 use super::{DocumentError, MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS, Places, SKILL_MD, in_file};
@@ -57,15 +58,15 @@ pub struct Frontmatter {
     pub capabilities: Option<Capabilities>,
 }
 
-/// Result of reading the tree.
+/// The fields, where they stand, and what is wrong with them.
 pub(super) struct ReadFields {
     pub frontmatter: Frontmatter,
     pub places: Places,
     pub findings: Vec<Finding>,
 }
 
-/// Reads the fields. Fails if name, description or `bin` are invalid. If the frontmatter has no
-/// name, `known` stands in.
+/// Reads the fields. Fails if name, description or `bin` are invalid. `known` replaces the name if
+/// the frontmatter has none.
 pub(super) fn read_fields(
     root: &Node,
     known: Option<&SkillName>,
@@ -138,7 +139,7 @@ struct Reader<'a> {
     metadata: &'a [Member],
     errors: Vec<(&'static str, Finding)>,
     warnings: Vec<Finding>,
-    /// The actions that can be read, with their names as written.
+    /// The actions that could be read, with their names as the author wrote them.
     declared: Vec<(String, Action)>,
 }
 
@@ -157,7 +158,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns the name. If the frontmatter has none, returns the one known otherwise and warns.
+    /// Returns the name in the frontmatter. If it has none, returns `known` and warns.
     fn read_name(&mut self, known: Option<&SkillName>) -> (String, Position) {
         // Use the known name only if the key is absent: a `name` of a wrong type is a mistake that
         // must be reported.
@@ -175,7 +176,7 @@ impl<'a> Reader<'a> {
         (known.to_string(), at)
     }
 
-    /// Returns a text that must be there. Reports an error and returns an empty text if it is not.
+    /// Returns a required text. If it is missing, reports an error and returns an empty text.
     fn required_text(
         &mut self,
         key: &str,
@@ -280,7 +281,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a key of the standard: at top level only, spelled with hyphens or underscores.
+    /// Reads a key of the standard. It stands only at top level and is spelled with hyphens or
+    /// underscores.
     fn read_standard_key<T>(
         &mut self,
         key: &str,
@@ -296,7 +298,7 @@ impl<'a> Reader<'a> {
         self.first_fitting(&[self.top], &spellings, read)
     }
 
-    /// Reads a key of the vault's own: at top level, else under `metadata`.
+    /// Reads a key of vault itself: at top level, else under `metadata`.
     fn read_own_key<T>(
         &mut self,
         spellings: &[&str],
@@ -305,7 +307,8 @@ impl<'a> Reader<'a> {
         self.first_fitting(&[self.top, self.metadata], spellings, read)
     }
 
-    /// Returns the first value that fits, level by level, and within a level spelling by spelling.
+    /// Returns the first value of the right type: the levels in their order, and within a level the
+    /// spellings in theirs.
     fn first_fitting<T>(
         &mut self,
         levels: &[&'a [Member]],
@@ -327,7 +330,7 @@ impl<'a> Reader<'a> {
                 let hint = format!("keep one of the two; the vault reads `{}` first", kept.key);
                 self.push_warning("frontmatter-spelling", message, ignored.key_at, &hint);
             }
-            // A value of a wrong type counts as absent, so the search goes on with the next
+            // A value of a wrong type is treated as absent, so the search continues with the next
             // spelling and level.
             for member in given {
                 match read(&member.node) {
@@ -371,8 +374,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns the declared actions. Any fault here rejects the skill, so all of them are reported
-    /// at once.
+    /// Returns the declared actions. Every fault here rejects the skill, so all of them are
+    /// reported at once.
     fn read_actions(&mut self) -> BTreeMap<ActionName, Action> {
         let mut actions = BTreeMap::new();
         let Some(bin) = find_member(self.top, "bin")
@@ -413,8 +416,8 @@ impl<'a> Reader<'a> {
             return Some(name);
         }
         let key = quoted(&member.key);
-        // A command of `vault skill` would run in place of an action of the same name. This mistake
-        // gets a message of its own.
+        // A command of `vault skill` would run in place of an action of the same name, so this
+        // mistake gets a message of its own.
         let reserved = matches!(member.key.as_str(), "list" | "search" | "which");
         let (message, hint) = if reserved {
             let message = format!("{key} is a command of `vault skill` and cannot be an action");
@@ -468,8 +471,8 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Reads one part of an action: `Some(None)` if it is absent, `None` if it is wrong, after
-    /// reporting that.
+    /// Reads one part of an action. Returns `Some(None)` if it is absent. Returns `None` if it is
+    /// wrong, and reports that.
     #[expect(clippy::option_option, reason = "absent and wrong are two things here")]
     fn action_part<T>(
         &mut self,
@@ -563,7 +566,7 @@ fn find_member<'a>(members: &'a [Member], key: &str) -> Option<&'a Member> {
     members.iter().find(|member| member.key == key)
 }
 
-/// Returns a member that is present and not null.
+/// Returns the member with this key, unless its value is null.
 fn member_of<'a>(members: &'a [Member], key: &str) -> Option<&'a Member> {
     find_member(members, key).filter(|member| member.node.value != Value::Null)
 }

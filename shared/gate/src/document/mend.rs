@@ -1,9 +1,9 @@
-//! Repairs the two most common mistakes in a SKILL.md: a value with a bare `: `, and a name that no
-//! vault can hold.
+//! Repairs the two most common mistakes in a SKILL.md: a value with an unquoted `: `, and a name
+//! that does not fit the grammar of skill names.
 //!
-//! Only faults that need no guessing are repaired: a plain value on one line is put in quotes, a
-//! name on one line is brought to the grammar. Every other byte stays, line ends included. Any
-//! other fault is reported as [`Document::parse`] reports it.
+//! Only faults that need no guessing are repaired: a plain value on one line is put in quotes, and
+//! a name on one line is replaced by the derived name. Every other byte stays, line ends included.
+//! Any other fault is reported as [`Document::parse`] reports it.
 
 use super::{
     BYTE_ORDER_MARK, Document, DocumentError, decode_document, frontmatter, split_frontmatter,
@@ -29,7 +29,7 @@ pub struct Change {
     pub why: &'static str,
 }
 
-/// The repaired text, and the changes that were made to it.
+/// The repaired text, and the lines that were changed.
 #[derive(Clone, Debug)]
 pub struct RepairedDocument {
     /// The whole file.
@@ -73,8 +73,8 @@ pub fn repair_document(bytes: &[u8]) -> Result<RepairedDocument, DocumentError> 
     Ok(RepairedDocument { text, changes })
 }
 
-/// Returns the range of the plain value on this line of the file, or `None` if it is quoted, a
-/// block, or continued on the next line.
+/// Returns the range of the plain value on this line of the file. Returns `None` if the value is
+/// quoted, a block, or continued on the next line.
 fn bare_value(text: &str, line: u32) -> Option<Range<usize>> {
     let (start, content) = line_of(text, line)?;
     let indent = content.len() - content.trim_start_matches(' ').len();
@@ -97,7 +97,7 @@ fn bare_value(text: &str, line: u32) -> Option<Range<usize>> {
     Some(start + value_at..start + end)
 }
 
-/// Returns the length of a plain value: up to a comment, white space trimmed.
+/// Returns the length of a plain value: it ends before a comment, without trailing white space.
 fn value_end(value: &str) -> usize {
     let end = [" #", "\t#"]
         .iter()
@@ -112,7 +112,7 @@ fn in_quotes(value: &str) -> String {
     format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// Returns the place of a name that breaks the grammar, and the name derived from it. Returns
+/// Returns where a name that breaks the grammar stands, and the name derived from it. Returns
 /// `None` if the name is valid, if none can be derived, or if it does not stand on one line of its
 /// own.
 fn better_name(text: &str) -> Result<Option<(Range<usize>, SkillName)>, DocumentError> {
@@ -129,15 +129,16 @@ fn better_name(text: &str) -> Result<Option<(Range<usize>, SkillName)>, Document
     Ok(derived.and_then(|derived| Some((value_range(text, at, &name)?, derived))))
 }
 
-/// Returns the range of a one-line value that begins at a place and reads `value`, quotes included.
+/// Returns the range of a one-line value that begins at this position and reads `value`, with its
+/// quotes.
 fn value_range(text: &str, at: Position, value: &str) -> Option<Range<usize>> {
     let (start, content) = line_of(text, at.line)?;
     let (from, _) = content
         .char_indices()
         .nth(at.column.checked_sub(1)? as usize)?;
     let rest = &content[from..];
-    // An escaped quote inside ends the search too early; the comparison below then fails, and the
-    // name is left alone.
+    // An escaped quote ends the search too early. The comparison below then fails, and the name
+    // stays as it is.
     let length = match rest.chars().next()? {
         quote @ ('"' | '\'') => rest[1..].find(quote)? + 2,
         _ => value_end(rest),
@@ -164,8 +165,8 @@ fn line_of(text: &str, line: u32) -> Option<(usize, &str)> {
     None
 }
 
-/// Returns the lines that differ. Repairs replace lines one for one, so a comparison by line is the
-/// whole difference.
+/// Returns the lines that differ. A repair replaces a line by one line, so comparing line by line
+/// finds every change.
 fn changed_lines(before: &str, after: &str, quoted: bool) -> Vec<Change> {
     let pairs = before.lines().zip(after.lines()).enumerate();
     pairs
@@ -225,7 +226,7 @@ mod tests {
     #[test]
     fn what_would_be_a_guess_is_refused_with_its_place() {
         for (text, rule) in [
-            // A second line of the same value.
+            // A value that continues on a second line.
             (
                 "---\nname: a\ndescription: Use when: it\n  breaks\n---\n",
                 "frontmatter-colon",

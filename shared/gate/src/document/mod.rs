@@ -1,8 +1,7 @@
-//! SKILL.md: the split into frontmatter and text, and the fields that the vault reads.
+//! SKILL.md: the split into frontmatter and text, and the fields that vault reads.
 //!
-//! The bytes are kept exactly as they came, because the signature covers them, and this module
-//! never writes them. Reading tolerates a byte order mark and CRLF, and is strict in everything
-//! else.
+//! The bytes are kept exactly as received, because the signature covers them; this module never
+//! changes them. Reading tolerates a byte order mark and CRLF, and is strict in everything else.
 
 mod frontmatter;
 mod mend;
@@ -30,7 +29,7 @@ pub const MAX_DESCRIPTION_CHARS: usize = 4096;
 pub const MAX_NAME_CHARS: usize = 256;
 const BYTE_ORDER_MARK: &str = "\u{FEFF}";
 
-/// A SKILL.md that can be read: its exact bytes and the fields found in them.
+/// A SKILL.md that was read: its exact bytes and the fields found in them.
 #[derive(Clone, Debug)]
 pub struct Document {
     text: String,
@@ -41,14 +40,14 @@ pub struct Document {
     findings: Vec<Finding>,
 }
 
-/// Positions of the fields that later rules refer to.
+/// Positions of the fields to which later rules refer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Places {
     pub name: Position,
     pub description: Position,
 }
 
-/// Error: a SKILL.md cannot be admitted.
+/// The error for a SKILL.md that cannot be admitted.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{}", .findings.first().map(ToString::to_string).unwrap_or_default())]
 pub struct DocumentError {
@@ -58,8 +57,8 @@ pub struct DocumentError {
 }
 
 impl DocumentError {
-    /// Returns the class of the first error: `skill_frontmatter`, `skill_name`, `skill_description`
-    /// or `skill_bin`.
+    /// Returns the class of the first error, for programs: `skill_frontmatter`, `skill_name`,
+    /// `skill_description` or `skill_bin`.
     pub const fn error_class(&self) -> &'static str {
         self.word
     }
@@ -88,9 +87,9 @@ impl Document {
         Self::read_document(bytes, None)
     }
 
-    /// Reads a SKILL.md like [`Document::parse`], but if its frontmatter has no `name`, takes the
-    /// given one (from the folder, the owner or the signed manifest) and warns. The gate admits
-    /// what this tolerant reading accepts.
+    /// Reads a SKILL.md like [`Document::parse`], but uses the given name (of the folder, from the
+    /// owner or from the signed manifest) if the frontmatter has none, and warns. A skill that only
+    /// this tolerant reading accepts is admitted too.
     pub fn parse_known(bytes: &[u8], name: &SkillName) -> Result<Self, DocumentError> {
         Self::read_document(bytes, Some(name))
     }
@@ -127,7 +126,7 @@ impl Document {
         })
     }
 
-    /// Returns the exact bytes of the file.
+    /// Returns the exact bytes of the file, as they were read.
     pub fn bytes(&self) -> &[u8] {
         self.text.as_bytes()
     }
@@ -142,7 +141,7 @@ impl Document {
         &self.text[self.body..]
     }
 
-    /// Returns the warnings found while reading, in the order of the text.
+    /// Returns the warnings about the document, in the order of the text.
     pub fn findings(&self) -> &[Finding] {
         &self.findings
     }
@@ -151,8 +150,8 @@ impl Document {
         self.places
     }
 
-    /// Returns the place and the first invisible character of each text of the frontmatter that
-    /// holds one.
+    /// For each text of the frontmatter that holds invisible characters, returns its position and
+    /// the first of them.
     pub(crate) fn hidden_characters(&self) -> &[(Position, char)] {
         &self.hidden
     }
@@ -173,7 +172,7 @@ pub fn frontmatter_json(bytes: &[u8]) -> Option<serde_json::Map<String, serde_js
     }
 }
 
-/// Returns the places of the outermost lists and maps in flow style (`[a, b]`, `{a: b}`), in the
+/// Returns the positions of the outermost lists and maps in flow style (`[a, b]`, `{a: b}`), in the
 /// order of the text.
 pub fn flow_style(bytes: &[u8]) -> Vec<Position> {
     let parts = decode_document(bytes)
@@ -208,7 +207,7 @@ pub fn flow_style(bytes: &[u8]) -> Vec<Position> {
     places
 }
 
-/// The frontmatter's text, and the offset at which the body begins.
+/// The frontmatter's text, and the offset in the file at which the body begins.
 struct Parts<'a> {
     yaml: &'a str,
     body: usize,
@@ -329,18 +328,18 @@ fn is_delimiter(line: &str) -> bool {
     line.trim_end() == "---"
 }
 
-/// Converts a place in the frontmatter's text to one in the file, where the opening `---` is line
-/// 1.
+/// Converts a position in the frontmatter's text to one in the file, in which line 1 is the opening
+/// `---`.
 pub(crate) const fn in_file(position: Position) -> Position {
     Position::new(position.line.saturating_add(1), position.column)
 }
 
-/// Maximum number of values of one frontmatter that the second reading quotes.
+/// Maximum number of values in one frontmatter that are quoted in order to read it.
 const MOST_MENDED: usize = 8;
 
-/// Reads the frontmatter. If a plain value holds `: `, or a value of one line is several groups in
-/// brackets, reads it again with that value in quotes and warns, because agents read it so too.
-/// Nothing else is mended, and the bytes stay as they are.
+/// Reads the frontmatter. If that fails because a plain value holds `: `, or because a value
+/// consists of several groups in brackets, reads it with that value in quotes and warns: agents
+/// also read it so. No other fault is tolerated, and the bytes of the file stay as they are.
 fn read_yaml(yaml: &str) -> Result<(yaml::Node, Vec<Finding>), DocumentError> {
     let first = match yaml::parse_yaml(yaml) {
         Ok(root) => return Ok((root, Vec::new())),
@@ -349,7 +348,7 @@ fn read_yaml(yaml: &str) -> Result<(yaml::Node, Vec<Finding>), DocumentError> {
     let mut text = yaml.to_owned();
     let mut warnings = Vec::new();
     let mut error = first;
-    // The parser reports one fault at a time, so each round mends one value and parses anew. The
+    // The parser reports one fault at a time, so each round quotes one value and parses again. The
     // bound keeps the cost of a hostile frontmatter small.
     for _ in 0..MOST_MENDED {
         let quoted = quoted_value(&text, &error).or_else(|| quoted_groups(&text, &error));
@@ -377,7 +376,7 @@ fn quoted_value(yaml: &str, error: &YamlError) -> Option<(String, Finding)> {
     let value = line.get(key.len() + 1..)?.trim();
     let next = lines.get(at + 1);
     let goes_on = next.is_some_and(|next| next.starts_with([' ', '\t']) && !next.trim().is_empty());
-    // These values could be meant in several ways, so quoting them would be a guess.
+    // Such values could be meant in several ways, so quoting them would be a guess.
     if goes_on
         || value.contains(" #")
         || value.starts_with(['&', '*', '!', '%', '@', '`', '#', '?', '-'])
@@ -402,7 +401,7 @@ fn quoted_value(yaml: &str, error: &YamlError) -> Option<(String, Finding)> {
     Some((text, warning))
 }
 
-/// Returns the frontmatter with a value of several groups in brackets in quotes, such as
+/// Returns the frontmatter with quotes around a value of several groups in brackets, such as
 /// `argument-hint: [file] [words]`. YAML ends such a value after the first group.
 fn quoted_groups(yaml: &str, error: &YamlError) -> Option<(String, Finding)> {
     let failed_at = usize::try_from(error.at?.line).ok()?;
@@ -438,7 +437,7 @@ fn groups_key(line: &str) -> Option<&str> {
     let mut groups = 0;
     while let Some(inner) = rest.strip_prefix('[') {
         let (group, after) = inner.split_once(']')?;
-        // Brackets in brackets and quotes could be meant in several ways.
+        // Nested brackets and quotes could be meant in several ways.
         if group.contains(['[', '"', '\'', '#']) {
             return None;
         }

@@ -471,7 +471,7 @@ fn secrets_and_capabilities() {
         Some("Why.")
     );
     assert!(!fields.requires_secrets[1].required);
-    // A name alone declares the variable as well.
+    // A name by itself also declares the variable.
     let names = read("requires-secrets: [A_B, {name: C}]").requires_secrets;
     assert_eq!(names[0], fields.requires_secrets[0]);
     assert_eq!(names[1].name, "C");
@@ -517,8 +517,8 @@ proptest! {
     }
 }
 
-/// Texts that are the same in JSON and in YAML: no controls, and none of the characters that YAML
-/// wants escaped.
+/// Texts that are written the same in JSON and in YAML: no controls, and none of the characters
+/// that YAML escapes.
 fn plain(most: usize) -> impl Strategy<Value = String> {
     let pattern = format!("[^\\p{{C}}\\p{{Zl}}\\p{{Zp}}]{{1,{most}}}");
     proptest::string::string_regex(&pattern)

@@ -1,6 +1,7 @@
-//! Transforms: an owner's additions to a skill for one agent, and the text that results.
+//! Transforms: an owner's changes to a skill for one agent (frontmatter fields to set, text to
+//! append), and the variant of SKILL.md that results.
 //!
-//! The text is changed line by line, and a line that no transform names stays byte for byte.
+//! The text is changed line by line. A line that no transform names stays as it is, byte for byte.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -13,9 +14,9 @@ use vault_format::manifest::AppliedTransform;
 use vault_format::name::{AgentId, SkillName};
 use vault_format::text::Position;
 
-/// Largest transform, in bytes.
+/// Largest file of a transform, in bytes.
 pub const MAX_TRANSFORM_BYTES: u64 = 64 * 1024;
-/// The priority of a transform that names none.
+/// The priority of a transform that states none.
 pub const DEFAULT_PRIORITY: i64 = 50;
 
 /// One transform: its agents, the fields that it sets, and the text that it appends.
@@ -35,13 +36,13 @@ pub struct Transform {
     body: String,
 }
 
-/// Error: a transform is malformed, or cannot be applied to a skill.
+/// The error for a transform that is malformed, or that cannot be applied to a skill.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{}{message}", .at.map(|at| format!("{}:{}: ", at.line, at.column)).unwrap_or_default())]
 pub struct TransformError {
-    /// The problem, one sentence without a full stop.
+    /// The problem, in one sentence without a full stop.
     pub message: String,
-    /// Place in the file, if it is known.
+    /// Position in the transform's file; `None` if it is not known.
     pub at: Option<Position>,
 }
 
@@ -53,7 +54,7 @@ fn transform_error(at: Option<Position>, message: impl Into<String>) -> Transfor
 }
 
 impl Transform {
-    /// Reads a transform's file. Fails with the place of the first fault.
+    /// Reads the file of a transform. Fails with the position of the first fault.
     pub fn parse(name: SkillName, bytes: &[u8]) -> Result<Self, TransformError> {
         if bytes.len() as u64 > MAX_TRANSFORM_BYTES {
             let message = format!(
@@ -74,8 +75,8 @@ impl Transform {
                 }),
             )
         })?;
-        // A transform is written for vault alone, so it is read without the tolerance that SKILL.md
-        // gets.
+        // Only vault reads transforms, so there is no need for the tolerance with which SKILL.md is
+        // read.
         let root = yaml::parse_yaml(yaml).map_err(|error| {
             transform_error(
                 error.at.map(in_file),
@@ -173,12 +174,12 @@ impl Transform {
         Ok(())
     }
 
-    /// Whether it is for this agent.
+    /// Tells whether the transform applies to this agent.
     pub fn is_for(&self, agent: &AgentId) -> bool {
         self.agents.is_empty() || self.agents.contains(agent)
     }
 
-    /// Returns the record of this transform for a manifest.
+    /// Returns the entry for this transform in a variant's manifest.
     pub fn to_manifest_entry(&self) -> AppliedTransform {
         AppliedTransform {
             name: self.name.to_string(),
@@ -186,13 +187,14 @@ impl Transform {
         }
     }
 
-    /// Returns the names of the fields that it sets, in the order of its text.
+    /// Returns the names of the fields that it sets, in the order in which it lists them.
     pub fn fields(&self) -> impl Iterator<Item = &str> {
         self.set.iter().map(|(key, _)| key.as_str())
     }
 }
 
-/// Checks the name of a field to set: plainly written, and not `name`, which is the skill's own.
+/// Checks the name of a field to set: letters, digits, `-` and `_`, and not `name`, which only the
+/// skill itself states.
 fn check_field_name(key: &str, at: Option<Position>) -> Result<String, TransformError> {
     // The key is written into the frontmatter without quotes, so no character of YAML's syntax may
     // stand in it.
@@ -226,8 +228,8 @@ pub fn in_order<'t>(
     chosen
 }
 
-/// Renders the SKILL.md of a variant. Fails if a field to replace has more than one line, or if the
-/// base cannot be read.
+/// Renders the SKILL.md of a variant. Fails if a field to replace has a value of more than one
+/// line, or if `base` cannot be read.
 pub fn render_variant(base: &[u8], transforms: &[&Transform]) -> Result<Vec<u8>, TransformError> {
     let mut text = decode_document(base)
         .map_err(|error| transform_error(None, error.to_string()))?
@@ -293,7 +295,7 @@ fn set_field(text: &str, key: &str, value: &Json) -> Result<String, TransformErr
                     let line = line.trim_start();
                     !line.is_empty() && !line.starts_with('#')
                 });
-            // The second condition holds if two keys share a line, as in a map in flow style.
+            // The second condition holds if two keys stand on one line, as in a map in flow style.
             if more || after <= first {
                 let message = format!(
                     "`{key}` has a value of more than one line in SKILL.md, which can't be replaced"

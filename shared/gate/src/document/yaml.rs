@@ -1,7 +1,7 @@
-//! Parses frontmatter into a tree in which every node knows its place.
+//! Parses frontmatter into a tree in which every node knows its position.
 //!
-//! Reading is strict: no anchors, aliases or merge keys, no second document, no key twice at any
-//! depth. Nothing here writes YAML.
+//! Reading is strict: no anchors, aliases or merge keys, no second document, no repeated key at any
+//! depth. This module never writes YAML.
 
 use crate::finding::is_hidden;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -10,7 +10,7 @@ use serde_saphyr::{Location, Spanned};
 use std::fmt;
 use vault_format::text::{Position, quoted};
 
-/// A value and its place.
+/// A value and its position.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub value: Value,
@@ -39,41 +39,41 @@ pub(super) struct Member {
 
 impl PartialEq for Node {
     fn eq(&self, other: &Self) -> bool {
-        // The place is no part of the value: the same data elsewhere is equal.
+        // The position is not part of the value: equal data in another place is equal.
         self.value == other.value
     }
 }
 
-/// Error: the text is not YAML that the vault reads.
+/// The error for a text that is not YAML, or uses a feature of it that this module rejects.
 #[derive(Debug)]
 pub(super) struct YamlError {
     pub message: String,
     pub at: Option<Position>,
 }
 
-/// Parses one document; places count from the text's own first line.
+/// Parses one document. Positions count from the first line of `text`.
 pub(super) fn parse_yaml(text: &str) -> Result<Node, YamlError> {
     let error = match parse_strictly(text) {
         Ok(node) => return Ok(node),
         Err(error) => error,
     };
-    // Try this only after the strict reading has failed, so that valid YAML never gets a second
-    // meaning. If it fails too, report the first error, which fits the author's text.
+    // Try this only after the strict reading has failed, so that valid YAML never gets another
+    // meaning. If this fails too, report the first error, which fits the author's text.
     indent_continuations(text)
         .and_then(|text| parse_strictly(&text).ok())
         .ok_or(error)
 }
 
-/// Returns the text with a space before each line on which a quoted value of a top-level key
-/// continues at the left margin, or `None` if there is none. YAML requires that space; other
-/// parsers do without it and read the same value.
+/// Inserts a space before each line that continues a quoted value of a top-level key at the left
+/// margin. YAML requires that space; other parsers do not, and read the same value. Returns `None`
+/// if there is no such line.
 fn indent_continuations(text: &str) -> Option<String> {
     let mut out = String::with_capacity(text.len() + 16);
     let mut open = None;
     let mut is_changed = false;
     for line in text.lines() {
         let inside = match open {
-            // In YAML, a mark between documents ends every quotation, so this text has another
+            // A line of dashes or dots ends every quotation in YAML, so this text has another
             // fault.
             Some(_) if line.starts_with("---") || line.starts_with("...") => return None,
             Some(mark) => {
@@ -99,7 +99,7 @@ fn indent_continuations(text: &str) -> Option<String> {
     is_changed.then_some(out)
 }
 
-/// Whether a value in these quotation marks ends in the rest of a line.
+/// Tells whether a value in these quotation marks ends in the rest of a line.
 fn closes_quotation(rest: &str, mark: char) -> bool {
     let mut letters = rest.chars().peekable();
     while let Some(letter) = letters.next() {
@@ -139,8 +139,7 @@ fn parse_strictly(text: &str) -> Result<Node, YamlError> {
     })
 }
 
-/// Returns the fault in words for the author of a skill, without the place, which the finding
-/// carries.
+/// Describes the fault for the author of a skill, without its position, which the finding states.
 fn describe_error(error: &serde_saphyr::Error) -> String {
     use serde_saphyr::Error;
     use serde_saphyr::budget::BudgetBreach;
@@ -168,7 +167,7 @@ fn describe_error(error: &serde_saphyr::Error) -> String {
         other => {
             let text = other.to_string();
             let line = text.lines().next().unwrap_or_default();
-            // The parser appends its place, counted from the frontmatter's own first line: that
+            // The parser appends a position that counts from the frontmatter's first line, which
             // would be wrong for the file.
             line.split_once(" at line ")
                 .map_or(line, |(message, _)| message)
@@ -183,7 +182,7 @@ fn to_position(location: Location) -> Position {
 }
 
 impl Node {
-    /// Returns the kind of the value in the words of a message.
+    /// Returns the kind of the value as messages name it.
     pub fn kind(&self) -> &'static str {
         match self.value {
             Value::Null => "nothing",
@@ -195,7 +194,7 @@ impl Node {
         }
     }
 
-    /// Converts the node to JSON; keys stay text, places are dropped.
+    /// Converts the node to JSON, without positions. Keys stay text.
     pub fn to_json(&self) -> serde_json::Value {
         match &self.value {
             Value::Null => serde_json::Value::Null,
@@ -211,8 +210,8 @@ impl Node {
         }
     }
 
-    /// Returns the place of the first text or key below this node that holds U+0000, at which other
-    /// programs cut the text or fail.
+    /// Returns the position of the first text or key below this node that holds U+0000. Other
+    /// programs cut a text there, or fail.
     pub fn first_nul(&self) -> Option<Position> {
         match &self.value {
             Value::Text(text) => text.contains('\0').then_some(self.at),
@@ -247,8 +246,8 @@ pub(super) fn collect_hidden(node: &Node, hidden_characters: &mut Vec<(Position,
     }
 }
 
-/// Returns the first invisible character. Line ends and tabs do not count, nor do tag characters
-/// after a black flag, which form the flags of England, Scotland and Wales.
+/// Returns the first invisible character. Ignores line ends and tabs, and tag characters after a
+/// black flag, which form the flags of England, Scotland and Wales.
 fn first_hidden(text: &str) -> Option<char> {
     let mut flag = false;
     text.chars().find(|&character| {
@@ -296,7 +295,7 @@ impl<'de> Visitor<'de> for ValueVisitor {
     }
 
     fn visit_i128<E>(self, value: i128) -> Result<Value, E> {
-        // JSON numbers end at 64 bits here; as text a larger one stays exact.
+        // Larger numbers than 64 bits become text, so that no digit is lost.
         Ok(Value::Text(value.to_string()))
     }
 

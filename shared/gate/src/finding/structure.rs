@@ -1,8 +1,8 @@
-//! Rules about the shape of a skill. An id never changes, even if the wording of its rule does.
+//! The rules about the shape of a skill. The id of a rule never changes, even if its wording does.
 
 use super::{Rule, Severity};
 
-/// All rules of this kind, sorted by name. The number of an id is never used again.
+/// All rules of this kind, sorted by name. The id of a removed rule is never used again.
 pub(super) const RULES: [Rule; 37] = [
     Rule::new("VG-ST-001", "action-command", "AST04", Severity::Medium, ""),
     Rule::new("VG-ST-002", "action-cwd", "AST04", Severity::Medium, ""),

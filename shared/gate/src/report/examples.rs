@@ -1,4 +1,4 @@
-//! An audit for tests: hostile paths, names and lines, every verdict once.
+//! An audit for tests, with hostile paths, names and lines, and with every verdict once.
 
 use super::{Audit, Audited, Bound, Excerpt, Excluded, Located, Skipped, Verdict, percent_encoded};
 use crate as gate;
@@ -6,7 +6,7 @@ use crate::finding::{Finding, Level, View, structure_rules};
 use vault_format::hash::Digest;
 use vault_format::text::Position;
 
-/// A line that tries whatever a renderer may let through.
+/// A line with everything that a renderer might fail to escape.
 pub const HOSTILE: &str =
     "\u{1b}[2J|`<img src=x onerror=1>` @owner #1 [x](http://evil.example) \u{202e}\\|\n";
 

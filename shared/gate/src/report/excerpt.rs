@@ -1,5 +1,5 @@
-//! One line of a file for people to read: cut around the place of a finding, and without anything
-//! that controls a terminal.
+//! One line of a file for people: cut around the position of a finding, without anything that
+//! controls a terminal.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -8,24 +8,25 @@ use vault_format::text::is_invisible;
 
 /// Maximum number of characters of a line that are shown, before escaping.
 const WIDTH: usize = 120;
-/// Characters shown before the place, in a line that is cut.
+/// Number of characters before the position that are shown of a line that is cut.
 const BEFORE: usize = 40;
 
-/// A line of a text, with a place in it.
+/// A line of a text, with one character marked.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Excerpt {
     /// The line's number, from 1.
     pub number: u32,
-    /// At most 120 characters of the line around the place, with `…` where something was cut. Tabs
-    /// are one space; then control and invisible characters are escaped, which makes it longer.
+    /// At most 120 characters of the line around the position, with `…` where it is cut. Each tab
+    /// becomes one space. Control and invisible characters are escaped, which makes the text
+    /// longer.
     pub text: String,
     /// Byte range of the marked character in `text`; empty at the end of the line.
     pub mark: Range<usize>,
 }
 
 impl Excerpt {
-    /// Returns the line with this number, and the character in this column marked. Both count from
-    /// 1, and columns count characters; without a column the first character is marked. Returns
+    /// Returns the line with this number, with the character in this column marked. Both count from
+    /// 1, and columns count characters; without a column, the first character is marked. Returns
     /// `None` if the text has no such line.
     pub fn of(text: &str, number: u32, column: Option<u32>) -> Option<Self> {
         let line = text
@@ -37,7 +38,7 @@ impl Excerpt {
         let from = if total <= WIDTH {
             0
         } else {
-            // A place near the end of the line still gets an excerpt of full width.
+            // A position near the end of the line still gets an excerpt of full width.
             column.saturating_sub(BEFORE).min(total - WIDTH)
         };
         let mut excerpt = String::new();

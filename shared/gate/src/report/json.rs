@@ -26,8 +26,8 @@ impl<'a> From<&'a Audit> for AuditView<'a> {
 }
 
 /// Renders one line for each skill, then one for each folder that could not be searched (`name`
-/// null, verdict `unreadable`, `reason`) and for each excluded skill (verdict `excluded`), each with
-/// `\n` at its end.
+/// null, verdict `unreadable`, `reason`) and for each excluded skill (verdict `excluded`). Each
+/// ends with `\n`.
 pub fn render_lines(audit: &Audit) -> String {
     let mut text = String::new();
     let skills = audit.skills.iter().map(|skill| serde_json::json!(skill));
@@ -52,16 +52,16 @@ pub fn render_lines(audit: &Audit) -> String {
     text
 }
 
-/// Escapes the invisible characters that JSON allows raw. The text keeps its value and cannot steer
-/// a terminal.
+/// Escapes the invisible characters that JSON allows unescaped. The JSON keeps its value and cannot
+/// control a terminal.
 pub fn escape_invisible(json: &str) -> String {
     if !json.chars().any(is_invisible) {
         return json.to_owned();
     }
     let mut text = String::with_capacity(json.len() + 64);
     let mut units = [0; 2];
-    // Outside of strings JSON is ASCII, so each of these characters stands in a string, where an
-    // escape is allowed. Line breaks are layout: those in strings are escaped already.
+    // Outside of strings, JSON is ASCII, so each of these characters is in a string, where it may
+    // be escaped. Line breaks are layout: those in strings are already escaped.
     for character in json.chars() {
         if character != '\n' && is_invisible(character) {
             // JSON escapes UTF-16 units, so a character may take two.

@@ -1,15 +1,15 @@
 //! An audit as Markdown that fits into a comment of a code host: a summary, a table of skills, a
 //! table of findings.
 //!
-//! Text from a skill is written in code spans, where no mark-up, mention or link works. So are
-//! sentences of the gate that quote such text.
+//! Text from a skill is written in code spans, in which no mark-up, mention or link works. The same
+//! holds for messages that quote such text.
 
 use super::{Audit, Audited, Located, Verdict};
 use crate::finding::Level;
 use vault_format::text::printable;
 
-/// Maximum number of bytes of a comment, because code hosts reject longer ones. Rows that do not
-/// fit are counted in a last line.
+/// Maximum number of bytes of a comment; code hosts reject longer ones. Rows that do not fit are
+/// counted in a last line.
 pub const MAX_BYTES: usize = 60_000;
 
 /// Renders the audit as a comment of at most [`MAX_BYTES`].
@@ -91,7 +91,8 @@ fn reported_skills(audit: &Audit) -> Vec<&Audited> {
     reported
 }
 
-/// Appends rows up to a length of the whole text, then the number of rows that were left out.
+/// Appends rows until the whole text has its maximum length, then the number of rows that were left
+/// out.
 fn append_rows(
     out: &mut String,
     heading: &str,
@@ -102,7 +103,7 @@ fn append_rows(
     out.push_str(heading);
     let mut left_out = 0;
     for row in rows {
-        // Once a row does not fit, leave out all later ones too: the table is then the beginning of
+        // Once a row does not fit, leave out all later ones too. The table is then the beginning of
         // the list and not a selection of short rows.
         if left_out > 0 || out.len() + row.len() > most {
             left_out += 1;
@@ -150,7 +151,7 @@ fn finding_row(skill: &Audited, located: &Located) -> String {
     )
 }
 
-/// Returns a sentence unchanged if Markdown cannot read anything in it as mark-up, else as code.
+/// Returns a sentence unchanged if Markdown reads nothing in it as mark-up, else as code.
 fn sentence_or_code(sentence: &str) -> String {
     let plain = sentence.chars().all(|character| {
         character.is_alphanumeric()
@@ -167,11 +168,11 @@ fn sentence_or_code(sentence: &str) -> String {
     }
 }
 
-/// Maximum number of characters of one code span.
+/// Maximum number of characters in one code span.
 const LONGEST: usize = 200;
 
-/// Returns text as a code span in a table: the fence is longer than any in the text, controls are
-/// escaped, and so is `|`, as tables require.
+/// Returns a text as a code span in a table: the fence is longer than any in the text, and controls
+/// and `|` are escaped.
 fn code_span(hostile: &str) -> String {
     let mut shown: String = hostile.chars().take(LONGEST).collect();
     if hostile.chars().nth(LONGEST).is_some() {
@@ -191,7 +192,7 @@ fn code_span(hostile: &str) -> String {
     }
     let fence = "`".repeat(longest + 1);
     // Without a space, a back tick at the edge would lengthen the fence. Markdown removes one space
-    // on each side.
+    // on each side again.
     let pad = if longest > 0 || shown.starts_with(' ') {
         " "
     } else {
@@ -253,7 +254,7 @@ mod tests {
         }
         let mut outside = String::new();
         for row in out.lines() {
-            // What remains of a row without its code spans holds nothing of the skill.
+            // Without its code spans, a row contains no text of the skill.
             let mut rest = row;
             while let Some(start) = rest.find('`') {
                 outside.push_str(&rest[..start]);

@@ -1,10 +1,11 @@
-//! Results of an audit, and the forms in which programs and other services read them.
+//! The result of an audit (a scan of many skills), and the forms in which programs and other
+//! services read it.
 //!
-//! These are pure functions: the texts of skills come in, text goes out. Every form contains
-//! hostile names and lines, and escapes them for its own reader: [`json`] and [`sarif`] write what
-//! steers terminals as `\u` escapes, [`markdown`] lets no mark-up through, [`Excerpt`] is a line
-//! that a terminal can show. The skills keep the caller's order, except that [`markdown`] puts the
-//! worst verdicts first.
+//! These are pure functions: the texts of skills come in, text goes out. Each form contains hostile
+//! names and lines, and escapes them for its own reader: [`json`] and [`sarif`] write characters
+//! that control terminals as `\u` escapes, [`markdown`] lets no mark-up through, [`Excerpt`] is a
+//! line that a terminal can show. The skills keep the caller's order, except that [`markdown`] puts
+//! the worst verdicts first.
 
 mod excerpt;
 pub mod json;
@@ -40,7 +41,7 @@ words! {
 }
 
 impl Verdict {
-    /// Returns the verdict for an outcome of the gate.
+    /// Returns the verdict for an outcome of the scan.
     pub const fn of(outcome: gate::Outcome) -> Self {
         match outcome {
             gate::Outcome::Accepted => Self::Accepted,
@@ -54,9 +55,9 @@ impl Verdict {
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Located {
-    /// The finding; its path is relative to the skill.
+    /// The finding, with a path relative to the skill's folder.
     pub finding: Finding,
-    /// The line, where the finding has one and the file is text.
+    /// The line of the file; `None` if the finding has no line or the file is not text.
     #[serde(skip)]
     pub source: Option<Excerpt>,
 }
@@ -128,7 +129,7 @@ impl Audited {
         self.findings.iter().filter(blocks).count()
     }
 
-    /// Returns the path of a finding below the audited folder.
+    /// Returns the path of a finding's file below the audited folder.
     pub fn path_of(&self, finding: &Finding) -> String {
         let file = self.file_of(finding);
         if self.path == "." {
@@ -138,11 +139,10 @@ impl Audited {
         }
     }
 
-    /// Returns the file of a finding below the skill, as it is called on disk.
+    /// Returns the path of a finding's file below the skill, with the name that it has on disk.
     fn file_of<'a>(&'a self, finding: &'a Finding) -> &'a str {
         match finding.path.as_str() {
-            // The gate calls the file SKILL.md, but a reader must find it by the name that it has
-            // on disk.
+            // The scan calls the document SKILL.md, but a reader must find it by its name on disk.
             "" | SKILL_MD => &self.document,
             path => path,
         }
@@ -240,7 +240,7 @@ impl Audit {
         summary
     }
 
-    /// Whether everything was judged: nothing was unreadable, and no bound was reached.
+    /// Tells whether everything was judged: nothing was unreadable, and no bound was reached.
     pub fn is_complete(&self) -> bool {
         self.skipped.is_empty()
             && self.bounds.is_empty()
@@ -250,19 +250,19 @@ impl Audit {
                 .all(|skill| skill.verdict != Verdict::Unreadable)
     }
 
-    /// Returns the heaviest verdict.
+    /// Returns the worst verdict of all skills.
     pub fn worst_verdict(&self) -> Verdict {
         let worst = self.skills.iter().map(|skill| skill.verdict).max();
         worst.unwrap_or(Verdict::Accepted)
     }
 
-    /// Records for each skill the earlier one with the same bytes or nearly the same text, and
-    /// warns about those that are alike under two names. The work grows linearly with the number of
+    /// Records for each skill an earlier one with the same bytes or nearly the same text, and warns
+    /// about similar skills with different names. The work grows linearly with the number of
     /// skills.
     pub fn mark_duplicates(&mut self) {
         let mut first = HashMap::<Digest, String>::new();
         let mut similar = SketchIndex::default();
-        // The skills in `similar`, by number: path and name.
+        // Path and name of the skills in `similar`, by their numbers there.
         let mut known = Vec::<(String, Option<String>)>::new();
         for skill in &mut self.skills {
             if let Some(hash) = skill.hash {
@@ -271,8 +271,7 @@ impl Audit {
                     skill.likeness = Some(1.0);
                     continue;
                 }
-                // Exact copies of a skill have left the loop above, so `similar` has only the first
-                // of them.
+                // Exact copies of a skill do not get here, so `similar` has only the first of them.
                 first.insert(hash, skill.path.clone());
             }
             let Some(sketch) = skill.sketch.clone() else {
@@ -293,7 +292,8 @@ impl Audited {
             self.duplicate_of = Some(path.clone());
             self.likeness = Some(likeness);
         }
-        // The same skill in two places is common and harmless; only another name is a warning.
+        // The same skill in two places is common and harmless; only a different name is worth a
+        // warning.
         if self.name == *name {
             return;
         }
@@ -307,8 +307,8 @@ impl Audited {
     }
 }
 
-/// Encodes a path as a relative reference of a URI: every byte but unreserved characters and `/` is
-/// percent-encoded.
+/// Encodes a path as a relative reference of a URI: all bytes except unreserved characters and `/`
+/// are percent-encoded.
 pub fn percent_encoded(path: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     let mut text = String::with_capacity(path.len());
@@ -387,7 +387,7 @@ mod tests {
             words.collect::<Vec<_>>().concat()
         };
         let base = text(0, 800);
-        // Name, text, then likeness of the duplicate and rule of the warning.
+        // Name, text, then the likeness of the duplicate and the rule of the warning.
         let rows = [
             ("one", base.clone(), false, None),
             ("one", format!("{base}{}", text(5_000, 5_010)), true, None),

@@ -1,8 +1,8 @@
 //! An audit as SARIF 2.1.0, for code scanning services.
 //!
-//! Every rule of the gate stands once in the tool's description, sorted by id, so that `ruleIndex`
-//! means the same in every run of a version. A result without a place in a file points at the first
-//! line of the skill's document, because services require a place.
+//! Every rule is listed once in the tool's description, sorted by id, so that `ruleIndex` means the
+//! same in every run of a version. A result without a position in a file points at the first line
+//! of the skill's document, because services require a position.
 
 use std::collections::BTreeMap;
 
@@ -15,11 +15,12 @@ use vault_format::hash::Digest;
 use vault_format::text::printable;
 
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
-/// Name under which fingerprints are stored; another way to compute them needs another number.
+/// Name under which fingerprints are stored. If they are computed in another way, the number must
+/// change.
 const FINGERPRINT: &str = "vaultSkillFinding/v1";
 const MAX_MESSAGE_CHARS: usize = 900;
 
-/// Renders the audit as one line of JSON, by a tool of this version.
+/// Renders the audit as one line of JSON. `version` is that of the program.
 pub fn render(audit: &Audit, version: &str) -> String {
     json::escape_invisible(&sarif_log(audit, version).to_string())
 }
@@ -59,7 +60,7 @@ pub fn sarif_log(audit: &Audit, version: &str) -> Value {
     })
 }
 
-/// A rule, with the fix that its findings suggest.
+/// A rule as SARIF describes it, with the fix that its findings suggest.
 struct RuleDescription<'a> {
     name: &'a str,
     id: &'a str,
@@ -111,7 +112,7 @@ impl<'a> RuleDescription<'a> {
             "name": to_pascal_case(self.name),
             "shortDescription": { "text": short },
             "fullDescription": { "text": full },
-            // The Markdown is the plain text on purpose: hints quote text of skills, which may hold
+            // The Markdown is the plain text on purpose: hints quote skills, whose text may contain
             // mark-up.
             "help": { "text": escape_brackets(&help), "markdown": escape_brackets(&help) },
             "defaultConfiguration": { "level": match self.severity {
@@ -142,7 +143,7 @@ fn to_pascal_case(name: &str) -> String {
         .collect()
 }
 
-/// Returns every rule of the gate and of the findings, by id.
+/// Returns every rule of the scan and of the findings, by id.
 fn described_rules(audit: &Audit) -> BTreeMap<&str, RuleDescription<'_>> {
     let gate_rules = structure_rules().iter().chain(gate::scan_rules());
     let mut rules: BTreeMap<&str, RuleDescription<'_>> = gate_rules
@@ -153,8 +154,8 @@ fn described_rules(audit: &Audit) -> BTreeMap<&str, RuleDescription<'_>> {
             let rule = rules
                 .entry(finding.id)
                 .or_insert_with(|| RuleDescription::of_finding(finding));
-            // The hints of rules about the shape of a skill name what was found. Only the scanner's
-            // hints fit each finding of their rule.
+            // Hints of rules about the shape of a skill name what was found, so they fit one
+            // finding. Only the scanner's hints fit every finding of their rule.
             let general = !finding.id.starts_with("VG-ST-") && !finding.hint.is_empty();
             if rule.fix.is_none() && general {
                 rule.fix = Some(&finding.hint);
@@ -193,8 +194,8 @@ fn finding_result(
     if let Some(column) = finding.column {
         region["startColumn"] = column.max(1).into();
     }
-    // Use the skill's hash and not its path, so that a moved skill keeps its alerts. `nth` tells
-    // the results of one rule in one skill apart.
+    // Use the skill's hash and not its path, so that a moved skill keeps its alerts. `nth`
+    // distinguishes the results of one rule in one skill.
     let of_what = skill
         .hash
         .map_or_else(|| skill.uri.clone(), |hash| hash.to_string());
@@ -220,7 +221,7 @@ fn finding_result(
     })
 }
 
-/// Returns the reference of the file that a finding is about, relative to where the audit was
+/// Returns the reference of a finding's file, relative to the folder in which the audit was
 /// started.
 fn file_uri(audit: &Audit, skill: &Audited, finding: &Finding) -> String {
     let mut uri = audit.base.clone();
@@ -255,7 +256,8 @@ fn message_text(finding: &Finding) -> String {
     escape_brackets(&cut)
 }
 
-/// Returns the text with a capital letter and a full stop, as services show messages.
+/// Returns the text with a capital letter and a full stop, since services show messages as
+/// sentences.
 fn to_sentence(text: &str) -> String {
     let mut letters = text.chars();
     let mut out: String = letters
@@ -270,7 +272,7 @@ fn to_sentence(text: &str) -> String {
     out
 }
 
-/// Escapes text so that its brackets make no link, as they would in messages of SARIF.
+/// Escapes text so that its brackets do not become a link in a SARIF message.
 fn escape_brackets(text: &str) -> String {
     printable(text)
         .replace('\\', "\\\\")
@@ -278,7 +280,7 @@ fn escape_brackets(text: &str) -> String {
         .replace(']', "\\]")
 }
 
-/// Returns notifications about everything that was not searched or judged.
+/// Returns a notification for everything that was not searched or not judged.
 fn notifications(audit: &Audit) -> Vec<Value> {
     let skipped = audit.skipped.iter().map(|skipped| {
         let text = format!("{} was not scanned: {}", skipped.path, skipped.reason);
@@ -308,8 +310,8 @@ mod tests {
     use std::collections::BTreeSet;
     use vault_format::text::is_invisible;
 
-    /// Checks a log against the schema of SARIF 2.1.0, and what the schema cannot say of the parts
-    /// that we write.
+    /// Checks a log against the schema of SARIF 2.1.0, and against rules of the standard that the
+    /// schema cannot express, for the parts that this module writes.
     fn assert_is_sarif(log: &Value) {
         let schema = jsonschema::options().should_validate_formats(true);
         let schema = schema.build(&schema_of_sarif()).expect("a schema");
@@ -338,8 +340,8 @@ mod tests {
         }
     }
 
-    /// The schema that OASIS publishes, out of the crate `serde-sarif`, whose types the log fits as
-    /// well.
+    /// The schema that OASIS publishes, from the crate `serde-sarif`. The log also fits that
+    /// crate's types.
     fn schema_of_sarif() -> Value {
         let words = ["metadata", "--format-version=1", "--locked"];
         let metadata = std::process::Command::new(env!("CARGO"))

@@ -1,11 +1,11 @@
-//! Tells text from binary data, pictures and fonts by the first bytes.
+//! Tells text from binary data, pictures and fonts by the first bytes of a file.
 
 /// Number of bytes at the beginning of a file that are examined to tell text from binary data.
 pub(super) const HEAD: usize = 8 << 10;
 
-/// Whether bytes count as binary: more than a tenth of them are control characters, or more than a
-/// third are not UTF-8 (a text in an old encoding has fewer). If there are NUL bytes, which no text
-/// has, more than a tenth of both together is enough.
+/// Tells whether bytes are binary: more than a tenth of them are control characters, or more than a
+/// third are not UTF-8 (a text in an old encoding has fewer). If there are NUL bytes, which text
+/// does not have, more than a tenth of both together is enough.
 pub(super) fn is_binary(head: &[u8]) -> bool {
     let is_control = |byte: &&u8| matches!(byte, 0..=8 | 14..=26 | 28..=31);
     let odd = head.iter().filter(is_control).count();
@@ -15,7 +15,7 @@ pub(super) fn is_binary(head: &[u8]) -> bool {
         || (head.contains(&0) && (odd + broken) * 10 > head.len())
 }
 
-/// Whether bytes begin like a picture or font, which programs show and never run.
+/// Tells whether bytes begin like a picture or font, which programs display and never run.
 pub(super) fn is_picture_or_font(bytes: &[u8]) -> bool {
     let heads: [&[u8]; 14] = [
         b"\x89PNG\r\n\x1a\n",
@@ -36,8 +36,8 @@ pub(super) fn is_picture_or_font(bytes: &[u8]) -> bool {
     let at = |place: usize, word: &[u8]| bytes.get(place..place + word.len()) == Some(word);
     heads.iter().any(|head| bytes.starts_with(head))
         || (at(0, b"RIFF") && at(8, b"WEBP"))
-        // Any text may begin with these two letters, so the size in the bitmap's header must be
-        // that of the file.
+        // Any text may begin with these two letters, so the size in the bitmap's header must be the
+        // size of the file.
         || (at(0, b"BM")
             && bytes.get(2..6)
                 == u32::try_from(bytes.len())

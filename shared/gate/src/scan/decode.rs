@@ -1,11 +1,11 @@
-//! Decodes base64, hex, escapes and lists of character codes, once.
+//! Decodes base64, hex, escapes and lists of character codes in a text, one level deep.
 //!
-//! The pieces together are never longer than the text they come from, and nothing decoded is
+//! The decoded pieces together are never longer than the text that contains them, and they are not
 //! decoded again.
 
 use std::ops::Range;
 
-/// A decoded piece of text, and the offset of its encoded form in the raw text.
+/// A decoded piece of text, and where its encoded form stands in the raw text.
 pub(super) struct Piece {
     pub origin: usize,
     /// Length of the encoded form, in bytes.
@@ -13,9 +13,9 @@ pub(super) struct Piece {
     pub text: String,
 }
 
-/// Shortest run of base64 letters that is tried.
+/// Shortest run of base64 letters that is decoded.
 const SHORTEST_BASE64: usize = 24;
-/// Shortest run of hex digits that is tried.
+/// Shortest run of hex digits that is decoded.
 const SHORTEST_HEX: usize = 24;
 /// Shortest decoded text that is kept, in bytes.
 const SHORTEST_TEXT: usize = 8;
@@ -55,7 +55,7 @@ fn push_readable(pieces: &mut Vec<Piece>, encoded: Range<usize>, bytes: &[u8]) {
     }
 }
 
-/// Returns bytes as text if nearly all of it is printable ASCII; UTF-16 of ASCII counts too.
+/// Returns bytes as text if nearly all of it is printable ASCII, also in UTF-16.
 fn readable_text(bytes: &[u8]) -> Option<String> {
     // PowerShell takes encoded commands in UTF-16 (`-EncodedCommand`).
     if bytes.len() >= 2 * SHORTEST_TEXT && bytes.iter().skip(1).step_by(2).all(|byte| *byte == 0) {
@@ -73,7 +73,7 @@ fn readable_text(bytes: &[u8]) -> Option<String> {
     (odd * 20 <= bytes.len()).then(|| text.to_owned())
 }
 
-/// Reads one run of base64 letters, which may be hex as well; returns its end.
+/// Decodes one run of base64 letters, which may be hex as well. Returns its end.
 fn decode_run(bytes: &[u8], start: usize, pieces: &mut Vec<Piece>) -> usize {
     let end = start
         + bytes[start..]
@@ -88,7 +88,7 @@ fn decode_run(bytes: &[u8], start: usize, pieces: &mut Vec<Piece>) -> usize {
     if is_embedded_data(before) {
         return end; // data addresses and checksums of packages
     }
-    // Try hex first, because its digits are letters of base64 too.
+    // Try hex first, because hex digits are base64 letters too.
     let hex = run.strip_prefix(b"0x").unwrap_or(run);
     if hex.len() >= SHORTEST_HEX && hex.iter().all(u8::is_ascii_hexdigit) {
         let decoded: Vec<u8> = hex
@@ -110,8 +110,8 @@ fn is_embedded_data(before: &[u8]) -> bool {
         || text.ends_with("sha256-")
 }
 
-/// Whether a run looks encoded: an eighth of it are capitals, an eighth small letters, and few are
-/// separators. Words, paths and names have no such mixture.
+/// Tells whether a run looks encoded: at least an eighth of it are capitals, an eighth are small
+/// letters, and few are separators. Words, paths and names have no such mixture.
 fn is_mixed_case(run: &[u8]) -> bool {
     let upper = run.iter().filter(|byte| byte.is_ascii_uppercase()).count();
     let lower = run.iter().filter(|byte| byte.is_ascii_lowercase()).count();
@@ -122,11 +122,11 @@ fn is_mixed_case(run: &[u8]) -> bool {
     upper * 8 >= run.len() && lower * 8 >= run.len() && separators * 12 <= run.len()
 }
 
-/// Decodes the standard and the URL alphabet alike; a rest of fewer than eight bits is dropped.
+/// Decodes the standard and the URL alphabet. Fewer than eight bits at the end are dropped.
 pub(super) fn decode_base64(run: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(run.len() * 3 / 4);
-    // Neither alphabet, padding nor length is checked, because decoders differ in what they accept.
-    // A wrong reading gives no readable text.
+    // Check neither alphabet, padding nor length, because decoders differ in what they accept. If
+    // the bytes are not base64, the result is not readable text and is dropped later.
     let (mut bits, mut count) = (0_u32, 0);
     for byte in run {
         let value = match byte {
@@ -155,8 +155,8 @@ const fn hex_digit(byte: u8) -> u8 {
     }
 }
 
-/// Reads a run of `\xNN`, `\uNNNN` or octal escapes, and keeps it from eight bytes on. Returns its
-/// end.
+/// Decodes a run of `\xNN`, `\uNNNN` or octal escapes and keeps it if it has eight bytes or more.
+/// Returns its end.
 fn decode_escapes(bytes: &[u8], start: usize, pieces: &mut Vec<Piece>) -> usize {
     let mut decoded = Vec::new();
     let mut at = start;
@@ -191,8 +191,8 @@ fn parse_escape(bytes: &[u8]) -> Option<(u8, usize)> {
     Some((u8::try_from(value).ok()?, length))
 }
 
-/// Reads a list of character codes, decimal or hex, and keeps it from eight bytes on. Returns its
-/// end.
+/// Decodes a list of character codes, decimal or hex, and keeps it if it has eight bytes or more.
+/// Returns its end.
 fn decode_numbers(bytes: &[u8], start: usize, pieces: &mut Vec<Piece>) -> usize {
     let mut decoded = Vec::new();
     let mut at = start + 1;
@@ -219,8 +219,8 @@ fn decode_numbers(bytes: &[u8], start: usize, pieces: &mut Vec<Piece>) -> usize 
         } else {
             let length = rest
                 .iter()
-                // One digit more than a byte has, so that `1000` is too large and ends the list; as
-                // `100` and `0` it would pass.
+                // Take one digit more than a byte has, so that `1000` is too large and ends the
+                // list. Otherwise it would be read as `100` and `0`.
                 .take(4)
                 .take_while(|byte| byte.is_ascii_digit())
                 .count();

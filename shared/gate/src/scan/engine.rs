@@ -1,5 +1,6 @@
-//! Runs the rules over a text whose structure is known: first the words, then the expressions, then
-//! the weight of each match.
+//! Runs the rules over a text whose structure is known. First it finds the words that rules need,
+//! then it tries the expressions where these occur, then it decides how much each match weighs:
+//! whether it blocks, warns or is only a hint.
 
 use super::quote;
 use super::segment::{Segments, Span};
@@ -9,34 +10,34 @@ use crate::rules::{files, flow};
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// Maximum number of bytes that are read to weigh the matches of a rule in one scope. Later matches
-/// are weighed too, because a harmless example may come before an attack. A scope that needs more
-/// bytes is flagged at the first match that was not weighed, because that one or a later one may be
-/// an attack.
+/// Maximum number of bytes that are read to weigh the matches of a rule in one scope. All matches
+/// are weighed, because a harmless example may come before an attack. If a scope needs more bytes,
+/// the first match that was not weighed is flagged, because it or a later one may be an attack.
 const MOST_WEIGHED: u64 = 2 << 20;
 
-/// Maximum number of matches of a rule about flows that are followed one by one, to show the one
-/// that is sent. If there are more, and none of these blocks, the next one is flagged.
+/// Maximum number of matches that are followed one by one, for a rule about data that is sent away,
+/// to find the one that is sent. If there are more, and none of these blocks, the next one is
+/// flagged.
 const MOST_FOLLOWED: usize = 8;
 
 /// All rules, ready to run.
 struct Engine {
     rules: Vec<CompiledRule>,
     words: Words,
-    /// Groups that each word belongs to, by the word's number.
+    /// For each word, by its number, the groups that contain it.
     groups_of: Vec<Vec<u16>>,
-    /// For each group, the rule of which it is the first group, if there is one.
+    /// For each group, the rule whose first group it is, if any.
     leads: Vec<Option<u16>>,
 }
 
 static ENGINE: LazyLock<Engine> = LazyLock::new(|| Engine::new(crate::rules::all()));
 
-/// Calls that start a process, in the languages that skills are written in.
+/// Calls that start a process, in the programming languages of skills.
 pub(super) static STARTS_PROCESS: Lazy = Lazy::new(
     r"\bsystem\s*[(\x22'`%]|\b(?:io\.)?popen|\bopen3|subprocess|\bexec(?:ute|sync|file|filesync|v|ve|vp|l|lp|\.command(?:context)?)?\s*[(\x22']|\bspawn(?:sync)?\s*\(|child_process|shell_exec|passthru|proc_open|\bsh -c|\bcommand::new|process\.start|startprocess|start-process|\beval\s*[(\x22']|\brun\s*\(\s*\[?|\.run\s+[\x22']|wscript\.shell|shellexecute|runtime\.getruntime|processbuilder|\bshelljs|\bexeca|do shell script|nstask|\$`|%x[({\[]|\bqx\W|\b(?:ba)?sh -c",
 );
 
-/// A call of the language itself, which acts without a process.
+/// A call of a function of the language itself, which acts without a process.
 pub(super) static IS_CALL: Lazy = Lazy::new(r"^[a-z_][\w.]*\(");
 
 impl Engine {
@@ -50,7 +51,7 @@ impl Engine {
             let mut groups = Vec::new();
             for (place, group) in rule.needs.iter().enumerate() {
                 let number = u16::try_from(leads.len()).unwrap_or(u16::MAX);
-                // Only the first group of a rule leads to it, so that each rule is tried once in a
+                // Only the first group of a rule leads to the rule, so that it is tried once in a
                 // scope and not once for each of its groups.
                 leads.push((place == 0).then(|| u16::try_from(index).unwrap_or(u16::MAX)));
                 groups.push(number);
@@ -83,11 +84,11 @@ impl Engine {
     }
 }
 
-/// A rule that matched in a text, with its act.
+/// A rule that matched in a text, and what the match does to the skill.
 pub(super) struct RuleHit {
     pub rule: &'static ScanRule,
     pub act: Act,
-    /// Scope in which it matched.
+    /// The scope in which the rule matched.
     pub span: Span,
     /// Offset of the hit in the text.
     pub at: usize,
@@ -99,19 +100,19 @@ pub(super) struct RuleHit {
     pub other: Option<std::ops::Range<usize>>,
 }
 
-/// A text to run the rules over.
+/// A text over which the rules run.
 #[derive(Clone, Copy)]
 pub(super) struct ScannedText<'a> {
     /// The text in lower case, as the expressions require.
     pub bytes: &'a [u8],
     pub segments: &'a Segments,
-    /// Publishers that the skill comes from (owners of repositories and hosts), lower case.
+    /// Publishers from whom the skill comes (owners of repositories and hosts), lower case.
     pub publisher: &'a [String],
-    /// The work after which no further span is looked at.
+    /// The amount of work after which no further span is examined.
     pub max_work: Option<u64>,
 }
 
-/// Runs every rule over a text whose structure is known, and adds to the work.
+/// Runs every rule over the text. Adds the amount of work to `work`.
 pub(super) fn run_rules(text: ScannedText<'_>, work: &mut u64) -> Vec<RuleHit> {
     let ScannedText {
         bytes, segments, ..
@@ -119,7 +120,7 @@ pub(super) fn run_rules(text: ScannedText<'_>, work: &mut u64) -> Vec<RuleHit> {
     let mut rule_hits = Vec::new();
     let engine = &*ENGINE;
     *work += bytes.len() as u64;
-    // The hits are sorted by where they begin. A word counts for the scope in which it begins.
+    // The hits are sorted by their beginnings. A word belongs to the scope in which it begins.
     let hits = engine.words.find(bytes);
     if hits.is_empty() {
         return rule_hits;
@@ -134,7 +135,7 @@ pub(super) fn run_rules(text: ScannedText<'_>, work: &mut u64) -> Vec<RuleHit> {
         // For each group, the number of the last span that contains one of its words.
         let mut last = vec![0; engine.leads.len()];
         for (number, span) in (1_usize..).zip(spans) {
-            // Stop without a hit: the caller has set the bound and reports that it was reached.
+            // Return without a hit: the caller has set the bound and reports that it was reached.
             if text.max_work.is_some_and(|most| *work > most) {
                 return rule_hits;
             }
@@ -183,14 +184,14 @@ pub(super) fn run_rules(text: ScannedText<'_>, work: &mut u64) -> Vec<RuleHit> {
     rule_hits
 }
 
-/// The trial of one rule in one span of a text.
+/// The attempt to match one rule in one span of a text.
 struct RuleTrial<'a> {
     ready: &'a CompiledRule,
     whole: ScannedText<'a>,
     span: Span,
-    /// The answers for earlier matches.
+    /// Answers that were computed for earlier matches.
     cache: MatchCache,
-    /// The work so far.
+    /// The amount of work so far.
     work: &'a mut u64,
 }
 
@@ -199,8 +200,8 @@ impl<'a> RuleTrial<'a> {
         &self.whole.bytes[self.span.start..self.span.end]
     }
 
-    /// Finds the heaviest match of the rule in the span. Reports if there are more matches than can
-    /// be weighed.
+    /// Finds the match of the rule in the span that weighs most. Flags the span if it has more
+    /// matches than can be weighed.
     fn try_rule(&mut self, found: &mut Vec<RuleHit>) {
         let (ready, span, text) = (self.ready, self.span, self.text());
         let Some((first, others)) = ready.all.split_first() else {
@@ -219,7 +220,7 @@ impl<'a> RuleTrial<'a> {
                 found.push(unweighed_hit(ready.rule, span, range));
                 break;
             }
-            // The other expressions do not depend on the match, so test them once, after the first
+            // The other expressions do not depend on this match, so test them once, after the first
             // match.
             if from == 0 {
                 for expression in others {
@@ -230,7 +231,7 @@ impl<'a> RuleTrial<'a> {
                 }
             }
             *self.work += (range.end - from) as u64;
-            // Move on after an empty match too, or the loop would never end.
+            // Move on even after an empty match, or the loop would never end.
             from = range.end.max(range.start + 1);
             keep_heavier(&mut best, self.weigh_match(range));
             if best.as_ref().is_some_and(is_settled) || from >= text.len() {
@@ -240,8 +241,8 @@ impl<'a> RuleTrial<'a> {
         found.extend(best);
     }
 
-    /// Finds the heaviest match of the rule in the span that is passed on to something that sends
-    /// it. If none is, reports the first match as a warning.
+    /// Finds the match of the rule in the span that weighs most and is passed on to something that
+    /// sends it. If no match is sent, reports the first one as a warning.
     fn try_flow(&mut self, rule_hits: &mut Vec<RuleHit>) {
         let (ready, whole, span, text) = (self.ready, self.whole, self.span, self.text());
         let Some((first, others)) = ready.all.split_first() else {
@@ -262,8 +263,7 @@ impl<'a> RuleTrial<'a> {
         if !others.iter().all(|other| other.is_match(text)) {
             return;
         }
-        // Follow all sources at once first: most sections send nothing, and one pass is enough to
-        // know that.
+        // Follow all sources together first: most sections send nothing, which one pass can show.
         let is_sent = flow::sender(text, &sources).is_some();
         if !is_sent && ready.rule.act != Act::Block {
             return;
@@ -292,8 +292,8 @@ impl<'a> RuleTrial<'a> {
         }
         if best.is_none() {
             best = self.weigh_match(source);
-            // None of the matches that were followed is sent. If nothing at all is sent, the first
-            // match is only a warning.
+            // None of the matches that were followed is sent. If the section sends nothing at all,
+            // the first match is only a warning.
             if let Some(hit) = best
                 .as_mut()
                 .filter(|hit| !is_sent && hit.act == Act::Block)
@@ -310,7 +310,8 @@ impl<'a> RuleTrial<'a> {
         rule_hits.extend(best);
     }
 
-    /// Decides whether a match of the rule's first expression counts, and its act.
+    /// Decides whether a match of the rule's first expression counts, and what it does to the
+    /// skill.
     fn weigh_match(&mut self, first: std::ops::Range<usize>) -> Option<RuleHit> {
         let (rule, span, text) = (self.ready.rule, self.span, self.text());
         let ScannedText {
@@ -339,8 +340,8 @@ impl<'a> RuleTrial<'a> {
             Some(_) => None,
             None => self.second_match(),
         };
-        // Judge the place by the sentence or statement that holds the hit, because a block may
-        // contain places of many kinds.
+        // Judge the kind of place by the sentence or statement that contains the hit, because a
+        // block may contain several kinds.
         let own = holder(at);
         if own.place & rule.places_with_headings() == 0 {
             return None;
@@ -360,7 +361,7 @@ impl<'a> RuleTrial<'a> {
         })
     }
 
-    /// Returns the match of the second expression in the span. Looks for it once.
+    /// Returns the match of the second expression in the span. It is searched once and then cached.
     fn second_match(&mut self) -> Option<std::ops::Range<usize>> {
         let text = self.text();
         let second = self.ready.all.get(1)?;
@@ -371,7 +372,8 @@ impl<'a> RuleTrial<'a> {
         found.clone()
     }
 
-    /// Returns the act of a match in the statement `own`, or `None` if it is no command.
+    /// Returns what a match in the statement `own` does to the skill; `None` if it is not a
+    /// command.
     fn act_at(
         &mut self,
         matched: std::ops::Range<usize>,
@@ -410,8 +412,9 @@ impl<'a> RuleTrial<'a> {
         Some(act)
     }
 
-    /// Whether a match that blocks becomes a warning: its block lacks the second sign of the rule,
-    /// its statement has one that eases it, or it only names addresses of the skill's publisher.
+    /// Tells whether a blocking match becomes a warning: its block does not match `second`, its
+    /// statement matches an expression of `eases`, or it names only addresses of the skill's
+    /// publisher.
     fn is_softened(&mut self, place: (usize, usize), own: Span, seen: &Seen<'_>) -> bool {
         let Self {
             ready,
@@ -436,8 +439,8 @@ impl<'a> RuleTrial<'a> {
             **work += seen.text.len() as u64;
             eased(seen)
         });
-        // This is a closure, so that the addresses of the statement are parsed only if the other
-        // conditions do not hold.
+        // A closure, so that the addresses of the statement are parsed only if the other conditions
+        // do not hold.
         let mut is_own = || {
             rule.installer && !whole.publisher.is_empty() && {
                 **work += statement.len() as u64;
@@ -449,7 +452,7 @@ impl<'a> RuleTrial<'a> {
 }
 
 /// Returns the work of a rule's check for each byte of its scope. A check that follows a file or a
-/// variable to the line that runs it takes every line apart.
+/// variable to the line that runs it reads every line several times.
 const fn cost_of_check(rule: &ScanRule) -> u64 {
     if rule.detail.is_some() && matches!(rule.scope, Scope::Section) {
         8
@@ -458,12 +461,12 @@ const fn cost_of_check(rule: &ScanRule) -> u64 {
     }
 }
 
-/// Whether no other match can weigh more.
+/// Tells whether no other match can weigh more.
 const fn is_settled(hit: &RuleHit) -> bool {
     hit.act.rank() <= hit.rule.act.rank()
 }
 
-/// Keeps the heavier of two hits, and the first of equal ones.
+/// Keeps the hit that weighs more, and the first of two equal ones.
 fn keep_heavier(best: &mut Option<RuleHit>, hit: Option<RuleHit>) {
     if let Some(hit) = hit
         && best
@@ -474,13 +477,13 @@ fn keep_heavier(best: &mut Option<RuleHit>, hit: Option<RuleHit>) {
     }
 }
 
-/// Returns the statement that holds a hit.
+/// Returns the statement that contains a hit.
 fn statement_of(whole: ScannedText<'_>, hit: &RuleHit) -> Span {
     whole.segments.statement_at(hit.at).unwrap_or(hit.span)
 }
 
-/// Returns the hit that stands for matches that are too many to be weighed: a flag for a rule that
-/// blocks, else the act that the rule has for a match that counts.
+/// Returns the hit for matches that are too many to be weighed: a flag for a rule that blocks, else
+/// the usual act of the rule.
 fn unweighed_hit(rule: &'static ScanRule, span: Span, range: std::ops::Range<usize>) -> RuleHit {
     let is_blocking = rule.act == Act::Block;
     RuleHit {
@@ -494,8 +497,8 @@ fn unweighed_hit(rule: &'static ScanRule, span: Span, range: std::ops::Range<usi
     }
 }
 
-/// Answers that are the same for all matches of a rule in one statement and one block, so that many
-/// matches cost little more than one.
+/// Answers that are the same for all matches of a rule in one statement and one block. They make
+/// many matches cost little more than one.
 #[derive(Default)]
 struct MatchCache {
     /// Match of the second expression in the scope.
@@ -522,8 +525,8 @@ fn remember_answer<K: PartialEq + Copy>(
     work: &mut u64,
     find: impl FnOnce() -> bool,
 ) -> bool {
-    // Remember one answer and not a table: matches come in the order of the text, so neighbours
-    // share their statement.
+    // Cache only the last answer instead of a table: matches come in the order of the text, so
+    // neighbours share their statement.
     if let Some((of, what)) = memory
         && *of == key
     {
@@ -535,8 +538,8 @@ fn remember_answer<K: PartialEq + Copy>(
     what
 }
 
-/// Returns the act of a hit at its place, or `None` if it is an expression to search for and no
-/// command.
+/// Returns what a hit does to the skill in its place. Returns `None` if it is an expression to
+/// search for, and not a command.
 fn act_in_context(
     rule: &ScanRule,
     context: &quote::Context<'_>,
@@ -560,15 +563,15 @@ fn act_in_context(
         && !context.begins_statement()
         && !IS_CALL.is_match(context.matched)
         && !starts_process(work);
-    // An agent follows the text of a string only if the string describes something to it or
-    // documents the code.
+    // An agent follows the text in a string only if that string gives it instructions or documents
+    // the code.
     let is_string = is_code && context.place & (place::PROSE | place::COMMENT) == 0;
     let is_value = (is_data && (rule.command || is_told) || is_string && is_told)
         && !context.is_acted_on(said, rule.command);
     let is_pattern = (is_code || is_data) && context.is_in_pattern();
     // A command in a comment runs only if the reader is told to run it.
     let is_remark = rule.command && context.place & place::COMMENT != 0 && !said.orders;
-    // Count the text before the match, which is read again for each match.
+    // The text before the match is read again for each match, so count it.
     *work += context.at.min(quote::MOST_BEFORE) as u64;
     if is_text || is_value || is_pattern || is_remark || context.is_quotation(said, rule.command) {
         return Some(Act::Warn);
@@ -576,7 +579,7 @@ fn act_in_context(
     Some(Act::Block)
 }
 
-/// Whether a statement names addresses, and all belong to publishers of the skill.
+/// Tells whether a statement names addresses, all of which belong to publishers of the skill.
 fn is_published_by_sender(statement: &[u8], publisher: &[String]) -> bool {
     let mut urls = crate::rules::hosts::named(statement).peekable();
     urls.peek().is_some() && urls.all(|url| crate::rules::hosts::is_of_publisher(&url, publisher))

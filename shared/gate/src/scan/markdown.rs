@@ -1,4 +1,4 @@
-//! The structure of Markdown: headings, paragraphs, lists, tables, fences, comments.
+//! Splits Markdown into headings, paragraphs, lists, tables, fenced blocks and comments.
 
 use super::script::split_code;
 use super::spans::Builder;
@@ -15,8 +15,8 @@ fn strip_quote_marks(line: &[u8]) -> &[u8] {
     rest
 }
 
-/// Returns the offset in a line at which its [`strip_quote_marks`] part of this length begins. That
-/// part ends at the last byte that is not white space.
+/// Returns where the [`strip_quote_marks`] part of a line begins, given its length. That part ends
+/// at the last byte that is not white space.
 fn offset_of_inner(line: &[u8], length: usize) -> usize {
     line.trim_ascii_end().len().saturating_sub(length)
 }
@@ -32,7 +32,7 @@ pub(super) fn split_markdown(builder: &mut Builder<'_>, lines: &[(usize, usize)]
         } else if let Some(mark) = fence_mark(text) {
             at = read_fenced_block(builder, lines, at, mark);
         } else if text.starts_with(b"<!--") {
-            // Test this before other marks: text that people do not see is hidden, whatever it
+            // Test this before other marks: text that people do not see is hidden, whatever else it
             // looks like.
             at = read_html_comment(builder, lines, at);
         } else if is_unseen(text) {
@@ -69,16 +69,16 @@ pub(super) fn split_markdown(builder: &mut Builder<'_>, lines: &[(usize, usize)]
     }
 }
 
-/// Whether a row of a table has one cell: such a table is a frame around prose.
+/// Tells whether a row of a table has a single cell: such a table is only a frame around prose.
 fn is_one_cell(row: &[u8]) -> bool {
     let row = row.strip_prefix(b"|").unwrap_or(row);
     let row = row.strip_suffix(b"|").unwrap_or(row);
     !row.contains(&b'|')
 }
 
-/// Makes a row of a table readable for rules about commands: `separator` replaces a bar between
-/// cells, and an escaped bar becomes the pipe that it stands for. Bars between back ticks stay,
-/// because a reader copies them with the command.
+/// Rewrites a row of a table for rules about commands: `separator` replaces a bar between cells,
+/// and an escaped bar becomes the pipe for which it stands. Bars between back ticks stay, because a
+/// reader copies them with the command.
 fn replace_cell_bars(row: &mut [u8], separator: u8) {
     let mut is_code = false;
     for at in 0..row.len() {
@@ -91,7 +91,7 @@ fn replace_cell_bars(row: &mut [u8], separator: u8) {
     }
 }
 
-/// Adds a statement, with each comment in it as a statement of its own.
+/// Adds a statement. Each comment in it becomes a statement of its own.
 fn add_with_comments(builder: &mut Builder<'_>, range: Range<usize>, place: u16) {
     let mut from = range.start;
     while let Some(comment) = find_comment(&builder.bytes[from..range.end]) {
@@ -103,15 +103,15 @@ fn add_with_comments(builder: &mut Builder<'_>, range: Range<usize>, place: u16)
     builder.add_statement(from, range.end, place);
 }
 
-/// Returns the range of the first comment in a text; one without an end reaches to the end of the
-/// text.
+/// Returns the range of the first comment in a text. A comment without an end lasts to the end of
+/// the text.
 fn find_comment(text: &[u8]) -> Option<Range<usize>> {
     let open = position(text, "<!--")?;
     let close = position(&text[open..], "-->");
     Some(open..close.map_or(text.len(), |close| open + close + 3))
 }
 
-/// Reads rows of one cell each like the lines of a paragraph, because an instruction may go on in
+/// Reads rows of one cell each like lines of a paragraph, because an instruction may continue in
 /// the next row.
 fn read_framed_rows(builder: &mut Builder<'_>, lines: &[(usize, usize)], open: usize) -> usize {
     let is_row = |builder: &Builder<'_>, at: usize| {
@@ -124,7 +124,7 @@ fn read_framed_rows(builder: &mut Builder<'_>, lines: &[(usize, usize)], open: u
     while is_row(builder, end) {
         let (from, to) = lines[end];
         let row = &mut builder.bytes[from..to];
-        // The instruction goes on in the next row, so the bars of the frame must not end a
+        // The instruction continues in the next row, so the bars of the frame must not end a
         // statement.
         replace_cell_bars(row, b' ');
         end += 1;
@@ -160,11 +160,11 @@ fn read_frontmatter(builder: &mut Builder<'_>, lines: &[(usize, usize)]) -> usiz
     close + 1
 }
 
-/// Returns the mark of a fence: its character and its length.
+/// Returns the character and the length of the mark that opens a fenced block.
 fn fence_mark(text: &[u8]) -> Option<(u8, usize)> {
     let mark = *text.first().filter(|byte| matches!(byte, b'`' | b'~'))?;
     let length = text.iter().take_while(|byte| **byte == mark).count();
-    // A line with another back tick after the mark is a code span and opens no fence.
+    // A line with another back tick after the mark is a code span and opens no fenced block.
     (length >= 3 && !text[length..].contains(&b'`')).then_some((mark, length))
 }
 
@@ -188,16 +188,16 @@ fn read_fenced_block(
             byte == mark.0 && length >= mark.1 && text.len() == length
         })
     };
-    // Without a closing mark the fence reaches to the end of the text, as Markdown has it.
+    // In Markdown, a block without a closing mark lasts to the end of the text.
     let close = (open + 1..lines.len()).find(closes).unwrap_or(lines.len());
     split_code(builder, &lines[open + 1..close], place);
     builder.end_block();
     close + 1
 }
 
-/// Returns the kind of place of a fence with this label. An agent that is told to run the lines
-/// ignores the label. So every fence counts as shell, except with the label of another programming
-/// language or of data.
+/// Returns the kind of place of a fenced block with this label. An agent that is told to run the
+/// lines ignores the label, so every block is treated as shell, unless its label is another
+/// programming language or data.
 fn language_place(language: &[u8]) -> u16 {
     match language {
         b"" | b"text" | b"txt" | b"plain" | b"plaintext" | b"output" | b"log" | b"markdown"
@@ -217,7 +217,7 @@ fn language_place(language: &[u8]) -> u16 {
     }
 }
 
-/// Whether people do not see a line: it is a link definition that serves as a comment, or an
+/// Tells whether people do not see a line: it is a link definition that serves as a comment, or an
 /// element that is not shown.
 fn is_unseen(text: &[u8]) -> bool {
     let is_comment = text.starts_with(b"[//]:") || text.starts_with(b"[comment]:");
@@ -238,7 +238,8 @@ fn is_unseen(text: &[u8]) -> bool {
             .any(|style| has(text, style)))
 }
 
-/// Hides a line or, if it opens an element, every line up to the one that closes the element.
+/// Marks a line as hidden. If it opens an element, the lines up to the one that closes it are
+/// hidden too.
 fn read_unseen_element(builder: &mut Builder<'_>, lines: &[(usize, usize)], open: usize) -> usize {
     builder.end_block();
     let text = strip_quote_marks(builder.line(lines[open]));
@@ -247,7 +248,7 @@ fn read_unseen_element(builder: &mut Builder<'_>, lines: &[(usize, usize)], open
     let tag: Vec<u8> = b"</".iter().copied().chain(letters).collect();
     let closes = |at: &usize| has(builder.line(lines[*at]), &tag);
     let close = match tag.len() {
-        // A link definition opens no element, so it hides its own line alone.
+        // A link definition opens no element, so only its own line is hidden.
         2 => open,
         _ => (open..lines.len()).find(closes).unwrap_or(lines.len() - 1),
     };
@@ -256,8 +257,8 @@ fn read_unseen_element(builder: &mut Builder<'_>, lines: &[(usize, usize)], open
     close + 1
 }
 
-/// Reads a Markdown comment, which people do not see. One without an end reaches to the end of the
-/// text.
+/// Reads a Markdown comment, which people do not see. A comment without an end lasts to the end of
+/// the text.
 fn read_html_comment(builder: &mut Builder<'_>, lines: &[(usize, usize)], open: usize) -> usize {
     builder.end_block();
     let ends = |at: &usize| has(builder.line(lines[*at]), "-->");
@@ -271,8 +272,8 @@ fn read_html_comment(builder: &mut Builder<'_>, lines: &[(usize, usize)], open: 
     close + 1
 }
 
-/// Reads lines up to the next blank line, heading, fence or table. A list item begins a statement
-/// of its own.
+/// Reads lines up to the next blank line, heading, fenced block or table. Each list item begins a
+/// statement of its own.
 fn read_paragraph(builder: &mut Builder<'_>, lines: &[(usize, usize)], open: usize) -> usize {
     let mut at = open;
     let mut start = lines[open].0;
@@ -287,7 +288,7 @@ fn read_paragraph(builder: &mut Builder<'_>, lines: &[(usize, usize)], open: usi
         {
             break;
         }
-        // Two items are two statements, so that the words of a harmless item do not excuse the next
+        // Two items are two statements, so that the words of a harmless item cannot excuse the next
         // one.
         if is_item(text) {
             split_sentences(builder, start, lines[at].1);
@@ -310,8 +311,8 @@ fn is_item(text: &[u8]) -> bool {
     )
 }
 
-/// Splits a range into sentences, at a full stop, mark or full-width stop before white space or the
-/// end, but not inside code marks.
+/// Splits a range into sentences: at a full stop, an exclamation or question mark, or a full-width
+/// stop, if white space or the end follows. Text in code marks is not split.
 fn split_sentences(builder: &mut Builder<'_>, start: usize, end: usize) {
     let mut from = start;
     let mut at = start;
@@ -337,7 +338,7 @@ fn split_sentences(builder: &mut Builder<'_>, start: usize, end: usize) {
                 .bytes
                 .get(at + 1)
                 .is_none_or(u8::is_ascii_whitespace)
-            // The number of a list item ends no sentence.
+            // The number of a list item is not the end of a sentence.
             && at.saturating_sub(from) > 3;
         if !in_code && (wide || narrow) {
             let stop = (at + if wide { 3 } else { 1 }).min(end);

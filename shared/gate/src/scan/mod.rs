@@ -1,7 +1,8 @@
-//! The scanner: reads every file in several ways, finds the words of all rules in one pass over
-//! each reading, and runs the rules over the structure of the text.
+//! The scanner. It reads every file in several ways ("readings": as it stands, normalised,
+//! decoded), finds the words of all rules in one pass over each reading, and runs the rules over
+//! the structure of the text.
 //!
-//! Time is linear: each reading is as long as the file at most, words are found in one pass, an
+//! Time is linear: each reading is at most as long as the file, words are found in one pass, an
 //! expression is tried only where its words occur, on a statement, block or section of bounded
 //! size, and expressions run in linear time. The work is counted in bytes, so that a test can
 //! compare inputs without a clock.
@@ -37,56 +38,56 @@ use vault_format::bundle::File;
 
 /// Id of the rule about decoded addresses.
 const ADDRESS: &str = "VG-DE-006";
-/// Points of that rule for an address that nothing decodes.
+/// Points of that rule for an address that nothing in the file decodes.
 const ADDRESS_ALONE: u32 = 4;
-/// Maximum number of places with the name of an encoded text at which the scanner looks for a
+/// Maximum number of places at which the name of an encoded text stands, that are searched for a
 /// decoder.
 const MOST_NAMED: usize = 16;
-/// Maximum number of bytes that the containers and encoded texts of a skill may expand to; anything
-/// beyond is reported as unread.
+/// Maximum number of bytes to which the containers and encoded texts of a skill may expand. What
+/// lies beyond is reported as unread.
 const MOST_UNPACKED: usize = 8 << 20;
-/// Maximum number of encoded texts of a skill that are read as texts of their own; anything beyond
-/// is reported as unread.
+/// Maximum number of encoded texts of a skill that are scanned. Further ones are reported as
+/// unread.
 const MOST_DECODED: usize = 4096;
-/// Maximum number of places in a file with the name of another file at which the scanner looks for
-/// a command that reads it.
+/// Maximum number of places at which a file names another file, that are searched for a command
+/// that reads it.
 const MOST_MENTIONED: usize = 64;
 /// Maximum number of bytes that are searched for commands that read a signature or decode a text.
 const MOST_SEARCHED: usize = 64 << 20;
 /// Maximum number of characters of the matched words that a message quotes.
 const MOST_QUOTED: usize = 60;
 
-/// Paths, each with a number that distinguishes places in one file.
+/// Pairs of a path and a number that distinguishes places in that file.
 type Places = HashSet<(String, usize)>;
 
-/// Hits of a scan, and the work done to find them.
+/// The hits of a scan so far, and the work done to find them.
 #[derive(Default)]
 pub(crate) struct Scan {
     hits: Vec<Hit>,
-    /// Bytes given to the word search and to expressions so far: the work done.
+    /// The amount of work so far: the number of bytes given to the word search and to expressions.
     pub work: u64,
-    /// Bytes that containers and encoded texts of the skill expanded to so far.
+    /// Number of bytes to which containers and encoded texts of the skill have expanded so far.
     unpacked: usize,
-    /// Encoded texts that were read so far.
+    /// Number of encoded texts that were read so far.
     decoded: usize,
-    /// Bytes searched so far for commands that read a signature or decode a text.
+    /// Number of bytes searched so far for commands that read a signature or decode a text.
     searched: usize,
-    /// Publishers that the skill comes from (owners of repositories and hosts), lower case.
+    /// Publishers from whom the skill comes (owners of repositories and hosts), lower case.
     publisher: Vec<String>,
-    /// Work after which the scan stops, if it is bounded.
+    /// Amount of work after which the scan stops; `None` for no bound.
     max_work: Option<u64>,
-    /// Places that are kept, for each rule, act and reading.
+    /// The places that are listed so far, for each rule, act and reading.
     places: HashMap<(&'static str, Act, View), Places>,
 }
 
-/// Work of computing the position of a hit: characters are counted in the stretch before the hit
-/// and in the one before its line.
+/// Amount of work of computing the position of a hit: characters are counted in the stretch before
+/// the hit and in the one before its line.
 const PLACING: u64 = 2 * text::STRETCH as u64;
 
 impl Scan {
-    /// Whether a hit at this place can still be listed: a rule has a bounded number of places for
-    /// each act and reading, each counted once. Asked before the hit is placed, so that a flood of
-    /// hits costs little.
+    /// Tells whether a hit at this place is listed: each rule has a bounded number of places for
+    /// each act and reading, and a place counts once. Call it before the position of the hit is
+    /// computed, so that a flood of hits costs little.
     fn is_listed(&mut self, hit: &RuleHit, view: View, path: String, place: usize) -> bool {
         let listed = self
             .places
@@ -98,7 +99,7 @@ impl Scan {
         listed.len() < total::MOST_LISTED && listed.insert((path, place))
     }
 
-    /// Whether the bound of work is reached.
+    /// Tells whether the bound of work is reached.
     fn is_spent(&self) -> bool {
         self.max_work.is_some_and(|most| self.work > most)
     }
@@ -117,13 +118,13 @@ impl Scan {
         engine::run_rules(text, &mut self.work)
     }
 
-    /// Returns the findings. Hints that do not add up to a warning become notes if `with_hints` is
-    /// set.
+    /// Returns the findings. With `with_hints`, hints that do not add up to a warning become notes;
+    /// otherwise they are dropped.
     pub(crate) fn into_findings(self, with_hints: bool) -> Vec<Finding> {
         total::sum_findings(self.hits, with_hints)
     }
 
-    /// Starts the scan of a skill from these publishers. It stops after `most` work.
+    /// Starts the scan of a skill from these publishers. It stops after the amount of work `most`.
     pub(crate) fn of_publisher(publisher: &[String], most: Option<u64>) -> Self {
         Self {
             publisher: publisher.to_vec(),
@@ -133,8 +134,8 @@ impl Scan {
     }
 }
 
-/// Scans every file of a skill from these publishers. Stops after `most` work and flags the file at
-/// which it stopped.
+/// Scans every file of a skill from these publishers. Stops after the amount of work `most`, and
+/// flags the file at which it stopped.
 pub(crate) fn scan_files(files: &[File], publisher: &[String], most: Option<u64>) -> Scan {
     let mut scan = Scan::of_publisher(publisher, most);
     for file in files {
@@ -157,9 +158,9 @@ pub(crate) fn scan_files(files: &[File], publisher: &[String], most: Option<u64>
     scan
 }
 
-/// Whether a command or a script of the skill reads this file; then its content is not a signature
-/// but data. After [`MOST_SEARCHED`] bytes, which no skill with a few signatures needs, each file
-/// counts as read.
+/// Tells whether a command or a script of the skill reads this file, whose content then is data and
+/// not a signature. After [`MOST_SEARCHED`] bytes, which a skill with few signatures never needs,
+/// every file is treated as read.
 fn is_read(path: &str, files: &[File], searched: &mut usize) -> bool {
     static READS: Lazy = Lazy::new(
         r"\b(?:cat|base64|jq|open|read\w*|source|bash|sh|python[\d.]*|node|perl|ruby|eval|xxd|awk|sed|grep|tr|cut|load\w*|require|import|decode)\b",
@@ -175,7 +176,8 @@ fn is_read(path: &str, files: &[File], searched: &mut usize) -> bool {
         if *searched > MOST_SEARCHED {
             return true;
         }
-        // If the name is at more places than are examined, one of the others may read the file.
+        // If the name occurs more often than is examined, one of the other places may read the
+        // file.
         name.find_iter(&file.bytes)
             .enumerate()
             .any(|(count, found)| {
@@ -190,7 +192,7 @@ fn is_read(path: &str, files: &[File], searched: &mut usize) -> bool {
 }
 
 /// Scans the bytes of one file under this path. With `is_signature`, addresses in its decoded texts
-/// are no findings.
+/// are not reported.
 pub(crate) fn scan_file(path: &str, bytes: &[u8], is_signature: bool, scan: &mut Scan) {
     for found in files::check(path, bytes) {
         scan.push_hit(found);
@@ -202,7 +204,7 @@ pub(crate) fn scan_file(path: &str, bytes: &[u8], is_signature: bool, scan: &mut
         if contained.is_beyond {
             scan.push_hit(files::beyond(path));
         }
-        // An encrypted part is unread too, and the flag about it says more than the warning.
+        // An encrypted part is unread too; the flag about it says more than the warning.
         if contained.is_locked {
             scan.push_hit(files::locked(path));
         } else if contained.is_cut {
@@ -221,7 +223,7 @@ pub(crate) fn scan_file(path: &str, bytes: &[u8], is_signature: bool, scan: &mut
     // Scan the container's own bytes as well: one file can be an archive for one program and a
     // script for another.
     let is_text = scan_text(path, None, bytes, is_signature, scan);
-    // Containers, programs and compiled code already have a finding of their own.
+    // Containers, programs and compiled code have a finding of their own already.
     let is_named =
         is_container || crate::files::is_native(bytes) || files::is_compiled(path, bytes);
     if !is_text && !is_named && contain::is_unread(bytes) {
@@ -229,7 +231,7 @@ pub(crate) fn scan_file(path: &str, bytes: &[u8], is_signature: bool, scan: &mut
     }
 }
 
-/// Scans the bytes of a file, or of a part of it, if they are text. Returns whether they are.
+/// Scans the bytes of a file, or of a part of it, if they are text. Returns whether they are text.
 fn scan_text(
     path: &str,
     part: Option<&str>,
@@ -249,7 +251,8 @@ fn scan_text(
         lines: &lines,
     };
     let kind = Kind::of(part.unwrap_or(path), &source.raw);
-    // Four passes: the table of lines, the reading, its segments and the search for decoders.
+    // The text is read four times: for the table of lines, the reading, its segments and the
+    // decoders.
     scan.work += 4 * source.raw.len() as u64;
     let mut reading = NormalizedText::new(&source.raw);
     let segments = segment::split_text(&mut reading.bytes, kind);
@@ -278,8 +281,8 @@ fn scan_text(
             place.push_at(scan, &hit, offset, View::Raw, &what);
         }
     }
-    // Which rule matched in which statement as written, so that `scan_joined` does not report the
-    // same again.
+    // Records which rule matched in which statement as it stands, so that `scan_joined` does not
+    // report the same match again.
     let mut seen = HashSet::new();
     for mut hit in scan.run_on(&reading.bytes, &segments) {
         let offset = reading.raw_offset(hit.at);
@@ -296,7 +299,7 @@ fn scan_text(
     true
 }
 
-/// Returns whether a line, or a command with the lines that continue it, was read in pieces. A
+/// Tells whether a line, or a command with the lines that continue it, was read in pieces. A
 /// paragraph of many lines does not count: lists of words and transcripts are that long, and its
 /// pieces overlap by more than people write between words that belong together.
 fn read_in_pieces(raw: &str, segments: &Segments) -> bool {
@@ -305,17 +308,18 @@ fn read_in_pieces(raw: &str, segments: &Segments) -> bool {
     segments.has_long_line && (segments.has_long_command || raw.lines().any(is_long))
 }
 
-/// A file, or a part of one, in which findings have places.
+/// A file, or a part of one, for which hits are added with their positions.
 struct FilePlace<'a> {
     path: &'a str,
-    /// Name of the part, if the file is a container.
+    /// Name of the part, if the file is a container; `None` for the file itself.
     part: Option<&'a str>,
     raw: &'a str,
     lines: &'a Lines,
 }
 
 impl FilePlace<'_> {
-    /// Adds a hit in the normalised reading. It is shown as raw text if both readings agree.
+    /// Adds a hit in the normalised reading. If both readings agree there, the finding shows the
+    /// raw text.
     fn push_text(&self, scan: &mut Scan, hit: &RuleHit, offset: usize, text: &[u8]) {
         let shown = first_line(text);
         let here = self.raw.get(offset..).unwrap_or_default();
@@ -336,7 +340,7 @@ impl FilePlace<'_> {
         }
     }
 
-    /// Describes the second of two places: the text there, and its line.
+    /// Describes the second of two places: its text and its line.
     fn describe_second_place(&self, offset: usize, length: usize) -> String {
         let text = self.raw.get(offset..).unwrap_or_default();
         let shown: String = text.chars().take(length.min(MOST_QUOTED)).collect();
@@ -351,11 +355,11 @@ impl FilePlace<'_> {
         }
     }
 
-    /// Adds a hit at an offset of the raw text; `text` is the text there, from the match to the end
-    /// of its line.
+    /// Adds a hit at an offset of the raw text. `text` is the text from the match to the end of its
+    /// line.
     fn push_at(&self, scan: &mut Scan, hit: &RuleHit, offset: usize, view: View, text: &str) {
         // In a file, each line is one place. In a part of a container, lines mean nothing to a
-        // reader, so each offset is one.
+        // reader, so each offset is one place.
         let (path, place) = match self.part {
             None => (self.path.to_owned(), self.lines.line_at(offset)),
             // No path of a skill holds NUL, so no file's name can collide with that of a part.
@@ -396,7 +400,7 @@ impl FilePlace<'_> {
     }
 }
 
-/// Returns the beginning of a text, up to the end of its line or as far as anything quotes it.
+/// Returns the beginning of a text, up to the end of its line or as far as messages quote it.
 fn head_of(text: &str) -> &str {
     // A character has up to four bytes.
     let mut end = text.len().min(4 * crate::finding::MAX_EXCERPT_CHARS);
@@ -411,8 +415,8 @@ fn first_line(text: &[u8]) -> &[u8] {
     text.split(|byte| *byte == b'\n').next().unwrap_or_default()
 }
 
-/// Scans each statement of code again without its seams (`'cu' + 'rl'` becomes `curl`), and reports
-/// only the blocking findings that the seams hid from the first scan.
+/// Scans each statement of code again without its seams (joints between string literals: `'cu' +
+/// 'rl'` becomes `curl`). Reports only blocking findings that the first scan did not see.
 fn scan_joined(
     reading: &NormalizedText,
     segments: &Segments,
@@ -452,16 +456,17 @@ fn scan_joined(
     }
 }
 
-/// Calls and commands that decode a text, on the line of that text or of its name.
+/// Calls and commands that decode a text. They count on the line of that text or of its name.
 static DECODES: Lazy = Lazy::new(
     r"\b(?:b64|b32|urlsafe_b64|standard_b64)decode|\bbase(?:64|32)\s+(?:-d|--decode)|\batob\b|\bfromhex|\bunhexlify|\bdecod|['\x22](?:base64|hex)['\x22]|\bxxd\b|\bfrombase64|\bfrom_base64|\bbase64_decode|\bfromcharcode|\bchr\b|bytes\(",
 );
 /// A name to which a text is assigned, directly before the text.
 static NAMED: Lazy = Lazy::new(r"[a-z_]\w*['\x22]?\s*(?::\s*\w+\s*)?[:=]\s*[bru]?['\x22\[(]*$");
-/// Bytes of a line, before and after a file's name, in which a command that reads it is looked for.
+/// Number of bytes of a line, before and after a file's name, that are searched for a command that
+/// reads it.
 const LONGEST_LINE: usize = 2 << 10;
 
-/// Scans each piece that decodes to text as a text of its own.
+/// Decodes what can be decoded, and scans each decoded piece as a text of its own.
 fn scan_decoded(raw: &str, is_signature: bool, scan: &mut Scan, place: &FilePlace<'_>) {
     scan.work += raw.len() as u64;
     for piece in decode::decode_pieces(raw) {
@@ -477,7 +482,7 @@ fn scan_decoded(raw: &str, is_signature: bool, scan: &mut Scan, place: &FilePlac
         }
         let mut reading = NormalizedText::new(&piece.text).bytes;
         let segments = segment::split_lines(&mut reading, place::DECODED | place::SHELL);
-        // Compute this once for a piece and not for each address in it.
+        // Compute this once for a piece, not for each address in it.
         let mut is_used = None;
         for hit in scan.run_on(&reading, &segments) {
             let mut act = hit.act;

@@ -1,5 +1,5 @@
-//! Claims of a skill about itself: its actions, the secrets that they read, and the resources that
-//! it uses.
+//! What a skill declares about itself: its actions, the secrets that they read, and the resources
+//! that it uses. Nothing here is verified.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -36,11 +36,11 @@ pub struct Secret {
     pub required: bool,
 }
 
-/// Whether an environment variable is one of vault's own settings, some of which are secrets. No
-/// skill may declare it and no action gets it.
+/// Tells whether an environment variable is a setting of vault, some of which are secrets. No skill
+/// may declare such a variable, and no action gets it.
 pub fn is_reserved_variable(name: &str) -> bool {
     const PREFIX: &str = "VAULT_";
-    // Windows ignores the case of variables.
+    // Windows ignores the letter case of variables.
     name.get(..PREFIX.len())
         .is_some_and(|start| start.eq_ignore_ascii_case(PREFIX))
 }

@@ -1,4 +1,4 @@
-//! Readers of the values of fields, by their types.
+//! Reads the values of fields as the types that the fields need.
 
 use super::{Capabilities, Secret, member_of};
 use crate::document::MAX_ARGS;
@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use vault_format::name::{AgentId, is_deceptive};
 use vault_format::text::{Position, quoted};
 
-/// Error: a value of the wrong type, with the expected type in the words of a message.
+/// The error for a value of the wrong type. `wanted` is the expected type as messages name it.
 pub(super) struct TypeMismatch {
     pub(super) wanted: String,
     pub(super) at: Position,
@@ -33,7 +33,7 @@ pub(super) fn text(node: &Node) -> Result<String, TypeMismatch> {
     }
 }
 
-/// Reads text that is shown or run: not empty, one line, nothing invisible.
+/// Reads a text that will be shown or run: one line, not empty, without invisible characters.
 pub(super) fn read_visible_line(node: &Node) -> Result<String, TypeMismatch> {
     let text = text(node)?;
     if text.is_empty() || text.chars().any(is_unseen) {
@@ -45,8 +45,8 @@ pub(super) fn read_visible_line(node: &Node) -> Result<String, TypeMismatch> {
     Ok(text)
 }
 
-/// Whether a character may not stand in names and arguments: hidden ones and all that a manifest
-/// rejects. Zero-width characters are among them, even between emoji.
+/// Tells whether a character is forbidden in names and arguments: hidden ones and all that a
+/// manifest rejects. Zero-width characters are among them, even between emoji.
 pub(super) fn is_unseen(character: char) -> bool {
     is_hidden(character) || is_deceptive(character)
 }
@@ -84,8 +84,8 @@ pub(super) fn argument_list(node: &Node) -> Result<Vec<String>, TypeMismatch> {
             node,
         ));
     }
-    // People see the arguments before an action runs, and a hidden character would make them read
-    // differently.
+    // People see the arguments before an action runs, and a hidden character would change what they
+    // see.
     if args.iter().any(|arg| arg.chars().any(is_unseen)) {
         return Err(TypeMismatch::new(
             "a list of texts without control characters",
@@ -177,7 +177,7 @@ pub(super) fn read_secrets(node: &Node) -> Result<Vec<Secret>, TypeMismatch> {
     items.iter().map(read_secret).collect()
 }
 
-/// Reads a variable: its name alone, or a map with details.
+/// Reads a variable: only its name, or a map with details.
 fn read_secret(node: &Node) -> Result<Secret, TypeMismatch> {
     if let Value::Text(name) = &node.value
         && is_variable(name)

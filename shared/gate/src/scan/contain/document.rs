@@ -1,9 +1,10 @@
-//! Reads the text of office documents, which is between XML tags, and of notebooks, which are JSON.
+//! Reads the text of office documents, which stands between XML tags, and of notebooks, which are
+//! JSON.
 
 use super::ContainerContent;
 use crate::rule::{position, replace};
 
-/// Whether a part of an office document holds text that its reader sees or code of its macros.
+/// Tells whether a part of an office document holds text that readers see, or code of its macros.
 pub(super) fn is_office_text(name: &[u8]) -> bool {
     let begins = [
         b"word/".as_slice(),
@@ -17,8 +18,8 @@ pub(super) fn is_office_text(name: &[u8]) -> bool {
     name.ends_with(b".xml") && begins.iter().any(|begin| name.starts_with(begin))
 }
 
-/// Adds the cells of a notebook: text as Markdown, code as Python, outputs as plain text. Returns
-/// `None` if the bytes are no notebook.
+/// Adds the cells of a notebook as parts: text as Markdown, code as Python, outputs as plain text.
+/// Returns `None` if the bytes are not a notebook.
 pub(super) fn add_notebook(bytes: &[u8], content: &mut ContainerContent) -> Option<()> {
     let value: serde_json::Value = serde_json::from_slice(bytes).ok()?;
     for (number, cell) in value.get("cells")?.as_array()?.iter().enumerate() {
@@ -43,7 +44,7 @@ pub(super) fn add_notebook(bytes: &[u8], content: &mut ContainerContent) -> Opti
     Some(())
 }
 
-/// Returns the text of an output: of a stream, or of all data that is text.
+/// Returns the text of an output: that of a stream, or all of its data that is text.
 fn output_text(output: &serde_json::Value) -> String {
     let mut text = output.get("text").map(joined_lines).unwrap_or_default();
     let data = output.get("data").and_then(|data| data.as_object());
@@ -56,7 +57,7 @@ fn output_text(output: &serde_json::Value) -> String {
     text
 }
 
-/// Returns a text that may be a list of lines.
+/// Returns a text that the notebook may store as a list of lines.
 fn joined_lines(value: &serde_json::Value) -> String {
     match value {
         serde_json::Value::String(text) => text.clone(),
@@ -65,8 +66,8 @@ fn joined_lines(value: &serde_json::Value) -> String {
     }
 }
 
-/// Returns XML without its tags: the end of a paragraph, a row or an element of text ends a line.
-/// Comments stay as they are.
+/// Removes the tags from XML. The end of a paragraph, a row or an element of text becomes a line
+/// break. Comments stay as they are.
 pub(super) fn strip_tags(xml: &[u8]) -> Vec<u8> {
     let mut text = Vec::with_capacity(xml.len() / 2);
     let mut rest = xml;
@@ -120,7 +121,7 @@ pub(super) fn strip_tags(xml: &[u8]) -> Vec<u8> {
         ("&quot;", "\""),
         ("&amp;", "&"),
     ];
-    // `&amp;` comes last, or `&amp;lt;` would be decoded twice.
+    // `&amp;` comes last, since otherwise `&amp;lt;` would be decoded twice.
     for (entity, plain) in entities {
         text = replace(&text, entity, plain);
     }

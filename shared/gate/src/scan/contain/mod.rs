@@ -1,8 +1,9 @@
-//! Files inside files: archives, office documents, PDF and notebooks, one level deep.
+//! Files inside of files: archives, office documents, PDF and notebooks ("containers"), one level
+//! deep.
 //!
-//! The text found inside is scanned under the name of its part. Nothing is written and nothing is
-//! run. The work is bounded by the parts and the unpacked bytes of one container; anything beyond
-//! is reported, never skipped in silence.
+//! Each text that is found inside is scanned under the name of its part. Nothing is written to disk
+//! or run. The number of parts and of unpacked bytes of a container is bounded; what lies beyond is
+//! reported, never skipped silently.
 
 mod document;
 mod pdf;
@@ -20,22 +21,22 @@ const BLOCK: usize = 512;
 
 /// A part of a container.
 pub(super) struct Part {
-    /// Its name in the container; hostile text.
+    /// Name in the container; hostile text.
     pub name: String,
     pub bytes: Vec<u8>,
 }
 
-/// Content of a container.
+/// What was read of a container.
 pub(super) struct ContainerContent {
-    /// Bytes that its parts may unpack to.
+    /// The largest number of bytes to which its parts may unpack.
     most: usize,
-    /// Bytes that were unpacked, whether they became a part or not.
+    /// The number of bytes that were unpacked so far, whether or not they became a part.
     pub unpacked: usize,
     pub parts: Vec<Part>,
-    /// Whether something in it was not read: it is damaged, compressed in an unknown way, not text,
-    /// or a container itself.
+    /// Whether something in it was not read because it is damaged, compressed in an unknown way,
+    /// not text, or itself a container.
     pub is_cut: bool,
-    /// Whether there is more in it than the bounds allow.
+    /// Whether it contains more than the bounds allow.
     pub is_beyond: bool,
     /// Whether a part of it is encrypted.
     pub is_locked: bool,
@@ -58,16 +59,17 @@ impl ContainerContent {
         self.most.saturating_sub(self.unpacked)
     }
 
-    /// Whether the bound of bytes or of parts is reached.
+    /// Tells whether the bound of bytes or of parts is reached.
     const fn is_full(&self) -> bool {
         self.bytes_left() == 0 || self.parts.len() >= MOST_PARTS
     }
 
-    /// Unpacks a source as far as the bound allows, and notes damage and the bound.
+    /// Unpacks a source as far as the bound allows. Records damage, and whether the bound was
+    /// exceeded.
     fn unpack(&mut self, source: impl Read) -> Vec<u8> {
         let left = self.bytes_left();
         let mut bytes = Vec::new();
-        // One byte more than allowed tells a source that ends here from one that goes on.
+        // One byte more than allowed tells whether the source ends at the bound or continues.
         let read = source.take(left as u64 + 1).read_to_end(&mut bytes);
         self.is_cut |= read.is_err();
         self.is_beyond |= bytes.len() > left;
@@ -76,7 +78,7 @@ impl ContainerContent {
         bytes
     }
 
-    /// Adds a part; returns `None` once no more fits.
+    /// Unpacks and adds a part. Returns `None` once no further part fits.
     fn add_part(&mut self, name: &[u8], source: impl Read) -> Option<&mut Part> {
         if self.is_full() {
             self.is_beyond = true;
@@ -90,15 +92,15 @@ impl ContainerContent {
     }
 }
 
-/// Whether the scanner cannot read these bytes: they are an archive, or neither text nor a picture
-/// nor a font.
+/// Tells whether the scanner cannot read these bytes: they are an archive, or neither text nor a
+/// picture nor a font.
 pub(super) fn is_unread(bytes: &[u8]) -> bool {
     let head = &bytes[..bytes.len().min(HEAD)];
     let is_wide = bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff");
     !is_wide && is_binary(head) && !is_picture_or_font(bytes) || is_archive(bytes)
 }
 
-/// Whether these bytes are an archive or compressed, in any known format.
+/// Tells whether these bytes are an archive or compressed data of a known format.
 pub(super) fn is_archive(bytes: &[u8]) -> bool {
     let heads: [&[u8]; 11] = [
         b"PK\x03\x04",
@@ -116,7 +118,8 @@ pub(super) fn is_archive(bytes: &[u8]) -> bool {
     heads.iter().any(|head| bytes.starts_with(head)) || is_tar(bytes)
 }
 
-/// Whether bytes begin with a tar header whose checksum is right; old archives have no other mark.
+/// Tells whether bytes begin with a tar header whose checksum is right. Old archives have no other
+/// mark.
 fn is_tar(bytes: &[u8]) -> bool {
     let Some(header) = bytes.get(..BLOCK).filter(|header| header[0] != 0) else {
         return false;
@@ -124,12 +127,12 @@ fn is_tar(bytes: &[u8]) -> bool {
     let sum = |range: std::ops::Range<usize>| -> usize {
         header[range].iter().map(|byte| usize::from(*byte)).sum()
     };
-    // The field of the sum itself counts as eight spaces.
+    // For the checksum, its own field is read as eight spaces.
     parse_octal(&header[148..156]) == Some(sum(0..148) + 8 * usize::from(b' ') + sum(156..BLOCK))
 }
 
-/// Reads the content of a file if it is a container of a known kind, unpacked to at most `most`
-/// bytes.
+/// Unpacks a file to at most `most` bytes if it is a container of a known kind; returns `None`
+/// otherwise.
 pub(super) fn open_container(path: &str, bytes: &[u8], most: usize) -> Option<ContainerContent> {
     let ending = path.rsplit('.').next().unwrap_or_default();
     let mut content = ContainerContent::new(most);
@@ -154,7 +157,7 @@ pub(super) fn open_container(path: &str, bytes: &[u8], most: usize) -> Option<Co
     Some(content)
 }
 
-/// Reads a number of two or four bytes, the lowest first.
+/// Reads a little-endian number of two or four bytes.
 fn little_endian(bytes: &[u8], at: usize, length: usize) -> Option<usize> {
     let bytes = bytes.get(at..at.checked_add(length)?)?;
     Some(
@@ -165,10 +168,10 @@ fn little_endian(bytes: &[u8], at: usize, length: usize) -> Option<usize> {
     )
 }
 
-/// Reads the files of the central directory, which programs unpack by; local headers alone may lie.
+/// Reads the files that the central directory lists, since programs unpack by it. Local headers may
+/// differ from it.
 fn read_zip(bytes: &[u8], content: &mut ContainerContent) {
-    // The record that leads to the directory is the last one, with a comment of up to 64 KiB behind
-    // it.
+    // The record that locates the directory is the last one, followed by a comment of up to 64 KiB.
     let tail = bytes.len().saturating_sub((1 << 16) + 22);
     let end = bytes[tail..]
         .windows(4)
@@ -189,7 +192,8 @@ fn read_zip(bytes: &[u8], content: &mut ContainerContent) {
             content.is_beyond = true;
             break;
         }
-        // A field beyond the end of the file becomes a number so large that no range below exists.
+        // A field beyond the end of the file is read as a number so large that no range below can
+        // exist.
         let field =
             |offset, length| little_endian(bytes, at + offset, length).unwrap_or(usize::MAX);
         let (flags, method, packed, local) =
@@ -197,7 +201,7 @@ fn read_zip(bytes: &[u8], content: &mut ContainerContent) {
         let (name_length, extra, comment) = (field(28, 2), field(30, 2), field(32, 2));
         content.is_locked |= flags & 1 != 0;
         let name = bytes.get(at + 46..at.saturating_add(46).saturating_add(name_length));
-        // The packed size is that of the directory: a local header may leave it out.
+        // Use the packed size in the directory: a local header may leave it out.
         let data = (|| {
             let skip = little_endian(bytes, local.checked_add(26)?, 2)?
                 + little_endian(bytes, local + 28, 2)?;
@@ -228,11 +232,11 @@ fn read_zip(bytes: &[u8], content: &mut ContainerContent) {
             .saturating_add(extra)
             .saturating_add(comment);
     }
-    // Other programs find a directory that the record does not lead to (zip64, or bytes before the
-    // archive), so one that does not reach from there to the record was not read.
+    // Other programs find a directory that this record does not locate (zip64, or bytes before the
+    // archive). So if the entries do not reach up to the record, not everything was read.
     content.is_cut |= !content.is_beyond && at != end;
     // If this record does not end the file, or lists nothing although the file begins with a
-    // member, it may be a decoy, and other programs may unpack by another record.
+    // member, it may be a decoy and other programs may use another record.
     let comment = little_endian(bytes, end + 20, 2).unwrap_or_default();
     let lists_nothing = at == directory && bytes.starts_with(b"PK\x03\x04");
     content.is_cut |= end + 22 + comment != bytes.len() || lists_nothing;
@@ -245,7 +249,7 @@ fn read_gzip(bytes: &[u8], found: &mut ContainerContent) {
         read_tar(&content, found);
     } else {
         found.is_cut |= is_unread(&content);
-        // Not through `add_part`, which would count the same bytes twice.
+        // Do not use `add_part`, which would count these bytes twice.
         found.parts.push(Part {
             name: "content".to_owned(),
             bytes: content,
@@ -253,7 +257,7 @@ fn read_gzip(bytes: &[u8], found: &mut ContainerContent) {
     }
 }
 
-/// Parses a number in octal digits, with white space or NUL around it.
+/// Parses a number in octal digits, surrounded by white space or NUL.
 fn parse_octal(field: &[u8]) -> Option<usize> {
     let digits = field.trim_ascii_start();
     if digits.iter().all(|byte| *byte == 0) {
@@ -277,8 +281,8 @@ fn parse_length(field: &[u8]) -> Option<usize> {
 
 fn read_tar(bytes: &[u8], content: &mut ContainerContent) {
     let mut at = 0;
-    // Only a block of zeros ends an archive. An empty name does not: programs read on after such a
-    // file.
+    // Only a block of zeros ends an archive. An empty name does not: other programs continue after
+    // such a file.
     let is_header = |header: &&[u8]| header.iter().any(|byte| *byte != 0);
     while let Some(header) = bytes.get(at..at + BLOCK).filter(is_header) {
         let name = header[..100]
@@ -293,15 +297,15 @@ fn read_tar(bytes: &[u8], content: &mut ContainerContent) {
             content.is_cut = true;
             return;
         };
-        // What links, devices and long names hold is not content; a file of a kind that is not
-        // known may be one.
+        // Links, devices and long names hold no content. A file of an unknown kind may hold some,
+        // so it is read.
         let is_file = matches!(header[156], 0 | b'0' | b'7' | b'A'..=b'F' | b'H'..=b'J' | b'M'..=b'W' | b'Y'..=b'Z');
         if is_file && content.add_part(name, data).is_none() {
             return;
         }
         at = from + data.len().div_ceil(BLOCK) * BLOCK;
     }
-    // Some programs read on after a block of zeros, so data there counts as not read.
+    // Some programs continue after a block of zeros, so data there is reported as not read.
     let rest = bytes.get(at..).unwrap_or_default();
     content.is_cut |= rest.iter().any(|byte| *byte != 0);
 }

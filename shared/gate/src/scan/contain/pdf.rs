@@ -6,21 +6,21 @@ use crate::scan::bytes::{HEAD, is_binary};
 use flate2::read::ZlibDecoder;
 use std::io::Read as _;
 
-/// Bytes of a picture that are unpacked to recognise it as one.
+/// Number of bytes of a stream that are unpacked to recognise a picture.
 const GLANCE: u64 = 8 << 10;
 
-/// Text that was drawn.
+/// The text that the pages draw.
 #[derive(Default)]
 struct DrawnText {
     text: Vec<u8>,
-    /// Bytes of strings that are not letters: numbers of glyphs, which only the font maps to
-    /// letters.
+    /// Number of bytes in strings that are not letters but numbers of glyphs, which only the font
+    /// maps to letters.
     glyphs: usize,
 }
 
-/// Reads the strings of streams that are packed with Deflate or not at all, and those outside of
-/// streams. A stream that is packed in another way and is no picture is noted as unread, and so is
-/// text in numbers of glyphs.
+/// Reads the strings in streams that are packed with Deflate or not at all, and those outside of
+/// streams. Records as unread a stream that is packed in another way and is no picture, and text in
+/// numbers of glyphs.
 pub(super) fn read_pdf(bytes: &[u8], content: &mut ContainerContent) {
     let mut drawn = DrawnText::default();
     let mut rest = bytes;
@@ -40,17 +40,17 @@ pub(super) fn read_pdf(bytes: &[u8], content: &mut ContainerContent) {
         rest = &body[end + 9..];
     }
     drawn.add_strings(rest);
-    // In an encrypted file the strings are ciphertext, which reads as no words.
+    // In an encrypted file the strings are ciphertext, in which no words can be found.
     content.is_cut |= has(bytes, b"/Encrypt") || drawn.glyphs > drawn.text.len() / 2;
-    // Not through `add_part`: these bytes were counted when their streams were unpacked.
+    // Do not use `add_part`: these bytes were counted when their streams were unpacked.
     content.parts.push(Part {
         name: "text.md".to_owned(),
         bytes: drawn.text,
     });
 }
 
-/// Reads one stream by the dictionary of its object, which ends where the stream begins. The
-/// dictionary is untrusted: each claim is checked against the data.
+/// Reads one stream, which begins behind the dictionary of its object. The dictionary is untrusted,
+/// so each claim in it is checked against the data.
 fn read_stream(head: &[u8], data: &[u8], content: &mut ContainerContent, drawn: &mut DrawnText) {
     let object = head.windows(4).rposition(|four| four == b" obj");
     let dictionary = &head[object.unwrap_or(0)..];
@@ -73,13 +73,14 @@ fn read_stream(head: &[u8], data: &[u8], content: &mut ContainerContent, drawn: 
     } else if has(b"/FlateDecode") {
         let mut glance = Vec::new();
         let picture = ZlibDecoder::new(data).take(GLANCE).read_to_end(&mut glance);
-        // Count these bytes too. Otherwise, a file of many pictures would unpack without a bound.
+        // Count these bytes too; otherwise, a file of many pictures could be unpacked without a
+        // bound.
         content.unpacked += glance.len();
         if has(b"/Image") && picture.is_ok() && is_binary(&glance) {
             return;
         }
         let content = content.unpack(ZlibDecoder::new(data));
-        // Fonts and tables of the file itself hold no strings that are drawn.
+        // Fonts and tables of the file contain no strings that are drawn.
         if !is_binary(&content[..content.len().min(HEAD)]) {
             drawn.add_strings(&content);
         }
@@ -92,8 +93,8 @@ fn read_stream(head: &[u8], data: &[u8], content: &mut ContainerContent, drawn: 
 }
 
 impl DrawnText {
-    /// Adds the strings of a content, in brackets or in hex; a line ends at an operator that moves
-    /// to another line.
+    /// Adds the strings in a content stream, in brackets or in hex. An operator that moves to
+    /// another line ends the line.
     fn add_strings(&mut self, content: &[u8]) {
         let mut at = 0;
         while at < content.len() {
@@ -119,7 +120,7 @@ impl DrawnText {
         }
     }
 
-    /// Adds a string whose opening bracket stands before this offset; returns its end.
+    /// Adds a string that begins behind an opening bracket, at this offset. Returns its end.
     fn add_bracketed(&mut self, content: &[u8], from: usize) -> usize {
         let mut depth = 1;
         let mut at = from;
@@ -148,7 +149,7 @@ impl DrawnText {
         at
     }
 
-    /// Adds a string in hex digits, whose letters may have two bytes each; returns its end.
+    /// Adds a string in hex digits, in which a letter may have two bytes. Returns its end.
     fn add_hex(&mut self, content: &[u8], from: usize) -> usize {
         let is_part = |byte: &&u8| byte.is_ascii_hexdigit() || byte.is_ascii_whitespace();
         let length = content[from..].iter().take_while(is_part).count();

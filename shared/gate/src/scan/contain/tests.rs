@@ -95,7 +95,7 @@ fn zipped(name: &str, method: u8, flags: u8, content: &[u8]) -> Vec<u8> {
         &[0; 8],
     ]
     .concat();
-    // With this flag the sizes stand behind the content, and the directory alone knows them.
+    // With this flag, the sizes stand behind the content and only the directory has them in front.
     let here = if flags & 8 == 0 { size } else { [0; 4] };
     bytes.extend([here, here].concat());
     bytes.extend([&length, [0, 0].as_slice(), name.as_bytes(), content].concat());
@@ -142,10 +142,10 @@ fn a_directory_that_is_not_read_whole_is_reported() {
     let good = zipped("run.sh", 0, 0, b"curl x | sh");
     let end = good.len() - 22;
     for (offset, patch) in [
-        // A directory of the other format, and one that lies elsewhere.
+        // A directory in the other format (zip64), and one in another place.
         (end + 16, [0xFF; 4].as_slice()),
         (end + 16, &[0; 4]),
-        // An entry that is none.
+        // An entry that is not an entry.
         (
             good.windows(4)
                 .position(|four| four == b"PK\x01\x02")
@@ -200,7 +200,7 @@ fn a_part_that_is_not_read_changes_no_other() {
         (vec![("run.sh".to_owned(), "curl x | sh".to_owned())], false)
     );
     assert!(texts("a.zip", &zipped("word/x.xml", 12, 0, b"<a>")).1);
-    // The directory of the second goes on in that of the first.
+    // The directory of the second part continues in that of the first.
     let both = two_parts(("run.sh", 0, b"<b>curl x | sh"), ("word/x.xml", 12, b"<a>"));
     let (parts, is_cut) = texts("a.docx", &both);
     assert_eq!(parts, [("run.sh".to_owned(), "<b>curl x | sh".to_owned())]);
