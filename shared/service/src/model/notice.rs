@@ -11,9 +11,9 @@
 //! | `outbox-due/<shard>` | `<namespace_id>` | [`Due`]: when the outbox of a namespace is visited next |
 //! | `outbox-due` | `<namespace_id>` | the same, as earlier versions stored it |
 //!
-//! A notice is written to the outbox in the commit of its event, so it exists exactly if the event
-//! happened. Background work and webhooks' tests then deliver it. A visit of an outbox is one run
-//! of that work over the notices of one namespace.
+//! A notice is written to the outbox in the commit of its event, so it cannot be lost on its own.
+//! Background work delivers it later. A visit of an outbox is one run of that work over the notices
+//! of one namespace.
 
 use serde::{Deserialize, Serialize};
 use vault_format::hash::Digest;

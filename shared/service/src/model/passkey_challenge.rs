@@ -1,10 +1,12 @@
-//! Challenges that wait for the answer of a passkey.
+//! Challenges of WebAuthn: random data that a passkey must sign, stored until the browser sends the
+//! answer.
 //!
 //! | partition | key | document |
 //! |---|---|---|
 //! | `session/<sha256 of the cookie>` | `passkey/<purpose>` | [`Challenge`], 5 minutes, removed by its use |
 //!
-//! A challenge belongs to one browser and one purpose: another browser has another partition.
+//! A challenge is valid for one browser and one purpose only: each browser has a partition of its
+//! own.
 
 use serde::{Deserialize, Serialize};
 use vault_format::hash::Digest;
@@ -21,19 +23,19 @@ use super::session::session_partition;
 /// Time for which a challenge can be answered, in seconds: 5 minutes.
 pub const CHALLENGE_SECONDS: i64 = 300;
 
-/// Purpose of a challenge. An answer for one purpose does not count for another.
+/// Purpose of a challenge. An answer for one purpose is rejected for another.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ChallengePurpose {
     /// Signing in without a password.
     SignIn,
-    /// Completing a sign-in.
+    /// Completing a sign-in, in place of the code of the second factor.
     SecondFactor,
     /// Adding a passkey.
     Add,
 }
 
 impl ChallengePurpose {
-    /// Returns its word in forms and keys.
+    /// Returns the word for the purpose in forms and keys.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::SignIn => "sign-in",
@@ -46,19 +48,19 @@ impl ChallengePurpose {
 /// A challenge that waits for the answer of an authenticator.
 #[derive(Deserialize, Serialize)]
 pub struct Challenge<T> {
-    /// What the answer is checked against.
+    /// State that the answer is checked against, by purpose.
     pub state: T,
-    /// Time at which it ends.
+    /// Time from which it is no longer valid.
     pub ends_at: Timestamp,
 }
 
-/// State of a challenge that signs in, or completes a sign-in.
+/// State of a challenge for a sign-in or its completion.
 #[derive(Deserialize, Serialize)]
 pub struct AssertionState {
-    /// Networks against whose limits the challenge counts until somebody signs in with it.
+    /// Networks for which the challenge counts as an attempt, until it leads to a sign-in.
     #[serde(alias = "source")]
     pub networks: Networks,
-    /// What the answer is checked against.
+    /// State of the WebAuthn library for the check of the answer.
     pub authentication: DiscoverableAuthentication,
 }
 
@@ -67,16 +69,16 @@ pub struct AssertionState {
 pub struct AdditionState {
     /// Account that gets the passkey.
     pub account: AccountId,
-    /// Name of the account in the authenticator.
+    /// User handle of the account in the authenticator ([`super::passkey::Passkeys`]).
     pub user: Uuid,
-    /// Name of the passkey.
+    /// Name that the person gave the passkey.
     pub name: PasskeyName,
-    /// What the answer is checked against.
+    /// State of the WebAuthn library for the check of the answer.
     pub registration: PasskeyRegistration,
 }
 
 impl<T: Serialize> Challenge<T> {
-    /// Returns a challenge that begins now.
+    /// Creates a challenge that begins now.
     pub fn begin_now(state: T, now: Timestamp) -> Self {
         Self {
             state,
@@ -84,12 +86,12 @@ impl<T: Serialize> Challenge<T> {
         }
     }
 
-    /// Returns the time at which it began.
+    /// Returns the time at which the challenge began.
     pub fn begun_at(&self) -> Timestamp {
         self.ends_at.plus_seconds(-CHALLENGE_SECONDS)
     }
 
-    /// Returns the write that stores it for a browser, in place of an earlier one.
+    /// Returns the write that stores the challenge for a browser, in place of an earlier one.
     pub fn creation_write(
         &self,
         browser: &Digest,

@@ -5,8 +5,9 @@
 //! | `payment/<subscription id>` | `subscription` | [`PaidSubscription`]; 30 days while no sign-up is bound to it |
 //! | `payment-event/<event id>` | `event` | the mark of an event that was taken, 90 days |
 //!
-//! Events arrive more than once and in any order. The mark is written in the commit of the change;
-//! what a subscription is follows from the newest event by the provider's clock.
+//! Events arrive more than once and in any order. The mark of an event is written in the commit of
+//! the change that the event makes, so an event has effect once. The state of a subscription is
+//! that of the newest event by the provider's clock.
 
 use serde::{Deserialize, Serialize};
 use vault_format::time::Timestamp;
@@ -17,8 +18,8 @@ use super::namespace::Subscription;
 use super::reference::Reference;
 use crate::config::hosting::Offer;
 
-/// Lifetime of the mark of an event, in days: the provider repeats events for three, people by hand
-/// for thirty.
+/// Lifetime of the mark of an event, in days. The provider repeats events for three days, and
+/// people can repeat them by hand for thirty.
 const EVENT_DAYS: i64 = 90;
 /// Lifetime of a subscription that no sign-up is bound to, in days.
 const UNBOUND_DAYS: i64 = 30;
@@ -33,7 +34,7 @@ macro_rules! id {
         pub struct $name(String);
 
         impl $name {
-            /// Reads an id: 1 to 128 characters A-Z, a-z, 0-9, `_` and `-`.
+            /// Parses an id: 1 to 128 characters A-Z, a-z, 0-9, `_` and `-`. `None` for other text.
             pub fn parse(text: &str) -> Option<Self> {
                 // Ids come from outside and become parts of record keys.
                 let good = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
@@ -41,7 +42,7 @@ macro_rules! id {
                 (fits && text.bytes().all(good)).then(|| Self(text.to_owned()))
             }
 
-            /// Returns the text.
+            /// Returns the id as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -58,27 +59,27 @@ id! {
     SubscriptionId
 }
 
-/// Report of one event about a subscription.
+/// What one event reports about a subscription.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ReportedState {
     /// The first payment has not arrived.
     Incomplete,
     /// Paid, or in a trial.
     Paid,
-    /// The state is past due.
+    /// A payment is overdue; the provider tries again.
     PastDue,
-    /// A payment failed; the state that follows depends on the one before.
+    /// A payment failed; the new state depends on the state before.
     PaymentFailed,
-    /// Unpaid or paused: it may be paid again.
+    /// Unpaid or paused; it may be paid again.
     Withheld,
     /// A state that this version does not know. Treated as [`ReportedState::Withheld`].
     Unknown,
-    /// Over for good.
+    /// Ended for good.
     Ended,
 }
 
 impl ReportedState {
-    /// Returns the report that a status of the provider stands for.
+    /// Returns the report for a status of the provider.
     pub fn of_status(status: &str) -> Self {
         match status {
             "trialing" | "active" => Self::Paid,
@@ -93,12 +94,13 @@ impl ReportedState {
     }
 }
 
-/// State of a subscription. The order decides between two events of the same time, of which the
-/// later state wins: every subscription comes from `incomplete`, and the others are ever stricter.
+/// State of a subscription. Of two events of the same second, the one with the later state in this
+/// order wins: every subscription begins as `incomplete`, and each of the others gives less access
+/// than the one before.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SubscriptionState {
-    /// Never paid yet.
+    /// The first payment has not arrived.
     Incomplete,
     /// Paid.
     Paid,
@@ -106,14 +108,14 @@ pub enum SubscriptionState {
     PastDue,
     /// Unpaid, paused, or in an unknown state.
     Withheld,
-    /// Over for good: no event changes it.
+    /// Ended for good: no event changes it.
     Ended,
 }
 
-/// Terms of a subscription, as the newest event that names them reports them.
+/// Price and currency of a subscription, from the newest event that contains them.
 #[derive(Clone, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 pub struct Terms {
-    /// The time of that event, by the provider's clock.
+    /// Time of that event, by the provider's clock.
     pub as_of: Timestamp,
     /// Ids of the prices that the customer pays.
     pub prices: Vec<String>,
@@ -125,46 +127,48 @@ pub struct Terms {
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fit {
-    /// It pays for the plan.
+    /// The terms are those of the plan.
     Fits,
-    /// No event has named the price yet.
+    /// No event has contained the price yet.
     PriceAwaited,
-    /// It is for another price.
+    /// The subscription is for a price that is not one of the plan's.
     WrongPrice,
-    /// It is in another currency.
+    /// The subscription is in a currency that is not one of the plan's.
     WrongCurrency,
 }
 
 /// A subscription, as the newest event reports it.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct PaidSubscription {
-    /// The provider's id.
+    /// Id of the subscription at the provider.
     pub id: SubscriptionId,
-    /// The sign-up that it pays for, once a checkout named it.
+    /// Reference of the sign-up that it pays for; `None` until a checkout contained it.
     pub reference: Option<Reference>,
-    /// The provider's id of the person.
+    /// Id of the customer at the provider.
     pub customer: Option<String>,
-    /// Its state.
+    /// State after the newest event.
     pub standing: SubscriptionState,
-    /// Time since which it is not paid, if it is not: the first payment failed, or a later one. The
-    /// grace period counts from here, however many payments fail.
+    /// Time of the first failed payment since it was last paid; `None` while it is paid. The grace
+    /// period counts from here, however many payments fail.
     pub failing_since: Option<Timestamp>,
-    /// The time of the newest event, by the provider's clock.
+    /// Time of the newest event, by the provider's clock.
     pub as_of: Timestamp,
-    /// Its terms, once an event named them.
+    /// Terms; `None` until an event contained them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terms: Option<Terms>,
-    /// Whether its checkout was compared with the plan. False for those that version 0.5.0 bound,
+    /// Whether its checkout was compared with the plan. False for subscriptions of version 0.5.0,
     /// which compared nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub checked: bool,
-    /// How it last compared with its plan. It stays so once the plan is no longer for sale.
+    /// Result of the last comparison with its plan. It remains when the plan is no longer for sale.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_fit: Option<Fit>,
-    /// The event that reported a state which no version knew so far, while that state counts.
+    /// The newest event, if it reported a state that this version does not know. Sent again to a
+    /// newer version, the event is applied again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unknown_event: Option<EventId>,
-    /// The event that is in the operator's list because no event has named the price yet.
+    /// The event that is on the operator's list of problems because no event has contained the
+    /// price yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price_awaited: Option<ListedEvent>,
 }
@@ -172,14 +176,14 @@ pub struct PaidSubscription {
 /// An event in the operator's list of payments that went wrong.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct ListedEvent {
-    /// The event.
+    /// Id of the event.
     pub event: EventId,
-    /// Its time, by the provider's clock.
+    /// Time of the event, by the provider's clock.
     pub at: Timestamp,
 }
 
 impl PaidSubscription {
-    /// Returns a subscription before its first event, which happened at `created`.
+    /// Creates a subscription before its first event, which happened at `created`.
     pub fn new(id: SubscriptionId, created: Timestamp) -> Self {
         Self {
             id,
@@ -197,9 +201,9 @@ impl PaidSubscription {
         }
     }
 
-    /// Returns the subscription after this event, as [`PaidSubscription::after_event`]. An event
-    /// whose state was unknown when it came first counts once more as the newest one: a newer
-    /// version may know the state.
+    /// Returns the subscription after this event, like [`PaidSubscription::after_event`]. If the
+    /// event came before and its state was unknown then, it is applied again as the newest one:
+    /// this version may know the state.
     #[must_use]
     pub fn after_report(
         mut self,
@@ -208,7 +212,8 @@ impl PaidSubscription {
         created: Timestamp,
     ) -> Self {
         if self.unknown_event.as_ref() == Some(event) {
-            // Otherwise the two reports of one second would leave the stricter state.
+            // Otherwise the two reports of one event would have the same time, and the stricter
+            // state would win.
             self.as_of = created.plus_seconds(-1);
             self.unknown_event = None;
         }
@@ -221,21 +226,23 @@ impl PaidSubscription {
         self.after_event(reported, created)
     }
 
-    /// Returns the subscription after an event. An event older than the newest changes nothing, nor
-    /// does any once the subscription is over; of two events of one second the stricter counts.
+    /// Returns the subscription after an event. An event that is older than the newest one changes
+    /// nothing, and neither does any event once the subscription has ended. Of two events of one
+    /// second, the stricter state wins.
     #[must_use]
     pub fn after_event(self, reported: ReportedState, created: Timestamp) -> Self {
         if created < self.as_of || self.standing == SubscriptionState::Ended {
             return self;
         }
         let mut standing = match reported {
-            // Every subscription comes from there, and none goes back.
+            // Every subscription begins as incomplete, and none becomes it again.
             ReportedState::Incomplete => self.standing,
             ReportedState::Paid => SubscriptionState::Paid,
             ReportedState::PastDue => SubscriptionState::PastDue,
             ReportedState::Withheld | ReportedState::Unknown => SubscriptionState::Withheld,
             ReportedState::Ended => SubscriptionState::Ended,
-            // A first payment that fails buys no grace, and a further one takes nothing back.
+            // If the first payment fails, there is no grace period. If a later one fails again, the
+            // state stays as it is.
             ReportedState::PaymentFailed => match self.standing {
                 SubscriptionState::Paid => SubscriptionState::PastDue,
                 other => other,
@@ -248,7 +255,7 @@ impl PaidSubscription {
         }
         let failing_since = match standing {
             SubscriptionState::Paid => None,
-            // A first payment that is on its way has not failed.
+            // A first payment that is still being processed has not failed.
             SubscriptionState::Incomplete if reported != ReportedState::PaymentFailed => {
                 self.failing_since
             }
@@ -262,7 +269,7 @@ impl PaidSubscription {
         }
     }
 
-    /// Returns the subscription with the terms that an event named, unless newer ones are known.
+    /// Returns the subscription with the terms of an event, unless newer terms are known.
     #[must_use]
     pub fn with_terms(self, terms: Option<Terms>) -> Self {
         // Of two events of one second the greater terms win, so that their order changes nothing.
@@ -270,7 +277,7 @@ impl PaidSubscription {
         Self { terms, ..self }
     }
 
-    /// Returns the subscription with the result of a comparison with its plan, see
+    /// Returns the subscription with the result of a new comparison with its plan, see
     /// [`PaidSubscription::fit`].
     #[must_use]
     pub fn with_fit(self, offer: Option<&Offer>) -> Self {
@@ -278,15 +285,16 @@ impl PaidSubscription {
         Self { last_fit, ..self }
     }
 
-    /// Compares the terms with those of the plan that it pays for; `None` for a plan that is no
-    /// longer for sale, whose customers keep what they had.
+    /// Compares the terms with those of the plan that it pays for. `None` stands for a plan that is
+    /// no longer for sale; its customers keep their last result.
     pub fn fit(&self, offer: Option<&Offer>) -> Fit {
         let Some(offer) = offer else {
-            // What was never compared is older than the prices of plans.
+            // A subscription that was never compared is from before plans had prices.
             return self.last_fit.unwrap_or(Fit::Fits);
         };
         let Some(terms) = &self.terms else {
-            // What was bound before plans had prices counts until an event names its price.
+            // A subscription from before plans had prices counts as fitting until an event contains
+            // its price.
             return if offer.prices.is_empty() || !self.checked {
                 Fit::Fits
             } else {
@@ -303,8 +311,8 @@ impl PaidSubscription {
         }
     }
 
-    /// Returns the state of the payments for its vault, which has this plan. A subscription that
-    /// does not pay for the plan gives nothing.
+    /// Returns the state of the payments for its vault, which has this plan. A subscription with
+    /// other terms than the plan's gives no access.
     pub fn access_under(&self, offer: Option<&Offer>, grace_days: i64) -> Subscription {
         match self.fit(offer) {
             Fit::Fits => self.vault_access(grace_days),
@@ -312,7 +320,7 @@ impl PaidSubscription {
         }
     }
 
-    /// Returns the state of the payments, whatever they are for.
+    /// Returns the state of the payments, without a comparison with the plan.
     fn vault_access(&self, grace_days: i64) -> Subscription {
         match (self.standing, self.failing_since) {
             (SubscriptionState::Paid, _) => Subscription::Active,
@@ -323,17 +331,17 @@ impl PaidSubscription {
         }
     }
 
-    /// Whether its first payment is on its way: it was ordered, and has not failed.
+    /// Whether its first payment is being processed: it has been ordered and has not failed.
     pub fn is_processing(&self) -> bool {
         self.standing == SubscriptionState::Incomplete && self.failing_since.is_none()
     }
 
-    /// Whether another subscription may take its place.
+    /// Whether it has ended, so that another subscription may take its place.
     pub fn is_over(&self) -> bool {
         self.standing == SubscriptionState::Ended
     }
 
-    /// Returns the write that stores it, under the condition `when`.
+    /// Returns the write that stores the subscription, under the condition `when`.
     pub fn to_write(&self, when: When, now: Timestamp) -> Result<Write, StoreError> {
         let (key, document) = (subscription_key(&self.id), Document::from_value(self)?);
         Ok(match &self.reference {

@@ -1,10 +1,12 @@
-//! Payments that went wrong, which the operator has to see: someone paid, and it does not count.
+//! Payments that went wrong, for the operator: somebody paid, but the service cannot accept the
+//! payment.
 //!
 //! | partition | key | document |
 //! |---|---|---|
 //! | `payment-problem` | `<time of the event, newest first>-<event id>` | [`StoredProblem`], 90 days |
 //!
-//! Only signed events make such records, one for each event, however often it is delivered.
+//! Only events with a valid signature create such records, one for each event, however often it is
+//! delivered.
 
 use serde::{Deserialize, Serialize};
 use vault_api::PaymentProblemKind;
@@ -15,7 +17,7 @@ use vault_store::records::{Document, RecordKey, When, Write};
 
 use super::payment::{EventId, SubscriptionId};
 
-/// The partition of the payments that went wrong.
+/// Partition of the payments that went wrong.
 pub const PROBLEMS: &str = "payment-problem";
 /// Lifetime of such a record, in days.
 const PROBLEM_DAYS: i64 = 90;
@@ -23,26 +25,26 @@ const PROBLEM_DAYS: i64 = 90;
 /// A payment that went wrong.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct StoredProblem {
-    /// The event.
+    /// Id of the event at the provider.
     pub event: EventId,
     /// Time of the event, by the provider's clock.
     pub at: Timestamp,
-    /// What is wrong.
+    /// Kind of the problem.
     pub problem: PaymentProblemKind,
-    /// The link, price or currency that the payment names.
+    /// The link, price, currency or mode in the event; `None` for other kinds of problem.
     pub found: Option<String>,
-    /// The name of the vault, where the payment names a sign-up.
+    /// Name of the vault; `None` if the payment belongs to no sign-up.
     pub vault: Option<Slug>,
-    /// The plan of the sign-up.
+    /// Name of the plan of the sign-up.
     pub plan: Option<String>,
-    /// The subscription.
+    /// Id of the subscription at the provider.
     pub subscription: Option<SubscriptionId>,
-    /// The provider's id of the person.
+    /// Id of the customer at the provider.
     pub customer: Option<String>,
 }
 
 impl StoredProblem {
-    /// Returns the write that stores it. It replaces the record of an earlier delivery.
+    /// Returns the write that stores the problem, in place of the record of an earlier delivery.
     pub fn to_write(&self, now: Timestamp) -> Result<Write, StoreError> {
         let key = problem_key(&self.event, self.at);
         let until = now.plus_days(PROBLEM_DAYS);
@@ -54,7 +56,7 @@ impl StoredProblem {
         ))
     }
 
-    /// Returns what is wrong and what to do, in sentences for the operator.
+    /// Describes the problem and what to do about it, in sentences for the operator.
     pub fn describe(&self) -> String {
         use PaymentProblemKind as Kind;
         let found = self.found.as_deref().unwrap_or("none");
@@ -90,8 +92,8 @@ impl StoredProblem {
 
 /// Returns the key of the record about an event that happened at this time.
 pub fn problem_key(event: &EventId, at: Timestamp) -> RecordKey {
-    // Lists are in ascending order, and operators look for the newest. The provider's id follows,
-    // so that each delivery of an event has the same key.
+    // Lists are in ascending order, and operators want the newest first. The event's id follows, so
+    // that each delivery of an event has the same key.
     let before_end = i64::MAX - at.unix().max(0);
     RecordKey::new(PROBLEMS, format!("{before_end:019}-{}", event.as_str()))
 }

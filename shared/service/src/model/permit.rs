@@ -1,12 +1,13 @@
-//! Permits: acts that an app may do because a person confirmed exactly these on a page of the
-//! service.
+//! Permits for acts. An act is a change that needs the person's confirmation, such as the deletion
+//! of a vault. A permit is first the request for a confirmation of certain acts; once the person
+//! has confirmed it on a page of the service, the app may do exactly these acts, each once.
 //!
 //! | partition | key | document |
 //! |---|---|---|
 //! | `permit/<account_id>` | `<client_id>`, or `console` | [`Permits`], until the last of them ends |
 //!
-//! One record for each account and app, so that the bounds hold and a permit is used once without
-//! an index: each change writes the revision that it has read.
+//! There is one record for each account and app, and each change of it is written under the
+//! revision that was read. So the limits hold and a permit is used only once, without an index.
 
 use serde::{Deserialize, Serialize};
 use vault_format::time::Timestamp;
@@ -23,16 +24,16 @@ use crate::ports::Ports;
 
 pub use vault_api::ConfirmationState as PermitState;
 
-/// Time for which a permit waits for the person, in seconds: ten minutes.
+/// Time for which a permit waits for the person's decision, in seconds: ten minutes.
 pub const ASKED_SECONDS: i64 = 600;
 /// Time for which a confirmed permit may be used, in seconds: five minutes.
 pub const CONFIRMED_SECONDS: i64 = 300;
-/// Time for which a declined act cannot be asked for again, in seconds: a minute.
+/// Time for which a declined act cannot be requested again, in seconds: a minute.
 pub const DECLINED_SECONDS: i64 = 60;
 /// Maximum number of permits of one account and app at a time.
 pub const MAX_PERMITS: usize = 20;
 
-/// An act that needs a permit, with everything that it does: a permit for one value is none for
+/// An act that needs a permit, with all its values: a permit for one value is not valid for
 /// another.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "act")]
@@ -43,18 +44,18 @@ pub enum Act {
     ResetPin {},
     /// Invites an address as an owner.
     InviteOwner {
-        /// The address.
+        /// Address to invite.
         email: Email,
-        /// The scopes of the new owner.
+        /// Scopes of the new owner.
         scopes: Scopes,
     },
-    /// Invites an address anew, with another role than that of its invitation.
+    /// Changes an open invitation to another role.
     ChangeInvitation {
-        /// The address.
+        /// Invited address.
         email: Email,
         /// The new role.
         role: Role,
-        /// The scopes that the person gets.
+        /// Scopes of the person.
         scopes: Scopes,
     },
     /// Changes the role of a user.
@@ -69,13 +70,13 @@ pub enum Act {
         /// The user's id.
         user: String,
     },
-    /// Makes a code that admits many machines.
+    /// Creates an enrolment code that admits many machines.
     CreateCode {
         /// Number of machines.
         uses: u32,
-        /// Seconds for which it is valid.
+        /// Lifetime of the code, in seconds.
         seconds: i64,
-        /// Pattern for the names of machines.
+        /// Pattern for the names of machines; `None` admits any name.
         name: Option<String>,
     },
     /// Admits a machine that waits.
@@ -88,7 +89,7 @@ pub enum Act {
         /// Its address.
         email: Email,
     },
-    /// Removes the credentials of an account and makes a link that sets new ones.
+    /// Removes the credentials of an account and creates a link that sets new ones.
     ResetAccount {
         /// Its address.
         email: Email,
@@ -106,7 +107,7 @@ pub enum Act {
 }
 
 impl Act {
-    /// Returns the action in the audit log, which is the name of the route that does the same.
+    /// Returns the action in the audit log: the name of the route that does the act.
     pub const fn action(&self) -> &'static str {
         match self {
             Self::DeleteVault {} => "vault.delete",
@@ -123,7 +124,7 @@ impl Act {
         }
     }
 
-    /// Returns the id of the user whom the act is about.
+    /// Returns the id of the user whom the act changes; `None` for other acts.
     pub fn user_id(&self) -> Option<&str> {
         match self {
             Self::ChangeRole { user, .. } | Self::RemoveUser { user } => Some(user),
@@ -131,7 +132,7 @@ impl Act {
         }
     }
 
-    /// Returns the id of the machine that the act is about.
+    /// Returns the id of the machine that the act admits; `None` for other acts.
     pub fn machine_id(&self) -> Option<&str> {
         match self {
             Self::AdmitMachine { machine } => Some(machine),
@@ -155,9 +156,9 @@ impl Act {
         }
     }
 
-    /// Describes the act in a sentence, for its page and for the audit log. `slug` is the vault, and
-    /// `target` the user or the machine that the act is about: the address or the name, or the id
-    /// where these are not at hand.
+    /// Describes the act in a sentence, for the page of its confirmation and for the audit log.
+    /// `slug` is the vault, and `target` the user or machine that the act is about: its address or
+    /// name, or its id if these are unknown.
     pub fn describe(&self, slug: &str, target: &str) -> String {
         match self {
             Self::DeleteVault {} => format!("Delete the vault {slug}."),
@@ -188,43 +189,44 @@ impl Act {
     }
 }
 
-/// An act of a permit.
+/// An act of a permit, with its state.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct PermittedAct {
     /// The act.
     pub act: Act,
-    /// The sentence of the act in the audit log; empty in a record of an earlier version.
+    /// Sentence for the act in the audit log; empty in records of an earlier version.
     #[serde(default)]
     pub sentence: String,
-    /// Whether it was done: each act counts once.
+    /// Whether it was done: a permit is valid once for each act.
     #[serde(default)]
     pub used: bool,
 }
 
-/// A confirmation that was asked for.
+/// A permit, from the request for the confirmation on.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Permit {
-    /// `cnf_…`. It gives no power: the page asks for the person of the account.
+    /// Id, `cnf_…`. It is no secret: only the person of the account can open its page.
     pub id: String,
-    /// The vault; absent for acts of an operator.
+    /// The vault that the acts change; absent for acts of an operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<NamespaceRef>,
-    /// The acts, in the order in which the page lists them.
+    /// Acts, in the order in which the page lists them.
     pub acts: Vec<PermittedAct>,
-    /// The actor in the audit log: the user of the vault, or the operator's account.
+    /// Actor for the audit log: id of the user of the vault, or of the operator's account.
     pub actor: String,
     /// Network that the request came from.
     pub from: String,
-    /// Whether the person has decided, and how.
+    /// Whether and how the person has decided.
     pub state: PermitState,
-    /// Time at which it was asked for.
+    /// Time of the request.
     pub asked_at: Timestamp,
-    /// Time at which it ends.
+    /// Time from which it is no longer valid.
     pub ends_at: Timestamp,
 }
 
 impl Permit {
-    /// Returns a permit that waits for the person.
+    /// Creates a permit that waits for the person. `asked_by` has the actor and the network of the
+    /// request.
     pub fn ask_for(
         acts: Vec<PermittedAct>,
         namespace: Option<NamespaceRef>,
@@ -259,19 +261,20 @@ impl Permit {
         }
     }
 
-    /// Returns the sentences of its acts.
+    /// Returns the sentences for its acts.
     pub fn sentences(&self) -> Vec<&str> {
         let acts = self.acts.iter();
         acts.map(|permitted| permitted.sentence.as_str()).collect()
     }
 
-    /// Returns the act of the permit that is this one in this vault and was not done yet.
+    /// Finds `act` among the acts of the permit that were not done yet, if the permit is for this
+    /// vault.
     pub fn find_unused(
         &mut self,
         namespace: Option<&NamespaceRef>,
         act: &Act,
     ) -> Option<&mut PermittedAct> {
-        // The id and the slug: a name that was given to another vault is another vault.
+        // The id is compared too: a vault that got the name later is another vault.
         if self.namespace.as_ref() != namespace {
             return None;
         }
@@ -280,23 +283,23 @@ impl Permit {
     }
 }
 
-/// The permits of one account and app.
+/// The record of the permits of one account and app.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Permits {
     /// The permits, oldest first.
     pub permits: Vec<Permit>,
 }
 
-/// The permits of one account and app as they were read, without those that have ended.
+/// The permits of one account and app as they were read, without those that are no longer valid.
 pub struct LoadedPermits {
-    /// The permits.
+    /// Valid permits, oldest first.
     pub permits: Vec<Permit>,
     key: RecordKey,
     when: When,
 }
 
 impl LoadedPermits {
-    /// Reads the permits of an account for an app; `None` is the console.
+    /// Reads the permits of an account for an app; `None` stands for the console.
     pub async fn load(
         ports: &Ports,
         account: &AccountId,
@@ -316,7 +319,7 @@ impl LoadedPermits {
         Self { permits, key, when }
     }
 
-    /// Returns the write that stores the permits; it fails if they have changed since they were
+    /// Returns the write that stores the permits. It fails if the record has changed since it was
     /// read.
     pub fn into_write(self) -> Result<Write, StoreError> {
         let last = self.permits.iter().map(|permit| permit.ends_at).max();
@@ -331,7 +334,7 @@ impl LoadedPermits {
     }
 }
 
-/// The word of the console in place of an app's id.
+/// Word in the key for the console, in place of an app's id.
 const CONSOLE: &str = "console";
 const ID_PREFIX: &str = "cnf_";
 
@@ -345,7 +348,7 @@ pub fn permits_partition(account: &AccountId) -> String {
     format!("permit/{account}")
 }
 
-/// Returns whether an account was asked for the confirmation with this id, by whichever app.
+/// Whether the person of an account was asked for the confirmation with this id, by any app.
 pub async fn permit_exists(
     ports: &Ports,
     account: &AccountId,
@@ -357,7 +360,7 @@ pub async fn permit_exists(
         .list_page(&partition, "", None, MAX_PAGE)
         .await?;
     for record in &listed {
-        // One that cannot be read must not keep the refusals about all others from the log.
+        // An unreadable record must not keep other refusals out of the log.
         let Ok(permits) = record.read::<Permits>() else {
             continue;
         };
@@ -368,7 +371,7 @@ pub async fn permit_exists(
     Ok(false)
 }
 
-/// Returns the key of the permits of an account for an app; `None` is the console.
+/// Returns the key of the permits of an account for an app; `None` stands for the console.
 fn permits_key(account: &AccountId, client: Option<&ClientId>) -> RecordKey {
     let client = client.map_or(CONSOLE, ClientId::as_str);
     RecordKey::new(permits_partition(account), client)

@@ -1,4 +1,6 @@
-//! Proof key for code exchange (RFC 7636), S256 only: `plain` and a missing method are refused.
+//! PKCE, the proof key for code exchange (RFC 7636): a client sends a challenge, the hash of a
+//! secret verifier, with its authorize request, and the verifier when it exchanges the code. Only
+//! the method S256 is accepted: `plain` and a missing method are refused.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -6,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
-/// A code challenge: 43 characters of base64url that spell a SHA-256.
+/// A code challenge: 43 characters of base64url that encode a SHA-256.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Challenge(String);
@@ -20,13 +22,13 @@ pub enum BadChallenge {
     /// `code_challenge_method` is absent, which means plain, or anything but S256.
     #[error("code_challenge_method must be S256")]
     Method,
-    /// It is not 43 characters of base64url.
+    /// The challenge is not 43 characters of base64url.
     #[error("code_challenge must be 43 characters of base64url")]
     Malformed,
 }
 
 impl Challenge {
-    /// Reads both parameters of an authorize request.
+    /// Parses the parameters `code_challenge` and `code_challenge_method` of an authorize request.
     pub fn parse(challenge: Option<&str>, method: Option<&str>) -> Result<Self, BadChallenge> {
         let challenge = challenge.ok_or(BadChallenge::Missing)?;
         // `plain` would put the verifier itself into the authorize request, where it can be read.
@@ -54,7 +56,7 @@ impl Challenge {
     /// Whether `verifier` has 43 to 128 unreserved characters and hashes to this challenge. The
     /// comparison takes constant time.
     pub fn answered_by(&self, verifier: &str) -> bool {
-        // A shorter verifier could be guessed from the challenge, which is no secret.
+        // A shorter verifier could be guessed from the challenge, which is not secret.
         (43..=128).contains(&verifier.len())
             && verifier
                 .bytes()

@@ -1,4 +1,5 @@
-//! The places of a namespace that its quota limits: admitted machines, people, and drafts that wait.
+//! The places of a namespace. Each admitted machine, each member or invited person, and each open
+//! draft about a skill takes one, and the quota limits the number of places of each kind.
 //!
 //! | partition | key | document |
 //! |---|---|---|
@@ -40,7 +41,7 @@ impl PlaceKind {
     /// All kinds.
     pub const ALL: [Self; 3] = [Self::Machines, Self::People, Self::Drafts];
 
-    /// Returns the limit of a quota that is about this kind.
+    /// Returns the limit of the quota for this kind.
     pub const fn quota(self) -> QuotaKind {
         match self {
             Self::Machines => QuotaKind::Machines,
@@ -57,7 +58,8 @@ impl PlaceKind {
         }
     }
 
-    /// Returns the key of its [`JudgedLimit`]. The function that takes such places may write it.
+    /// Returns the key of the kind's [`JudgedLimit`]. It is in a partition to which the cloud
+    /// function that takes such places may write.
     fn judged_key(self, namespace: &NamespaceRef) -> RecordKey {
         match self {
             Self::Machines | Self::People => {
@@ -72,11 +74,11 @@ impl PlaceKind {
 /// Error: all places that the quota allows are taken.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub struct FullPlaces {
-    /// Kind of the places.
+    /// Kind of place.
     pub kind: PlaceKind,
-    /// Places that are taken.
+    /// Number of places that are taken.
     pub used: u64,
-    /// Places that there are.
+    /// Number of places that the quota allows.
     pub limit: u64,
 }
 
@@ -97,23 +99,23 @@ impl fmt::Display for FullPlaces {
 }
 
 impl FullPlaces {
-    /// Returns the numbers as the member `quota` of an answer.
+    /// Returns the numbers for the member `quota` of an answer.
     pub fn to_json(self) -> Value {
         json!({ "name": self.kind.name(), "used": self.used, "asked": 1, "limit": self.limit })
     }
 }
 
-/// A place that is taken.
+/// A place that a commit is about to take.
 #[derive(Debug, Default)]
 pub struct TakenPlace {
     /// Writes for the commit that takes it.
     pub writes: Vec<Write>,
-    /// The warning to owners, if 80 % of the places are taken by this one.
+    /// Warning to owners, if the number of taken places reaches 80 % of the limit with this one.
     pub events: Vec<Event>,
 }
 
 impl TakenPlace {
-    /// Takes a place beside those that are `used`; fails if `limit` are, where 0 is no limit.
+    /// Takes a place when `used` are taken already. Fails if that reaches `limit`; 0 is no limit.
     fn beside(
         namespace: &NamespaceRef,
         kind: PlaceKind,
@@ -130,7 +132,8 @@ impl TakenPlace {
                 used: used + 1,
                 limit,
             });
-            // Judged now, so that the next visit of the garbage collection does not warn again.
+            // Recorded as judged, so that the next visit of the garbage collection does not warn
+            // again.
             taken
                 .writes
                 .push(judged_write(namespace, kind, limit, When::Any)?);
@@ -139,14 +142,15 @@ impl TakenPlace {
     }
 }
 
-/// The limit by which the places of a kind were judged last, so that a limit that changes is noticed.
+/// The limit with which the places of a kind were last compared for a warning. A changed limit is
+/// noticed by it.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 struct JudgedLimit {
-    /// The limit; 0: none.
+    /// The limit; 0 for none.
     limit: u64,
 }
 
-/// Returns the limit by which the places of a kind were judged last, 0 if there was none, with the
+/// Returns the limit with which the places of a kind were last compared (0 for none), and the
 /// condition for its next write.
 pub async fn judged_limit(
     ports: &Ports,
@@ -161,7 +165,7 @@ pub async fn judged_limit(
     }))
 }
 
-/// Returns the write of the limit by which the places of a kind are judged.
+/// Returns the write that records the limit with which the places of a kind were compared.
 pub fn judged_write(
     namespace: &NamespaceRef,
     kind: PlaceKind,
@@ -172,7 +176,7 @@ pub fn judged_write(
     Ok(Write::put(kind.judged_key(namespace), document, when))
 }
 
-/// Counts the places of a kind that are taken.
+/// Counts the taken places of a kind.
 pub async fn count_places(
     ports: &Ports,
     namespace: &NamespaceRef,
@@ -180,7 +184,7 @@ pub async fn count_places(
 ) -> Result<u64, StoreError> {
     match kind {
         PlaceKind::Machines => Ok(read_machines(ports, namespace).await?.0),
-        // An invitation that has ended reads as absent.
+        // An expired invitation reads as absent, so every record counts.
         PlaceKind::People => {
             count_records(ports, &users_partition(&namespace.id), |_: &User| true).await
         }
@@ -193,7 +197,7 @@ pub async fn count_places(
     }
 }
 
-/// Error of a count.
+/// Reason why a place could not be taken.
 #[derive(Debug, thiserror::Error)]
 pub enum PlaceError {
     /// No place is left.
@@ -226,13 +230,14 @@ struct Machines {
     admitted: u64,
 }
 
-/// Returns how many machines are admitted; `None` if nobody has counted them yet.
+/// Returns how many machines are admitted; `None` if no decision has counted them yet.
 pub async fn admitted_machines(ports: &Ports, slug: &Slug) -> Result<Option<u64>, StoreError> {
     let found = ports.get::<Machines>(&machines_key(slug)).await?;
     Ok(found.map(|found| found.value.admitted))
 }
 
-/// Counts a machine that is admitted. Fails if `limit` machines are; 0 is no limit.
+/// Takes a place for a machine that is to be admitted. Fails if `limit` machines are admitted; 0 is
+/// no limit.
 pub async fn take_machine_place(
     ports: &Ports,
     namespace: &NamespaceRef,
@@ -242,15 +247,15 @@ pub async fn take_machine_place(
     let (mut used, when) = read_machines(ports, namespace).await?;
     let mut is_moved = matches!(when, When::At(_));
     if is_moved && limit > 0 && used >= limit {
-        // A process of an earlier version may have decided without counting. Worth the reads before
-        // a machine is refused.
+        // A process of an earlier version may have changed machines without counting, so they are
+        // counted again before one is refused.
         used = count_machines(ports, namespace).await?;
         is_moved = false;
     }
     let mut taken = TakenPlace::beside(namespace, PlaceKind::Machines, used, limit)?;
     taken.writes.push(if is_moved {
-        // With the limit, so that of two admissions at once only one takes the last place. The
-        // other one reads again, and finds no place.
+        // With the limit as a bound, so that of two admissions at once only one takes the last
+        // place. The other one is tried again and finds no place.
         let most = match limit {
             0 => MAX_COUNT,
             limit => i64::try_from(limit).unwrap_or(MAX_COUNT),
@@ -262,7 +267,7 @@ pub async fn take_machine_place(
     Ok(taken)
 }
 
-/// Returns the write that takes `machines`, which are admitted, out of the count.
+/// Returns the write that frees the places of this many admitted machines.
 pub async fn revocation_write(
     ports: &Ports,
     namespace: &NamespaceRef,
@@ -277,8 +282,9 @@ pub async fn revocation_write(
     Ok(Write::count(key, "admitted", -by, MAX_COUNT))
 }
 
-/// Returns the number of admitted machines, with the condition for the next write of the record that
-/// has it. Machines that were admitted by an earlier version are counted one by one, once.
+/// Returns the number of admitted machines, with the condition for the next write of its record.
+/// Without a record the machines are counted one by one; this happens once, for machines that an
+/// earlier version admitted.
 async fn read_machines(ports: &Ports, namespace: &NamespaceRef) -> Result<(u64, When), StoreError> {
     match ports
         .get::<Machines>(&machines_key(&namespace.slug))
@@ -303,8 +309,8 @@ fn count_write(key: RecordKey, admitted: u64, when: When) -> Result<Write, Store
     Ok(Write::put(key, document, when))
 }
 
-/// Takes a place for a further invitation. Fails if members and people whose invitation waits are
-/// `limit`; 0 is no limit.
+/// Takes a place for another invitation. Fails if members and invited people together are `limit`;
+/// 0 is no limit.
 pub async fn take_invitation_place(
     ports: &Ports,
     namespace: &NamespaceRef,
@@ -314,7 +320,8 @@ pub async fn take_invitation_place(
     take_counted_place(ports, namespace, (PlaceKind::People, guard), limit).await
 }
 
-/// Takes a place for a further draft about a skill. Fails if `limit` of them wait; 0 is no limit.
+/// Takes a place for another draft about a skill. Fails if `limit` such drafts are open; 0 is no
+/// limit.
 pub async fn take_draft_place(
     ports: &Ports,
     namespace: &NamespaceRef,
@@ -324,7 +331,9 @@ pub async fn take_draft_place(
     take_counted_place(ports, namespace, (PlaceKind::Drafts, guard), limit).await
 }
 
-/// Takes a place of a kind whose places are counted one by one, but only under a limit.
+/// Takes a place of a kind that has no counter: the places are counted one by one, and only if
+/// there is a limit. Each taking writes the record `guard`, so that two at once cannot take the
+/// last place.
 async fn take_counted_place(
     ports: &Ports,
     namespace: &NamespaceRef,
@@ -334,7 +343,8 @@ async fn take_counted_place(
     if limit == 0 {
         return Ok(TakenPlace::default());
     }
-    // Read before the places: whoever takes one in between changes it, and makes the commit fail.
+    // Read before the places are counted: another request that takes one meanwhile changes it, and
+    // makes this commit fail.
     let when = match ports.get::<Value>(&guard).await? {
         Some(Versioned { revision, .. }) => When::At(revision),
         None => When::Absent,
@@ -372,12 +382,13 @@ fn machines_key(slug: &Slug) -> RecordKey {
     RecordKey::new(format!("ns/{slug}"), "machines")
 }
 
-/// Returns the key of the record that invitations under a limit write.
+/// Returns the key of the record that each invitation under a limit writes.
 fn people_key(slug: &Slug) -> RecordKey {
     RecordKey::new(format!("ns/{slug}"), "people")
 }
 
-/// Returns the keys of the records about the places that lie beside the namespace's own.
+/// Returns the keys of the records about places that are in the partition of the namespace's own
+/// record.
 pub fn own_keys(namespace: &NamespaceRef) -> [RecordKey; 4] {
     [
         machines_key(&namespace.slug),

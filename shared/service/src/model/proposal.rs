@@ -1,4 +1,5 @@
-//! The records of proposed releases.
+//! Proposals: releases that a publisher has submitted as a draft because they lack signatures. The
+//! state of a proposal is derived in [`super::outcome`].
 
 use std::collections::BTreeSet;
 
@@ -15,30 +16,30 @@ use super::release;
 /// Time for which a proposal waits for signatures, in seconds: 14 days.
 pub const PROPOSAL_SECONDS: i64 = 14 * 24 * 3600;
 
-/// A release that lacks signatures.
+/// The part of a draft's record that describes a proposed release.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Proposed {
-    /// Its number.
+    /// Number of the release.
     #[serde(rename = "proposed_release")]
     pub number: u64,
-    /// The root version that it names.
+    /// Number of the root version (document with the vault's keys) that the release names.
     pub root_version: u64,
-    /// SHA-256 of the payload of that version.
+    /// SHA-256 of the payload of that root version.
     pub root_sha256: Digest,
-    /// SHA-256 of its own payload.
+    /// SHA-256 of the payload of the release.
     pub payload_sha256: Digest,
-    /// The keys of the release role whose signatures are good.
+    /// Keys of the release role whose signatures are valid.
     pub signers: Vec<PublicKey>,
-    /// State of the namespace against which it was judged.
+    /// State of the namespace at the submission, on which the release builds.
     pub base: Base,
-    /// The object of the class `closures` that lists what it names beyond the release that it
-    /// follows.
+    /// SHA-256 of the object of the class `closures` with the objects that the release names and
+    /// the one before does not.
     pub added: Digest,
-    /// Time at which it ends.
+    /// Time from which the proposal is outdated.
     pub ends_at: Timestamp,
 }
 
-/// State of a namespace, as far as a proposal builds on it.
+/// The part of a namespace's state on which a proposal builds.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Base {
     /// SHA-256 of the payload of the current release.
@@ -60,14 +61,14 @@ impl Base {
 }
 
 impl Proposed {
-    /// Returns the key of the record of the release, if it was published.
+    /// Returns the key that the record of the release has if it was published.
     pub fn release_key(&self, namespace: &NamespaceId) -> RecordKey {
         release::release_key(namespace, self.root_version, self.number)
     }
 
-    /// Whether both carry the same payload with the same signatures.
+    /// Whether both are the same release with signatures of the same keys.
     pub fn is_same(&self, other: &Self) -> bool {
-        // As sets: the order in which people signed makes no other proposal.
+        // Compared as sets, because the order of signatures does not matter.
         let keys = |proposed: &Self| BTreeSet::from_iter(proposed.signers.clone());
         self.payload_sha256 == other.payload_sha256 && keys(self) == keys(other)
     }

@@ -1,11 +1,12 @@
-//! A browser on its way to the identity provider, and back from it.
+//! Sign-ins through the identity provider (OpenID Connect) in progress: a browser that was sent
+//! there, and a person who came back and still has to prove the account.
 //!
 //! | partition | key | document |
 //! |---|---|---|
 //! | `session/<sha256 of the cookie>` | `provider/<sha256 of the state>` | [`ProviderRequest`], 10 minutes, removed by its use |
 //! | `session/<sha256 of the cookie>` | `connect` | [`PendingConnection`], 10 minutes, removed by its use |
 //!
-//! Both belong to one browser: another one has another partition.
+//! Both records are valid for one browser only: each browser has a partition of its own.
 
 use serde::{Deserialize, Serialize};
 use vault_format::hash::Digest;
@@ -17,41 +18,42 @@ use super::account_id::AccountId;
 use super::limits::{NetworkLimit, Networks, Window};
 use super::session::session_partition;
 
-/// Time that a person may take at the provider, and then again to prove the account, in seconds: 10
-/// minutes each.
+/// Maximum time that a person may spend at the provider, and then again to prove the account, in
+/// seconds: 10 minutes each.
 pub const REQUEST_SECONDS: i64 = 600;
-/// Window in which the unfinished sign-ins of a source are counted, in seconds.
+/// Length of the window in which unfinished sign-ins of a source are counted, in seconds.
 const WINDOW_SECONDS: i64 = 15 * 60;
 
-/// A browser that was sent to the provider.
+/// A sign-in for which the browser was sent to the provider.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct ProviderRequest {
-    /// The page of ours that the person is on the way to.
+    /// Page of this service to which the person returns after the sign-in.
     pub return_to: String,
     /// Whether the provider was asked to make the person enter credentials.
     pub fresh: bool,
     /// Time of the request.
     pub at: Timestamp,
-    /// Networks against whose limits the request counts.
+    /// Networks for which the sign-in counts as unfinished.
     #[serde(alias = "source")]
     pub networks: Networks,
 }
 
-/// A person who came back, whose address belongs to an account with other proofs: the person must
-/// prove that account once.
+/// A person who came back from the provider, with the e-mail address of an account that has other
+/// ways to sign in. The person must prove once that this account is theirs; then the provider is
+/// connected to it.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct PendingConnection {
-    /// The account with the address.
+    /// Account that has the address.
     pub account: AccountId,
-    /// The provider.
+    /// Issuer identifier of the provider.
     pub issuer: String,
-    /// The person, by the name in [`super::subject`].
+    /// The person: SHA-256 of issuer and subject ([`super::subject`]).
     pub subject: Digest,
 }
 
 impl ProviderRequest {
-    /// Returns the windows in which the request counts until the sign-in is done: `limit` requests
-    /// of a source, and more of a wider network.
+    /// Returns the windows in which the sign-in counts until it is finished: `limit` for one
+    /// source, and more for wider networks.
     pub fn sign_in_windows(&self, limit: u32) -> Vec<Window<'static>> {
         let limit = NetworkLimit {
             name: "sign-in-provider",
@@ -67,7 +69,7 @@ impl ProviderRequest {
         Ok(Write::put_until(
             request_key(browser, state),
             Document::from_value(self)?,
-            // A state belongs to one request and is never taken over by another.
+            // A state belongs to one request and is never used for another.
             When::Absent,
             self.at.plus_seconds(REQUEST_SECONDS),
         ))

@@ -1,5 +1,5 @@
 //! Sign-up for a hosted vault: five steps, each pending or done, from the choice of a name to the
-//! first release. Pure transitions of a [`Provisioning`].
+//! first release. The functions here only compute the next state of a [`Provisioning`].
 //!
 //! | partition | key | document |
 //! |---|---|---|
@@ -10,9 +10,9 @@
 //! | `reserved/<slug>` | `reservation` | [`Link`], who may take the name; 24 hours |
 //! | `ns/<slug>` | `provisioning` | [`Link`], from an allocated namespace to its sign-up |
 //!
-//! The reference is random and known to the person and the payment provider alone. Payments name
-//! the reference and not the vault's name: anybody could pay for a name and then withdraw the
-//! payment.
+//! The reference of a sign-up is random, and only the person and the payment provider know it.
+//! Payments contain the reference and not the vault's name: otherwise anybody could pay for a name
+//! and then withdraw the payment.
 
 use serde::{Deserialize, Serialize};
 use vault_format::name::{SkillName, Slug};
@@ -31,23 +31,23 @@ pub const RESERVATION_SECONDS: i64 = 24 * 3600;
 /// Lifetime of an unpaid sign-up, in days. A checkout page may be open for a day, and the payment
 /// provider repeats its events for three.
 pub const UNPAID_DAYS: i64 = 7;
-/// Maximum number of unpaid sign-ups of one account, and of its vaults where they are free.
+/// Maximum number of unpaid sign-ups of one account; where vaults are free, of its vaults.
 pub const MAX_UNPAID: usize = 3;
-/// Maximum number of subscriptions of one sign-up that stand by.
+/// Maximum number of further subscriptions of one sign-up ([`Provisioning::standby`]).
 pub const MAX_STANDBY: usize = 8;
-/// The partition of the sign-ups on which the service has something to do.
+/// Partition of the sign-ups that the service has to work on.
 pub const OPEN: &str = "provisioning-open";
-/// The prefix of an account's sign-ups in its partition.
+/// Prefix of the keys of an account's sign-ups in its partition.
 pub const SIGN_UPS: &str = "sign-up/";
 
-/// A record that names a sign-up.
+/// A record that refers to a sign-up.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Link {
-    /// The sign-up.
+    /// Reference of the sign-up.
     pub reference: Reference,
 }
 
-/// Whether access was paid for.
+/// State of the payment for a sign-up.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PaidAccess {
@@ -55,70 +55,70 @@ pub enum PaidAccess {
     Free,
     /// No payment has been confirmed.
     Awaited,
-    /// A payment was confirmed. It stays so when a later one fails.
+    /// A payment was confirmed. This remains when a later one fails.
     Confirmed,
 }
 
-/// One sign-up: what the person chose, and how far it has come.
+/// A sign-up: the person's choices and its progress.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Provisioning {
-    /// Its name.
+    /// Random name of the sign-up.
     pub reference: Reference,
     /// Account that will own the vault.
     pub account: AccountId,
-    /// The name of the vault.
+    /// Name that the vault is to have.
     pub slug: Slug,
-    /// The plan; `None` where vaults are free.
+    /// Name of the chosen plan; `None` where vaults are free.
     pub plan: Option<String>,
-    /// The starter skills that were chosen.
+    /// Starter skills that the person chose.
     pub starter_skills: Vec<SkillName>,
-    /// Whether access was paid for.
+    /// State of the payment.
     pub paid_access: PaidAccess,
-    /// The subscription that pays for it.
+    /// Subscription that pays for the vault.
     pub subscription: Option<SubscriptionId>,
-    /// Further subscriptions of it, which stand by until that one ends. At most
-    /// [`MAX_STANDBY`].
+    /// Further subscriptions for the same sign-up. One of them takes over when `subscription` ends.
+    /// At most [`MAX_STANDBY`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub standby: Vec<SubscriptionId>,
-    /// The vault, once it is allocated.
+    /// The vault, once its namespace is created.
     pub namespace: Option<NamespaceRef>,
-    /// Whether the starter skills wait there as drafts.
+    /// Whether the starter skills were saved as drafts in the vault.
     pub imported: bool,
     /// Time of the sign-up.
     pub created_at: Timestamp,
-    /// Time since which a payment has been there that does not count, such as one for another
-    /// plan, while no payment counts.
+    /// Time of the first payment that was not accepted, such as one for another plan, since a
+    /// payment was last accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused_at: Option<Timestamp>,
 }
 
-/// One thing that happened to a sign-up.
+/// An event in the course of a sign-up.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum ProvisioningEvent {
-    /// It has these subscriptions: the one that pays for it, and those that stand by.
+    /// The sign-up has these subscriptions now: the one that pays, and the further ones.
     Bound(Option<SubscriptionId>, Vec<SubscriptionId>),
     /// A payment of the subscription was confirmed.
     Paid,
-    /// A payment arrived at this time that does not count.
+    /// A payment arrived at this time that was not accepted.
     Refused(Timestamp),
     /// The person chose another name.
     Renamed(Slug),
-    /// The namespace was allocated.
+    /// The namespace was created.
     Allocated(NamespaceRef),
     /// The starter skills were saved as drafts.
     Imported,
 }
 
-/// Error: something cannot happen to a sign-up now.
+/// Error: an event is not possible in the present state of a sign-up.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum OutOfOrder {
-    /// Nothing was paid.
+    /// There is no confirmed payment.
     #[error("access has not been paid for")]
     Unpaid,
-    /// There is no namespace.
+    /// The namespace does not exist yet.
     #[error("the namespace has not been allocated")]
     Unallocated,
-    /// There is a namespace.
+    /// The namespace exists already.
     #[error("the namespace has been allocated already")]
     Allocated,
 }
@@ -126,19 +126,19 @@ pub enum OutOfOrder {
 /// Next action of the service for a sign-up.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum NextAction {
-    /// It waits for a payment.
+    /// The service waits for a payment.
     Wait,
-    /// It allocates the namespace.
+    /// The service creates the namespace.
     Allocate,
-    /// It saves the starter skills as drafts.
+    /// The service saves the starter skills as drafts.
     Import,
-    /// Nothing: what remains is the owner's.
+    /// Nothing; the remaining steps are the owner's.
     Nothing,
 }
 
 impl Provisioning {
-    /// Returns the sign-up after an event, or `None` if the event had happened before. Fails if
-    /// something else has to happen first.
+    /// Returns the sign-up after an event, or `None` if the event changes nothing, for example
+    /// because it is repeated. Fails if another event has to happen first.
     pub fn after_event(&self, happened: ProvisioningEvent) -> Result<Option<Self>, OutOfOrder> {
         let mut after = self.clone();
         match happened {
@@ -162,7 +162,7 @@ impl Provisioning {
             ProvisioningEvent::Allocated(_) if self.paid_access == PaidAccess::Awaited => {
                 return Err(OutOfOrder::Unpaid);
             }
-            // Whoever was first has allocated it.
+            // The first process to do so has created it, and its namespace stays.
             ProvisioningEvent::Allocated(namespace) => {
                 after.namespace = self.namespace.clone().or(Some(namespace));
             }
@@ -171,7 +171,7 @@ impl Provisioning {
             }
             ProvisioningEvent::Imported => after.imported = true,
         }
-        // Events and steps repeat; a repeated one must write nothing.
+        // Events and steps are repeated; a repetition must write nothing.
         Ok((after != *self).then_some(after))
     }
 
@@ -185,20 +185,20 @@ impl Provisioning {
         }
     }
 
-    /// Returns the end of its name's reservation while nothing is paid.
+    /// Returns the time until which its name is reserved while nothing is paid.
     pub fn reserved_until(&self) -> Timestamp {
         self.created_at.plus_seconds(RESERVATION_SECONDS)
     }
 
-    /// Whether it is kept for good, because something was paid or there is a vault.
+    /// Whether its record is kept for good, because a payment was confirmed or the vault exists.
     pub fn is_kept(&self) -> bool {
         self.paid_access == PaidAccess::Confirmed || self.namespace.is_some()
     }
 
-    /// Returns the five steps. `synced` says whether the vault has a release.
+    /// Returns the five steps. `synced` tells whether the vault has a release.
     pub fn steps(&self, synced: bool) -> [Step; 5] {
         let is_done = [
-            // The choice is part of the record.
+            // The choices are made when the record is created.
             true,
             self.paid_access != PaidAccess::Awaited,
             self.namespace.is_some(),
@@ -208,7 +208,7 @@ impl Provisioning {
         steps_from(is_done)
     }
 
-    /// Returns the write that stores it, under the condition `when`.
+    /// Returns the write that stores the sign-up, under the condition `when`.
     pub fn to_write(&self, when: When) -> Result<Write, StoreError> {
         let (key, document) = (
             provisioning_key(&self.reference),
@@ -222,7 +222,7 @@ impl Provisioning {
         })
     }
 
-    /// Returns a record that names it.
+    /// Returns the content of a record that refers to the sign-up.
     pub fn link_document(&self) -> Result<Document, StoreError> {
         Document::from_value(&Link {
             reference: self.reference.clone(),
@@ -230,8 +230,8 @@ impl Provisioning {
     }
 }
 
-/// Returns the steps of a namespace that an operator made without a sign-up: nothing was chosen,
-/// paid for or saved there, and nothing has to be.
+/// Returns the steps of a namespace that an operator created without a sign-up: nothing was chosen,
+/// paid for or imported there, so these steps count as done and as not needed.
 pub fn steps_by_operator(synced: bool) -> [Step; 5] {
     let mut steps = steps_from([true, true, true, true, synced]);
     for step in &mut steps {
@@ -275,10 +275,10 @@ pub fn sign_up_key(account: &AccountId, reference: &Reference) -> RecordKey {
     RecordKey::new(account_partition(account), format!("{SIGN_UPS}{reference}"))
 }
 
-/// Returns the keys of the places for an account's unpaid sign-ups.
+/// Returns the keys of the slots for an account's unpaid sign-ups; each unpaid sign-up takes one.
 pub fn slot_keys(account: &AccountId) -> [RecordKey; MAX_UNPAID] {
-    // Fixed places, each taken only if it is absent: sign-ups at the same time cannot exceed the
-    // number.
+    // A fixed number of slots, each written only if it is absent: concurrent sign-ups cannot exceed
+    // the number.
     std::array::from_fn(|n| RecordKey::new(account_partition(account), format!("sign-up-slot/{n}")))
 }
 

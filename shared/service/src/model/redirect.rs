@@ -1,21 +1,21 @@
-//! Redirect URIs of clients: the rules for them at registration, at authorize, and in the page's
-//! policy.
+//! Redirect URIs of clients: the rules for them at registration, in an authorize request, and in
+//! the content security policy of the consent page.
 //!
-//! Rules rather than a list of hosts: https anywhere, http on the loopback names, private-use
-//! schemes that no browser acts on itself. Matching is by exact text; only the port of a loopback
-//! address may differ (RFC 8252 section 7.3).
+//! There are rules instead of a list of hosts: https anywhere, http only on the loopback names, and
+//! private-use schemes that no browser acts on itself. URIs are compared as exact text; only the
+//! port of a loopback address may differ (RFC 8252 section 7.3).
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use url::{Host, Url};
 
-/// Parameters of our answers (RFC 6749 section 4.1.2, RFC 9207).
+/// Names of the parameters of this service's own answers (RFC 6749 section 4.1.2, RFC 9207).
 const RESERVED: [&str; 4] = ["code", "state", "iss", "error"];
-/// Longest redirect URI, in bytes.
+/// Maximum length of a redirect URI, in bytes.
 pub const LONGEST: usize = 1024;
 
-/// A redirect URI that may be registered; keeps its text as it came.
+/// A redirect URI that satisfies the rules, with its text unchanged.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct RedirectUri {
@@ -25,7 +25,7 @@ pub struct RedirectUri {
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 enum Kind {
-    /// The origin, as a browser writes it, when a content policy can name it.
+    /// `origin` is written as in a browser; `None` if a content policy cannot contain it.
     Https {
         origin: Option<String>,
         host: String,
@@ -52,16 +52,16 @@ pub enum BadRedirect {
     /// Not an absolute URI.
     #[error("redirect URI must be absolute")]
     NotAbsolute,
-    /// It has a fragment.
+    /// It contains a fragment.
     #[error("redirect URI must not contain a fragment")]
     Fragment,
-    /// It names a user or a password.
+    /// It contains a user name or a password.
     #[error("redirect URI must not contain a user name")]
     UserInfo,
     /// http to a host that is not the user's own machine.
     #[error("redirect URI must use https, except for 127.0.0.1, [::1] and localhost")]
     PlainHttp,
-    /// A scheme that a browser acts on itself.
+    /// A scheme that browsers or systems act on themselves.
     #[error("redirect URI must not use this scheme")]
     Scheme,
     /// A host that is empty or has odd characters.
@@ -144,13 +144,13 @@ const REFUSED_SCHEMES: &[&str] = &[
 ];
 
 impl RedirectUri {
-    /// Reads a redirect URI; fails with the first rule that it breaks.
+    /// Parses a redirect URI; fails with the first rule that it breaks.
     pub fn parse(text: &str) -> Result<Self, BadRedirect> {
         if text.is_empty() || text.len() > LONGEST {
             return Err(BadRedirect::Length);
         }
-        // A backslash is a slash to browsers; quotes and angle brackets could leave the header or
-        // page they are shown in.
+        // Browsers treat a backslash as a slash; quotes and angle brackets could break out of the
+        // header or page in which the URI is shown.
         if !text
             .bytes()
             .all(|byte| byte.is_ascii_graphic() && !b"\\\"'<>^`{|}".contains(&byte))
@@ -171,8 +171,8 @@ impl RedirectUri {
         })
     }
 
-    /// Returns the parameter of the service's own answers that its query has, if any: with one of
-    /// them the client would receive forged answers.
+    /// Returns a parameter of the service's own answers that the URI's query already contains, if
+    /// any: the client could take its value for one of the service's.
     pub fn reserved_parameter(&self) -> Option<&'static str> {
         let query = self.text.split_once('?').map_or("", |(_, query)| query);
         // Decoded, because `%63ode` is `code` to the client that reads the answer.
@@ -186,8 +186,8 @@ impl RedirectUri {
         &self.text
     }
 
-    /// Whether a request that names `asked` may be sent there: the text is the same, or it is the
-    /// same loopback address with another port.
+    /// Whether an answer may be sent to `asked` because this URI is registered: the text is the
+    /// same, or it is the same loopback address with another port.
     pub fn accepts(&self, asked: &Self) -> bool {
         match (&self.kind, &asked.kind) {
             (
@@ -203,13 +203,13 @@ impl RedirectUri {
         }
     }
 
-    /// Whether the answer goes to a program on the user's own machine. Any user of that machine may
-    /// have started it.
+    /// Whether answers go to a program on the user's own machine, which any user of that machine
+    /// may have started.
     pub const fn is_loopback(&self) -> bool {
         matches!(self.kind, Kind::Loopback { .. })
     }
 
-    /// Whether the answer goes to whichever app claimed the scheme.
+    /// Whether answers go to any app on the user's machine that claims the scheme.
     pub const fn is_private_scheme(&self) -> bool {
         matches!(self.kind, Kind::Private { .. })
     }
@@ -222,15 +222,15 @@ impl RedirectUri {
         }
     }
 
-    /// Returns the source expression for `form-action`: browsers check it along the whole redirect
-    /// chain that a form starts.
+    /// Returns the source expression for `form-action` in a content security policy: browsers apply
+    /// it to all redirects that follow a form.
     pub fn policy_source(&self) -> String {
         match &self.kind {
             Kind::Https {
                 origin: Some(origin),
                 ..
             } => origin.clone(),
-            // A content policy cannot write an IPv6 address, so the scheme has to do.
+            // A content policy cannot contain an IPv6 address, so it permits the whole scheme.
             Kind::Https { origin: None, .. } => "https:".to_owned(),
             Kind::Loopback { host, .. } if host.starts_with('[') => "http:".to_owned(),
             Kind::Loopback {
@@ -248,8 +248,8 @@ impl RedirectUri {
 
 impl Kind {
     fn parse_web(text: &str, url: &Url) -> Result<Self, BadRedirect> {
-        // The parser forgives `https:host`, and drops an empty user; both are compared as text
-        // later, so they must not come in.
+        // The parser accepts `https:host`, and drops an empty user name. As URIs are compared as
+        // text later, such spellings are rejected.
         let (_, after) = text.split_once("://").ok_or(BadRedirect::NotAbsolute)?;
         let end = after.find(['/', '?']).unwrap_or(after.len());
         let (authority, rest) = after.split_at(end);
@@ -269,8 +269,8 @@ impl Kind {
             });
             return Ok(Self::Https { origin, host });
         }
-        // Written as it is meant: `127.1` or `0x7f.1` are the same address to a parser, but only
-        // attackers write them.
+        // Only the plain spelling is accepted: `127.1` or `0x7f.1` are the same address to a
+        // parser, but only attackers write them.
         let written = authority
             .strip_prefix(&host)
             .ok_or(BadRedirect::PlainHttp)?;
@@ -279,7 +279,7 @@ impl Kind {
         {
             return Err(BadRedirect::PlainHttp);
         }
-        // Both spellings are the same request, and they are compared as text.
+        // With and without a slash it is the same request, and `rest` is compared as text.
         let rest = if rest.is_empty() { "/" } else { rest };
         Ok(Self::Loopback {
             host,
@@ -304,7 +304,7 @@ impl Kind {
     }
 }
 
-/// Whether a host name can stand in a content policy: any other character (`;`, `,`) could add a
+/// Whether a host name can be part of a content policy: any other character (`;`, `,`) could add a
 /// directive to it.
 fn plain_host(name: &str) -> bool {
     !name.is_empty()

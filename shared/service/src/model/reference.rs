@@ -1,11 +1,11 @@
-//! Names of sign-ups, by which payments refer to them.
+//! References: names of sign-ups for a hosted vault, by which payments refer to them.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use vault_store::random::{Random, random_bytes};
 
-/// The name of a sign-up: 128 random bits, as 32 digits of base 16.
+/// The reference of a sign-up: 128 random bits, as 32 lower-case hexadecimal digits.
 #[derive(Clone, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(transparent)]
 pub struct Reference(String);
@@ -19,14 +19,14 @@ impl Reference {
         ))
     }
 
-    /// Reads a reference; returns `None` for any other text.
+    /// Parses a reference; returns `None` for other text.
     pub fn parse(text: &str) -> Option<Self> {
         let digit = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
         // The text comes from outside and becomes part of record keys.
         (text.len() == 32 && text.bytes().all(digit)).then(|| Self(text.to_owned()))
     }
 
-    /// Returns the text.
+    /// Returns the reference as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

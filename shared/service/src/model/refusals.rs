@@ -1,16 +1,17 @@
-//! Refusals in the audit log: equal ones of one actor within a minute are one entry with a count, and
-//! so are those about an endless series of targets that do not exist. A target that exists is named
-//! however many others an actor names before it, and so is what the service itself names.
+//! Refusals in the audit log. Equal refusals of one actor within a minute are one entry with a
+//! count. Refusals about more than a few targets that do not exist are one entry too, without the
+//! targets. So an actor cannot fill the log with made-up targets; but a target that exists, or one
+//! that the service itself names, is always in the log.
 //!
 //! | partition | key | document |
 //! |---|---|---|
 //! | `limit/refused/<sha256 of the refusal>` | first second of the minute | a mark: the entry of the minute, gone two minutes later |
 //!
-//! The first refusal of a minute is written at once, in whichever process it happens. Equal ones
-//! after it are counted in memory, and written whenever their number has doubled. What is left is
+//! The first refusal of a minute is written at once, in whichever process it happens. Later equal
+//! ones are counted in memory, and the count is written whenever it has doubled. The remainder is
 //! written with a later refusal in the same log, or by [`RefusalCounts::write_counts`]. So a caller
-//! who is refused without end causes a few writes a minute, and a process that ends without a
-//! warning loses at most half of a count, never the entry.
+//! who is refused all the time causes a few writes a minute, and a process that dies loses at most
+//! half of a count, never the entry.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -34,26 +35,26 @@ use target::target_exists;
 
 /// Length of the window in which equal refusals are one entry, in seconds.
 const MINUTE: i64 = 60;
-/// Most entries whose counts a process holds in memory. Further refusals are added to their entries
-/// one by one.
+/// Maximum number of entries whose counts a process keeps in memory. Further refusals are added to
+/// their entries one by one.
 const MAX_COUNTED: usize = 16_384;
-/// Most entries of one actor in a minute, in one process, about targets that need not exist. Further
-/// refusals about such targets are one entry for each action and outcome.
+/// Maximum number of entries of one actor in a minute, in one process, about targets that may not
+/// exist. Further refusals about such targets become one entry for each action and outcome.
 const MAX_OF_ACTOR: usize = 20;
-/// Target of the entry of these further refusals. No id and no name has a blank.
+/// Target of the entry for these further refusals. No id or name contains a blank.
 const FURTHER_TARGETS: &str = "further targets";
-/// Most counts that are written along with another refusal.
+/// Maximum number of ended counts that are written along with another refusal.
 const MAX_ALONG: usize = 20;
-/// Action each of whose requests has an entry of its own.
+/// Name of the action whose refusals are never combined.
 const EACH_RECORDED: &str = "user.scopes";
 
-/// Origin of the target that a refusal names.
+/// Origin of the target of a refusal.
 #[derive(Clone, Debug)]
 pub enum NamedBy {
-    /// The service: the name of one of its tools, or what it has read from a record.
+    /// The service: the target is the name of one of its tools, or from one of its records.
     Service,
-    /// The caller, who may have made it up. It is looked up in this vault; without one it counts as
-    /// made up.
+    /// The caller, who may have made it up. The target is looked up in this vault; without a vault
+    /// it counts as made up.
     Caller(Option<NamespaceRef>),
 }
 
@@ -62,21 +63,21 @@ pub enum NamedBy {
 pub struct RefusedRequest {
     /// Namespace in whose log it is recorded; `None` for the log of the service.
     pub namespace: Option<NamespaceId>,
-    /// The actor.
+    /// Actor whose request was refused.
     pub actor: Actor,
     /// The requested action.
     pub action: String,
-    /// The target, and what else is recorded.
+    /// Target and values for the entry.
     pub change: Change,
     /// Origin of the target.
     pub named_by: NamedBy,
-    /// The code of the refusal.
+    /// Error code of the refusal.
     pub outcome: String,
 }
 
 impl RefusedRequest {
-    /// Returns the hash of everything in which equal refusals agree. The source is not part of it:
-    /// an actor could have an address for each request.
+    /// Returns a hash that is the same for equal refusals. The source address is not part of it,
+    /// because an actor could use another one for each request.
     fn identity(&self) -> Result<Digest, StoreError> {
         let change = &self.change;
         let text = serde_json::to_vec(&(
@@ -89,13 +90,13 @@ impl RefusedRequest {
         Ok(Digest::of(&text))
     }
 
-    /// Returns the partition of the log.
+    /// Returns the partition of the audit log.
     fn log(&self) -> String {
         audit::audit_partition(self.namespace.as_ref())
     }
 
-    /// Returns whether its target is none that its caller has made up. A refusal without a target is
-    /// named too: there are no more of them than actions and reasons.
+    /// Whether the target is certainly not made up by the caller. True without a target too: there
+    /// are only as many such refusals as actions and error codes.
     async fn has_known_target(&self, ports: &Ports) -> Result<bool, StoreError> {
         match (&self.named_by, &self.change.target) {
             (_, None) | (NamedBy::Service, _) => Ok(true),
@@ -106,15 +107,15 @@ impl RefusedRequest {
         }
     }
 
-    /// Returns the hash of the actor and the log.
+    /// Returns a hash of the actor and the log.
     fn actor_identity(&self) -> Digest {
         let log = self.log();
         let client = self.actor.client.as_deref().unwrap_or_default();
-        // A text from a caller has no line feed: ids of users and clients have none.
+        // The parts contain no line feed, because ids of users and clients have none.
         Digest::of(format!("{log}\n{}\n{client}", self.actor.user).as_bytes())
     }
 
-    /// Returns the refusal as it is counted with those about other targets.
+    /// Returns the refusal as it is counted together with those about other targets.
     fn without_target(&self) -> Self {
         Self {
             change: Change::about(FURTHER_TARGETS),
@@ -122,7 +123,7 @@ impl RefusedRequest {
         }
     }
 
-    /// Returns the entry as a write of its own, for the commit of something else.
+    /// Returns the write of an entry for this refusal alone.
     pub fn entry_write(&self, ports: &Ports) -> Result<Write, StoreError> {
         audit::entry_write(
             ports,
@@ -135,21 +136,21 @@ impl RefusedRequest {
     }
 }
 
-/// The entry in which the refusals of a minute are counted.
+/// The record of a minute that leads to the entry in which equal refusals are counted.
 #[derive(Debug, Deserialize, Serialize)]
 struct Mark {
     partition: String,
     key: String,
 }
 
-/// Counts of equal refusals in this process.
+/// Counts of refusals that this process keeps in memory.
 #[derive(Debug, Default)]
 pub struct RefusalCounts {
     equal: Mutex<HashMap<Digest, Counted>>,
     actors: Mutex<ActorEntries>,
 }
 
-/// How many entries each actor has caused in one minute.
+/// Number of entries that each actor has caused in one minute.
 #[derive(Debug, Default)]
 struct ActorEntries {
     minute: i64,
@@ -157,14 +158,15 @@ struct ActorEntries {
 }
 
 impl ActorEntries {
-    /// Counts one more entry of an actor; false if the actor has had as many as there may be.
+    /// Counts another entry of an actor; false if the actor has reached [`MAX_OF_ACTOR`].
     fn count_entry(&mut self, actor: Digest, minute: i64) -> bool {
-        // A refusal that is late counts in the latest minute: it must not begin the count anew.
+        // A refusal that arrives late counts in the latest minute, so that it does not reset the
+        // counts.
         if self.minute < minute {
             self.minute = minute;
             self.numbers.clear();
         }
-        // Beyond the bound of the map, unknown actors have no entries with targets.
+        // When the map is full, further actors get no entries with made-up targets.
         if self.numbers.len() >= MAX_COUNTED && !self.numbers.contains_key(&actor) {
             return false;
         }
@@ -174,44 +176,44 @@ impl ActorEntries {
     }
 }
 
-/// The refusals of one minute that are equal.
+/// Equal refusals of one minute.
 #[derive(Debug)]
 struct Counted {
     /// First second of the minute.
     minute: i64,
-    /// Their entry; `None` until it is written.
+    /// Key of their entry; `None` until it is written.
     entry: Option<RecordKey>,
     /// Whether writing the entry has failed, so that the next refusal writes it.
     is_unwritten: bool,
-    /// Number that this process has written.
+    /// Number of refusals that this process has written.
     written: u64,
-    /// Those that are counted here alone.
+    /// Refusals that are counted only in memory.
     pending: Pending,
 }
 
-/// Refusals that are not written yet.
+/// Number and last time of refusals that are not written yet.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     number: u64,
     last_at: Timestamp,
 }
 
-/// Refusals that have to be added to an entry.
+/// Refusals to add to the count of this entry.
 type Addition = (RecordKey, Pending);
 
-/// Step that a refusal needs.
+/// Next step for a refusal.
 enum Step {
-    /// It is the first of its minute in this process; what an earlier minute has left is added to
-    /// that one's entry.
+    /// It is the first of its minute in this process, so its entry is written. A remainder of an
+    /// earlier minute is added to the entry of that minute.
     Write(Option<Addition>),
-    /// The count has doubled.
+    /// The count has doubled, so it is written.
     Add(Addition),
-    /// It is counted.
+    /// It was only counted.
     Done,
 }
 
 impl RefusalCounts {
-    /// Records a refusal.
+    /// Records a refusal in the audit log, or only counts it in memory.
     pub async fn record(&self, ports: &Ports, refused: &RefusedRequest) -> Result<(), StoreError> {
         if refused.action == EACH_RECORDED {
             let entry = refused.entry_write(ports)?;
@@ -237,7 +239,7 @@ impl RefusalCounts {
                 }
             }
         }
-        // Those of the same log alone, so that nobody's request waits for the log of somebody else.
+        // Only counts of the same log, so that no request waits for the log of another namespace.
         let log = refused.log();
         for ended in self.take_ended(now, MAX_ALONG, |entry| entry.partition == log) {
             add_to_entry(ports, &ended).await?;
@@ -245,8 +247,8 @@ impl RefusalCounts {
         Ok(())
     }
 
-    /// Writes all counts of minutes that are over, or all of them at the end of a process. One that
-    /// cannot be written keeps no other from the log; fails with the last error.
+    /// Writes all counts of minutes that are over, or, at the end of a process (`is_ending`), all
+    /// counts. Continues after a failure, and fails with the last error.
     pub async fn write_counts(&self, ports: &Ports, is_ending: bool) -> Result<(), StoreError> {
         let now = ports.now().plus_seconds(if is_ending { MINUTE } else { 0 });
         let mut outcome = Ok(());
@@ -258,8 +260,8 @@ impl RefusalCounts {
         outcome
     }
 
-    /// Returns the refusal as it is recorded: if its actor has caused many entries in this minute, and
-    /// its target does not exist, as one without its target.
+    /// Returns the refusal as it is to be recorded: without its target if the actor has caused many
+    /// entries in this minute and the target does not exist.
     async fn within_bound<'r>(
         &self,
         ports: &Ports,
@@ -277,8 +279,8 @@ impl RefusalCounts {
         Ok(Cow::Owned(refused.without_target()))
     }
 
-    /// Counts one more entry of the actor of a refusal; false if the actor has had as many as there
-    /// may be.
+    /// Counts another entry of the actor of a refusal; false if the actor has reached
+    /// [`MAX_OF_ACTOR`].
     fn count_entry(&self, refused: &RefusedRequest, minute: i64) -> bool {
         let mut actors = self.actors.lock().unwrap_or_else(PoisonError::into_inner);
         actors.count_entry(refused.actor_identity(), minute)
@@ -288,7 +290,7 @@ impl RefusalCounts {
         self.equal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a refusal. Returns what has to be written.
+    /// Counts a refusal and returns the next step for it.
     fn count(&self, identity: Digest, now: Timestamp) -> Step {
         let mut counts = self.lock_counts();
         let minute = minute_of(now);
@@ -316,8 +318,8 @@ impl RefusalCounts {
         }
     }
 
-    /// Counts a refusal whose entry could not be written with the equal ones of its minute. The next
-    /// of them writes the entry.
+    /// Counts a refusal whose entry could not be written, so that the next equal one of its minute
+    /// writes the entry.
     fn return_unwritten(&self, identity: Digest, now: Timestamp) {
         let mut counts = self.lock_counts();
         let held = counts.get_mut(&identity);
@@ -335,8 +337,8 @@ impl RefusalCounts {
         }
     }
 
-    /// Takes up to `most` counts of minutes before `now` from memory, of entries that `is_wanted`
-    /// accepts, with what has to be added.
+    /// Removes up to `most` counts of minutes before `now` from memory, of entries that `is_wanted`
+    /// accepts, and returns what has to be added to the entries.
     fn take_ended(
         &self,
         now: Timestamp,
@@ -370,7 +372,7 @@ impl Counted {
         }
     }
 
-    /// Returns what has to be added to the entry, if it is known.
+    /// Returns the refusals to add to the entry; `None` if there are none, or no entry is known.
     fn into_addition(self) -> Option<Addition> {
         let entry = self.entry.filter(|_| self.pending.number > 0)?;
         Some((entry, self.pending))
@@ -381,7 +383,7 @@ fn minute_of(now: Timestamp) -> i64 {
     now.unix() - now.unix().rem_euclid(MINUTE)
 }
 
-/// Writes the entry of a minute, or adds to the one that another process has written. Returns its
+/// Writes the entry of a minute, or adds to the entry that another process has written. Returns its
 /// key.
 async fn write_first(
     ports: &Ports,
@@ -401,7 +403,7 @@ async fn write_first(
     let mark = Write::put_until(
         mark_key.clone(),
         Document::from_value(&mark)?,
-        // There may be no mark of this minute yet: an equal refusal has the entry otherwise.
+        // Only if there is no mark of this minute: otherwise another process has written the entry.
         When::Absent,
         until,
     );
@@ -411,7 +413,7 @@ async fn write_first(
         Err(error) => return Err(error),
     }
     let mark = ports.get::<Mark>(&mark_key).await?;
-    // The other writer has failed after all.
+    // The other process has not written the entry after all.
     let mark = mark.ok_or(StoreError::Conflict)?.value;
     let key = RecordKey::new(mark.partition, mark.key);
     let pending = Pending {

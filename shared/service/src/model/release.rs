@@ -6,13 +6,15 @@
 //! | `rel/<namespace_id>` | release number, 16 digits | [`Release`] of an earlier version of vault |
 //! | `withdrawn/<slug>` | `<bundle hash>` | [`WithdrawnMark`] |
 //!
-//! After a revocation the owner publishes the numbers of the thief's releases anew under a newer
-//! root version, and both stay in the list. Only a number that is used again under the same root
-//! version, after a pin reset, replaces the record.
+//! A root version is a signed document with the vault's keys. After a stolen key was revoked by a
+//! newer root version, the owner publishes releases with the thief's numbers again, and both stay
+//! in the list. Only a release with the same number and root version, after a pin reset, replaces
+//! the record.
 //!
-//! A mark is a hint that costs the read of a bundle nothing, because it is part of the same
-//! `get_many` as device and namespace. The current catalog then decides whether the bundle is
-//! withdrawn, since a mark may come from a publish that lost its race.
+//! A mark of a withdrawn bundle is only a hint. It costs nothing, because it is read in the same
+//! `get_many` as device and namespace. If there is one, the current catalog decides whether the
+//! bundle is withdrawn, since the mark may come from a release that lost a race and was never
+//! published.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -49,16 +51,16 @@ pub fn release_key(namespace: &NamespaceId, root_version: u64, release: u64) -> 
     )
 }
 
-/// Returns the newest release of this number: the one under the highest root version up to
-/// `newest_root`, else the one of an earlier version of vault.
+/// Finds the newest release with this number: that under the highest root version up to
+/// `newest_root`, or else that of an earlier version of vault.
 pub async fn find_release(
     ports: &Ports,
     namespace: &NamespaceId,
     newest_root: u64,
     release: u64,
 ) -> Result<Option<Release>, StoreError> {
-    // From the highest version: after a revocation the owner's release counts and not the thief's
-    // of the same number.
+    // From the highest root version down: after a revocation, the owner's release must be found and
+    // not the thief's with the same number.
     let roots: Vec<u64> = (0..=newest_root).rev().collect();
     for some in roots.chunks(MAX_KEYS) {
         let keys: Vec<_> = some
@@ -84,8 +86,9 @@ pub fn releases_partition(namespace: &NamespaceId) -> String {
     format!("rel/{namespace}")
 }
 
-/// Returns a root version and a release number as text that sorts like the numbers; 2^53 has 16
-/// digits. Releases of an earlier version of vault stand under their number alone.
+/// Formats a root version and a release number as text that sorts like the numbers (2^53 has 16
+/// digits). Releases of an earlier version of vault have root version 0 and are stored under their
+/// number alone.
 pub fn sort_key(root_version: u64, release: u64) -> String {
     match root_version {
         0 => format!("{release:016}"),
@@ -96,57 +99,59 @@ pub fn sort_key(root_version: u64, release: u64) -> String {
 /// The mark that a release withdrew a bundle.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct WithdrawnMark {
-    /// The allocation whose bundle it is.
+    /// Id of the namespace whose bundle it is.
     pub namespace_id: NamespaceId,
     /// Release that first withdrew it.
     pub since_release: u64,
 }
 
-/// Returns the key of the mark of a bundle.
+/// Returns the key of the mark of a withdrawn bundle.
 pub fn withdrawn_key(slug: &Slug, bundle: &Digest) -> RecordKey {
     RecordKey::new(format!("withdrawn/{slug}"), bundle.to_string())
 }
 
-/// An object that a release names, with the objects that it names in turn.
+/// An object in a closure, with the hashes of the objects that it names in turn.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Node {
     /// Size of the object in bytes.
     pub size: u64,
-    /// The key that signed its manifest, where it is the bundle of a skill.
+    /// Key that signed the manifest; only for the bundle of a skill.
     pub signer: Option<PublicKey>,
-    /// The objects that it names: a profile's variants, a bundle's parts.
+    /// Hashes of the objects that it names: the variants of a profile, the parts of a bundle.
     pub children: Vec<Digest>,
 }
 
-/// What the manifest of a variant of a skill says. Profiles of later releases are compared with it,
-/// so that the bundle need not be read again.
+/// Data from the manifest of a variant: a rendering of a skill for one agent. Profiles of later
+/// releases are compared with it, so that the bundle need not be read again.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct VariantOrigin {
-    /// The skill.
+    /// Name of the skill.
     pub name: SkillName,
-    /// The version of the skill.
+    /// Version of the skill.
     pub version: u64,
-    /// The agent that it was rendered for.
+    /// Agent that it was rendered for.
     pub agent: AgentId,
 }
 
-/// Every object that a release names, directly or through others; an object of the class
-/// `closures`.
+/// The closure of a release: the list of all objects that the release names, directly or through
+/// others. It is stored as an object of the class `closures`.
 ///
-/// First a line for each key that signed a skill: `k` and the key, which is dear to parse. Then a
-/// line for each object, so that the list of the largest catalog stays well below 4 MiB: the first
-/// letter of the class, hash, size, the place of the signer's key from 0 or `-`, children. Then a
+/// In the stored text, first comes a line for each key that signed a skill: `k` and the key,
+/// because keys are expensive to parse. Then a line for each object, short enough that the list of
+/// the largest catalog stays well below 4 MiB: the first letter of the class, hash, size, the
+/// position of the signer's key from 0 or `-`, and the hashes of the objects that it names. Then a
 /// line for each variant of a skill: `v`, bundle hash, name, version, agent. Last a line for each
-/// skill of an earlier release: `f`, name, version, bundle hash, the place of the signer's key or
-/// `-`.
+/// skill of an earlier release: `f`, name, version, bundle hash, the position of the signer's key
+/// or `-`.
 ///
-/// The head has the number 3 where there are variants: earlier versions of vault reject their lines.
+/// The first line has the number 3 if there are variants, because earlier versions of vault reject
+/// their lines.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Closure {
     nodes: BTreeMap<(NamedClass, Digest), Node>,
-    /// The variants of skills among the bundles.
+    /// Variants of skills among the bundles, by bundle hash.
     variants: BTreeMap<Digest, VariantOrigin>,
-    /// The skills that earlier releases had and this one has not.
+    /// Skills that earlier releases had and this one has not.
     pub former: FormerSkills,
 }
 
@@ -171,12 +176,12 @@ impl Closure {
         self.nodes.get(&(named_class(class), *digest))
     }
 
-    /// Records what the manifest of a bundle says, which is a variant of a skill.
+    /// Records the origin of a bundle that is a variant of a skill.
     pub fn note_variant(&mut self, digest: Digest, origin: VariantOrigin) {
         self.variants.insert(digest, origin);
     }
 
-    /// Returns what the manifest of a variant says; `None` if the list does not say it.
+    /// Returns the origin of a variant; `None` if the list does not contain it.
     pub fn variant(&self, digest: &Digest) -> Option<&VariantOrigin> {
         self.variants.get(digest)
     }
@@ -188,7 +193,7 @@ impl Closure {
             .map(|(_, digest)| *digest)
     }
 
-    /// Returns every object.
+    /// Returns the names of all objects.
     pub fn object_names(&self) -> impl Iterator<Item = ObjectName> {
         self.nodes.keys().map(|(class, digest)| {
             let class = match class {
@@ -199,7 +204,7 @@ impl Closure {
         })
     }
 
-    /// Returns the keys that signed the skills, each with a skill that it signed.
+    /// Returns the keys that signed skills, each with one bundle that it signed.
     pub fn signers(&self) -> BTreeMap<PublicKey, Digest> {
         let signed = self.nodes.iter();
         signed
@@ -207,7 +212,7 @@ impl Closure {
             .collect()
     }
 
-    /// Returns the sizes of the bundles that a key signed for which `is_meant` holds.
+    /// Returns the sizes of the bundles that were signed by a key for which `is_meant` is true.
     pub fn sizes_signed_by(
         &self,
         is_meant: impl Fn(&PublicKey) -> bool,
@@ -222,7 +227,7 @@ impl Closure {
         self.object_names().filter(|name| !held(name)).collect()
     }
 
-    /// Returns only the objects that `older` lacks, as a closure without former skills.
+    /// Returns a closure with only the objects that `older` lacks, and without former skills.
     #[must_use]
     pub fn difference_from(&self, older: &Self) -> Self {
         let nodes = self.nodes.iter();
@@ -238,11 +243,11 @@ impl Closure {
         }
     }
 
-    /// Takes over from `older` an object and all below it. Returns false if it is not there with
-    /// this size.
+    /// Copies an object and all objects below it from `older`. Returns false if `older` does not
+    /// have it with this size.
     pub fn carry_from(&mut self, older: &Self, class: Class, digest: Digest, size: u64) -> bool {
-        // With another size the new catalog contradicts the checked list, so the object has to be
-        // checked anew.
+        // With another size, the new catalog contradicts the checked list, so the object has to be
+        // checked again.
         let Some(node) = older.node(class, &digest).filter(|node| node.size == size) else {
             return false;
         };
@@ -253,7 +258,7 @@ impl Closure {
         }
         for child in children {
             if let Some(below) = older.node(Class::Bundles, &child)
-                // A shared part is carried once, and a damaged list that names itself cannot
+                // A shared part is copied once, and a damaged list that contains a loop cannot
                 // recurse for ever.
                 && self.node(Class::Bundles, &child).is_none()
             {
@@ -264,7 +269,7 @@ impl Closure {
         true
     }
 
-    /// Returns the bytes of all objects together.
+    /// Returns the size of all objects together, in bytes.
     pub fn total_size(&self) -> u64 {
         self.nodes.values().map(|node| node.size).sum()
     }
@@ -279,7 +284,7 @@ impl Closure {
         self.nodes.is_empty()
     }
 
-    /// Returns the bytes of the list.
+    /// Formats the closure as the bytes in which it is stored.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut text = String::with_capacity(HEAD.len() + self.nodes.len() * 80);
         text.push_str(if self.variants.is_empty() {
@@ -325,12 +330,12 @@ impl Closure {
         text.into_bytes()
     }
 
-    /// Parses the bytes of a list; fails with `Corrupt` if they have another form.
+    /// Parses a stored closure; fails with `Corrupt` if the bytes have another form.
     pub fn parse(bytes: &[u8]) -> Result<Self, StoreError> {
         let damaged =
             || StoreError::Corrupt("a list of a release's objects does not read".to_owned());
         let text = std::str::from_utf8(bytes).map_err(|_| damaged())?;
-        // The head names the version: a list of another form is an error and is never guessed at.
+        // The first line has the version: a list of another version is an error.
         let mut heads = [HEAD, HEAD_WITH_VARIANTS].into_iter();
         let lines = heads.find_map(|head| text.strip_prefix(head));
         let lines = lines.ok_or_else(damaged)?;

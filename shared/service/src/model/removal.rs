@@ -1,4 +1,5 @@
-//! Deletion of a vault: the mark that is set at once, and the records that are removed afterwards.
+//! Deletion of a vault: the mark that is written at once, and the removal of its records
+//! afterwards. A tombstone is the rest of the namespace's record, which keeps the name taken.
 //!
 //! | partition | key | document |
 //! |---|---|---|
@@ -6,8 +7,8 @@
 //!
 //! The deletion is one commit: the namespace's record becomes its own tombstone, which ends tokens,
 //! memberships and devices, because every check reads it. Background work then removes records and
-//! objects (`maintenance::remove`). Each of its steps may be repeated, since a removed record is not found
-//! again.
+//! objects (`maintenance::remove`). Each of its steps can be repeated, since a removed record is
+//! simply not found again.
 
 use serde::{Deserialize, Serialize};
 use vault_format::name::{NamespaceId, Slug};
@@ -17,30 +18,30 @@ use vault_store::records::{Document, RecordKey, When, Write};
 
 use super::namespace::{Namespace, Pinned, Status};
 
-/// The partition of the vaults that are being removed.
+/// Partition of the vaults whose removal has not ended.
 pub const REMOVALS: &str = "removals";
-/// Seconds between the deletion and the start of the removal: no request that began before the
-/// deletion still runs then.
+/// Time between the deletion and the start of the removal, in seconds: by then, no request that
+/// began before the deletion is still running.
 pub const WAIT_SECONDS: i64 = 120;
 
-/// A vault that is deleted and not removed yet.
+/// A deleted vault whose records and objects are not all removed yet.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Removal {
-    /// Its name, which is not given out again.
+    /// Name of the vault, which is not given out again.
     pub slug: Slug,
-    /// The allocation whose records and objects are removed.
+    /// Id of the namespace whose records and objects are removed.
     pub namespace_id: NamespaceId,
     /// Time of the deletion.
     pub deleted_at: Timestamp,
 }
 
 impl Removal {
-    /// Returns its key.
+    /// Returns the key of the record.
     pub fn key(&self) -> RecordKey {
         RecordKey::new(REMOVALS, self.slug.as_str())
     }
 
-    /// Whether removing may begin.
+    /// Whether the removal may begin.
     pub fn is_due(&self, now: Timestamp) -> bool {
         now >= self.deleted_at.plus_seconds(WAIT_SECONDS)
     }
@@ -67,7 +68,7 @@ impl Namespace {
         ])
     }
 
-    /// Returns the rest of a deleted vault: its name and allocation, and nothing about people or
+    /// Returns the tombstone of a deleted vault: its name and id, and nothing about people or
     /// content.
     #[must_use]
     pub fn into_tombstone(self) -> Self {
@@ -82,9 +83,9 @@ impl Namespace {
     }
 }
 
-/// Returns the partitions that hold records of this allocation alone, in the order in which they
-/// are emptied. Those of people are not among them: a user has an entry in the account's list, and
-/// a grant one in the person's.
+/// Returns the partitions that contain only records of this namespace, in the order in which they
+/// are emptied. Partitions about people are not among them: users and grants also have entries in
+/// the lists of accounts, which are removed together with them.
 pub fn removal_partitions(slug: &Slug, namespace: &NamespaceId) -> Vec<String> {
     let by_id = [
         "conn",

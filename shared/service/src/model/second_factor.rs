@@ -1,8 +1,9 @@
 //! A second factor: time-based one-time passwords (RFC 6238), with recovery codes for a person who
 //! lost the device that makes them.
 //!
-//! Six digits, 30 seconds, HMAC-SHA-1: the defaults of every authenticator app. A code of the step
-//! before or after the present one counts, for clocks that differ, and each code counts once.
+//! Codes have six digits, are computed with HMAC-SHA-1 and change every 30 seconds (a step): the
+//! defaults of every authenticator app. The codes of the steps before and after the present one are
+//! valid too, because clocks differ. Each code is valid once.
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde::{Deserialize, Serialize};
@@ -12,12 +13,13 @@ use vault_format::hash::Digest;
 use vault_format::time::Timestamp;
 use vault_store::random::{Random, random_bytes};
 
-/// The length of a step, in seconds.
+/// Length of a step, in seconds.
 const STEP_SECONDS: u64 = 30;
-/// Time for which a second factor that was set up without credentials confirms nothing, in seconds:
-/// a day. Until then each sign-in tells its owner of it, and lets the owner remove it.
+/// Time for which a second factor cannot be used as proof if it was set up without fresh
+/// credentials, in seconds: a day. Until then each sign-in shows the owner of the account that it
+/// exists, and lets the owner remove it.
 const UNCONFIRMED_SECONDS: i64 = 24 * 3600;
-/// Number of recovery codes.
+/// Number of recovery codes of a new second factor.
 pub const RECOVERY_CODES: usize = 10;
 /// The alphabet of RFC 4648 section 6, in which authenticator apps take the secret.
 const BASE32: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
@@ -83,7 +85,7 @@ impl std::str::FromStr for TotpSecret {
         }
         let byte = |bits: &[bool]| bits.iter().fold(0_u8, |all, bit| all << 1 | u8::from(*bit));
         let raw: Vec<u8> = bits.chunks(8).map(byte).collect();
-        // Another length would leave bits over and still give 20 bytes.
+        // Text of another length can also give 20 bytes, with bits left over.
         let whole = bits.len() == 160;
         raw.try_into()
             .ok()
@@ -125,15 +127,16 @@ fn encode_base32(bytes: &[u8]) -> String {
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct SecondFactor {
     secret: TotpSecret,
-    /// Time since which it is required.
+    /// Time since which sign-ins require it.
     pub since: Timestamp,
-    /// The step of the newest code that was used: no code of it or an earlier one counts again.
+    /// Step of the newest code that was used: codes of this step and earlier ones are no longer
+    /// valid.
     last_step: u64,
-    /// The hashes of the recovery codes that are left.
+    /// Hashes of the recovery codes that were not used.
     recovery: Vec<Digest>,
-    /// Time from which its codes confirm acts that need fresh credentials; absent if they always
-    /// do. A second factor that was set up without credentials confirms nothing at first: whoever
-    /// found a browser open would confirm with a factor of their own.
+    /// Time from which its codes count as fresh credentials; absent if they always do. A second
+    /// factor that was set up without fresh credentials does not count at first: otherwise a person
+    /// who finds a signed-in browser could add a factor of their own and confirm acts with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     confirms_from: Option<Timestamp>,
 }
@@ -143,13 +146,13 @@ pub struct SecondFactor {
 pub enum UsedCode {
     /// A code of the authenticator app.
     App,
-    /// A recovery code, which is spent now.
+    /// A recovery code, which is used up now.
     Recovery,
 }
 
 impl SecondFactor {
-    /// Enables the second factor with a secret whose first code the person has typed. Returns
-    /// `None` if the code is not valid. The recovery codes are shown once.
+    /// Enables a second factor with a secret whose first code the person has typed. Returns it with
+    /// its recovery codes, which are stored only as hashes, or `None` if the code is not valid.
     pub fn enable_with(
         secret: TotpSecret,
         typed: &str,
@@ -170,7 +173,7 @@ impl SecondFactor {
         (used == UsedCode::App).then_some((factor, codes))
     }
 
-    /// Returns the second factor as one that confirms nothing for a day.
+    /// Returns the second factor as one whose codes do not count as fresh credentials for a day.
     #[must_use]
     pub fn unconfirmed_at(self, now: Timestamp) -> Self {
         Self {
@@ -179,12 +182,12 @@ impl SecondFactor {
         }
     }
 
-    /// Whether its codes count: as fresh credentials, and as the second factor of a session.
+    /// Whether its codes count as fresh credentials, and as the second factor of a session.
     pub fn confirms(&self, now: Timestamp) -> bool {
         self.unconfirmed_until(now).is_none()
     }
 
-    /// Returns the time from which its codes count, if that lies ahead.
+    /// Returns the time from which its codes count, if that is in the future.
     pub fn unconfirmed_until(&self, now: Timestamp) -> Option<Timestamp> {
         self.confirms_from.filter(|from| now < *from)
     }
@@ -194,7 +197,7 @@ impl SecondFactor {
         self.recovery.len()
     }
 
-    /// Uses a code; returns `None` if it is not valid, or was used before.
+    /// Uses up a code. Returns `None` if it is not valid or was used before.
     pub fn use_code(&mut self, typed: &str, now: Timestamp) -> Option<UsedCode> {
         // Apps show codes in groups, such as `123 456`.
         let typed: String = typed.chars().filter(|c| !c.is_whitespace()).collect();
@@ -216,8 +219,8 @@ impl SecondFactor {
     }
 }
 
-/// Whether `typed` has the form of a recovery code: 16 base32 characters, in whatever groups. Such
-/// a text is never a code of an authenticator app, and cannot be found by guessing.
+/// Whether `typed` has the form of a recovery code: 16 base32 characters, in any groups. Such a
+/// text is never a code of an authenticator app, and cannot be found by guessing.
 pub fn has_recovery_form(typed: &str) -> bool {
     let is_group_mark = |c: char| c.is_whitespace() || c == '-';
     let letters: String = typed.chars().filter(|c| !is_group_mark(*c)).collect();
@@ -225,7 +228,7 @@ pub fn has_recovery_form(typed: &str) -> bool {
     letters.len() == 16 && letters.bytes().all(is_base32)
 }
 
-/// Returns a new recovery code: 80 random bits in groups of four characters.
+/// Creates a recovery code: 80 random bits in groups of four characters.
 fn recovery_code(random: &dyn Random) -> String {
     let text = encode_base32(&random_bytes::<10>(random)).to_ascii_lowercase();
     [&text[..4], &text[4..8], &text[8..12], &text[12..]].join("-")

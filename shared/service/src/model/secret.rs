@@ -1,4 +1,4 @@
-//! Random secrets that are shown once and known by their hash alone: tokens, codes, invitations,
+//! Random secrets that are shown once and stored only as a hash: tokens, codes, invitations,
 //! sessions.
 
 use std::fmt;
@@ -11,33 +11,33 @@ use vault_format::hash::Digest;
 use vault_store::random::{Random, random_bytes};
 use zeroize::{Zeroize as _, Zeroizing};
 
-/// Purpose of a secret; its text shows it by a prefix.
+/// Purpose of a secret, which the prefix of its text shows.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum SecretKind {
-    /// `vat_`
+    /// Access token, `vat_`.
     Access,
-    /// `vrt_`
+    /// Refresh token, `vrt_`.
     Refresh,
-    /// `vac_`
+    /// Authorization code, `vac_`.
     Code,
-    /// `vin_`
+    /// Link that sets a password, `vin_`.
     Invite,
-    /// `vse_`
+    /// Cookie of a signed-in browser, `vse_`.
     Session,
-    /// `vbr_`
+    /// Cookie that marks a browser, `vbr_`.
     Browser,
-    /// `vec_`, of 128 bits: people read it to each other
+    /// Enrolment code, `vec_`; of 128 bits only, because people read it to each other.
     Enrolment,
-    /// `vps_`, the state of a sign-in through the identity provider
+    /// State of a sign-in through the identity provider, `vps_`.
     ProviderState,
-    /// `vpn_`, its nonce
+    /// Nonce of such a sign-in, `vpn_`.
     ProviderNonce,
-    /// `vpv_`, its code verifier
+    /// Code verifier (PKCE) of such a sign-in, `vpv_`.
     ProviderVerifier,
 }
 
 impl SecretKind {
-    /// Returns the first characters of the text.
+    /// Returns the first characters of the secret's text.
     pub const fn prefix(self) -> &'static str {
         match self {
             Self::Access => "vat_",
@@ -53,7 +53,7 @@ impl SecretKind {
         }
     }
 
-    /// Returns the number of its random bytes.
+    /// Returns the number of random bytes of a secret.
     const fn byte_count(self) -> usize {
         match self {
             Self::Enrolment => 16,
@@ -62,8 +62,8 @@ impl SecretKind {
     }
 }
 
-/// Random bits as text, 256 unless its kind says otherwise, shown once and wiped when dropped; only
-/// its hash is stored.
+/// A secret as text: a prefix and 256 random bits, or as many as its kind says. It is shown once
+/// and wiped from memory when dropped; only its hash is stored.
 pub struct Secret(Zeroizing<String>);
 
 impl Secret {
@@ -77,8 +77,8 @@ impl Secret {
         Self(Zeroizing::new(text))
     }
 
-    /// Derives a secret from `from` under a salt (HMAC-SHA-256). Both together make it again;
-    /// neither the salt alone nor the hash of `from` reveals it.
+    /// Derives a secret from `from` and a salt (HMAC-SHA-256). The same two values give the same
+    /// secret; the salt and the hash of `from` alone do not reveal it.
     pub fn derive_from(kind: SecretKind, from: &Self, salt: &str) -> Self {
         let mut mac = Hmac::<Sha256>::new_from_slice(from.0.as_bytes())
             .expect("HMAC takes a key of any length");
@@ -93,7 +93,7 @@ impl Secret {
         Self(Zeroizing::new(format!("{}{text}", kind.prefix())))
     }
 
-    /// Reads a secret from a request; returns `None` unless it has the form of its kind.
+    /// Parses a secret from a request; returns `None` unless it has the form of its kind.
     pub fn parse(kind: SecretKind, text: &str) -> Option<Self> {
         let random = text.strip_prefix(kind.prefix())?;
         let decoded = URL_SAFE_NO_PAD.decode(random);
@@ -101,14 +101,14 @@ impl Secret {
         good.then(|| Self(Zeroizing::new(text.to_owned())))
     }
 
-    /// Returns the text, for the one answer that carries it.
+    /// Returns the text, for the only answer that contains it.
     pub fn text(&self) -> &str {
         &self.0
     }
 
-    /// Returns the hash, which is stored in its place.
+    /// Returns the SHA-256 of the text, which is stored in its place.
     pub fn hash(&self) -> Digest {
-        // Neither salted nor slow: 128 random bits and more cannot be guessed.
+        // Needs neither a salt nor a slow hash: 128 random bits and more cannot be guessed.
         Digest::of(self.0.as_bytes())
     }
 }

@@ -1,4 +1,4 @@
-//! A signed-in browser, and its decisions on the consent page.
+//! Sessions of signed-in browsers, and people's decisions on the consent page.
 //!
 //! | partition | key | document |
 //! |---|---|---|
@@ -8,7 +8,7 @@
 //! | `session/<sha256>` | `approval/<sha256 of the query>` | [`Approval`], two minutes, removed by its use |
 //! | `session/<sha256>` | `spent/<nonce>` | an empty mark: this form token was used |
 //!
-//! The hash is that of the cookie's value, which is stored nowhere.
+//! The SHA-256 is that of the cookie's value, which itself is not stored.
 
 use serde::{Deserialize, Serialize};
 use vault_format::hash::Digest;
@@ -19,16 +19,16 @@ use vault_store::records::RecordKey;
 use super::account::{self, Account, AccountId, ServiceEpoch};
 use super::user::Scopes;
 
-/// Lifetime of a session, in seconds: 8 hours, however much it is used.
+/// Lifetime of a session in seconds, however much it is used: 8 hours.
 pub const SESSION_SECONDS: i64 = 8 * 3600;
 /// Time for which a sign-in waits for the code of the second factor, in seconds: 10 minutes.
 pub const CODE_SECONDS: i64 = 600;
-/// Age up to which entered credentials count as fresh, in seconds: five minutes.
+/// Maximum age of entered credentials that count as fresh, in seconds: five minutes.
 pub const FRESH_SECONDS: i64 = 300;
-/// Time for which a decision waits for the redirect that follows it, in seconds.
+/// Time within which the redirect after a decision must arrive, in seconds.
 pub const APPROVAL_SECONDS: i64 = 120;
 
-/// What is known of the credentials behind a session.
+/// Whether and when the person entered credentials for a session.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(
     from = "StoredCredentials",
@@ -38,14 +38,14 @@ pub const APPROVAL_SECONDS: i64 = 120;
 pub enum Credentials {
     /// The person entered them.
     Entered {
-        /// Time of that.
+        /// Time of the entry.
         at: Timestamp,
     },
-    /// It is not known that any were entered: the session continues an earlier one, or the identity
-    /// provider was not asked to make the person enter them.
+    /// No entry is known: the session continues an earlier one, or the identity provider was not
+    /// asked to make the person enter credentials.
     NotEntered,
-    /// The identity provider was asked to make the person enter them, and does not state that the
-    /// person did.
+    /// The identity provider was asked to make the person enter credentials, but does not state
+    /// whether the person did.
     Unstated {
         /// Time of the sign-in.
         at: Timestamp,
@@ -53,8 +53,8 @@ pub enum Credentials {
 }
 
 impl Credentials {
-    /// Returns what a session has at `now` that follows another one: an unstated sign-in is as
-    /// recent as its last step.
+    /// Returns the value for a session that follows this one at `now`. For an unstated entry, the
+    /// time becomes `now`, since the sign-in has just made its last step.
     #[must_use]
     pub const fn carried_on(self, now: Timestamp) -> Self {
         match self {
@@ -63,13 +63,13 @@ impl Credentials {
         }
     }
 
-    /// Whether the identity provider did not state that the person entered them.
+    /// Whether the identity provider did not state that the person entered credentials.
     pub const fn are_unstated(self) -> bool {
         matches!(self, Self::Unstated { .. })
     }
 }
 
-/// The word of [`Credentials`] in a record.
+/// The variant of [`Credentials`] in a record.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum CredentialsWord {
@@ -78,8 +78,8 @@ enum CredentialsWord {
     Unstated,
 }
 
-/// [`Credentials`] as a record has them. One of an earlier version has no word, but the last three
-/// members.
+/// The form of [`Credentials`] in records. A record of an earlier version lacks `credentials` and
+/// has the last three members.
 #[derive(Debug, Deserialize)]
 struct StoredCredentials {
     #[serde(default)]
@@ -99,7 +99,7 @@ impl From<StoredCredentials> for Credentials {
         match (stored.credentials, stored.at) {
             (Some(CredentialsWord::Entered), Some(at)) => return Self::Entered { at },
             (Some(CredentialsWord::Unstated), Some(at)) => return Self::Unstated { at },
-            // Without its time a word opens nothing.
+            // A variant without its time gives no right.
             (Some(_), _) => return Self::NotEntered,
             (None, _) => {}
         }
@@ -111,42 +111,42 @@ impl From<StoredCredentials> for Credentials {
     }
 }
 
-/// A signed-in browser.
+/// A session: a signed-in browser.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Session {
     /// Account that signed in.
     pub account: AccountId,
-    /// What is known of the credentials behind it.
+    /// Whether and when the person entered credentials.
     #[serde(flatten)]
     pub credentials: Credentials,
-    /// Time at which it ends.
+    /// Time from which it is no longer valid.
     pub ends_at: Timestamp,
-    /// Number of the account's password at the sign-in.
+    /// [`Account::password_number`] at the sign-in.
     #[serde(default)]
     pub password_number: u32,
-    /// The account's epoch when it began.
+    /// Epoch of the account at the sign-in.
     #[serde(default)]
     pub account_epoch: u32,
-    /// The service's epoch when it began.
+    /// Epoch of the service at the sign-in.
     #[serde(default)]
     pub service_epoch: u32,
-    /// The password was right, and the code of the second factor is still due: the user is not
-    /// signed in.
+    /// Whether the password was right but the code of the second factor is still missing: the
+    /// person is not signed in yet.
     #[serde(default)]
     pub code_due: bool,
-    /// The sign-in took the code of a second factor.
+    /// Whether a second factor was used for the sign-in.
     #[serde(default)]
     pub second_factor: bool,
-    /// Messages to owners and operators about the time since their sign-in before.
+    /// Messages for owners and operators about events since their previous sign-in.
     #[serde(default)]
     pub notices: Vec<String>,
-    /// The hash of the authorize query that the credentials were entered for.
+    /// SHA-256 of the query of the authorize request for which the credentials were entered.
     #[serde(default)]
     pub entered_for: Option<Digest>,
 }
 
 impl Session {
-    /// Returns a session that begins now.
+    /// Creates a session that begins now, with credentials entered now.
     pub fn begin_now(account: &Account, service: Option<ServiceEpoch>, now: Timestamp) -> Self {
         Self {
             account: account.id.clone(),
@@ -184,25 +184,25 @@ impl Session {
     }
 
     /// Returns the time at which credentials were entered for the authorize request with this
-    /// query, if that was a short time ago.
+    /// query, if that was at most [`FRESH_SECONDS`] ago.
     pub fn entered_at(&self, query: &str, now: Timestamp) -> Option<Timestamp> {
-        // Bound to the query: credentials that were entered for one app confirm no other.
+        // Bound to the query: credentials that were entered for one app must not confirm another.
         let entered = self.entered_for == Some(Digest::of(query.as_bytes()));
         self.fresh_since(now).filter(|_| entered)
     }
 
-    /// Returns the first half of a sign-in, which waits for the code of the second factor.
+    /// Creates the session of a sign-in that still lacks the code of the second factor.
     pub fn begin_half(account: &Account, service: Option<ServiceEpoch>, now: Timestamp) -> Self {
         Self {
-            // Short, because a thief of the password can guess codes only until then.
+            // Short, because until then a thief of the password can guess codes.
             ends_at: now.plus_seconds(CODE_SECONDS),
             code_due: true,
             ..Self::begin_now(account, service, now)
         }
     }
 
-    /// Whether it still counts: it is not over, it is not from before the account's password was
-    /// set anew or an epoch was raised, and the account is not disabled.
+    /// Whether the session is valid: it has not ended, the account is not disabled, and since its
+    /// beginning neither a way to sign in was replaced or removed nor an epoch raised.
     pub fn is_valid(
         &self,
         account: &Account,
@@ -214,9 +214,9 @@ impl Session {
             && self.service_epoch == service.unwrap_or_default().epoch
     }
 
-    /// Whether it began with the account as it is now: the account is not disabled, and neither its
-    /// ways to sign in nor its epoch have changed since. A change checks this for the account that
-    /// it read itself.
+    /// Whether the account is not disabled and neither its ways to sign in nor its epoch have
+    /// changed since the session began. A change of the account checks this for the record that it
+    /// read itself.
     pub const fn is_of_present(&self, account: &Account) -> bool {
         !account.disabled
             && self.password_number == account.password_number
@@ -224,7 +224,7 @@ impl Session {
     }
 }
 
-/// A session, as an entry of the person's own list.
+/// Entry of a session in the person's own list.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct SessionEntry {
     /// Time of the sign-in.
@@ -233,7 +233,7 @@ pub struct SessionEntry {
     pub from: String,
 }
 
-/// The prefix of the sessions in an account's partition.
+/// Prefix of the keys of these entries in an account's partition.
 pub const SESSIONS: &str = "session/";
 
 /// Returns the key of the newest sign-in of an account.
@@ -249,28 +249,28 @@ pub fn listed_session_key(account: &AccountId, session: &Digest) -> RecordKey {
     )
 }
 
-/// Decision of a person about exactly one authorize request.
+/// Decision of a person about one authorize request.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "decision")]
 pub enum Approval {
-    /// Yes: for this namespace, with these scopes.
+    /// The person approved the request for this namespace, with these scopes.
     Approved {
-        /// The namespace; absent for an operator's app.
+        /// Slug of the namespace; absent for an app with the rights of an operator.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         namespace: Option<Slug>,
-        /// The boxes that were ticked.
+        /// Scopes whose boxes were ticked.
         scopes: Scopes,
     },
-    /// No.
+    /// The person denied the request.
     Denied {},
 }
 
-/// Returns the partition of a browser, by the hash of its cookie.
+/// Returns the partition of a browser, by the SHA-256 of its cookie.
 pub fn session_partition(session: &Digest) -> String {
     format!("session/{session}")
 }
 
-/// Returns the key of a session, by the hash of its cookie.
+/// Returns the key of a session, by the SHA-256 of its cookie.
 pub fn session_key(session: &Digest) -> RecordKey {
     RecordKey::new(session_partition(session), "session")
 }

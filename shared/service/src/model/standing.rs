@@ -1,7 +1,8 @@
-//! Standing of a family of tokens: everything that its tokens depend on, read at one moment.
+//! The standing of a family of tokens. A family is all tokens of one consent; its standing is the
+//! set of records on which their validity depends, read at one moment.
 //!
 //! A request with a token and a request for a token need the same answer: does the account still
-//! have the rights that the family names, under the epochs at which it was given?
+//! have the rights of the family, and has nobody raised an epoch since the consent?
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,10 +20,10 @@ use super::user::{Scopes, State, User, user_key};
 
 use crate::ports::Ports;
 
-/// Records that the tokens of a family depend on.
+/// The records on which the tokens of a family depend; `None` for records that do not exist.
 #[derive(Default)]
 pub struct Standing {
-    /// The consent.
+    /// The consent that the tokens come from.
     pub grant: Option<Versioned<Grant>>,
     /// The person's account.
     pub account: Option<Versioned<Account>>,
@@ -30,21 +31,21 @@ pub struct Standing {
     pub user: Option<Versioned<User>>,
     /// The client's connection to the namespace.
     pub connection: Option<Versioned<Connection>>,
-    /// The namespace, if it still is the one that the family names.
+    /// The namespace, unless its slug belongs to another one now.
     pub home: Option<Versioned<Namespace>>,
     service: Option<ServiceEpoch>,
 }
 
-/// Reads the records that a family depends on, in one read.
+/// Reads the standing of a family, in one read.
 pub async fn load_standing(ports: &Ports, family: &Family) -> Result<Standing, StoreError> {
     let found = ports.records.get_many(&record_keys(family)).await?;
     Standing::from_records(family, &mut found.into_iter())
 }
 
-/// Reads the records that each of these families depends on.
+/// Reads the standing of each of these families, in their order.
 pub async fn load_many(ports: &Ports, families: &[Family]) -> Result<Vec<Standing>, StoreError> {
     let keys_of: Vec<_> = families.iter().map(record_keys).collect();
-    // Apps of one person share account and namespaces, and a reading names no key twice.
+    // Apps of one person share account and namespaces, but one read must not contain a key twice.
     let all: BTreeSet<_> = keys_of.iter().flatten().cloned().collect();
     let all: Vec<_> = all.into_iter().collect();
     let mut held = BTreeMap::new();
@@ -58,7 +59,7 @@ pub async fn load_many(ports: &Ports, families: &[Family]) -> Result<Vec<Standin
     families.iter().zip(keys_of).map(of).collect()
 }
 
-/// Returns the keys of these records, in the order in which they are read.
+/// Returns the keys of the records of a standing, in the order in which they are read.
 fn record_keys(family: &Family) -> Vec<RecordKey> {
     let mut keys = vec![
         grant_key(family.namespace_id(), &family.client, &family.grant),
@@ -84,7 +85,7 @@ impl Standing {
         found: &mut dyn Iterator<Item = Option<Record>>,
     ) -> Result<Self, StoreError> {
         let mut next = || found.next().flatten();
-        // In the order of `keys`. A family without a namespace ends after these three.
+        // In the order of `record_keys`. A family without a namespace has only the first three.
         let (grant, account, service) = (next(), next(), next());
         let (user, connection, home) = (next(), next(), next());
         let home = Versioned::<Namespace>::read(home)?;
@@ -93,15 +94,16 @@ impl Standing {
             account: Versioned::read(account)?,
             user: Versioned::read(user)?,
             connection: Versioned::read(connection)?,
-            // Another allocation of the slug is another namespace.
+            // A namespace with the same slug and another id is another namespace.
             home: home.filter(|home| Some(&home.value.id) == family.namespace_id()),
             service: Versioned::<ServiceEpoch>::read(service)?.map(|service| service.value),
         })
     }
 
     /// Returns the scopes to which tokens of the family are limited now: those of the user in the
-    /// namespace, or all of them for an operator. Returns `None` if the account, the namespace or
-    /// the service has ended the tokens.
+    /// namespace, or all of them for an operator. `None` if the tokens are invalid because of the
+    /// account, the user, the namespace or an epoch. The caller must also check the grant and the
+    /// connection.
     pub fn present_rights(&self, family: &Family) -> Option<Scopes> {
         let account = &self.account.as_ref()?.value;
         let home = self.home.as_ref().map(|home| &home.value);
@@ -109,8 +111,8 @@ impl Standing {
             Reach::Namespace { .. } => {
                 let user = &self.user.as_ref()?.value;
                 let serves = home?.status != Status::Deleted;
-                // The user's present scopes: a change of the role acts on tokens that were given
-                // before.
+                // The user's present scopes, so that a change of the role acts on tokens that were
+                // issued before.
                 (serves && user.state() == State::Active).then_some(user.scopes)?
             }
             Reach::Service => account.operator.then_some(Scopes::ALL)?,
@@ -119,8 +121,8 @@ impl Standing {
         (present && !account.disabled).then_some(scopes)
     }
 
-    /// Whether the consent still lets its app administer the namespace, as for a token that has
-    /// `write`: it was not ended, in whichever way, and its person is still an owner who writes.
+    /// Whether the app of the consent may still administer the namespace: the consent has not ended
+    /// in any way, and its person is still an owner with the scope `write`.
     pub fn administers(&self, family: &Family, now: Timestamp) -> bool {
         let grant = self.grant.as_ref().map(|grant| &grant.value);
         let user = self.user.as_ref().map(|user| &user.value);
@@ -130,7 +132,7 @@ impl Standing {
             && self.present_rights(family).is_some()
     }
 
-    /// Returns the writes that fail a commit if the consent or the connection has been ended since
+    /// Returns writes that make a commit fail if the consent or the connection has changed since
     /// they were read.
     pub fn consent_checks(&self, family: &Family) -> Vec<Write> {
         let grant = self
@@ -147,8 +149,8 @@ impl Standing {
             .collect()
     }
 
-    /// Whether the client's connection that the tokens belong to still exists. An operator's tokens
-    /// belong to no connection, since no owner of a vault decides about them.
+    /// Whether the client's connection on which the tokens depend still exists. An operator's
+    /// tokens depend on none, since no owner of a vault decides about them.
     pub fn is_connected(&self, family: &Family) -> bool {
         let Reach::Namespace { connection, .. } = &family.reach else {
             return true;

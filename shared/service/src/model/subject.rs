@@ -4,7 +4,8 @@
 //! |---|---|---|
 //! | `subject/<sha256 of issuer and subject>` | `subject` | [`SubjectEntry`], written with the proof in the account |
 //!
-//! The account's own proof decides; [`SubjectEntry`] only finds the account.
+//! A person may sign in only if the account's record contains the proof; [`SubjectEntry`] only
+//! finds the account.
 
 use serde::{Deserialize, Serialize};
 use vault_format::hash::Digest;
@@ -13,26 +14,27 @@ use vault_store::records::{Document, RecordKey, When, Write};
 
 use super::account_id::AccountId;
 
-/// Returns the name of a person, made of issuer and subject. The same subject of another issuer is
-/// another person.
+/// Returns the stored name of a person: a SHA-256 over issuer and subject. The same subject of
+/// another issuer is another person.
 pub fn subject_name(issuer: &str, subject: &str) -> Digest {
     // An issuer is an address, so it contains no line feed.
     Digest::of(format!("vault-subject/1\n{issuer}\n{subject}").as_bytes())
 }
 
-/// Index entry: the account of a person of an identity provider.
+/// Index entry that leads from a person of an identity provider to the account.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct SubjectEntry {
-    /// The account.
+    /// Id of the account.
     pub account: AccountId,
 }
 
-/// Returns the key of the account of a person.
+/// Returns the key of the index entry of a person.
 pub fn subject_key(subject: &Digest) -> RecordKey {
     RecordKey::new(format!("subject/{subject}"), "subject")
 }
 
-/// Returns the write that maps a person to `account`, under the condition `when`.
+/// Returns the write of the index entry that leads from a person to `account`, under the condition
+/// `when`.
 pub fn connection_write(
     subject: &Digest,
     account: &AccountId,
@@ -45,7 +47,7 @@ pub fn connection_write(
     Ok(Write::put(subject_key(subject), document, when))
 }
 
-/// Returns the write that removes the mapping of a person.
+/// Returns the write that removes the index entry of a person.
 pub fn removal_write(subject: &Digest) -> Write {
     // `Any`, because the account's own proof decides and this entry only finds it.
     Write::delete(subject_key(subject), When::Any)

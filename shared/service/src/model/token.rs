@@ -1,12 +1,13 @@
-//! Records of codes, access and refresh tokens, which are known by their hashes alone.
+//! Records of authorization codes, access tokens and refresh tokens, each stored under its SHA-256.
 //!
 //! | partition | key | document |
 //! |---|---|---|
 //! | `tok/<sha256>` | `tok` | [`Token`], until it expires |
 //! | `code/<sha256>` | `code` | [`AuthorizationCode`], 60 seconds; once used it stays a day, so that a second use is seen |
 //!
-//! A token names its whole [`Family`], so that a check is one reading of the token and one
-//! `get_many` of grant, user, client, account and namespace.
+//! A token's record contains its whole [`Family`], the properties that all tokens of a consent
+//! share. So a check of a token is one read of the token and one `get_many` of the records that the
+//! family refers to.
 
 use serde::{Deserialize, Serialize};
 use vault_format::hash::Digest;
@@ -19,46 +20,46 @@ use super::user::Scopes;
 pub use super::family::{Family, Reach};
 pub use super::secret::{Secret, SecretKind};
 
-/// Lifetime of a code, in seconds.
+/// Lifetime of an authorization code, in seconds.
 pub const CODE_SECONDS: i64 = 60;
 /// Time for which a used code is remembered, in seconds: a day.
 pub const USED_CODE_SECONDS: i64 = 24 * 3600;
 
-/// Access or refresh.
+/// Kind of a token.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TokenKind {
-    /// Shown to the resource server.
+    /// Access token, sent with requests to the API.
     Access,
-    /// Shown to the token endpoint.
+    /// Refresh token, sent only to the token endpoint.
     Refresh,
 }
 
-/// An access or refresh token, known by its hash.
+/// The record of an access or refresh token.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Token {
-    /// Access or refresh.
+    /// Whether it is an access or a refresh token.
     pub kind: TokenKind,
-    /// Account, client and target of the token.
+    /// Properties that it shares with the other tokens of its consent.
     pub family: Family,
-    /// The most it may be used for; the user's current scopes count as well.
+    /// Scopes of the token; the user's current scopes limit them further.
     pub scopes: Scopes,
-    /// Time at which it was given.
+    /// Time at which it was issued.
     pub issued_at: Timestamp,
     /// Time from which it is no longer valid.
     pub expires_at: Timestamp,
 }
 
-/// An authorization code, known by its hash.
+/// The record of an authorization code.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct AuthorizationCode {
-    /// Family of the tokens that it will give; the grant does not exist before.
+    /// Family of the tokens that it will be exchanged for; the grant is created only then.
     pub family: Family,
-    /// The scopes consented to.
+    /// Scopes that the person consented to.
     pub scopes: Scopes,
-    /// The address it was sent to, exactly.
+    /// Redirect URI that it was sent to, which the exchange must repeat exactly.
     pub redirect_uri: String,
-    /// Challenge that the verifier must match.
+    /// PKCE challenge that the verifier must match.
     pub challenge: Challenge,
     /// Time from which it is no longer valid.
     pub expires_at: Timestamp,

@@ -1,4 +1,5 @@
-//! Where background work stands.
+//! Progress of background work. The garbage collection of objects goes through the namespaces; a
+//! visit is its work on one of them, which may take several runs.
 //!
 //! | partition | key | document |
 //! |---|---|---|
@@ -20,32 +21,33 @@ use super::kept::{MAX_NAMES, ObjectName};
 use super::usage::Listed;
 use crate::ports::{Ports, Versioned};
 
-/// The partition of the visits.
+/// Partition of the visits.
 pub const VISITS: &str = "collected";
 
-/// Position among the objects of a namespace: an index into the collected classes, and the last
-/// object of that class that was visited.
+/// Position of a visit among the objects of a namespace: an index into the collected classes, and
+/// the hash of the last object of that class that was handled.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 pub struct ObjectPosition(pub usize, pub Option<Digest>);
 
-/// The visits of the garbage collection to a namespace.
+/// The record of the last visit of the garbage collection to a namespace, and of its progress.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Visit {
-    /// Time at which the latest visit began; it may have taken several runs.
+    /// Time at which the last visit began.
     pub began_at: Option<Timestamp>,
-    /// Time at which a run was last here.
+    /// Time at which a run last worked on the namespace.
     pub visited_at: Option<Timestamp>,
-    /// Time at which a visit last came to its end.
+    /// Time at which a visit last ended.
     pub ended_at: Option<Timestamp>,
-    /// Position of a visit that has not ended.
+    /// Position of the visit; `None` if it has ended.
     pub within: Option<ObjectPosition>,
-    /// Objects that this visit has listed up to there.
+    /// Amounts of the objects that this visit has listed before that position.
     #[serde(default)]
     pub listed: Listed,
 }
 
 impl Visit {
-    /// Returns whether a visit has to go on, or to begin, `pause` seconds after the last beginning.
+    /// Whether the visit has to continue, or a new one to begin, `pause` seconds after the last one
+    /// began.
     pub fn is_due(&self, now: Timestamp, pause: i64) -> bool {
         self.within.is_some()
             || self
@@ -53,30 +55,30 @@ impl Visit {
                 .is_none_or(|began| now >= began.plus_seconds(pause))
     }
 
-    /// Returns the key of the visits to this namespace.
+    /// Returns the key of the record for this namespace.
     pub fn key(slug: &Slug) -> RecordKey {
         RecordKey::new(VISITS, slug.as_str())
     }
 }
 
-/// Time for which a [`RootWalk`] is kept, in seconds: 7 days.
+/// Lifetime of the record of a [`RootWalk`], in seconds: 7 days.
 const WALK_SECONDS: i64 = 7 * 24 * 3600;
 
-/// Position of a visit among the temporary roots of its namespace, for some of the objects. A
-/// namespace may have more of these roots than one run can read.
+/// Progress of a visit in comparing a group of objects with the temporary roots of the namespace
+/// (see [`super::kept`]). A namespace may have more of these roots than one run can read.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct RootWalk {
-    /// [`Visit::began_at`] of its visit. Another visit begins a walk of its own.
+    /// [`Visit::began_at`] of the visit; another visit starts again.
     pub began_at: Option<Timestamp>,
-    /// Position of the visit, in front of the objects that are judged.
+    /// Position of the visit before the group of objects.
     pub position: ObjectPosition,
-    /// Position behind these objects.
+    /// Position after the group.
     pub end: ObjectPosition,
-    /// Time before they were listed.
+    /// Time just before the group was listed.
     pub listed_at: Timestamp,
-    /// Those of them that no root reaches, as far as the roots are read.
+    /// Objects of the group that none of the roots read so far reaches.
     pub unreached: BTreeSet<ObjectName>,
-    /// Those of them that the current release does not name, which each run finds out anew.
+    /// Objects of the group that the current release does not name; each run computes them again.
     #[serde(skip)]
     pub not_current: BTreeSet<ObjectName>,
     /// Key of the last temporary root that was read.
@@ -84,7 +86,7 @@ pub struct RootWalk {
 }
 
 impl RootWalk {
-    /// Begins a walk for the objects behind `position`, which are listed from now on.
+    /// Begins a walk for the objects after `position`, which are listed after this call.
     pub fn begin(position: ObjectPosition, now: Timestamp) -> Self {
         Self {
             began_at: None,
@@ -97,7 +99,7 @@ impl RootWalk {
         }
     }
 
-    /// Returns whether the record of a walk has room for so many unreached objects.
+    /// Whether the record of a walk has room for this many unreached objects.
     pub const fn has_room(unreached: usize) -> bool {
         unreached <= MAX_NAMES
     }
@@ -128,17 +130,18 @@ impl RootWalk {
     }
 }
 
-/// Keeps a step to one process. Two at once would do no harm, only the same work twice. Records of
-/// earlier versions have further members, which are ignored.
+/// A lock that lets one process do a step of background work. Without it two processes would only
+/// do the same work twice, without harm. Records of earlier versions have further members, which
+/// are ignored.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct StepLock {
-    /// Time at which the step counts as abandoned.
+    /// Time from which the lock counts as abandoned; `None` if it is free.
     pub busy_until: Option<Timestamp>,
 }
 
 impl StepLock {
-    /// Takes the lock for some seconds. Returns its revision, or `None` while another process has
-    /// it.
+    /// Takes the lock for this many seconds. Returns the revision to release it with, or `None`
+    /// while another process holds it.
     pub async fn take(
         ports: &Ports,
         key: RecordKey,
@@ -157,7 +160,7 @@ impl StepLock {
         save(ports, key, &Self { busy_until }, when).await
     }
 
-    /// Releases the lock, unless it was lost to another process.
+    /// Releases the lock, unless another process has taken it over.
     pub async fn release(ports: &Ports, key: RecordKey, revision: u64) -> Result<(), StoreError> {
         save(ports, key, &Self::default(), When::At(revision))
             .await
@@ -165,12 +168,12 @@ impl StepLock {
     }
 }
 
-/// The last run of background work, for the operator.
+/// Outcome of the last runs of background work, for the operator.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct LastRun {
-    /// Time at which a run last ended without a failure.
+    /// Time at which a run last ended without a failure; `None` if none ever did.
     pub succeeded_at: Option<Timestamp>,
-    /// Time at which the first of the failures since then happened.
+    /// Time of the first failed run since then; `None` if there was none.
     pub failing_since: Option<Timestamp>,
 }
 
@@ -201,12 +204,13 @@ impl LastRun {
                 failing_since: None,
             }
         };
-        // Another process that was faster has recorded a run that ended just as late.
+        // If another process was faster, it has recorded a run that ended at the same time.
         save(ports, Self::key(), &after, when).await.map(drop)
     }
 }
 
-/// Stores a record. Returns its new revision; `None` when another process changed it meanwhile.
+/// Stores a record under a condition. Returns its new revision; `None` if the condition failed
+/// because another process changed the record.
 pub async fn save(
     ports: &Ports,
     key: RecordKey,

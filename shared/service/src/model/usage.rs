@@ -1,14 +1,17 @@
-//! How much a namespace stores.
+//! The usage of a namespace: how many objects and bytes it stores, and which uploads are open.
 //!
 //! | partition | key | document |
 //! |---|---|---|
 //! | `stored/<namespace_id>` | `usage` | [`Usage`] |
 //!
-//! An upload is counted in the commit that keeps its objects, before their bytes are stored, and
-//! gives back afterwards what was there already. A process that ends in between leaves a count that
-//! is too high. So each visit of the garbage collection, which lists all objects anyway, corrects
-//! the count: it then lies between what was listed, and that with all uploads that the listing may
-//! have missed.
+//! An upload is counted in the commit that protects its objects from deletion, before their bytes
+//! are stored. Afterwards, objects that were stored already are taken out of the count. A process
+//! that dies in between leaves a count that is too high. So each visit of the garbage collection to
+//! the namespace, which lists all objects anyway, corrects the count: to at least the listed
+//! amount, and at most that amount plus the uploads that the listing may have missed.
+//!
+//! A release names objects by their hash. An object that was uploaded for a release is unnamed
+//! until a release contains it, and unnamed objects have a bound of their own.
 
 use std::ops::{Add, Sub};
 
@@ -27,24 +30,25 @@ mod room;
 
 pub use room::{Beyond, Counted, FullStorage, Needed, StorageLimit};
 
-/// Maximum objects of uploads that no release has named yet.
+/// Maximum number of unnamed objects.
 pub const MAX_UNNAMED_OBJECTS: u64 = 60_000;
-/// Maximum bytes of uploads that no release has named yet: 1 GiB.
+/// Maximum size of all unnamed objects, in bytes: 1 GiB.
 pub const MAX_UNNAMED_BYTES: u64 = 1 << 30;
-/// Bytes beyond the quota for files of releases, so that a full namespace can still publish: 256
-/// MiB. What was verified has several times as many ([`crate::uploads::Purpose`]).
+/// The allowance: number of bytes that files of releases may take beyond the quota, so that a full
+/// namespace can still publish: 256 MiB. Verified proposals and releases get it several times
+/// ([`crate::uploads::Purpose`]).
 pub const ALLOWANCE_BYTES: u64 = 256 << 20;
-/// Objects beyond the quota for files of releases; what was verified has several times as many.
+/// Number of objects in the allowance.
 pub const ALLOWANCE_OBJECTS: u64 = 20_000;
-/// Maximum number of uploads that have not ended; a process that ends leaves one for some minutes.
+/// Maximum number of open uploads. A process that dies leaves an upload open for some minutes.
 const MAX_OPEN: usize = 256;
 
 /// A number of objects and the bytes that they have together.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Amount {
-    /// Bytes.
+    /// Size of all objects together.
     pub bytes: u64,
-    /// Objects.
+    /// Number of objects.
     pub objects: u64,
 }
 
@@ -54,7 +58,7 @@ impl Amount {
         Self { bytes, objects: 1 }
     }
 
-    /// Returns the lower of two amounts, for bytes and objects each.
+    /// Returns the smaller number of bytes and the smaller number of objects of two amounts.
     fn min(self, other: Self) -> Self {
         Self {
             bytes: self.bytes.min(other.bytes),
@@ -62,7 +66,8 @@ impl Amount {
         }
     }
 
-    /// Returns this amount within the two bounds; the lower one wins.
+    /// Limits both numbers to the range from `lower` to `upper`; `lower` wins if it is above
+    /// `upper`.
     fn clamp_to(self, lower: Self, upper: Self) -> Self {
         Self {
             bytes: self.bytes.min(upper.bytes).max(lower.bytes),
@@ -70,7 +75,7 @@ impl Amount {
         }
     }
 
-    /// Whether it reaches 80 % of a limit, where 0 is no limit.
+    /// Whether a number reaches 80 % of its limit; a limit of 0 is none.
     fn is_near(self, bytes: u64, objects: u64) -> bool {
         is_near(self.bytes, bytes) || is_near(self.objects, objects)
     }
@@ -99,12 +104,12 @@ impl Sub for Amount {
     }
 }
 
-/// Objects that come up together, or that were counted by a listing.
+/// Amount of a group of objects: of an upload, or of all that a namespace stores.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Tally {
-    /// All of them.
+    /// All objects of the group.
     pub stored: Amount,
-    /// Those of them that only a release can name, and none has named.
+    /// Objects of the group that were uploaded for a release, while no release has named them.
     pub unnamed: Amount,
 }
 
@@ -131,17 +136,16 @@ impl Sub for Tally {
     }
 }
 
-/// What a listing of all objects found that still exists.
+/// Amounts that a listing of all objects has found.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Listed {
-    /// All of them.
+    /// All objects that still exist.
     pub stored: Amount,
-    /// Those for releases that the current release does not name. Some may have been named by a
-    /// former one.
+    /// Objects for releases that the current release does not name. A former release may name them.
     pub not_current: Amount,
-    /// Those for releases that nothing reaches, so no release names them.
+    /// Objects for releases that no root reaches, so that no release that counts names them.
     pub unreached: Amount,
-    /// Those for releases that were deleted meanwhile.
+    /// Objects for releases that the visit has deleted.
     #[serde(default)]
     pub deleted: Amount,
 }
@@ -159,28 +163,28 @@ impl Add for Listed {
     }
 }
 
-/// What a namespace stores.
+/// The usage of a namespace.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default)]
 pub struct Usage {
-    /// The count.
+    /// What the namespace stores, with open uploads.
     pub tally: Tally,
-    /// The part of it that was stored beyond the quota.
+    /// The part of it that was permitted beyond the quota.
     pub beyond: Beyond,
-    /// Whether a listing has ever counted all objects.
+    /// Whether a listing has counted all objects at least once.
     pub is_counted: bool,
-    /// Limits about which owners were warned since less than 80 % of them was used.
+    /// Limits for which owners have been warned and of which still 80 % is used.
     pub warned: Warned,
-    /// Whether an upload failed or never ended since the last listing, so that the count may be too
-    /// high.
+    /// Whether an upload failed or was forgotten since the last listing, so that the count may be
+    /// too high.
     pub is_doubtful: bool,
-    /// Uploads that have not ended.
+    /// Open uploads.
     open: Vec<OpenUpload>,
-    /// Changes during a listing of all objects.
+    /// Changes since the beginning of a listing of all objects; `None` if none is running.
     listing: Option<Listing>,
 }
 
-/// Limits of stored objects about which owners were warned.
+/// For each limit, whether owners have been warned.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default)]
 pub struct Warned {
@@ -188,13 +192,13 @@ pub struct Warned {
     objects: bool,
 }
 
-/// An upload that was counted and has not ended.
+/// An open upload: it was counted and has not ended.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 struct OpenUpload {
     id: String,
     began_at: Timestamp,
     added: Tally,
-    /// The part of it that is beyond the quota.
+    /// The part of it that was permitted beyond the quota.
     #[serde(default)]
     beyond: Beyond,
 }
@@ -202,11 +206,11 @@ struct OpenUpload {
 /// Changes that a listing of all objects may have missed.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 struct Listing {
-    /// Time at which the visit that lists began.
+    /// Time at which the visit with the listing began.
     began_at: Timestamp,
-    /// Uploads that began since shortly before it.
+    /// Amounts of the uploads that were open at its beginning or began since.
     added: Tally,
-    /// Objects that a release has named since.
+    /// Objects that a release has named since the beginning.
     named: Amount,
 }
 
@@ -222,13 +226,13 @@ impl Usage {
         })
     }
 
-    /// Returns the write that stores it.
+    /// Returns the write that stores the usage.
     pub fn to_write(&self, namespace: &NamespaceId, when: When) -> Result<Write, StoreError> {
         let document = Document::from_value(self)?;
         Ok(Write::put(usage_key(namespace), document, when))
     }
 
-    /// Counts an upload that begins; `id` names it until it ends.
+    /// Counts an upload that begins; `id` identifies it until it ends.
     pub fn begin_upload(&mut self, id: &str, counted: Counted, now: Timestamp) {
         let Counted { added, beyond } = counted;
         self.tally = self.tally + added;
@@ -244,16 +248,18 @@ impl Usage {
         }
     }
 
-    /// Ends an upload: only what it `stored` stays counted. One that has failed leaves a doubt.
+    /// Ends an upload: only the amount that it really `stored` stays counted. After a failure the
+    /// count is doubtful, because it is unknown what was stored.
     pub fn end_upload(&mut self, id: &str, stored: Tally, has_failed: bool) {
         self.is_doubtful |= has_failed;
-        // One that took longer than any should is not corrected here but by the next listing.
+        // An upload that took too long was forgotten, and is corrected by the next listing.
         let Some(at) = self.open.iter().position(|open| open.id == id) else {
             return;
         };
         let OpenUpload { added, beyond, .. } = self.open.swap_remove(at);
         self.tally = self.tally + stored - added;
-        // What was there already, or failed, is taken out of its own part beyond the quota first.
+        // Objects that were stored already, or that failed, first reduce the upload's own part
+        // beyond the quota.
         let mut kept = beyond;
         kept.shrink(added.stored - stored.stored);
         self.beyond = self.beyond - (beyond - kept);
@@ -262,7 +268,7 @@ impl Usage {
         }
     }
 
-    /// Forgets uploads that must have ended without saying so.
+    /// Forgets uploads whose process must have died.
     pub fn forget_ended(&mut self, now: Timestamp) {
         let before = self.open.len();
         self.open
@@ -270,7 +276,7 @@ impl Usage {
         self.is_doubtful |= self.open.len() < before;
     }
 
-    /// Returns the usage with an upload.
+    /// Returns a usage with the count after this upload, to compare it with limits.
     #[must_use]
     pub fn with(&self, added: Tally) -> Self {
         Self {
@@ -279,13 +285,13 @@ impl Usage {
         }
     }
 
-    /// Whether no further upload may begin until others have ended.
+    /// Whether no further upload may begin because too many are open.
     pub fn is_busy(&self, is_release: bool) -> bool {
-        // Releases have as many places of their own, so that no upload keeps them out.
+        // Releases may have as many more, so that other uploads cannot keep them out.
         self.open.len() >= MAX_OPEN * (1 + usize::from(is_release))
     }
 
-    /// Returns the usage without uploads that have not ended.
+    /// Returns the usage without open uploads.
     #[must_use]
     pub fn settled(&self) -> Self {
         let mut settled = Self {
@@ -302,18 +308,18 @@ impl Usage {
 
     /// Records that a release names objects that the one before did not.
     pub fn name_objects(&mut self, named: Amount) {
-        // Some were named by an earlier release and did not count as unnamed. The next listing
-        // corrects that.
+        // Some of them were named by an earlier release and did not count as unnamed. The next
+        // listing corrects this.
         self.tally.unnamed = self.tally.unnamed - named;
         if let Some(listing) = &mut self.listing {
             listing.named = listing.named + named;
         }
     }
 
-    /// Notes that a visit, which began at `began_at`, begins to list all objects.
+    /// Records that a visit, which began at `began_at`, begins to list all objects.
     pub fn begin_listing(&mut self, began_at: Timestamp, now: Timestamp) {
         self.forget_ended(now);
-        // Uploads that began before may store their objects behind the listing's back.
+        // Open uploads may store objects that the listing has already passed.
         let added = self.open.iter().map(|open| open.added);
         self.listing = Some(Listing {
             began_at,
@@ -322,16 +328,16 @@ impl Usage {
         });
     }
 
-    /// Corrects the count by what the listing of the visit that began at `began_at` found that still
-    /// exists. Does nothing if another visit has begun one since.
+    /// Corrects the count by the listing of the visit that began at `began_at`. Does nothing if
+    /// another visit has begun a listing since.
     pub fn end_listing(&mut self, began_at: Timestamp, listed: Listed) {
         let Some(missed) = self.listing.filter(|listing| listing.began_at == began_at) else {
             return;
         };
         self.listing = None;
         let Tally { stored, unnamed } = self.tally;
-        // The first count of a vault of an earlier version begins at 0: what comes up at this moment
-        // is not in it, and takes itself out of it when it fails.
+        // For a vault of an earlier version the count begins at 0. Open uploads are then not in the
+        // listing, but are subtracted when they fail, so they are added here.
         let open = self.open.iter().map(|open| open.added.stored);
         let uncounted = if self.is_counted {
             Amount::default()
@@ -339,7 +345,7 @@ impl Usage {
             open.fold(Amount::default(), Add::add)
         };
         let most = listed.stored + missed.added.stored;
-        // What is deleted was named by no release.
+        // Deleted objects were named by no release.
         let unnamed = unnamed - listed.deleted;
         self.tally = Tally {
             stored: stored.clamp_to((listed.stored + uncounted).min(most), most),
@@ -348,13 +354,14 @@ impl Usage {
                 listed.not_current + missed.added.unnamed,
             ),
         };
-        // What was deleted makes room for files of releases again.
+        // Deleted objects make room again for files of releases.
         self.beyond.shrink(stored - self.tally.stored);
         self.is_doubtful = false;
         self.is_counted = true;
     }
 
-    /// Forgets files beyond the quota as far as there is room for them in it now.
+    /// Reduces the amount that counts as beyond the quota to the amount by which the count exceeds
+    /// the quota now.
     pub fn settle_beyond(&mut self, quota: &Quota) {
         let over = |used: u64, limit: u64| match limit {
             0 => 0,
@@ -367,8 +374,9 @@ impl Usage {
         });
     }
 
-    /// Returns the warnings to owners: one for each limit of which 80 % is used, once until less is.
-    /// None while the count is in doubt: a warning must be true.
+    /// Returns the warnings to owners: one for each limit of which 80 % is used, repeated only
+    /// after less was used. Returns none while the count is doubtful, because a warning must be
+    /// true.
     pub fn take_warnings(&mut self, quota: &Quota) -> Vec<Event> {
         if self.is_doubtful {
             return Vec::new();
@@ -396,8 +404,8 @@ impl Usage {
         self.tally.stored.is_near(quota.bytes, quota.objects)
     }
 
-    /// Whether unused uploads have to go before their time: 80 % of the quota, or of the bound for
-    /// unnamed uploads, is used.
+    /// Whether space is short, so that unused uploads are to be deleted early: 80 % of the quota,
+    /// or of the bound for unnamed objects, is used.
     pub fn is_short(&self, quota: &Quota) -> bool {
         let unnamed = self.tally.unnamed;
         self.is_near(quota) || unnamed.is_near(MAX_UNNAMED_BYTES, MAX_UNNAMED_OBJECTS)

@@ -1,5 +1,5 @@
-//! A user: one account's standing in one namespace, with role and scopes. Read live on every
-//! request, so a change acts at once.
+//! A user: the membership of one account in one namespace, with role and scopes; or an invitation
+//! to it. The record is read on every request, so a change acts at once.
 //!
 //! | partition | key | document |
 //! |---|---|---|
@@ -19,54 +19,56 @@ use super::is_id;
 pub use super::namespace::NamespaceRef;
 pub use vault_api::{MembershipState as State, Role, Scope, Scopes};
 
-/// The word of the scope that opens the routes of operators. It is not a [`Scope`]: no user of a
-/// namespace has it.
+/// The scope of operators in OAuth. It is not a [`Scope`], because no user of a namespace has it.
 pub const OPERATOR: &str = "operator";
 
-/// An account's standing in one namespace.
+/// A user, as it is stored.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct User {
-    /// `usr_…`.
+    /// Id of the user, `usr_…`.
     pub id: String,
-    /// The address that was invited, and that the account has proven.
+    /// Address that was invited, and that the account has proven.
     pub email: Email,
-    /// The account that accepted; see [`User::account`].
+    /// Account that accepted the invitation; see [`User::account`].
     #[serde(default)]
     pub account: Option<AccountId>,
     /// Time of the last invitation of the address by an owner.
     #[serde(default)]
     pub invited_at: Option<Timestamp>,
-    /// The address of that owner; absent in records of earlier versions.
+    /// Address of the owner who invited; absent in records of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invited_by: Option<Email>,
-    /// The app that invited them last. Absent for the console, and in records of earlier versions.
+    /// The app through which the owner last invited. Absent for the console, and in records of
+    /// earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<ClientId>,
     /// The namespace.
     pub namespace: NamespaceRef,
     /// Owner, publisher or member.
     pub role: Role,
-    /// The most a token of this user may carry.
+    /// Scopes of the user; tokens can have no others.
     pub scopes: Scopes,
-    /// The restricted profile of the policy, when one is set.
+    /// Name of the profile in the vault's policy that limits the skills which the user sees; `None`
+    /// for no limit.
     pub profile: Option<String>,
-    /// Time at which the user was made.
+    /// Time of the first invitation, or of the creation.
     pub created_at: Timestamp,
-    /// Time at which a token of the user was last seen, to the minute.
+    /// Time at which a token of the user was last used, accurate to a minute.
     pub last_seen_at: Option<Timestamp>,
 }
 
-/// Index entry from an account to its user in one namespace.
+/// Index entry that leads from an account, or from an invited address, to its user in one
+/// namespace.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Membership {
-    /// The user's id.
+    /// Id of the user.
     pub user_id: String,
     /// The namespace.
     pub namespace: NamespaceRef,
 }
 
 impl User {
-    /// Returns the state of the user.
+    /// Returns whether the user is invited or active.
     pub const fn state(&self) -> State {
         // Records of an earlier version have neither member, and their users are active.
         if self.account.is_none() && self.invited_at.is_some() {
@@ -88,7 +90,7 @@ impl User {
     }
 }
 
-/// Returns a person with the role, in words: `an owner`.
+/// Returns the role as words for a sentence: `an owner`.
 pub const fn role_with_article(role: Role) -> &'static str {
     match role {
         Role::Owner => "an owner",
@@ -122,7 +124,7 @@ pub fn membership_key(account: &AccountId, slug: &Slug) -> RecordKey {
     )
 }
 
-/// The prefix of the membership entries in an account's partition.
+/// Prefix of the keys of membership entries in an account's partition.
 pub const MEMBERSHIPS: &str = "ns/";
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! Webhooks: the address of an endpoint that receives notices, and the secret and scheme by which
-//! it recognises them.
+//! Webhooks: the address of an endpoint that receives notices, and the signatures by which it
+//! recognizes them.
 //!
-//! The scheme is that of the Standard Webhooks specification, version 1: HMAC-SHA256 over id, time
-//! and body, so that an endpoint rejects forged, changed and old messages.
+//! Signatures follow the Standard Webhooks specification, version 1: HMAC-SHA256 over id, time and
+//! body, so that an endpoint can reject forged, changed and old messages.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -19,7 +19,7 @@ use vault_format::time::Timestamp;
 use vault_store::random::{Random, random_bytes};
 use zeroize::Zeroizing;
 
-/// The longest address of an endpoint, in bytes.
+/// Maximum length of an endpoint's address, in bytes.
 pub const MAX_ADDRESS_BYTES: usize = 1024;
 /// Prefix of a signing secret, as the specification writes it.
 const SECRET_PREFIX: &str = "whsec_";
@@ -34,10 +34,10 @@ pub struct WebhookAddress(Url);
 /// Error: a text is not the address of an endpoint.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadWebhookAddress {
-    /// No absolute URL, or longer than [`MAX_ADDRESS_BYTES`].
+    /// Not an absolute URL, or longer than [`MAX_ADDRESS_BYTES`].
     #[error("The address must be an absolute URL of at most {MAX_ADDRESS_BYTES} bytes.")]
     NotAUrl,
-    /// Another scheme than https.
+    /// Neither https nor plain http on this machine.
     #[error("The address must begin with https://.")]
     NotHttps,
     /// A user name or a password, which would be shown in lists.
@@ -55,18 +55,20 @@ pub enum BadWebhookAddress {
 }
 
 impl WebhookAddress {
-    /// The text, in the form in which it is sent.
+    /// Returns the address in the form in which it is requested.
     pub fn as_str(&self) -> &str {
         self.0.as_str()
     }
 
-    /// Whether the service may send to its port: one of `ports`, or any on this machine.
+    /// Whether notices may be sent to the port of the address: one of `ports`, or any on this
+    /// machine.
     pub fn has_port_of(&self, ports: &[u16]) -> bool {
         let port = self.0.port_or_known_default();
         self.is_local() || port.is_some_and(|port| ports.contains(&port))
     }
 
-    /// Whether the endpoint is on this machine, which only a service on the same machine may reach.
+    /// Whether the endpoint is on this machine. The caller must accept such an address only if the
+    /// service itself is reached on this machine.
     pub fn is_local(&self) -> bool {
         self.0.scheme() == "http"
     }
@@ -80,13 +82,13 @@ impl FromStr for WebhookAddress {
             return Err(BadWebhookAddress::NotAUrl);
         }
         let url = Url::parse(text.trim()).map_err(|_| BadWebhookAddress::NotAUrl)?;
-        // Again, because the parser may lengthen the text by escapes.
+        // Checked again, because escapes of the parser may lengthen the text.
         if url.as_str().len() > MAX_ADDRESS_BYTES {
             return Err(BadWebhookAddress::NotAUrl);
         }
         let ip = match url.host().ok_or(BadWebhookAddress::NotHttps)? {
-            // A name may lead to another address by the time of sending, so a check here would
-            // prove nothing.
+            // A name may have another address by the time of sending, so a check here would prove
+            // nothing.
             Host::Domain(_) => None,
             Host::Ipv4(ip) => Some(IpAddr::V4(ip)),
             Host::Ipv6(ip) => Some(IpAddr::V6(ip)),
@@ -101,7 +103,8 @@ impl FromStr for WebhookAddress {
         match (url.scheme(), ip) {
             ("https", Some(ip)) if !is_public(ip) => Err(BadWebhookAddress::NotPublic),
             ("https", _) => Ok(Self(url)),
-            // A name would need the resolver: only literals prove that it is this machine.
+            // A name would have to be resolved; only a literal address proves that it is this
+            // machine.
             ("http", Some(ip)) if ip.is_loopback() => Ok(Self(url)),
             _ => Err(BadWebhookAddress::NotHttps),
         }
@@ -131,7 +134,7 @@ impl TryFrom<String> for WebhookAddress {
 /// The secret that signs the notices to one endpoint: 256 bits, shown once to the owner who adds
 /// it.
 ///
-/// It is stored as it is, since every signature needs it.
+/// It is stored itself and not as a hash, since every signature needs it.
 #[derive(Clone, Deserialize, Serialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct SigningSecret(Zeroizing<[u8; 32]>);
@@ -142,7 +145,7 @@ pub struct SigningSecret(Zeroizing<[u8; 32]>);
 pub struct BadSigningSecret;
 
 impl SigningSecret {
-    /// Returns a new one.
+    /// Creates a new secret.
     pub fn fresh(random: &dyn Random) -> Self {
         Self(Zeroizing::new(random_bytes::<32>(random)))
     }
@@ -152,7 +155,7 @@ impl SigningSecret {
         format!("{SECRET_PREFIX}{}", STANDARD.encode(*self.0))
     }
 
-    /// The value of the header `webhook-signature` for a message that is sent at `now`.
+    /// Returns the value of the header `webhook-signature` for a message that is sent at `now`.
     pub fn sign(&self, id: &str, now: Timestamp, body: &str) -> String {
         let mut mac = Hmac::<Sha256>::new_from_slice(&*self.0).expect("HMAC takes any key");
         mac.update(format!("{id}.{}.", now.unix()).as_bytes());

@@ -1,5 +1,5 @@
-//! Whether the target of a refused action exists. An actor may name any number of targets, but no more
-//! than the vault has that exist.
+//! Looks up whether the target of a refused action exists: the log names all targets that exist,
+//! but only a few of those that an actor may have made up.
 
 use vault_store::StoreError;
 use vault_store::records::RecordKey;
@@ -16,9 +16,9 @@ use crate::ports::Ports;
 
 use super::RefusedRequest;
 
-/// Returns whether this vault has the target of a refused action of `/admin` or of the console: a
-/// person, a machine, an app, a draft, a code, a webhook, or a confirmation that the actor was asked
-/// for.
+/// Whether this vault has the target of a refused action of `/admin` or of the console: a user, a
+/// machine, an app, a draft, an enrolment code, a webhook, or a confirmation that the actor was
+/// asked for.
 pub(super) async fn target_exists(
     ports: &Ports,
     vault: &NamespaceRef,

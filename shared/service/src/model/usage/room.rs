@@ -1,4 +1,4 @@
-//! The room for an upload: within the quota, or within an allowance beyond it.
+//! Checks whether an upload may be stored: within the quota, or within an allowance beyond it.
 
 use std::fmt;
 use std::ops::{Add, Sub};
@@ -13,25 +13,26 @@ use super::{
 use crate::config::quota::Quota;
 use crate::units::{format_count, format_size};
 
-/// What was stored beyond the quota. What is deleted makes room here too, so a vault grows beyond its
-/// quota by its allowances at most, however much it held before.
+/// Amounts that were permitted beyond the quota. Deletions reduce them, so a vault grows beyond its
+/// quota by at most its allowances, however much it stored before it had one.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Beyond {
-    /// Files of releases.
+    /// Files of releases, by the allowance.
     pub files: Amount,
     /// Skills that were signed again after their key was revoked.
     pub again: Amount,
 }
 
 impl Beyond {
-    /// Takes out what is gone, first of the skills, whose former ones go in the end.
+    /// Reduces the amounts by what was deleted: first those of skills signed again, whose former
+    /// versions are deleted in the end.
     pub(super) fn shrink(&mut self, gone: Amount) {
         let of_again = self.again.min(gone);
         self.again = self.again - of_again;
         self.files = self.files - (gone - of_again);
     }
 
-    /// Forgets what is more than this amount.
+    /// Limits both amounts together to `most`.
     pub(super) fn limit_to(&mut self, most: Amount) {
         self.files = self.files.min(most);
         self.again = self.again.min(most - self.files);
@@ -61,36 +62,36 @@ impl Sub for Beyond {
     }
 }
 
-/// What is counted for an upload.
+/// Result of the check: what to count for an upload.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Counted {
-    /// What it adds.
+    /// Amount that it adds to the usage.
     pub added: Tally,
-    /// The part of it that is beyond the quota.
+    /// The part of it that is permitted beyond the quota.
     pub beyond: Beyond,
 }
 
-/// What an upload adds.
+/// Amounts of an upload and what they may use beyond the quota.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Needed {
     /// Files of a release, which may use the allowance.
     pub release_files: Tally,
-    /// All else.
+    /// All other objects.
     pub other: Tally,
-    /// How many times the allowance is open to the files.
+    /// Number of times that `release_files` may use the allowance.
     pub allowances: u64,
-    /// How far beyond the quota all else may go, where a vault has to sign skills again.
+    /// Amount that `other` may go beyond the quota, for a vault that has to sign skills again.
     pub again: Amount,
 }
 
 impl Needed {
-    /// Returns both parts together.
+    /// Returns the amount of the whole upload.
     pub fn total(&self) -> Tally {
         self.release_files + self.other
     }
 }
 
-/// A limit of what a namespace stores.
+/// A limit for stored objects.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum StorageLimit {
     /// Bytes of the quota.
@@ -104,7 +105,7 @@ pub enum StorageLimit {
 }
 
 impl StorageLimit {
-    /// Returns its name in answers.
+    /// Returns the name of the limit in answers.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Bytes => "bytes",
@@ -118,13 +119,13 @@ impl StorageLimit {
 /// Error: a limit has no room for an upload.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub struct FullStorage {
-    /// The limit.
+    /// The limit that is exceeded.
     pub of: StorageLimit,
-    /// What is stored.
+    /// Amount that is stored.
     pub used: u64,
-    /// What the upload adds.
+    /// Amount that the upload adds.
     pub asked: u64,
-    /// The most that may be stored.
+    /// Maximum amount.
     pub limit: u64,
 }
 
@@ -154,7 +155,7 @@ impl fmt::Display for FullStorage {
 }
 
 impl FullStorage {
-    /// Returns the numbers as the member `quota` of an answer.
+    /// Returns the numbers for the member `quota` of an answer.
     pub fn to_json(self) -> Value {
         json!({
             "name": self.of.name(), "used": self.used, "asked": self.asked, "limit": self.limit,
@@ -162,7 +163,7 @@ impl FullStorage {
     }
 }
 
-/// Checks that `asked` more fit, where something that asks for nothing always fits.
+/// Checks that `used` plus `asked` is within the limit. An upload that adds nothing always passes.
 fn check_limit(of: StorageLimit, used: u64, asked: u64, limit: u64) -> Result<(), FullStorage> {
     if asked == 0 || used.saturating_add(asked) <= limit {
         return Ok(());
@@ -178,16 +179,17 @@ fn check_limit(of: StorageLimit, used: u64, asked: u64, limit: u64) -> Result<()
 /// An allowance beyond the quota.
 #[derive(Clone, Copy)]
 struct Allowance {
-    /// What is taken of it.
+    /// Amount that was used of it before.
     taken: Amount,
-    /// The allowance.
+    /// Size of the allowance.
     most: Amount,
 }
 
 impl Allowance {
-    /// Returns how much of what is `asked` for is beyond the quota. Fails if the allowance has no
-    /// room for that. It is not measured from the quota: a vault that held more before the quota was
-    /// set must still be able to publish. What adds nothing always fits.
+    /// Returns the part of `asked` that is beyond the quota; fails if the allowance has no room for
+    /// it. If more than the quota is stored already, the part is measured from there: a vault that
+    /// stored more before the quota was set must still be able to publish. An upload that adds
+    /// nothing always passes.
     fn count_beyond(
         self,
         used: Amount,
@@ -212,12 +214,12 @@ impl Allowance {
     }
 }
 
-/// Bytes or objects that are to be stored.
+/// The growth of one number, bytes or objects.
 #[derive(Clone, Copy)]
 struct Growth {
     used: u64,
     asked: u64,
-    /// 0 is no limit.
+    /// Limit of the quota; 0 for none.
     limit: u64,
 }
 
@@ -241,8 +243,8 @@ impl Growth {
 }
 
 impl Usage {
-    /// Checks that there is room for an upload, and returns what to count for it; fails with the
-    /// first limit that has none.
+    /// Checks that an upload may be stored, and returns what to count for it. Fails with the first
+    /// limit that it exceeds.
     pub fn check_room(&self, needed: &Needed, quota: &Quota) -> Result<Counted, FullStorage> {
         let (used, other) = (self.tally.stored, needed.other.stored);
         let again = Allowance {
