@@ -1,7 +1,9 @@
-//! The library as a shelf: serves its skills to tools, and admits and signs their changes at once.
+//! The vault as a shelf, the port through which tools list, read and change skills: serves the
+//! installed skills, and admits and signs submitted changes at once, or keeps them as drafts for
+//! the owner.
 //!
-//! The snapshot of the installed skills is cached until the vault's generation number changes. A
-//! skill's bytes are verified when they are requested. All file access runs on blocking threads.
+//! A listing is cached until the vault's generation number changes. A skill's bytes are verified
+//! when they are requested. All file access runs on blocking threads.
 
 mod changes;
 pub mod drafts;
@@ -43,41 +45,41 @@ use crate::vault::{Vault, VaultError};
 
 /// Number of attempts to list the skills while writers keep changing the vault.
 const TRIES: u32 = 5;
-/// Time limit for all sources of one drift check together. Skills whose sources have not answered
-/// by then are reported as unchecked.
+/// Time limit for asking all sources of one drift check (the comparison of skills with their
+/// sources). Skills whose sources have not answered by then are reported as unchecked.
 const DRIFT_TIME: Duration = Duration::from_secs(15);
 
-/// A library that tools read from and submit changes to. Clones share the last listing.
+/// A shelf of the skills in a vault on this machine. Clones share the cached listing.
 #[derive(Clone, Debug)]
 pub struct LibraryShelf {
     vault: Vault,
     owner: String,
-    /// The fetcher for skills from other places; without one such sources are rejected.
+    /// Fetcher for skills from other places. Without one, such sources are rejected.
     fetch: Option<Arc<dyn Fetch>>,
-    /// The machine whose agents are shown the changes; without it their folders stay as they are.
+    /// Machine whose agents see changes at once. Without it, their links stay as they are.
     machine: Option<Machine>,
-    /// Whether callers may learn how skills differ from the folders of this machine that they were
-    /// added from.
+    /// Whether callers may learn how skills differ from the folders of this machine from which they
+    /// were added.
     reads_folders: bool,
-    /// Whether changes wait as drafts instead of being signed.
+    /// Whether changes wait as drafts and are not signed.
     drafts: bool,
     last: Arc<Mutex<Option<Arc<CachedView>>>>,
 }
 
-/// A change whose network access is complete.
+/// A change that is ready to be admitted: what it needs from the network is fetched.
 #[derive(Debug)]
 pub struct PreparedChange {
     change: Change,
-    /// The fetched source of a [`Change::Fetch`] or [`Change::Update`].
+    /// What was fetched for a [`Change::Fetch`] or [`Change::Update`]; `None` for other changes.
     source: Option<admit::Source>,
-    /// SHA-256 over the files that an owner reviewed, if the change has another author.
+    /// SHA-256 over the files that an owner reviewed; `None` for a change without review.
     reviewed: Option<Digest>,
 }
 
 impl PreparedChange {
-    /// Adds the SHA-256 over the files that an owner reviewed, for a change by another author. The
-    /// change is rejected if it has other files, and the skill is recorded as another author's
-    /// work.
+    /// Sets the SHA-256 over the files that an owner reviewed, for a change by another person. If
+    /// the change has other files, it is rejected; otherwise the skill is recorded as another
+    /// person's work.
     #[must_use]
     pub fn with_reviewed(self, reviewed: Option<Digest>) -> Self {
         Self { reviewed, ..self }
@@ -92,11 +94,11 @@ impl PreparedChange {
     }
 }
 
-/// The installed skills at one moment.
+/// The installed skills at one moment, as the shelf caches them.
 #[derive(Debug)]
 struct CachedView {
-    /// The vault's generation number; `None` if a change was in progress, because the view may
-    /// already be stale then.
+    /// Generation number of the vault at that moment; `None` if a change was in progress, so that
+    /// the view may be stale and must be scanned again.
     generation: Option<u64>,
     snapshot: Arc<Snapshot>,
     policy: PolicyState,
@@ -184,7 +186,8 @@ impl LibraryShelf {
         Ok(PreparedChange::new(change, source))
     }
 
-    /// Returns the folder that an own skill was added from, if callers may have it read.
+    /// Returns the folder from which an own skill was added; `None` if callers may not have it
+    /// read.
     async fn recorded_folder(&self, name: &SkillName) -> Result<Option<PathBuf>, ShelfError> {
         if !self.reads_folders {
             return Ok(None);
@@ -197,7 +200,7 @@ impl LibraryShelf {
         Ok(folder.map(|folder| folder.path))
     }
 
-    /// Applies a prepared change.
+    /// Admits a change that [`Self::prepare_change`] returned.
     pub async fn admit_prepared(
         &self,
         by: &Submitter,
@@ -217,18 +220,18 @@ impl LibraryShelf {
         })
     }
 
-    /// Reads the policy that decides what may be fetched. Fails if it can't be read, so that
+    /// Reads the policy that decides what may be fetched. If it can't be read, this fails, so that
     /// nothing is fetched.
     async fn source_policy(&self) -> Result<Option<Policy>, ShelfError> {
         self.run_blocking(|vault| Ok(read_policy(vault)?)).await
     }
 
-    /// The vault behind this shelf.
+    /// The vault that the shelf serves.
     pub fn vault(&self) -> &Vault {
         &self.vault
     }
 
-    /// Runs file access on a blocking thread.
+    /// Runs work with file access on a blocking thread.
     async fn run_blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Vault) -> Result<T, ShelfError> + Send + 'static,
@@ -239,10 +242,10 @@ impl LibraryShelf {
             .map_err(|broken| ShelfError::Failed(format!("a task ended unexpectedly: {broken}")))?
     }
 
-    /// Returns the current view. Callers that wait for a listing share it.
+    /// Returns the current view of the installed skills. Callers that wait for it share one scan.
     async fn current_view(&self) -> Result<Arc<CachedView>, ShelfError> {
-        // Hold the lock during the scan, so that concurrent callers share one scan instead of
-        // starting their own.
+        // Hold this lock during the scan, so that concurrent callers do not start scans of their
+        // own.
         let mut last = self.last.lock().await;
         let before = last.clone();
         let view = self
@@ -311,17 +314,17 @@ impl Shelf for LibraryShelf {
         let (places, upstreams): (Vec<usize>, Vec<_>) = upstreams.into_iter().unzip();
         let mut answer = |at: usize, state| drifts[places[at]].state = state;
         let compare = fetch.compare(upstreams, policy.as_ref(), &mut answer);
-        // Keep the answers that arrived within the time limit. Every other skill keeps the state
-        // that says that its source did not answer.
+        // Keep the answers that arrive in time. All other skills keep the state that says that
+        // their source did not answer.
         let _all_or_late = tokio::time::timeout(DRIFT_TIME, compare).await;
         Ok(drifts)
     }
 }
 
-/// A source to ask, with the index of its skill.
+/// A source to ask over the network, with the position of its skill.
 type SourceToFetch = (usize, Upstream);
 
-/// The kinds of sources that a shelf compares skills with.
+/// Which sources a shelf may compare skills with.
 #[derive(Clone, Copy)]
 struct LocalComparison {
     fetches: bool,
@@ -329,8 +332,8 @@ struct LocalComparison {
 }
 
 impl LocalComparison {
-    /// Compares skills as far as that needs no network. Also returns the sources to ask, each with
-    /// the index of its skill.
+    /// Compares skills with their sources as far as that needs no network. Also returns the sources
+    /// to ask over the network.
     fn compare_locally(
         self,
         vault: &Vault,
@@ -368,8 +371,8 @@ impl LocalComparison {
                         .find(|(folder, _)| folder.name == *entry.name());
                     folder_drift(state.map(|(_, state)| state), entry.version)
                 }
-                // A remote caller must not learn the paths of this machine, so the message does not
-                // name the path.
+                // A remote caller must not learn paths of this machine, so the message does not
+                // contain the path.
                 Ok(CurrentSource::Folder(_)) => {
                     unchecked("was added from a folder on the machine that holds the vault")
                 }
@@ -391,15 +394,14 @@ impl LocalComparison {
     }
 }
 
-/// Updates the links of this machine's agents. A problem with them is only logged, because the
-/// change before it succeeded. The doctor reports it.
+/// Updates the links of this machine's agents. A failure is only logged, because the change itself
+/// succeeded. The doctor reports such problems.
 fn refresh_agents(vault: &Vault, machine: &Machine) -> AgentLinks {
     let report = agents::sync_linked(vault, machine).unwrap_or_else(|error| {
         tracing::warn!(%error, "the agents' links were not updated");
         None
     });
-    // This is only a hint in the answer. The change is complete, so an error here must not look
-    // like its failure.
+    // The names are only a hint in the answer. A failure here must not look like a failed change.
     let unlinked = agents::list_unlinked(vault, machine).unwrap_or_default();
     AgentLinks {
         restart_required: report.as_ref().is_some_and(|done| done.restart_required),
@@ -412,7 +414,7 @@ fn refresh_agents(vault: &Vault, machine: &Machine) -> AgentLinks {
 }
 
 impl CachedView {
-    /// Returns whether this view is still current. It stays valid while the next change is in
+    /// Returns whether this view may still be served. It may be while the next change is in
     /// progress.
     fn is_current(&self, generation: u64) -> bool {
         self.generation
@@ -426,8 +428,8 @@ fn refresh_view(
     before: Option<Arc<CachedView>>,
 ) -> Result<Arc<CachedView>, ShelfError> {
     let policy = policy::read_policy(vault).map_err(|error| error.to_string());
-    // Compare the policy by content: the generation number does not change when the policy can no
-    // longer be read.
+    // Compare the policy by its content: if it can no longer be read, the generation number stays
+    // the same.
     let before = before.filter(|before| before.policy == policy);
     for _ in 1..TRIES {
         let generation = settled_generation(vault)?;
@@ -435,29 +437,30 @@ fn refresh_view(
             return Ok(Arc::clone(before));
         }
         let view = scan_view(vault, &policy, generation)?;
-        // A writer may have started and finished during the scan, which then may have seen half
-        // of its change.
+        // A writer may have begun and ended during the scan, which may then have seen half of the
+        // change.
         if vault.generation()? == generation {
             return Ok(view);
         }
     }
-    // Writers kept changing the vault. An odd generation marks this view as possibly stale.
+    // Writers kept changing the vault. The odd number 1 marks this view as possibly stale.
     scan_view(vault, &policy, 1)
 }
 
-/// Returns the generation number, which is odd while a writer is at work. If a killed writer left
-/// it odd, makes it even first.
+/// Returns the generation number, which is odd while a writer is at work. If it is odd because a
+/// writer was killed, makes it even first.
 fn settled_generation(vault: &Vault) -> Result<u64, ShelfError> {
     let generation = vault.generation()?;
     if generation.is_multiple_of(2) {
         return Ok(generation);
     }
-    // If the lock is free, no writer is at work. Taking and releasing it settles what a killed
-    // writer left.
+    // If nobody holds the lock, no writer is at work, and taking the lock cleans up after a killed
+    // one.
     drop(vault.clone().with_wait(Duration::ZERO).begin_change());
     Ok(vault.generation()?)
 }
 
+/// Lists the installed skills for a new view.
 fn scan_view(
     vault: &Vault,
     policy: &PolicyState,
@@ -510,7 +513,7 @@ fn load_skill(vault: &Vault, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {
     let (signed_name, trusted) = expected_signature(vault, entry)?;
     let damaged = |text: &str| ShelfError::Damaged(name.clone(), text.to_owned());
     let store = vault.store_folder();
-    // Encoding the files again checks that they still have the requested bundle hash.
+    // Encoding the files again proves that they still have the requested bundle hash.
     let (examined, _) = store::examine_and_encode(&store, hash, Some(&signed_name), &trusted)
         .map_err(|damage| match damage {
             Damage::Unreadable(error) => ShelfError::Failed(error.to_string()),
@@ -538,8 +541,8 @@ fn load_skill(vault: &Vault, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {
 fn expected_signature(vault: &Vault, entry: &Entry) -> Result<(SkillName, Trusted), ShelfError> {
     let name = entry.name();
     let Some(linked) = &entry.vault else {
-        // The caller chose this bundle from a listing, so it may be read although a newer bundle
-        // has replaced it since.
+        // The caller chose this bundle from a listing, so it may be read although a newer version
+        // may have replaced it since.
         return Ok((name.clone(), vault.trusted_as_listed()?));
     };
     let skill_ref = SkillRef::qualified(linked.clone(), name.clone());

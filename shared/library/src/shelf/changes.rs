@@ -1,5 +1,5 @@
-//! Changes that tools submit to the library. Each one passes admission and returns when it is
-//! signed.
+//! Admits the changes that tools submit: each passes the same gate as a change of the command line,
+//! and is signed at once.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ use crate::disk::source::SourceError;
 use crate::installed::place::read_own_skill;
 use crate::vault::Vault;
 
-/// Applies a prepared change, whose source is already fetched.
+/// Applies a prepared change. Its source must have been fetched, if it has one.
 pub(super) fn apply_change(
     vault: &Vault,
     by: String,
@@ -34,7 +34,7 @@ pub(super) fn apply_change(
     } = prepared;
     let options = |agents| Options {
         reviewed,
-        // Only changes by other authors are reviewed; the owner's own changes need no review.
+        // Only the owner can review, so a reviewed change is the work of another person.
         by_others: reviewed.is_some(),
         ..addition_options(agents)
     };
@@ -84,16 +84,16 @@ pub(super) fn apply_change(
     }
 }
 
-/// Returns the options of every change that a tool submits.
+/// Returns the options that apply to every change by a tool: a limit on the gate's work.
 pub(super) fn bounded_options() -> Options {
     Options {
-        // A writer over MCP must not occupy the server's processor without a bound.
+        // A client of the MCP server must not keep the processor busy without a limit.
         most_work: Some(vault_gate::SERVICE_WORK),
         ..Options::default()
     }
 }
 
-/// Returns the options of a skill that a tool adds for these agents.
+/// Returns the options of a skill that a tool adds, with the agents that it is for.
 pub(super) fn addition_options(agents: Vec<AgentId>) -> Options {
     Options {
         agents,
@@ -102,6 +102,7 @@ pub(super) fn addition_options(agents: Vec<AgentId>) -> Options {
     }
 }
 
+/// Turns the report on submitted text into the answer to the tool.
 fn proposal_result(report: ProposeReport) -> Submitted {
     let findings = report.findings;
     match (report.outcome, report.name, report.installed) {
@@ -121,6 +122,7 @@ fn proposal_result(report: ProposeReport) -> Submitted {
     }
 }
 
+/// Admits the skill in a folder.
 fn admit_folder(
     vault: &Vault,
     (path, named): (&str, Option<&SkillName>),
@@ -133,8 +135,8 @@ fn admit_folder(
     }
 }
 
-/// Examines the skill in a folder. Fails if the caller named another source than the folder, or
-/// than the one that the owner recorded for the skill.
+/// Runs the gate on the skill in a folder. Fails if the caller named another source than `local:`
+/// with the folder's name, or than the one that the owner has recorded for the skill.
 pub(super) fn examine_folder(
     vault: &Vault,
     (path, named): (&str, Option<&SkillName>),
@@ -165,15 +167,15 @@ pub(super) fn examine_folder(
                 provenance: Some(recorded),
                 ..options.clone()
             };
-            // The gate derives the publisher from the source, so examine the skill again under the
-            // recorded one.
+            // The gate derives the publisher from the source, so run it again with the recorded
+            // source.
             examined = examine_candidate(source(), &options, &mut neighbours);
         }
     }
     Ok(examined)
 }
 
-/// Returns the source that the manifest of an own skill records.
+/// Returns the source in the signed manifest of an own skill; `None` if there is none.
 fn recorded_source(vault: &Vault, name: &SkillName) -> Result<Option<ProvenanceId>, ShelfError> {
     let own_skill = read_own_skill(vault, name, &vault.trusted()?)?;
     let manifest = own_skill.and_then(|found| found.manifest);
@@ -186,8 +188,7 @@ fn remove_own_skill(vault: &Vault, name: SkillName) -> Result<Submitted, ShelfEr
         ..RemoveSkills::default()
     };
     let report = remove_skills(vault, &request)?;
-    // For a removal, an unknown name is no error, but this caller must learn that nothing was
-    // removed.
+    // For a removal an unknown name is no error, but the tool must learn that nothing was removed.
     if !report.removed.is_empty() {
         let was_linked = !report.unlinked.is_empty();
         return Ok(Submitted::Removed { name, was_linked });

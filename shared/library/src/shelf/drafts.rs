@@ -1,9 +1,10 @@
-//! Changes of tools that wait for the owner of this machine, if the owner wants to review them.
+//! Changes by tools that wait for the owner's review, if the owner wants to review them.
 //!
-//! A draft lies in the vault's part of the trust folder and changes nothing. The gate judges it when
-//! it is made, so that its author learns at once what is wrong; it judges again before anything is
-//! signed, and that result decides. Files that a tool sends are kept as they are. A folder or a
-//! source is read again when the owner reviews the draft, so that what is shown is what is signed.
+//! A draft lies in the vault's part of the trust folder and changes nothing. The gate judges it
+//! when it is submitted, so that its author learns at once what is wrong, and again before anything
+//! is signed; only the second result decides. Files that a tool sends are stored in the draft. A
+//! folder or another source is read again when the owner reviews the draft, so that exactly what is
+//! shown is signed.
 
 use serde::{Deserialize, Serialize};
 use vault_format::draft::{Draft, DraftContext, DraftError, GateHint, Request, Source, Submitter};
@@ -25,46 +26,47 @@ use crate::installed::place::read_own_skill;
 use crate::vault::folder::PrivateFolder;
 use crate::vault::{Vault, VaultError};
 
-/// The largest number of drafts that wait in a vault.
+/// Limit on the number of drafts that wait in a vault.
 pub const MAX_DRAFTS: usize = 20;
-/// The largest size of all drafts of a vault together, in bytes.
+/// Limit on the size of all waiting drafts of a vault together, in bytes.
 pub const MAX_BYTES: usize = 8 << 20;
-/// The name in a draft of the vault of this machine, in place of the slug of a service.
+/// Name that drafts on this machine give to the vault. Drafts at a service contain the vault's
+/// slug.
 const OWNER: &str = "local";
 const FOLDER: &str = "drafts";
 
-/// The place that the files of a draft come from.
+/// Where the files of a draft come from.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum DraftOrigin {
-    /// The draft itself, or none for a removal.
+    /// The draft contains them; a removal has none.
     Draft,
-    /// A folder of this machine, by its path.
+    /// A folder of this machine, by its absolute path.
     Folder(String),
-    /// The source that the draft names.
+    /// The source that the draft names, which is fetched again for the review.
     Source,
-    /// The recorded source of the installed skill.
+    /// The recorded source of the installed skill, which is fetched again for the review.
     Update,
 }
 
 /// A draft that waits on this machine.
 #[derive(Clone, Debug)]
 pub struct LocalDraft {
-    /// The request. Its `slug` has no meaning.
+    /// What is asked for. Its `slug` is always `local`.
     pub draft: Draft,
-    /// Its exact bytes.
+    /// Exact bytes of `draft`.
     pub bytes: Vec<u8>,
-    /// Where its files come from.
+    /// Where the files come from.
     pub origin: DraftOrigin,
-    /// Target agents in addition to those that the skill declares.
+    /// Agents that the skill is for, in addition to those that it declares.
     pub agents: Vec<AgentId>,
-    /// Whether it may replace a skill that was submitted or added from a local folder.
+    /// Whether the draft may replace a skill that was submitted or added from a local folder.
     pub replace: bool,
 }
 
 #[derive(Deserialize, Serialize)]
 struct Record {
     origin: OriginWord,
-    /// Only for the origin `folder`.
+    /// Path of the folder; only for the origin `folder`.
     folder: Option<String>,
     agents: Vec<AgentId>,
     replace: bool,
@@ -108,7 +110,7 @@ impl Record {
     }
 }
 
-/// A change that the gate has judged.
+/// A change that the gate has judged, so that it can become a draft.
 struct Judged {
     name: SkillName,
     request: Request,
@@ -119,7 +121,7 @@ struct Judged {
     findings: Vec<gate::finding::Finding>,
 }
 
-/// Returns the name under which a draft of this machine is read.
+/// Returns the slug in every draft of this machine.
 pub fn local_slug() -> Slug {
     OWNER.parse().expect("a constant slug")
 }
@@ -127,9 +129,9 @@ pub fn local_slug() -> Slug {
 /// The drafts that wait in a vault.
 #[derive(Debug, Default)]
 pub struct WaitingDrafts {
-    /// Those that can be read, oldest first.
+    /// Drafts that can be read, oldest first.
     pub drafts: Vec<LocalDraft>,
-    /// Those that cannot be read, or are for another vault. They hide no other draft.
+    /// Drafts that can't be read, or that are for another vault. They do not hide the others.
     pub damaged: Vec<(DraftId, VaultError)>,
 }
 
@@ -138,7 +140,7 @@ pub fn read_drafts(vault: &Vault) -> Result<WaitingDrafts, VaultError> {
     let folder = vault.trust_folder().child(FOLDER);
     let mut waiting = WaitingDrafts::default();
     for name in folder.file_names()? {
-        // Another process may be writing or removing a draft.
+        // A file with another name is temporary: another process is writing or removing a draft.
         let Ok(id) = name.parse::<DraftId>() else {
             continue;
         };
@@ -150,7 +152,7 @@ pub fn read_drafts(vault: &Vault) -> Result<WaitingDrafts, VaultError> {
     Ok(waiting)
 }
 
-/// Reads a draft; `None` if it was removed.
+/// Reads a draft; `None` if it was removed in between.
 fn read_draft(
     vault: &Vault,
     folder: &PrivateFolder,
@@ -184,15 +186,15 @@ fn read_draft(
     }))
 }
 
-/// Removes a draft that was accepted or declined; returns whether it was there.
+/// Removes a draft that was accepted or declined. Returns whether it was there.
 pub fn remove_draft(vault: &Vault, id: &DraftId) -> Result<bool, VaultError> {
     let _change = vault.begin_change()?;
     let folder = vault.trust_folder().child(FOLDER);
     Ok(folder.remove_file(id.as_str())?)
 }
 
-/// Judges a prepared change and keeps it as a draft. A change that the vault has already, or that
-/// the gate blocks, is answered without one.
+/// Judges a prepared change and keeps it as a draft. Keeps none if the vault has the same content
+/// already, or if the gate blocks the change; the answer says so.
 pub(super) fn submit_draft(
     vault: &Vault,
     by: &Submitter,
@@ -212,17 +214,17 @@ pub(super) fn submit_draft(
     keep_draft(vault, by, judged)
 }
 
-/// A change whose files the gate has examined.
+/// A change whose files the gate has examined, with what a draft of it records.
 struct Examined {
     candidate: Result<Candidate, AdmitError>,
     origin: DraftOrigin,
     agents: Vec<AgentId>,
     replace: bool,
-    /// The source that the caller named.
+    /// Source that the caller named; `None` for other changes.
     given: Option<Source>,
 }
 
-/// Returns what a change asks for, or the answer if there is nothing to decide.
+/// Returns the judged change, or the final answer if there is nothing for the owner to decide.
 fn judge_change(
     vault: &Vault,
     by: &Submitter,
@@ -258,6 +260,7 @@ fn judge_change(
     }))
 }
 
+/// Runs the gate on the files of a change.
 fn examine_change(
     vault: &Vault,
     by: &Submitter,
@@ -337,8 +340,8 @@ fn examine_change(
     }
 }
 
-/// Returns the absolute path of a folder. The owner reviews the draft in another folder than the
-/// agent's, and must not read another one there.
+/// Returns the absolute path of a folder. The owner reviews the draft in another working directory,
+/// where a relative path would lead elsewhere.
 fn absolute_path(path: &str) -> Result<String, ShelfError> {
     let absolute = std::path::absolute(path).ok();
     let text = absolute.and_then(|path| path.into_os_string().into_string().ok());
@@ -360,6 +363,7 @@ fn judge_removal(vault: &Vault, name: SkillName) -> Result<Judged, ShelfError> {
     })
 }
 
+/// Returns what the draft asks for.
 fn request_of(candidate: &Candidate, origin: &DraftOrigin, given: Option<Source>) -> Request {
     match (origin, given) {
         (DraftOrigin::Draft, _) => Request::Propose {
@@ -377,11 +381,11 @@ fn request_of(candidate: &Candidate, origin: &DraftOrigin, given: Option<Source>
 
 /// Stores a draft, unless the same one waits already.
 fn keep_draft(vault: &Vault, by: &Submitter, judged: Judged) -> Result<Submitted, ShelfError> {
-    // Under the lock, so that two sessions together keep to the limits, and the base is the
-    // installed skill.
+    // Take the lock, so that several sessions together keep the limits, and the base is the skill
+    // that is installed now.
     let _change = vault.begin_change()?;
     let WaitingDrafts { drafts, damaged } = read_drafts(vault)?;
-    // One that cannot be read takes its place too.
+    // A draft that can't be read counts as well.
     let number = drafts.len() + damaged.len();
     let base = current_bundle(vault, &judged.name)?;
     let (millis, bits) = ulid_parts(vault.clock(), vault.random());

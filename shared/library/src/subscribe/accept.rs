@@ -1,4 +1,5 @@
-//! Judges the catalog of a linked vault, and stores its new root versions.
+//! Judges the catalog of a linked vault (its signed list of skills), and stores the new root
+//! versions (signed lists of the vault's keys) that come with it.
 
 use std::collections::BTreeSet;
 
@@ -19,21 +20,24 @@ use crate::installed::roots;
 use crate::vault::trust::{RootChanges, VaultTrust};
 use crate::vault::{Change, Vault, VaultError};
 
-/// Options for accepting a catalog.
+/// How strictly a catalog is judged, and what the user has confirmed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AcceptOptions {
-    /// The fingerprint that the vault must have. It replaces the one that
+    /// Fingerprint that the vault must have, as the user compared it. It replaces the one that
     /// [`expect_fingerprint`](super::expect_fingerprint) recorded.
     pub expected: Option<VaultFingerprint>,
-    /// Pin the vault that is shown, even if another one is pinned.
+    /// Whether to pin the shown vault even if the link has pinned another one.
     pub repin: bool,
-    /// Accept a catalog that names another payload of the pinned release as its previous one.
+    /// Whether to accept a catalog that names another payload of the pinned release as its previous
+    /// one.
     pub accept_fork: bool,
-    /// Ignore flags of the gate on a pulled skill (`VAULT_SECURITY_STRICT=false`).
+    /// Whether to ignore security findings of the gate on a pulled skill
+    /// (`VAULT_SECURITY_STRICT=false`).
     pub lenient: bool,
 }
 
-/// An accepted catalog that is not pinned or installed yet.
+/// A catalog that was accepted. It is not pinned and nothing of it is installed before
+/// [`super::install_selection`] or [`super::pin_only`].
 #[derive(Clone, Debug)]
 pub struct AcceptedCatalog {
     pub(super) link: LinkId,
@@ -52,22 +56,22 @@ pub struct AcceptedCatalog {
 }
 
 impl AcceptedCatalog {
-    /// The catalog.
+    /// The accepted catalog.
     pub const fn catalog(&self) -> &Catalog {
         &self.catalog
     }
 
-    /// Returns the root versions that are in force for the vault from now on.
+    /// Root versions that are in force for the vault from now on.
     pub const fn roots(&self) -> &RootState {
         &self.roots
     }
 
-    /// The vault's fingerprint.
+    /// Returns the fingerprint of the vault.
     pub fn fingerprint(&self) -> VaultFingerprint {
         self.roots.chain().fingerprint()
     }
 
-    /// Returns whether no vault was pinned before, so that this one will be.
+    /// Returns whether the link has pinned no vault yet, so that this one becomes the first.
     pub const fn is_first(&self) -> bool {
         self.first
     }
@@ -88,17 +92,17 @@ impl AcceptedCatalog {
     }
 }
 
-/// The state of a link before it judges a catalog.
+/// What this machine knows when a link judges a catalog.
 struct LinkState {
-    /// The trusted state of the vault that the catalog names.
+    /// Trusted state of the vault that the catalog names; `None` if this machine does not know it.
     trust: Option<VaultTrust>,
-    /// The last accepted catalog, if it is of that vault.
+    /// Last accepted catalog, if it is of that vault.
     last: Option<LastCatalog>,
-    /// Whether the link has pinned that vault.
+    /// Whether the link has pinned that vault already.
     pinned: bool,
 }
 
-/// An accepted catalog, new or known.
+/// An accepted catalog with what judging it found, whether it is new or already pinned.
 struct AcceptedRelease {
     catalog: Catalog,
     stored: ReleaseRef,
@@ -107,8 +111,8 @@ struct AcceptedRelease {
 }
 
 impl LinkState {
-    /// Returns the accepted catalog for this outcome. Fails if it would bring a skill back below
-    /// the version that this machine had.
+    /// Returns the accepted catalog for this outcome. Fails if a skill would come back below the
+    /// version that this machine had.
     fn counted_release(
         self,
         link: &Link,
@@ -127,8 +131,8 @@ impl LinkState {
                         skill.name == entry.name && state.was_publisher(&skill.signer)
                     })
                 })?;
-                // A link that now shows another vault starts without history, because the old
-                // vault's versions say nothing about the new one's skills.
+                // If the link now shows another vault, compare nothing: the old vault's versions
+                // say nothing about the skills of the new one.
                 if self.pinned {
                     let has =
                         |name: &SkillName| link.installed_skills().any(|(_, it)| it.name == *name);
@@ -156,7 +160,7 @@ impl LinkState {
                         .collect(),
                 })
             }
-            // The judge gives this outcome to a service only.
+            // This outcome is only given to a service, which may accept root versions alone.
             CatalogOutcome::RootsOnly => Err(no_catalog()),
         }
     }
@@ -164,8 +168,8 @@ impl LinkState {
 
 impl Link {
     /// Judges the exact bytes of a catalog. Root versions that validly follow the known ones are
-    /// stored at once, even if the catalog is then rejected, so that no host can undo a revocation.
-    /// Nothing else is written.
+    /// stored at once, even if the catalog is then rejected, so that no host can hide a revocation
+    /// again. Nothing else is written.
     pub fn accept_catalog(
         &self,
         vault: &Vault,
@@ -175,7 +179,7 @@ impl Link {
         self.accept_under(vault, None, bytes, options)
     }
 
-    /// Like [`Self::accept_catalog`], for a caller that may hold the writer lock already.
+    /// Like [`Self::accept_catalog`], for a caller that may hold the writer lock.
     pub(super) fn accept_under(
         &self,
         vault: &Vault,
@@ -185,12 +189,12 @@ impl Link {
     ) -> Result<AcceptedCatalog, LinkError> {
         let link_state = self.read_known_state(vault, bytes, options.repin)?;
         let own = link_state.trust.as_ref().map(|trust| &trust.roots);
-        // The recorded fingerprint matters only while no vault is pinned.
+        // The recorded fingerprint counts only as long as no vault is pinned.
         let recorded = self
             .pin
             .expected
             .filter(|_| !options.repin && !link_state.pinned);
-        // The fingerprint of this call wins: the user compared it now.
+        // The fingerprint of this call comes first, because the user has compared it now.
         let expected = options.expected.or(recorded);
         let now = vault.clock().now();
         let judged = judge_catalog(
@@ -213,7 +217,7 @@ impl Link {
         let mut root_changes = None;
         let roots = match &judged.roots {
             NewRoots::None => own.cloned(),
-            // A vault that is met for the first time is pinned only together with an accepted
+            // A vault that is seen for the first time is pinned only together with an accepted
             // catalog.
             NewRoots::WithCatalog(state) => Some(state.clone()),
             NewRoots::Now(state) => {
@@ -248,6 +252,7 @@ impl Link {
         })
     }
 
+    /// Returns what this machine knows of the vault that the catalog must or does come from.
     fn read_known_state(
         &self,
         vault: &Vault,
@@ -255,7 +260,7 @@ impl Link {
         repin: bool,
     ) -> Result<LinkState, LinkError> {
         if let Some(id) = self.pin.vault_id.filter(|_| !repin) {
-            // Without its keys, a pinned vault can't be distinguished from another one.
+            // Without its keys, a pinned vault can't be told from another one.
             let trust = vault.trust_of(&id)?.ok_or(VaultError::Untrusted(id))?;
             return Ok(LinkState {
                 trust: Some(trust),
@@ -263,9 +268,9 @@ impl Link {
                 pinned: true,
             });
         }
-        // All links to a vault share its root versions, so look whether it is known already.
+        // All links to a vault share its root versions, so this machine may know the vault already.
         let shown_id = shown_vault(bytes);
-        // A repin that meets the pinned vault again keeps its protection against old releases.
+        // A repin that finds the pinned vault again keeps its protection against old releases.
         let pinned = shown_id.is_some() && shown_id == self.pin.vault_id;
         Ok(LinkState {
             trust: match &shown_id {
@@ -282,7 +287,7 @@ impl Link {
     }
 }
 
-/// Returns the vault that a catalog file names, if the file's root versions form a valid chain.
+/// Returns the vault that a catalog file names; `None` unless its root versions form a valid chain.
 fn shown_vault(bytes: &[u8]) -> Option<VaultId> {
     let file = SignedCatalog::parse(bytes).ok()?;
     let chain = RootChain::verify(file.roots()).ok()?;
@@ -305,7 +310,7 @@ fn store_roots(
     Ok(())
 }
 
-/// The error for an outcome that the judge returns only to a caller that gave it a last catalog.
+/// Returns the error for an outcome that is possible only with a last catalog to compare with.
 const fn no_catalog() -> CatalogError {
     CatalogError::Shape("there is no catalog that it could be equal to")
 }

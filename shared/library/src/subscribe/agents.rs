@@ -1,4 +1,5 @@
-//! The agents' part of a pull: which variants a set has, and which folders it shows them in.
+//! The part of a pull that concerns single agents: which variants (forms of a skill with a changed
+//! SKILL.md) a new set of skills contains, and which folders of agents show them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -14,8 +15,8 @@ use crate::installed::linked::{AgentSkills, CountedFile, Link, LinkedSkill, Prof
 use crate::installed::linked_agents::skills_of;
 use crate::vault::{Vault, VaultError};
 
-/// Returns what each agent gets of a selection, without the agents that get exactly the plain
-/// skills.
+/// Returns what each agent gets of a selection. Agents that get exactly the plain skills have no
+/// entry.
 pub(super) fn agents_of(selected: &SelectedSkills) -> BTreeMap<AgentId, AgentSkills> {
     let left_out = selected.left_out.iter().map(|(agent, left_out)| {
         let skills = AgentSkills {
@@ -35,16 +36,16 @@ pub(super) fn agents_of(selected: &SelectedSkills) -> BTreeMap<AgentId, AgentSki
     agents
 }
 
-/// Removes the agents that get exactly the plain skills. They keep their entries while agents without
-/// one get something else.
+/// Removes the entries of agents that get exactly the plain skills. As long as agents without an
+/// entry get something else, the entries are needed and stay.
 fn drop_plain(agents: &mut BTreeMap<AgentId, AgentSkills>) {
     if agents.get(ANY_AGENT).is_none_or(AgentSkills::is_plain) {
         agents.retain(|_, skills| !skills.is_plain());
     }
 }
 
-/// Returns what the agents keep if only withdrawn bundles are removed. An agent whose variant is
-/// withdrawn gets nothing in its place: the plain skill was never meant for it.
+/// Returns what the agents still get if only withdrawn bundles are removed. An agent whose variant
+/// is withdrawn gets nothing in its place, because the plain skill was never meant for it.
 pub(super) fn agents_kept(
     counted: Option<&CountedFile>,
     skills: &BTreeMap<SkillName, LinkedSkill>,
@@ -68,7 +69,7 @@ pub(super) fn agents_kept(
     agents
 }
 
-/// Returns the profiles of the catalog that were read, with the variants of the set.
+/// Returns the profiles of the catalog that were read, with the variants that each of them selects.
 pub(super) fn profile_bundles(
     selected: &SelectedSkills,
     profiles: &[vault_format::catalog::ProfileEntry],
@@ -87,8 +88,8 @@ pub(super) fn profile_bundles(
         .collect()
 }
 
-/// Returns the folders of agents that the new set has: for the agents that this machine links, and
-/// for those that have one already.
+/// Returns the folders of agents for the new set: for agents whose folders this machine links, and
+/// for agents that have a folder in the present set.
 pub(super) fn agent_folders(
     vault: &Vault,
     link: &Link,
@@ -113,9 +114,9 @@ pub(super) fn agent_folders(
     Ok(folders.collect())
 }
 
-/// Returns the targets of links in the agents' link trees that the new set leaves without an entry.
-/// `plain` are the plain skills before. An agent that the set before had no folder for may be linked
-/// to these, so that the switch would pass it by: it loses what it no longer gets as plain skill.
+/// Returns the targets of links in the agents' link trees that have no entry in the new set.
+/// `plain` are the plain skills of the present set: an agent without a folder in that set may be
+/// linked to these, and would not notice the switch, so it loses the ones that it no longer gets.
 pub(super) fn lost_targets(
     link: &Link,
     plain: &BTreeMap<SkillName, Digest>,
@@ -146,7 +147,7 @@ pub(super) fn lost_targets(
     targets
 }
 
-/// Returns the skills of a set whose variant for some agent differs from before.
+/// Returns the skills of a set that have another variant than before, for any agent.
 pub(super) fn changed_variants(
     before: Option<&CountedFile>,
     set: &InstalledSet,

@@ -1,4 +1,5 @@
-//! Selects skills from the catalog of a linked vault. Nothing in this module writes to disk.
+//! Selects skills from the catalog of a linked vault, and tells the caller what to fetch. Writes
+//! nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,62 +19,62 @@ use crate::store::{self, Trusted};
 use crate::vault::Vault;
 
 impl Selection {
-    /// Returns whether it selects every skill.
+    /// Returns whether the selection includes every skill.
     pub const fn is_all(&self) -> bool {
         self.agent.is_none() && self.tag.is_none() && self.skills.is_empty()
     }
 }
 
-/// The skills that a selection includes, with their variants and what the profiles of the release
-/// say about them.
+/// The skills that a selection includes, their variants for single agents, and what the profiles of
+/// the release leave out.
 #[derive(Clone, Debug, Default)]
 pub struct SelectedSkills {
-    /// The plain skills, by name.
+    /// Plain skills, sorted by name.
     pub skills: Vec<SelectedSkill>,
-    /// The variants of them, each for one agent.
+    /// Variants of these skills, each for one agent.
     pub variants: Vec<SelectedSkill>,
-    /// For each agent with a profile: the skills that it leaves out, by the names they are installed
-    /// under.
+    /// For each agent with a profile, the skills that the profile leaves out, by the names under
+    /// which they are installed.
     pub(super) left_out: BTreeMap<AgentId, BTreeSet<SkillName>>,
-    /// The profile objects that were read.
+    /// Profile objects that were read, by hash.
     pub(super) profiles: BTreeMap<Digest, Vec<u8>>,
 }
 
 impl SelectedSkills {
-    /// Returns all bundles: those of the plain skills, then the variants.
+    /// Returns all bundles to install: the plain skills and then the variants.
     pub fn bundles(&self) -> impl Iterator<Item = &SelectedSkill> {
         self.skills.iter().chain(&self.variants)
     }
 }
 
-/// A skill that a selection includes, or a variant of it.
+/// A skill that a selection includes, or a variant of one.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SelectedSkill {
-    /// Its name in the linked vault.
+    /// Name in the linked vault.
     pub name: SkillName,
-    /// Its version in the linked vault.
+    /// Version in the linked vault.
     pub version: u64,
-    /// The bundle hash.
+    /// SHA-256 of the bundle.
     pub bundle_hash: Digest,
-    /// Exact size of the bundle, in bytes.
+    /// Size of the bundle, in bytes. Another size is an error.
     pub size: u64,
-    /// The name it is installed under.
+    /// Name under which it is installed.
     pub installed_as: SkillName,
-    /// The agent that a variant is for; `None` for the plain skill.
+    /// Agent for which a variant is; `None` for the plain skill.
     pub agent: Option<AgentId>,
 }
 
 impl AcceptedCatalog {
-    /// Returns the objects that [`Self::resolve_selection`] needs for this selection. The service
-    /// serves them to active devices only.
+    /// Returns the objects that the caller must fetch for [`Self::resolve_selection`]. The service
+    /// gives them only to active devices.
     pub fn objects_for(&self, selection: &Selection) -> Vec<ObjectEntry> {
         let catalog = &self.catalog;
         let mut objects = Vec::new();
         if self.needs_index(selection) {
             objects.extend(catalog.index.iter().copied());
         }
-        // All of them, whatever agents this machine has: an agent may be linked before the next
-        // pull.
+        // Fetch all profiles, whatever agents this machine has: another agent may be linked before
+        // the next pull.
         objects.extend(catalog.profiles.iter().map(|entry| ObjectEntry {
             bundle_hash: entry.bundle_hash,
             size: entry.size,
@@ -81,8 +82,8 @@ impl AcceptedCatalog {
         objects
     }
 
-    /// Returns whether a selection is resolved with the index, which is large: for tags, and for an
-    /// agent only if no profile lists the agent's skills.
+    /// Returns whether a selection needs the index, which is large: to find tags, and to find an
+    /// agent's skills if no profile lists them.
     fn needs_index(&self, selection: &Selection) -> bool {
         let has_profile = |agent: &AgentId| {
             let mut profiles = self.catalog.profiles.iter();
@@ -91,9 +92,9 @@ impl AcceptedCatalog {
         selection.tag.is_some() || selection.agent.as_ref().is_some_and(|it| !has_profile(it))
     }
 
-    /// Checks that the vault publishes everything that a selection names, so that a misspelt name
-    /// does not uninstall skills. An agent that `is_known` accepts need not be published. `object`
-    /// is as in [`Self::resolve_selection`].
+    /// Fails if a selection names something that the vault does not publish, because a misspelt
+    /// name would uninstall skills. An agent that `is_known` accepts need not be published.
+    /// `object` is as in [`Self::resolve_selection`].
     pub fn check_selection(
         &self,
         selection: &Selection,
@@ -139,8 +140,8 @@ impl AcceptedCatalog {
         })
     }
 
-    /// Returns the installed skills that the vault still publishes and that `chosen` leaves out, by
-    /// the names they are installed under.
+    /// Returns the installed skills that `chosen` leaves out although the vault still publishes
+    /// them, by the names under which they are installed.
     pub fn left_out(&self, link: &Link, chosen: &SelectedSkills) -> Vec<SkillName> {
         let stays = |name: &SkillName| {
             let mut chosen = chosen.skills.iter();
@@ -156,9 +157,9 @@ impl AcceptedCatalog {
         left_out.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Resolves a selection to skills. Names that the vault does not publish select nothing;
-    /// [`Self::check_selection`] rejects them. `object` returns the bytes of the objects that
-    /// [`Self::objects_for`] lists.
+    /// Returns the skills that a selection includes. A name that the vault does not publish
+    /// includes nothing; [`Self::check_selection`] rejects it. `object` returns the bytes of the
+    /// objects that [`Self::objects_for`] lists.
     pub fn resolve_selection(
         &self,
         selection: &Selection,
@@ -207,6 +208,7 @@ impl AcceptedCatalog {
         Ok(selected)
     }
 
+    /// Returns the entries of the index; empty if the selection does not need them.
     fn read_index(
         &self,
         selection: &Selection,
@@ -225,8 +227,8 @@ impl AcceptedCatalog {
         Ok(entries)
     }
 
-    /// Returns the chosen skills and variants whose bundle is not in the store or fails
-    /// verification.
+    /// Returns the chosen skills and variants to fetch: their bundles are not in the store, or fail
+    /// verification there.
     pub fn missing_bundles(&self, vault: &Vault, chosen: &SelectedSkills) -> Vec<SelectedSkill> {
         let store = vault.store_folder();
         let chosen_bundles = chosen.bundles().map(|skill| skill.bundle_hash);
@@ -234,8 +236,8 @@ impl AcceptedCatalog {
         let rows = Index::open(vault).load_rows();
         let good = |skill: &&SelectedSkill| {
             let (hash, name) = (&skill.bundle_hash, &skill.name);
-            // Skip the full verification if the index shows that no file changed since the last one.
-            // The index has no variants.
+            // Skip the verification if the index shows that no file has changed since the last one.
+            // Variants are not in the index.
             let row = rows.get(hash).filter(|_| skill.agent.is_none());
             row.is_some_and(|row| row.current_row(&store, hash, name, &trusted).is_some())
                 || store::examine_stored(&store, hash, Some(name), &trusted)
@@ -248,8 +250,8 @@ impl AcceptedCatalog {
             .collect()
     }
 
-    /// Checks that a variant was rendered from the skill of the catalog, for its agent. A plain
-    /// skill needs no check.
+    /// Fails unless a variant was rendered from the skill in the catalog, for the right agent. A
+    /// plain skill needs no check.
     pub(super) fn check_variant(
         &self,
         skill: &SelectedSkill,
@@ -267,19 +269,19 @@ impl AcceptedCatalog {
     /// Returns the bytes of a profile that an earlier pull of this link has stored.
     pub fn stored_profile(&self, vault: &Vault, hash: &Digest) -> Option<Vec<u8>> {
         let folder = trust_folder(vault, &self.link);
-        // It is only a cache: what can't be read is fetched again.
+        // The file is only a cache, so what can't be read is fetched again.
         let bytes = folder.read_file(&profile_file(hash)).ok().flatten()?;
         Some(bytes.to_vec()).filter(|bytes| Digest::of(bytes) == *hash)
     }
 
-    /// Returns the trust for bundles of this catalog that [`Self::resolve_selection`] has named.
+    /// Returns the trust in bundles of this catalog that a selection includes.
     pub(super) fn trust_in_bundles(&self, bundles: impl Iterator<Item = Digest>) -> Trusted {
         Trusted::for_listed(Arc::new(self.roots.clone()), bundles.collect())
     }
 }
 
 impl SelectedSkill {
-    /// Adds the agent to an error about a variant.
+    /// Adds the agent to an error, if the bundle is a variant.
     pub(super) fn name_agent(&self, error: LinkError) -> LinkError {
         match &self.agent {
             Some(agent) => LinkError::Variant {
@@ -292,7 +294,7 @@ impl SelectedSkill {
 }
 
 impl SelectedSkills {
-    /// Adds what the profiles of one agent say about the plain skills.
+    /// Adds the variants for one agent, and the skills that its profile leaves out.
     fn add_profile(&mut self, agent: &AgentId, profile: &PublishedAgent) {
         let left_out = self.left_out.entry(agent.clone()).or_default();
         for plain in &self.skills {
@@ -312,8 +314,8 @@ impl SelectedSkills {
     }
 }
 
-/// Keeps the skills that an agent gets: those of its profiles if it has any, otherwise those whose
-/// manifest names it or no agent.
+/// Keeps the skills that an agent gets: those in its profiles if it has any, or else those whose
+/// manifest names this agent or no agent.
 fn retain_for(
     agent: &AgentId,
     published: Option<&PublishedAgent>,
@@ -342,13 +344,14 @@ fn choose_entry(entry: &SkillEntry) -> SelectedSkill {
     }
 }
 
+/// Returns the bytes of a fetched object, if they are the ones that were signed.
 fn verified_object(
     entry: &ObjectEntry,
     object: &dyn Fn(&Digest) -> Option<Vec<u8>>,
 ) -> Result<Vec<u8>, LinkError> {
     let bytes = object(&entry.bundle_hash)
         .ok_or_else(|| unusable_object(entry, "it was not fetched".to_owned()))?;
-    // Check the bytes before parsing them: the service that sent them is not trusted.
+    // Check the bytes before parsing them, because the service that sent them is not trusted.
     if bytes.len() as u64 != entry.size || Digest::of(&bytes) != entry.bundle_hash {
         return Err(unusable_object(
             entry,

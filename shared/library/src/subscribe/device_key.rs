@@ -1,8 +1,9 @@
-//! The device key of a link: how this machine's key for a linked vault is read and replaced.
+//! The device key of a link: the key with which this machine signs its requests to a linked vault's
+//! service. Reads it, and replaces it.
 //!
-//! The pin says which key is in use. A replacement lies in a file of its own beside that key until
-//! a service has enrolled it, and writing the pin then puts it in use. A killed command therefore
-//! leaves one of the two keys, complete.
+//! The pin says which key is in use. A replacement waits in a file beside that key until a service
+//! has enrolled it, and is put into use by writing the pin. After a kill, one of the two keys is in
+//! use, and its file is complete.
 
 use vault_format::keys::SecretKey;
 
@@ -13,10 +14,9 @@ use crate::vault::Vault;
 use crate::vault::folder::PrivateFolder;
 use crate::vault::keys::{self, KeyError, KeyKind, NoPassphrases};
 
-/// File name of the device key. It has no passphrase, because it signs requests when no user is
-/// present.
+/// File of the device key. It has no passphrase, because it signs requests when no user is present.
 const DEVICE_KEY: &str = "device.key";
-/// File name of a key that replaces it.
+/// File of a key that will replace the device key.
 const REPLACEMENT: &str = "device.next";
 
 fn read_file(folder: &PrivateFolder, name: &str) -> Result<Option<SecretKey>, KeyError> {
@@ -36,14 +36,14 @@ fn read_or_create(
     Ok(key)
 }
 
-/// Returns whether the pin names the replacement: the command that put it in use was interrupted
-/// before it renamed the file.
+/// Returns whether the pin names the replacement, because a command was interrupted between putting
+/// it into use and renaming its file.
 fn is_replaced(folder: &PrivateFolder, pin: &Pin) -> Result<bool, KeyError> {
     let next = read_file(folder, REPLACEMENT)?;
     Ok(next.is_some_and(|key| key.public().key_id() == pin.device_key_id))
 }
 
-/// Returns the device key of a link that is being created: one that an interrupted command left,
+/// Returns the device key for a link that is being created: one that an interrupted command left,
 /// or a new one. Call it under the writer lock.
 pub(super) fn create_device_key(
     vault: &Vault,
@@ -58,8 +58,9 @@ pub(super) fn create_device_key(
     Ok(read_or_create(vault, folder, DEVICE_KEY)?)
 }
 
-/// Creates a key that may replace the device key of a link. Returns the one of an earlier call that
-/// is neither in use nor discarded: a service may have enrolled it although its answer was lost.
+/// Creates a key that may replace the device key of a link. If an earlier call made one that is
+/// neither in use nor discarded, returns that one: a service may have enrolled it, although the
+/// answer was lost.
 pub fn prepare_device_key(vault: &Vault, id: &LinkId) -> Result<SecretKey, LinkError> {
     let _change = vault.begin_change()?;
     let link = find_link_by_id(vault, id)?.ok_or_else(|| LinkError::Unknown(id.clone()))?;
@@ -70,8 +71,8 @@ pub fn prepare_device_key(vault: &Vault, id: &LinkId) -> Result<SecretKey, LinkE
     Ok(read_or_create(vault, &folder, REPLACEMENT)?)
 }
 
-/// Puts the key of [`prepare_device_key`] in the place of the link's device key, which is removed.
-/// Everything else of the link stays. Fails if that key is no longer there.
+/// Puts the key of [`prepare_device_key`] into use and deletes the old device key. The rest of the
+/// link stays. Fails if the prepared key is no longer there.
 pub fn replace_device_key(
     vault: &Vault,
     id: &LinkId,
@@ -85,7 +86,7 @@ pub fn replace_device_key(
     let is_there =
         read_file(&folder, REPLACEMENT)?.is_some_and(|present| present.public().key_id() == key_id);
     if !is_there {
-        // Another command of this machine used or discarded it while the service was asked.
+        // Another command has used or discarded the key while the service was asked.
         return Err(KeyError::Missing(folder.path_of(REPLACEMENT)).into());
     }
     link.pin.device_key_id = key_id;
@@ -94,12 +95,12 @@ pub fn replace_device_key(
     Ok(link)
 }
 
-/// Removes the key of [`prepare_device_key`], which no service has enrolled.
+/// Removes the key of [`prepare_device_key`], if no service has enrolled it.
 pub fn discard_device_key(vault: &Vault, id: &LinkId) -> Result<(), LinkError> {
     let _change = vault.begin_change()?;
     let folder = trust_folder(vault, id);
     let link = find_link_by_id(vault, id)?;
-    // Another command may have put it in use.
+    // Another command may have put the key into use.
     if link.is_none_or(|link| is_replaced(&folder, link.pin()).is_ok_and(|used| !used)) {
         folder.remove_file(REPLACEMENT)?;
     }
@@ -107,8 +108,8 @@ pub fn discard_device_key(vault: &Vault, id: &LinkId) -> Result<(), LinkError> {
 }
 
 impl Link {
-    /// This machine's device key for the link. Fails if the file is missing, readable by other
-    /// users, or holds a key other than the recorded one.
+    /// Returns this machine's device key for the link. Fails if its file is missing or readable by
+    /// other users, or contains another key than the recorded one.
     pub fn device_key(&self, vault: &Vault) -> Result<SecretKey, KeyError> {
         let folder = trust_folder(vault, &self.id);
         let is_recorded = |key: &SecretKey| key.public().key_id() == self.pin.device_key_id;

@@ -1,4 +1,4 @@
-//! Errors of linked vaults.
+//! Errors of linking vaults and of pulling their skills.
 
 use vault_format::bundle::BundleError;
 use vault_format::catalog::CatalogError;
@@ -14,89 +14,89 @@ use crate::vault::VaultError;
 use crate::vault::keys::KeyError;
 use crate::vault::trust::RootChanges;
 
-/// An error of linking or pulling. Nothing on disk has changed, except for stored root versions.
+/// Error of linking or pulling. Nothing on disk has changed, except root versions that were stored.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
     /// This vault is not linked.
     #[error("{0} is not linked")]
     Unknown(LinkId),
-    /// The catalog is rejected.
+    /// The catalog was rejected.
     #[error("{cause}")]
     Catalog {
-        /// The cause.
+        /// Why it was rejected.
         #[source]
         cause: CatalogError,
-        /// The changes of the vault's keys, if root versions that came with the catalog were
-        /// stored.
+        /// Changes of the vault's keys, if root versions that came with the catalog were stored all
+        /// the same.
         roots: Option<Box<RootChanges>>,
     },
-    /// The selection names a skill that is not in the catalog.
+    /// The selection names a skill that the catalog does not list.
     #[error("the vault publishes no skill named {name}")]
     NotInCatalog {
-        /// The name.
+        /// Name in the selection.
         name: SkillName,
-        /// The skills that it publishes.
+        /// Skills that the vault publishes.
         published: Vec<SkillName>,
     },
     /// The selection names a tag that no skill of the catalog has.
     #[error("the vault publishes no skill with the tag {tag}")]
     TagUnknown {
-        /// The tag.
+        /// Tag in the selection.
         tag: String,
-        /// The tags that its skills have.
+        /// Tags of the vault's skills.
         published: Vec<String>,
     },
-    /// The selection names an agent that neither the caller nor the catalog knows.
+    /// The selection names an agent that neither this program nor the catalog knows.
     #[error("no agent is called {agent}, and the vault publishes nothing for it")]
     AgentUnknown {
-        /// The agent.
+        /// Agent in the selection.
         agent: AgentId,
-        /// The agents that the catalog names.
+        /// Agents that the catalog names.
         published: Vec<AgentId>,
     },
-    /// An index object is missing or invalid.
+    /// An index object of the catalog is missing or invalid.
     #[error("the object {hash} of the catalog is not usable: {reason}")]
     Object {
-        /// The object's hash.
+        /// SHA-256 of the object.
         hash: Digest,
-        /// The reason.
+        /// What is wrong with it.
         reason: String,
     },
     /// A profile of the release is missing, invalid, or does not fit the release.
     #[error(transparent)]
     Profile(#[from] ProfileError),
-    /// The variant of a skill for an agent is refused.
+    /// A variant of a skill for an agent can't be installed.
     #[error("the variant for {agent}: {cause}")]
     Variant {
-        /// The agent.
+        /// Agent for which the variant is.
         agent: AgentId,
-        /// The error of its bundle, with the name of the skill.
+        /// Error of the variant's bundle. It names the skill.
         cause: Box<Self>,
     },
     /// Another name (`--as`) was given, but not exactly one skill was selected.
     #[error("another name can be given to one skill only")]
     OneNameOnly,
-    /// A bundle does not match the catalog, or its verification failed.
+    /// A bundle does not match the catalog, or fails verification.
     #[error("the bundle of {name} is refused: {reason}")]
     Bundle {
-        /// The skill.
+        /// Name of the skill.
         name: SkillName,
-        /// The reason.
+        /// What is wrong with the bundle.
         reason: BundleError,
     },
-    /// A skill's manifest contradicts its files.
+    /// The manifest of a skill declares something that its files do not.
     #[error("{name}: {reason}")]
     Derived {
-        /// The skill.
+        /// Name of the skill.
         name: SkillName,
-        /// The difference.
+        /// The contradiction.
         reason: DerivedMismatch,
     },
-    /// A bundle is valid, but not in the canonical encoding. The integrity check encodes installed
-    /// bundles again and needs the same hash.
+    /// A bundle is valid but not encoded canonically. Verification encodes installed bundles again
+    /// and needs the same hash.
     #[error("the bundle of {0} is not in canonical form")]
     NotCanonical(SkillName),
-    /// A selected bundle is neither staged nor installed.
+    /// A bundle of the selection was neither fetched nor is it installed.
     #[error("the bundle of {0} was not fetched")]
     NotStaged(SkillName),
     /// Another linked vault has this name on this machine.
@@ -108,20 +108,20 @@ pub enum LinkError {
     /// An own skill has the bare name.
     #[error("your own skill {0} has this name")]
     OwnName(SkillName),
-    /// The gate of this machine rejects skills, and the link is set to refuse those.
+    /// The gate of this machine blocks these skills, and the link is set to refuse such skills.
     #[error("the gate refuses {}", names_of(.0))]
     Gate(Vec<FlaggedSkill>),
-    /// Another vault error.
+    /// The vault can't be read or written.
     #[error(transparent)]
     Vault(#[from] VaultError),
 }
 
-/// A skill that the gate of this machine rejects.
+/// A skill that the gate of this machine blocks.
 #[derive(Clone, Debug)]
 pub struct FlaggedSkill {
-    /// The name it has, or would have, on this machine.
+    /// Name that it has, or would have, on this machine.
     pub name: SkillName,
-    /// The findings that reject it.
+    /// Findings because of which it is blocked.
     pub findings: Vec<Finding>,
 }
 

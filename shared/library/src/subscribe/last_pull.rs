@@ -30,12 +30,12 @@ pub struct PullError {
     pub message: String,
 }
 
-/// Records the end of a pull.
+/// Records how a pull ended.
 pub fn note_pull(vault: &Vault, link: &Link, pull: &LastPull) -> Result<(), VaultError> {
     Ok(linked::trust_folder(vault, link.id()).write_record(RECORD, pull)?)
 }
 
-/// The last pull of a link; `None` before the first one.
+/// Returns how the last pull of a link ended; `None` before the first one.
 pub fn last_pull(vault: &Vault, link: &Link) -> Result<Option<LastPull>, VaultError> {
     linked::trust_folder(vault, link.id()).read_record(RECORD)
 }

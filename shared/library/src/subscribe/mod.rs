@@ -1,9 +1,11 @@
-//! Linked vaults: stores their root versions, accepts their catalogs, and installs their skills
-//! alongside the own ones.
+//! Linked vaults: vaults of others to which this one subscribes. Stores their root versions (signed
+//! lists of their keys), accepts their catalogs (signed lists of their skills), and installs their
+//! skills beside the own ones.
 //!
 //! [`Link::accept_catalog`] judges a catalog and writes nothing but new root versions.
-//! [`install_selection`] switches to the new set after all bundles are staged and verified. A
-//! killed pull leaves the old set or the new one, with the catalog that lists it.
+//! [`install_selection`] switches to a new set of skills once all bundles are staged and verified.
+//! If a pull is killed, either the previous set or the new one is installed, with the catalog that
+//! lists it.
 
 mod accept;
 mod agents;

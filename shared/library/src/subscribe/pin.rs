@@ -21,15 +21,15 @@ use crate::installed::linked::{
 use crate::installed::place::{self, OWN};
 use crate::vault::Vault;
 
-/// Links a vault with a new device key and an empty pin. Returns the existing link unchanged if
-/// there is one.
+/// Links a vault: creates a device key, and a pin (the record of what is trusted and installed)
+/// without a catalog. If the vault is linked already, returns the link as it is.
 pub fn link_vault(vault: &Vault, base: &str, slug: &Slug) -> Result<Link, LinkError> {
     let id = LinkId::from_address(base, slug);
     let existing = || -> Result<Option<Link>, LinkError> {
         let link = find_link_by_id(vault, &id)?;
         if let Some(link) = &link {
-            // A link whose key is gone or replaced can sign no request, so it is reported now and
-            // not by the first pull.
+            // A link whose key is missing or replaced can sign no request, so report that now and
+            // not in the first pull.
             link.device_key(vault)?;
         }
         Ok(link)
@@ -38,7 +38,8 @@ pub fn link_vault(vault: &Vault, base: &str, slug: &Slug) -> Result<Link, LinkEr
         return Ok(link);
     }
     let mut change = vault.begin_change()?;
-    // Another command may have linked it, and installed skills, while this one waited for the lock.
+    // Another command may have linked the vault and installed skills while this one waited for the
+    // lock.
     if let Some(link) = existing()? {
         return Ok(link);
     }
@@ -56,7 +57,7 @@ pub fn link_vault(vault: &Vault, base: &str, slug: &Slug) -> Result<Link, LinkEr
                 device_key_id,
                 name: free_name(vault, &id, &pin.name)?,
                 library: vault.paths().root.clone(),
-                // Nothing of what was installed is in this vault folder.
+                // Nothing that was installed is in this folder.
                 counted: pin.counted.map(|counted| CountedFile {
                     installed: BTreeMap::new(),
                     agents: BTreeMap::new(),
@@ -97,19 +98,19 @@ pub fn link_vault(vault: &Vault, base: &str, slug: &Slug) -> Result<Link, LinkEr
     find_link_by_id(vault, &id)?.ok_or(LinkError::Unknown(id))
 }
 
-/// Returns the name for a link, or the first of `<name>-2`, `<name>-3` and so on that no other link
-/// has.
+/// Returns the name for a link, or else the first of `<name>-2`, `<name>-3` and so on that no other
+/// link has.
 fn free_name(vault: &Vault, id: &LinkId, name: &Slug) -> Result<Slug, LinkError> {
     let others = list_links(vault)?;
     let taken = |name: &Slug| {
-        // This prefix means own skills: `local/<name>`.
+        // `local/<name>` means an own skill.
         name.as_str() == OWN
             || others
                 .iter()
                 .any(|other| other.id != *id && other.pin.name == *name)
     };
     let numbered = (2..).filter_map(|number| {
-        // A slug has at most 63 characters.
+        // A slug has at most 63 characters, so leave room for the number.
         let stem = name.as_str().get(..56).unwrap_or(name.as_str());
         format!("{}-{number}", stem.trim_end_matches('-'))
             .parse()
@@ -121,12 +122,12 @@ fn free_name(vault: &Vault, id: &LinkId, name: &Slug) -> Result<Slug, LinkError>
         .unwrap_or_else(|| name.clone()))
 }
 
-/// Settings of a link; `None` leaves one unchanged.
+/// Settings of a link to change; `None` leaves one as it is.
 #[derive(Clone, Debug, Default)]
 pub struct LinkSettings {
-    /// The name of the vault on this machine.
+    /// Name of the vault on this machine.
     pub name: Option<Slug>,
-    /// The action of a pull for skills that the gate rejects.
+    /// What a pull does with skills that the gate of this machine blocks.
     pub gate: Option<PullGate>,
 }
 
@@ -145,16 +146,16 @@ pub fn configure_link(
         link.pin.name = name.clone();
     }
     link.pin.gate = settings.gate.unwrap_or(link.pin.gate);
-    // Readers use the name and the gate setting, so they must notice the change, although no
+    // Readers use the name and the gate setting, so they must notice the change although no
     // symbolic link changes.
     change.mark_changing()?;
     trust_folder(vault, id).write_record(PIN, &link.pin)?;
     Ok(link)
 }
 
-/// Gives the bare name of an installed skill to the skill of the named linked vault, so that agents
-/// are shown that one. Returns the name; `None` if the vault has it already. Fails if an own skill
-/// has the name.
+/// Gives the bare name of an installed skill (the name without a vault) to the skill of the named
+/// linked vault, so that agents see that one. Returns the name; `None` if that vault has it
+/// already. Fails if an own skill has the name.
 pub fn prefer_skill(vault: &Vault, skill: &SkillRef) -> Result<Option<SkillName>, LinkError> {
     let mut change = vault.begin_change()?;
     let unknown = || LinkError::NotInstalled(skill.clone());
@@ -172,22 +173,22 @@ pub fn prefer_skill(vault: &Vault, skill: &SkillRef) -> Result<Option<SkillName>
         return Err(LinkError::OwnName(name));
     }
     change.mark_changing()?;
-    // Agents see nothing of this name until the next sync shows them the other skill.
+    // Until the next sync, agents see no skill of this name.
     withdraw_from_agents(vault, &mut change, std::slice::from_ref(&name), &[])?;
     take_bare(vault, &[&name])?;
     link.set_bare(vault, &name, true)?;
     Ok(Some(name))
 }
 
-/// Records the fingerprint that the vault must have, for a link that has pinned none yet. Later
-/// calls of [`Link::accept_catalog`] check it even if the caller passes no fingerprint. Changes
-/// nothing if a vault is already pinned.
+/// Records the fingerprint that the vault must have, for a link that has pinned no vault yet.
+/// [`Link::accept_catalog`] then checks it even if its caller passes none. Changes nothing if a
+/// vault is pinned already.
 pub fn expect_fingerprint(
     vault: &Vault,
     id: &LinkId,
     fingerprint: &VaultFingerprint,
 ) -> Result<(), LinkError> {
-    // Most calls change nothing, and then they need no writer lock.
+    // Most calls change nothing. They need no writer lock.
     let is_news =
         |link: &Link| link.pin.vault_id.is_none() && link.pin.expected != Some(*fingerprint);
     let found = || find_link_by_id(vault, id)?.ok_or_else(|| LinkError::Unknown(id.clone()));
@@ -195,7 +196,7 @@ pub fn expect_fingerprint(
         return Ok(());
     }
     let _change = vault.begin_change()?;
-    // Check again under the lock.
+    // Another command may have changed the pin while this one waited for the lock.
     let link = found()?;
     if !is_news(&link) {
         return Ok(());
@@ -207,18 +208,18 @@ pub fn expect_fingerprint(
     Ok(trust_folder(vault, id).write_record(PIN, &pin)?)
 }
 
-/// The result of [`unlink_vault()`].
+/// What [`unlink_vault()`] removed.
 #[derive(Clone, Debug, Default)]
 pub struct RemovedLink {
-    /// The skills that the link had installed, by the names they were installed under.
+    /// Skills that the link had installed, by the names under which they were installed.
     pub skills: Vec<SkillName>,
-    /// The agents' folders that showed some of them, with their names there.
+    /// Agents' folders that showed some of these skills, with their names there.
     pub unlinked: Vec<(PathBuf, Vec<SkillName>)>,
 }
 
-/// Removes a link, its skills and its device key, and bundles that nothing else uses. Returns
-/// `None` if there is no such link. The vault's trust record stays: another link may need it, and a
-/// later link must not accept older root versions.
+/// Removes a link with its skills, its device key, and the bundles that nothing else uses. Returns
+/// `None` if there is no such link. The trust record of the vault stays, because another link may
+/// need it, and a later link must not accept older root versions.
 pub fn unlink_vault(vault: &Vault, id: &LinkId) -> Result<Option<RemovedLink>, LinkError> {
     let mut change = vault.begin_change()?;
     let folder = links_folder(vault).join(id.as_str());
@@ -233,7 +234,7 @@ pub fn unlink_vault(vault: &Vault, id: &LinkId) -> Result<Option<RemovedLink>, L
     }
     let has_folder = disk::kind_at(&folder)?.is_some();
     change.mark_changing()?;
-    // Without its pin, nothing of a link is used, so from here on a kill leaves no half of it.
+    // Nothing of a link is used without its pin, so a kill after this line leaves no half of it.
     trust_folder(vault, id).remove_all()?;
     if has_folder {
         let aside = vault.new_scratch()?;

@@ -1,4 +1,5 @@
-//! Installs staged bundles in one switch.
+//! Installs a selection of a linked vault's skills in one switch: the present set of skills is
+//! replaced by a new one as a whole.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,8 +28,8 @@ use crate::store;
 use crate::vault::folder::PrivateFolder;
 use crate::vault::{Change, Vault, VaultError};
 
-/// Pins an accepted catalog and removes withdrawn skills, but installs nothing. A device uses this
-/// until it is approved.
+/// Pins an accepted catalog and removes withdrawn skills, but installs nothing. This is for a
+/// device that is not approved yet, and so can't fetch bundles.
 pub fn pin_only(vault: &Vault, catalog: &AcceptedCatalog) -> Result<PullReport, LinkError> {
     let mut pull = PullTransaction::begin(vault, catalog)?;
     let set = pull.kept_set();
@@ -37,9 +38,9 @@ pub fn pin_only(vault: &Vault, catalog: &AcceptedCatalog) -> Result<PullReport, 
     pull.finish_report(&set)
 }
 
-/// Removes what the catalog withdraws of the installed skills, before anything is fetched: a service
-/// that refuses bundles, such as those of a lapsed vault, must not keep withdrawn ones in use.
-/// Returns `None` if nothing of it is installed.
+/// Removes the installed skills that the catalog withdraws, before anything is fetched. A service
+/// that gives out no bundles, such as those of a lapsed vault, must not keep withdrawn skills in
+/// use. Returns `None` if no such skill is installed.
 pub fn withdraw_first(
     vault: &Vault,
     catalog: &AcceptedCatalog,
@@ -55,8 +56,8 @@ pub fn withdraw_first(
     pin_only(vault, catalog).map(Some)
 }
 
-/// Makes the installed set equal to the selection. Every selected bundle must be staged or
-/// installed already. A failed check changes nothing on disk.
+/// Makes the installed set equal to the selection. Every selected bundle must be staged, or be in
+/// the store. If a check fails, nothing is changed.
 pub fn install_selection(
     vault: &Vault,
     catalog: &AcceptedCatalog,
@@ -73,18 +74,18 @@ pub fn install_selection(
     pull.finish_report(&set)
 }
 
-/// One pull under the writer lock: builds the new set, switches to it, then removes what it
-/// replaces.
+/// One pull, under the writer lock: builds the new set, switches to it, and then removes what the
+/// old set alone used.
 struct PullTransaction<'a> {
     vault: &'a Vault,
     change: Change<'a>,
     link: Link,
     catalog: AcceptedCatalog,
-    /// The bundles that the vault folder shows for the link before the switch.
+    /// Bundles that the vault's folder shows for the link before the switch.
     before: BTreeMap<SkillName, Digest>,
-    /// The folders of agents that it shows for the link.
+    /// Folders of agents that it shows for the link before the switch.
     agents_before: AgentFolderEntries,
-    /// Whether it installs what the release selects, instead of removing what it withdraws alone.
+    /// Whether the pull installs a selection. Otherwise it only removes what the catalog withdraws.
     is_whole: bool,
     report: PullReport,
 }
@@ -94,7 +95,7 @@ impl<'a> PullTransaction<'a> {
         let mut change = vault.begin_change()?;
         let link = find_link_by_id(vault, &catalog.link)?
             .ok_or_else(|| LinkError::Unknown(catalog.link.clone()))?;
-        // Another pull may have finished since the catalog was accepted, so check it against the
+        // Another pull may have ended since the catalog was accepted, so judge it again against the
         // current pin.
         let (bytes, options) = (&catalog.bytes, &catalog.options);
         let catalog = link.accept_under(vault, Some(&mut change), bytes, options)?;
@@ -113,7 +114,7 @@ impl<'a> PullTransaction<'a> {
         })
     }
 
-    /// Moves the staged bundles into the store and returns the set of all selected skills.
+    /// Moves the staged bundles into the store. Returns the set of all selected skills.
     fn admit_staged(
         &mut self,
         selection: &Selection,
@@ -135,8 +136,7 @@ impl<'a> PullTransaction<'a> {
         }
         let selected_bundles: BTreeSet<_> =
             selected.bundles().map(|skill| skill.bundle_hash).collect();
-        // Staged bundles that are not selected stay out of the store, where nothing would refer to
-        // them.
+        // Leave out staged bundles that are not selected: nothing in the store would refer to them.
         let hashes: Vec<_> = hashes.intersection(&selected_bundles).copied().collect();
         if !hashes.is_empty() {
             batch.flush(aside.path())?;
@@ -149,8 +149,8 @@ impl<'a> PullTransaction<'a> {
         for skill in &selected.skills {
             let name = &skill.installed_as;
             let signer =
-                // Record the signer in the pin now: a later pull must not depend on a manifest that
-                // others can delete.
+                // Record the signer in the pin now, so that a later pull does not depend on a
+                // manifest that others can delete.
                 store::read_signer(&self.vault.store_folder(), &skill.bundle_hash, &self.catalog.roots);
             let linked = LinkedSkill {
                 signer: signer.ok_or_else(|| LinkError::NotStaged(skill.name.clone()))?,
@@ -168,9 +168,9 @@ impl<'a> PullTransaction<'a> {
         })
     }
 
-    /// Runs the gate on selected bundles that were not fetched now, because they are in the store
-    /// already. If the link is set to refuse, every one is checked, otherwise only those that it
-    /// does not install yet.
+    /// Runs the gate on selected bundles that were in the store already, and collects the skills
+    /// that it blocks. With [`PullGate::Refuse`] every bundle is judged, otherwise only those that
+    /// the link does not install yet.
     fn gate_selected(
         &mut self,
         selected: &SelectedSkills,
@@ -188,12 +188,11 @@ impl<'a> PullTransaction<'a> {
             let hash = &skill.bundle_hash;
             if staged.hashes.contains(hash) {
                 flagged.extend(staged.flagged.get(hash).cloned());
-            // With `Warn`, a skill that was installed before was reported by the pull that
-            // installed it.
+            // With `Warn`, the pull that installed a skill has reported it already.
             } else if gate == PullGate::Refuse || !installed_bundles.contains(hash) {
                 let trusted = self.catalog.trust_in_bundles(std::iter::once(*hash));
                 let store = self.vault.store_folder();
-                // `admit_staged` reports a bundle that can't be read as not fetched.
+                // If the bundle can't be read, `admit_staged` reports that it was not fetched.
                 if let Ok(examined) =
                     store::examine_stored(&store, hash, Some(&skill.name), &trusted)
                 {
@@ -201,7 +200,7 @@ impl<'a> PullTransaction<'a> {
                 }
             }
         }
-        // Variants often repeat the findings of their skill.
+        // Variants often have the same findings as their skill.
         flagged.sort_by(|one: &FlaggedSkill, other| one.name.cmp(&other.name));
         flagged.dedup_by(|one, other| one.name == other.name);
         if gate == PullGate::Refuse && !flagged.is_empty() {
@@ -211,7 +210,8 @@ impl<'a> PullTransaction<'a> {
         Ok(())
     }
 
-    /// Returns the holders of bare names beside this link: own skills, and other links.
+    /// Returns who has which bare name (the name without a vault): another link, or `None` for an
+    /// own skill.
     fn bare_name_holders(&self) -> Result<BTreeMap<SkillName, Option<Slug>>, VaultError> {
         let mut holders = BTreeMap::new();
         for link in list_links(self.vault)? {
@@ -224,9 +224,10 @@ impl<'a> PullTransaction<'a> {
             }
         }
         let own = place::own_places(self.vault)?.into_iter();
-        // Inserted last, so that an own skill wins over a link of the same name.
+        // Insert own skills last, because they have their bare names in any case.
         holders.extend(own.map(|place| (place.name, None)));
-        // If somebody removes the link of an own skill, its name must not go to a linked skill.
+        // If the link of an own skill is deleted by hand, the bare name must not pass to a linked
+        // skill.
         let recorded = self.vault.own_skills()?;
         holders.extend(
             recorded
@@ -236,10 +237,9 @@ impl<'a> PullTransaction<'a> {
         Ok(holders)
     }
 
-    /// Returns whether a skill of the new set gets its bare name. The first holder keeps the name.
-    /// A skill that was installed without its bare name stays so until the user prefers it, even if
-    /// the name is free now, because removing a link from the vault's folder must not transfer
-    /// names.
+    /// Returns whether a skill of the new set gets its bare name. Whoever has the name keeps it. A
+    /// skill that was installed without its bare name stays without it until the user prefers it,
+    /// even if the name is free now: deleting a link in the vault's folder must not pass names on.
     fn gets_bare(&self, name: &SkillName, holders: &BTreeMap<SkillName, Option<Slug>>) -> bool {
         let mut before = self.link.installed_skills();
         let had = before.find(|(installed_as, _)| *installed_as == name);
@@ -249,8 +249,8 @@ impl<'a> PullTransaction<'a> {
         !holders.contains_key(name) && had.unwrap_or(true)
     }
 
-    /// The current set without the skills that the catalog withdraws; empty if the link now shows
-    /// another vault.
+    /// Returns the present set without the skills that the catalog withdraws; an empty set if the
+    /// link now shows another vault.
     fn kept_set(&self) -> InstalledSet {
         if !self.is_same_vault() {
             return InstalledSet::default();
@@ -274,7 +274,7 @@ impl<'a> PullTransaction<'a> {
         }
     }
 
-    /// The bundles of profiles that the new catalog still names.
+    /// Returns the recorded variants of the profiles that the new catalog still names.
     fn kept_variants(&self) -> Vec<ProfileBundles> {
         let named = |known: &&ProfileBundles| {
             let mut profiles = self.catalog.catalog.profiles.iter();
@@ -285,14 +285,14 @@ impl<'a> PullTransaction<'a> {
         known.filter(named).cloned().collect()
     }
 
-    /// Returns whether the catalog is of the vault that the link has pinned.
+    /// Returns whether the catalog is of the vault that the link has pinned, or none is pinned.
     fn is_same_vault(&self) -> bool {
         let pinned = self.link.pin.vault_id;
         pinned.is_none_or(|pinned| pinned == self.catalog.catalog.vault_id)
     }
 
-    /// Pins the catalog and switches to the new set. During the switch, bundles of both catalogs
-    /// are accepted, so that a kill leaves an intact set.
+    /// Pins the catalog and switches to the new set. Bundles of both catalogs are accepted during
+    /// the switch, so that a kill leaves a complete set.
     fn switch_to(
         &mut self,
         set: &InstalledSet,
@@ -305,8 +305,8 @@ impl<'a> PullTransaction<'a> {
         let listed = listed.map(|entry| entry.bundle_hash).collect();
         let (id, id_and_roots) = (&catalog.catalog.vault_id, catalog.roots.chain().to_list());
         let seen_at = Some(catalog.seen_at);
-        // Write the trust record before the pin: without it, nothing of a pinned vault can be
-        // verified.
+        // Write the trust record before the pin, because nothing of a pinned vault can be verified
+        // without it.
         roots::store_counted_roots(&mut self.change, id, &id_and_roots, &listed, seen_at)?;
         let folder = trust_folder(self.vault, &self.link.id);
         let counted = CountedFile {
@@ -336,7 +336,7 @@ impl<'a> PullTransaction<'a> {
             pin.note_former(&set.skills);
             pin.former.forget_revoked(&catalog.roots);
         } else {
-            // Another vault's versions say nothing about this one's skills.
+            // The versions of the old vault say nothing about the skills of the new one.
             pin.former = FormerSkills::default();
         }
         pin.vault_id = Some(catalog.catalog.vault_id);
@@ -346,8 +346,8 @@ impl<'a> PullTransaction<'a> {
         pin.library.clone_from(&self.vault.paths().root);
         folder.write_record(PIN, &pin)?;
         if !same_set {
-            // Remove the agents' symlinks before the switch, so that none of them dangles. Only
-            // names that this link holds: any other name means a skill of somebody else.
+            // Remove the agents' symlinks before the switch, so that none of them dangles. Leave
+            // names that this link does not hold, because they mean skills from elsewhere.
             let removed = self.report.removed.iter();
             let removed: Vec<_> = removed
                 .filter(|name| self.link.holds_bare_name(name))
@@ -355,18 +355,18 @@ impl<'a> PullTransaction<'a> {
                 .collect();
             let (vault, change) = (self.vault, &mut self.change);
             self.report.unlinked = withdraw_from_agents(vault, change, &removed, &[])?;
-            // Also the entries of single agents that lose a skill.
+            // Single agents may lose a skill that others keep.
             let lost = lost_targets(&self.link, &self.before, &self.agents_before, &agents, set);
             self.report.unlinked.extend(withdraw_targets(vault, &lost)?);
             switch_set(vault, change, &self.link.folder, set, &agents)?;
-            // The switch is complete, so bundles of the old catalog are no longer accepted.
+            // After the switch, bundles of the old catalog are no longer accepted.
             pin.replaced = None;
             folder.write_record(PIN, &pin)?;
         }
         remove_catalogs(&folder, [&self.link.pin, &pin])
     }
 
-    /// Returns the names of withdrawn skills that a later pull decides about.
+    /// Returns the withdrawn skills whose bare names a later pull decides about, as in [`Pin`].
     fn withdrawn_names(&self, set: &InstalledSet) -> BTreeMap<SkillName, bool> {
         if self.is_whole || !self.is_same_vault() {
             return BTreeMap::new();
@@ -378,8 +378,8 @@ impl<'a> PullTransaction<'a> {
         names
     }
 
-    /// Stores the catalog and its profiles. They are written before the pin names them, and their
-    /// names are their hashes, so a kill leaves no pin without its catalog.
+    /// Stores the catalog and its profiles. Their file names are their hashes and the pin names
+    /// them later, so a kill leaves no pin without its catalog.
     fn store_files(
         &self,
         folder: &PrivateFolder,
@@ -400,8 +400,8 @@ impl<'a> PullTransaction<'a> {
         Ok(())
     }
 
-    /// Returns the catalog whose skills the vault's folder shows. After a killed pull, that is the
-    /// one before the pinned one.
+    /// Returns the catalog whose skills the vault's folder shows now. After a killed pull, that is
+    /// the one before the pinned catalog.
     fn shown_by(&self) -> Option<CountedFile> {
         let pin = Some(&self.link.pin).filter(|_| self.is_same_vault())?;
         let is_shown = |file: &&CountedFile| {
@@ -437,7 +437,7 @@ impl<'a> PullTransaction<'a> {
         report.removed = removed.cloned().collect();
     }
 
-    /// Removes bundles that nothing refers to any more, and completes the report.
+    /// Removes the bundles to which nothing refers any more, and completes the report.
     fn finish_report(mut self, set: &InstalledSet) -> Result<PullReport, LinkError> {
         let holders = self.bare_name_holders()?;
         for (name, _) in set.skills.iter().filter(|(_, skill)| !skill.bare) {
@@ -452,7 +452,8 @@ impl<'a> PullTransaction<'a> {
             }
         }
         let withdrawn = self.withdrawn_bundles();
-        // Always collect garbage: an earlier pull may have been killed after its switch.
+        // Collect garbage in every pull, because an earlier one may have been killed after its
+        // switch.
         let dropped = remove::collect_foreign(self.vault, &self.change)?;
         for entry in &self.catalog.catalog.withdrawn {
             if !withdrawn.contains(&entry.bundle_hash) {
@@ -472,7 +473,7 @@ impl<'a> PullTransaction<'a> {
     }
 
     /// Returns the bundles that the catalog withdraws and this link had installed. Bundles that
-    /// other links or the owner installed are not affected.
+    /// other links or the owner installed do not count.
     fn withdrawn_bundles(&self) -> BTreeSet<Digest> {
         let mut had = self.link.variant_bundles();
         let plain = self.link.installed_skills();
@@ -483,9 +484,9 @@ impl<'a> PullTransaction<'a> {
     }
 }
 
-/// Removes the files of catalogs and profiles that none of these pins names.
+/// Removes the files of catalogs and profiles that neither pin names.
 fn remove_catalogs(folder: &PrivateFolder, pins: [&Pin; 2]) -> Result<(), LinkError> {
-    // Keep the catalogs of both pins: a reader may still hold the pin from before this pull.
+    // Keep the files of both pins, because a reader may still use the pin from before this pull.
     let counted = pins
         .into_iter()
         .flat_map(|pin| pin.counted.iter().chain(&pin.replaced));

@@ -1,4 +1,4 @@
-//! The report of a pull.
+//! The report on a pull.
 
 use std::path::PathBuf;
 
@@ -40,7 +40,7 @@ pub struct PullReport {
 }
 
 impl PullReport {
-    /// Adds what [`withdraw_first`](super::withdraw_first) removed before this pull.
+    /// Adds the skills that [`withdraw_first`](super::withdraw_first) removed before this pull.
     pub fn add_withdrawn(&mut self, first: Self) {
         self.removed.extend(first.removed);
         self.removed.sort();
@@ -50,7 +50,7 @@ impl PullReport {
     }
 }
 
-/// Writes the names of flagged skills alone.
+/// Serializes flagged skills as their names, without the findings.
 fn names<S: Serializer>(flagged: &[FlaggedSkill], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(flagged.iter().map(|skill| &skill.name))
 }
@@ -64,11 +64,11 @@ pub struct WithdrawnSkill {
     pub reason: String,
 }
 
-/// A bare name that a pulled skill did not get.
+/// A bare name (a name without a vault) that a pulled skill did not get.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct TakenName {
-    /// The name.
+    /// Name that means another skill.
     pub name: SkillName,
-    /// The local name of the linked vault that has it; `None` for an own skill.
+    /// Name, on this machine, of the linked vault that has it; `None` for an own skill.
     pub by: Option<Slug>,
 }

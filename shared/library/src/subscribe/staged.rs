@@ -1,4 +1,5 @@
-//! Fetched bundles: verified, judged by the gate of this machine, and staged for the switch.
+//! Fetched bundles of a linked vault: verified, judged by the gate of this machine, and staged for
+//! the switch.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,19 +21,20 @@ use crate::installed::linked::PullGate;
 use crate::store;
 use crate::vault::Vault;
 
-/// Fetched bundles that are verified and staged for [`install_selection`](super::install_selection). Dropping this value
-/// deletes the staged files.
+/// Fetched bundles that are verified and staged for
+/// [`install_selection`](super::install_selection). Dropping this value deletes the staged files.
 #[derive(Debug)]
 pub struct StagedBundles {
     pub(super) aside: Scratch,
     pub(super) batch: Batch,
     pub(super) hashes: BTreeSet<Digest>,
-    /// The staged skills that the gate rejects, unless the link's gate is off.
+    /// Staged skills that the gate blocks, by bundle. Empty if the link's gate is off.
     pub(super) flagged: BTreeMap<Digest, FlaggedSkill>,
 }
 
 impl StagedBundles {
-    /// Creates an empty set. Takes no lock, so that a slow download does not block other writers.
+    /// Returns a value without bundles. Takes no lock, so that a slow download does not stop other
+    /// writers.
     pub fn new(vault: &Vault) -> Result<Self, LinkError> {
         Ok(Self {
             aside: vault.new_scratch()?,
@@ -42,8 +44,8 @@ impl StagedBundles {
         })
     }
 
-    /// Lists the parts to fetch in addition to a bundle, with their sizes. Fails if the bytes do
-    /// not match the catalog.
+    /// Returns the parts of a large bundle, which must be fetched too, as hash and size. Fails if
+    /// the bytes do not match the catalog.
     pub fn list_parts(
         skill: &SelectedSkill,
         bytes: &[u8],
@@ -55,8 +57,8 @@ impl StagedBundles {
             .collect())
     }
 
-    /// Verifies a fetched bundle (hash and size, manifest, every file) and stages it. The error of a
-    /// variant names its agent.
+    /// Verifies a fetched bundle (hash, size, manifest, and every file) and stages it. The error of
+    /// a variant names its agent.
     pub fn add_bundle(
         &mut self,
         accepted: &AcceptedCatalog,
@@ -75,7 +77,7 @@ impl StagedBundles {
         bytes: &[u8],
         parts: &dyn Fn(&Digest) -> Option<Vec<u8>>,
     ) -> Result<(), LinkError> {
-        // A bundle is staged in a folder named after its hash, so it must not be added twice.
+        // A bundle is staged in a folder with its hash as name, so it must not be added twice.
         if self.hashes.contains(&skill.bundle_hash) {
             return Ok(());
         }
@@ -95,14 +97,13 @@ impl StagedBundles {
         let opened = parse_bundle(skill, bytes)?
             .open(parts, &trust, &expected)
             .map_err(refused)?;
-        // The integrity check encodes each bundle again from the store, so the encoding must be
-        // canonical.
+        // Verification encodes each installed bundle again, so the encoding must be canonical.
         let encoded =
             bundle::encode(&opened.signed, &opened.manifest, &opened.files).map_err(refused)?;
         if encoded.hash != skill.bundle_hash {
             return Err(LinkError::NotCanonical(skill.name.clone()));
         }
-        // Searches and lists read the texts in the manifest, so they must be those of the signed
+        // Searches and lists use the texts in the manifest, so these must follow from the signed
         // files.
         derived::compare_with_files(&opened.manifest, &opened.files).map_err(|reason| {
             LinkError::Derived {
@@ -129,8 +130,9 @@ impl StagedBundles {
 }
 
 impl AcceptedCatalog {
-    /// Runs the gate of this machine on a skill, without the publisher's exceptions: the publisher
-    /// may be careless, or a thief may have the key.
+    /// Runs the gate of this machine on a skill. The publisher's exceptions do not apply: the
+    /// publisher may be careless, or a thief may have the key. Returns `None` if nothing blocks the
+    /// skill.
     pub(super) fn flag_skill(
         &self,
         skill: &SelectedSkill,
@@ -143,7 +145,7 @@ impl AcceptedCatalog {
         };
         let verdict = gate::check(files.into_iter().map(RawFile::from).collect(), &options);
         let mut findings = verdict.findings;
-        // Warnings do not reject a skill, neither here nor at admission.
+        // Warnings do not block a skill, here as at admission.
         findings.retain(|finding| finding.level > Level::Warning);
         (!findings.is_empty()).then(|| FlaggedSkill {
             name: skill.installed_as.clone(),

@@ -1,4 +1,5 @@
-//! Writes the numbered sets of a linked vault and switches from one to the next.
+//! The numbered sets of a linked vault: each is a folder with links to the skills of one pull.
+//! Writes a new set and switches to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -13,21 +14,21 @@ use crate::installed::linked_agents::{self, AGENTS, write_agent_folder};
 use crate::store;
 use crate::vault::{Change, Vault};
 
-/// The set of skills that a link installs.
+/// The skills that a link installs together.
 #[derive(Debug, Default, Eq, PartialEq)]
 pub(super) struct InstalledSet {
     pub(super) selection: Selection,
-    /// The skills, by the names they are installed under.
+    /// Skills, by the names under which they are installed.
     pub(super) skills: BTreeMap<SkillName, LinkedSkill>,
-    /// The agents that get something else than these skills.
+    /// Agents that get something else than these skills.
     pub(super) agents: BTreeMap<AgentId, AgentSkills>,
 }
 
-/// The folders of agents in a set, with the bundles that they show.
+/// Folders of agents in a set, with the bundles that they show.
 pub(super) type AgentFolderEntries = BTreeMap<AgentId, BTreeMap<SkillName, Digest>>;
 
-/// Writes symlinks to the skills of a set under a new number, and those of each agent's folder,
-/// flushes them, switches the `current` symlink, and removes all but the last two sets.
+/// Writes a set with a new number, flushes it, switches the `current` symlink to it, and removes
+/// all sets except the last two.
 pub(super) fn switch_set(
     vault: &Vault,
     change: &mut Change<'_>,
@@ -48,12 +49,12 @@ pub(super) fn switch_set(
     let mut batch = Batch::default();
     write_set(&mut batch, &staged, set, agents)?;
     batch.flush(aside.path())?;
-    // Use a new number each time, so that a reader that followed `current` before the switch keeps
-    // a complete set.
+    // Use a new number each time, so that a reader that followed `current` before the switch still
+    // finds a complete set.
     let number = set_numbers(&sets)?.into_iter().max().unwrap_or(0) + 1;
     disk::rename(&staged, &sets.join(number.to_string()))?;
     disk::sync_dir(&sets)?;
-    // Readers see nothing of the new set until `current` is switched.
+    // Readers see nothing of the new set before `current` is switched.
     change.mark_changing()?;
     disk::switch_link(
         &folder.join("current"),
@@ -95,7 +96,7 @@ fn set_numbers(folder: &HeldPath) -> Result<Vec<u64>, FileError> {
         .collect())
 }
 
-/// Removes all sets except the current and the previous one, which a reader may still have open.
+/// Removes all sets except the current one and the one before, which a reader may still use.
 fn remove_old_sets(sets: &HeldPath, current: u64) -> Result<(), LinkError> {
     let mut kept = set_numbers(sets)?;
     kept.retain(|number| *number <= current);
