@@ -1,19 +1,19 @@
-//! The bodies of requests in memory: one bound for all of them, so that no network and no tenant
-//! fills the memory of a process.
+//! Memory for the bodies of requests, with one bound for all of them, so that no network and no
+//! namespace fills the memory of a process.
 //!
 //! The first `UNCOUNTED_BYTES` of a body do not count, so a form, a token request or an enrolment
-//! never needs memory that others could have filled. The bytes beyond count for a lane, the party
-//! that sends the body: the namespace of the member or app, or else the network that the body comes
-//! from. Each lane has a share, and namespaces and networks have memory of their own. Where it is
-//! full, a body that is still arriving gives way, and its sender gets 503: the oldest one of the
-//! lane that holds most. So slow senders hold their memory only until others need it. A new body is
-//! refused if no other can give way.
+//! never needs memory that others could have filled. All further bytes count for a *lane*, the
+//! party that sends the body: the namespace of the member or app, or else the network that the body
+//! comes from. Each lane has a share, and namespaces and networks have separate memory. If it is
+//! full, a body that is still arriving is dropped, and its sender gets 503: the oldest one of the
+//! lane that uses most. So slow senders use memory only until others need it. A new body is refused
+//! if no other can be dropped.
 //!
-//! A body of more than [`SMALL_BYTES`] needs one of a few places, for which lanes wait in turn. It
-//! gets the place only when so much of it has arrived, and loses it when it arrives slowly: a
-//! sender of a byte a second holds no place. A body that waits for a scan by the gate, the security
-//! scanner, gives its place back and counts in the queue for scans instead. After the scan it waits
-//! for a place of another kind, and holds it until it is stored and answered: so bodies that are
+//! A body of more than [`SMALL_BYTES`] needs one of a few *places*, for which lanes wait in turn.
+//! It gets the place once that many bytes have arrived, and loses it if it arrives slowly: a sender
+//! of one byte a second has no place. While a body waits for a scan by the gate (the security
+//! scanner), it has no place and counts in the queue for scans instead. After the scan it waits for
+//! a place of another kind, and has it until the body is stored and answered: so bodies that are
 //! still arriving cannot delay it.
 
 use std::cmp::Reverse;
@@ -37,22 +37,22 @@ use vault_store::gate::{FairGate, GateSize, Pass};
 use crate::error::{ErrorCode, Refusal};
 use crate::http::{BODY_TIME, DRAIN_BYTES, parse_json, require_media_type};
 
-/// Number of bytes of a body that do not count. The number of connections bounds them: each has one
-/// request at a time.
+/// Number of bytes of a body that do not count. Their total is bounded by the number of
+/// connections, each of which has one request at a time.
 const UNCOUNTED_BYTES: usize = 8 * 1024;
-/// Number of bytes of a body that may arrive before it needs a place. Every form is smaller, and
-/// most JSON.
+/// Number of bytes of a body that may arrive before it needs a place. All forms and most JSON
+/// bodies are smaller.
 pub const SMALL_BYTES: usize = 64 * 1024;
-/// Places for larger bodies. Each body has up to 4 MiB, and takes more while it is checked and
-/// stored.
+/// Places for larger bodies, which have up to 4 MiB each and take more memory while they are
+/// checked and stored.
 const PLACES: GateSize = GateSize {
     places: 8,
     places_of_lane: 3,
     waiting: LaneBound::of_requests(64),
     patience: Duration::from_secs(10),
 };
-/// Places for bodies that were scanned, until they are stored. They wait for the store alone, never
-/// for a sender.
+/// Places for scanned bodies, until they are stored. They wait only for the store, never for a
+/// sender.
 const SCANNED_PLACES: GateSize = GateSize {
     places: 4,
     places_of_lane: 2,
@@ -63,27 +63,27 @@ const SCANNED_PLACES: GateSize = GateSize {
     },
     patience: Duration::from_secs(10),
 };
-/// Maximum number of counted bytes of all bodies without a place that namespaces send; as many
-/// again are for callers who are not known to belong to one.
+/// Maximum number of counted bytes of all bodies without a place from namespaces. There is as much
+/// again for callers who are not known to belong to one.
 const MOST_OF_POOL: usize = 8 * 1024 * 1024;
 /// Maximum number of counted bytes that one lane may fill.
 pub const MOST_OF_LANE: usize = MOST_OF_POOL / 4;
-/// Time limits of the service.
+/// The time limits that the service uses.
 const TIMES: Times = Times {
     whole: BODY_TIME,
     start: Duration::from_secs(2),
     min_speed: 256 * 1024,
 };
 
-/// Time limits of a body.
+/// Time limits for the arrival of a body.
 #[derive(Clone, Copy, Debug)]
 struct Times {
     /// Time in which the whole body must arrive, not counting the wait for a place.
     whole: Duration,
     /// Time after the body gets its place in which its speed does not count.
     start: Duration,
-    /// Minimum speed after that, in bytes a second. At less, the largest body would not arrive in
-    /// time either.
+    /// Minimum speed after `start`, in bytes a second. Below it, the largest body would not arrive
+    /// in time anyway.
     min_speed: u32,
 }
 
@@ -99,9 +99,10 @@ pub struct Bodies {
 /// The sender of a body.
 #[derive(Clone, Debug)]
 pub struct Sender {
-    /// The party whose share of the memory the body takes.
+    /// Party whose share of the memory the body uses.
     pub lane: Lane,
-    /// Number of bytes of the lane up to which this sender may go, at most [`MOST_OF_LANE`].
+    /// Number of bytes up to which this sender may fill the share of the lane, at most
+    /// [`MOST_OF_LANE`].
     pub most: usize,
 }
 
@@ -115,12 +116,14 @@ impl From<Lane> for Sender {
     }
 }
 
-/// The bodies that are in memory, and those that arrive.
+/// The bodies in memory, complete or still arriving.
 #[derive(Debug, Default)]
 struct Held {
+    /// Bodies from namespaces.
     of_tenants: Pool,
+    /// Bodies from callers who are not known to belong to a namespace.
     of_strangers: Pool,
-    /// Number of the next body: older ones have smaller numbers.
+    /// Number of the next body; older bodies have smaller numbers.
     next: u64,
 }
 
@@ -133,7 +136,7 @@ impl Held {
     }
 }
 
-/// Bodies that share the bound [`MOST_OF_POOL`].
+/// Bodies that together stay below [`MOST_OF_POOL`].
 #[derive(Debug, Default)]
 struct Pool {
     bytes: usize,
@@ -148,7 +151,7 @@ struct HeldLane {
 
 #[derive(Debug)]
 struct HeldBody {
-    /// Bytes that count: those beyond [`UNCOUNTED_BYTES`], while the body has no place.
+    /// Counted bytes: those beyond [`UNCOUNTED_BYTES`], while the body has no place.
     bytes: usize,
     /// [`Sender::most`] of its sender.
     most: usize,
@@ -157,7 +160,7 @@ struct HeldBody {
 }
 
 impl HeldLane {
-    /// Returns the body that gives way first, among senders who may use no more than `most`:
+    /// Returns the body to drop first, among those of senders with at most the limit `most`:
     /// members before publishers, and the oldest of each. Never returns the body `except`.
     fn find_droppable(&self, except: u64, most: usize) -> Option<u64> {
         let bodies = self.bodies.iter().filter(|(number, body)| {
@@ -170,8 +173,8 @@ impl HeldLane {
 }
 
 impl Pool {
-    /// Counts `bytes` more of a body. If there is no room, other bodies give way. False if that
-    /// does not suffice, or if this body has given way itself.
+    /// Counts `bytes` more for a body. If there is no room, drops other bodies. Returns false if
+    /// that does not suffice, or if this body has been dropped itself.
     fn grow(&mut self, sender: &Sender, number: u64, bytes: usize) -> bool {
         loop {
             let Some(lane) = self.lanes.get_mut(&sender.lane) else {
@@ -201,9 +204,9 @@ impl Pool {
         }
     }
 
-    /// Returns the body that gives way to body `number` of `sender`, whose lane has `bytes`. Only
-    /// lanes that hold at least as many give way, first the one that holds most: so a lane that
-    /// floods displaces its own bodies, not those of others.
+    /// Returns the body to drop for body `number` of `sender`, whose lane uses `bytes`. Only lanes
+    /// that use at least as much lose bodies, first the one that uses most: so a lane that floods
+    /// displaces its own bodies and not those of others.
     fn find_droppable(&self, sender: &Sender, number: u64, bytes: usize) -> Option<(Lane, u64)> {
         let lanes = self.lanes.iter().filter(|(_, lane)| lane.bytes >= bytes);
         let droppable = lanes.filter_map(|(name, lane)| {
@@ -239,12 +242,12 @@ impl Pool {
     }
 }
 
-/// The share of the memory that one body has. Dropping it frees the share.
+/// The memory of one body. Dropping it frees the memory.
 pub struct Room {
     held: Arc<Mutex<Held>>,
     sender: Sender,
     number: u64,
-    /// Bytes counted for the body.
+    /// Number of bytes that are counted for the body.
     bytes: usize,
     place: Option<Pass>,
     /// Length of a complete body that has or had a place; 0 for others.
@@ -252,7 +255,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// Begins a body. The receiver is notified when the body has to give way.
+    /// Registers a body. The receiver is notified when the body is dropped for others.
     fn begin(held: &Arc<Mutex<Held>>, sender: Sender) -> (Self, oneshot::Receiver<()>) {
         let (reading, given_way) = oneshot::channel();
         let mut locked = lock_held(held);
@@ -277,7 +280,8 @@ impl Room {
         (room, given_way)
     }
 
-    /// Takes memory for a body of which `length` bytes have arrived.
+    /// Takes memory for a body of which `length` bytes have arrived. Fails with 503 if there is
+    /// none.
     fn grow(&mut self, length: usize) -> Result<(), Refusal> {
         let counted = length.saturating_sub(UNCOUNTED_BYTES);
         if self.place.is_some() || counted <= self.bytes {
@@ -292,7 +296,7 @@ impl Room {
         Ok(())
     }
 
-    /// Gives the body a place, which then stands for all its memory.
+    /// Gives the body a place. The place then accounts for all its memory.
     fn hold_place(&mut self, place: Pass) {
         self.place = Some(place);
         let mut held = lock_held(&self.held);
@@ -300,8 +304,8 @@ impl Room {
             .release(&self.sender.lane, self.number);
     }
 
-    /// Notes that all `length` bytes have arrived, so that the body does not give way any more.
-    /// Fails if it has given way already.
+    /// Records that all `length` bytes have arrived, so that the body is no longer dropped for
+    /// others. Fails if it already was.
     fn complete(&mut self, length: usize) -> Result<(), Refusal> {
         if self.place.is_some() {
             self.placed_bytes = length;
@@ -322,13 +326,13 @@ impl Room {
 pub struct SharedRoom(Arc<Mutex<Option<Room>>>);
 
 impl SharedRoom {
-    /// Keeps the memory of the body that was read until the request is answered.
+    /// Keeps the memory of the body until the request is answered.
     pub fn hold(&self, room: Room) {
         *self.lock_room() = Some(room);
     }
 
-    /// Gives the place of a large body back, before a step that has a queue of its own. Returns the
-    /// bytes that count in that queue: 0 for a small body, whose memory still counts here.
+    /// Gives up the place of a large body before a step with a queue of its own. Returns the bytes
+    /// that count in that queue: 0 for a small body, whose memory still counts here.
     pub fn leave_place(&self) -> usize {
         let mut room = self.lock_room();
         let Some(room) = room.as_mut() else {
@@ -338,8 +342,8 @@ impl SharedRoom {
         room.placed_bytes
     }
 
-    /// Takes a place for scanned bodies until the request is answered, if the body has given its
-    /// place back. Does nothing for other bodies. Fails like [`FairGate::enter_with`].
+    /// Takes a place for scanned bodies until the request is answered, if the body has given up its
+    /// place. Does nothing for other bodies. Fails like [`FairGate::enter_with`].
     pub async fn take_scanned_place(&self, bodies: &Bodies) -> Result<(), StoreError> {
         let left = match &*self.lock_room() {
             Some(room) if room.placed_bytes > 0 && room.place.is_none() => {
@@ -371,7 +375,7 @@ fn lock_held(held: &Mutex<Held>) -> MutexGuard<'_, Held> {
     held.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A body that has arrived, with its memory. Keep it for as long as the bytes are used.
+/// A complete body with its memory. Keep it for as long as its bytes are used.
 pub struct ReceivedBody {
     bytes: Bytes,
     room: Room,
@@ -404,8 +408,8 @@ impl Default for Bodies {
 }
 
 impl Bodies {
-    /// Reads a body of at most `limit` bytes. Fails with 413 if it is longer; with 408 if it
-    /// arrives too slowly; with 503 if there is no memory for it, or if it gives way to others; and
+    /// Reads a body of at most `limit` bytes. Fails with 413 if it is longer, with 408 if it
+    /// arrives too slowly, with 503 if there is no memory for it or it is dropped for others, and
     /// with 400 if the sender breaks off.
     pub async fn read(
         &self,
@@ -414,7 +418,7 @@ impl Bodies {
         limit: usize,
     ) -> Result<ReceivedBody, Refusal> {
         let (room, given_way) = Room::begin(&self.held, sender.into());
-        // Refused by its announced length, before any byte is read.
+        // A body whose announced length is too large is refused before any byte is read.
         let announced = HttpBody::size_hint(&body).lower();
         if announced > (limit + DRAIN_BYTES) as u64 {
             return Err(ErrorCode::BodyTooLarge.into());
@@ -498,7 +502,7 @@ impl Reading<'_> {
                         .cause(broken)
                 })?,
             };
-            // Anything else is a trailer.
+            // Any other frame is a trailer, which is ignored.
             if let Ok(data) = frame.into_data() {
                 self.add(data).await?;
             }
@@ -531,7 +535,7 @@ impl Reading<'_> {
         if self.length > self.limit + DRAIN_BYTES {
             return Err(ErrorCode::BodyTooLarge.into());
         }
-        // Over the limit: read on without keeping the data, so that the sender receives the 413.
+        // Over the limit, the rest is read and discarded, so that the sender receives the 413.
         if self.length > self.limit {
             return Ok(());
         }
@@ -558,7 +562,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Waits for a place, without reading on. The wait does not count as time of the body.
+    /// Waits for a place, without reading further. The time limits do not count this wait.
     async fn take_place(&mut self) -> Result<(), Refusal> {
         let since = Instant::now();
         let lane = self.room.sender.lane.clone();
@@ -567,7 +571,7 @@ impl Reading<'_> {
         let now = Instant::now();
         self.until += now - since;
         self.placed_at = Some(now);
-        // All at once, or the buffer would be copied each time that it doubles.
+        // Reserved at once, because a growing buffer would be copied each time that it doubles.
         self.rest
             .reserve(self.announced.saturating_sub(self.rest.len()));
         Ok(())

@@ -30,8 +30,8 @@ use crate::web::{cors, welcome};
 
 type HandlerFuture<E> = Pin<Box<dyn Future<Output = Result<Response, E>> + Send>>;
 
-/// Handler of a row, which is one entry of the table of routes. Each class of callers has its own
-/// variant, whose handlers are reached only through the guard of that class.
+/// Handler of a route. Each class of callers has its own variant, whose handlers are reached only
+/// through the guard of that class.
 #[derive(Clone, Copy)]
 enum Handler {
     /// A discovery document, which pages of every origin may read.
@@ -61,7 +61,7 @@ enum Handler {
 }
 
 impl Handler {
-    /// Returns the authentication class of the row.
+    /// Returns the authentication class of the route.
     const fn auth(self) -> Auth {
         match self {
             Self::Document(_)

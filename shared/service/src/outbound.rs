@@ -1,9 +1,9 @@
-//! Fetches client documents from addresses that an unauthenticated caller chose.
+//! Fetches the metadata documents of OAuth clients, from addresses that an unauthenticated caller
+//! chose.
 //!
-//! The request must not let the caller reach hosts inside the service's own network: the SSRF guard
-//! resolves names and connects to public addresses only. No redirect is followed, no proxy is used,
-//! no compressed answer is accepted, and size, time and number of requests are bounded. TLS proves
-//! the host.
+//! A request must not reach hosts inside the service's own network: the SSRF guard resolves names
+//! and connects only to public addresses. The client follows no redirect, uses no proxy and accepts
+//! no compressed answer; the size, time and number of requests are bounded. TLS proves the host.
 
 use std::time::Duration;
 
@@ -16,16 +16,16 @@ use vault_http::{Client, Guard, HttpError, Limits, Options, Reach};
 
 use crate::documents::{ClientUrl, Documents, FetchError, FetchedDocument, MAX_DOCUMENT_BYTES};
 
-/// Limits of one request. The time for the whole request also bounds a slow body, so the window in
-/// which a body must make progress is as long.
+/// Limits of one request. `whole` also bounds a slow body, so the window in which a body must make
+/// progress is just as long.
 const LIMITS: Limits = Limits {
     connect: Duration::from_secs(3),
     whole: Duration::from_secs(5),
     window: Duration::from_secs(5),
     least: 0,
 };
-/// Maximum number of documents that one process fetches at once. Others wait, within the time limit
-/// of their handlers.
+/// Maximum number of documents that one process fetches at the same time. Others wait, within the
+/// time limit of their handlers.
 const MAX_CONCURRENT: usize = 8;
 
 /// HTTP client that fetches documents from public addresses only.
@@ -58,14 +58,14 @@ impl Outbound {
             status: answer.status(),
             content_type: single_value(headers, &header::CONTENT_TYPE),
             cache_control: joined_values(headers, &header::CACHE_CONTROL),
-            // An unreadable value counts as fresh: the age only shortens how long the document is
-            // cached.
+            // An unreadable age counts as 0. The age only shortens the time for which the document
+            // is cached.
             age: single_value(headers, &header::AGE)
                 .and_then(|age| age.parse().ok())
                 .unwrap_or(0),
             body: bytes::Bytes::new(),
         };
-        // The body of any other status has no meaning here, and is not read.
+        // With any other status, the body has no meaning and is not read.
         if fetched.status == 200 {
             fetched.body = answer.read_body(MAX_DOCUMENT_BYTES as u64).await?.into();
         }
@@ -78,8 +78,8 @@ fn request_options(guard: Guard) -> Options {
         limits: LIMITS,
         reach: Reach::Guarded(guard),
         https_only: true,
-        // A new connection for each document: the guard checks the address when a connection is
-        // opened.
+        // Each document has a new connection, because the guard checks the address when a
+        // connection is opened.
         reuse: false,
         roots: &[],
     }
@@ -242,7 +242,8 @@ mod tests {
         }
     }
 
-    /// A server on loopback that gives everybody the same bytes, in pieces, and counts who came.
+    /// A server on loopback that answers every request with the same bytes, in pieces, and counts
+    /// the connections.
     struct Server {
         port: u16,
         came: Arc<AtomicUsize>,
@@ -284,11 +285,12 @@ mod tests {
         vec![text.into_bytes()]
     }
 
-    /// Longer than any of these requests takes on a busy machine: what is no answer ends by itself.
+    /// Longer than any of these requests takes on a busy machine. Requests that must fail end
+    /// earlier by themselves.
     const PATIENCE: Duration = Duration::from_mins(1);
 
-    /// Loopback counts as the open network, over plain http: the only way in which a test differs
-    /// from what is served.
+    /// A client for which loopback counts as public, over plain HTTP: its only differences from
+    /// that of the service.
     fn outbound(lookup: Arc<Table>, whole: Duration) -> Outbound {
         let guard = Guard::with_lookup(lookup, |ip| ip.is_loopback());
         Outbound::with_options(Options {
@@ -379,7 +381,7 @@ mod tests {
     #[tokio::test]
     async fn requirement_13_a_second_look_up_leads_nowhere_else() {
         let server = server(answer("200 OK", "{}"), false).await;
-        // Were the name asked again for the connection, it would lead inside.
+        // If the name were resolved again for the connection, it would lead to a private address.
         let table = Table::of(&[("rebind.example", &[&["127.0.0.1"], &["10.0.0.1"]])]);
         let address = format!("http://rebind.example:{}/", server.port);
         let fetched = outbound(Arc::clone(&table), PATIENCE)
@@ -453,7 +455,7 @@ mod tests {
             };
             assert_eq!(outcome, bound);
         }
-        // One that accepts and says nothing.
+        // A server that accepts connections and never answers.
         let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = silent.local_addr().unwrap().port();
         let table = Table::of(&[("app.example", &[&["127.0.0.1"]])]);

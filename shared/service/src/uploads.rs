@@ -1,15 +1,15 @@
-//! Stores objects of a namespace while garbage collection may run: the only way in, for pushes and
-//! for the server's own library.
+//! Stores objects of a namespace while garbage collection may run. This is the only way to store
+//! them, for pushes and for the server's own library.
 //!
-//! Garbage collection marks an object that nothing names, and sweeps (deletes) it later.
+//! Garbage collection marks an object that nothing names, and later deletes it (the sweep).
 //! [`list_missing`] reports a marked object as missing, so the client uploads it again. One commit
 //! then records the upload, counts it within the quota and removes the mark, before the bytes are
 //! stored. The sweep first changes the mark, under the mark's revision; so if an upload and a sweep
 //! race, one of them gets a conflict. Two uploads that race for the last room in the quota write
 //! the same record of usage, so only one of them passes.
 //!
-//! The allowance is room beyond the quota, only for the files of a release: a full vault can still
-//! publish.
+//! The *allowance* is room beyond the quota that only the files of a release may use, so that a
+//! full vault can still publish.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -38,20 +38,20 @@ mod unstoppable;
 
 use unstoppable::Unstoppable;
 
-/// Maximum number of records with object names in one commit: each may take 256 KiB.
+/// Maximum number of records with object names in one commit, because each may have 256 KiB.
 const KEPT_AT_ONCE: usize = 10;
-/// Maximum number of attempts at a correction of the usage; each of them also retries its commit.
+/// Maximum number of attempts to correct the usage; each of them also retries its commit.
 const CORRECTIONS: u32 = 4;
-/// Number of writes that the last commit of an upload needs for the count.
+/// Number of writes that are reserved in the last commit of an upload for the count.
 const LAST_WRITES: usize = 4;
 
-/// The reason why objects are stored. It decides how far beyond the quota they may go.
+/// Why objects are stored. This decides how far beyond the quota they may go.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Purpose {
-    /// An upload by a client. Objects with the form of a release's files may use the allowance.
+    /// An upload by a client. Files of a release may use the allowance.
     Upload,
-    /// An upload by a vault that has to sign skills again because a key was revoked. The amount of
-    /// these skills may go beyond the quota.
+    /// An upload by a vault that must sign skills again because a key was revoked. These skills may
+    /// go beyond the quota by this amount.
     SignAgain(Amount),
     /// A signed request of a user to publish with a key. It may use the allowance too.
     Statement,
@@ -61,14 +61,14 @@ pub enum Purpose {
     /// The catalog of a verified release and the list of its objects. They have three times the
     /// allowance, so that a publisher whose proposals use up theirs cannot stop a release.
     Release,
-    /// A verified proposal or catalog with a newer root version than the current release, which the
-    /// keys of the root role have signed. It has four times the allowance, so that a publisher
-    /// whose releases use up theirs can be removed.
+    /// A verified proposal or catalog with a newer root version than that of the current release,
+    /// signed by root keys. It has four times the allowance, so that a publisher whose releases use
+    /// up theirs can be removed.
     NewRoot,
 }
 
 impl Purpose {
-    /// Returns how many times the allowance is open to files of releases.
+    /// Returns how many times the allowance the files of a release may use.
     const fn allowances(self) -> u64 {
         match self {
             Self::Upload | Self::SignAgain(_) | Self::Statement => 1,
@@ -84,10 +84,10 @@ impl Purpose {
     }
 }
 
-/// Reason why an upload failed.
+/// Error: an upload failed.
 #[derive(Debug, thiserror::Error)]
 pub enum UploadError {
-    /// The namespace has no room. Nothing was stored.
+    /// The quota of the namespace has no room. Nothing was stored.
     #[error(transparent)]
     Full(#[from] FullStorage),
     /// The store failed.
@@ -112,16 +112,16 @@ impl From<FullStorage> for Refusal {
     }
 }
 
-/// Returns the objects that have to be uploaded: not stored, stored with another size, or marked
-/// for collection; in the order of `wanted`. Fails with `Invalid` for more than 10,000.
+/// Returns the objects that must be uploaded, in the order of `wanted`: not stored, stored with
+/// another size, or marked by garbage collection. Fails with `Invalid` for more than 10,000.
 pub async fn list_missing(
     app: &App,
     namespace: NamespaceId,
     wanted: &[(ObjectKey, u64)],
 ) -> Result<Vec<ObjectKey>, StoreError> {
     let names: Vec<_> = wanted.iter().map(|(key, _)| (*key).into()).collect();
-    // Marks are read before objects: an object without a mark now stays for at least a day, or is
-    // already deleted and then found missing.
+    // Marks are read before objects: an object without a mark now either stays for at least a day,
+    // or is already deleted and will be found missing.
     let marked: HashSet<ObjectName> = kept::marks_of(app, &namespace, &names)
         .await?
         .iter()
@@ -136,14 +136,14 @@ pub async fn list_missing(
     Ok(wanted.iter().map(|(key, _)| *key).filter(lacks).collect())
 }
 
-/// Stores different objects of one namespace, each under its hash, and keeps them for a week,
-/// within which a release may name them.
+/// Stores different objects of one namespace, each under its hash. Garbage collection keeps them
+/// for a week, within which a release can name them.
 ///
-/// Fails with `Full`, before any of them is stored, if the quota has no room for all that are not
-/// stored yet. Fails with `Conflict` while one of them is being deleted; a retry helps.
+/// Fails with `Full`, before any object is stored, if the quota has no room for all that are not
+/// stored yet. Fails with `Conflict` while one of them is being deleted; the caller may try again.
 ///
-/// Goes on when the caller stops waiting, for instance because a client has closed the connection:
-/// otherwise the count would be too high until the next garbage collection.
+/// Continues if the caller stops waiting, for instance because the client has closed the
+/// connection: otherwise the count would be too high until the next garbage collection.
 pub async fn put_objects(
     app: &App,
     namespace: &Namespace,
@@ -201,8 +201,8 @@ pub(crate) fn tally_of_object(class: Class, bytes: u64) -> Tally {
     let amount = Amount::of_object(bytes);
     Tally {
         stored: amount,
-        // Only these classes are uploaded for a release that names them later. The others have
-        // records that name them.
+        // Only objects of these classes are uploaded before a release names them. Those of other
+        // classes are stored together with a record that names them.
         unnamed: match class {
             Class::Bundles | Class::Policies => amount,
             _ => Amount::default(),
@@ -218,10 +218,10 @@ fn tally_of(objects: impl IntoIterator<Item = (ObjectKey, u64)>) -> Tally {
         .fold(Tally::default(), |all, one| all + one)
 }
 
-/// Returns the objects that are not stored; none if the store does not answer.
+/// Returns which of the objects are not stored; none if the store does not answer.
 async fn find_unstored(app: &App, objects: &[(ObjectKey, u64)]) -> Vec<(ObjectKey, u64)> {
-    // If the store does not answer, they count as stored until the next garbage collection, which
-    // is on the strict side.
+    // If the store does not answer, the objects count as stored until the next garbage collection:
+    // the stricter choice.
     let missing = app.objects.find_missing(objects).await.unwrap_or_default();
     let missing: HashSet<_> = missing.into_iter().collect();
     let is_missing = |(key, _): &&(ObjectKey, u64)| missing.contains(key);
@@ -253,16 +253,16 @@ pub(crate) async fn change_usage(
     .await
 }
 
-/// Corrects the usage in a commit of its own. A failure is only logged: the objects are stored, and
-/// the next garbage collection corrects the count.
+/// Corrects the usage in a commit of its own, with several attempts. A failure is only logged: the
+/// objects are stored, and the next garbage collection corrects the count.
 async fn correct_usage(app: &App, namespace: &Namespace, correct: impl Fn(&mut Usage) + Sync) {
     let mut corrected = change_usage(app, namespace, &correct).await;
     for _ in 1..CORRECTIONS {
         if corrected.is_ok() {
             break;
         }
-        // Many processes may change the same record at once; the caller does not wait for the
-        // result.
+        // Many processes may change the same record at once, so a commit may fail in spite of its
+        // own retries.
         corrected = change_usage(app, namespace, &correct).await;
     }
     if let Err(error) = corrected {
@@ -274,8 +274,8 @@ async fn correct_usage(app: &App, namespace: &Namespace, correct: impl Fn(&mut U
     }
 }
 
-/// Whether these are exactly the bytes of one index object of this vault (a part of the list of its
-/// skills).
+/// Whether these are exactly the bytes of one index object of this vault. The index lists the
+/// skills of a release with their search texts, and may have several objects.
 fn is_index(bytes: &[u8], vault_id: &VaultId) -> bool {
     let Ok(entries) = index::parse_object(bytes, vault_id) else {
         return false;
@@ -283,7 +283,7 @@ fn is_index(bytes: &[u8], vault_id: &VaultId) -> bool {
     matches!(index::build_objects(vault_id, entries).as_slice(), [one] if one == bytes)
 }
 
-/// An upload that was counted and may now store its bytes.
+/// An upload that has been counted and may now store its bytes.
 struct Claimed {
     /// Id of the upload in the usage record.
     id: Arc<str>,
@@ -301,8 +301,8 @@ struct Upload<'a> {
 }
 
 impl Upload<'_> {
-    /// Records the upload, counts its objects and removes their marks. Conflicts while one of them
-    /// is being deleted.
+    /// Records the upload, counts its objects and removes their marks. Fails with a conflict while
+    /// one of them is being deleted.
     async fn claim(&self, tx: &Transaction<'_>) -> Result<Claimed, UploadError> {
         let namespace = &self.namespace.id;
         let names: Vec<ObjectName> = self.objects.iter().map(|(key, _)| (*key).into()).collect();
@@ -334,8 +334,8 @@ impl Upload<'_> {
             Write::delete(key, When::At(marked.revision))
         });
         writes.extend(lifted);
-        // Several commits are safe: a record that keeps an object without the upload only delays
-        // its collection. The count is in the last one, so that no attempt counts twice.
+        // More than one commit is safe: a record that protects an object without the upload only
+        // delays its collection. The count is in the last commit, so that no attempt counts twice.
         let last = writes.split_off(writes.len().saturating_sub(at_once - LAST_WRITES));
         for some in writes.chunks(at_once) {
             tx.write_all(some.to_vec());
@@ -348,18 +348,17 @@ impl Upload<'_> {
     }
 
     /// Returns the amount that the upload adds to the usage. Fails with `Full` if the quota has no
-    /// room for it, and with `Busy` if it will have room only after other uploads have ended, which
-    /// may store the same objects.
+    /// room for it, and with `Busy` if there will be room once other uploads have ended.
     async fn count_new(&self, usage: &Usage) -> Result<Counted, UploadError> {
         let sizes = self.sizes();
         let all = Needed {
             other: tally_of(sizes.iter().copied()),
             ..Needed::default()
         };
-        // Most objects of an upload are new. Far from a limit all are counted as new, and those
-        // that were stored already are given back later. This saves a question to the store, which
-        // costs it a call for each object. After a failed upload the objects are probably not new,
-        // so the store is asked.
+        // Far from the quota, all objects are counted as new without asking the store, which would
+        // cost a call for each; the count of those that were stored already is given back later.
+        // After a failed upload the objects are probably stored already, so then the store is
+        // asked.
         let is_far = !usage.is_doubtful && !usage.with(all.other).is_short(&self.quota);
         if self.namespace.kind == Kind::SelfSigned || is_far {
             return Ok(Counted {
@@ -388,7 +387,7 @@ impl Upload<'_> {
         self.objects.iter().map(size).collect()
     }
 
-    /// Returns the amounts of the new objects, by the limits that they count for.
+    /// Returns the amounts of the new objects, separately for each limit.
     fn needed(&self, is_new: impl Fn(&ObjectKey) -> bool) -> Needed {
         let mut needed = Needed {
             allowances: self.purpose.allowances(),
@@ -409,8 +408,8 @@ impl Upload<'_> {
         needed
     }
 
-    /// Whether an object may use the allowance for files of releases. A client's upload may if the
-    /// bytes are exactly those of an index of this vault, a profile or a policy.
+    /// Whether an object may use the allowance. An object that a client uploads may if its bytes
+    /// are exactly those of an index of this vault, a profile or a policy.
     fn is_release_file(&self, key: &ObjectKey, bytes: &[u8]) -> bool {
         if !matches!(self.purpose, Purpose::Upload | Purpose::SignAgain(_)) {
             return true;

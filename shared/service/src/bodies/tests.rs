@@ -1,4 +1,4 @@
-//! Bodies that the test sends, and what becomes of them.
+//! Tests of the memory for bodies, with bodies that arrive as the test sends them.
 
 use std::convert::Infallible;
 use std::task::{Context, Poll};
@@ -43,7 +43,7 @@ impl HttpBody for Sent {
 
 type Answer = tokio::task::JoinHandle<Result<usize, ErrorCode>>;
 
-/// A body that arrives as the test sends it, and what becomes of it.
+/// Begins to read a body that arrives as the test sends it. Returns its sender and its answer.
 fn arriving(bodies: &Bodies, lane: Lane) -> (mpsc::UnboundedSender<Bytes>, Answer) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let bodies = bodies.clone();
@@ -113,7 +113,7 @@ async fn a_body_that_stalls_is_408_and_frees_its_memory() {
     assert!(is_empty(&bodies));
 }
 
-/// Senders who dawdle before they have sent much hold no place, however many they are.
+/// Slow senders of small bodies have no place, however many they are.
 #[tokio::test]
 async fn a_slow_sender_holds_no_place() {
     let bodies = bodies_with(NEVER, NEVER, 1);
@@ -134,7 +134,7 @@ async fn a_slow_sender_holds_no_place() {
     assert_eq!(answer.await.unwrap(), Ok(3_000_000));
 }
 
-/// Those who dawdle with a place lose it, and the next gets it.
+/// A sender that becomes slow loses its place, and the next gets it.
 #[tokio::test]
 async fn a_body_that_becomes_slow_loses_its_place() {
     let bodies = bodies_with(NEVER, SHORT, u32::MAX);
@@ -155,7 +155,7 @@ async fn a_body_that_becomes_slow_loses_its_place() {
     assert!(is_empty(&bodies));
 }
 
-/// What has arrived earns time for the rest.
+/// The more has arrived, the more time a body has for the rest.
 #[tokio::test]
 async fn a_body_of_sufficient_speed_keeps_its_place() {
     let bodies = bodies_with(NEVER, Duration::ZERO, 10);
@@ -167,9 +167,9 @@ async fn a_body_of_sufficient_speed_keeps_its_place() {
     assert_eq!(answer.await.unwrap(), Ok(200_000));
 }
 
-/// Bytes that count of a body that has all it may have without a place.
+/// Counted bytes of the largest body without a place.
 const COUNTED: usize = SMALL_BYTES - UNCOUNTED_BYTES;
-/// Number of such bodies of one lane.
+/// Number of such bodies that one lane may have.
 const SHARE: usize = MOST_OF_LANE / COUNTED;
 
 fn member(n: u64) -> Sender {
@@ -234,13 +234,13 @@ async fn each_lane_has_a_share_and_strangers_have_memory_of_their_own() {
         read_now(&bodies, tenant(2), SMALL_BYTES).await.map(drop),
         Ok(())
     );
-    // Whatever is full: what a form, a token request and an enrolment send needs no memory.
+    // Even if all is full, a form, a token request and an enrolment need no counted memory.
     for n in 0..99 {
         let read = read_now(&bodies, stranger(n), UNCOUNTED_BYTES).await;
         rooms.push(read.expect("a small body needs no memory"));
     }
     rooms.clear();
-    // Namespaces do not take what strangers have.
+    // Namespaces do not use the memory of unknown callers.
     for n in 1..40 {
         rooms.extend(fill(&bodies, tenant(n)).await);
     }
@@ -256,8 +256,8 @@ async fn stalled_bodies_give_way_to_those_of_other_networks_and_of_their_own() {
     for n in 1..=37 {
         stalled.extend(stall(&bodies, &stranger(n)).await);
     }
-    // A network that has sent nothing yet, one that stalls itself, and an honest sender whose
-    // body is larger than what counts for nothing and takes its time.
+    // A network without bodies, one that stalls itself, and an honest but slow sender of a body
+    // that needs counted memory.
     let (form, answer) = arriving(&bodies, stranger(99));
     form.send(part(26 * 1024)).unwrap();
     for n in [98, 99, 1, 37] {
@@ -284,7 +284,8 @@ async fn stalled_bodies_give_way_to_those_of_other_networks_and_of_their_own() {
     assert!(is_empty(&bodies));
 }
 
-/// Members of a namespace cannot displace what its publishers send; publishers can.
+/// Members of a namespace cannot displace the bodies of its publishers; publishers can displace
+/// theirs.
 #[tokio::test]
 async fn bodies_of_members_give_way_first() {
     let bodies = bodies_with(NEVER, NEVER, 1);

@@ -56,8 +56,8 @@ fn server(certificate: &[u8]) -> (u16, Arc<AtomicUsize>) {
     (port, asked)
 }
 
-/// The client of production, except that loopback counts as public and that `roots` are trusted
-/// beside the certificates of the system.
+/// The client of the service, except that loopback counts as public, and `roots` are trusted
+/// besides the system's certificates.
 fn outbound(roots: &'static [&'static [u8]]) -> Outbound {
     let table = Table::of(&[
         ("app.example", &[&["127.0.0.1"]]),
@@ -95,13 +95,13 @@ async fn requirement_13_a_document_comes_from_who_its_certificate_names() {
 #[tokio::test]
 async fn requirement_13_no_request_goes_to_who_has_no_good_certificate() {
     for (certificate, host, roots, why) in [
-        // Of another name.
+        // The certificate is for another name.
         (APP, "other.example", &[AUTHORITY][..], "NotValidForName"),
         (APP, "127.0.0.1", &[AUTHORITY], "NotValidForName"),
-        // Of an authority that is not known.
+        // The certificate is from an unknown authority.
         (UNTRUSTED, "app.example", &[AUTHORITY], "UnknownIssuer"),
         (APP, "app.example", &[], "UnknownIssuer"),
-        // Over.
+        // The certificate has expired.
         (EXPIRED, "app.example", &[AUTHORITY], "Expired"),
     ] {
         let (port, asked) = server(certificate);
@@ -119,7 +119,7 @@ async fn requirement_13_no_request_goes_to_who_has_no_good_certificate() {
 
 #[tokio::test]
 async fn requirement_13_nothing_is_asked_in_plain_words() {
-    // The port speaks TLS; the address says http, which is refused before anybody is asked.
+    // The port speaks TLS, but the address is http, which is refused before any connection.
     let (port, asked) = server(APP);
     let refused = outbound(&[AUTHORITY])
         .fetch_document(&format!("http://app.example:{port}/client.json"))

@@ -1,5 +1,6 @@
-//! The current release as the service stores it: its catalog, the root versions beside it, and the
-//! list of objects that it names.
+//! The current release as the service stores it: the file of its catalog, which also contains the
+//! root versions, and its *closure*, the list of all objects that the release needs, directly or
+//! through other objects.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +16,7 @@ use crate::app::App;
 use crate::model::namespace::{Current, Namespace};
 use crate::model::release::Closure;
 
-/// Reads the exact bytes of the current catalog's file.
+/// Reads the bytes of the current catalog's file, exactly as they were published.
 async fn current_bytes(
     app: &App,
     namespace: NamespaceId,
@@ -26,8 +27,8 @@ async fn current_bytes(
     Ok(object.ok_or_else(|| missing_object(&key))?.bytes)
 }
 
-/// Reads the current catalog. It was verified when it became current, and its bytes are named by
-/// their hash, so no signature is checked again.
+/// Reads the current catalog. Its signatures are not checked again: they were when it became
+/// current, and its bytes are stored under their hash.
 pub(crate) async fn current_catalog(
     app: &App,
     namespace: NamespaceId,
@@ -40,7 +41,7 @@ pub(crate) async fn current_catalog(
 }
 
 /// Reads the state of the vault's keys: the pinned chain of root versions, which the file of the
-/// current catalog contains. After a reset of the pin it is the chain in that file, so that the
+/// current catalog contains. After a reset of the pin, the chain in that file is taken, so that the
 /// last release can still be read.
 pub(crate) fn read_state(
     namespace: &Namespace,
@@ -53,8 +54,8 @@ pub(crate) fn read_state(
         ));
     };
     let state = RootState::load(&pin.root1_sha256, file.roots(), pin.revoked.clone())?;
-    // The file must carry the newest pinned version: an older chain would bring back keys that were
-    // revoked since.
+    // The file must contain the newest pinned version: an older chain would restore keys that have
+    // been revoked since.
     if state.chain().newest().payload_sha256() != &pin.root_sha256 {
         let (shown, known) = (state.chain().version(), pin.root_version);
         return Err(RootError::RolledBack { shown, known }.into());
@@ -62,12 +63,12 @@ pub(crate) fn read_state(
     Ok(state)
 }
 
-/// The release that a new one builds on: the current one, read once.
+/// The current release, on which a new one builds.
 #[derive(Default)]
 pub(super) struct PublishBase {
     /// The pinned vault; `None` before the first release and after a reset of the pin.
     pub(super) known: Option<PinnedVault>,
-    /// The last release of a namespace whose pin was reset.
+    /// The last release, in a namespace whose pin was reset.
     unpinned: Option<Catalog>,
 }
 
@@ -84,7 +85,7 @@ impl PublishBase {
         };
         let Some(pin) = namespace.pin.vault_pin() else {
             return Ok(Self {
-                // After a reset of the pin the old keys do not count any more; only the catalog is
+                // After a reset of the pin, the old keys no longer count. Only the catalog is
                 // needed, to compare the new one with.
                 known: None,
                 unpinned: Some(current_catalog(app, namespace.id, current).await?),
@@ -103,14 +104,14 @@ impl PublishBase {
         })
     }
 
-    /// Returns the last accepted catalog of the pinned vault.
+    /// Returns the last accepted catalog of the pinned vault, if there is one.
     pub(super) fn last_catalog(&self) -> Option<&Catalog> {
         self.known.as_ref().map(|known| &known.last.catalog)
     }
 
-    /// Reads the list of objects of the current release, even if it belongs to another vault than
-    /// the pinned one. After a reset of the pin it contains no former skills: the versions of the
-    /// old vault do not bind the new one.
+    /// Reads the closure of the current release, even if the release belongs to another vault than
+    /// the pinned one. After a reset of the pin, the closure has no former skills: the versions of
+    /// the old vault do not bind the new one.
     pub(super) async fn read_closure(
         &self,
         app: &App,
@@ -136,7 +137,7 @@ fn damaged_catalog(error: &CatalogError) -> StoreError {
     StoreError::Corrupt(format!("the current catalog: {}", error_chain(error)))
 }
 
-/// Reads the list of all objects that the current release names.
+/// Reads the closure of the current release.
 pub(crate) async fn current_closure(
     app: &App,
     namespace: NamespaceId,

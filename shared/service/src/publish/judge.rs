@@ -1,5 +1,6 @@
-//! Verification of a pushed catalog file: the rules of the format crate, and those that only a
-//! service has. Reads nothing: everything that the file is compared with is passed in.
+//! Verification of a pushed catalog file: the rules of `vault-format`, which devices also apply,
+//! and further ones that only a service has. Nothing is read from a store here: everything that the
+//! file is compared with is passed in.
 
 use serde_json::json;
 use vault_format::catalog::{
@@ -19,7 +20,7 @@ use crate::model::release::Closure;
 
 const EARLIER_PIN_DETAIL: &str = "An earlier version of vault published here. Take its skills into a new vault with \
     `vault import --from-vault PATH`, then reset the pin of this namespace as its owner.";
-/// Maximum number of skills that a refusal lists; clients read at most 64 KiB of an answer.
+/// Maximum number of skills that a refusal lists, because clients read at most 64 KiB of an answer.
 const MAX_RETURNED: usize = 400;
 
 const ROLLED_BACK_DETAIL: &str = "A skill that an earlier release removed comes back below the version that it had; `skills` says which one has to be \
@@ -29,7 +30,7 @@ const TOO_MANY_FORKS_DETAIL: &str = "The root versions that were given up in thi
 
 /// A file with valid signatures. The objects that it names are not checked yet.
 pub(super) enum VerifiedFile {
-    /// Another release than the current one.
+    /// A release other than the current one.
     Release(Box<JudgedRelease>),
     /// The payload of the current release, with other root versions or signatures.
     SameRelease {
@@ -43,8 +44,8 @@ pub(super) enum VerifiedFile {
 }
 
 impl VerifiedFile {
-    /// Verifies a file against the pinned state; fails with the error code of the first rule that
-    /// is broken.
+    /// Verifies a file against the pinned state. Fails with the error code of the first broken
+    /// rule.
     pub(super) fn verify_file(
         app: &App,
         namespace: &Namespace,
@@ -59,7 +60,8 @@ impl VerifiedFile {
             NewRoots::None => pinned_vault.map(|known| known.state.clone()),
         };
         let state = state.ok_or(ErrorCode::Internal)?;
-        // The chain is stored only inside this file, so the file must carry all of it.
+        // The chain of root versions is stored only in this file, so the file must contain all of
+        // it.
         check_state(bytes, &state)?;
         let signers = match outcome {
             CatalogOutcome::Release(release) => return Ok(Self::Release(release)),
@@ -76,8 +78,8 @@ impl VerifiedFile {
     }
 }
 
-/// Verifies a file that may lack some, but not all, signatures against the pinned state; fails with
-/// the error code of the first rule that is broken.
+/// Verifies a proposal: a file that may lack some signatures, but not all. Fails with the error
+/// code of the first broken rule.
 pub(super) fn verify_proposal(
     app: &App,
     namespace: &Namespace,
@@ -86,11 +88,12 @@ pub(super) fn verify_proposal(
 ) -> Result<JudgedRelease, Refusal> {
     let reader = catalog_reader(app, namespace, base)?;
     let follows = reader.last.map(|last| last.stored);
-    // `None`: the service signs no proposal, so no earlier payload of its own can contradict one.
+    // The service signs no proposals, so there is no earlier payload of its own that could
+    // contradict one.
     let judgement = judge_proposal(bytes, &reader, follows, &|_, _| None);
     let release = match judgement.outcome.map_err(|error| to_refusal(&error))? {
         CatalogOutcome::Release(release) => *release,
-        // In both cases the content is that of the current release.
+        // In both cases, the proposal has the content of the current release.
         CatalogOutcome::Equal { .. } | CatalogOutcome::RootsOnly => {
             return Err(ErrorCode::ProposalOutdated.into());
         }
@@ -99,15 +102,16 @@ pub(super) fn verify_proposal(
     Ok(release)
 }
 
-/// Describes the pinned state of the namespace and the expectations for a file.
+/// Returns what the file is compared with: the pinned state of the namespace, its last release, its
+/// address and the time.
 fn catalog_reader<'a>(
     app: &'a App,
     namespace: &'a Namespace,
     base: &'a PublishBase,
 ) -> Result<CatalogReader<'a>, Refusal> {
     if matches!(namespace.pin, Pinned::Earlier(_)) {
-        // Trust is never carried over silently: an owner has to confirm that a new vault replaces
-        // the earlier one.
+        // Trust is never transferred silently: an owner must confirm that a new vault replaces the
+        // earlier one.
         return Err(Refusal::new(ErrorCode::CatalogSchema).detail(EARLIER_PIN_DETAIL));
     }
     let pinned_vault = base.known.as_ref();
@@ -116,18 +120,20 @@ fn catalog_reader<'a>(
         base: app.config.public_url.base(),
         slug: &namespace.slug,
         now: app.clock.now(),
-        // Only devices keep the latest time that they have seen: their clock may be set back.
+        // Only devices store the latest time that they have seen, because their clock may be set
+        // back.
         latest_seen_at: None,
         own: pinned_vault.map(|known| &known.state),
         expected: None,
         last: pinned_vault.map(|known| &known.last),
-        // A fork is accepted by a person; a service never chooses between two payloads of one
-        // release.
+        // Only a person may choose between two payloads of one release (a fork); a service never
+        // does.
         accept_fork: false,
     })
 }
 
-/// Checks that the service can store the root versions that are in effect after this file.
+/// Checks that the service can store the root versions and revoked keys that are valid after this
+/// file.
 fn check_state(bytes: &[u8], state: &RootState) -> Result<(), Refusal> {
     check_carried(bytes, state).map_err(|error| to_refusal(&error))?;
     if state.revoked_elsewhere().len() > MAX_REVOKED_ELSEWHERE {
@@ -136,9 +142,9 @@ fn check_state(bytes: &[u8], state: &RootState) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Checks that the file carries the whole chain of root versions, each with enough signatures. The
-/// bytes of the file are all that the service stores and serves: a machine that links anew would
-/// reject a chain that is incomplete or lacks signatures.
+/// Checks that the file contains the whole chain of root versions, each with enough signatures. The
+/// service stores and serves only these bytes, and a newly linked machine rejects a chain that is
+/// incomplete or lacks signatures.
 fn check_carried(bytes: &[u8], state: &RootState) -> Result<(), CatalogError> {
     let file = SignedCatalog::parse(bytes)?;
     let carried = RootChain::verify(file.roots())?;
@@ -149,9 +155,9 @@ fn check_carried(bytes: &[u8], state: &RootState) -> Result<(), CatalogError> {
     Err(RootError::RolledBack { shown, known }.into())
 }
 
-/// Accepts a release; `last` is the current catalog and `older` its list of objects. Checks skills
-/// whose versions are lower, or far higher, than the current ones, and skills that return after a
-/// removal. Versions that a revoked or unknown key signed are not compared.
+/// Compares a release with the current one: `last` is its catalog and `older` its closure. Refuses
+/// skills whose versions are lower or far higher than the current ones, and removed skills that
+/// return with too low a version. Versions that a revoked or unknown key signed are not compared.
 pub(super) fn accept_release(
     release: JudgedRelease,
     (last, older): (Option<&Catalog>, &Closure),
@@ -220,7 +226,7 @@ fn to_refusal(error: &CatalogError) -> Refusal {
     };
     let refusal = Refusal::new(code);
     match error {
-        // This error text tells how to move the skills of such a vault.
+        // The text of this error says how to move the skills of such a vault.
         CatalogError::EarlierFormat => refusal.detail(error.to_string()),
         _ => refusal,
     }

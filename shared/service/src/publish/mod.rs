@@ -1,11 +1,11 @@
-//! Publishing: makes a signed catalog the current release of a namespace. One function serves both
-//! the push of a client and the server's own library.
+//! Publishing: makes a signed catalog the current release of a namespace. One function serves the
+//! push of a client and the server's own library.
 //!
-//! Everything is checked before anything is changed, in the order in which a device checks. The
-//! catalog and the list of the objects that it names are stored as objects first; then one
-//! conditional write of the namespace record makes the release current. If two publishers race, one
-//! wins and the other gets a conflict. This room never signs anything, and never trusts that an
-//! object was checked when it was uploaded.
+//! Everything is checked before anything is changed, in the order in which a device checks. First
+//! the catalog and the list of the objects that it needs (the closure) are stored as objects; then
+//! one conditional write of the namespace record makes the release current. If two publishers race,
+//! one wins and the other gets a conflict. This module never signs anything, and checks objects
+//! itself, no matter what was checked at their upload.
 
 mod current;
 mod judge;
@@ -50,7 +50,7 @@ use objects::collect_closure;
 /// The release that the publisher expects to be current.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Precondition {
-    /// No release was ever published: `If-None-Match: *`.
+    /// No release has been published: `If-None-Match: *`.
     NothingYet,
     /// The catalog with this SHA-256 is current: `If-Match: "<sha256>"`.
     Current(Digest),
@@ -61,17 +61,17 @@ pub enum Precondition {
 /// A release that became current.
 #[derive(Clone, Debug)]
 pub struct PublishedRelease {
-    /// The release.
+    /// The record of the release.
     pub release: Release,
     /// True if the namespace had no release before.
     pub is_first: bool,
 }
 
-/// Publishes the exact `bytes` of a signed catalog in the namespace `slug`.
+/// Publishes the file of a signed catalog, exactly these `bytes`, in the namespace `slug`.
 ///
 /// A file with the payload of the current release but other root versions or signatures replaces
 /// the file of that release. A refusal changes nothing, not even the pinned root versions; objects
-/// that were stored before the refusal are referenced by nothing and are garbage-collected.
+/// that were stored before it are needed by nothing, and garbage collection deletes them.
 pub async fn publish_release(
     app: &App,
     slug: &Slug,
@@ -87,13 +87,13 @@ pub async fn publish_release(
             let (namespace, revision) = namespace::find_namespace(&tx, slug)
                 .await?
                 .ok_or(ErrorCode::NotFound)?;
-            // Checked inside the change, like everything below: after a conflict all checks are made
-            // again, against the release that won.
+            // All checks are inside the change: after a conflict they are made again, against the
+            // release that won.
             if !namespace.subscription.is_live(tx.now()) {
                 return Err(ErrorCode::SubscriptionLapsed.into());
             }
-            // Before the expensive checks: a publisher who builds on an old release has to sign again
-            // whatever they say.
+            // Checked before the expensive checks: a publisher who builds on an old release must
+            // sign again in any case.
             check_precondition(precondition, namespace.current.as_ref())?;
             let checked = check_and_store(app, &namespace, &bytes).await?;
             let release = make_current(&tx, &namespace, revision, &checked, actor).await?;
@@ -104,16 +104,16 @@ pub async fn publish_release(
             Ok::<_, Refusal>((published, namespace, checked.change.newly_named()))
         })
         .await?;
-    // In a commit of its own, so that an upload at the same moment cannot make the publish fail.
+    // Recorded in a commit of its own, so that a simultaneous upload cannot make the publish fail.
     uploads::record_named(app, &namespace, named).await;
     Ok(published)
 }
 
-/// Bytes by which a bundle may grow when another key signs it.
+/// Maximum number of bytes by which a bundle grows when another key signs it.
 const SIGNED_AGAIN_BYTES: u64 = 4096;
 
-/// Returns how much the bundles have that the current release names and a revoked key signed: a vault
-/// has to sign and upload these again, however full it is.
+/// Returns the amount of the bundles in the current release that a revoked key signed. The vault
+/// must sign and upload these again, even if it is full.
 pub(crate) async fn measure_revoked(
     app: &App,
     namespace: &Namespace,
@@ -129,7 +129,7 @@ pub(crate) async fn measure_revoked(
     }))
 }
 
-/// Checks the precondition; fails with 412 and the current release.
+/// Checks the precondition. Fails with 412 and the current release.
 fn check_precondition(
     precondition: Precondition,
     current: Option<&Current>,
@@ -148,42 +148,44 @@ fn check_precondition(
     Err(Refusal::new(ErrorCode::ReleaseConflict).member("current", current.into()))
 }
 
-/// A verified catalog file that may become current, with everything that follows from it.
+/// A verified catalog file that may become current, with all that its commit needs.
 struct CheckedFile {
     state: RootState,
     signers: Vec<PublicKey>,
     sha256: Digest,
     size: u64,
     change: ContentChange,
-    /// Objects that the current file and its release name and the new ones do not.
+    /// Objects that the current release needs and the new one does not.
     former: Vec<ObjectName>,
-    /// Whether a key that was valid before is not valid any more.
+    /// Whether a key that was valid is no longer valid.
     replaces_key: bool,
 }
 
-/// The change of the namespace's content that a file makes.
+/// How a file changes the content of the namespace.
 enum ContentChange {
     /// Another release becomes current.
     Release(Box<NewRelease>),
-    /// The content stays: the file adds root versions or signatures to the current release, which
-    /// has this root version and number.
+    /// The content stays the same: the file adds root versions or signatures to the current
+    /// release, which has this root version and number.
     None { root_version: u64, release: u64 },
 }
 
+/// A release that becomes current, with its differences from the current one.
 struct NewRelease {
     catalog: Catalog,
     payload_sha256: Digest,
     closure: Digest,
+    /// Hashes of newly withdrawn bundles.
     marks: Vec<Digest>,
     added: u64,
     changed: u64,
     removed: u64,
-    /// Objects that the current release does not name.
+    /// Amount of the objects that the current release does not need.
     newly_named: Amount,
 }
 
 impl ContentChange {
-    /// Returns the amount of the objects that the current release does not name.
+    /// Returns the amount of the objects that the current release does not need.
     fn newly_named(&self) -> Amount {
         match self {
             Self::Release(new) => new.newly_named,
@@ -192,7 +194,7 @@ impl ContentChange {
     }
 }
 
-/// Verifies a file and stores the objects that follow from it; nothing refers to them yet.
+/// Verifies a file, and stores its catalog and closure as objects, to which nothing refers yet.
 async fn check_and_store(
     app: &App,
     namespace: &Namespace,
@@ -205,7 +207,7 @@ async fn check_and_store(
     let mut former: Vec<_> = namespace
         .current
         .iter()
-        // The same bytes pushed again keep their object.
+        // If the same bytes are pushed again, their object stays in use.
         .filter(|current| current.sha256 != sha256)
         .map(|current| ObjectName::new(Class::Catalogs, current.sha256))
         .collect();
@@ -230,7 +232,8 @@ async fn check_and_store(
                     .await?;
             closure.former = older.former.clone();
             record_former_versions(&mut closure, &counted, (base.last_catalog(), &older));
-            // Kept for 30 days instead of deleted: devices may still be reading the former release.
+            // These objects are stored for another 30 days, because devices may still be reading
+            // the former release.
             former.extend(older.dropped_by(&closure));
             let newly_named = closure.difference_from(&older);
             let newly_named = Amount {
@@ -253,11 +256,11 @@ async fn check_and_store(
             (counted.state, counted.signers, change)
         }
     };
-    // Before the commit, so that a current release never names an object that is not stored. If the
-    // commit fails, garbage collection removes them.
+    // The objects are stored before the commit, so that a current release never needs a missing
+    // object. If the commit fails, garbage collection deletes them.
     let version = state.chain().version();
     let pinned = namespace.pin.vault_pin();
-    // A root version can be published before the release that is signed again for it.
+    // The root version may have been published before the release that is signed again under it.
     let is_new_root = pinned.is_some_and(|pin| version > pin.root_version)
         || base
             .last_catalog()
@@ -280,14 +283,14 @@ async fn check_and_store(
     })
 }
 
-/// Completes the list of the versions that skills had before a release removed them.
+/// Records in the closure the versions that removed skills had.
 fn record_former_versions(
     closure: &mut release::Closure,
     counted: &CountedCatalog,
     (last, older): (Option<&Catalog>, &release::Closure),
 ) {
-    // A skill that this release removes must not return below the version that it had. Its signer
-    // is remembered too, since a version that a revoked key signed must not bind later releases.
+    // A removed skill must not return with a lower version. Its signer is recorded too, because a
+    // version that a revoked key signed must not bind later releases.
     if let Some(last) = last {
         closure
             .former
@@ -298,10 +301,10 @@ fn record_former_versions(
     closure.former.forget_revoked(&counted.state);
 }
 
-/// Whether a key of the pinned vault is no longer listed, or another vault takes its place after a
-/// reset of the pin.
+/// Whether a pinned key is no longer listed, or another vault takes the place of the pinned one
+/// after a reset of the pin.
 fn replaces_key(namespace: &Namespace, before: Option<&RootState>, after: &RootState) -> bool {
-    // Nothing is pinned. If there was a release, the pin was reset, and all keys are other ones.
+    // Nothing is pinned. If there was a release, the pin was reset, and all keys may be different.
     let Some(before) = before else {
         return namespace.current.is_some();
     };
@@ -344,8 +347,8 @@ async fn make_current(
 ) -> Result<Release, StoreError> {
     let (release, current) = match &ready.change {
         ContentChange::Release(new) => {
-            // In commits of their own, since a release may withdraw more bundles than one commit
-            // has writes.
+            // The marks are written in commits of their own, because a release may withdraw more
+            // bundles than one commit has writes.
             mark_withdrawn(tx, namespace, new).await?;
             new_current(tx.now(), ready, new, actor)
         }
@@ -359,7 +362,7 @@ async fn make_current(
                 let text = "the record of the current release is missing";
                 return Err(StoreError::Corrupt(text.to_owned()));
             };
-            // The publisher repeats a push whose answer was lost; it changes nothing and is not
+            // The publisher repeats a push whose answer was lost. It changes nothing and is not
             // logged.
             if current.sha256 == ready.sha256 {
                 return Ok(held.value);
@@ -372,8 +375,7 @@ async fn make_current(
     after.current = Some(current);
     let keys = key_changes(namespace, &ready.state);
     let mut short_after = release_snapshot(&after);
-    // The log shows a change of keys as text, beside the numbers: for an owner who reads it, that
-    // is the line that matters.
+    // The log also has a change of keys as text, because an owner must not overlook it.
     if let (Some(changes), Some(after)) = (&keys, &mut short_after) {
         after["keys"] = json!(key_lines(changes));
     }
@@ -391,8 +393,8 @@ async fn make_current(
         former,
         FORMER_SECONDS,
     )?);
-    // Every owner is told about a change of keys at once: it is what an attacker with a stolen key
-    // would do first.
+    // All owners get a notice about a change of keys at once, because it is what an attacker with a
+    // stolen key would do first.
     if ready.replaces_key || keys.as_ref().is_some_and(RootChanges::is_warning) {
         let chain = ready.state.chain();
         let event = Event::KeyReplaced {
@@ -445,7 +447,7 @@ fn to_fingerprints(signers: &[PublicKey]) -> Vec<KeyFingerprint> {
     signers.iter().map(KeyFingerprint::publisher).collect()
 }
 
-/// Builds the records of a release whose file is replaced by another one with the same payload.
+/// Builds the records of a release whose file is replaced by another file with the same payload.
 fn replace_file(ready: &CheckedFile, release: Release, current: &Current) -> (Release, Current) {
     let release = Release {
         sha256: ready.sha256,
@@ -461,8 +463,8 @@ fn replace_file(ready: &CheckedFile, release: Release, current: &Current) -> (Re
     (release, current)
 }
 
-/// Compares the keys in a file with the pinned ones; `None` if they are equal, or if another root
-/// history takes their place.
+/// Compares the keys of a file with the pinned ones; `None` if they are equal, or if the file has
+/// another root history.
 fn key_changes(namespace: &Namespace, state: &RootState) -> Option<RootChanges> {
     let pin = namespace.pin.vault_pin()?;
     state.chain().find(&pin.root_sha256)?;
@@ -474,7 +476,7 @@ fn key_lines(changes: &RootChanges) -> Vec<String> {
     lines.map(|line| line.text).collect()
 }
 
-/// The release of a namespace as the audit log records it before and after a publish.
+/// Returns the current release as the audit log records it, before and after a publish.
 fn release_snapshot(namespace: &Namespace) -> Option<serde_json::Value> {
     let current = namespace.current.as_ref()?;
     let root_version = namespace.pin.vault_pin().map(|pin| pin.root_version);
@@ -483,9 +485,10 @@ fn release_snapshot(namespace: &Namespace) -> Option<serde_json::Value> {
     }))
 }
 
-/// Marks the bundles that a release withdraws: the mark tells the reading of a bundle that it has
-/// to check the catalog. The marks are written before the release, so that no withdrawn bundle is
-/// served in between; a mark without a release only costs that check.
+/// Writes a mark for each bundle that a release withdraws. When a machine asks for a marked bundle,
+/// the service reads the catalog to decide. The marks are written before the release becomes
+/// current, so that no withdrawn bundle is served in between; a mark without a release only costs
+/// that check.
 async fn mark_withdrawn(
     ports: &Ports,
     namespace: &Namespace,
@@ -506,7 +509,7 @@ async fn mark_withdrawn(
                 )
             })
             .collect();
-        // Without conditions nothing can fail but the store.
+        // The writes have no conditions, so only the store can fail.
         let _ = ports.records.commit_writes(writes).await?;
     }
     Ok(())

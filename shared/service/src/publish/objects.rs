@@ -1,5 +1,6 @@
-//! All objects that a catalog names, directly or through other objects: checks that they are
-//! stored, that they are what they are named as, and who signed them.
+//! Collects the closure of a catalog: all objects that it names, directly or through other objects.
+//! Checks that they are stored, that each is of the kind that the catalog says, and who signed
+//! them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,13 +27,14 @@ use super::texts::{ObjectReader, ReadSkill, ReadSkills};
 
 /// Maximum number of hashes that `objects_missing` lists.
 const MAX_LISTED: usize = 1000;
-/// Maximum number of objects that are read at once.
+/// Maximum number of objects that are read concurrently.
 const READS_AT_ONCE: usize = 32;
 
-/// Collects every object that the catalog names, directly or through others; `older` is the list of
-/// objects of the current release `last`. Fails with 409 and the hashes of objects that are not
-/// stored, and with 422 for a skill whose signing key never was a publisher's or is revoked, whose
-/// signed values do not follow from its bytes, or that a profile names and should not.
+/// Collects the closure of the catalog. `older` is the closure of the current release `last`, from
+/// which unchanged objects are taken over. Fails with 409 and the hashes of objects that are not
+/// stored. Fails with 422 if the key that signed a skill never was a publisher's or is revoked, if
+/// the signed values of a skill do not follow from its bytes, or if a profile names a skill that it
+/// must not name.
 pub(super) async fn collect_closure(
     app: &App,
     namespace: &Namespace,
@@ -40,8 +42,8 @@ pub(super) async fn collect_closure(
     (last, older): (Option<&Catalog>, &Closure),
 ) -> Result<Closure, Refusal> {
     let catalog = &counted.catalog;
-    // After a reset of the pin the current release is of another vault. What was checked for that
-    // vault says nothing about this one.
+    // After a reset of the pin, the current release belongs to another vault. The checks for that
+    // vault do not count for this one.
     let last = last.filter(|last| last.vault_id == catalog.vault_id);
     let nothing = Closure::default();
     let older = last.map_or(&nothing, |_| older);
@@ -57,7 +59,7 @@ pub(super) async fn collect_closure(
         profile_fault: None,
         skills: ReadSkills::default(),
     };
-    // Before any of them is read.
+    // Checked before any profile is read.
     let bounds = walk.profiles.check_bounds();
     bounds.map_err(|error| refuse_profile(&error))?;
     let leaf = |hash, size| (ObjectKind::Nothing, hash, size);
@@ -93,7 +95,7 @@ pub(super) async fn collect_closure(
             return Err(refuse_profile(fault));
         }
         walk.check_variants()?;
-        // Checked for all, also for skills of the current release: their signers may have been
+        // Checked for all skills, also those of the current release: their signers may have been
         // revoked since.
         let signers = walk.closure.signers();
         if !signers.keys().all(|key| counted.state.was_publisher(key)) {
@@ -113,21 +115,24 @@ pub(super) async fn collect_closure(
     Err(Refusal::new(ErrorCode::ObjectsMissing).member("missing", json!(first_missing)))
 }
 
-/// The kind of an object, which tells what it may name.
+/// The kind of an object, which determines what other objects it may name.
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum ObjectKind {
-    /// Names no other object.
+    /// An object that names no other, such as a policy or a part of a large file.
     Nothing,
     /// A skill, whose large files are parts.
     Bundle,
-    /// A rendered profile, which names variants beside the bundles of the catalog.
+    /// A rendered profile, which lists the skills of one agent. It names variants besides the
+    /// bundles of the catalog.
     Profile,
     /// A skill as it was rendered for one agent.
     Variant,
 }
 
+/// Kind, hash and size of an object, as its name states them.
 type NamedObject = (ObjectKind, Digest, u64);
 
+/// State of the collection of a closure.
 struct ClosureWalk<'a> {
     app: &'a App,
     namespace: &'a Namespace,
@@ -136,16 +141,17 @@ struct ClosureWalk<'a> {
     older: &'a Closure,
     closure: Closure,
     missing: Vec<Digest>,
-    /// The profiles that were read.
+    /// The profiles that have been read.
     profiles: ProfilesReader<'a>,
-    /// The first fault of a profile. Missing objects are reported before it.
+    /// The first fault of a profile. Missing objects are reported first.
     profile_fault: Option<ProfileError>,
-    /// Skills whose bundles were read.
+    /// The skills whose bundles have been read.
     skills: ReadSkills,
 }
 
 impl ClosureWalk<'_> {
-    /// Adds objects of one class; returns the objects that they name and that are not yet known.
+    /// Adds objects of one class. Returns the objects that they name and that have not been added
+    /// yet.
     async fn add_objects(
         &mut self,
         class: Class,
@@ -153,25 +159,25 @@ impl ClosureWalk<'_> {
     ) -> Result<Vec<NamedObject>, Refusal> {
         let mut fresh: BTreeMap<Digest, (ObjectKind, u64)> = BTreeMap::new();
         for (reading, hash, size) in named {
-            // An object that was recorded as another kind before is read again, and refused if it
-            // is not of this kind: only a skill has a signer.
+            // An object that was recorded as another kind is read again, and refused if it is not
+            // of this kind: only a skill has a signer.
             let size_in = |closure: &Closure| {
                 let node = closure.node(class, &hash)?;
                 let fits = match reading {
                     ObjectKind::Nothing => true,
                     ObjectKind::Bundle | ObjectKind::Variant => node.signer.is_some(),
-                    // Whether it was a profile does not show if it has no variants.
+                    // A profile without variants looks like any other object, so it is read again.
                     ObjectKind::Profile => false,
                 };
                 fits.then_some(node.size)
             };
             match size_in(&self.closure) {
                 Some(held) if held == size => {}
-                // A hash has only one size, so one of the two is wrong, and an object of that size
-                // can never be uploaded.
+                // An object has only one size, so one of the two sizes is wrong, and no upload can
+                // ever fit it.
                 Some(_) => self.missing.push(hash),
-                // Its objects were verified for the current release, so they are taken over without
-                // reading.
+                // The object and those that it names were verified for the current release, so they
+                // are taken over without a read.
                 None if self.is_known(reading, &hash) && size_in(self.older) == Some(size) => {
                     self.closure.carry_from(self.older, class, hash, size);
                 }
@@ -180,8 +186,8 @@ impl ClosureWalk<'_> {
                     if known_size.1 != size {
                         self.missing.push(hash);
                     }
-                    // The catalog names it as two kinds. It is read as the kind that may name
-                    // others, and refused if it is not of that kind.
+                    // The catalog names the object as two kinds. It is read as the kind that may
+                    // name others, and refused if it is not of that kind.
                     if known_size.0 == ObjectKind::Nothing {
                         known_size.0 = reading;
                     }
@@ -193,7 +199,7 @@ impl ClosureWalk<'_> {
             .map(|(hash, (_, size))| (self.namespace.object_key(class, *hash), *size))
             .collect();
         for some in sizes.chunks(MAX_ASKED) {
-            // An object that is marked for collection may be deleted tomorrow. It counts as
+            // An object that garbage collection has marked may soon be deleted. It counts as
             // missing, so that the client uploads it again.
             for key in uploads::list_missing(self.app, self.namespace.id, some).await? {
                 fresh.remove(&key.digest);
@@ -214,18 +220,19 @@ impl ClosureWalk<'_> {
                 unread.push((reading, hash, size));
             }
         }
-        // In small groups: a release may name thousands of bundles of up to 4 MiB each.
+        // Read in small groups, because a release may name thousands of bundles of up to 4 MiB
+        // each.
         for some in unread.chunks(READS_AT_ONCE) {
             below.extend(self.read_objects(some).await?);
         }
         Ok(below)
     }
 
-    /// Returns whether the list of the current release says all that this catalog is compared with.
+    /// Whether the closure of the current release has all that this object is compared with.
     fn is_known(&self, kind: ObjectKind, hash: &Digest) -> bool {
         match kind {
             ObjectKind::Nothing | ObjectKind::Bundle => true,
-            // Its skills are compared with those of the catalog.
+            // The skills of a profile must be compared with those of this catalog.
             ObjectKind::Profile => false,
             ObjectKind::Variant => self.older.variant(hash).is_some(),
         }
@@ -246,7 +253,7 @@ impl ClosureWalk<'_> {
         while let Some(outcome) = readings.join_next().await {
             let (reading, hash, size, bytes) =
                 outcome.map_err(|error| Refusal::new(ErrorCode::Internal).cause(error))??;
-            // It was there a moment ago: garbage collection was faster.
+            // The object was stored a moment ago, but garbage collection was faster.
             let Some(bytes) = bytes else {
                 self.missing.push(hash);
                 continue;
@@ -275,19 +282,19 @@ impl ClosureWalk<'_> {
         Ok(all)
     }
 
-    /// Reads a profile with the check that devices run, and returns the variants that it names. The
-    /// other bundles that it names are those of the catalog.
+    /// Reads a profile with the checks that devices make, and returns the variants that it names.
+    /// All other bundles that it names are in the catalog.
     fn read_profile(&mut self, bytes: &[u8], hash: Digest) -> ParsedObject {
         let catalog = self.catalog;
         let mut below = Vec::new();
-        // The release is refused, so nothing more of it is kept.
+        // The release will be refused, so no further profile is parsed.
         if self.profile_fault.is_some() {
             return ParsedObject::default();
         }
         let entries = catalog.profiles.iter();
         for entry in entries.filter(|entry| entry.bundle_hash == hash) {
             let added = self.profiles.add(entry, bytes);
-            // Checked with each profile, so that no more of them is kept than the bounds allow.
+            // Checked after each profile, so that memory stays within the bounds.
             let added = added.and_then(|()| self.profiles.check_bounds());
             if let Err(fault) = added {
                 self.profile_fault.get_or_insert(fault);
@@ -310,11 +317,11 @@ impl ClosureWalk<'_> {
     /// profile.
     fn check_variants(&self) -> Result<(), Refusal> {
         for (agent, variant) in self.profiles.published().variants() {
-            // A profile names skills of the catalog.
+            // A profile may only name skills of the catalog.
             let Some(plain) = self.catalog.skill(&variant.name) else {
                 return Err(ErrorCode::CatalogSchema.into());
             };
-            // Without an origin the bundle is no variant.
+            // A bundle without an origin is no variant, and `check_variant` refuses it.
             let origin = self.closure.variant(&variant.bundle_hash);
             let signed = origin.map(|it| (&it.name, it.version, &it.agent));
             let checked = check_variant(plain, agent, signed);
@@ -324,7 +331,8 @@ impl ClosureWalk<'_> {
     }
 }
 
-/// Returns what a bundle says that it was rendered from; `None` if it is a plain skill.
+/// Returns the skill, version and agent that a bundle says it was rendered from; `None` for a plain
+/// skill.
 fn variant_origin(skill: &ReadSkill) -> Option<VariantOrigin> {
     let from = skill.rendered_from.as_ref()?;
     Some(VariantOrigin {
@@ -338,18 +346,18 @@ fn refuse_profile(error: &ProfileError) -> Refusal {
     Refusal::new(ErrorCode::CatalogSchema).detail(format!("{error}."))
 }
 
-/// The content of an object, as far as it matters here.
+/// The content of an object that this module needs.
 #[derive(Default)]
 struct ParsedObject {
     /// The signing key, if the object is a skill.
     signer: Option<PublicKey>,
-    /// Objects that it names.
+    /// The objects that it names.
     below: Vec<NamedObject>,
     skill: Option<ReadSkill>,
 }
 
-/// Parses an object: its signer and its texts if it is a skill, and the objects that it names.
-/// Fails with 422 `catalog_schema` if it is of another kind than the catalog says.
+/// Parses an object: its signer and texts if it is a skill, and the objects that it names. Fails
+/// with 422 `catalog_schema` if it is of another kind than the catalog says.
 fn parse_object(
     state: &RootState,
     reading: ObjectKind,
@@ -362,7 +370,7 @@ fn parse_object(
             .detail("The catalog names an object of another kind than it says.")
     };
     match reading {
-        // The walk reads profiles itself, with the catalog.
+        // `read_profile` parses profiles, together with the catalog.
         ObjectKind::Nothing | ObjectKind::Profile => Ok(ParsedObject::default()),
         ObjectKind::Bundle | ObjectKind::Variant => {
             let bundle = Bundle::parse(bytes, hash, size).map_err(|_| wrong())?;

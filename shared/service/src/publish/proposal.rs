@@ -1,5 +1,5 @@
-//! Verification of a release that lacks signatures: makes all checks of a publish except for the
-//! number of signatures.
+//! Verification of a proposal, a release that lacks signatures. It makes all checks of a publish
+//! except for the number of signatures.
 
 use bytes::Bytes;
 use vault_format::catalog::{Catalog, MAX_OBJECT_BYTES};
@@ -14,20 +14,20 @@ use crate::error::{ErrorCode, Refusal};
 use crate::model::namespace::Namespace;
 use crate::model::release::Closure;
 
-/// A release that lacks nothing but signatures; all its objects are stored.
+/// A proposed release that lacks nothing but signatures; all its objects are stored.
 pub(crate) struct Proposal {
-    /// Its catalog.
+    /// The catalog of the release.
     pub(crate) catalog: Catalog,
-    /// SHA-256 of its payload.
+    /// SHA-256 of the payload of the catalog.
     pub(crate) payload_sha256: Digest,
-    /// The keys of the release role with a valid signature.
+    /// The keys of the release role that have signed it.
     pub(crate) signers: Vec<PublicKey>,
-    /// Objects that it names and the current release does not.
+    /// The objects that it needs and the current release does not.
     pub(crate) added: Closure,
 }
 
-/// Verifies the exact `bytes` of a catalog file against the current release of the namespace;
-/// changes nothing.
+/// Verifies the file of a proposed catalog, exactly these `bytes`, against the current release of
+/// the namespace. Changes nothing.
 pub(crate) async fn verify_proposed_release(
     app: &App,
     namespace: &Namespace,
@@ -43,7 +43,7 @@ pub(crate) async fn verify_proposed_release(
     let release = verify_proposal(app, namespace, bytes, &base)?;
     let older = base.read_closure(app, namespace).await?;
     let counted = accept_release(release, (base.last_catalog(), &older))?;
-    // A complete release needs no further signature: its publisher can make it current right away.
+    // A release with enough signatures needs no proposal: its publisher can make it current.
     if counted.signers.len() >= counted.state.document().release().threshold() {
         return Err(ErrorCode::ProposalComplete.into());
     }

@@ -1,5 +1,5 @@
-//! The names, versions and search texts of skills in a release, computed again from the bytes of
-//! the skills: agents read them from the service without verifying the bytes themselves.
+//! Checks the names, versions and search texts of the skills in a release, by deriving them from
+//! the bytes of the skills: agents read these texts from the service without verifying the skills.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -17,22 +17,22 @@ use crate::app::App;
 use crate::error::{ErrorCode, Refusal};
 use crate::model::namespace::Namespace;
 
-/// A skill whose bundle was read.
+/// A skill whose bundle has been read and verified.
 #[derive(Clone, Debug)]
 pub(super) struct ReadSkill {
     pub(super) version: u64,
     pub(super) texts: IndexEntry,
-    /// The origin of a variant; `None` for a plain skill.
+    /// The skill that a variant was rendered from; `None` for a plain skill.
     pub(super) rendered_from: Option<RenderedFrom>,
 }
 
-/// Skills that were read, by the hash of their bundle.
+/// Skills that have been read, by the hash of their bundle.
 pub(super) type ReadSkills = BTreeMap<Digest, ReadSkill>;
 
 impl ReadSkill {
-    /// Verifies the manifest and the files in the bundle, and derives the texts from them. Parts of
-    /// large files are not read: such a file counts as executable, and only a bundle without parts
-    /// is compared with the canonical encoding.
+    /// Verifies the manifest and the files in the bundle, and derives the texts from them. Files
+    /// that are stored in parts are not read: they count as executable, and a bundle with such
+    /// files is not compared with the canonical encoding.
     pub(super) fn from_bundle(
         state: &RootState,
         bundle: Bundle,
@@ -54,7 +54,7 @@ impl ReadSkill {
             error => wrong(error),
         })?;
         if in_parts.is_empty() {
-            // A skill must have exactly one encoding: machines reject the same content in other
+            // A skill has exactly one encoding, and machines reject the same content in other
             // bytes.
             let made = bundle::encode(&signed, &manifest, &files).map_err(wrong)?;
             if made.hash != hash {
@@ -62,8 +62,8 @@ impl ReadSkill {
                     .detail("A skill of the catalog is not encoded as bundles are."));
             }
         }
-        // An action may run such a file, whose content is not at hand to tell whether it is a
-        // script. The manifest must not be rejected for that.
+        // An action of the skill may run such a file. Its content is not read, so it is unknown
+        // whether it is a script, and the manifest must not be rejected for that.
         for file in &mut files {
             if in_parts.contains(file.path.as_str()) {
                 file.mode = Mode::Executable;
@@ -91,9 +91,9 @@ pub(super) struct ObjectReader<'a> {
 }
 
 impl ObjectReader<'_> {
-    /// Compares the names, versions and search texts of a release with those of its skills. Skills
-    /// that were not `read` for this release are taken from the index of the `last` one; only if
-    /// the index does not match, all skills are read.
+    /// Compares the names, versions and search texts in a release with those of its skills. For
+    /// skills that were not `read` for this release, the texts are taken from the index of the
+    /// `last` one; only if the index then does not match, all skills are read.
     pub(super) async fn check_texts(
         &self,
         catalog: &Catalog,
@@ -106,7 +106,8 @@ impl ObjectReader<'_> {
             .map(|skill| (skill.bundle_hash, skill))
             .collect();
         for skill in &catalog.skills {
-            // Unchanged since the last release, where the entry was compared with its bundle.
+            // The entry is unchanged since the last release, for which it was compared with the
+            // bundle.
             if before.get(&skill.bundle_hash) == Some(&skill) {
                 continue;
             }
@@ -125,11 +126,11 @@ impl ObjectReader<'_> {
         texts.extend(fresh.map(|(hash, skill)| (*hash, skill.texts.clone())));
         let skills = catalog.skills.iter();
         let texts_of_skills = skills.filter_map(|skill| texts.get(&skill.bundle_hash).cloned());
-        // Usually enough: a release changes few skills, so the others need not be read again.
+        // This usually suffices: a release changes few skills, so the others need not be read.
         if index::is_built_from(catalog, texts_of_skills) {
             return Ok(());
         }
-        // The index may have been built by other rules, or the last one could not be read; the
+        // The index may have been built by other rules, or the last one could not be read, so the
         // bundles decide.
         let mut all = Vec::with_capacity(catalog.skills.len());
         for skill in &catalog.skills {
@@ -142,7 +143,8 @@ impl ObjectReader<'_> {
             .detail("The index of the catalog is not what its skills say."))
     }
 
-    /// Reads the search texts of a release by bundle hash; empty if they cannot be read.
+    /// Reads the search texts of a release, by bundle hash. Unreadable parts of the index are left
+    /// out.
     async fn read_index(&self, catalog: &Catalog) -> Result<BTreeMap<Digest, IndexEntry>, Refusal> {
         let mut texts = BTreeMap::new();
         for part in &catalog.index {
@@ -156,7 +158,7 @@ impl ObjectReader<'_> {
         Ok(texts)
     }
 
-    /// Returns a skill; reads its bundle unless it was read before.
+    /// Returns a skill. Reads its bundle unless that has been read before.
     async fn read_skill<'s>(
         &self,
         skill: &SkillEntry,

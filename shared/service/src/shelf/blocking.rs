@@ -2,7 +2,7 @@
 
 use vault_shelf::ShelfError;
 
-/// Runs `work` on a thread for blocking work, since it uses the processor for a long time.
+/// Runs `work`, which needs the processor for long, on a thread for blocking work.
 pub(super) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ShelfError> + Send + 'static,
 ) -> Result<T, ShelfError> {

@@ -1,11 +1,13 @@
-//! Changes that cannot be signed here immediately become drafts that wait for an owner or a
+//! Turns changes that cannot be signed here at once into drafts, which wait for an owner or a
 //! publisher. Nothing is fetched, run or signed here.
 //!
-//! The gate checks the files now, so that the author learns immediately what the owner's gate will
-//! report; it checks them again before signing, and that result decides.
+//! The gate (the security scanner) checks the files now, so that the author learns at once what it
+//! will report to the owner. It checks them again before they are signed, and only that result
+//! decides.
 //!
-//! A draft reveals nothing to its author about a skill that is hidden from them: a change that is
-//! marked `hidden` is treated, down to the work that it causes, as one of a name that no skill has.
+//! The answer to a draft reveals nothing about a skill that is hidden from its author: a change
+//! that is marked `hidden` is treated, down to the work that it causes, as if no skill had this
+//! name.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -33,12 +35,13 @@ use crate::model::draft::{Content, DraftRecord, Place, Queue, Subject, author_qu
 use crate::model::namespace::Namespace;
 use crate::spending::run_gate;
 
-/// A shelf that is read like another one, and turns every change into a draft.
+/// A shelf that reads through another one, and turns every change into a draft.
 pub(crate) struct DraftingShelf {
+    /// The shelf that is read.
     pub(crate) inner: Arc<dyn Shelf>,
     pub(crate) app: App,
     pub(crate) namespace: Namespace,
-    /// The address that the request came from.
+    /// IP address of the client, for the audit log.
     pub(crate) source: Option<IpAddr>,
 }
 
@@ -83,7 +86,7 @@ pub(super) struct DraftTarget<'a> {
     /// The shelf with the current skills.
     pub(super) shelf: &'a dyn Shelf,
     pub(super) by: &'a Submitter,
-    /// The address that the request came from.
+    /// IP address of the client, for the audit log.
     pub(super) source: Option<IpAddr>,
 }
 
@@ -100,8 +103,8 @@ pub(super) async fn submit_as_draft(
             hidden,
         } => {
             let (verdict, left_out) = run_gate(drafts.app, &drafts.namespace.id, move || {
-                // No file that looks like a secret is let in: only the people who decide about the
-                // draft could choose that, and they have not seen the files yet.
+                // Files that look like secrets are left out. Only the people who decide about the
+                // draft could allow them, and they have not seen the files yet.
                 let mut separated = secrets::separate_secrets(files, &[]);
                 let files = std::mem::take(&mut separated.files);
                 let mut verdict = gate::check(files, &GateOptions::in_service());
@@ -136,7 +139,7 @@ pub(super) async fn submit_as_draft(
             hidden,
         } => propose_install(drafts, from, skill.as_ref(), hidden).await,
         Change::Update(name) => {
-            // An update has to be fetched from the skill's source, and nothing is fetched here.
+            // An update is fetched from the source of the skill, and nothing is fetched here.
             require_base(drafts.shelf, &name).await?;
             Err(ShelfError::SourceUnsupported(format!(
                 "`{name}` is updated on the owner's machine"
@@ -156,7 +159,8 @@ pub(super) async fn submit_as_draft(
     }
 }
 
-/// Returns the bundle of a skill; fails if there is no such skill.
+/// Returns the hash of the bundle that a skill has now, as the base of a draft. Fails if there is
+/// no such skill.
 async fn require_base(shelf: &dyn Shelf, name: &SkillName) -> Result<Digest, ShelfError> {
     let snapshot = shelf.take_snapshot().await?;
     let entry = snapshot.find(name);
@@ -165,14 +169,15 @@ async fn require_base(shelf: &dyn Shelf, name: &SkillName) -> Result<Digest, She
         .ok_or_else(|| ShelfError::NotFound(name.clone()))
 }
 
-/// The content of a draft to be created.
+/// The content of a new draft.
 struct DraftContent {
     name: SkillName,
+    /// Bundle that the skill has now; `None` for a new skill.
     base: Option<Digest>,
     request: Request,
     flags: Vec<vault_format::manifest::Flag>,
     findings: Vec<Finding>,
-    /// Text that lists the files which were left out because they look like secrets.
+    /// Text that lists the files that were left out because they look like secrets.
     left_out: Option<String>,
 }
 
@@ -192,7 +197,8 @@ async fn propose_checked(
 ) -> Result<Submitted, ShelfError> {
     let name = given.package.name.clone();
     let snapshot = drafts.shelf.take_snapshot().await?;
-    // As if there were no such skill, also if the names collide: any other answer would reveal it.
+    // A hidden skill is treated as absent even if the names collide: any other answer would reveal
+    // it.
     let entry = snapshot.find(&name).filter(|_| !given.hidden);
     if let Some(entry) = entry {
         if entry.is_linked() {
@@ -208,7 +214,7 @@ async fn propose_checked(
                     bundle_hash: entry.texts.bundle_hash,
                 });
             }
-            // The stored skill cannot be compared, or differs: the author still has to ask for its
+            // The stored skill differs or cannot be compared, so the author must ask for its
             // replacement.
             Ok(_)
             | Err(
@@ -235,7 +241,8 @@ async fn propose_checked(
             files: given.package.files,
         },
     };
-    // A check builds the draft too: its size and form are found out only then.
+    // A mere check also builds the draft, because only that reveals whether its size and form are
+    // valid.
     if !given.check {
         return keep_draft(drafts, draft_content).await;
     }
@@ -254,7 +261,8 @@ async fn propose_checked(
     })
 }
 
-/// Whether a skill has exactly these files. File modes are not compared, since a draft has none.
+/// Whether two lists of files have the same paths and contents. Modes are not compared, because
+/// drafts have none.
 pub(crate) fn has_same_files(
     files: &[vault_format::bundle::File],
     wanted: &[vault_format::bundle::File],
@@ -287,7 +295,7 @@ async fn propose_install(
     keep_draft(drafts, draft_content).await
 }
 
-/// Builds the draft and its bytes.
+/// Builds a draft with a fresh id, and encodes it.
 async fn build_draft(
     drafts: &DraftTarget<'_>,
     request: Request,
@@ -333,8 +341,8 @@ fn new_draft(
     }
 }
 
-/// Stores these files as a draft with this id, in the name of `by`. For skills that come with the
-/// service; whether the namespace has a skill of that name already is for its owner to see.
+/// Stores files as a draft with this id, submitted by `by`. For skills that come with the service.
+/// It does not matter whether the namespace already has a skill of that name: the owner decides.
 pub(crate) async fn propose_files(
     app: &App,
     namespace: &Namespace,
@@ -375,19 +383,20 @@ pub(crate) async fn propose_files(
     Ok(())
 }
 
-/// A draft with its bytes.
+/// An encoded draft.
 struct EncodedDraft {
     draft: Draft,
     bytes: Vec<u8>,
-    /// Digest of what it asks for, see [`Content::request`].
+    /// Digest of what the draft asks for, by which equal requests are found; see
+    /// [`Content::request`].
     request: Digest,
 }
 
-/// Encodes a draft and derives what identifies its request.
+/// Encodes a draft, and computes the digest of its request.
 fn encode_draft(mut draft: Draft) -> Result<EncodedDraft, DraftError> {
     let bytes = draft.to_bytes()?;
-    // Encode the draft again without the members in which equal requests differ. They are taken out
-    // and put back because a copy of the draft would copy all of its files.
+    // The draft is encoded again without the members in which equal requests differ. They are taken
+    // out and put back, because a copy of the draft would copy all its files.
     let id = std::mem::replace(&mut draft.draft_id, DraftId::from_parts(0, 0));
     let at = std::mem::replace(&mut draft.submitted_at, Timestamp::from_unix(0));
     let client = draft.submitted_by.client_id.take();
@@ -401,7 +410,7 @@ fn encode_draft(mut draft: Draft) -> Result<EncodedDraft, DraftError> {
     })
 }
 
-/// Encodes the draft.
+/// Encodes a draft on a blocking thread.
 async fn to_bytes(draft: Draft) -> Result<EncodedDraft, ShelfError> {
     run_blocking(move || match encode_draft(draft) {
         Ok(encoded) => Ok(encoded),
@@ -414,7 +423,7 @@ async fn to_bytes(draft: Draft) -> Result<EncodedDraft, ShelfError> {
     .await
 }
 
-/// Stores a draft; the result tells how many drafts of its author wait.
+/// Stores a draft. The result includes how many drafts of its author wait.
 async fn keep_draft(
     drafts: &DraftTarget<'_>,
     wanted: DraftContent,
@@ -430,7 +439,7 @@ async fn keep_draft(
     )
     .await?;
     let mut record = to_record(&encoded, flags);
-    // The owner who decides would not notice otherwise that files are missing.
+    // Otherwise the owner who decides would not notice that files are missing.
     record.reason = wanted.left_out;
     let object = (
         record.object_name().key(namespace.id),
@@ -475,7 +484,7 @@ fn to_record(encoded: &EncodedDraft, flags: u64) -> DraftRecord {
     DraftRecord::new(draft.draft_id, subject, bytes, draft.submitted_at, by)
 }
 
-/// Counts the pending drafts of an author about skills.
+/// Returns how many drafts of an author about skills are pending.
 async fn count_waiting(app: &App, namespace: &Namespace, author: &str) -> Result<u64, StoreError> {
     let key = author_queue_key(&namespace.id, author);
     let record = app.records.get_one(&key).await?;

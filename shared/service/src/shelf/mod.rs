@@ -1,10 +1,10 @@
-//! Namespaces as shelves: the interface through which MCP tools read skills and submit changes.
+//! Namespaces as shelves. A shelf ([`Shelf`]) is the interface through which MCP tools read skills
+//! and submit changes.
 //!
-//! [`Shelves`] chooses the shelf from which a caller's namespace is read. A service without a
-//! library has only releases; a server that holds the library of one namespace puts its own shelf
-//! before them. This room decides, for both, whether a caller's change is signed or becomes a
-//! draft. It never signs anything itself, and never serves content that the owner's keys did not
-//! sign.
+//! [`Shelves`] chooses the shelf for a caller's namespace. A service without a library serves only
+//! releases; a server that has the library of one namespace uses its own shelf for it. For both,
+//! this module decides whether a caller's change is signed or becomes a draft. It never signs
+//! anything itself, and never serves content that the owner's keys did not sign.
 
 mod blocking;
 mod drafts;
@@ -27,8 +27,8 @@ pub(crate) use refusal::{shelf_refusal, to_sentence, tool_refusal};
 use release::{ReleaseShelf, VerifiedReleases};
 pub(crate) use session::{ChangeRule, SessionRules, open_session};
 
-/// The current release of every namespace, for a service without a library of its own. Verified
-/// releases are cached for a while.
+/// Shelves that read the current releases of namespaces, for a service without a library of its
+/// own. Verified releases are cached for a while.
 #[derive(Debug, Default)]
 pub struct Releases(Arc<VerifiedReleases>);
 

@@ -1,22 +1,22 @@
-//! Converts errors of shelves and tools to the refusals of this service's routes.
+//! Converts errors of shelves and tools to the refusals of this service's HTTP routes.
 
 use vault_mcp::{Fault, ToolError};
 use vault_shelf::ShelfError;
 
 use crate::error::{ErrorCode, Refusal};
 
-/// Converts the error of a shelf. Its text may name hidden skills, so this is only for owners.
+/// Converts the error of a shelf. The text may name hidden skills, so only owners may get it.
 pub(crate) fn shelf_refusal(error: ShelfError) -> Refusal {
     match error {
-        // An agent is told that the copy is damaged. For a route it is a fault of the service,
-        // whose log has the cause.
+        // A tool tells its agent that the copy is damaged. For a route this is a fault of the
+        // service, and only the log has the cause.
         ShelfError::Damaged(..) => Refusal::new(ErrorCode::Internal).cause(error),
         ShelfError::Store(error) => error.into(),
         ShelfError::NotReviewed(text) => {
             Refusal::new(ErrorCode::DraftChanged).detail(to_sentence(&text))
         }
-        // The source is not a parameter of this request, unlike of a tool's call, so the error is
-        // not about a parameter.
+        // The source is no parameter of this request (as it would be in a tool call), so the error
+        // must not be about a parameter.
         ShelfError::Source(text) => {
             Refusal::new(ErrorCode::SourceRefused).detail(to_sentence(&text))
         }
@@ -24,7 +24,7 @@ pub(crate) fn shelf_refusal(error: ShelfError) -> Refusal {
     }
 }
 
-/// Converts the error of a tool.
+/// Converts the error of a tool call.
 pub(crate) fn tool_refusal(fault: Fault) -> Refusal {
     match fault {
         Fault::Caller { code, message, .. } => {

@@ -1,13 +1,13 @@
-//! The current release of a namespace as a shelf. Only content that the owner signed is trusted,
-//! although the service itself stores it.
+//! The current release of a namespace as a shelf. Although the service itself stores the release,
+//! only content that the owner signed is trusted.
 //!
-//! The root versions are compared with the namespace's pin, the catalog with the root version that
-//! it names; index, policy, bundles and parts are named by hash in the catalog. Verified content is
-//! cached for a while, by namespace and hash.
+//! The root versions are compared with the namespace's pin, and the signatures of the catalog are
+//! checked under the root version that it names. Index, policy, bundles and parts are named by hash
+//! in the catalog. Verified content is cached for a while, by namespace and hash.
 //!
-//! A device waits for a new release as soon as the root changes. The service keeps serving the
-//! current one until a key that signed it is revoked: then none of it is served any more. Releases
-//! that an earlier version of vault published are not served either.
+//! A device waits for a new release as soon as the root version changes. The service keeps serving
+//! the current release until a key that signed it is revoked; then it serves nothing of it. It
+//! serves no releases that an earlier version of vault published.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -40,12 +40,12 @@ use crate::app::App;
 use crate::model::namespace::{Current, Kind, Namespace};
 use crate::publish::read_state;
 
-/// Room for verified lists per process, in bytes, roughly. Half of it holds the list of 10,000
-/// skills.
+/// Approximate size of the cache of verified lists, in bytes. The list of 10,000 skills takes half
+/// of it.
 const LISTS_ROOM_BYTES: usize = 32 << 20;
-/// Room for verified skills per process, in bytes.
+/// Size of the cache of verified skills, in bytes.
 const SKILLS_ROOM_BYTES: usize = 8 << 20;
-/// Number of lists that are verified at once.
+/// Number of lists that can be verified at the same time.
 const LOAD_LOCKS: usize = 4;
 
 /// Cache of verified content.
@@ -53,7 +53,8 @@ const LOAD_LOCKS: usize = 4;
 pub(super) struct VerifiedReleases {
     lists: Recent<(NamespaceId, Digest), Arc<VerifiedList>>,
     skills: Recent<(NamespaceId, Digest), Arc<Loaded>>,
-    /// Of many callers who need the same uncached list, one verifies it and the others wait.
+    /// Locks by hash of the list: if several callers need the same uncached list, one verifies it
+    /// and the others wait.
     load_locks: [tokio::sync::Mutex<()>; LOAD_LOCKS],
 }
 
@@ -67,7 +68,8 @@ impl Default for VerifiedReleases {
     }
 }
 
-/// A verified release: its list of skills, and the keys that are valid for them.
+/// A verified release: its list of skills, the keys that are valid for them, and the withdrawn
+/// bundles.
 #[derive(Debug)]
 struct VerifiedList {
     snapshot: Arc<Snapshot>,
@@ -100,7 +102,7 @@ impl ReleaseShelf {
         }
     }
 
-    /// Returns the current release, verified; `None` before the first.
+    /// Returns the verified current release; `None` before the first one.
     async fn verified_list(&self) -> Result<Option<Arc<VerifiedList>>, ShelfError> {
         let Some(current) = &self.namespace.current else {
             return Ok(None);
@@ -109,11 +111,11 @@ impl ReleaseShelf {
         if let Some(list) = self.verified.lists.find(&key) {
             return Ok(Some(list));
         }
-        // Chosen by the hash, so the same list always meets the same lock; different lists rarely
+        // The hash chooses the lock, so a list always has the same lock, and different lists rarely
         // wait for each other.
         let lock = usize::from(current.sha256.as_bytes()[0]) % LOAD_LOCKS;
         let _loading = self.verified.load_locks[lock].lock().await;
-        // Another caller may have verified it while this one waited.
+        // Another caller may have verified the list while this one waited.
         if let Some(list) = self.verified.lists.find(&key) {
             return Ok(Some(list));
         }
@@ -133,8 +135,8 @@ impl ReleaseShelf {
         let namespace = self.namespace.clone();
         let public_url = &self.app.config.public_url;
         let address = public_url.join(&format!("/v/{}/", namespace.slug));
-        // Signatures over a large catalog take long, and must not delay other requests of this
-        // thread.
+        // Verifying the signatures of a large catalog takes long, and must not delay other requests
+        // on this thread.
         let (catalog, state, signers) =
             run_blocking(move || read_catalog(&namespace, &address, &bytes)).await?;
         let mut parts = Vec::with_capacity(catalog.index.len());
@@ -170,7 +172,7 @@ impl ReleaseShelf {
         .await
     }
 
-    /// Reads an object whose hash and size the catalog names.
+    /// Reads an object whose hash and size the catalog names. `what` is its name for error texts.
     async fn read_exact_object(
         &self,
         class: Class,
@@ -191,14 +193,15 @@ impl ReleaseShelf {
         }
     }
 
-    /// Reads an object of the namespace by its hash, which is compared; `None` if it is not stored.
+    /// Reads an object of the namespace by its hash, and verifies the hash; `None` if it is not
+    /// stored.
     async fn read_object(&self, class: Class, digest: Digest) -> Result<Option<Bytes>, StoreError> {
         let key = self.namespace.object_key(class, digest);
         let object = self.app.object(&key).await?;
         Ok(object.map(|object| object.bytes))
     }
 
-    /// Reads the bytes of a skill or of one of its parts; fails with `missing` if they are not
+    /// Reads the bytes of a skill or of one of its parts. Fails with `missing` if they are not
     /// stored.
     async fn read_content(
         &self,
@@ -217,8 +220,8 @@ impl ReleaseShelf {
         let name = entry.name();
         let hash = entry.texts.bundle_hash;
         let named = list.lists_bundle(entry);
-        // A bundle that the release lists must be there. One that it does not list may be an older
-        // version, whose objects were deleted.
+        // A bundle that the release lists must be stored. Any other may be an older version, whose
+        // objects were deleted.
         let missing = || {
             if named {
                 ShelfError::Unavailable(name.clone())
@@ -240,8 +243,8 @@ impl ReleaseShelf {
         let (skill, version) = (name.clone(), entry.version);
         run_blocking(move || {
             let signer = bundle.signed_manifest().signer(&state);
-            // Checked before the bundle is opened, so that a revoked signer is reported as such and
-            // not as damage.
+            // Checked before the bundle is opened, so that a revoked signer is reported as revoked
+            // and not as damage.
             if signer.is_some_and(|signer| state.is_revoked(&signer)) {
                 return Err(ShelfError::ReleaseAwaited);
             }
@@ -277,15 +280,15 @@ impl ReleaseShelf {
 }
 
 impl VerifiedList {
-    /// Whether the release lists exactly this bundle under this name.
+    /// Whether the release lists exactly this bundle for this skill.
     fn lists_bundle(&self, entry: &Entry) -> bool {
         self.snapshot
             .find(entry.name())
             .is_some_and(|found| found.texts.bundle_hash == entry.texts.bundle_hash)
     }
 
-    /// Returns which signers are valid for an entry: for a bundle that the release does not list,
-    /// only keys that may publish at present.
+    /// Returns which signers are valid for a skill: if the release does not list its bundle, only
+    /// keys that may publish at present.
     fn skill_place(&self, entry: &Entry) -> SkillPlace {
         if self.lists_bundle(entry) {
             SkillPlace::Listed
@@ -304,10 +307,10 @@ fn missing_object(what: &str) -> ShelfError {
     StoreError::unavailable(format!("{what} is missing from the object store")).into()
 }
 
-/// Verifies the current catalog from the bytes of its file: the root versions must be the pinned
-/// ones, the publishers of the root version that it names must have signed it, and it must be for
-/// this namespace and address. Its dates are not checked: the tools still answer if an owner does
-/// not publish for a long time.
+/// Verifies the current catalog from the bytes of its file. The root versions must be the pinned
+/// ones, enough publishers of the root version that it names must have signed it, and it must be
+/// for this namespace and address. Its expiry is not checked: the tools keep answering even if an
+/// owner does not publish for a long time.
 fn read_catalog(
     namespace: &Namespace,
     address: &str,
@@ -328,8 +331,8 @@ fn read_catalog(
     let catalog = file
         .read_counted(&current.payload_sha256)
         .map_err(|error| wrong(&error))?;
-    // After a fork was settled, the chain may no longer contain the root version that the release
-    // names.
+    // The root version that the release names may have been replaced when two diverging chains (a
+    // fork) were resolved.
     let root = state.chain().find(&catalog.root_sha256);
     let root = root.ok_or(ShelfError::ReleaseAwaited)?;
     let role = root.document().release();
@@ -337,8 +340,8 @@ fn read_catalog(
     if signers.len() < role.threshold() {
         return Err(wrong(&"too few publishers have signed it"));
     }
-    // The pin has the signers that were accepted at the publish; without a pin, those found in the
-    // file count.
+    // The pin has the signers that were accepted at the publish. Without a pin, those found in the
+    // file are taken.
     let counted = namespace.pin.vault_pin().map(|pin| pin.signers.clone());
     let signers = counted.unwrap_or(signers);
     if state.voids_release(&signers) {
@@ -353,8 +356,8 @@ fn read_catalog(
     Ok((catalog, state, signers))
 }
 
-/// Verifies that the index belongs to exactly this catalog, and parses the policy. Also returns the
-/// size in memory, roughly.
+/// Verifies that the index covers exactly the skills of this catalog, and parses the policy. Also
+/// returns the approximate size in memory.
 fn read_snapshot(
     catalog: &Catalog,
     state: &RootState,
@@ -432,13 +435,13 @@ impl Shelf for ReleaseShelf {
 
     async fn load_skill(&self, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {
         if !self.namespace.subscription.is_live(self.app.clock.now()) {
-            // Lists and descriptions stay readable after a lapse; content is what is paid for.
+            // Lists and descriptions stay readable after the subscription has lapsed; only content
+            // is paid for.
             return Err(ShelfError::SubscriptionLapsed);
         }
         let missing = || ShelfError::NotFound(entry.name().clone());
         let list = self.verified_list().await?.ok_or_else(missing)?;
-        // Withdrawn means: no caller may read it, even one who still holds the entry of an earlier
-        // list.
+        // No caller may read a withdrawn bundle, even with an entry from an earlier list.
         if list.withdrawn.contains(&entry.texts.bundle_hash) {
             return Err(missing());
         }
@@ -485,7 +488,7 @@ impl Shelf for ReleaseShelf {
     async fn drift(&self, entries: &[&Entry], _named: bool) -> Result<Vec<Drift>, ShelfError> {
         let drift = |entry: &&Entry| Drift {
             name: entry.name().clone(),
-            // The source is in the manifest, and a list must not read every bundle.
+            // The source is in the manifest, and a list must not read the bundle of each skill.
             source: None,
             state: DriftState::Unchecked(
                 "a hosted vault asks no sources; the owner's machine does".to_owned(),

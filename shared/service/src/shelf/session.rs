@@ -1,5 +1,5 @@
-//! The session of a caller with the tools: the caller's rights, their shelf, and whether their
-//! changes become drafts.
+//! Opens the session of a caller with the MCP tools: decides the caller's rights, the shelf, and
+//! whether the caller's changes become drafts.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use crate::model::audit::Actor;
 use crate::model::namespace::Kind;
 use crate::model::user::{Role, Scope};
 
-/// Rule for the changes of a session.
+/// Rule for what happens to the changes of a session.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum ChangeRule {
-    /// The namespace, the caller's role and the settings decide.
+    /// The kind of the namespace, the caller's role and the settings decide.
     ByRole,
     /// All changes become drafts, whoever makes them.
     Drafted,
@@ -28,13 +28,13 @@ pub(crate) enum ChangeRule {
 /// The rules of a session.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SessionRules {
-    /// The form of the tools' names.
+    /// The spelling of the tools' names.
     pub(crate) names: Names,
     pub(crate) changes: ChangeRule,
 }
 
-/// Opens a session of this caller with the shelf of their namespace: the shelf of `app` if there is
-/// one, otherwise the current release.
+/// Opens a session of this caller with the shelf of their namespace. The shelf is that of
+/// [`App::shelves`] if the server has one, otherwise that of `releases`.
 pub(crate) fn open_session(
     app: &App,
     caller: &Caller,
@@ -61,16 +61,16 @@ pub(crate) fn open_session(
     Session::new(shelf, to_person(caller), rules.names)
 }
 
-/// Whether changes of this caller become drafts in a namespace whose own server signs. A publisher
-/// counts as a member there, since only the server publishes. In a hosted namespace all changes
-/// become drafts, as its releases can only be signed elsewhere.
+/// Whether changes of this caller become drafts in a namespace whose server signs. A publisher is
+/// treated like a member there, because only the server publishes. In a hosted namespace the shelf
+/// itself turns all changes into drafts, because releases are signed elsewhere.
 fn are_drafted(app: &App, caller: &Caller) -> bool {
     caller.namespace.kind == Kind::SelfSigned
         && caller.role != Role::Owner
         && app.config.member_writes == MemberWrites::Draft
 }
 
-/// Converts the caller to the form that the tools and the policy use.
+/// Converts the caller to the type that the tools and the policy use.
 fn to_person(caller: &Caller) -> Person {
     let right = |scope| {
         if caller.scopes.has(scope) {
@@ -83,7 +83,7 @@ fn to_person(caller: &Caller) -> Person {
     };
     let client = caller.consent.client.to_string();
     Person {
-        // The policy may name a user by address or an app by its client id.
+        // The policy may name a user by e-mail address, and an app by its client id.
         ids: vec![caller.email.to_string(), client.clone()],
         profile: caller.profile.clone(),
         owner: caller.role == Role::Owner,

@@ -1,13 +1,13 @@
-//! Work that goes on when its caller does not wait for the end.
+//! Work that continues when its caller stops waiting for it.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::runtime::Handle;
 
-/// A future that goes on in a task of its own where it is dropped before its end.
+/// A future whose work continues in a task of its own if it is dropped before it completes.
 pub(super) struct Unstoppable<T: Send + 'static> {
-    /// `None` behind its end.
+    /// `None` once the work is done.
     work: Option<Pin<Box<dyn Future<Output = T> + Send>>>,
 }
 
@@ -35,7 +35,7 @@ impl<T: Send + 'static> Future for Unstoppable<T> {
 
 impl<T: Send + 'static> Drop for Unstoppable<T> {
     fn drop(&mut self) {
-        // Without a runtime the process ends, and the next garbage collection corrects the count.
+        // Without a runtime the process is ending; the next garbage collection corrects the count.
         if let (Some(work), Ok(runtime)) = (self.work.take(), Handle::try_current()) {
             runtime.spawn(work);
         }
