@@ -1,4 +1,5 @@
-//! `vault list`: lists the installed skills, or those of a project, for people.
+//! `vault list`: lists the installed skills, or the skills of a project and their state compared
+//! with its `vault.lock`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -99,7 +100,7 @@ pub struct ProjectSkill {
     damage: Option<String>,
 }
 
-/// Lists skills.
+/// Lists the installed skills, or with `--project` those of a project.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.existing_vault()?;
     match &arguments.project {
@@ -109,7 +110,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 }
 
 fn of_vault(context: &Context, vault: Option<&Vault>) -> Result<Report, Failure> {
-    // Without a vault nothing is installed, which is an answer and no error.
+    // Without a vault, nothing is installed, which is no error.
     let listing = vault
         .map(shelf::list_installed)
         .transpose()?
@@ -123,7 +124,7 @@ fn of_vault(context: &Context, vault: Option<&Vault>) -> Result<Report, Failure>
         table.push_row([
             paint(BOLD, &skill.name),
             skill.version.to_string(),
-            // An own skill is named by its source; that it is in this vault goes without saying.
+            // Show the source of the vault's own skills, and the vault of linked ones.
             match skill.origin {
                 Origin::Local => clean(&skill.texts.provenance, 200),
                 _ => whose_skill(&skill.origin, &skill.qualified),
@@ -132,7 +133,8 @@ fn of_vault(context: &Context, vault: Option<&Vault>) -> Result<Report, Failure>
         ]);
     }
     let mut withheld = Vec::new();
-    // Withheld skills stay in the table. Otherwise they would vanish with only a warning.
+    // Also list withheld skills (not run, because their signer's key was revoked), or they would
+    // seem to be gone.
     for (link, skills) in listing.withheld_skills() {
         let whose = match (vault, link) {
             (Some(vault), Some(link)) => format!("linked vault {}", link_name(vault, link)?),
@@ -162,11 +164,11 @@ fn of_vault(context: &Context, vault: Option<&Vault>) -> Result<Report, Failure>
     Ok(Report::view(InstalledSkills { skills, withheld }, text).with_exit(exit))
 }
 
-/// Formats the exceptions that the skills are signed with, a line for each.
+/// Formats the exceptions to the gate with which the skills are signed, one line for each.
 fn exception_lines(vault: &Vault, listing: &shelf::Listing) -> Vec<String> {
     let mut lines = Vec::new();
     for skill in &listing.skills {
-        // The listing already reports a skill that cannot be verified.
+        // The command already warns of skills that cannot be verified.
         let name = skill.qualified.parse::<SkillRef>().ok();
         let Some(Ok(verified)) = name.map(|name| run::inspect_skill(vault, name)) else {
             continue;
@@ -180,7 +182,8 @@ fn exception_lines(vault: &Vault, listing: &shelf::Listing) -> Vec<String> {
     lines
 }
 
-/// Creates the table of skills. The last column explains, and goes first.
+/// Creates the table of skills. The last column has a description or state, and is left out first
+/// on a narrow terminal.
 fn skills_table() -> Table {
     Table::new([
         Column::new("skill").shrinks_to(24),
@@ -211,7 +214,7 @@ impl LockState {
         match (read, locked) {
             (None, _) => Self::Missing,
             (Some(_), None) => Self::Unlocked,
-            // By content and not by version: a lock entry has no version of this vault.
+            // Compare contents, because a lock entry does not have the vault's version number.
             (Some(read), Some(locked)) if locked.digest == Some(digest_of_installed(read)) => {
                 Self::Installed
             }
@@ -219,7 +222,7 @@ impl LockState {
         }
     }
 
-    /// Returns the state for people, with the command that changes it.
+    /// Returns the state in words, with the command that resolves it; empty if all is well.
     const fn hint_text(self) -> &'static str {
         match self {
             Self::Installed => "",
@@ -247,7 +250,7 @@ fn of_project(
         .map(|locked| (locked.name.clone(), locked))
         .collect();
     let installed = project.iter().flat_map(Project::skill_names);
-    // Names from both sides, because a skill that only one side has is what the user looks for.
+    // List skills that only the lock or only the project has, too.
     let names: BTreeSet<_> = locked.keys().chain(installed).collect();
     let mut table = skills_table();
     let mut skills = Vec::new();
@@ -256,7 +259,7 @@ fn of_project(
         let read = vault.zip(project.as_ref());
         let read = read.and_then(|(vault, project)| project.read_skill(vault, name));
         let skill = match read {
-            // A damaged skill does not hide the others. The exit code reports it.
+            // Go on after a damaged skill, and report it in the exit code.
             Some(Err(damage)) => {
                 exit = Exit::Integrity;
                 ProjectSkill {

@@ -1,4 +1,5 @@
-//! `vault resolve`: prints what a caller may use, as JSON.
+//! `vault resolve`: prints, as JSON, the skills, tools and MCP servers that the vault's policy
+//! grants to a caller.
 
 use clap::Args;
 
@@ -56,7 +57,8 @@ impl<'a> From<&'a Question> for CallerQuery<'a> {
             caller: &question.caller,
             platform: &question.platform,
             channel: question.channel.as_deref(),
-            // Profiles are assigned to people by a service. Here, the rules of the policy decide.
+            // A service assigns profiles to its users. Without a service, only the rules of the
+            // policy decide.
             profile: None,
             query: &question.query,
         }

@@ -1,4 +1,4 @@
-//! `vault search`: finds installed skills by words, for people.
+//! `vault search`: searches the installed skills by words.
 
 use clap::Args;
 

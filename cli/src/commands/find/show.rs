@@ -181,7 +181,7 @@ pub struct SkillFolder<'a> {
 fn show_installed(context: &Context, vault: &Vault, name: &SkillRef) -> Result<Report, Failure> {
     let verified =
         run::inspect_skill(vault, name).map_err(|error| lookup::suggest_name(vault, error))?;
-    // Only own skills can be rolled back, and a linked one may have the name of an own one.
+    // Only the vault's own skills can be held by a rollback. A linked skill may have the same name.
     let is_held = verified.origin == Origin::Local && history::is_held(vault, &verified.name)?;
     let mut lines = installed_lines(vault, name, &verified, is_held)?;
     let exceptions = exceptions_of(&verified.examined.manifest);
@@ -200,7 +200,7 @@ fn show_installed(context: &Context, vault: &Vault, name: &SkillRef) -> Result<R
         files.collect(),
         manifest.actions,
     );
-    // The owner may have chosen other agents than SKILL.md declares; the manifest has the choice.
+    // The manifest has the agents that the owner chose, which may be others than SKILL.md declares.
     content.agents = manifest.agents;
     lines.extend(content.content_lines());
     let skill = InstalledSkill {
@@ -222,7 +222,7 @@ fn show_installed(context: &Context, vault: &Vault, name: &SkillRef) -> Result<R
     Ok(Report::view(skill, lines.join("\n")))
 }
 
-/// Formats the heading of an installed skill, its source and its signature.
+/// Formats the heading of an installed skill, with its source, signature and gate.
 fn installed_lines(
     vault: &Vault,
     name: &SkillRef,
@@ -237,14 +237,14 @@ fn installed_lines(
         from.push_str(&format!(" at {revision}"));
     }
     let (signed_at, key) = (manifest.signed_at, KeyFingerprint::publisher(&found.signer));
-    // The verified skill lacks the name under which its vault is linked here.
+    // Look the skill up again for its qualified name, which has the local name of its vault.
     let place = run::find_skill(vault, name)?;
     let whose = match &place {
         Some(place) => whose_skill(&found.origin, &place.qualified),
         None => describe_owner(&found.origin),
     };
-    // A `local:` source of a linked skill is a folder of another machine, which a reader would look
-    // for here.
+    // The `local:` source of a linked skill is a folder on another machine. Say so, or readers
+    // would look for it here.
     if matches!(found.origin, Origin::Linked(_)) && manifest.provenance.kind() == Kind::Local {
         from.push_str(" on its publisher's machine");
     }
@@ -272,13 +272,12 @@ fn show_folder(context: &Context, source: &str) -> Result<Report, Failure> {
     let path = Path::new(source);
     let auditor = Auditor::new(context.is_strict()?);
     let judged = audit_skill(path, &auditor).map_err(|error| not_started(&error, source))?;
-    // The audit reports every finding. What adding would make of the folder is known only for one
-    // that the gate accepts.
+    // The audit reports every finding. Only a folder that the gate accepts has content to show.
     let candidate = match judged.verdict {
         Verdict::Accepted | Verdict::Warnings => admission::examine_folder(source)?.1,
         Verdict::Blocked | Verdict::Unreadable => None,
     };
-    // Without a candidate the skill cannot be added, whatever the reason.
+    // Without a candidate, the skill cannot be added.
     let outcome = candidate.as_ref();
     let outcome = outcome.map_or(Outcome::Blocked, |candidate| candidate.outcome);
     let mut lines = Vec::new();
@@ -324,7 +323,7 @@ fn show_folder(context: &Context, source: &str) -> Result<Report, Failure> {
 }
 
 impl SkillContent {
-    /// Describes a skill whose agents are those that its frontmatter declares.
+    /// Creates the description of a skill. Its agents are those that the frontmatter declares.
     fn new(
         context: &Context,
         name: SkillName,
@@ -335,7 +334,7 @@ impl SkillContent {
         let read = frontmatter.as_ref();
         let secrets = read.map_or(&[][..], |read| &read.requires_secrets);
         let variables = secrets.iter().map(|secret| Variable {
-            // Only whether it is set. The value is a secret and must not reach the output.
+            // Output only whether it is set: the value may be a secret.
             set: context.process.variable(&secret.name).is_some(),
             secret: secret.clone(),
         });
@@ -385,7 +384,7 @@ impl SkillException {
 }
 
 fn format_heading(name: &str, beside: &str, read: Option<&Frontmatter>) -> Vec<String> {
-    // The author's version is a text of the frontmatter, unlike the number that vault counts.
+    // The author's version is text in the frontmatter, unlike vault's version number.
     let version = match read.and_then(|read| read.metadata.get("version")) {
         Some(Value::String(text)) => format!(", the author's {}", clean(text, 40)),
         Some(other) => format!(", the author's {}", clean(&other.to_string(), 40)),
@@ -403,7 +402,7 @@ fn format_row(label: &str, text: impl AsRef<str>) -> String {
 }
 
 impl Variable {
-    /// Shows whether the variable is set, never its value.
+    /// Formats a variable with whether it is set, but never its value.
     fn row(&self) -> String {
         let state = match (self.set, self.secret.required) {
             (true, _) => paint(GOOD, "set"),

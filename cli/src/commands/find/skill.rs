@@ -1,4 +1,5 @@
-//! `vault skill`: lists, searches and locates skills, and runs their declared actions.
+//! `vault skill`: lists, searches and locates skills, and runs their *actions*: commands that a
+//! skill declares in its SKILL.md.
 
 mod action;
 
@@ -103,7 +104,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         (_, true) => (Scope::All, "--inherit-env"),
         _ => (Scope::ByOrigin, ""),
     };
-    // clap accepts these flags before every subcommand, but only an action gets variables.
+    // clap accepts these flags before every subcommand, but they only make sense for an action.
     if scope != Scope::ByOrigin && !matches!(arguments.action, Action::Run(_)) {
         return Err(fail!(Usage, "{flag} goes with an action only")
             .hint(format!("vault skill {flag} <action> <name>")));
@@ -114,7 +115,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         Action::Search { query, top_k } => search_skills(vault.as_ref(), query, top_k),
         Action::Which { name, action } => {
             let (vault, name) = parse_installed_name(vault.as_ref(), name)?;
-            // The skills of a project go by their bare names only inside of it.
+            // Inside a project, a name may mean one of the project's skills.
             let project = project_here(vault)?;
             let located_result = run::locate_skill_in(vault, project.as_ref(), &name);
             let located = located_result.map_err(|error| suggest_name(vault, error))?;
@@ -125,11 +126,11 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     }
 }
 
-/// Finds the project that contains the current folder.
+/// Finds the project that contains the current folder, if vault has installed skills for one.
 fn project_here(vault: &Vault) -> Result<Option<Project>, Failure> {
     match std::env::current_dir() {
         Ok(folder) => Ok(project::find_containing_project(vault, &folder)?),
-        // A folder that was removed meanwhile belongs to no project.
+        // The current folder was removed, so it belongs to no project.
         Err(_) => Ok(None),
     }
 }
@@ -144,7 +145,7 @@ fn list_skills(context: &Context, vault: Option<&Vault>) -> Result<Report, Failu
     Ok(Report::bare_data(skills).with_exit(exit))
 }
 
-/// Returns the name of a linked vault on this machine.
+/// Returns the local name of a linked vault, for messages.
 pub(super) fn link_name(vault: &Vault, link: &LinkId) -> Result<String, Failure> {
     let link = subscribe::find_link_by_id(vault, link)?;
     Ok(link.map_or_else(
@@ -154,8 +155,9 @@ pub(super) fn link_name(vault: &Vault, link: &LinkId) -> Result<String, Failure>
     ))
 }
 
-/// Warns of each damaged skill, and once per vault of the skills that wait for its next release.
-/// Returns the exit code of a command that lists skills.
+/// Warns of each damaged skill, and once per vault of its withheld skills (intact, but not run
+/// until a new release, because their signer's key was revoked). Returns the exit code of a command
+/// that lists skills.
 pub(super) fn warn_of_damaged(
     context: &Context,
     vault: &Vault,
@@ -172,13 +174,13 @@ pub(super) fn warn_of_damaged(
         );
     }
     let damaged = listing.damaged.iter();
-    // A withheld skill is intact. It is in the warning above and needs no error of its own.
+    // Leave out withheld skills, which the warnings above name.
     let mut damaged = damaged.filter(|(_, _, damage)| !damage.is_withheld());
     for (name, _, damage) in damaged.clone() {
         let failure = Failure::damaged_skill(name.as_str(), damage);
         context.ui.warn(Warning::from(&failure));
     }
-    // A file that is missing or cannot be read is damage, but no sign of tampering.
+    // Missing or unreadable files are damage, but no sign of tampering.
     Ok(if damaged.any(|(_, _, damage)| damage.is_tampering()) {
         Exit::Integrity
     } else if withheld.is_empty() {
@@ -214,7 +216,7 @@ impl From<Listed> for ListedSkill {
         Self {
             name: skill.name,
             version: skill.version,
-            // The flattened texts do not serialize their agents, so the view has a member for them.
+            // `texts` does not serialize its agents, so move them to a member of this type.
             agents: std::mem::take(&mut skill.texts.agents),
             texts: skill.texts,
             bundle_hash: skill.bundle,
@@ -234,7 +236,7 @@ pub struct FoundSkill {
     score: f64,
 }
 
-/// Searches the installed skills. The best hits come first.
+/// Searches the installed skills, best match first, and creates the report.
 pub(super) fn search_skills(
     vault: Option<&Vault>,
     query: &str,
@@ -347,7 +349,7 @@ fn show_scripts(
     Ok(Report::view(LocatedAction { action, folders }, lines))
 }
 
-/// Formats the command of an action, its arguments and its folders.
+/// Formats the command, the arguments and the folders of an action.
 fn action_lines(
     action: &ResolvedAction,
     found: &LocatedSkill,
@@ -356,7 +358,7 @@ fn action_lines(
     let row = |label: &str, text: &str| format!("{DIM}{label:<7}{DIM:#}  {}", clean(text, 500));
     let mut lines = vec![row("command", &action.command)];
     lines.extend(action.args.iter().map(|argument| row("arg", argument)));
-    // A run is in a copy, so the folder in the store would be the wrong one to name.
+    // An action runs in a copy of the skill, so name a folder in the copy and not in the store.
     let below = action.cwd.strip_prefix(&found.files).unwrap_or(&action.cwd);
     let copy = folders.copies.join("<run>/files");
     // Joining an empty path would end the folder with a slash.

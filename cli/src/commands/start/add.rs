@@ -1,4 +1,5 @@
-//! `vault add`: checks, signs and stores skills.
+//! `vault add`: *admits* skills to the vault: scans their files with the gate, signs those that
+//! pass with the vault's key, and stores them.
 
 pub mod dry_run;
 mod gather;
@@ -178,8 +179,8 @@ fn name_needs_one() -> Failure {
 
 /// Fails if a flag names an unknown rule.
 fn check_rules(arguments: &Arguments) -> Result<(), Failure> {
-    // A misspelt rule fails before anything is fetched: it would accept nothing, and the same
-    // finding would come back. `hidden-text` is not a scan rule, but it can be accepted like one.
+    // Reject a misspelt rule before anything is fetched, because it would accept nothing.
+    // `hidden-text` is not a scan rule, but it can be accepted like one.
     let is_known_rule = |rule: &str| {
         rule == "hidden-text"
             || gate::scan_rules().any(|known| known.name == rule || known.id == rule)
@@ -201,8 +202,8 @@ fn check_rules(arguments: &Arguments) -> Result<(), Failure> {
     }
 }
 
-/// Fails if a flag that a person decides skill by skill comes with `--all`: an exception is for
-/// exactly the files that a person has read, and nobody has read all skills of a source.
+/// Fails if `--allow` or `--include` is combined with `--all`. These flags accept files that the
+/// user has read, and nobody has read every skill of a source.
 fn check_named(arguments: &Arguments) -> Result<(), Failure> {
     if !arguments.allow.is_empty() {
         return Err(fail!(
@@ -221,7 +222,7 @@ fn check_named(arguments: &Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Admits the skills and reports the outcome of each.
+/// Admits the skills of all sources, and reports the outcome of each.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     run_with(context, arguments, Vec::new())
 }
@@ -254,7 +255,8 @@ pub fn run_with(
         left_out,
         mut failed_sources,
     } = gathered;
-    // Sources that the caller rejected count like the others in the totals and for the exit code.
+    // Count sources that the caller has rejected like the others, in the totals and for the exit
+    // code.
     failed_sources += refused.len();
     items.extend(refused.into_iter().map(Err));
     // The failure of the only source is the failure of the command, not "1 of 1 skills".
@@ -264,7 +266,7 @@ pub fn run_with(
         let report = SkillsReport::new(context, left_out, failed_sources);
         return Err(report.of_single(label, failure));
     }
-    // A single source may turn out to hold several skills, which is known only now.
+    // Only now is it known that a single source has several skills.
     if arguments.name.is_some() && items.len() > 1 {
         return Err(name_needs_one());
     }
@@ -272,7 +274,7 @@ pub fn run_with(
         check_named(arguments)?;
     }
     if !arguments.include.is_empty() {
-        // Before anything is admitted, so that a slip changes nothing.
+        // Check this before anything is admitted, so that a mistyped path changes nothing.
         let sources: Vec<&Source> = items.iter().flatten().map(|item| &item.source).collect();
         require_includes(&sources, &arguments.include)?;
     }
@@ -285,7 +287,7 @@ pub fn run_with(
     let mut adding = SkillAdder {
         context,
         arguments,
-        // A vault that only holds linked ones has no key to sign with, so it counts as missing
+        // A vault that only links other vaults has no key to sign with, so it counts as missing
         // until a skill passes the gate.
         vault: match &existing {
             Some(vault) if !vault.only_holds_links()? => Some(vault.clone()),
@@ -304,13 +306,13 @@ pub fn run_with(
     }
     let interrupted = adding.interrupted.take();
     if interrupted.is_some() {
-        // The failure of the command says it.
+        // The failure of the command reports the interruption.
         done.retain(|done| {
             single
                 || !matches!(&done.result, Err(failure) if failure.code == ErrorCode::Interrupted)
         });
     }
-    // If every skill was rejected, nothing changes, not even the links of agents.
+    // If every skill was rejected, change nothing, not even the agents' folders.
     let vault = adding.vault.filter(|_| adding.admitted);
     let report = SkillsReport::new(context, left_out, failed_sources);
     let mut skills = report.of_outcomes(done, single);
@@ -325,7 +327,7 @@ pub fn run_with(
     // Refresh even if nothing changed: an earlier run may have been killed after it added a skill
     // and before it linked the skill for agents.
     let agents = vault.map(|vault| profiles::show_to_agents(context, &vault));
-    // A failure returns only here, because the skills that passed must be linked all the same.
+    // Return a failure only now, after the skills that passed were linked for agents.
     let (skills, mut text) = (skills?, String::new());
     if let Some(agents) = &agents {
         if let Some(next) = &agents.next {
@@ -348,20 +350,21 @@ const BATCH: usize = 256;
 struct SkillAdder<'a> {
     context: &'a Context,
     arguments: &'a Arguments,
-    /// `None` until a skill passes the gate, if there is no vault with keys of its own: a rejected
-    /// skill leaves nothing behind.
+    /// The vault to sign with. If there is none with keys of its own, `None` until a skill passes
+    /// the gate, so that a rejected skill leaves no new vault behind.
     vault: Option<Vault>,
     neighbours: Neighbours<'a>,
     /// The names of the skills that passed the gate.
     names: BTreeSet<SkillName>,
-    /// Whether any skill was admitted, changed or not.
+    /// Whether any skill was admitted, including those that were already installed unchanged.
     admitted: bool,
-    /// The failure of a question that was not answered. It ends the command.
+    /// Set if the user interrupted a question. The command then ends with this failure.
     interrupted: Option<Failure>,
 }
 
 impl SkillAdder<'_> {
-    /// Examines a batch and admits the skills that pass, with one flush to disk.
+    /// Scans a batch of skills and admits those that pass, with one flush to disk. Returns an
+    /// outcome for each, in the same order.
     fn admit_batch(
         &mut self,
         batch: Vec<GatherResult<SkillToAdd>>,
@@ -376,11 +379,12 @@ impl SkillAdder<'_> {
                     options,
                 }) => {
                     let texts = Texts::of_source(&shown, &source);
-                    // `examine` consumes the source, and the path is needed for the lock entry
-                    // later.
+                    // Remember the path for the lock entry, because `examine_candidate` consumes
+                    // the source.
                     let folder = source.folder_path().map(|path| path.display().to_string());
                     let passed = examine_candidate(source, &options, &mut self.neighbours)
-                        // A skill of an earlier batch is installed by now, and would be replaced.
+                        // Without this check, a skill would replace one of the same name from an
+                        // earlier batch, which is installed by now.
                         .and_then(|candidate| self.check_first(candidate))
                         .map_err(|error| admission_failure(&shown, &texts, error))
                         .and_then(|candidate| {
@@ -400,7 +404,7 @@ impl SkillAdder<'_> {
         if self.vault.is_none() && !candidates.is_empty() {
             let vault = self.context.vault_or_new()?;
             announce_vault(self.context, &vault)?;
-            // The next batch may hold other content under a name of this one.
+            // Let the next batch be compared with the skills of this one.
             self.neighbours.attach_vault(&vault);
             self.vault = Some(vault);
         }
@@ -412,8 +416,8 @@ impl SkillAdder<'_> {
             Ok(reports) => (reports, fail!(NotAdded, "it was not added")),
             Err(failure) => (Vec::new(), failure),
         };
-        // Every source that passed added one candidate, in this order. So each of them takes the
-        // next report below.
+        // Candidates and reports are in the order of the sources that passed, so each of those
+        // takes the next pair.
         let mut admitted = candidates.iter().zip(reports);
         let outcomes = examined.into_iter().map(|(shown, texts, folder, passed)| {
             let mut from = None;
@@ -440,7 +444,7 @@ impl SkillAdder<'_> {
         Ok(outcomes.collect())
     }
 
-    /// Fails if this command has another skill of the same name.
+    /// Fails if an earlier skill of this command has the same name.
     fn check_first(&mut self, candidate: Candidate) -> Result<Candidate, AdmitError> {
         let name = &candidate.package.name;
         if self.names.insert(name.clone()) {
@@ -463,8 +467,8 @@ impl SkillAdder<'_> {
         Ok(())
     }
 
-    /// Fails if the project's lock cannot name the folder of a skill. Called before the skill is
-    /// signed.
+    /// Fails if the skill must be recorded in the project's `vault.lock` and its folder cannot be.
+    /// Call it before the skill is signed.
     fn check_lockable(&self, candidate: &Candidate, folder: Option<&str>) -> Result<(), Failure> {
         let Some(folder) = folder.filter(|_| self.arguments.lock) else {
             return Ok(());
@@ -478,9 +482,9 @@ impl SkillAdder<'_> {
         Ok(())
     }
 
-    /// Asks on a terminal whether a skill replaces the one of its name from another source, and
-    /// admits it again. Returns `taken` if the answer is no, or without a terminal. Asks nothing
-    /// more after Ctrl-C.
+    /// Asks on a terminal whether a skill may replace the installed one, which has the same name
+    /// and another source. If so, admits it. Returns `taken` if the answer is no, without a
+    /// terminal, and after an interrupted question.
     fn ask_to_replace(
         &mut self,
         candidate: &Candidate,
@@ -502,15 +506,16 @@ impl SkillAdder<'_> {
             }
             Ok(false) => Ok(Err(taken)),
             Err(failure) => {
-                // Without this, the command would ask about the next skill after Ctrl-C.
+                // Remember the interruption, or the command would ask about the next skill after
+                // Ctrl-C.
                 self.interrupted = Some(failure.clone());
                 Err(failure)
             }
         }
     }
 
-    /// Records an admitted skill in the project's lock. Returns a line about the origin of a
-    /// fetched skill.
+    /// Records an admitted skill in the project's `vault.lock`, if the flags say so. For a fetched
+    /// skill, returns a line about its source and signer.
     fn record_in_lock(
         &self,
         candidate: &Candidate,
@@ -522,8 +527,8 @@ impl SkillAdder<'_> {
         };
         let (context, arguments) = (self.context, self.arguments);
         if let Some(folder) = folder {
-            // A lock can only name folders of its own project. Recording every added folder would
-            // make most commands fail, so it takes the flag.
+            // A lock can only name folders inside its project. Most added folders are elsewhere, so
+            // record them only with `--lock`.
             if arguments.lock {
                 let agents = &arguments.agents;
                 project_lock::note_folder(context, vault, folder, &report.name, agents)?;
@@ -538,7 +543,7 @@ impl SkillAdder<'_> {
     }
 }
 
-/// Shows the owner of a new vault its fingerprint and how a recovery key is made.
+/// Tells the owner of a new vault its fingerprint, and how to create a recovery key.
 fn announce_vault(context: &Context, vault: &Vault) -> Result<(), Failure> {
     let (root, fingerprint) = (
         vault.paths().root.display(),

@@ -1,8 +1,9 @@
 //! `vault demo`: a self-contained tour of vault in a temporary folder.
 //!
-//! The service runs in this process. Every step runs this binary as its own process in one of two
-//! homes, so the commands shown are the commands that ran. Where a step waits for a sign-in, the
-//! demo issues the authorization code itself, as the service does after sign-in and consent.
+//! The service runs in this process. Every step runs this program as a process of its own with one
+//! of two home folders, which stand for two machines. The commands shown are the ones that run. If
+//! a step waits for a sign-in, the demo issues the authorization code itself, as the service does
+//! after sign-in and consent.
 
 mod tour;
 
@@ -83,14 +84,15 @@ pub struct Arguments {
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct Demonstration(Vec<Value>);
 
-/// Runs every step and, without `--exit`, keeps the service running until Ctrl-C.
+/// Starts the service and runs every step. Without `--exit`, keeps the service running until
+/// Ctrl-C.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let folder = tempfile::Builder::new()
         .prefix("vault-demo-")
         .tempdir()
         .map_err(|error| Failure::io("making a folder below", std::env::temp_dir(), &error))?;
-    // `folder` is removed when this function returns. By then the service has stopped, and has
-    // closed its database in there.
+    // `folder` is removed when this function returns. By then, the service has stopped and closed
+    // its database.
     let demo = Demo::new(context, &folder, arguments.port)?;
     let steps = demo.run_steps()?;
     if arguments.exit {
@@ -104,7 +106,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     Ok(Report::view(steps, ""))
 }
 
-/// The running service, and where the output goes.
+/// The running demo: its service, its temporary folder, and the output.
 struct Demo<'c> {
     context: &'c Context,
     folder: PathBuf,
@@ -133,7 +135,7 @@ impl<'c> Demo<'c> {
             DIM,
             format_args!("everything happens in {}", folder.display()),
         ));
-        // On standard error the log would mix with the steps of the tour.
+        // Write the log to a file, because on standard error it would mix with the steps.
         let log = folder.join("serve.log");
         let log =
             std::fs::File::create(&log).map_err(|error| Failure::io("writing", log, &error))?;
@@ -152,8 +154,7 @@ impl<'c> Demo<'c> {
             paths: VaultPaths::new(folder.join("service"), folder.join("service-config")),
             library_from: "demo",
             unusable_index: None,
-            // These keys live as long as the demo. A passphrase would protect nothing and ask the
-            // user.
+            // These keys exist only during the demo, so they need no passphrase.
             passphrases: Arc::new(NoPassphrases),
             admin_email: Some(OWNER.to_owned()),
             admin_password: Some(password.clone().into()),
@@ -182,7 +183,7 @@ impl<'c> Demo<'c> {
         Ok(demo)
     }
 
-    /// Runs every step and returns what its command reported.
+    /// Runs every step, and returns the data that each command printed.
     fn run_steps(&self) -> Result<Demonstration, Failure> {
         let mut tour = Tour::new(self)?;
         for step in &STEPS {
@@ -228,7 +229,7 @@ impl<'c> Demo<'c> {
         } = self;
         let (owner, log) = (folder.join("owner"), folder.join("serve.log"));
         let (owner, log) = (owner.display(), log.display());
-        // With the owner's home folder, `~` means another folder than this program's.
+        // Do not shorten the path with `~`: the user sets another home folder first.
         let command = |arguments: String| self.context.own_command(false, arguments);
         let devices = command("devices list".to_owned());
         let link = command(format!("link {url}/v/{SLUG}"));
@@ -306,17 +307,17 @@ impl DemoHome<'_> {
         read_envelope(&output.stdout, output.status.code())
     }
 
-    /// Runs a command that prints a sign-in address, and gives it an authorization code as the
-    /// browser would.
+    /// Runs a command that needs a sign-in: reads the sign-in address that it prints, and sends it
+    /// an authorization code as the browser would. Returns its `data`.
     fn signing_in(&self, arguments: &[&str]) -> Result<Value, Failure> {
         let mut child: Child = self
             .build_command(arguments)?
-            // Held open, since a sign-in ends with its input.
+            // Keep standard input open, because its end would abort the sign-in.
             .stdin(Stdio::piped())
             .spawn()
             .map_err(|error| fail!(Io, "cannot start a step: {error}"))?;
         let stderr = child.stderr.take();
-        // The thread reads on after it has found the address, because a child blocks once its pipe
+        // The thread goes on reading after the address, because the child would block once the pipe
         // is full.
         let (address_sender, address) = mpsc::channel();
         std::thread::spawn(move || {
@@ -327,8 +328,8 @@ impl DemoHome<'_> {
                 }
             }
         });
-        // The thread drops the sender when the child closes its standard error. Without an address,
-        // the child failed; its output reports why.
+        // `recv` fails if the child closes its standard error without an address. The child has
+        // then failed, and its output says why.
         if let Ok(address) = address.recv() {
             let demo = self.demo;
             let signed_in = demo
@@ -336,14 +337,14 @@ impl DemoHome<'_> {
                 .block_on(issue_code(&demo.app, &address))
                 .and_then(|callback| call_back(&callback));
             if let Err(failure) = signed_in {
-                // Without a code, the child would wait for its callback.
+                // Stop the child, which would wait for the code.
                 let _ = child.kill();
                 let _ = child.wait();
                 return Err(failure);
             }
         }
         let mut stdout = Vec::new();
-        // Read before `wait`: a child whose output does not fit into the pipe never ends by itself.
+        // Read before `wait`, because a child whose output does not fit into the pipe does not end.
         if let Some(mut pipe) = child.stdout.take() {
             let _ = pipe.read_to_end(&mut stdout);
         }
@@ -395,8 +396,8 @@ async fn issue_code(app: &App, address: &str) -> Result<Url, Failure> {
     let members = request.filter_members(members.map_err(not_signed_in)?);
     let now = app.clock.now();
     let mut session = Session::begin_now(&account, None, now);
-    // Operators need a token of fresh credentials, which count only if they were entered for this
-    // very request. The demo chose the owner's password itself, so nobody has to enter it.
+    // A token of an operator requires that credentials were entered for this very request. The demo
+    // has chosen the password itself, so it marks them as entered.
     session.entered_for = Some(Digest::of(query.as_bytes()));
     let slug = members.first().map(|member| &member.user.namespace.slug);
     let slug = slug.ok_or_else(|| not_signed_in("the owner has no namespace"))?;
@@ -423,7 +424,7 @@ fn call_back(address: &Url) -> Result<(), Failure> {
     let target = &address[url::Position::BeforePath..];
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).map_err(not_signed_in)?;
     write!(stream, "GET {target} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").map_err(not_signed_in)?;
-    // Wait for the page, so that the command has the code before this side closes.
+    // Read the page to its end, so that the command has the code before the connection closes.
     stream.read_to_end(&mut Vec::new()).map_err(not_signed_in)?;
     Ok(())
 }
@@ -443,8 +444,8 @@ fn free_port() -> Result<u16, Failure> {
         .map_err(|error| fail!(Io, "no port is free: {error}"))
 }
 
-/// Generates a password of 24 characters in groups of six. The alphabet of 32 letters and digits
-/// leaves out `l`, `o`, `0` and `1`, which are easy to confuse.
+/// Generates a random password of 24 characters (120 bits) in groups of six. Its alphabet leaves
+/// out `l`, `o`, `0` and `1`, which are easy to confuse.
 fn fresh_password() -> String {
     const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
     let mut bytes = [0_u8; 24];

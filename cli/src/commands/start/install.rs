@@ -81,12 +81,13 @@ pub struct Installation {
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let mut lock = Lock::of_project(context, arguments.project.as_deref())?;
     let folder = lock.project_folder(context)?;
-    // Before the first request: people review the source of an entry, but its address is fetched.
+    // Check this before the first request: reviewers read the source of an entry, but vault fetches
+    // its address.
     lock.check_addresses(&fetch::parse_options(context)?)?;
     let stale = lock.skills.iter().filter(|locked| locked.digest.is_none());
     let stale = join(stale.map(|locked| &locked.name));
-    // `--frozen` installs what was reviewed. An entry without a digest would get whatever its
-    // source has today.
+    // `--frozen` installs only what was reviewed. An entry without a digest would install whatever
+    // its source has today.
     if arguments.frozen && !stale.is_empty() {
         return Err(
             fail!(LockStale, "{} is out of date: {stale}", lock.path.display())
@@ -114,15 +115,16 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         });
         outcomes.record_result(&locked.name, result);
     }
-    // Written even if some skills failed, so that the next run need not resolve the others again.
+    // Write the lock even if some skills failed, so that the next run need not resolve the others
+    // again.
     if is_changed {
         lock.write_file()?;
         context
             .ui
             .note(format!("Recorded in {}", lock.path.display()));
     }
-    // All names of the lock, because links of names that are missing here are removed. A skill that
-    // failed keeps its link to the version before.
+    // Pass all names of the lock, because links of other names are removed. A skill that failed
+    // keeps the link to its earlier version.
     let names = lock.skills.iter().map(|locked| locked.name.clone());
     let links = install.link_skills(&names.collect())?;
     let (done, unchanged) = (outcomes.done.len(), outcomes.unchanged.len());
@@ -147,8 +149,8 @@ struct ProjectInstaller<'a> {
 }
 
 impl ProjectInstaller<'_> {
-    /// Installs one skill, unless the locked content is already installed: then the report is
-    /// `None`. Also returns the entry that the lock should have, if it was settled anew.
+    /// Installs one skill. The report is `None` if the locked content was installed already. Also
+    /// returns the new lock entry, if the entry had no digest or `--update` is set.
     fn install_skill(
         &mut self,
         locked: &LockEntry,
@@ -161,12 +163,13 @@ impl ProjectInstaller<'_> {
         }
         let candidate = self.examine_entry(locked)?;
         let digest_now = project_lock::candidate_digest(&candidate);
-        // Before anything is stored: the lock pins the bytes, whatever the source serves now.
+        // Check the digest before anything is stored: only the locked bytes may be installed,
+        // whatever the source serves now.
         if let (Some(digest), false) = (&locked.digest, resolves) {
             check_digest(digest, &digest_now, &candidate)?;
         }
-        // Created only after a skill has passed the gate, so that a rejected lock leaves no vault
-        // behind.
+        // Create the vault only after a skill has passed the gate, so that a rejected lock leaves
+        // no vault behind.
         let vault = match &mut self.vault {
             Some(vault) if !vault.only_holds_links()? => vault,
             none => none.insert(self.context.vault_or_new()?),
@@ -192,7 +195,7 @@ impl ProjectInstaller<'_> {
         Ok((Some(report), settled))
     }
 
-    /// The digest of the project's skill of this name, if it is installed and intact.
+    /// Returns the content digest of the project's installed skill of this name, if it is intact.
     fn installed_digest(&self, name: &SkillName) -> Result<Option<Digest>, Failure> {
         let Some(vault) = &self.vault else {
             return Ok(None);
@@ -206,13 +209,14 @@ impl ProjectInstaller<'_> {
             .map(project_lock::digest_of_installed))
     }
 
-    /// Brings the links of the project's skills in line with the lock.
+    /// Links the skills of the lock in the project's folders, and removes links and skills that the
+    /// lock no longer names.
     fn link_skills(&self, names: &BTreeSet<SkillName>) -> Result<ProjectLinks, Failure> {
         let context = self.context;
         let Some(vault) = &self.vault else {
             return Ok(ProjectLinks::default());
         };
-        // The agents of a service's user are not on this machine.
+        // In remote mode, the user's agents are not on this machine.
         let is_remote = context.settings()?.text("VAULT_MODE") == Some("remote");
         let machine = context.process.machine(None).filter(|_| !is_remote);
         let links = link_project(vault, &self.folder, names, machine.as_ref())?;
@@ -237,12 +241,12 @@ impl ProjectInstaller<'_> {
         Ok(links)
     }
 
-    /// Reads or fetches a skill and runs the gate on it.
+    /// Reads or fetches the skill of a lock entry, and runs the gate on it.
     fn examine_entry(&mut self, locked: &LockEntry) -> Result<Candidate, Failure> {
         let (label, source) = match locked.source.strip_prefix("./") {
             Some(inner) => {
-                // A lock comes with a repository, whose author must not make vault read other
-                // folders of the user.
+                // A lock comes with a repository, whose author must not make vault read folders
+                // outside the project.
                 if inner.starts_with('/') || inner.split('/').any(|part| part == "..") {
                     let source = clean(&locked.source, 200);
                     return Err(fail!(LockOutside, "{source} is outside the project"));
@@ -281,8 +285,8 @@ impl ProjectInstaller<'_> {
         context.require_network()?;
         let fetching = match &mut self.fetching {
             Some(fetching) => fetching,
-            // Not [`Fetching::new`]: the repository's author wrote these sources, and they must not
-            // reach services on loopback.
+            // Do not use [`Fetching::new`]: the author of the repository wrote these sources, and
+            // must not make this machine contact services on loopback.
             none => none.insert(Fetching::for_project(context)?),
         };
         let update = self.update;
@@ -293,7 +297,7 @@ impl ProjectInstaller<'_> {
             let Some(upstream) = locked.upstream() else {
                 return fetch_current(fetching, locked).await;
             };
-            // A branch may have moved since the lock was written, so ask for the recorded commit or
+            // A branch may have moved since the lock was written, so request the recorded commit or
             // version.
             let requested = if update {
                 upstream.clone()
@@ -306,8 +310,8 @@ impl ProjectInstaller<'_> {
             let mut skill = request
                 .await
                 .map_err(|error| fetch::fetch_failure(&error))?;
-            // Keep the branch or tag of the lock entry in place of the exact revision, so that
-            // later updates follow it.
+            // Record the branch or tag of the lock entry, and not the exact revision that was
+            // requested, so that later updates follow the branch.
             skill.upstream.reference.clone_from(&upstream.reference);
             Ok(skill)
         });
@@ -318,8 +322,8 @@ impl ProjectInstaller<'_> {
 
 /// Fetches what the source has now, for a lock entry without a digest.
 async fn fetch_current(fetching: &Fetching, locked: &LockEntry) -> Result<FetchedSkill, Failure> {
-    // In a lock file, folders of the project start with `./`. So `owner/repository` can only be a
-    // repository.
+    // In a lock file, `owner/repository` is always a repository, because folders of the project
+    // start with `./`.
     let source = Source::parse(&locked.source, &fetching.options, &|_| false)
         .or_else(BadSource::accept_shorthand)
         .map_err(|bad| fetch::bad_source(&bad))?;
@@ -341,8 +345,8 @@ async fn fetch_current(fetching: &Fetching, locked: &LockEntry) -> Result<Fetche
         _ => false,
     };
     let found = match (listing.find_skill(name), listing.default_skill()) {
-        // An entry may give the skill another name than its source. Then it has to name the folder
-        // or the skill, or the source itself is the skill: any other one may be another skill.
+        // The entry may name the skill differently than its source does. Then accept the only skill
+        // if the entry names its folder or the skill itself; otherwise it could be another skill.
         (Err(ChoiceError::Unknown(_)), Some(found))
             if names_folder
                 || listing.skills.len() == 1 && (names_skill || found.folder.is_empty()) =>
@@ -359,8 +363,8 @@ async fn fetch_current(fetching: &Fetching, locked: &LockEntry) -> Result<Fetche
         .map_err(failed)
 }
 
-/// Returns the upstream with its recorded revision as the reference, if the source can serve that
-/// revision. Git serves commits and a registry serves versions.
+/// Returns the upstream with the recorded revision as its reference, if the source can serve
+/// revisions: Git serves commits, a registry serves versions.
 fn at_revision(upstream: &Upstream) -> Upstream {
     let exact = upstream.revision.clone().filter(|revision| {
         git_commit(revision)
@@ -378,8 +382,8 @@ fn check_digest(wanted: &Digest, found: &Digest, candidate: &Candidate) -> Resul
         return Ok(());
     }
     let left_out = &candidate.secrets.left_out;
-    // The digest does not cover the files that were left out. They are the likely reason, and the
-    // fix is another one, so this case has its own message.
+    // Files that look like secrets were left out of this digest. They are the likely reason for the
+    // difference, so name them.
     if !left_out.is_empty() {
         let files = clean(&left_out.join(", "), 400);
         return Err(fail!(

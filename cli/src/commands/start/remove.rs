@@ -1,4 +1,4 @@
-//! `vault remove`: removes skills from the vault.
+//! `vault remove`: removes skills from the vault and from the agents' folders.
 
 use std::path::PathBuf;
 
@@ -64,16 +64,16 @@ pub struct Removal {
     restart_required: bool,
 }
 
-/// Removes the vault's own skills.
+/// Removes skills that this vault itself signs, and warns of names that are not installed.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.existing_vault()?;
-    // Read before the removal: the hints for misspelt names need the names that were there.
+    // Read the names before the removal, for the suggestions about misspelt names.
     let installed = vault
         .as_ref()
         .map(installed_names)
         .transpose()?
         .unwrap_or_default();
-    // All names are checked before the first removal, so that an error changes nothing.
+    // Check all names before the first removal, so that an error changes nothing.
     let names = own_names(vault.as_ref(), &arguments.names)?;
     let report = match &vault {
         Some(vault) => remove_skills(
@@ -123,7 +123,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     Ok(Report::view(view, lines.join("\n")))
 }
 
-/// Returns the names without the prefix `local/`. Fails if a name means a skill of a linked vault.
+/// Returns the names without the prefix `local/` (this vault). Fails if a name means a skill of a
+/// linked vault.
 fn own_names(vault: Option<&Vault>, typed: &[String]) -> Result<Vec<String>, Failure> {
     let name = |text: &String| {
         // Text that is not a valid name matches no skill, and is reported as not installed.
@@ -145,7 +146,8 @@ fn own_names(vault: Option<&Vault>, typed: &[String]) -> Result<Vec<String>, Fai
     typed.iter().map(name).collect()
 }
 
-/// The failure for a skill of a linked vault: the next pull would bring it back.
+/// Creates the failure for a skill of a linked vault, which cannot be removed alone: the next pull
+/// would install it again.
 fn linked_skill_failure(skill: &FoundSkill, vault: &str) -> Failure {
     let FoundSkill {
         name, qualified, ..
@@ -166,8 +168,9 @@ fn linked_skill_failure(skill: &FoundSkill, vault: &str) -> Failure {
     ))
 }
 
-/// The folders to search for links, in addition to those that the vault already links into: the
-/// ones given as arguments, and those of every agent found on the machine or in the project.
+/// Returns further folders in which to search for links to the skills: those of `--link`, and those
+/// of every agent on this machine or in the current project. The library already knows the folders
+/// that the vault links into.
 fn folders_to_search(context: &Context, arguments: &Arguments) -> Vec<PathBuf> {
     let links = arguments.links.iter();
     let mut folders: Vec<PathBuf> = links.map(|(_, path)| path.clone()).collect();
@@ -177,7 +180,7 @@ fn folders_to_search(context: &Context, arguments: &Arguments) -> Vec<PathBuf> {
             folders.extend(agent.folders_to_scan(&machine));
         }
     }
-    // Several agents read the same folder, and each link is reported once.
+    // Agents may share a folder. Report each link once.
     let mut seen = std::collections::BTreeSet::new();
     folders.retain(|path| seen.insert(path.clone()));
     folders

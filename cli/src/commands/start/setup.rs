@@ -1,5 +1,5 @@
-//! `vault setup`: adds the skills of this machine to a vault and links the vault's skills for the
-//! agents.
+//! `vault setup`: a wizard that finds agents and their skills on this machine, imports skills into
+//! the vault, and links the vault's skills into the agents' folders.
 //!
 //! Nothing changes before the user confirms the summary. The report lists commands that undo the
 //! changes.
@@ -128,7 +128,7 @@ struct FailedImport {
     reason: String,
 }
 
-/// Scans the machine, asks the questions, shows the summary, and carries out the plan.
+/// Scans the machine, asks the questions, shows the plan, and carries it out after a confirmation.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     if !context.ui.may_ask() {
         return Err(fail!(
@@ -145,8 +145,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let project = std::path::absolute(".").ok();
     let machine = profiles::find_machine(context, project)?;
     let vault = context.existing_vault()?;
-    // Skills are linked for the user, so leave out agents that are found only through the current
-    // folder.
+    // Skills are linked for all projects of the user, so leave out agents that are found only in
+    // the current project.
     let user = Machine {
         project: None,
         ..machine.clone()
@@ -159,7 +159,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             .collect(),
         ..SetupPlan::default()
     };
-    // Asked before the scan, which needs the folders and the strictness.
+    // Ask before the scan, which depends on the answers.
     if arguments.advanced {
         ask_advanced(context, &mut plan, vault.as_ref())?;
     }
@@ -171,7 +171,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         plan.strict,
         include,
     )?;
-    // A misspelt `--include` fails before the user has answered anything about the skills.
+    // Reject a misspelt `--include` before asking about the skills.
     require_included(&scan, include)?;
     let installed = vault
         .as_ref()
@@ -218,19 +218,19 @@ fn require_included(scan: &Scan, include: &[String]) -> Result<(), Failure> {
 fn carry_out(context: &Context, user: &Machine, plan: &SetupPlan) -> Result<Report, Failure> {
     let vault = context.vault_or_new()?;
     let mut done = CompletedSetup::default();
-    // First, so that no agent that is linked below changes a skill unseen.
+    // Write this setting first, so that it holds before any agent is linked.
     if let Some(writes) = plan.writes {
         agent_writes::write_setting(context, writes)?;
     }
     add_starters(context, &vault, plan, &mut done)?;
-    // Before the skills are added: a run that is killed in between must not link them for other
-    // agents.
+    // Restrict the skills before they are added, so that a run that is killed in between never
+    // shows them to other agents.
     if !plan.share {
         keep_to_their_agents(&vault, plan)?;
     }
     let profile_roots = adopt_skills(context, &vault, plan, &mut done);
     write_tags(&vault, plan)?;
-    // Recorded, or later commands would offer these agents again.
+    // Record the refusal, or later commands would offer these agents again.
     if !plan.declined.is_empty() {
         agents::decline_agents(&vault, &plan.declined)?;
     }
@@ -242,7 +242,7 @@ fn carry_out(context: &Context, user: &Machine, plan: &SetupPlan) -> Result<Repo
         ..SyncProfilesInput::default()
     };
     let mut report = sync_profiles(&vault, &input).map_err(profiles::sync_failure)?;
-    // The user has just decided about the skills that were there.
+    // The user has just decided about the skills in these folders, so do not warn of them.
     for root in &mut report.roots {
         root.newly_foreign.clear();
     }
@@ -269,8 +269,7 @@ fn carry_out(context: &Context, user: &Machine, plan: &SetupPlan) -> Result<Repo
     lines.push(format!(
         "Next: {add} adds a skill, {doctor} checks everything and suggests fixes."
     ));
-    // The rest of the plan was carried out, but scripts have to notice a skill that was left
-    // behind.
+    // The rest of the plan was carried out, but a skill that failed sets the exit code.
     let exit = if done.failed.is_empty() && done.added.len() == plan.starters.len() {
         linked.exit
     } else {
@@ -282,9 +281,9 @@ fn carry_out(context: &Context, user: &Machine, plan: &SetupPlan) -> Result<Repo
     Ok(Report::view(Setup { changed, completed }, lines.join("\n")).with_exit(exit))
 }
 
-/// Adopts the skills of the plan. A failed skill does not stop the others, unless the vault itself
-/// cannot be written. Returns the folders to link into: those that the adopted skills were in, and
-/// those that the user named.
+/// Imports the chosen skills from the agents' folders. A failure does not stop the others, unless
+/// the vault itself cannot be written. Returns the folders to link into: those of the imported
+/// skills, and those that the user named.
 fn adopt_skills(
     context: &Context,
     vault: &Vault,
@@ -297,7 +296,7 @@ fn adopt_skills(
         match setup::adopt_skill(vault, skill, *mode, *replace, plan.strict) {
             Ok(done) => {
                 setup.undo.extend(undo_lines(context, skill, *mode, &done));
-                // Agents that share a folder see the same link, so one of them stands for all.
+                // Agents that share a folder see the same link, so one of them suffices.
                 let agent = skill.agents.first().cloned();
                 roots.extend(agent.map(|agent| (agent, skill.root.clone())));
                 let line = format!("{TICK} imported {BOLD}{name}{BOLD:#}");
@@ -348,7 +347,7 @@ fn adopt_skills(
     roots
 }
 
-/// Names the files of an imported skill that look like secrets.
+/// Formats lines about the files of an imported skill that look like secrets.
 fn secret_lines(secrets: &Secrets) -> Vec<String> {
     let line = |text: &str, files: &[String]| {
         let files = clean(&files.join(", "), 400);
@@ -362,7 +361,7 @@ fn secret_lines(secrets: &Secrets) -> Vec<String> {
     left_out.into_iter().chain(included).collect()
 }
 
-/// The commands that bring back the folder of an adopted skill, in this order.
+/// Returns the shell commands that restore the folder of an imported skill, in this order.
 fn undo_lines(
     context: &Context,
     skill: &NativeSkill,
@@ -376,8 +375,8 @@ fn undo_lines(
     let backup = backup.map(|backup| shell_path(context.process.short_path(backup)));
     match (mode, backup) {
         (AdoptionMode::InPlace, backup) => {
-            // The folder's place is a link into the vault. The copy follows it, because `vault
-            // remove` deletes what it points to.
+            // In place of the folder is a link into the vault. Copy what it points to before `vault
+            // remove` deletes that.
             let copy = shell_path(format!("{short}.tmp"));
             // The files of the vault are read-only.
             let copied = format!("cp -rL {path} {copy} && chmod -R u+w {copy}");
@@ -390,7 +389,7 @@ fn undo_lines(
     }
 }
 
-/// Restricts each new skill of the plan to the agents that have it already.
+/// Restricts each new skill of the plan to the agents in whose folders it was found.
 fn keep_to_their_agents(vault: &Vault, plan: &SetupPlan) -> Result<(), Failure> {
     for (skill, ..) in &plan.adopt {
         if skill.is_new() {
@@ -419,7 +418,7 @@ fn add_starters(
         let is_unpacked = left_by_installer.is_none();
         let recorded = is_unpacked.then(|| format!("local:{name}").parse().ok());
         let options = Options {
-            // The path of a temporary folder is not recorded.
+            // Record `local:<name>` instead of the path of the temporary folder.
             provenance: recorded.flatten(),
             strict: plan.strict,
             ..Options::default()
@@ -455,7 +454,7 @@ fn write_tags(vault: &Vault, plan: &SetupPlan) -> Result<(), Failure> {
         format!("[[profile]]\nname = \"{agent}\"\nagent = \"{agent}\"\ninclude_tags = {tags}\n\n")
     };
     let text: String = plan.agents.iter().map(profile).collect();
-    // The user has just chosen these tags, so the file needs no second approval.
+    // Approve the file at once, because the user has just chosen these tags.
     let written = approve::write_approved(vault, &AuthoredFile::Profiles, text.as_bytes());
     written.map_err(|error| match error {
         ApproveError::Vault(error) => error.into(),

@@ -1,5 +1,6 @@
-//! Runs a declared action of a skill. The bytes are verified for this run. Signals are forwarded to
-//! the action's process, and its exit code is passed on.
+//! `vault skill ACTION NAME`: runs an action, a command that the skill declares. The skill's files
+//! are verified first, signals are forwarded to the action's process, and its exit code becomes
+//! that of vault.
 
 use std::{ffi::OsString, os::unix::process::ExitStatusExt, path::PathBuf, process::ExitStatus};
 
@@ -19,8 +20,8 @@ use crate::{
     output::{Report, clean, either, nearest_name},
 };
 
-/// Runs an action. The first word names the action, the second the skill; the rest are the action's
-/// arguments.
+/// Runs an action. `words` are the name of the action, the name of the skill, and the arguments of
+/// the action. `scope` decides which environment variables it gets.
 pub fn run(
     context: &Context,
     vault: Option<&Vault>,
@@ -67,8 +68,8 @@ pub fn run(
     let mut prepared = prepared.map_err(|error| explain_refusal(vault, &action, &name, error))?;
     prepared.command.args(extra);
     check_prerequisites(context, &prepared, &format!("{action} of {name}"))?;
-    // The action starts in a copy of the skill that is deleted when it ends, so these tell it where
-    // the user is and where its output stays.
+    // The action starts in a copy of the skill, which is deleted when the action ends. These
+    // variables name the user's current folder and the folder for results.
     if let Ok(folder) = std::env::current_dir() {
         prepared.command.env("VAULT_CALLED_FROM", folder);
     }
@@ -102,7 +103,8 @@ pub(super) fn output_folder(context: &Context) -> Result<Option<PathBuf>, Failur
     )
 }
 
-/// Returns the failure of an action that cannot run, with the command that was probably meant.
+/// Converts the error of an action that cannot run. If possible, the hint is the command that was
+/// probably meant.
 fn explain_refusal(
     vault: &Vault,
     action: &ActionName,
@@ -115,8 +117,8 @@ fn explain_refusal(
     {
         return no_subcommand(action.as_str()).hint(command);
     }
-    // People often write the skill first. The words are exchanged only in the hint, because an
-    // action must not run by a guess.
+    // People often write the skill first. Exchange the words only in the hint, because an action
+    // must not run by a guess.
     let swapped = matches!(error, RunError::UnknownSkill(_))
         && action.as_str().parse().is_ok_and(|skill: SkillRef| {
             run::find_skill(vault, skill).is_ok_and(|found| found.is_some())
@@ -132,14 +134,14 @@ fn explain_refusal(
     }
 }
 
-/// The failure for a word that is neither a command of `vault skill` nor an action of the skill.
-/// Users of other tools expect some such commands.
+/// Creates the failure for a word that is neither a command of `vault skill` nor an action of the
+/// skill.
 fn no_subcommand(word: &str) -> Failure {
     fail!(Usage, "`vault skill` has no command `{}`", clean(word, 32))
 }
 
-/// Checks that the terminal and the required variables that the skill declares are present, before
-/// the action starts. Only tests whether a variable is set; never uses its value.
+/// Checks before the start of an action that there is a terminal, if the skill needs one, and that
+/// every required variable is set. Does not look at the values.
 fn check_prerequisites(context: &Context, prepared: &Run, what: &str) -> Result<(), Failure> {
     let process = &context.process;
     if prepared.requires_tty && !(process.stdin_is_terminal && process.stdout_is_terminal) {
@@ -175,7 +177,8 @@ fn check_prerequisites(context: &Context, prepared: &Run, what: &str) -> Result<
     .hint(format!("export {}=…", first.name)))
 }
 
-/// The forwarded signals: each as this process receives it and as it is sent to the action.
+/// The signals that are forwarded: as this process receives them, and as they are sent to the
+/// action.
 const FORWARDED_SIGNALS: [(SignalKind, Signal); 6] = [
     (SignalKind::terminate(), Signal::TERM),
     (SignalKind::interrupt(), Signal::INT),
@@ -207,8 +210,8 @@ async fn run_and_forward_signals(prepared: &mut Run) -> Result<ExitStatus, run::
             Some(passed) = signals.recv() => {
                 let pid = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
                 if let Some(pid) = pid.filter(|_| !came_from_terminal(passed)) {
-                    // The process may have ended just now. If so, the next turn of the loop returns
-                    // its status.
+                    // Ignore an error: the process may have just ended, and `wait` then returns its
+                    // status.
                     let _ended = kill_process(pid, passed);
                 }
             }
@@ -216,8 +219,9 @@ async fn run_and_forward_signals(prepared: &mut Run) -> Result<ExitStatus, run::
     }
 }
 
-/// Whether the action already received this signal. A terminal sends the signals of its keys
-/// (`Ctrl-C`, `Ctrl-\`) to every process of its foreground process group.
+/// Returns whether the terminal has sent this signal to the action as well, so that it must not be
+/// forwarded. A terminal sends the signals of its keys (`Ctrl-C`, `Ctrl-\`) to every process of its
+/// foreground process group.
 fn came_from_terminal(passed: Signal) -> bool {
     if passed != Signal::INT && passed != Signal::QUIT {
         return false;

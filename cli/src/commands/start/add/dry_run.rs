@@ -1,4 +1,4 @@
-//! `vault add --dry-run`: what adding would do, without a change.
+//! `vault add --dry-run`: reports what adding would do, and changes nothing.
 
 use std::collections::BTreeSet;
 
@@ -110,7 +110,7 @@ impl ContextCost {
     }
 }
 
-/// Runs `--dry-run`: checks the skills and changes nothing. A missing vault is not created.
+/// Scans the skills, predicts the effect of adding each, and creates the report. Creates no vault.
 pub fn check_skills(
     items: Vec<GatherResult<SkillToAdd>>,
     report: SkillsReport<'_>,
@@ -138,7 +138,7 @@ pub fn check_skills(
             }
             Err(failed) => failed,
         };
-        // With one source, its failure is that of the command, with its code and hint.
+        // With a single source, its failure is the failure of the command, with its code and hint.
         if single {
             return Err(report.of_single(label, failure));
         }
@@ -156,7 +156,7 @@ pub fn check_skills(
     Ok(Report::view(checked, judge.lines.join("\n")).with_exit(exit))
 }
 
-/// Judges the skills of one command.
+/// Scans the skills of one command and predicts the effect of adding them.
 struct SkillJudge<'a> {
     context: &'a Context,
     vault: Option<&'a Vault>,
@@ -168,13 +168,14 @@ struct SkillJudge<'a> {
 }
 
 impl SkillJudge<'_> {
-    /// Judges a skill and describes the effect of adding it, for programs and in the lines.
+    /// Scans a skill and predicts the effect of adding it. Adds the lines for people, and returns
+    /// the entry for `--json`.
     fn judge_item(&mut self, item: SkillToAdd) -> GatherResult<CheckedSkill> {
         let (context, lines) = (self.context, &mut self.lines);
         let texts = Texts::of_source(&item.label, &item.source);
         let (label, source) = (clean(&item.label, 200), item.label);
-        // A skill can pass the gate and still be rejected, for example because its name belongs to a
-        // skill from another source. So the preview is part of the examination.
+        // Include the preview: a skill can pass the gate and still be rejected, for example because
+        // its name belongs to a skill from another source.
         let examined = examine_candidate(item.source, &item.options, &mut self.neighbours)
             .and_then(|candidate| {
                 let name = &candidate.package.name;
@@ -207,8 +208,8 @@ impl SkillJudge<'_> {
                     addition: Some(Addition::new(candidate, admission)),
                 })
             }
-            // A blocked skill is a result of this command and no failure, so that programs find it in
-            // the same list as the accepted ones.
+            // A blocked skill is a result of this command and no failure: it is in the same list as
+            // the accepted ones.
             Err(AdmitError::Blocked { findings }) => {
                 lines.extend(findings.iter().map(|finding| texts.render_finding(finding)));
                 lines.push(format!("{BAD}✗ would be refused{BAD:#} {label}"));
@@ -229,7 +230,8 @@ impl SkillJudge<'_> {
     }
 }
 
-/// The effect that adding a skill would have.
+/// Predicts whether adding a skill would add, update or leave unchanged. Fails if the vault would
+/// reject it.
 fn predict_admission(
     vault: Option<&Vault>,
     candidate: &Candidate,
@@ -241,8 +243,8 @@ fn predict_admission(
         return Ok(Admission::Unchanged);
     }
     Ok(match run::find_skill(vault, &candidate.package.name) {
-        // An own skill and one of a linked vault may have the same name side by side. Only the own
-        // one would be updated.
+        // A linked vault's skill may have the same name. Only this vault's own one would be
+        // updated.
         Ok(Some(found)) if found.origin == Origin::Local => Admission::Updated,
         _ => Admission::Added,
     })
@@ -263,7 +265,7 @@ impl Addition {
     }
 }
 
-/// Lists the name, files, environment and context cost of a skill.
+/// Formats the name, files, variables and context cost of a skill that passed the gate.
 fn package_lines(candidate: &Candidate) -> Vec<String> {
     let package = &candidate.package;
     let bytes: usize = package.files.iter().map(|file| file.bytes.len()).sum();

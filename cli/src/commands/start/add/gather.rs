@@ -1,4 +1,5 @@
-//! Turns the sources given to `vault add` into skills: folders of this machine, and fetched skills.
+//! Resolves the sources given to `vault add` to single skills: lists the skills of each source,
+//! selects among them by flags or by asking, and downloads those of remote sources.
 
 use std::path::{Path, PathBuf};
 
@@ -18,20 +19,20 @@ use crate::{
     tasks::fetch::{self, Fetching},
 };
 
-/// An item, or the label of a source with its failure.
+/// An item, or the label of a source or skill with its failure.
 pub type GatherResult<T> = Result<T, (String, Failure)>;
 
 /// A skill to add.
 pub struct SkillToAdd {
-    /// The label in messages.
+    /// The name of the skill in messages: its path or source.
     pub label: String,
     /// The source of the files.
     pub source: admit::Source,
-    /// The options from the command line.
+    /// The options of the command line for scanning and admitting it.
     pub options: Options,
 }
 
-/// A parsed source and its label.
+/// A parsed source with the parts of it that the flags or a lock file select.
 struct ParsedSource {
     text: String,
     source: Source,
@@ -39,23 +40,23 @@ struct ParsedSource {
     top: Option<PathBuf>,
     /// The folder of an archive that `--path` selects.
     inside: Option<String>,
-    /// The skill that the entry of a lock file names.
+    /// The name of the skill, if the source is an entry of another tool's lock file.
     skill: Option<String>,
     tree: Option<String>,
 }
 
-/// The skills of all sources: each one that was listed is an item or left out.
+/// The skills of all sources. Each listed skill is either in `items` or in `left_out`.
 pub struct Gathered {
     /// The skills to add, and the sources and skills that failed.
     pub items: Vec<GatherResult<SkillToAdd>>,
-    /// The skills that are not added.
+    /// The listed skills that are not added, each with the reason.
     pub left_out: Vec<LeftOutSkill>,
-    /// The number of failed items that are whole sources, not skills.
+    /// The number of failures in `items` that are about a whole source.
     pub failed_sources: usize,
 }
 
-/// Resolves all sources to skills, and fetches remote ones. One of several sources may fail without
-/// stopping the others.
+/// Resolves all sources of the arguments to skills, and fetches remote ones. If one of several
+/// sources fails, the others are still resolved.
 pub fn gather_items(
     context: &Context,
     arguments: &Arguments,
@@ -97,24 +98,26 @@ struct Gatherer<'a> {
     left_out: Vec<LeftOutSkill>,
 }
 
-/// A skill that was downloaded, or the reason why it was not.
+/// A chosen skill of a source that was opened by the fetcher.
 struct Downloaded {
     /// Its name at the source.
     name: String,
-    /// The folder or entry in the source, unless the name of the source tells it.
+    /// The folder or index entry in the source, for the label; `None` if the name of the source
+    /// suffices.
     place: Option<String>,
     content: Result<Content, Failure>,
 }
 
 /// The content of a chosen skill.
 enum Content {
-    /// A folder of this machine, which the library reads: its label and its source.
+    /// A local folder, which the library reads itself: its label and its source.
     Folder(String, admit::Source),
     Fetched(Box<FetchedSkill>),
 }
 
 impl Gatherer<'_> {
-    /// The sources of the command line, or with `--from-lock` those of another tool's lock file.
+    /// Parses the sources of the command line, or with `--from-lock` those of another tool's lock
+    /// file.
     fn parse_sources(&self) -> Result<Vec<GatherResult<ParsedSource>>, Failure> {
         let (context, arguments) = (self.context, self.arguments);
         let mut options = fetch::parse_options(context)?;
@@ -141,7 +144,7 @@ impl Gatherer<'_> {
             });
             return Ok(parsed.collect());
         }
-        // The user wrote these sources, so one may be a site on this machine.
+        // The user typed these sources, so one may be a site on this machine.
         options.local_sites = true;
         let (path, reference) = (arguments.path.as_deref(), arguments.reference.as_deref());
         let mut sources = Vec::new();
@@ -164,7 +167,7 @@ impl Gatherer<'_> {
                     skill: None,
                     tree: None,
                 }),
-                // One bad source does not stop the others. Alone, it is the failure of the command.
+                // One bad source must not stop the others. A single bad source fails the command.
                 Err(failure) if arguments.sources.len() > 1 => Err((text, failure)),
                 Err(failure) => return Err(failure),
             });
@@ -177,9 +180,8 @@ impl Gatherer<'_> {
         source: &ParsedSource,
     ) -> Result<Vec<GatherResult<SkillToAdd>>, Failure> {
         match &source.source {
-            // A path that is neither a folder nor an archive is a SKILL.md or does not exist. The
-            // library handles the first and reports the second. A plugin may lie elsewhere, so it
-            // takes the fetcher.
+            // A path that is neither a folder nor an archive is a SKILL.md or does not exist; the
+            // library handles both. A plugin may be at another source, so leave it to the fetcher.
             Source::Local(path)
                 if self.arguments.plugin.is_none()
                     && (path.is_dir() || !is_archive(&path.to_string_lossy())) =>
@@ -190,7 +192,8 @@ impl Gatherer<'_> {
         }
     }
 
-    /// Fails if both the source and a flag select skills: one of them would be ignored.
+    /// Fails if both the source (`owner/repository@name`) and a flag select skills, because one of
+    /// them would be ignored.
     fn check_selection(&self, source: &Source) -> Result<(), Failure> {
         let Source::Git(GitSource {
             skill: Some(skill), ..
@@ -220,8 +223,8 @@ impl Gatherer<'_> {
         }
     }
 
-    /// Records the skills that are left out. Returns those that are failures: who takes all skills
-    /// of a source must learn that it has some that cannot be taken.
+    /// Records the skills that are left out. With `--all`, returns the faulty ones as failures
+    /// instead: the user wanted all skills and must learn that some cannot be added.
     fn leave_out(&mut self, source: &str, left_out: Vec<LeftOut>) -> Vec<GatherResult<SkillToAdd>> {
         let is_fault = |left: &LeftOut| self.arguments.all && left.reason.is_fault();
         let (faults, left_out): (Vec<_>, Vec<_>) = left_out.into_iter().partition(is_fault);
@@ -240,7 +243,7 @@ impl Gatherer<'_> {
         faults.collect()
     }
 
-    /// The chosen skills in a folder of this machine.
+    /// Lists the skills in a local folder, and returns the chosen ones.
     fn items_in_folder(
         &mut self,
         path: &Path,
@@ -257,7 +260,7 @@ impl Gatherer<'_> {
             !is_empty || !is_unnamed || is_all
         };
         let Some(listing) = listing.filter(is_listed) else {
-            // One folder is handed on as it is: the library has the error that says what it lacks.
+            // Pass on a folder without skills unchanged: the library reports what it lacks.
             let source = admit::Source::Folder(shown.clone());
             return Ok(vec![Ok(self.folder_item(shown, source))]);
         };
@@ -276,7 +279,8 @@ impl Gatherer<'_> {
         Ok(items)
     }
 
-    /// Reports that a folder has no skills, with what was left out.
+    /// Handles a source without skills that can be added: returns the faulty ones as failures, or
+    /// else fails.
     fn report_no_skills(
         &mut self,
         shown: &str,
@@ -320,13 +324,12 @@ impl Gatherer<'_> {
     ) -> Result<Vec<GatherResult<SkillToAdd>>, Failure> {
         let (context, arguments) = (self.context, self.arguments);
         let is_local = matches!(parsed.source, Source::Local(_));
-        // An archive of this machine passes through the fetcher too, and must work with
-        // `--offline`.
+        // A local archive passes through the fetcher too, and must work with `--offline`.
         if !is_local {
             context.require_network()?;
         }
-        // Created with the first source that needs it, because most commands add folders and need
-        // no HTTP client.
+        // Create the fetcher only now, because most commands add local folders and need no HTTP
+        // client.
         if self.fetching.is_none() {
             self.fetching = Some(Fetching::new(context)?);
         }
@@ -363,8 +366,8 @@ impl Gatherer<'_> {
                 Ok(Content::Fetched(skill)) => skill,
                 Err(failure) => return Err((label, failure)),
             };
-            // The lock of another tool pins no content for vault. A changed tree is only a warning,
-            // because the gate judges what was fetched.
+            // Only warn if the tree differs from the other tool's lock: for vault, the gate decides
+            // about what was fetched.
             if let (Some(noted), Some(tree)) = (&parsed.tree, &skill.upstream.tree)
                 && noted != tree
             {
@@ -373,7 +376,7 @@ impl Gatherer<'_> {
                 context.ui.warn(Warning::new("source_moved", text));
             }
             let source = admit::Source::Fetched(skill);
-            // An absolute path, so that later commands find the archive from any folder.
+            // Record an absolute path, so that later commands find the archive from any folder.
             let archive = match &parsed.source {
                 Source::Local(path) => path.canonicalize().ok(),
                 _ => None,
@@ -390,8 +393,8 @@ impl Gatherer<'_> {
         Ok(items.chain(faults).collect())
     }
 
-    /// Opens a source, lets the user choose among its skills, and downloads the chosen ones. Returns
-    /// the others too. A skill that cannot be downloaded does not stop the others.
+    /// Opens a source, selects among its skills, and downloads the chosen ones. Also returns the
+    /// skills that were left out. A skill that cannot be downloaded does not stop the others.
     async fn download_skills(
         &self,
         fetching: &Fetching,
@@ -421,7 +424,7 @@ impl Gatherer<'_> {
             Err(FetchError::NoneOffered { left_out, .. }) if selection.names.is_empty() => {
                 return Ok((Vec::new(), left_out));
             }
-            // A skill that was named has a reason of its own.
+            // The user named a skill, so report why that one cannot be added.
             Err(FetchError::NoneOffered { left_out, .. }) => {
                 let listing = Listing::of_left_out(left_out);
                 let choice = fetch::choose_skills(self.context, &shown, &listing, selection);
@@ -441,8 +444,8 @@ impl Gatherer<'_> {
         }
         let choice = fetch::choose_skills(self.context, &shown, &opened.listing, selection);
         let choice = match (choice, &in_source) {
-            // `@` selects a skill, but many people expect it to select a branch or tag. The
-            // repository is asked only after the failure, because this takes a request.
+            // `@` selects a skill, but many people expect a branch or tag. Ask the repository for
+            // one only after the failure, because this takes a request.
             (Err(failure), Some((git, [name])))
                 if failure.code == ErrorCode::SkillNotInSource
                     && fetcher.has_reference(git, name).await =>
@@ -496,7 +499,7 @@ fn folder_source(root: &Path, top: Option<&Path>, found: &OfferedSkill) -> admit
     }
 }
 
-/// Returns the path of a folder below another one, as the user would write it.
+/// Joins two paths as the user would write them.
 fn folder_below(root: &str, folder: &str) -> String {
     if folder.is_empty() {
         return root.to_owned();

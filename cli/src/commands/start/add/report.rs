@@ -1,4 +1,4 @@
-//! Reports the outcome of `vault add` for each skill of the sources.
+//! The report of `vault add`: the outcome for each skill of the sources.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -40,7 +40,7 @@ pub struct LeftOutSkill {
     pub message: String,
 }
 
-/// The outcome for one skill.
+/// The outcome of adding one skill.
 pub struct AddOutcome {
     pub label: String,
     pub texts: Texts,
@@ -49,14 +49,14 @@ pub struct AddOutcome {
     pub from: Option<String>,
 }
 
-/// The largest number of left-out skills that are named one by one.
+/// Maximum number of left-out skills that are named without `-v`.
 const MOST_NAMED: usize = 20;
 
-/// Reports on the skills of all sources.
+/// Creates the report about the skills of all sources.
 pub struct SkillsReport<'a> {
-    /// The command.
+    /// The context of the command.
     pub context: &'a Context,
-    /// The skills that are not added.
+    /// The listed skills that were not chosen or cannot be added.
     pub left_out: Vec<LeftOutSkill>,
     /// The number of failures that concern whole sources.
     failed_sources: usize,
@@ -76,8 +76,8 @@ impl<'a> SkillsReport<'a> {
         }
     }
 
-    /// Returns the failure of the only skill or source as that of the command, with all that was
-    /// listed.
+    /// Converts the failure of the only skill or source into that of the command, which also lists
+    /// the left-out skills.
     pub fn of_single(self, label: String, failure: Failure) -> Failure {
         self.print_left_out(0, 1);
         let skills = AddedSkills {
@@ -86,7 +86,7 @@ impl<'a> SkillsReport<'a> {
             left_out: self.left_out,
         };
         let mut data = serde_json::to_value(skills).unwrap_or_default();
-        // Keep what the failure tells beyond the lists.
+        // Keep the failure's own data beside the lists.
         if let (Some(all), Some(own)) = (
             data.as_object_mut(),
             failure.json_data().and_then(serde_json::Value::as_object),
@@ -96,8 +96,8 @@ impl<'a> SkillsReport<'a> {
         failure.data(data)
     }
 
-    /// Prints the outcome of each skill. Fails if one was not added. With one skill, its failure is
-    /// that of the command.
+    /// Prints the outcome of each skill. Fails if any was not added. With `single`, its failure is
+    /// the failure of the command.
     pub fn of_outcomes(
         self,
         mut done: Vec<AddOutcome>,
@@ -146,10 +146,10 @@ impl<'a> SkillsReport<'a> {
         }
     }
 
-    /// Prints the skills that were left out, and the numbers that add up.
+    /// Prints the skills that were left out, and the totals of taken, refused and left-out skills.
     pub fn print_left_out(&self, taken: usize, failed: usize) {
         let (context, left_out) = (self.context, &self.left_out);
-        // A source that cannot be read was not listed as a skill.
+        // A failure of a whole source is no listed skill.
         let refused = failed.saturating_sub(self.failed_sources);
         let is_chosen_away = |skill: &&LeftOutSkill| skill.reason == "not_chosen";
         let others = left_out.iter().filter(is_chosen_away).count();
@@ -186,7 +186,7 @@ impl<'a> SkillsReport<'a> {
     }
 }
 
-/// Returns the entry of a failed skill or source.
+/// Creates the `--json` entry of a failed skill or source.
 fn failed_skill(label: String, failure: &Failure) -> FailedSkill {
     let mut skill = FailedSkill::new(SkillLabel::Source(label), failure);
     let findings = failure.json_data().map(|data| data["findings"].clone());
@@ -194,9 +194,9 @@ fn failed_skill(label: String, failure: &Failure) -> FailedSkill {
     skill
 }
 
-/// Returns the code of a command from those of its failures, in order. `None` if nothing failed.
+/// Chooses the error code of the command from the codes of its failures. `None` if nothing failed.
 pub fn code_of_several(failed: Vec<FailureCode>, is_any_added: bool) -> Option<FailureCode> {
-    // Scripts stop at what the gate refuses, whatever else there is.
+    // A refusal by the gate takes precedence, so that scripts notice it.
     if failed.iter().any(|code| *code == ErrorCode::GateBlocked) {
         return Some(ErrorCode::GateBlocked.into());
     }
@@ -208,7 +208,8 @@ pub fn code_of_several(failed: Vec<FailureCode>, is_any_added: bool) -> Option<F
     })
 }
 
-/// Formats the source of a fetched skill and the key that signs it now.
+/// Formats the source of a fetched skill, its signer there, and the key of this vault that signed
+/// it.
 pub fn origin_line(candidate: &Candidate, fingerprint: &str) -> String {
     let at =
         candidate.provenance.revision.as_deref().map_or_else(

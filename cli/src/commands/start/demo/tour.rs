@@ -14,7 +14,7 @@ use crate::{
     tasks::starter,
 };
 
-/// The data that steps share, and the results that later steps need.
+/// The state of the tour: the two simulated machines, and results that later steps need.
 pub(super) struct Tour<'d> {
     owner: DemoHome<'d>,
     laptop: DemoHome<'d>,
@@ -24,7 +24,7 @@ pub(super) struct Tour<'d> {
     address: String,
     /// The vault's fingerprint.
     fingerprint: String,
-    /// The id and the fingerprint of the laptop's device request.
+    /// The id under which the laptop is enrolled, and below it the fingerprint of its key.
     device: String,
     device_fingerprint: String,
     /// The `data` of every command, for `--json`.
@@ -99,7 +99,7 @@ pub(super) const STEPS: [Step; 10] = [
 
 impl<'d> Tour<'d> {
     pub(super) fn new(demo: &'d Demo<'_>) -> Result<Self, Failure> {
-        // The program contains the starter skills, so the tour works without a network.
+        // The program contains the starter skills, so the tour needs no network.
         let skills = demo.folder.join("starter");
         starter::unpack_all(&skills).map_err(|error| Failure::io("writing", &skills, &error))?;
         Ok(Self {
@@ -154,8 +154,8 @@ impl<'d> Tour<'d> {
 
     fn publish_release(&mut self) -> Result<String, Failure> {
         let data = self.owner.run_for_json(&["sync", "--cloud"])?;
-        // The fingerprint comes from the owner's machine and not from the service. Otherwise the
-        // pin of the second machine would trust whatever the service shows.
+        // Take the fingerprint from the owner's machine. Taken from the service, the second machine
+        // would trust whatever the service shows.
         text_or_empty(&self.owner.run_for_json(&["key", "show"])?["fingerprint"])
             .clone_into(&mut self.fingerprint);
         let outcome = format!(
@@ -171,7 +171,7 @@ impl<'d> Tour<'d> {
 
     fn link_laptop(&mut self) -> Result<String, Failure> {
         let pinned = ["link", &self.address, "--expect-key", &self.fingerprint];
-        // Both homes are on one machine, whose own name would not tell them apart.
+        // Name the second machine, because both run on the same one.
         let named = ["--hostname", "demo laptop"];
         let data = self.laptop.run_for_json(&[&pinned[..], &named].concat())?;
         text_or_empty(&data["device_id"]).clone_into(&mut self.device);
@@ -187,8 +187,8 @@ impl<'d> Tour<'d> {
         let data = self
             .owner
             .run_for_json(&["devices", "admit", &self.device])?;
-        // The comparison that an owner makes by eye: a service that exchanged the key of the device
-        // would show another fingerprint.
+        // Compare the fingerprints, as an owner does by eye: a service that has exchanged the key
+        // of the device would show another one.
         if data["fingerprint"] != *self.device_fingerprint {
             let message = "the service shows another fingerprint than the machine";
             return Err(fail!(VaultChanged, "{message}"));
@@ -220,8 +220,7 @@ impl<'d> Tour<'d> {
             let bytes =
                 std::fs::read(&path).map_err(|error| Failure::io("reading", &path, &error))?;
             let original = self.skills.join(file.path);
-            // The mode counts too: a script without its executable bit would be installed and not
-            // run.
+            // Compare the mode too, because a script needs its executable bit.
             if bytes != file.bytes || is_executable(&path)? != is_executable(&original)? {
                 return Err(fail!(
                     SkillDamaged,

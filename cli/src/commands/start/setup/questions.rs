@@ -22,31 +22,32 @@ use crate::{
     tasks::{profiles, starter},
 };
 
-/// The changes to make once the user confirms.
+/// The changes that `vault setup` will make once the user confirms.
 #[derive(Debug, Default)]
 pub struct SetupPlan {
-    /// The names of the starter skills, with the folder if the installer left one.
+    /// The starter skills to add, each with the folder that the installer left, if it did.
     pub starters: Vec<(String, Option<PathBuf>)>,
-    /// Skills found in agents' folders, how to adopt each, and whether it replaces the vault's
-    /// skill of that name.
+    /// The skills to import from agents' folders: what becomes of each folder, and whether the
+    /// skill replaces the vault's skill of that name.
     pub adopt: Vec<(NativeSkill, AdoptionMode, bool)>,
     /// The agents that get links to the vault's skills.
     pub agents: Vec<AgentId>,
-    /// Further folders to link into.
+    /// Further folders to link into, each with its agent.
     pub folders: Vec<(AgentId, PathBuf)>,
-    /// Only skills with one of these tags are linked.
+    /// Tags to which the linked skills are limited; empty for all skills.
     pub tags: Vec<String>,
     /// Whether security flags of the gate block a skill.
     pub strict: bool,
     /// Whether imported skills are shown to agents that did not have them before.
     pub share: bool,
-    /// Agents that the user does not want linked.
+    /// Agents that the user does not want to link.
     pub declined: Vec<AgentId>,
-    /// What becomes of changes that agents make; `None` leaves it as it is.
+    /// The value of `VAULT_MCP_WRITES` to set: whether agents' changes wait as drafts. `None`
+    /// leaves the setting unchanged.
     pub writes: Option<&'static str>,
 }
 
-/// Asks about agents, further folders, tags and strictness.
+/// Asks the questions of `--advanced`: about agents, further folders, tags and strictness.
 pub fn ask_advanced(
     context: &Context,
     plan: &mut SetupPlan,
@@ -65,13 +66,13 @@ pub fn ask_advanced(
         if text.is_empty() {
             break;
         }
-        // A typing error asks again. Ending the wizard would lose the answers so far.
+        // Ask again after a typing error, because a failure would lose the answers so far.
         match profiles::parse_link(&text) {
             Ok(folder) => plan.folders.push(folder),
             Err(reason) => ui.must_see(format!("  {WARN}!{WARN:#} {reason}")),
         }
     }
-    // Tags are written as profiles, and must not overwrite those that the user wrote.
+    // Tags are written to `profiles.toml`. Do not ask if the user already has that file.
     let has_rules = vault.is_some_and(|vault| vault.paths().root.join(PROFILES_FILE).exists());
     if !has_rules {
         let question = "Only skills with one of these tags, separated by commas (empty: all):";
@@ -83,7 +84,7 @@ pub fn ask_advanced(
     Ok(())
 }
 
-/// Shows the vault, the agents and the skills on this machine.
+/// Prints the vault, the agents and the skills that were found on this machine.
 pub fn show_overview(
     context: &Context,
     vault: Option<&Vault>,
@@ -91,7 +92,7 @@ pub fn show_overview(
     plan: &SetupPlan,
     scan: &Scan,
 ) {
-    // These screens belong to the questions below them, so `--quiet` does not hide them.
+    // Print this even with `--quiet`, because the questions below refer to it.
     let (ui, process) = (&context.ui, &context.process);
     ui.must_see(format!("\n{BOLD}Found on this machine{BOLD:#}"));
     let root = context
@@ -126,7 +127,8 @@ pub fn show_overview(
     }
 }
 
-/// The skills with their folders. The sources are a column only if another tool recorded some.
+/// Formats the table of the skills with their folders. It has a column for sources only if another
+/// tool recorded some.
 fn skill_table(context: &Context, skills: &[NativeSkill]) -> String {
     let has_sources = skills.iter().any(|skill| skill.provenance.is_some());
     let name = Column::new("name").shrinks_to(16);
@@ -152,7 +154,7 @@ fn skill_table(context: &Context, skills: &[NativeSkill]) -> String {
     context.ui.format_table(&table)
 }
 
-/// Lists what the gate found in a skill, with the command that shows where.
+/// Prints the first findings of the gate in a skill, and the command that shows all.
 fn show_findings(context: &Context, skill: &NativeSkill) {
     const SHOWN: usize = 3;
     let findings = match &skill.state {
@@ -242,12 +244,13 @@ fn choose_mode(
 ) -> Result<AdoptionMode, Failure> {
     let options = texts.map(str::to_owned).to_vec();
     let chosen = context.ui.choose_first(question, options)?;
-    // If the text is not found, the folders stay as they are.
+    // Fall back to the mode that leaves the folders as they are.
     let at = texts.iter().position(|text| *text == chosen);
     Ok(at.map_or(AdoptionMode::Augment, |at| MODES[at]))
 }
 
-/// Asks how to adopt the skills in the agents' folders.
+/// Asks which skills of the agents' folders to import, and what becomes of their folders: one
+/// question for all, or with `review` one for each.
 pub fn choose_adoptions(
     context: &Context,
     review: bool,
@@ -290,7 +293,8 @@ pub fn choose_adoptions(
     }
     for skill in skills {
         let differs = matches!(skill.state, NativeState::Differs);
-        // Two folders may hold different skills of one name, and the vault can hold one of them.
+        // Two folders may have different skills with the same name. The vault can have only one of
+        // them.
         let is_chosen_already = chosen.iter().any(|(other, ..)| other.name == skill.name);
         if review {
             context.ui.must_see("");
@@ -302,8 +306,7 @@ pub fn choose_adoptions(
             }
         } else if differs || is_chosen_already {
             let path = context.process.short_path(&skill.path);
-            // One answer for all skills replaces none of them, since the user has not seen how they
-            // differ.
+            // An answer for all skills must not replace any: the user has not seen how they differ.
             let reason = either(is_chosen_already, "was found first", "is in the vault");
             let text = format!("{path} stays as it is: another skill of this name {reason}");
             let hint = "vault setup --review asks about each skill";
@@ -315,7 +318,7 @@ pub fn choose_adoptions(
     Ok(chosen)
 }
 
-/// Asks whether agents that did not have the imported skills are shown them.
+/// Asks whether to show imported skills to agents that did not have them before.
 pub fn ask_sharing(context: &Context, plan: &SetupPlan) -> Result<bool, Failure> {
     let others = agents_without_skills(plan);
     if others.is_empty() {
@@ -324,7 +327,7 @@ pub fn ask_sharing(context: &Context, plan: &SetupPlan) -> Result<bool, Failure>
     context.ui.must_see("");
     let names = join(others.into_iter().map(profiles::agent_name));
     let question = format!("Show each imported skill to agents that did not have it ({names})?");
-    // No by default: an agent should not get a skill only because another one had it.
+    // The default is no: an agent should not get a skill only because another one had it.
     context.ui.confirm_default(&question, false)
 }
 
@@ -348,8 +351,8 @@ pub fn had_by(plan: &SetupPlan, skill: &NativeSkill) -> Vec<AgentId> {
     same.flat_map(|(other, ..)| other.agents.clone()).collect()
 }
 
-/// Shows a skill for review: its path, the number and size of its files, its recorded source, and
-/// the difference of `SKILL.md` if the vault has another version.
+/// Prints a skill for `--review`: its path, the number and size of its files, its recorded source,
+/// and the difference of `SKILL.md` if the vault has another version.
 fn show_skill(context: &Context, vault: Option<&Vault>, skill: &NativeSkill) {
     let ui = &context.ui;
     let (name, path) = (&skill.name, context.process.short_path(&skill.path));
@@ -364,7 +367,7 @@ fn show_skill(context: &Context, vault: Option<&Vault>, skill: &NativeSkill) {
     let (NativeState::Differs, Some(vault)) = (&skill.state, vault) else {
         return;
     };
-    // Bytes that fail verification must not be shown as those of the vault.
+    // Do not show bytes that fail verification as the vault's.
     let Ok(inspected) = vault_library::run::inspect_skill(vault, name) else {
         return ui.must_see(format!("  {WARN}!{WARN:#} the vault's is damaged"));
     };
@@ -374,8 +377,8 @@ fn show_skill(context: &Context, vault: Option<&Vault>, skill: &NativeSkill) {
         .iter()
         .find(|file| file.path.as_str() == "SKILL.md");
     let old = document.map_or(&[][..], |file| &file.bytes);
-    // The folder may have changed since the scan. This is only for reading: the adoption compares
-    // the bytes again.
+    // The folder may have changed since the scan. That is harmless, because the import compares the
+    // bytes again.
     let new = std::fs::read(skill.path.join("SKILL.md")).unwrap_or_default();
     ui.must_see(paint(DIM, "  SKILL.md, the vault's (-) and this one (+):"));
     for line in format_difference(old, &new) {
@@ -398,7 +401,7 @@ fn format_difference(old: &[u8], new: &[u8]) -> Vec<String> {
     lines
 }
 
-/// Shows every planned change.
+/// Prints every change of the plan.
 pub fn show_summary(context: &Context, user: &Machine, is_new: bool, plan: &SetupPlan) {
     let (ui, process) = (&context.ui, &context.process);
     ui.must_see(format!("\n{BOLD}Planned changes{BOLD:#}"));
