@@ -1,5 +1,5 @@
-//! What one request costs its namespace, and the records that count its writes and log rows in the
-//! commits that the request makes anyway.
+//! The cost of one request for its namespace: its limits, and the store through which its writes
+//! and log rows are counted in the commits that the request makes anyway.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,18 +13,19 @@ use vault_store::records::{Commit, MAX_WRITES, Record, RecordKey, Records, When,
 use super::Budget;
 use crate::error::Refusal;
 
-/// A request of a caller who belongs to a namespace, with the limits that hold for it.
+/// The charge of a request: the namespace whose budgets it uses, with the limits for its caller.
 #[derive(Debug)]
 pub struct Charge {
     namespace: NamespaceId,
     /// Partition of the namespace's audit log.
     log: String,
-    /// The limit of each budget, by its number; 0: no limit.
+    /// The limit of each budget, by the budget's number; 0 is no limit.
     limits: [u64; Budget::ALL.len()],
     now: Timestamp,
-    /// Whether the request was counted as a write: its further commits are not.
+    /// Whether the request was counted as a write already: it counts once, whatever the number of
+    /// its commits.
     is_write: AtomicBool,
-    /// The refusal of a part of the request for which a budget had no room.
+    /// The refusal to answer with, if a budget had no room for a part of the request.
     refusal: Mutex<Option<Refusal>>,
 }
 
@@ -47,7 +48,7 @@ impl Charge {
         }
     }
 
-    /// Returns the namespace.
+    /// Returns the namespace whose budgets the request uses.
     pub const fn namespace(&self) -> NamespaceId {
         self.namespace
     }
@@ -57,7 +58,7 @@ impl Charge {
         self.limits[budget as usize]
     }
 
-    /// Whether commits are counted.
+    /// Whether writes or log rows are limited, so that commits have to be counted.
     pub const fn counts_commits(&self) -> bool {
         self.limit(Budget::Writes) > 0 || self.limit(Budget::LogRows) > 0
     }
@@ -68,12 +69,12 @@ impl Charge {
         refusal.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Remembers the refusal, and returns the error with which the part of the request ends. The
-    /// guard answers with the refusal, whatever becomes of the error on its way.
+    /// Stores the refusal, and returns the error with which the part of the request ends. Whatever
+    /// callers make of the error, the guard answers with the stored refusal.
     pub fn refuse(&self, refusal: Refusal) -> StoreError {
         let mut held = self.refusal.lock().unwrap_or_else(PoisonError::into_inner);
         *held = Some(refusal);
-        // Not a conflict, since another attempt would find no room either.
+        // Not a conflict, which would be retried: another attempt would find no room either.
         StoreError::unavailable("a budget of the namespace is used up")
     }
 
@@ -88,7 +89,8 @@ impl Charge {
         matches!(write, Write::Put { key, when, .. } if key.partition == self.log && creates(when))
     }
 
-    /// Returns the counting writes of a commit with `rows` new log rows.
+    /// Returns the writes that count a commit with `rows` new log rows; `is_change` tells whether
+    /// it counts as a write.
     fn counting_writes(&self, rows: u64, is_change: bool) -> Vec<(Budget, Write)> {
         let is_counted = is_change && !self.is_write.load(Ordering::Relaxed);
         [(Budget::Writes, is_counted.into()), (Budget::LogRows, rows)]
@@ -112,29 +114,29 @@ impl Charge {
     }
 }
 
-/// Whether a write belongs to the log or to a limit, as all writes about a refusal do. A commit of
-/// nothing else is no change: a caller who may change nothing must not use up the changes of those
-/// who may.
+/// Whether a write only records a request in the audit log or in a rate limit, as all writes about
+/// a refusal do. A commit of only such writes is no change: otherwise callers without the right to
+/// change anything could use up the writes of the others.
 fn is_bookkeeping(write: &Write) -> bool {
     let partition = &write.key().partition;
     let is_of = |kind| partition.starts_with(kind);
-    // An owner who deletes old entries of the log changes it.
+    // The deletion of old entries of the log by an owner is a change.
     !matches!(write, Write::Delete { .. }) && (is_of("audit/") || is_of("limit/"))
 }
 
-/// Records whose commits are charged to a namespace.
+/// A store of records whose commits are charged to a namespace.
 pub struct ChargedRecords {
     inner: Arc<dyn Records>,
     charge: Arc<Charge>,
 }
 
 impl ChargedRecords {
-    /// Returns the same records, of which each commit is counted.
+    /// Wraps a store so that each commit is counted.
     pub const fn new(inner: Arc<dyn Records>, charge: Arc<Charge>) -> Self {
         Self { inner, charge }
     }
 
-    /// Counts by a commit of its own.
+    /// Counts in a separate commit, before the one that is counted.
     async fn count_before(
         &self,
         counting: Vec<Write>,
@@ -176,11 +178,11 @@ impl Records for ChargedRecords {
         let counting = self.charge.counting_writes(rows, is_change);
         let (budgets, counting): (Vec<_>, Vec<_>) = counting.into_iter().unzip();
         if own + budgets.len() > MAX_WRITES {
-            // A commit of full size has no room for the counters. If it fails, its count stays,
-            // which is on the strict side.
+            // A commit of maximum size has no room for the counters. If that commit then fails, its
+            // count stays, which is on the strict side.
             self.count_before(counting, &budgets).await?;
         } else {
-            // Last, so that a failed condition of the request itself is reported first.
+            // Added last, so that a failed condition of the request itself is reported first.
             writes.extend(counting);
         }
         match self.inner.commit_writes(writes).await? {

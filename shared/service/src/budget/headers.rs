@@ -15,23 +15,23 @@ pub const FIELDS: [HeaderName; 2] = [RATE_LIMIT_POLICY, RATE_LIMIT];
 /// Largest integer of a structured field (RFC 9651, section 3.3.1).
 const MAX_INTEGER: u64 = 999_999_999_999_999;
 
-/// A limit and what is left of it in the present window.
+/// A limit and its state in the present window.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct LimitState {
     /// Name of the limit.
     pub name: &'static str,
-    /// Most units in a window.
+    /// Maximum number of units in a window.
     pub quota: u64,
     /// Length of a window, in seconds.
     pub seconds: i64,
-    /// Units that are left.
+    /// Number of units that are left.
     pub remaining: u64,
     /// Number of seconds until the next window.
     pub resets_in: u64,
 }
 
 impl LimitState {
-    /// Returns the refusal of a request that finds nothing left: 429 with `Retry-After` and the
+    /// Returns the refusal of a request when no unit is left: 429 with `Retry-After` and the header
     /// fields of this limit.
     pub fn refusal(&self) -> Refusal {
         let state = std::slice::from_ref(self);
@@ -46,9 +46,9 @@ impl LimitState {
     }
 }
 
-/// Adds the fields of these limits to an answer, unless it has such fields already.
+/// Adds the header fields for these limits to an answer, unless it has such fields already.
 pub fn add_headers(headers: &mut HeaderMap, states: &[LimitState]) {
-    // A refusal names the one limit that it is about.
+    // A refusal has the fields of the one limit that caused it.
     if states.is_empty() || headers.contains_key(RATE_LIMIT) {
         return;
     }

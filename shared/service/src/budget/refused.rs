@@ -1,5 +1,5 @@
-//! Tokens whose requests are over a limit: until the minute ends, further requests with them are
-//! refused before anything is read from the store.
+//! Tokens over a limit: until the minute ends, further requests with them are refused before
+//! anything is read from the store.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -10,8 +10,8 @@ use vault_format::time::Timestamp;
 use super::{LimitState, MINUTE, seconds_left};
 use crate::error::Refusal;
 
-/// Maximum number of tokens that are remembered in a minute. Requests with further ones are refused
-/// too, after a look at their records.
+/// Maximum number of tokens that are remembered in a minute. Requests with further tokens are
+/// refused too, but only after their records were read.
 const MAX_TOKENS: usize = 4096;
 
 /// A limit on requests in a minute that is used up.
@@ -19,14 +19,14 @@ const MAX_TOKENS: usize = 4096;
 pub struct FullLimit {
     /// Name of the limit.
     pub name: &'static str,
-    /// Most requests in a minute.
+    /// Maximum number of requests in a minute.
     pub quota: u64,
     /// Sentence for people.
     pub detail: &'static str,
 }
 
 impl FullLimit {
-    /// Returns the refusal at `now`: 429.
+    /// Returns the refusal at `now`: 429, to be repeated in the next minute.
     pub fn refusal(&self, now: Timestamp) -> Refusal {
         let state = LimitState {
             name: self.name,
@@ -50,8 +50,8 @@ struct Tokens {
 }
 
 impl RefusedTokens {
-    /// Remembers until the end of the minute that requests with this token are over a limit: counts
-    /// only grow in a minute.
+    /// Remembers until the end of the minute that requests with this token are refused. They would
+    /// be anyway, because counts only grow within a minute.
     pub fn remember_token(&self, token: Digest, limit: FullLimit, now: Timestamp) {
         let mut tokens = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let minute = minute_of(now);
@@ -59,13 +59,13 @@ impl RefusedTokens {
             tokens.minute = minute;
             tokens.limits.clear();
         }
-        // A request that is late belongs to a minute that is over.
+        // A late request belongs to a minute that is over.
         if tokens.minute == minute && tokens.limits.len() < MAX_TOKENS {
             tokens.limits.insert(token, limit);
         }
     }
 
-    /// Returns the limit that requests with this token are over; `None` if none is known.
+    /// Returns the limit that refuses requests with this token; `None` if none is known.
     pub fn find_limit(&self, token: &Digest, now: Timestamp) -> Option<FullLimit> {
         let tokens = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if tokens.minute != minute_of(now) {

@@ -1,8 +1,8 @@
-//! Why a setting is refused, as a text for the operator.
+//! Errors in settings, as texts for the operator.
 
 use super::TOKEN_TTL;
 
-/// Reason why a setting is refused.
+/// Reason why a setting is refused. The caller adds the name of the variable.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadSetting {
     /// Lifetime of access tokens out of range.
@@ -26,10 +26,10 @@ pub enum BadSetting {
     /// Not a port of webhooks.
     #[error("`{0}` is not a port; use 1 to 65535")]
     WebhookPort(String),
-    /// Neither on nor off.
+    /// `VAULT_SIGN_UP_VAULTS` is neither on nor off.
     #[error("`{0}` is neither on nor off")]
     SignUpVaults(String),
-    /// Not a plan.
+    /// An entry of `VAULT_PLANS` without `=`.
     #[error("`{0}` is not a plan; write it like team=https://buy.example/… plink_…")]
     Plan(String),
     /// Not the name of a plan.
@@ -40,17 +40,17 @@ pub enum BadSetting {
         "the checkout page of the plan `{0}` needs an https address without a password or fragment"
     )]
     Checkout(String),
-    /// A plan that any payment would buy.
+    /// A plan without the id of a payment link or price: any payment could buy it.
     #[error(
         "the plan `{0}` names no payment link or price; add its id, as in {0}=https://buy.example/… plink_… or price_…"
     )]
     PlanOffer(String),
-    /// A word behind the address of a plan that is none of its ids.
+    /// A word after the address of a plan that is neither an id, a currency nor a limit.
     #[error(
         "`{0}` is not the id of a payment link (plink_…), that of a price (price_…) or a currency (eur)"
     )]
     PlanWord(String),
-    /// A limit of a plan that is not valid.
+    /// A limit of a plan that is unknown, set twice or not a valid number.
     #[error(
         "`{1}` is no limit of the plan `{0}`; write bytes=5GiB, objects=300000, machines=50, people=10 or drafts=50, each once, where 0 is no limit"
     )]
@@ -64,10 +64,10 @@ pub enum BadSetting {
     /// Two plans with the same name.
     #[error("the plan `{0}` is listed twice")]
     PlanTwice(String),
-    /// A secret that is too short.
+    /// A signing secret of the payment provider that is too short.
     #[error("a secret has fewer than 16 characters; copy it from the payment provider")]
     PaymentSecret,
-    /// Plans without secrets.
+    /// There are plans, but no signing secret of the payment provider.
     #[error("must be set where VAULT_PLANS is: without it no payment is ever confirmed")]
     PaymentSecretsMissing,
     /// Grace period out of range.

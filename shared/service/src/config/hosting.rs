@@ -1,4 +1,4 @@
-//! Settings of a service that hosts vaults for people who sign up, and of one that sells them.
+//! Settings of a service on which people can create hosted vaults, free or for payment.
 
 use secrecy::{ExposeSecret as _, SecretString};
 use url::{Host, Url};
@@ -6,17 +6,17 @@ use url::{Host, Url};
 use super::BadSetting;
 use super::quota::SetQuota;
 
-/// The variable that lets accounts create vaults.
+/// Variable that permits accounts to create vaults: `on` or `off`.
 pub const SIGN_UP_VAULTS: &str = "VAULT_SIGN_UP_VAULTS";
-/// The variable with the plans and their checkout pages.
+/// Variable with the plans, their checkout pages and limits.
 pub const PLANS: &str = "VAULT_PLANS";
-/// The variable with the signing secrets of payment events.
+/// Variable with the signing secrets of payment events.
 pub const PAYMENT_SECRETS: &str = "VAULT_PAYMENT_SECRETS";
-/// The variable with the mode of the payment provider whose events count.
+/// Variable with the mode of the payment provider whose events are accepted: `live` or `test`.
 pub const PAYMENT_MODE: &str = "VAULT_PAYMENT_MODE";
-/// The variable with the address of the page where customers manage their subscriptions.
+/// Variable with the address of the page where customers manage their subscriptions.
 pub const BILLING_URL: &str = "VAULT_BILLING_URL";
-/// The variable with the length of the grace period.
+/// Variable with the length of the grace period after a failed payment, in days.
 pub const PAYMENT_GRACE_DAYS: &str = "VAULT_PAYMENT_GRACE_DAYS";
 
 /// Default length of the grace period, in days.
@@ -40,11 +40,12 @@ pub struct Hosting {
     /// Secrets with which the payment provider signs events. Any of them is valid, so that one can
     /// replace another. If empty, the service accepts no events.
     pub payment_secrets: Vec<SecretString>,
-    /// Whether events of the provider's live mode count; else those of its test mode.
+    /// Whether events of the provider's live mode are accepted; otherwise those of its test mode
+    /// are.
     pub live_payments: bool,
-    /// The page of the payment provider where a customer pays invoices and cancels.
+    /// Page of the payment provider where a customer pays invoices and cancels.
     pub billing: Option<Url>,
-    /// Number of days that a vault is served after a failed payment.
+    /// Number of days for which a vault is still served after a failed payment.
     pub grace_days: i64,
 }
 
@@ -61,25 +62,24 @@ impl Default for Hosting {
     }
 }
 
-/// Payments that count for a plan.
+/// The payments that buy a plan.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Offer {
-    /// Ids of payment links (`plink_…`). If any is named, a checkout must come by one of them.
+    /// Ids of payment links (`plink_…`). If there is any, a checkout must come from one of them.
     pub links: Vec<String>,
-    /// Ids of prices (`price_…`). If any is named, the subscription must be for one of them.
+    /// Ids of prices (`price_…`). If there is any, the subscription must be for one of them.
     pub prices: Vec<String>,
-    /// Currencies, as three lowercase letters. Without one every currency of the link or price
-    /// counts.
+    /// Currencies, as three lower-case letters. If there is none, every currency is accepted.
     pub currencies: Vec<String>,
 }
 
 impl Offer {
-    /// Whether payments in this currency count.
+    /// Whether payments in this currency are accepted.
     pub fn accepts_currency(&self, currency: &str) -> bool {
         self.currencies.is_empty() || self.currencies.iter().any(|known| known == currency)
     }
 
-    /// Parses the words behind the address of a plan called `plan`.
+    /// Parses the words after the address of the plan called `plan`.
     fn parse_words<'w>(
         plan: &str,
         words: impl Iterator<Item = &'w str>,
@@ -99,8 +99,8 @@ impl Offer {
                 _ => return Err(BadSetting::PlanWord(word.to_owned())),
             }
         }
-        // The buyer writes the reference of a sign-up into the address of any payment link, so
-        // without an id the cheapest link of the account would buy the most expensive plan.
+        // A buyer can add the reference of a sign-up to the address of any payment link. So without
+        // an id, the cheapest link of the operator would buy the most expensive plan.
         if offer.links.is_empty() && offer.prices.is_empty() {
             return Err(BadSetting::PlanOffer(plan.to_owned()));
         }
@@ -111,11 +111,11 @@ impl Offer {
 /// A plan for sale.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Plan {
-    /// Its name: 1 to 32 characters a-z, 0-9 and `-`.
+    /// Name of the plan: 1 to 32 characters a-z, 0-9 and `-`.
     pub name: String,
-    /// Payments that count for it.
+    /// Payments that buy it.
     pub offer: Offer,
-    /// Limits of its vaults, where they differ from the default.
+    /// Limits of vaults with this plan, where they differ from the default.
     pub quota: SetQuota,
     checkout: Url,
 }
@@ -165,7 +165,7 @@ impl Plan {
     }
 }
 
-/// Whether a word behind the address of a plan sets a limit: an address has a colon before `=`.
+/// Whether a word of a plan sets a limit; the text before `=` of an address is not alphanumeric.
 fn is_limit(word: &str) -> bool {
     word.split_once('=')
         .is_some_and(|(name, _)| name.bytes().all(|byte| byte.is_ascii_alphanumeric()))
@@ -201,10 +201,10 @@ impl Hosting {
         Ok(hosting)
     }
 
-    /// Reads the variables like [`Hosting::from_variables`], but checks the secrets of payment
-    /// events without keeping them: a process that receives no events must not hold them, and one
-    /// that reads them from another place calls [`Hosting::set_payment_secrets`]. `has_secrets` says
-    /// whether there are any.
+    /// Reads the variables like [`Hosting::from_variables`], but only checks the secrets of payment
+    /// events and does not keep them. A process that receives no events must not hold the secrets;
+    /// one that gets them from elsewhere calls [`Hosting::set_payment_secrets`]. `has_secrets`
+    /// tells whether there are any.
     pub fn from_variables_without_secrets(
         variable: impl Fn(&str) -> Option<String>,
         has_secrets: bool,
@@ -219,7 +219,7 @@ impl Hosting {
             plans.push(plan);
         }
         parse_secrets(&text(PAYMENT_SECRETS)).map_err(|why| (PAYMENT_SECRETS, why))?;
-        // Without events no payment would ever be confirmed.
+        // Without a secret the service accepts no events, and no payment would ever be confirmed.
         if !plans.is_empty() && !has_secrets {
             return Err((PAYMENT_SECRETS, BadSetting::PaymentSecretsMissing));
         }

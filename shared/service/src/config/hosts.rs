@@ -1,15 +1,15 @@
-//! Hosts by which a service may be called besides that of its public URL.
+//! Additional host names by which the service may be called, besides the host of its public URL.
 
 use url::Url;
 
 use super::{BadSetting, Config};
 
 impl Config {
-    /// Allows requests that name this host (a member of `VAULT_ALLOWED_HOSTS`). Fails if it is not
-    /// a host, with or without a port.
+    /// Allows requests with this value of `Host` (an entry of `VAULT_ALLOWED_HOSTS`). Fails if it
+    /// is not a host, with or without a port.
     pub fn allow_host(&mut self, host: &str) -> Result<(), BadSetting> {
-        // Reject a text that no request can name: the setting would have no effect. `*` is one of
-        // them, since there are no wildcards.
+        // A text that cannot be the host of a request is rejected, because the setting would have
+        // no effect. That includes `*`: there are no wildcards.
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
         let is_plain = host.bytes().all(plain);
         let is_host = is_plain

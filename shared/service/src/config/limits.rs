@@ -1,6 +1,7 @@
-//! Rate limits, and the variables that set them.
+//! Rate limits, and the variables that set them. A source is the IPv4 address or IPv6 /64 network
+//! of a caller; wider networks have a larger allowance. A grant is one consent to an app.
 
-/// Rate limits; 0 switches one off.
+/// Rate limits; 0 switches a limit off.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Enrolments of unknown keys per slug, source and minute (`VAULT_LIMIT_ENROL_SLUG`). Counted
@@ -22,15 +23,15 @@ pub struct Limits {
     pub sign_in_per_account: u32,
     /// Client registrations per source and hour (`VAULT_LIMIT_REGISTER`). Counted in the store.
     pub register_per_source: u32,
-    /// Registrations per source that no app has used yet (`VAULT_LIMIT_REGISTER_UNUSED`). Counted
-    /// in the store.
+    /// Client registrations per source that were never used (`VAULT_LIMIT_REGISTER_UNUSED`).
+    /// Counted in the store.
     pub unused_per_source: u32,
     /// Failed token requests per client, source and minute (`VAULT_LIMIT_TOKEN`). Counted in the
     /// store.
     pub token_failures: u32,
     /// Tokens issued per grant and minute (`VAULT_LIMIT_REFRESH`). Counted in the store.
     pub tokens_per_grant: u32,
-    /// Bodies without a good signature at `/hooks/payment` per source and minute
+    /// Requests without a valid signature at `/hooks/payment` per source and minute
     /// (`VAULT_LIMIT_PAYMENT`). Counted in the store.
     pub payment_failures: u32,
     /// Requests at `/mcp` and `/admin` per grant and minute (`VAULT_LIMIT_GRANT`). Counted in
@@ -48,8 +49,8 @@ pub struct Limits {
     /// Rows of the audit log per hosted namespace and hour (`VAULT_LIMIT_NAMESPACE_LOG`). Counted
     /// in the store.
     pub log_rows_per_namespace: u32,
-    /// Work of the gate per hosted namespace and hour, in GiB (`VAULT_LIMIT_NAMESPACE_GATE`).
-    /// Counted in memory.
+    /// Amount that the gate, the security scanner for skills, scans per hosted namespace and hour,
+    /// in GiB (`VAULT_LIMIT_NAMESPACE_GATE`). Counted in memory.
     pub gate_gib_per_namespace: u32,
     /// Parts of exports per hosted namespace and hour (`VAULT_LIMIT_NAMESPACE_EXPORTS`). Counted in
     /// memory.
@@ -118,7 +119,7 @@ impl Limits {
         ]
     }
 
-    /// Switches all limits off, for benchmarks and for tests of other things.
+    /// Returns limits that are all off, for benchmarks and for tests of other things.
     pub const fn disabled() -> Self {
         Self {
             enrol_per_slug: 0,

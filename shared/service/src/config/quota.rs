@@ -1,31 +1,32 @@
-//! Quotas of a namespace: how much it may hold. Plans and operators set them.
+//! Quotas: how much a namespace may store, and how many machines, people and drafts it may have.
+//! Plans and operators set them.
 
 use serde::{Deserialize, Serialize};
 
-/// Bytes that a namespace may store if nothing else is set: 2 GiB.
+/// Default for the number of bytes that a namespace may store: 2 GiB.
 pub const DEFAULT_BYTES: u64 = 2 << 30;
-/// Objects that a namespace may store if nothing else is set.
+/// Default for the number of objects that a namespace may store.
 pub const DEFAULT_OBJECTS: u64 = 200_000;
 
-/// Largest limit: a number that every store and every JSON parser holds exactly.
+/// Maximum value of a limit: every store and every JSON parser can represent it exactly.
 pub const MAX_LIMIT: u64 = (1 << 53) - 1;
 
-/// How much a namespace may hold. In each member 0 means that there is no limit.
+/// The limits of a namespace. In each member 0 means that there is no limit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Quota {
-    /// Bytes that it stores, of all classes of objects together.
+    /// Bytes of all stored objects, of all classes together.
     pub bytes: u64,
-    /// Objects that it stores, of all classes together.
+    /// Number of stored objects, of all classes together.
     pub objects: u64,
-    /// Machines that its owners have admitted.
+    /// Number of admitted machines.
     pub machines: u64,
-    /// Members, and people with an invitation that waits.
+    /// Number of members and invited people.
     pub people: u64,
-    /// Drafts about skills that wait for a decision.
+    /// Number of open drafts about skills.
     pub drafts: u64,
 }
 
-/// What a quota limits.
+/// One of the limits of a quota.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QuotaKind {
@@ -41,7 +42,7 @@ pub enum QuotaKind {
     Drafts,
 }
 
-/// Part of a limit at which owners are warned, in percent.
+/// Percentage of a limit at which owners are warned.
 const WARNED_PERCENT: u64 = 80;
 
 /// Whether `used` reaches 80 % of a limit, where 0 is no limit.
@@ -69,7 +70,7 @@ impl Quota {
         drafts: 0,
     };
 
-    /// Returns one of its limits.
+    /// Returns the limit of this kind; 0 for none.
     pub const fn limit_of(&self, kind: QuotaKind) -> u64 {
         match kind {
             QuotaKind::Bytes => self.bytes,
@@ -80,7 +81,7 @@ impl Quota {
         }
     }
 
-    /// Returns this quota with the members that `set` sets.
+    /// Returns this quota with the limits that `set` contains in place of its own.
     #[must_use]
     pub fn with(self, set: &SetQuota) -> Self {
         Self {
@@ -93,7 +94,7 @@ impl Quota {
     }
 }
 
-/// The members of a quota that a plan or an operator has set; the others have the default.
+/// The limits that a plan or an operator has set; `None` keeps the default.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default)]
 pub struct SetQuota {
@@ -110,8 +111,8 @@ pub struct SetQuota {
 }
 
 impl SetQuota {
-    /// Sets the member that a word such as `bytes=5GiB` or `machines=50` names. Returns false if it
-    /// names none, sets one twice, or has no valid number.
+    /// Sets the limit in a word such as `bytes=5GiB` or `machines=50`. Returns false if the limit
+    /// is unknown, was set before, or has no valid number.
     pub(super) fn set_word(&mut self, name: &str, number: &str) -> bool {
         let (member, number) = match name {
             "bytes" => (&mut self.bytes, parse_bytes(number)),
@@ -129,7 +130,8 @@ impl SetQuota {
     }
 }
 
-/// Parses a number of bytes, as `5000000`, `500MiB` or `5GiB`.
+/// Parses a number of bytes such as `5000000`, `500MiB` or `5GiB`; `None` for other text or above
+/// [`MAX_LIMIT`].
 pub fn parse_bytes(text: &str) -> Option<u64> {
     let units = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40)];
     for (unit, shift) in units {
@@ -141,7 +143,7 @@ pub fn parse_bytes(text: &str) -> Option<u64> {
     parse_number(text)
 }
 
-/// Parses a limit of digits alone.
+/// Parses a limit that consists of digits only; `None` above [`MAX_LIMIT`].
 fn parse_number(text: &str) -> Option<u64> {
     let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let number: u64 = text.parse().ok().filter(|_| is_plain)?;

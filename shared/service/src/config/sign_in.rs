@@ -1,4 +1,5 @@
-//! Settings of the sign-in: by password, through an OpenID Connect provider, or either.
+//! Settings of the sign-in: with a password, through an OpenID Connect provider (here "the
+//! provider"), or either.
 
 use std::str::FromStr;
 
@@ -9,19 +10,20 @@ use super::is_this_machine;
 /// The ways to sign in that the service offers.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub enum SignIn {
-    /// A password, which is set through an operator's link or by the settings of the first start.
+    /// Only with a password, which is set through an operator's link or by the settings of the
+    /// first start.
     #[default]
     Password,
-    /// Only the provider.
+    /// Only through the provider.
     Provider(ProviderSettings),
-    /// A password or the provider.
+    /// With a password or through the provider.
     Both(ProviderSettings),
 }
 
 /// An OpenID Connect provider, and the registration of this service there.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ProviderSettings {
-    /// Address of the provider.
+    /// Issuer identifier, which is the address of the provider.
     pub issuer: Issuer,
     /// Client id that the provider gave this service.
     pub client_id: String,
@@ -34,22 +36,22 @@ pub struct ProviderSettings {
 /// Rule for the creation of accounts at a first sign-in through the provider.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum SignUp {
-    /// Only addresses that an owner or an operator invited get an account.
+    /// Only e-mail addresses that an owner or an operator invited get an account.
     #[default]
     Invited,
-    /// Every address that the provider has verified gets an account.
+    /// Every e-mail address that the provider has verified gets an account.
     Open,
 }
 
-/// The address of a provider, byte for byte as its documents and tokens must name it: https, or
-/// http on this machine.
+/// The issuer identifier of a provider: an https address, or http on this machine. It is not
+/// normalized, because the provider's documents and tokens must contain exactly this text.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Issuer {
     text: String,
     loopback: Option<String>,
 }
 
-/// A variable whose value cannot be used.
+/// Error: a variable has a value that cannot be used.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct BadVariable {
     /// Name of the variable.
@@ -75,7 +77,7 @@ pub enum BadSignIn {
     /// The settings of a provider are incomplete.
     #[error("must be set too: a provider needs VAULT_OIDC_ISSUER and VAULT_OIDC_CLIENT_ID")]
     Missing,
-    /// The setting requires a provider.
+    /// The setting has no effect without a provider.
     #[error(
         "has no effect without VAULT_OIDC_ISSUER and VAULT_OIDC_CLIENT_ID; set them, or unset this"
     )]
@@ -90,7 +92,7 @@ const ISSUER: &str = "VAULT_OIDC_ISSUER";
 const CLIENT_ID: &str = "VAULT_OIDC_CLIENT_ID";
 const NAME: &str = "VAULT_OIDC_NAME";
 const SIGN_UP: &str = "VAULT_SIGN_UP";
-/// The variable with the secret that authenticates this service to the provider.
+/// Variable with the secret that authenticates this service to the provider.
 pub const CLIENT_SECRET: &str = "VAULT_OIDC_CLIENT_SECRET";
 
 impl SignIn {
@@ -141,7 +143,7 @@ impl SignIn {
         }
     }
 
-    /// Returns the provider, if there is one.
+    /// Returns the settings of the provider; `None` if people sign in with passwords only.
     pub const fn provider(&self) -> Option<&ProviderSettings> {
         match self {
             Self::Password => None,
@@ -193,7 +195,7 @@ impl FromStr for Issuer {
 }
 
 impl Issuer {
-    /// Returns the text as it was configured.
+    /// Returns the issuer identifier as it was configured.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -204,12 +206,12 @@ impl Issuer {
         format!("{base}/.well-known/openid-configuration")
     }
 
-    /// Returns the host of a provider that uses plain http on this machine.
+    /// Returns the host if the provider uses plain http on this machine; `None` otherwise.
     pub fn plain_http_host(&self) -> Option<&str> {
         self.loopback.as_deref()
     }
 
-    /// Whether a document of the provider may send this service to `address`: https, or this
+    /// Whether this service accepts `address` from a document of the provider: https, or this
     /// machine if the provider itself uses http on this machine.
     pub fn may_name(&self, address: &str) -> bool {
         // The addresses go into redirects and pages, so quotes and angle brackets are refused.
@@ -233,7 +235,7 @@ impl Issuer {
     }
 }
 
-/// Returns the host of an address on this machine.
+/// Returns the host of an address on this machine; `None` for other addresses.
 fn loopback_host(url: &Url) -> Option<String> {
     let host = url.host()?;
     is_this_machine(&host).then(|| host.to_string())

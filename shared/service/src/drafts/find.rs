@@ -1,4 +1,5 @@
-//! Reads drafts in their present state.
+//! Reads drafts in their present state, which for a proposal (a draft with a release that lacks
+//! signatures) is derived from the namespace's releases.
 
 use vault_format::name::DraftId;
 use vault_store::StoreError;
@@ -15,7 +16,7 @@ use crate::model::release::Release;
 pub(crate) struct FoundDraft {
     /// The draft in its present state.
     pub(crate) record: DraftRecord,
-    /// The stored record with its revision; `None` if a decision has ended the draft.
+    /// The stored record of an open draft, with its revision; `None` if the draft has ended.
     open: Option<(DraftRecord, u64)>,
 }
 
@@ -25,7 +26,7 @@ pub(crate) async fn find_draft(
     namespace: &Namespace,
     id: &DraftId,
 ) -> Result<Option<FoundDraft>, StoreError> {
-    // Both keys in one read: ending a draft moves its record, and two reads could miss it in
+    // Both keys in one read: when a draft ends, its record moves, and two reads could miss it in
     // between.
     let keys = [
         draft::draft_key(&namespace.id, id),
@@ -47,8 +48,8 @@ pub(crate) async fn find_draft(
     }))
 }
 
-/// Returns these drafts in their present state, in the same order. Reads nothing unless a proposal
-/// has been overtaken by a release.
+/// Returns these drafts in their present state, in the same order. Reads the store only if a
+/// proposal may have ended.
 pub(crate) async fn resolve_states(
     app: &App,
     namespace: &Namespace,
@@ -58,8 +59,8 @@ pub(crate) async fn resolve_states(
     let mut standing = Vec::with_capacity(drafts.len());
     let mut overtaken = Vec::new();
     for (at, draft) in drafts.into_iter().enumerate() {
-        // Tried without the release first: only a proposal that is no longer pending needs to know
-        // whether it was published.
+        // Computed without the release first: only for a proposal that is no longer pending does it
+        // matter whether it was published.
         let without_release = draft.clone().with_present_state(namespace, None, now);
         if without_release.state != draft.state {
             overtaken.push(at);

@@ -1,5 +1,8 @@
-//! Storing a new draft: first its bytes, then its record, its counters and the audit record in one
+//! Stores a new draft: first its bytes, then its record, its counters and the audit record in one
 //! commit.
+//!
+//! A slot is a record that names the only open draft of a kind: equal drafts take the same slot. A
+//! place is one of the numbers of open drafts that limits permit.
 
 use bytes::Bytes;
 use serde_json::json;
@@ -27,29 +30,29 @@ use crate::uploads::{self, Purpose, UploadError};
 
 /// A draft to be stored.
 pub(crate) struct IncomingDraft<'a> {
-    /// The namespace that it is for.
+    /// Namespace that the draft is for.
     pub(crate) namespace: &'a Namespace,
-    /// The actor who submits it.
+    /// Actor who submits it, for the audit log.
     pub(crate) actor: &'a Actor,
-    /// Its record.
+    /// Record to store.
     pub(crate) record: DraftRecord,
-    /// Its bytes, and other objects that are stored with it.
+    /// The draft's bytes, and other objects to store with them.
     pub(crate) objects: Vec<(ObjectKey, Bytes)>,
 }
 
 /// Result of storing a draft.
 #[derive(Debug)]
 pub(crate) enum KeepOutcome {
-    /// The draft is pending.
+    /// The draft was stored and is pending.
     New(DraftRecord),
-    /// Its author has submitted the same draft before, and that one is pending.
+    /// The author has submitted the same draft before, and that one is still pending.
     Same(DraftRecord),
 }
 
 /// Reason why a draft is not stored.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KeepError {
-    /// A limit is reached.
+    /// A limit of drafts is reached.
     #[error(transparent)]
     Full(#[from] DraftLimit),
     /// Another user has asked to publish with the same key.
@@ -60,7 +63,7 @@ pub(crate) enum KeepError {
     /// The quota has no room for its bytes.
     #[error(transparent)]
     Storage(#[from] FullStorage),
-    /// As many drafts wait as the quota allows.
+    /// The quota allows no more open drafts.
     #[error(transparent)]
     Places(FullPlaces),
     /// The store failed.
@@ -86,31 +89,31 @@ impl From<UploadError> for KeepError {
     }
 }
 
-/// The limit that is reached.
+/// A limit that is reached.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub(crate) enum DraftLimit {
-    /// Drafts of the author.
+    /// Open drafts of the author.
     #[error("{} of your drafts are waiting already", MAX_OWN + MAX_SHARED_OF_AUTHOR)]
     Author,
-    /// Drafts beyond each author's own, shared by all authors.
+    /// Open drafts in the places that all authors share.
     #[error("{MAX_SHARED} drafts are waiting already, beside {MAX_OWN} of each author")]
     Shared,
-    /// Key requests of the author.
+    /// Open key requests of the author.
     #[error("{MAX_KEY_REQUESTS_OF_AUTHOR} of your key requests are waiting already")]
     KeyRequestsOfAuthor,
-    /// Key requests of the namespace.
+    /// Open key requests of the namespace.
     #[error("{MAX_KEY_REQUESTS} key requests are waiting already")]
     KeyRequests,
-    /// Proposals of the namespace.
+    /// Open proposals of the namespace.
     #[error("{MAX_PROPOSALS} proposals are waiting already")]
     Proposals,
-    /// Drafts of the author per day.
+    /// Drafts that the author has submitted today.
     #[error("you have handed in {MAX_A_DAY} drafts today; try again tomorrow")]
     Day,
 }
 
 impl DraftLimit {
-    /// The limit of the counter at this position of [`DraftRecord::counting_writes`].
+    /// Returns the limit of the counter at this position of [`DraftRecord::counting_writes`].
     const fn from_counter(subject: &Subject, at: usize) -> Self {
         match (subject, at) {
             (Subject::Release(_), _) => Self::Proposals,
@@ -122,15 +125,15 @@ impl DraftLimit {
     }
 }
 
-/// Fails if the author's next draft about a skill would exceed a limit; storing the draft checks
-/// again.
+/// Fails if another draft of the author about a skill would exceed a limit. Only for an early
+/// answer: storing the draft checks again.
 pub(crate) async fn check_room(
     app: &App,
     namespace: &Namespace,
     author: &str,
 ) -> Result<(), KeepError> {
     take_place(app, app, namespace).await?;
-    // Without a write, so two drafts may both pass; the counters in the commit decide.
+    // Only a read, so two drafts may both pass here; the counters in the commit decide.
     let keys = [
         draft::author_queue_key(&namespace.id, author),
         draft::queue_key(&namespace.id),
@@ -152,17 +155,19 @@ pub(crate) async fn check_room(
     }
 }
 
-/// Stores a draft. If its author has submitted the same draft before, it is not stored again.
+/// Stores a draft. If its author has submitted the same draft before and it is pending, that draft
+/// is returned instead.
 pub(crate) async fn store_draft(
     app: &App,
     keep: IncomingDraft<'_>,
 ) -> Result<KeepOutcome, KeepError> {
-    // The same draft again takes no further place, and one that replaces another takes its place.
-    // The rest is asked before the bytes are stored, so that a draft over the limit leaves no
-    // objects behind.
+    // The same draft needs no further place, and a draft that replaces another takes its place. For
+    // all others the limits are checked before the bytes are stored, so that a draft over a limit
+    // leaves no objects behind.
     match read_slot(app, &keep).await? {
         SlotState::Same(record) => return Ok(KeepOutcome::Same(*record)),
-        // Drafts about skills alone have these limits: however many wait, a release can be proposed.
+        // Only drafts about skills have these limits: however many are open, a release can be
+        // proposed.
         SlotState::None if keep.record.content().is_some() => {
             check_room(app, keep.namespace, &keep.actor.user).await?;
         }
@@ -191,7 +196,7 @@ pub(crate) async fn store_draft(
     Box::pin(uploads::put_objects(app, keep.namespace, purpose, objects)).await?;
     let keep_in = async |tx| keep_in(&tx, app, &keep).await;
     match app.change(keep_in).await {
-        // Proposals that have ended by themselves still count until their end is recorded; so that
+        // Proposals that have ended without a decision count until their end is recorded. So that
         // is done now, and the draft is tried once more.
         Err(KeepError::Full(DraftLimit::Proposals))
             if settle_proposals(app, keep.namespace).await? > 0 =>
@@ -202,7 +207,7 @@ pub(crate) async fn store_draft(
     }
 }
 
-/// Takes a place of the quota for a draft about a skill.
+/// Takes one of the places that the quota allows for drafts about skills.
 async fn take_place(
     ports: &Ports,
     app: &App,
@@ -218,8 +223,8 @@ async fn keep_in(
     keep: &IncomingDraft<'_>,
 ) -> Result<KeepOutcome, KeepError> {
     let mut full = DraftLimit::Day;
-    // The author's own places first, then the shared ones: a single author cannot use up what
-    // others have left.
+    // The author's own places are tried first, then the shared ones: a single author cannot use up
+    // the places of others.
     for place in [Place::Own, Place::Shared] {
         let record = keep.record.clone().in_place(place);
         let mut events = vec![waiting_event(&record)];
@@ -238,14 +243,14 @@ async fn keep_in(
                 (counted, slot.into_iter().chain(taken.writes).collect())
             }
             SlotState::Replaced { slot, writes } => {
-                // A replaced draft leaves its place in the counters to this one.
+                // The new draft takes over the place of the replaced one in the counters.
                 let slot = record.slot_write(&keep.namespace.id, When::At(slot))?;
                 (Vec::new(), slot.into_iter().chain(writes).collect())
             }
         };
         let places = counted.len();
-        // Counters first: `commit_within` reports the failure of one of them as a limit, that of
-        // any later write as a conflict.
+        // Counters come first: `commit_within` reports their failure as a limit, and that of any
+        // later write as a conflict.
         counted.extend(
             record
                 .daily_window(&keep.namespace.id)
@@ -272,7 +277,7 @@ async fn keep_in(
     Err(full.into())
 }
 
-/// Builds the notice about a new draft.
+/// Creates the event of a new draft, for a notice to owners.
 fn waiting_event(record: &DraftRecord) -> Event {
     Event::DraftWaiting {
         draft: record.id.to_string(),
@@ -281,19 +286,19 @@ fn waiting_event(record: &DraftRecord) -> Event {
     }
 }
 
-/// The draft in the slot that a new draft takes. A key request has one slot per key, a proposal one
-/// per author, a change of a skill one per author and change.
+/// State of the slot that a new draft takes. A key request has one slot per key, a proposal one per
+/// author, and a change of a skill one per author and change.
 enum SlotState {
     /// The slot is empty, or the draft takes none.
     None,
-    /// The same draft.
+    /// The slot has the same draft.
     Same(Box<DraftRecord>),
-    /// A draft of another author.
+    /// The slot has a draft of another author.
     OfAnother,
-    /// An earlier draft of the same author, with the writes that end it; `slot` is the revision of
-    /// the slot.
+    /// The slot has an earlier draft of the same author. `writes` end it, and `slot` is the
+    /// revision of the slot.
     Replaced { slot: u64, writes: Vec<Write> },
-    /// A draft that is being ended at this moment.
+    /// The slot's draft is being ended by another process.
     Changing,
 }
 
@@ -319,17 +324,18 @@ async fn read_slot(app: &App, keep: &IncomingDraft<'_>) -> Result<SlotState, Sto
     let waits = found.state == State::Pending;
     let is_same = match (found.proposed(), new.proposed()) {
         (Some(found), Some(new)) => found.is_same(new),
-        // The slot of a change names exactly that change.
+        // A slot for a change of a skill is found by that change, so the change is the same.
         _ => new.content().is_some() || found.sha256 == new.sha256,
     };
     if waits && is_same {
         return Ok(SlotState::Same(Box::new(found)));
     }
-    // A change keeps its place in the counters until a step ends it, and then leaves its slot too.
+    // A change of a skill is not replaced: another process is ending the slot's draft, which frees
+    // its place and its slot.
     if new.content().is_some() {
         return Ok(SlotState::Changing);
     }
-    // An author has one pending request per slot: a new one withdraws the one before, in the same
+    // An author has one pending draft per slot: a new one withdraws the one before, in the same
     // commit.
     let mut writes = Vec::new();
     let ended = if waits {

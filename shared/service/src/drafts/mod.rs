@@ -1,6 +1,8 @@
-//! Storing, finding and ending drafts, for routes, tools and background work alike.
+//! Stores, finds and ends drafts, for routes, MCP tools and background work. A draft is a request
+//! to a vault's owners and publishers: to change a skill, to sign a release, or to let a key
+//! publish.
 //!
-//! Each step is one commit with its audit record. A step that loses a race is tried again on the
+//! Each step is one commit with its audit record. A step that loses a race is tried again with the
 //! new state. Nothing here checks the rights of a caller or decides about a draft: the routes do
 //! that.
 

@@ -1,5 +1,5 @@
-//! Background work on drafts: records the end of those that have ended by themselves, and lists the
-//! objects that pending ones need.
+//! Background work on drafts: records the end of proposals that have ended without a decision, and
+//! lists the objects that pending drafts need.
 
 use vault_store::StoreError;
 use vault_store::objects::Class;
@@ -11,9 +11,9 @@ use crate::model::kept::ObjectName;
 use crate::model::namespace::Namespace;
 use crate::model::release::Closure;
 
-/// Records the end of every proposal that has ended by itself, which frees its record and its place
-/// in the counters. Returns how many there were. A proposal that changes in the meantime is left to
-/// the process that changes it.
+/// Records the end of every proposal that has ended without a decision, because it expired or a
+/// release overtook it. This frees its place in the counters. Returns how many there were. If a
+/// proposal changes in the meantime, the process that changes it handles it.
 pub(crate) async fn settle_proposals(
     app: &App,
     namespace: &Namespace,
@@ -48,7 +48,7 @@ pub(crate) async fn pending_objects(
     let drafts = open.into_iter().map(|seen| seen.value).collect();
     let mut objects = Vec::new();
     for draft in resolve_states(app, namespace, drafts).await? {
-        // A proposal that has ended by itself needs its objects no more, although its record is not
+        // A proposal that has ended does not need its objects any more, even if its record is not
         // updated yet.
         if draft.state != State::Pending {
             continue;

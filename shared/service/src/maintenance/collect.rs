@@ -1,9 +1,11 @@
-//! Garbage collection, mark and sweep: marks objects that no root reaches, and deletes them if that
-//! is still so after the grace period of 24 hours.
+//! Garbage collection of objects by mark and sweep: marks objects that no root reaches, and deletes
+//! them if no root reaches them after the grace period of 24 hours either. The roots are the
+//! current release and other records that protect objects (`roots.rs`).
 //!
-//! A visit to a namespace goes through its objects in batches, and for each batch through the roots
-//! (`roots.rs`). It stores its position among both, so it may end anywhere and the next run continues
-//! from there. Nothing is marked or deleted in a namespace whose current release cannot be read.
+//! A visit is the work on one namespace. It goes through the namespace's objects in batches, and
+//! compares each batch with all roots. The visit stores its position among both, so it may be
+//! interrupted anywhere and the next run continues from there. Nothing is marked or deleted in a
+//! namespace whose current release cannot be read.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Range;
@@ -27,7 +29,8 @@ use crate::model::upkeep::{ObjectPosition, RootWalk, Visit};
 use crate::model::usage::Listed;
 use crate::uploads;
 
-/// Classes that are collected, in the order of a visit: those that a release names, then drafts.
+/// Classes of objects that are collected, in the order of a visit: first those that a release
+/// names, then drafts.
 pub(super) const CLASSES: [Class; 5] = [
     Class::Bundles,
     Class::Policies,
@@ -35,11 +38,11 @@ pub(super) const CLASSES: [Class; 5] = [
     Class::Closures,
     Class::Drafts,
 ];
-/// Maximum number of pages of one batch, for which the roots are read once. Its objects are held in
-/// memory.
+/// Maximum number of pages of objects in one batch, for which the roots are read once. They are
+/// held in memory.
 const BATCH_PAGES: usize = 25;
-/// Continues or begins a visit, until its end or until `until` is reached; then the visit has the
-/// position. After an error it has none.
+/// Continues or begins a visit, until it ends or until `until`; in the second case `visit` has the
+/// position. After an error it has none, so that the next visit begins again.
 pub(super) async fn visit_namespace(
     app: &App,
     slug: &Slug,
@@ -50,9 +53,9 @@ pub(super) async fn visit_namespace(
     let within = visit.within.take();
     let began_at = visit.began_at.unwrap_or_else(|| app.now());
     let current_namespace = namespace::find_namespace(app, slug).await?;
-    // A deleted namespace is not visited: `remove` empties it as a whole. Nor is one whose release
-    // an earlier version of vault published: its references cannot be read, so all its objects stay
-    // until the next release.
+    // A deleted namespace is skipped, because `remove` empties it as a whole. So is one whose
+    // current release was published by an earlier version of vault: its references cannot be read,
+    // so all its objects stay until the next release.
     let collectable = current_namespace.filter(|(namespace, _)| {
         namespace.current.is_none() || namespace.readable_current().is_some()
     });
@@ -99,7 +102,7 @@ pub(super) async fn visit_namespace(
     Ok(())
 }
 
-/// Does what a visit does once, at its beginning.
+/// Does the steps at the beginning of a visit.
 async fn begin_visit(app: &App, namespace: &Namespace, report: &mut Report) {
     settle_drafts(app, namespace, report).await;
     if let Err(error) = announce_end(app, namespace).await {
@@ -112,10 +115,10 @@ async fn begin_visit(app: &App, namespace: &Namespace, report: &mut Report) {
     }
 }
 
-/// Ends the records of proposals that are over, at the beginning of a visit.
+/// Records the end of proposals that have ended without a decision.
 async fn settle_drafts(app: &App, namespace: &Namespace, report: &mut Report) {
     if let Err(error) = drafts::settle_proposals(app, namespace).await {
-        // Logged only: the collection works out the state of each draft itself and does not need
+        // Only logged: the collection derives the state of each draft itself and does not need
         // these records to be up to date.
         report.skipped += 1;
         tracing::error!(
@@ -126,7 +129,7 @@ async fn settle_drafts(app: &App, namespace: &Namespace, report: &mut Report) {
     }
 }
 
-/// A page of objects with their marks.
+/// A page of the objects of one class, with their sizes and marks.
 struct ObjectPage {
     position: ObjectPosition,
     range: PageRange,
@@ -136,7 +139,8 @@ struct ObjectPage {
 }
 
 impl ObjectPage {
-    /// Reads the page behind `position`, up to `end`; `None` behind it and behind the last class.
+    /// Reads the page after `position`, up to `end`. `None` if `position` has reached `end` or the
+    /// last class.
     async fn read(
         app: &App,
         namespace: NamespaceId,
@@ -156,7 +160,7 @@ impl ObjectPage {
             .then(|| listed.last().map(|(digest, _)| *digest))
             .flatten();
         let class_end = end.1.filter(|_| end.0 == class_at);
-        // The earlier of the two, if there are both.
+        // The smaller of the two, if there are both.
         let last = page_end.into_iter().chain(class_end).min();
         listed.retain(|(digest, _)| last.is_none_or(|last| *digest <= last));
         let marks = kept::marks_between(app, &namespace, class, after, last).await?;
@@ -191,7 +195,7 @@ impl ObjectPage {
             .map(move |digest| ObjectName::new(class, *digest))
     }
 
-    /// Counts the objects that are left when those in `deleted` are gone, and those.
+    /// Returns the amounts of the objects that still exist, and of those that were just deleted.
     fn count_left(&self, deleted: &HashSet<ObjectName>, walk: &RootWalk) -> Listed {
         let mut listed = Listed::default();
         for (name, size) in self.names().zip(&self.sizes) {
@@ -212,32 +216,34 @@ impl ObjectPage {
     }
 }
 
-/// What a visit has done so far, and its time.
+/// The results of a visit so far, and the time until which it may work.
 struct Progress<'a> {
     report: &'a mut Report,
     listed: &'a mut Listed,
     until: Instant,
 }
 
-/// End of a batch.
+/// Outcome of a batch.
 enum BatchEnd {
-    /// Behind the last object of the namespace.
+    /// The last object of the namespace was handled.
     Last,
-    /// All its objects are judged; the next ones are behind this position.
+    /// All objects of the batch were handled; the next batch begins after this position.
     Next(ObjectPosition),
-    /// Time ran out before that.
+    /// Time ran out before the end of the batch.
     OutOfTime(RootWalk),
 }
 
-/// Beginning of a batch: a position, and the walk that an earlier run began there.
+/// Beginning of a batch: a position, and the progress with the roots if an earlier run has begun
+/// this batch.
 #[derive(Default)]
 struct BatchStart {
     position: ObjectPosition,
     begun: Option<RootWalk>,
 }
 
-/// Processes a batch of objects, and counts those that are left. However little time is left, it does
-/// a part of the first page.
+/// Handles a batch of objects, and adds the amounts of those that are left to the count. It handles
+/// at least a part of the first page, however little time is left, so that every run makes
+/// progress.
 async fn collect_batch(
     app: &App,
     namespace: &Namespace,
@@ -260,8 +266,8 @@ async fn collect_batch(
     let listed = || pages.iter().flat_map(ObjectPage::names);
     walk.not_current = listed().collect();
     walk.unreached = if is_begun {
-        // What was not listed then may have had its root among those that are read already. It
-        // counts as reached until the next visit.
+        // For an object that was not listed by the earlier run, its root may be among those that
+        // were read then. It counts as reached until the next visit.
         listed()
             .filter(|name| walk.unreached.contains(name))
             .collect()
@@ -279,7 +285,7 @@ async fn collect_batch(
         };
         let has_time = page.position == position || Instant::now() < until;
         let plan = page.plan(moment, &walk.unreached);
-        // The next run plans a page anew that was not finished, since marks may have changed by
+        // If a page is not finished, the next run plans it again, since marks may have changed by
         // then.
         let carried_out = if has_time {
             carry_out(app, namespace.id, plan, report, until).await?
@@ -300,8 +306,8 @@ async fn collect_batch(
     })
 }
 
-/// Ends a batch in front of these pages. The walk goes on with as many of them as its record has
-/// room for.
+/// Ends a batch before these pages. The stored walk covers as many of them as its record has room
+/// for.
 fn stop_before(walk: RootWalk, pages: &[ObjectPage]) -> BatchEnd {
     let mut unreached = BTreeSet::new();
     let mut end = walk.end;
@@ -322,7 +328,7 @@ fn stop_before(walk: RootWalk, pages: &[ObjectPage]) -> BatchEnd {
     })
 }
 
-/// Reads the pages of a batch: as many as a third of the time allows, and at least one if there is
+/// Reads the pages of a batch: as many as a third of the time allows, but at least one if there is
 /// one.
 async fn read_pages(
     app: &App,
@@ -331,7 +337,7 @@ async fn read_pages(
     until: Instant,
 ) -> Result<Vec<ObjectPage>, StoreError> {
     let now = Instant::now();
-    // The rest of the time is for the roots, and for what has to be done.
+    // The rest of the time is for reading the roots and for the sweep.
     let reading_until = now + until.saturating_duration_since(now) / 3;
     let mut position = range.start;
     let mut pages = Vec::new();

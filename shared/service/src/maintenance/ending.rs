@@ -1,4 +1,5 @@
-//! Notices about releases that expire soon, queued on the rounds of the garbage collection.
+//! Notices about releases that expire soon, queued by the visits of the garbage collection because
+//! these reach every namespace regularly.
 
 use serde_json::json;
 use vault_store::StoreError;
@@ -9,17 +10,17 @@ use crate::model::namespace::Namespace;
 use crate::model::notice::{Destinations, ENDS_NOTICE_DAYS, Event, Topic, ends_key};
 use crate::{notices, publish};
 
-/// Queues the notice that the current release ends in at most 14 days, once for each release.
+/// Queues the notice that the current release expires in at most 14 days, once for each release.
 pub(super) async fn announce_end(app: &App, namespace: &Namespace) -> Result<(), StoreError> {
-    // One attempt without a retry: where another process commits first, it has queued the notice.
+    // One attempt without a retry: if another process commits first, it has queued the notice.
     let attempted = app.attempt(async |tx| {
         let Some(current) = namespace.readable_current() else {
             return Ok(());
         };
         let mark = ends_key(&namespace.id, &current.payload_sha256);
         let (destinations, _) = Destinations::find(&tx, &namespace.id).await?;
-        // Before the catalog is read: most vaults want no notice, or have had the one of this
-        // release.
+        // Checked before the catalog is read: most vaults want no notice, or have had the one about
+        // this release.
         if !destinations.any_wants(Topic::ReleaseEnds) || tx.records.get_one(&mark).await?.is_some()
         {
             return Ok(());
@@ -35,7 +36,7 @@ pub(super) async fn announce_end(app: &App, namespace: &Namespace) -> Result<(),
             ends_at,
         };
         let notice = notices::queue_notice(&tx, namespace, event).await?;
-        // Nothing was queued where the outbox is full. Without the mark a later round tries again.
+        // Nothing was queued if the outbox is full. Without the mark a later visit tries again.
         if !notice.is_empty() {
             tx.write_all(notice);
             // The mark expires with the release, since there is nothing to announce after that.

@@ -1,10 +1,12 @@
 //! Background work that no request triggers: it removes expired records, sets up vaults that people
-//! signed up for, empties deleted vaults, collects objects that no root reaches, and sends notices.
+//! signed up for, removes the content of deleted vaults, deletes objects that nothing refers to
+//! (garbage collection), and sends notices.
 //!
 //! Rule: all of it consists of bounded steps that can be repeated, interrupted, and run twice at
-//! once, so correctness never depends on when or how often it runs. It never answers a request, and
-//! outside of deleted vaults it never deletes an object that a root reaches. `vault serve` runs it
-//! as a task; on AWS a schedule invokes the function `admin`.
+//! once, so correctness never depends on when or how often it runs. It never answers a request.
+//! Outside of deleted vaults it never deletes an object that a root reaches; roots are records that
+//! protect objects, such as the current release. `vault serve` runs it as a task; on AWS a schedule
+//! invokes the function `admin`.
 
 mod collect;
 mod ending;
@@ -26,18 +28,18 @@ use crate::hosting::provisioning;
 use crate::model::upkeep::LastRun;
 use crate::notices;
 
-/// Interval between two runs.
+/// Interval between the runs of all background work.
 pub const RUN_INTERVAL: Duration = Duration::from_mins(5);
-/// Interval at which a process that runs all the time sends notices.
+/// Interval at which a process that runs all the time sends notices and writes counts of refusals.
 pub const NOTICES_INTERVAL: Duration = Duration::from_mins(1);
-/// Time within which one pass over the notices begins attempts there.
+/// Maximum time within which such a sending of notices starts attempts.
 const NOTICES_STEP: Duration = Duration::from_secs(30);
 /// Time limit of one step. A run has one step for each kind of work.
 pub const STEP_LIMIT: Duration = Duration::from_secs(10);
-/// Maximum number of expired records that one call of the store removes, which is one commit there.
+/// Maximum number of expired records that one call of the store removes, which is one commit.
 const SWEEP_AT_ONCE: usize = 100;
 
-/// Counts of one run.
+/// Results of one run, for the log.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct Report {
     /// Expired records that were removed.
@@ -48,21 +50,21 @@ pub struct Report {
     pub unmarked: usize,
     /// Objects that were deleted.
     pub deleted: usize,
-    /// Namespaces that were visited to their end.
+    /// Namespaces whose visit by the garbage collection has ended.
     pub namespaces: usize,
     /// Vaults that were set up for people who signed up.
     pub provisioned: usize,
     /// Namespaces that were skipped because something in them could not be read.
     pub skipped: usize,
-    /// Namespaces whose collection has not ended for another three days.
+    /// Namespaces whose visit has lasted for another three days without an end.
     pub late: usize,
-    /// Notices that arrived.
+    /// Deliveries of notices that arrived.
     pub sent: usize,
     /// Attempts to send a notice that failed.
     pub unsent: usize,
     /// Records of deleted vaults that were removed.
     pub removed_records: usize,
-    /// Deleted vaults of which nothing is left but their names.
+    /// Deleted vaults that are removed completely, except for their names.
     pub removed_vaults: usize,
 }
 
@@ -72,20 +74,20 @@ pub async fn run_once(app: &App) -> Result<Report, StoreError> {
     run_within(app, STEP_LIMIT).await
 }
 
-/// Runs like [`run_once`] with another time limit of each step. However short it is, the garbage
-/// collection gets further.
+/// Runs like [`run_once`] with another time limit for each step. However short it is, the garbage
+/// collection makes some progress.
 pub async fn run_within(app: &App, limit: Duration) -> Result<Report, StoreError> {
     let mut report = Report::default();
     let until = || Instant::now() + limit;
-    // Sending mostly waits for other servers, so it happens beside the rest. An attempt that begins
-    // at the end of its step takes up to 10 s more.
+    // Sending mostly waits for other servers, so it runs concurrently. An attempt that begins at
+    // the end of the step takes up to 10 s more.
     let own_work = async {
         let swept = remove_expired(app, &mut report, until()).await;
         let provisioned = provisioning::resume_sign_ups(app, until()).await;
         report.provisioned = *provisioned.as_ref().unwrap_or(&0);
         let removed = remove::removal_step(app, &mut report, until()).await;
         let collected = visits::collect_step(app, &mut report, until()).await;
-        // Only after all four have run: one that fails must not keep the others from their turn.
+        // Results are combined after all four have run: a failure of one must not stop the others.
         swept.and(provisioned).and(removed).and(collected)
     };
     let (done, delivered) = tokio::join!(own_work, notices::deliver_due(app, until()));
@@ -116,7 +118,7 @@ pub async fn run_within(app: &App, limit: Duration) -> Result<Report, StoreError
     outcome.and_then(|report| traced.map(|()| report))
 }
 
-/// Records for the operator how a run has ended, with a log line for alarms if it failed.
+/// Records the outcome of a run for the operator, with a log line for alarms if it failed.
 async fn leave_trace(app: &App, outcome: &Result<Report, StoreError>) -> Result<(), StoreError> {
     let failure = match outcome {
         Ok(report) if report.skipped == 0 => None,
@@ -134,26 +136,26 @@ async fn leave_trace(app: &App, outcome: &Result<Report, StoreError>) -> Result<
 }
 
 /// Runs the work every five minutes, first after one minute, and sends notices every minute, until
-/// `stop` ends. A step that is running then is cancelled where it waits: it can be repeated from
-/// any point.
+/// `stop` completes. A step that is running then is cancelled at its next wait, which is safe: it
+/// can be repeated from any point.
 pub async fn run_periodically(app: App, stop: impl Future<Output = ()>) {
     let working = async {
-        // Not at once: a server that restarts in a loop would begin with work each time.
+        // Not immediately: a server that restarts in a loop would begin with this work each time.
         tokio::time::sleep(RUN_INTERVAL / 5).await;
         loop {
-            // A failure has left its trace.
+            // `run_once` has logged and recorded a failure.
             let _ = run_once(&app).await;
             tokio::time::sleep(RUN_INTERVAL).await;
         }
     };
-    // The counts of refusals reach the log when their minute is over.
+    // Counts of refusals are written to the log when their minute is over.
     let counting = async {
         loop {
             tokio::time::sleep(NOTICES_INTERVAL).await;
             write_refusals(&app, false).await;
         }
     };
-    // A loop of its own, so that a run that takes long does not delay notices.
+    // A separate loop, so that a long run does not delay notices.
     let sending = async {
         loop {
             tokio::time::sleep(NOTICES_INTERVAL).await;
@@ -171,8 +173,8 @@ pub async fn run_periodically(app: App, stop: impl Future<Output = ()>) {
     write_refusals(&app, true).await;
 }
 
-/// Writes the counts of refusals into the log. What cannot be written is lost, but for the entry
-/// itself.
+/// Writes counts of refusals from memory to the audit log. A count that cannot be written is lost,
+/// but its entry is already in the log.
 async fn write_refusals(app: &App, is_ending: bool) {
     let written = app.refusals.write_counts(app, is_ending);
     if let Ok(Err(error)) = timeout(STEP_LIMIT, written).await {
@@ -186,7 +188,7 @@ async fn write_refusals(app: &App, is_ending: bool) {
 /// Removes expired records. They read as absent already, so this only frees their space.
 async fn remove_expired(app: &App, report: &mut Report, until: Instant) -> Result<(), StoreError> {
     while let Some(left) = until.checked_duration_since(Instant::now()) {
-        // A call that is cancelled loses nothing: whatever it has removed stays removed.
+        // A cancelled call loses nothing: the records that it has removed stay removed.
         let Ok(swept) = timeout(left, app.records.sweep_expired(SWEEP_AT_ONCE)).await else {
             break;
         };

@@ -1,4 +1,5 @@
-//! The count of what a namespace stores, corrected by the garbage collection, which lists all objects.
+//! Corrects the usage of a namespace (the count of its stored objects) during the garbage
+//! collection, which lists all objects anyway.
 
 use vault_format::text::error_chain;
 use vault_format::time::Timestamp;
@@ -12,15 +13,16 @@ use crate::model::usage::{Listed, Usage};
 use crate::notices;
 use crate::uploads::change_usage;
 
-/// Notes that a visit begins to list the objects of a namespace.
+/// Records in the usage that a visit begins to list the objects of a namespace.
 pub(super) async fn begin(app: &App, namespace: &Namespace, began_at: Timestamp) {
     let begin = |usage: &mut Usage| usage.begin_listing(began_at, app.now());
     log_failure(namespace, change_usage(app, namespace, begin).await);
-    // A plan may have changed with a restart.
+    // The limits of a plan may have changed with a restart.
     log_failure(namespace, notices::judge_limits(app, namespace).await);
 }
 
-/// Gives a namespace that was sold before namespaces had quotas the plan of its sign-up.
+/// Stores the plan of the sign-up in a namespace that was sold before namespaces had quotas.
+/// Returns the namespace with it.
 pub(super) async fn adopt_plan(app: &App, namespace: Namespace) -> Namespace {
     if namespace.kind == Kind::SelfSigned || namespace.plan.is_some() {
         return namespace;
@@ -35,7 +37,8 @@ pub(super) async fn adopt_plan(app: &App, namespace: Namespace) -> Namespace {
     }
 }
 
-/// Stores the plan of the sign-up; returns the namespace with it, or `None` if there is none.
+/// Finds and stores the plan of the sign-up. Returns the namespace with it, or `None` if there is
+/// none.
 async fn find_plan(app: &App, namespace: &Namespace) -> Result<Option<Namespace>, StoreError> {
     let sign_ups = provisioning::of_namespaces(app, std::slice::from_ref(namespace)).await?;
     let plan = sign_ups.into_iter().flatten().find_map(|it| it.plan);
@@ -57,14 +60,14 @@ async fn find_plan(app: &App, namespace: &Namespace) -> Result<Option<Namespace>
     .await
 }
 
-/// Corrects the usage by what the visit that began at `began_at` has listed.
+/// Corrects the usage by the listing of the visit that began at `began_at`.
 pub(super) async fn end(app: &App, namespace: &Namespace, began_at: Timestamp, listed: Listed) {
     let end = |usage: &mut Usage| usage.end_listing(began_at, listed);
     log_failure(namespace, change_usage(app, namespace, end).await);
 }
 
-/// The collection goes on without a count: steady uploads, which change the same record, must not
-/// stop it.
+/// Logs a failure. The collection continues without a correction: steady uploads, which change the
+/// same record, must not stop it.
 fn log_failure(namespace: &Namespace, outcome: Result<(), StoreError>) {
     if let Err(error) = outcome {
         tracing::warn!(
@@ -75,8 +78,9 @@ fn log_failure(namespace: &Namespace, outcome: Result<(), StoreError>) {
     }
 }
 
-/// Returns the time before which unused uploads are no longer kept; `None` keeps those of a week. A
-/// namespace that has little room keeps those of a day.
+/// Returns a time: uploads from before it that no release names are no longer protected. `None`
+/// protects all uploads of the last week. If space is short, only those of the last day are
+/// protected.
 pub(super) async fn oldest_upload(
     app: &App,
     namespace: &Namespace,

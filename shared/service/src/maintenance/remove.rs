@@ -1,6 +1,6 @@
 //! Removal of deleted vaults: records first, then objects, the audit log last. Every step is one
-//! commit or one deletion of an object, and what it removes is not found again. So a removal that
-//! is interrupted continues where it stopped, and two at once only do the same work.
+//! commit or one deletion of objects, and removed things are not found again. So an interrupted
+//! removal continues where it stopped, and two processes at once only do the same work twice.
 
 use tokio::time::Instant;
 use vault_format::text::error_chain;
@@ -23,11 +23,12 @@ use crate::model::upkeep::RootWalk;
 use crate::model::user::{User, users_partition};
 
 /// Maximum number of users or grants that one commit removes, with all records that belong to them.
+/// (A commit has at most 100 writes.)
 const OWNERS_PER_COMMIT: usize = 20;
-/// Maximum number of vaults that one step looks at.
+/// Maximum number of deleted vaults that one step reads.
 const MAX_VAULTS: usize = 100;
 
-/// Continues the removals until all are done or `until` is reached.
+/// Continues the removals of deleted vaults until all are done or until `until`.
 pub(super) async fn removal_step(
     app: &App,
     report: &mut Report,
@@ -45,14 +46,14 @@ pub(super) async fn removal_step(
             continue;
         }
         let now = Instant::now();
-        // A share of the time for each, so that a large vault does not delay the others.
+        // Each gets a share of the time, so that a large vault does not delay the others.
         let slice = until.saturating_duration_since(now) / waiting.max(1);
         waiting = waiting.saturating_sub(1);
         match remove_vault(app, &removal, report, now + slice).await {
             Ok(true) => report.removed_vaults += 1,
             Ok(false) => {}
             Err(error) => {
-                // The next vault still gets its turn. This one is tried again by the next run.
+                // The other vaults are still handled. This one is tried again by the next run.
                 report.skipped += 1;
                 tracing::error!(
                     namespace = %removal.namespace_id,
@@ -75,8 +76,8 @@ async fn remove_vault(
     let (slug, id) = (&removal.slug, &removal.namespace_id);
     let users = users_partition(id);
     let grants = grants_partition(Some(id));
-    // The keys of their further records stand in the documents of users and grants alone, so each
-    // document is read before it is removed.
+    // The keys of further records are only in the documents of users and grants, so each document
+    // is read before it is removed.
     let user = |record: &Record| -> Result<Vec<Write>, StoreError> {
         let user: User = record.read()?;
         Ok(user.removal_writes(record.revision).to_vec())
@@ -99,13 +100,13 @@ async fn remove_vault(
     for class in CLASSES {
         done = done && delete_objects(app, removal, class, report, until).await?;
     }
-    // The audit log goes last: until then it tells what was there.
+    // The audit log is removed last: until then it shows what happened in the vault.
     let log = audit::audit_partition(Some(id));
     done = done && empty_partition(app, &log, plain, report, until).await?;
     Ok(done && finish_removal(app, removal).await?)
 }
 
-/// Returns the writes that remove a grant with its tokens and its entry in the person's list.
+/// Returns the writes that remove a grant, its tokens and its entry in the person's list.
 fn grant_writes(record: &Record) -> Result<Vec<Write>, StoreError> {
     let grant: Grant = record.read()?;
     let keys = [
@@ -117,13 +118,13 @@ fn grant_writes(record: &Record) -> Result<Vec<Write>, StoreError> {
     Ok(keys.map(|key| Write::delete(key, When::Any)).to_vec())
 }
 
-/// Function that returns the writes which remove a record.
+/// Function that returns the writes to remove a record and the records that belong to it.
 type RemovalWrites<'r> = &'r (dyn Fn(&Record) -> Result<Vec<Write>, StoreError> + Sync);
 
-/// The removal of the records of a partition.
+/// How the records of a partition are removed.
 #[derive(Clone, Copy)]
 struct RecordRemoval<'r> {
-    /// Records that one commit removes, with the further records that belong to them.
+    /// Maximum number of records that one commit removes, with the records that belong to them.
     at_once: usize,
     writes: RemovalWrites<'r>,
 }
@@ -137,7 +138,7 @@ async fn empty_partition(
     until: Instant,
 ) -> Result<bool, StoreError> {
     loop {
-        // Always from the beginning: what was removed is not listed again.
+        // Always from the beginning, because removed records are not listed again.
         let records = app
             .records
             .list_page(partition, "", None, removal.at_once)
@@ -152,10 +153,11 @@ async fn empty_partition(
         for record in &records {
             writes.extend((removal.writes)(record)?);
         }
-        // Two records may lead to the same key, which a commit may name only once.
+        // Two records may lead to the same key, but a commit may contain a key only once.
         writes.sort_by(|one, other| one.key().cmp(other.key()));
         writes.dedup_by(|one, other| one.key() == other.key());
-        // A commit that fails was overtaken by another process. The next turn lists what is left.
+        // If the commit fails, another process was faster. The next iteration lists the remaining
+        // records.
         if app.try_commit(writes).await? {
             report.removed_records += records.len();
         }

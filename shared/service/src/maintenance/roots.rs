@@ -1,6 +1,7 @@
-//! The roots of a namespace: what its current release, its pending drafts, and its uploads and former
-//! releases of late name. A namespace may have any number of uploads, so reading them goes on in the
-//! next run where it stopped.
+//! Reads the roots of a namespace, which protect objects from the garbage collection: the current
+//! release, pending drafts, and the temporary roots (uploads of the last days and former releases
+//! of the last month). There may be any number of uploads, so one run may read a part of them and
+//! the next run continue.
 
 use tokio::time::Instant;
 use vault_store::StoreError;
@@ -15,20 +16,19 @@ use crate::model::release::Closure;
 use crate::model::upkeep::RootWalk;
 use crate::publish;
 
-/// Pages of temporary roots that a run reads however little time is left, so that every run gets
-/// further.
+/// Number of pages of temporary roots that a run reads at least, however little time is left, so
+/// that every run makes progress.
 const MIN_ROOT_PAGES: usize = 20;
 
-/// Removes from the unreached objects those that a root reaches. Returns false when time runs out
-/// before all roots are read; the walk has the position then.
+/// Removes the objects that a root reaches from `walk.unreached`. Returns false when time runs out
+/// before all roots are read; `walk` then has the position.
 pub(super) async fn read_roots(
     app: &App,
     namespace: &Namespace,
     walk: &mut RootWalk,
     until: Instant,
 ) -> Result<bool, StoreError> {
-    // Read again, since a release may have become current after the visit began, or since the run
-    // before.
+    // Read again, since another release may have become current after the visit or this run began.
     let reread = namespace::find_namespace(app, &namespace.slug).await?;
     let unchanged = reread.filter(|(found, _)| found.id == namespace.id);
     let namespace = unchanged.as_ref().map_or(namespace, |(found, _)| found);
@@ -43,9 +43,10 @@ pub(super) async fn read_roots(
             walk.unreached.remove(&name);
         }
     }
-    // Judged by the same state of the namespace as the release above: a proposal that is published
-    // meanwhile still counts as waiting, so its objects are kept.
-    // Only listed objects are kept, so that memory does not grow with what a namespace names.
+    // Derived from the same state of the namespace as the release above: a proposal that is
+    // published meanwhile still counts as pending, so its objects stay. Only listed objects are
+    // held in memory, so that memory does not grow with the number of objects that a namespace
+    // refers to.
     let unreached = &mut walk.unreached;
     let mut reach = |names: &mut dyn Iterator<Item = ObjectName>| {
         for name in names {
@@ -57,10 +58,10 @@ pub(super) async fn read_roots(
     if reach(&mut pending.into_iter()) {
         return Ok(true);
     }
-    // Read after the current release: where that is replaced in between, the same commit wrote what
-    // its successor dropped into these records. Their keys are in the order of time, so what is
-    // written while a walk waits is behind its position. A process whose clock is slow may write a
-    // key before it; that object gets a mark at most, which the next visit removes.
+    // Read after the current release: if another release becomes current in between, its commit
+    // writes the objects that it drops into these records. Their keys sort by time, so new records
+    // come after the position of a waiting walk. A process whose clock is slow may write a key
+    // before it. Its objects then get a mark at most, which the next visit removes.
     let uploaded_since = recount::oldest_upload(app, namespace).await?;
     let mut pages = 0;
     while let Some(roots) =

@@ -1,4 +1,5 @@
-//! The sweep: what happens to the objects of a page, some of which no root reaches.
+//! The sweep: decides about the objects of a page, some of which no root reaches, and then marks,
+//! unmarks and deletes them.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -14,7 +15,7 @@ use super::Report;
 use crate::app::App;
 use crate::model::kept::{self, Mark, Marked, ObjectName};
 
-/// Part of one class that a page covers: behind `after`, up to `last` or to the end.
+/// The part of one class that a page covers: hashes above `after` and up to `last`, or to the end.
 pub(super) struct PageRange {
     pub(super) class: Class,
     pub(super) after: Option<Digest>,
@@ -40,12 +41,13 @@ pub(super) struct SweepPlan {
     delete: Vec<Marked>,
 }
 
-/// Times by which objects are judged.
+/// The times that decide about objects.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     pub(super) now: Timestamp,
-    /// Time before objects and roots were read, perhaps by an earlier run. The grace period has to
-    /// be over then: an upload since then has removed the mark, and a new one is younger.
+    /// Time just before objects and roots were read, perhaps by an earlier run. The grace period
+    /// must have ended by then: an upload since then has removed the mark, and a new mark is
+    /// younger.
     pub(super) listed_at: Timestamp,
 }
 
@@ -67,8 +69,7 @@ pub(super) fn plan_page(
         let is_unreached = unreached.contains(name);
         match marks.get(name) {
             None if is_unreached => plan.mark.push(*name),
-            // While a deletion runs the mark belongs to it, so a mark that is not liftable is left
-            // alone.
+            // While a deletion runs, the mark belongs to it and must not be changed.
             Some(marked) if !is_unreached && marked.mark.is_liftable(now) => {
                 plan.unmark.push(*marked);
             }
@@ -79,25 +80,26 @@ pub(super) fn plan_page(
             {
                 plan.delete.push(*marked);
             }
-            // Nothing to do: reachable and unmarked, within the grace period, or being deleted.
+            // Nothing to do: the object is reachable and unmarked, within the grace period, or
+            // being deleted.
             None | Some(_) => {}
         }
     }
-    // A deletion that was interrupted after it removed the object leaves its mark behind.
+    // If a deletion is interrupted after it has removed the object, its mark remains.
     let orphaned = marks.values().filter(|marked| {
         range.covers_object(&marked.name)
             && !listed.contains(&marked.name)
             && marked.mark.is_liftable(now)
     });
     plan.unmark.extend(orphaned);
-    // `listed` is a hash set: without sorting the order would differ in each run.
+    // `listed` is a hash set: without sorting, the order would differ in each run.
     plan.mark.sort_unstable();
     plan.unmark.sort_unstable_by_key(|marked| marked.name);
     plan.delete.sort_unstable_by_key(|marked| marked.name);
     plan
 }
 
-/// Carries out a plan. Returns what it has deleted; `None` when time ran out before the end.
+/// Carries out a plan. Returns the deleted objects; `None` when time ran out before the end.
 pub(super) async fn carry_out(
     app: &App,
     namespace: NamespaceId,
@@ -110,7 +112,7 @@ pub(super) async fn carry_out(
         marked_at: now,
         deleting_since: None,
     })?;
-    // `Absent` keeps the mark of another process: replacing it would restart the grace period.
+    // `Absent` preserves the mark of another process: replacing it would restart the grace period.
     let mark = plan.mark.into_iter().map(|name| {
         Write::put(
             kept::mark_key(&namespace, name),
@@ -126,8 +128,8 @@ pub(super) async fn carry_out(
         )
     });
     report.unmarked += commit_each(app, unmark.collect()).await?;
-    // Only deletions watch the time: each is a call of the object store. The first of a page are
-    // made in any case, so that every run gets further.
+    // Only deletions check the time, because each is a call of the object store. The first of a
+    // page are always made, so that every run makes progress.
     let mut deleted = HashSet::new();
     for (at, some) in plan.delete.chunks(MAX_WRITES).enumerate() {
         if at > 0 && Instant::now() >= until {
@@ -140,8 +142,8 @@ pub(super) async fn carry_out(
     Ok(Some(deleted))
 }
 
-/// Commits writes in batches, leaving out each write whose condition no longer holds. Returns how
-/// many were made.
+/// Commits writes in batches, without those whose condition no longer holds. Returns the number of
+/// writes that were made.
 async fn commit_each(app: &App, writes: Vec<Write>) -> Result<usize, StoreError> {
     let mut committed = 0;
     for some in writes.chunks(MAX_WRITES) {
@@ -153,8 +155,8 @@ async fn commit_each(app: &App, writes: Vec<Write>) -> Result<usize, StoreError>
     Ok(committed)
 }
 
-/// Makes one commit of a write for each item, without those whose condition no longer holds.
-/// Returns the items whose writes were made, each with its new revision if the write has one.
+/// Commits one write for each item, without those whose condition no longer holds. Returns the
+/// items whose writes were made, each with its new revision if the write has one.
 async fn commit_possible<T>(
     app: &App,
     mut items: Vec<T>,
@@ -169,17 +171,17 @@ async fn commit_possible<T>(
                 // they are tried again without it.
                 drop(items.remove(index));
             }
-            // The index fits no write of the batch, so there is none to leave out: give up instead
-            // of looping for ever.
+            // The index is not that of a write of the batch, so no write can be left out: give up
+            // instead of looping for ever.
             Commit::Failed { .. } => break,
         }
     }
     Ok(Vec::new())
 }
 
-/// Deletes up to 100 objects and returns which. First each mark moves to `deleting_since` under
-/// the revision that was read: an upload that has removed the mark meanwhile wins, and one that
-/// comes later waits for the deletion.
+/// Deletes up to 100 objects and returns which. First each mark gets `deleting_since`, under the
+/// revision that was read: if an upload has removed the mark meanwhile, its object stays, and an
+/// upload that comes later waits for the deletion.
 async fn delete_objects(
     app: &App,
     namespace: NamespaceId,
@@ -202,7 +204,7 @@ async fn delete_objects(
     let names: Vec<_> = begun.iter().map(|((marked, _), _)| marked.name).collect();
     let keys: Vec<_> = names.iter().map(|name| name.key(namespace)).collect();
     app.objects.delete_many(&keys).await?;
-    // Where a mark has changed it stays. A later visit removes it, since its object is gone.
+    // A mark that has changed meanwhile stays. A later visit removes it, since its object is gone.
     let ended = begun.iter().map(|((marked, _), revision)| {
         let when = revision.map_or(When::Any, When::At);
         Write::delete(kept::mark_key(&namespace, marked.name), when)

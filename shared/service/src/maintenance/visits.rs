@@ -1,6 +1,6 @@
-//! The order in which the garbage collection visits namespaces: each that is due gets a slice of
-//! the time of a run, the one that waits longest first. So a namespace with many objects delays
-//! itself alone.
+//! The order in which the garbage collection visits namespaces (works on them). Each namespace that
+//! is due gets a slice of the time of a run, first the one that has waited longest. So a namespace
+//! with many objects delays only itself.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -18,18 +18,18 @@ use crate::model::namespace::DIRECTORY;
 use crate::model::upkeep::{self, StepLock, VISITS, Visit};
 use crate::model::{Versioned, kept};
 
-/// The least time between the beginnings of two visits to a namespace, in seconds: 6 hours.
+/// Minimum time between the beginnings of two visits to a namespace, in seconds: 6 hours.
 const PAUSE_SECONDS: i64 = 6 * 3600;
-/// Seconds for which a step has the visits to itself.
+/// Maximum time for which a process holds the lock of this step, in seconds.
 const BUSY_SECONDS: i64 = 60;
-/// The least time that a visit gets, also if many namespaces are due.
+/// Minimum time that a visit gets, even if many namespaces are due.
 const MIN_SLICE: Duration = Duration::from_secs(1);
 
-/// Time within which a visit ends unless a namespace keeps more than the runs can read, in seconds:
-/// 3 days.
+/// Expected maximum duration of a visit, in seconds: 3 days. A visit takes longer only if a
+/// namespace has more objects and roots than the runs can read.
 const LONGEST_VISIT_SECONDS: i64 = 3 * 24 * 3600;
 
-/// A namespace that is due.
+/// A namespace whose visit is due.
 #[derive(Debug)]
 struct DueVisit {
     slug: Slug,
@@ -37,7 +37,7 @@ struct DueVisit {
     when: When,
 }
 
-/// Visits the namespaces that are due until none is left or `until` is reached.
+/// Visits the namespaces that are due, until none is left or until `until`.
 pub(super) async fn collect_step(
     app: &App,
     report: &mut Report,
@@ -58,12 +58,12 @@ pub(super) async fn collect_step(
 }
 
 async fn visit_due(app: &App, report: &mut Report, until: Instant) -> Result<(), StoreError> {
-    // Read under the lock: another process may have made the visits that were due before.
+    // Read again under the lock: another process may have made the visits that were due before.
     let mut due = list_due(app).await?;
     let mut is_first = true;
     while let Some(mut next) = due.pop_front() {
         let now = Instant::now();
-        // Without this exception, work that comes before could take all time of every run.
+        // Without the exception for the first, earlier steps could take all the time of every run.
         if now >= until && !is_first {
             break;
         }
@@ -75,15 +75,15 @@ async fn visit_due(app: &App, report: &mut Report, until: Instant) -> Result<(),
         if next.visit.within.is_none() {
             report.namespaces += 1;
         } else if is_saved {
-            // Behind all others, and in its place if there are none.
+            // After all others; without others it continues at once.
             due.push_back(next);
         }
     }
     Ok(())
 }
 
-/// Visits a namespace until `end` and records it. Returns whether the record is this visit's;
-/// otherwise another process goes on with it.
+/// Visits a namespace until `end` and stores the state of the visit. Returns whether it was stored;
+/// otherwise another process continues the visit.
 async fn visit_slice(
     app: &App,
     due: &mut DueVisit,
@@ -94,11 +94,11 @@ async fn visit_slice(
     if visit.within.is_none() {
         visit.began_at = Some(app.now());
     }
-    // On the heap: the state of a visit is large, and would be part of that of every run.
+    // On the heap: the state of a visit is large, and would be part of the future of every run.
     let visited = Box::pin(collect::visit_namespace(app, &due.slug, visit, report, end)).await;
     if let Err(error) = visited {
-        // The rest of this namespace waits for the next visit, and one damaged namespace does not
-        // stop the others.
+        // The rest of this namespace is handled by the next visit, and one damaged namespace does
+        // not stop the others.
         visit.within = None;
         report.skipped += 1;
         tracing::error!(
@@ -111,9 +111,9 @@ async fn visit_slice(
     }
     let now = app.now();
     if let Some(days) = late_days(visit, now) {
-        // It goes on, but garbage may arrive faster than the runs collect it. That is no failure of
-        // the runs: else a tenant could hide failures behind an alarm that never ends. Alarms look
-        // for this text (infra/alarms.tf).
+        // The visit continues, but garbage may arrive faster than the runs collect it. This is not
+        // counted as a failure of the run: otherwise a tenant could hide failures behind an alarm
+        // that never ends. Alarms look for this text (infra/alarms.tf).
         report.late += 1;
         tracing::error!(slug = %due.slug, days, "garbage collection is late");
     }
@@ -123,8 +123,8 @@ async fn visit_slice(
     Ok(saved.is_some())
 }
 
-/// Returns the age in days of a visit that has not ended in time, once for each multiple of
-/// [`LONGEST_VISIT_SECONDS`]: for the first run after it.
+/// Returns the age in days of a visit that has not ended in time. Only the first run after each
+/// multiple of [`LONGEST_VISIT_SECONDS`] gets it, so that each is reported once.
 fn late_days(visit: &Visit, now: Timestamp) -> Option<i64> {
     let began = visit.began_at.filter(|_| visit.within.is_some())?;
     let age = |at: Timestamp| (at.unix() - began.unix()) / LONGEST_VISIT_SECONDS;
@@ -132,7 +132,7 @@ fn late_days(visit: &Visit, now: Timestamp) -> Option<i64> {
     (age(now) > reported.max(0)).then(|| (now.unix() - began.unix()) / (24 * 3600))
 }
 
-/// Lists the namespaces that are due, the one that waits longest first.
+/// Lists the namespaces whose visit is due, first the one that has waited longest.
 async fn list_due(app: &App) -> Result<VecDeque<DueVisit>, StoreError> {
     let mut visits = HashMap::new();
     for record in kept::all_records(app, VISITS).await? {
@@ -154,7 +154,7 @@ async fn list_due(app: &App) -> Result<VecDeque<DueVisit>, StoreError> {
 
 fn select_due(mut all: Vec<DueVisit>, now: Timestamp) -> VecDeque<DueVisit> {
     all.retain(|due| due.visit.is_due(now, PAUSE_SECONDS));
-    // One that was never visited comes first.
+    // `None` sorts first, so a namespace that was never visited comes first.
     all.sort_by(|one, other| {
         let key = |due: &DueVisit| due.visit.visited_at;
         (key(one), &one.slug).cmp(&(key(other), &other.slug))

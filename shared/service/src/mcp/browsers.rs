@@ -1,5 +1,5 @@
-//! Checks for requests of browsers: preflight, `Origin`, `Host`. They are made before the token is
-//! read, so that a web page learns nothing about a token.
+//! Checks of requests from web pages at `/mcp`: preflight, `Origin`, `Host`. They are made before
+//! the token is read, so that a web page learns nothing about a token.
 
 use axum::http::header::{self, HeaderMap, HeaderValue};
 use axum::http::request::Parts;
@@ -11,17 +11,17 @@ use crate::error::{ErrorCode, Refusal};
 use crate::web::cors::EXPOSED_HEADERS;
 use crate::web::host::names_our_host;
 
-/// Request headers that pages may set.
+/// Request headers that web pages may set.
 const ALLOWED: &str =
     "Authorization, Content-Type, Accept, MCP-Protocol-Version, Mcp-Method, Mcp-Name";
 /// Time for which a browser may cache a preflight, in seconds.
 const MAX_AGE: &str = "600";
 
-/// Result of the checks before authentication.
+/// Result of the checks.
 pub enum BrowserCheck {
-    /// The request continues; with the page's origin if there is one.
+    /// The request may continue. Contains the origin if a web page has sent it.
     Passed(Option<HeaderValue>),
-    /// A preflight request, with its answer.
+    /// It is a preflight request, which this answers.
     Answered(Response),
     /// The request is refused with 403.
     Refused(Refusal),
@@ -34,13 +34,13 @@ pub fn check_request(app: &App, parts: &Parts) -> BrowserCheck {
     }
     let mut origin_values = parts.headers.get_all(header::ORIGIN).iter();
     let origin = match (origin_values.next(), origin_values.next()) {
-        // Browsers add `Origin` to each POST of a page, so this is another kind of client.
+        // Browsers add `Origin` to each POST of a page, so this is not a web page.
         (None, _) => return BrowserCheck::Passed(None),
         (Some(one), None) => one,
         (Some(_), Some(_)) => return BrowserCheck::Refused(ErrorCode::OriginForbidden.into()),
     };
-    // Byte for byte: a comparison of beginnings would let `https://app.example.evil` pass for
-    // `https://app.example`.
+    // The whole text is compared: a comparison of prefixes would accept `https://app.example.evil`
+    // for `https://app.example`.
     let allowed = app
         .config
         .allowed_origins
@@ -69,8 +69,8 @@ pub fn check_request(app: &App, parts: &Parts) -> BrowserCheck {
     BrowserCheck::Answered(response)
 }
 
-/// Lets the page of this origin read the answer. Credentials are not allowed: tokens are in a
-/// header that pages set themselves.
+/// Permits the page of this origin to read the answer. Cookies are not permitted: pages send the
+/// token in a header.
 pub fn allow_origin(headers: &mut HeaderMap, origin: HeaderValue) {
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED_HEADERS);

@@ -1,4 +1,5 @@
-//! Reads the head of a message before the protocol does, and writes JSON-RPC errors.
+//! Reads the head of a JSON-RPC message before the protocol library does, and writes JSON-RPC
+//! errors. The constants are the codes of these errors.
 
 use std::borrow::Cow;
 
@@ -7,23 +8,23 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use vault_format::json::{JsonError, parse};
 
-/// A refusal of HTTP.
+/// The service refuses the HTTP request.
 pub const PROTOCOL: i32 = -32000;
-/// Not JSON.
+/// The message is not JSON.
 pub const NOT_JSON: i32 = -32700;
-/// JSON, but not a request.
+/// The message is JSON, but not a request.
 pub const INVALID: i32 = -32600;
-/// Parameters that cannot be answered.
+/// The parameters are valid, but the answer to them is not possible.
 pub const INVALID_PARAMS: i32 = -32602;
-/// A fault of the service.
+/// The service has failed.
 pub const INTERNAL: i32 = -32603;
 
-/// The id of a request, as JSON.
+/// The id of a JSON-RPC request: a string, a number or null.
 #[derive(Clone, Debug)]
 pub struct Id(Value);
 
 impl Id {
-    /// No request, or one whose id could not be read.
+    /// The id in an answer to a message without a readable id: null.
     pub const NONE: Self = Self(Value::Null);
 }
 
@@ -35,14 +36,14 @@ struct MessageHead<'m> {
     id: Option<&'m RawValue>,
 }
 
-/// Returns the id of a message that is one JSON-RPC object of bounded depth; fails with the code
-/// and the text of the error.
+/// Returns the id of a message, after a check that it is one JSON-RPC object of bounded depth.
+/// Fails with the code and the text of the error.
 pub fn read_id(bytes: &[u8]) -> Result<Id, (i32, String)> {
     let head: MessageHead<'_> = parse(bytes).map_err(|error| describe_fault(bytes, &error))?;
     if head.jsonrpc.as_deref() != Some("2.0") {
         return Err((INVALID, "The message is not JSON-RPC 2.0.".to_owned()));
     }
-    // Any other type is not an id of JSON-RPC, and must not be echoed.
+    // A value of any other type is no JSON-RPC id, and must not be echoed.
     let id = head.id.and_then(|id| serde_json::from_str(id.get()).ok());
     Ok(Id(id
         .filter(|id: &Value| id.is_string() || id.is_number())
@@ -71,7 +72,7 @@ fn is_json(bytes: &[u8]) -> bool {
     serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok()
 }
 
-/// Encodes a JSON-RPC error.
+/// Encodes a JSON-RPC error. `word` is the service's own error code.
 pub fn error_body(code: i32, message: &str, word: &str, id: &Id) -> Vec<u8> {
     let error = json!({ "code": code, "message": message, "data": { "code": word } });
     json!({ "jsonrpc": "2.0", "id": id.0, "error": error })

@@ -2,9 +2,10 @@
 //! any request.
 //!
 //! Checks are made in this order: preflight, `Host`, `Origin`, method, token, size and form of the
-//! body, then the tool. A refusal of HTTP is a JSON-RPC error with the HTTP status of the refusal;
-//! an unauthenticated request never reaches a tool. The protocol itself, with its revisions and
-//! headers, is implemented by rmcp; this room never interprets a method.
+//! body, then the tool. A refusal before the tool is a JSON-RPC error with the HTTP status of the
+//! refusal; an unauthenticated request never reaches a tool. The protocol itself, with its
+//! revisions and headers, is implemented by the library rmcp; this module never interprets a
+//! method.
 
 mod browsers;
 mod message;
@@ -38,8 +39,8 @@ pub use vault_mcp::{MAX_ANSWER_BYTES, Names, answer_bytes, escaped_bytes};
 /// Maximum size of a message, in bytes; a larger one is answered with 413.
 pub const MAX_MESSAGE_BYTES: usize = 4 * 1024 * 1024;
 
-/// The only route. Only `POST` is served; the function behind it also answers preflight requests of
-/// browsers, and 405.
+/// The only route of this group. Only `POST` is served; the handler also answers preflight requests
+/// of browsers, and 405 to other methods.
 const ROUTE: Route = Route::new(Group::Mcp, Auth::Bearer, "mcp.call", "POST", "/mcp");
 
 /// Lists the route of this group.
@@ -47,8 +48,8 @@ pub(crate) fn routes() -> Vec<&'static Route> {
     vec![&ROUTE]
 }
 
-/// Builds the router of this group, below `prefix`: for the vault's own tools, or for another
-/// protocol handler behind the same checks.
+/// Builds the router of this group, below `prefix`. `protocol` replaces the vault's own tools, for
+/// tests.
 pub(crate) fn router(prefix: &str, protocol: Option<Protocol>) -> Router<App> {
     let memory = Arc::new(GroupState {
         protocol: protocol.map(OnceLock::from).unwrap_or_default(),
@@ -62,7 +63,7 @@ pub(crate) fn router(prefix: &str, protocol: Option<Protocol>) -> Router<App> {
 
 /// State of this group between requests.
 struct GroupState {
-    /// Created at the first request, since a process of another group never needs it.
+    /// Created at the first request, since a process that serves another group never needs it.
     protocol: OnceLock<Protocol>,
     releases: Releases,
 }
@@ -71,7 +72,7 @@ struct GroupState {
 #[derive(Clone)]
 pub struct Protocol(Arc<dyn ProtocolHandler>);
 
-/// A handler behind rmcp, of any type.
+/// Hides the type of the handler that rmcp calls.
 #[async_trait]
 trait ProtocolHandler: Send + Sync {
     async fn answer(&self, request: Request) -> Response;
@@ -90,8 +91,8 @@ impl Protocol {
         Self::from_handler(Server::over_http())
     }
 
-    /// Puts another handler behind the same checks, so that tests can run scenarios for which no
-    /// vault has the tools.
+    /// Creates a protocol handler with other tools, for test scenarios that the vault's own tools
+    /// cannot produce.
     pub fn from_handler<H: ServerHandler + Clone>(handler: H) -> Self {
         let config = StreamableHttpServerConfig::default()
             .with_legacy_session_mode(false)
@@ -147,7 +148,7 @@ async fn answer_post(memory: Arc<GroupState>, mut call: Call) -> Result<Response
     call.parts.extensions.insert(session.clone());
     let (mut response, id) = dispatch_message(&memory, &mut call).await;
     if let Some(denied) = session.denied() {
-        // A request that the protocol itself refused never reached a tool.
+        // A request that the protocol itself refused never reached a tool, so its answer stays.
         if response.status().is_success() {
             response = deny_call(&call, denied, &id).await;
         }
@@ -155,11 +156,11 @@ async fn answer_post(memory: Arc<GroupState>, mut call: Call) -> Result<Response
     Ok(response)
 }
 
-/// Opens the session of this caller with the tools.
+/// Opens the session of this caller, which the tools use for one request.
 fn open_session(memory: &GroupState, call: &Call) -> Session {
     let app = &call.app;
-    // Some clients accept no dots in tool names; the query lets the address in their settings
-    // choose.
+    // Some clients accept no dots in tool names. The query of the address chooses the spelling, so
+    // that users can set it in the client.
     let names_parameter = call.parts.uri.query().and_then(|query| {
         url::form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "names")
     });
@@ -175,7 +176,7 @@ fn open_session(memory: &GroupState, call: &Call) -> Session {
     shelf::open_session(app, &call.caller, &call.actor, &memory.releases, rules)
 }
 
-/// Reads the message and passes it to the protocol; returns the answer with the id of the request.
+/// Reads the message and passes it to the protocol. Returns the answer, and the id of the request.
 async fn dispatch_message(memory: &GroupState, call: &mut Call) -> (Response, Id) {
     let read = async {
         let bytes = call.read_body(MAX_MESSAGE_BYTES).await?;
@@ -196,7 +197,7 @@ async fn dispatch_message(memory: &GroupState, call: &mut Call) -> (Response, Id
             return (json_rpc(refusal.detail(why), code, &Id::NONE), Id::NONE);
         }
     };
-    // The protocol would drop such parameters and answer as if there were none.
+    // rmcp would drop such parameters and answer as if there were none.
     if let Some(body) = vault_mcp::refuse_dropped_params(&bytes) {
         let mut response = Response::new(Body::from(body));
         let json = HeaderValue::from_static("application/json");
@@ -207,13 +208,13 @@ async fn dispatch_message(memory: &GroupState, call: &mut Call) -> (Response, Id
     let request = Request::from_parts(call.parts.clone(), Body::from(bytes));
     let protocol = memory.protocol.get_or_init(Protocol::new);
     let (parts, body) = protocol.0.answer(request).await.into_parts();
-    // A message has exactly one answer, so the body is complete and ends by itself.
+    // A message has exactly one answer, so the body is bounded and complete.
     let bytes = to_bytes(body, usize::MAX).await.unwrap_or_default();
     (complete_answer(parts, bytes, &id), id)
 }
 
-/// Accepts a client that takes JSON or sends no `Accept`. The protocol would require it to list
-/// event streams too, which are never sent here.
+/// Accepts clients that accept JSON or send no `Accept`. rmcp would require that they list event
+/// streams too, which are never sent here.
 fn accept_json(headers: &mut HeaderMap) {
     let takes = |value: &HeaderValue| {
         value.to_str().is_ok_and(|text| {
@@ -234,8 +235,8 @@ fn accept_json(headers: &mut HeaderMap) {
     }
 }
 
-/// Completes the protocol's answer: errors are always JSON-RPC, and no answer is too large for a
-/// transport.
+/// Completes the answer of rmcp: makes every error a JSON-RPC error, and replaces an answer that is
+/// too large for a transport.
 fn complete_answer(mut parts: axum::http::response::Parts, bytes: Bytes, id: &Id) -> Response {
     let is_json = parts
         .headers
@@ -248,7 +249,7 @@ fn complete_answer(mut parts: axum::http::response::Parts, bytes: Bytes, id: &Id
         return json_rpc(refusal, message::INTERNAL, id);
     }
     if parts.status.is_client_error() && !is_json {
-        // The protocol reports in plain text that it cannot read a message. It was checked to be
+        // rmcp reports in plain text that it cannot read a message. The message is known to be
         // JSON, so its shape is wrong.
         let status = match parts.status {
             StatusCode::UNSUPPORTED_MEDIA_TYPE => StatusCode::BAD_REQUEST,
@@ -274,8 +275,8 @@ fn complete_answer(mut parts: axum::http::response::Parts, bytes: Bytes, id: &Id
     Response::from_parts(parts, Body::from(bytes))
 }
 
-/// Answers a call that a tool may not carry out with the HTTP status for it; the tool's own error
-/// stays in the body.
+/// Creates the answer to a call that a tool refused to carry out, with the HTTP status for the
+/// refusal. The tool's own error stays in the body.
 async fn deny_call(call: &Call, denied: &Denied, id: &Id) -> Response {
     let app = &call.app;
     match denied {
@@ -285,8 +286,8 @@ async fn deny_call(call: &Call, denied: &Denied, id: &Id) -> Response {
             consentable,
         } => {
             let (namespace, code) = (call.caller.namespace.to_ref(), ErrorCode::InsufficientScope);
-            // The target in the audit record is the tool or the method, by the name in the table of
-            // these.
+            // The target in the audit record is the name of the tool or method, from the service's
+            // own table.
             let refused = RefusedAct {
                 action: ROUTE.name,
                 target: Some(action),
@@ -296,7 +297,7 @@ async fn deny_call(call: &Call, denied: &Denied, id: &Id) -> Response {
             audit_refusal(app, Some(&namespace), &call.actor, refused).await;
             let mut refusal = Refusal::new(ErrorCode::InsufficientScope)
                 .detail(format!("This needs the scope `{scope}`."));
-            // If the user cannot grant the scope, a challenge would send the client to the consent
+            // If the user does not have the scope, a challenge would send the client to the consent
             // page in vain.
             if *consentable {
                 let value = audience_challenge(
@@ -324,12 +325,12 @@ async fn deny_call(call: &Call, denied: &Denied, id: &Id) -> Response {
     }
 }
 
-/// Answers a refusal of HTTP as a JSON-RPC error, for a message that was not read.
+/// Creates a JSON-RPC error for a request whose message was not read.
 fn refuse_unread(refusal: Refusal) -> Response {
     json_rpc(refusal, message::PROTOCOL, &Id::NONE)
 }
 
-/// Answers a refusal as a JSON-RPC error.
+/// Creates a JSON-RPC error for a refusal.
 fn json_rpc(refusal: Refusal, code: i32, id: &Id) -> Response {
     let word = refusal.code().row().code;
     let code = if refusal.status().is_server_error() {
@@ -339,8 +340,8 @@ fn json_rpc(refusal: Refusal, code: i32, id: &Id) -> Response {
     };
     let body = message::error_body(code, &refusal.to_string(), word, id);
     let mut response = refusal.into_response();
-    // The edge would replace the body by a problem document; as `Logged` the refusal is only
-    // logged.
+    // Without this, the edge would replace the body by a problem document. With `Logged` the
+    // refusal is only logged.
     if let Some(refusal) = response.extensions_mut().remove::<Refusal>() {
         response.extensions_mut().insert(Logged(refusal));
     }

@@ -13,8 +13,8 @@ use crate::model::namespace::Namespace;
 use crate::model::notice::{Destinations, Event, Recipient, Webhook};
 use crate::senders::{SendError, Senders, WebhookMessage};
 
-/// Returns what owners see of any failure. It is one text: an owner chooses the host, and another
-/// text for each cause would tell which names exist in the network of the service.
+/// Returns the text that owners see for every failure. It is the same for all causes: an owner
+/// chooses the host, and different texts would tell which names exist in the service's own network.
 pub(crate) fn describe_failure(config: &Config) -> String {
     let ports = describe_ports(config);
     format!(
@@ -28,12 +28,12 @@ pub(crate) fn describe_ports(config: &Config) -> String {
     ports.join(" or ")
 }
 
-/// A notice with what identifies it.
+/// A notice as it is sent, with its id.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Notice<'a> {
-    /// `msg_…`, the same for every recipient and attempt.
+    /// Id, `msg_…`; the same for every recipient and attempt.
     pub(super) id: &'a str,
-    /// The event.
+    /// Event that the notice is about.
     pub(super) event: &'a Event,
     /// The time of the event.
     pub(super) at: Timestamp,
@@ -42,11 +42,11 @@ pub(super) struct Notice<'a> {
 /// Result of an attempt.
 #[derive(Debug)]
 pub(super) enum AttemptOutcome {
-    /// The recipient has the notice.
+    /// The recipient has accepted the notice.
     Arrived,
-    /// The recipient no longer exists or wants no notices; there is nothing left to do.
+    /// The recipient no longer exists or wants no notices; the delivery ends.
     Gone,
-    /// The recipient does not have the notice.
+    /// The notice was not accepted.
     Failed(SendError),
 }
 
@@ -69,7 +69,8 @@ pub(super) async fn send_to_recipient(
 ) -> Result<AttemptOutcome, StoreError> {
     match to {
         Recipient::Webhook(id) => {
-            // Read for each attempt, since an owner may have removed the webhook in the meantime.
+            // Read again for each attempt, since an owner may have removed the webhook in the
+            // meantime.
             let (destinations, _) = Destinations::find(app, &namespace.id).await?;
             let webhook = destinations.find_webhook(id);
             let Some(webhook) = webhook.filter(|webhook| webhook.off_since.is_none()) else {
@@ -106,7 +107,7 @@ async fn post_to_webhook(
     webhook: &Webhook,
     notice: Notice<'_>,
 ) -> Result<(), SendError> {
-    // Also for an address that was stored while its port was allowed.
+    // Checked again here, because the setting may have changed since the address was stored.
     if !webhook.address.has_port_of(&app.config.webhook_ports) {
         return Err(SendError::Port);
     }
@@ -124,8 +125,8 @@ async fn post_to_webhook(
     senders.webhooks.post(&message).await
 }
 
-/// Sends a test notice to a webhook immediately, also if it is switched off: if it arrives, the
-/// webhook is on again. `None` if there is no such webhook.
+/// Sends a test notice to a webhook immediately, even if it is switched off. If the notice arrives,
+/// the webhook is on again. `None` if there is no such webhook.
 pub(crate) async fn test_webhook(
     app: &App,
     senders: &Senders,
@@ -147,7 +148,7 @@ pub(crate) async fn test_webhook(
     Ok(Some(sent))
 }
 
-/// Records the result of an attempt if that changes the state of the webhook.
+/// Records the result of an attempt in the webhook's state, if it changes the state.
 async fn record_outcome(
     app: &App,
     namespace: &Namespace,

@@ -1,8 +1,9 @@
 //! Delivery of due notices, in runs of bounded length.
 //!
-//! Namespaces are processed concurrently, up to [`MAX_CONCURRENT`], the longest waiting first. Each
-//! has a slice of time, and a recipient that fails gets no further attempt in the same visit. An
-//! attempt is recorded before it is made, so that a process that dies neither loses a notice nor
+//! The notices of a namespace that wait to be sent are its outbox. A run visits the outboxes that
+//! are due: concurrently, up to [`MAX_CONCURRENT`], and first those that have waited longest. Each
+//! visit has a slice of time, and a recipient that fails gets no further attempt in the same visit.
+//! An attempt is recorded before it is made, so that a process that dies neither loses a notice nor
 //! repeats it forever. A notice arrives at least once; its id lets an endpoint drop repetitions.
 
 use std::collections::HashMap;
@@ -27,9 +28,9 @@ use crate::senders::Senders;
 
 /// Maximum number of namespaces that are processed at the same time.
 const MAX_CONCURRENT: usize = 32;
-/// Time within which one visit starts attempts.
+/// Maximum time within which one visit starts attempts.
 const SLICE: Duration = Duration::from_secs(10);
-/// Maximum number of pages that one run reads of each partition of due outboxes.
+/// Maximum number of pages that one run reads of each partition of the list of non-empty outboxes.
 const MAX_PAGES: usize = 10;
 /// Maximum number of attempts per recipient and hour.
 const MAX_PER_HOUR: u32 = 60;
@@ -47,8 +48,8 @@ pub struct Delivered {
     pub failed: usize,
 }
 
-/// Sends the notices that are due, and starts nothing after `until`. If the notices of one
-/// namespace cannot be handled, that is logged and the others go on.
+/// Sends the notices that are due, and starts no attempt after `until`. If the notices of one
+/// namespace cannot be read, that is logged and the other namespaces are still visited.
 pub async fn deliver_due(app: &App, until: Instant) -> Result<Delivered, StoreError> {
     let Some(senders) = app.senders.clone() else {
         return Ok(Delivered::default());
@@ -81,7 +82,7 @@ pub async fn deliver_due(app: &App, until: Instant) -> Result<Delivered, StoreEr
     }
 }
 
-/// An outbox that is due, with the record that says so.
+/// An outbox that is due, with its record in the list of non-empty outboxes.
 struct ListedOutbox {
     due: Due,
     key: RecordKey,
@@ -89,7 +90,8 @@ struct ListedOutbox {
 }
 
 impl ListedOutbox {
-    /// Returns the writes that have the outbox visited again at `next`; `None` if it is empty.
+    /// Returns the writes that schedule the next visit at `next`, or that take the outbox from the
+    /// list if `next` is `None`, for an empty outbox.
     fn next_writes(
         &self,
         namespace: &Namespace,
@@ -102,7 +104,8 @@ impl ListedOutbox {
         if self.key == due_key(&namespace.id) {
             return Ok(vec![Due::due_write(namespace, next, held)?]);
         }
-        // A record of an earlier version moves to its shard.
+        // A record of an earlier version moves to the partition (shard) where this version stores
+        // it.
         Ok(vec![
             self.removal(),
             Due::due_write(namespace, next, When::Absent)?,
@@ -114,7 +117,7 @@ impl ListedOutbox {
     }
 }
 
-/// Lists the outboxes that are due, the longest waiting first.
+/// Lists the outboxes that are due, first those that have waited longest.
 async fn list_due(app: &App) -> Result<Vec<ListedOutbox>, StoreError> {
     let now = app.clock.now();
     let mut due_outboxes = Vec::new();
@@ -145,7 +148,7 @@ async fn list_due(app: &App) -> Result<Vec<ListedOutbox>, StoreError> {
     Ok(due_outboxes)
 }
 
-/// Processes the outbox of one namespace and stores when it is due again.
+/// Sends the notices of one outbox, and stores when it is due again.
 async fn visit_outbox(
     app: &App,
     senders: &Senders,
@@ -175,19 +178,19 @@ async fn visit_outbox(
     } else {
         visit.send_outbox().await?
     };
-    // Not before this visit, so that outboxes which have waited longer come first in the next run.
+    // Not earlier than now, so that outboxes which have waited longer come first in the next run.
     let next = next.map(|next| next.max(now));
     let writes = listed.next_writes(&namespace, next)?;
     let moves = writes.len() > 1;
     // The commit fails if a new event has made the outbox due again in the meantime, which is right
     // too.
     match app.records.commit_writes(writes).await {
-        // Where the record of an earlier version moves to a shard, the event is in the shard already,
-        // and only the earlier record has to go.
+        // The record of an earlier version could not move because a new event has already created
+        // the record in the shard, so only the earlier record is removed.
         Ok(Commit::Failed { .. }) if moves => {
             app.try_commit(vec![listed.removal()]).await?;
         }
-        // The store gave up on interfering writers: what is listed stays listed, and the next run
+        // The store gave up on interfering writers: the outbox stays listed, and the next run
         // visits it again.
         Ok(_) | Err(StoreError::Conflict) => {}
         Err(error) => return Err(error),
@@ -218,21 +221,21 @@ struct Visit<'a> {
     senders: &'a Senders,
     namespace: &'a Namespace,
     until: Instant,
-    /// Recipients that get nothing more in this visit, with the time of their next attempt.
+    /// Recipients that get no further attempt in this visit, with the time of their next one.
     left_alone: HashMap<Recipient, Timestamp>,
     delivered: Delivered,
 }
 
-/// A notice as it is stored at present.
+/// A notice, as it is stored at present.
 struct StoredNotice {
     id: String,
     outgoing: Outgoing,
-    /// `None` once the record is deleted.
+    /// Revision of the record; `None` once the record is deleted.
     revision: Option<u64>,
 }
 
 impl Visit<'_> {
-    /// Processes all notices of the outbox. Returns when it is due next; `None` if it is empty.
+    /// Sends the notices of the outbox. Returns when the outbox is due next; `None` if it is empty.
     async fn send_outbox(&mut self) -> Result<Option<Timestamp>, StoreError> {
         let (app, namespace) = (self.app, self.namespace);
         let (destinations, _) = Destinations::find(app, &namespace.id).await?;
@@ -249,7 +252,7 @@ impl Visit<'_> {
         Ok(next)
     }
 
-    /// Processes one notice. Returns when it is due next.
+    /// Sends one notice to the recipients that are due. Returns when it is due next.
     async fn send_notice(
         &mut self,
         record: &Record,
@@ -265,7 +268,7 @@ impl Visit<'_> {
         if stored_notice.outgoing.deliveries.is_none() {
             let topic = stored_notice.outgoing.event.topic();
             let chosen = new_deliveries(self.app, self.namespace, destinations, topic).await?;
-            // Another process is choosing them; the next run sees its choice.
+            // If this fails, another process is choosing them; the next run sees its choice.
             if !self
                 .store_deliveries(&mut stored_notice, chosen, None)
                 .await?
@@ -303,8 +306,8 @@ impl Visit<'_> {
     ) -> Result<Option<Timestamp>, StoreError> {
         let app = self.app;
         let now = app.clock.now();
-        // As if the attempt had failed: if the process dies in the middle, the retry is already
-        // stored.
+        // Stored as if the attempt had failed: if the process dies in the middle, the retry is
+        // already scheduled.
         let retry = delivery.next_retry(now);
         let next = retry.as_ref().map(|retry| retry.due_at);
         let window = self.rate_window(&delivery.to);
@@ -353,8 +356,8 @@ impl Visit<'_> {
         }
     }
 
-    /// Removes a finished delivery. If that fails, the notice is sent once more, which its id
-    /// shows.
+    /// Removes a finished delivery. If that fails, the notice is sent once more; the recipient can
+    /// recognize it by its id.
     async fn end_delivery(
         &self,
         held: &mut StoredNotice,
@@ -413,9 +416,9 @@ impl Visit<'_> {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum StoreOutcome {
     Done,
-    /// The recipient has had the hour's maximum.
+    /// The recipient has had the maximum number of attempts of this hour.
     Limited,
-    /// Another process changed the notice.
+    /// Another process has changed the notice; nothing was stored.
     Changed,
 }
 
@@ -426,7 +429,8 @@ impl StoreOutcome {
 }
 
 impl StoredNotice {
-    /// Returns the deliveries with `replacement` in place of one of them.
+    /// Returns the deliveries with `replacement` in place of `delivery`; without one, `delivery` is
+    /// removed.
     fn replace_delivery(
         &self,
         delivery: &Delivery,

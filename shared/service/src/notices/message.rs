@@ -1,4 +1,7 @@
-//! The content of notices: JSON for webhooks, text for people.
+//! The content of notices: JSON for webhooks, plain text for mail.
+//!
+//! Names that a machine or the holder of a key chose are defused: they lose all characters from
+//! which programs make links or mentions.
 
 use serde_json::{Value, json};
 use vault_format::catalog::RootChanges;
@@ -11,12 +14,12 @@ use crate::senders::{HeaderText, Mail};
 use crate::units::format_size;
 use vault_api::Email;
 
-/// Maximum number of characters of a name that a machine or the holder of a key chose.
+/// Maximum number of characters of a name that is not the vault's own.
 const MAX_FOREIGN_CHARS: usize = 32;
 
 /// Returns a name that a machine or the holder of a key chose, in a form that a notice may contain:
 /// cut, on one line, and without the characters from which mail and chat programs make a link or a
-/// mention. Otherwise an attacker could send owners a link in the name of the service.
+/// mention. Otherwise an attacker could send owners a link that seems to come from the service.
 pub(super) fn defuse_text(text: &str) -> String {
     let is_harmless = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_' | '(' | ')');
     let defused = text.chars().map(|c| if is_harmless(&c) { c } else { '_' });
@@ -28,9 +31,9 @@ pub(super) fn defuse_text(text: &str) -> String {
     }
 }
 
-/// Returns a line for each difference between two lists of keys. The owner of a key chose its
-/// name, and that owner may be the attacker whom the notice is about; so the name is defused, and
-/// quoted because it may look like a part of the line.
+/// Returns a line for each difference between two lists of keys. The holder of a key chose its name
+/// and may be the attacker whom the notice is about. So the name is defused, and quoted because it
+/// may look like a part of the line.
 pub(crate) fn describe_key_changes(changes: &RootChanges) -> Vec<String> {
     let quote = |name: &mut String| *name = format!("\"{}\"", defuse_text(name));
     let mut changes = changes.clone();
@@ -48,7 +51,7 @@ pub(crate) fn describe_key_changes(changes: &RootChanges) -> Vec<String> {
     let lists = added.iter_mut().chain(removed).chain(revoked);
     let others = roles.iter_mut().map(|change| &mut change.key);
     let renamed = renamed.iter_mut().map(|(_, key)| key);
-    // Without a fingerprint no version names the key, and the text is its id.
+    // A key without a fingerprint is in neither list, and is shown by its id instead of a name.
     for key in lists.chain(others).chain(renamed) {
         if key.fingerprint.is_some() {
             quote(&mut key.name);
@@ -59,7 +62,7 @@ pub(crate) fn describe_key_changes(changes: &RootChanges) -> Vec<String> {
 }
 
 /// Returns the event with the names of machines defused. Names of keys are defused when the event
-/// is made, see [`describe_key_changes`].
+/// is created, see [`describe_key_changes`].
 fn defuse_event(event: &Event) -> Event {
     let mut event = event.clone();
     if let Event::MachineWaiting { machines, .. } = &mut event {
@@ -70,13 +73,13 @@ fn defuse_event(event: &Event) -> Event {
     event
 }
 
-/// Returns the body of a request to a webhook: `type`, `timestamp` and `data`, which names the
-/// vault.
+/// Returns the JSON body of a request to a webhook, with `type`, `timestamp` and `data`; the slug
+/// of the vault is added to `data`.
 pub(super) fn webhook_body(slug: &Slug, event: &Event, at: Timestamp) -> String {
     let mut body = json!(defuse_event(event));
     body["timestamp"] = json!(at);
-    // Serde leaves out `data` for a unit variant. There is none today; one that is added must not
-    // lose the vault, which receivers find at the same place in all events.
+    // Serde omits `data` for a unit variant. There is none today; if one is added, its `data` must
+    // still have the vault, which receivers find at the same place in all events.
     if !body["data"].is_object() {
         body["data"] = json!({});
     }
@@ -86,7 +89,7 @@ pub(super) fn webhook_body(slug: &Slug, event: &Event, at: Timestamp) -> String 
     body.to_string()
 }
 
-/// Composes the mail to one owner; `base` is the address of the service.
+/// Composes the mail to one owner; `base` is the address of this service.
 pub(super) fn owner_mail(
     to: Email,
     (slug, base): (&Slug, &str),
@@ -107,8 +110,8 @@ pub(super) fn owner_mail(
     }
 }
 
-/// Describes the event in a few words for the subject, and in sentences with the next step for the
-/// text.
+/// Describes the event twice: in a few words for the subject, and in sentences with the next step
+/// for the text.
 fn describe_event(slug: &Slug, event: &Event) -> (String, String) {
     match event {
         Event::MachineWaiting { waiting, machines } => {

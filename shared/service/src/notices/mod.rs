@@ -1,10 +1,10 @@
 //! Notices to the owners of a vault, by signed webhook and by mail.
 //!
-//! [`queue_notice`] returns the writes that join the commit of an event, so that an event and its notice
-//! are stored together or not at all. [`deliver_due()`] sends the notices that are due, as part of
-//! background work. Both are bounded: neither a flood of events nor a slow endpoint of one vault
-//! delays the notices of another. A handler never sends a notice itself, except for the test that
-//! an owner asks for.
+//! [`queue_notice`] returns the writes that join the commit of an event, so that an event and its
+//! notice are stored together or not at all. [`deliver_due()`] sends the notices that are due, as
+//! part of background work. Both are bounded: neither a flood of events nor a slow endpoint of one
+//! vault delays the notices of another. A handler never sends a notice itself, except for the test
+//! that an owner requests.
 
 mod attempt;
 mod deliver;
@@ -35,8 +35,8 @@ use crate::model::notice::{
 use crate::ports::Ports;
 use crate::senders::{Mailer, Senders};
 
-/// Creates the senders of a running service. Fails if the certificates of the system cannot be
-/// loaded.
+/// Creates the senders of a running service; without mail settings, only the sender to webhooks.
+/// Fails if the certificates of the system cannot be loaded.
 pub fn create_senders(
     public_url: &PublicUrl,
     mail: Option<MailSettings>,
@@ -54,8 +54,7 @@ pub fn create_senders(
 /// Returns the writes that queue a notice, for the commit of its event. Empty if no destination
 /// wants the notice, or if the outbox is full.
 ///
-/// The writes have no condition, so the event does not conflict with others more often than without
-/// a notice.
+/// The writes have no condition, so they do not make the commit of the event fail.
 pub async fn queue_notice(
     ports: &Ports,
     namespace: &Namespace,
@@ -96,9 +95,10 @@ pub async fn queue_notices(
     outgoing_writes(ports, namespace, kept)
 }
 
-/// Returns the writes that queue the warnings of a machine that a code has admitted. They are not
-/// counted: the function of devices may not read the outbox, and between two such warnings an owner
-/// has revoked machines or changed the quota.
+/// Returns the writes that queue the warnings about a quota when an enrolment code admits a
+/// machine. They do not count towards the limit of the outbox, because the cloud function for
+/// devices may not read the outbox. They cannot flood it: between two such warnings an owner must
+/// revoke machines or change the quota.
 pub async fn queue_code_warnings(
     ports: &Ports,
     namespace: &Namespace,
@@ -114,7 +114,7 @@ async fn retain_wanted(
     namespace: &Namespace,
     mut events: Vec<Event>,
 ) -> Result<Vec<Event>, StoreError> {
-    // Most commits have no warning, and must not pay for one.
+    // Most commits have no event, and must not cost a read.
     if !events.is_empty() {
         let (destinations, _) = Destinations::find(ports, &namespace.id).await?;
         events.retain(|event| destinations.any_wants(event.topic()));
@@ -139,9 +139,8 @@ fn outgoing_writes(
     Ok(writes)
 }
 
-/// Returns the writes that note a waiting machine, for the commit that enrols it. However many
-/// machines wait, a namespace gets one notice per quarter of an hour, which tells how many there
-/// are.
+/// Returns the writes that mark that a machine waits, for the commit that enrols it. A namespace
+/// gets at most one notice per quarter of an hour, with the number of waiting machines.
 pub async fn queue_machine(ports: &Ports, namespace: &Namespace) -> Result<Vec<Write>, StoreError> {
     let (destinations, _) = Destinations::find(ports, &namespace.id).await?;
     if !destinations.any_wants(Topic::MachineWaiting) {
@@ -161,8 +160,8 @@ fn is_full(unsent: &[Record], topic: Option<Topic>) -> Result<bool, StoreError> 
     if unsent.len() >= MAX_UNSENT {
         return Ok(true);
     }
-    // Drafts have a limit of their own, below that of the outbox: members can create them, and must
-    // not crowd out notices about keys.
+    // Drafts have a lower limit than the outbox: members can create them, and must not crowd out
+    // notices about keys.
     if topic != Some(Topic::DraftWaiting) {
         return Ok(false);
     }

@@ -1,5 +1,5 @@
-//! Warnings about limits of a quota that has changed. One that is used up by what is added is
-//! warned about in the commit that adds.
+//! Warnings to owners after a change of their quota. (If a limit is nearly reached because
+//! something was added, the commit that adds it queues the warning.)
 
 use vault_store::StoreError;
 
@@ -10,8 +10,8 @@ use crate::model::namespace::Namespace;
 use crate::model::notice::Event;
 use crate::model::places::{self, PlaceKind};
 
-/// Compares the limits of machines, people and drafts with those that were judged last, and warns
-/// owners where 80 % of a new limit is used and less than that of the old one was.
+/// Compares the limits of machines, people and drafts with the limits that were judged last. Warns
+/// owners of each changed limit of which 80 % is used, if less than 80 % of the old limit was used.
 pub(crate) async fn judge_limits(app: &App, namespace: &Namespace) -> Result<(), StoreError> {
     let quota = app.quota_of(namespace);
     let home = namespace.to_ref();

@@ -1,4 +1,4 @@
-//! The recipients of a notice: the webhooks that want it, and the owners by mail.
+//! The recipients of a notice: webhooks that want its topic, and owners by mail.
 
 use vault_format::root::KeyFingerprint;
 use vault_format::text::printable;
@@ -19,9 +19,9 @@ use vault_api::Email;
 
 /// Maximum number of owners of one namespace who get a mail.
 const MAX_OWNERS: usize = 20;
-/// Maximum number of pages of users that are read in search of owners.
+/// Maximum number of pages of users that are searched for owners.
 const MAX_SEARCH_PAGES: usize = 10;
-/// Maximum number of machines that a notice lists; it also tells how many wait in all.
+/// Maximum number of machines that a notice lists; it also contains the number of all that wait.
 const MAX_MACHINES: usize = 5;
 
 /// Creates the deliveries of a notice about `topic`, due at once.
@@ -80,13 +80,14 @@ fn is_owner(user: &User) -> bool {
     user.role == Role::Owner && user.state() == State::Active
 }
 
-/// Returns the address of an owner; `None` if the user is no longer an owner or cannot sign in.
+/// Returns the e-mail address of an owner; `None` if the user is no longer an owner or cannot sign
+/// in.
 pub(super) async fn owner_address(
     app: &App,
     namespace: &Namespace,
     user_id: &str,
 ) -> Result<Option<Email>, StoreError> {
-    // Read at each attempt: a former owner must not get mail about the vault.
+    // Read again at each attempt: a former owner must not get mail about the vault.
     let user = app
         .records
         .get_one(&user_key(&namespace.id, user_id))
@@ -103,7 +104,8 @@ pub(super) async fn owner_address(
     Ok(may_sign_in.then_some(user.email))
 }
 
-/// Turns the mark that machines wait into a notice. Returns when to try again if the mark stays.
+/// Replaces the mark that machines wait by a notice, unless owners got one in the last 15 minutes.
+/// Returns when to try again if the mark stays.
 pub(super) async fn announce_machines(
     app: &App,
     namespace: &Namespace,
@@ -138,7 +140,8 @@ pub(super) async fn announce_machines(
             now.plus_seconds(MACHINES_PAUSE_SECONDS),
         ));
     }
-    // Fails if another machine enrolled or another process was faster; the next visit continues.
+    // Not committed if another machine enrolled or another process was faster; the next visit tries
+    // again.
     let is_committed = app.try_commit(writes).await?;
     Ok((!is_committed).then_some(now))
 }

@@ -1,8 +1,8 @@
-//! Hands mail over to a mail server, one short message at a time.
+//! Sends mail through a mail server (SMTP), one short message per connection.
 //!
-//! The connection uses TLS from the first byte or after STARTTLS (RFC 3207), plain text only to
-//! this machine, and signs in with AUTH PLAIN (RFC 4954). Addresses and headers are types that
-//! cannot contain a line break, so no content of a mail becomes a command or another header.
+//! The connection uses TLS from the first byte or after STARTTLS (RFC 3207), and plain text only to
+//! this machine. The client signs in with AUTH PLAIN (RFC 4954). Addresses and headers are types
+//! that cannot contain a line break, so no content of a mail becomes a command or another header.
 
 use std::fmt;
 use std::io;
@@ -36,7 +36,7 @@ const WHOLE: Duration = Duration::from_secs(10);
 /// included.
 const MAX_RECEIVED_BYTES: usize = 32 * 1024;
 
-/// Address of the mail server, as `VAULT_SMTP_URL` gives it.
+/// Address of the mail server, parsed from `VAULT_SMTP_URL`.
 #[derive(Clone)]
 pub struct MailServer {
     host: String,
@@ -56,8 +56,8 @@ enum Encryption {
     None,
 }
 
-/// A text that is not the address of a mail server. The message never repeats the text: it may
-/// contain a password.
+/// Error: a text is not the address of a mail server. The message does not repeat the text, which
+/// may contain a password.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error(
     "write it like smtps://user:password@mail.example or smtp://user:password@mail.example:587"
@@ -131,7 +131,7 @@ fn decode_part(part: &str) -> Result<String, BadMailServer> {
 /// The operator's settings for mail: `VAULT_SMTP_URL` and `VAULT_MAIL_FROM`.
 #[derive(Clone, Debug)]
 pub struct MailSettings {
-    /// Server that takes the mail.
+    /// Server that mail is sent through.
     pub server: MailServer,
     /// Sender address.
     pub from: Email,
@@ -140,19 +140,19 @@ pub struct MailSettings {
 /// Error in the settings for mail, with the variable that is wrong.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadMailSettings {
-    /// The address of the server.
+    /// `VAULT_SMTP_URL` is not the address of a mail server.
     #[error("VAULT_SMTP_URL: {0}")]
     Server(#[from] BadMailServer),
-    /// The sender.
+    /// `VAULT_MAIL_FROM` is not an e-mail address.
     #[error("VAULT_MAIL_FROM: this is not an e-mail address in plain ASCII")]
     From,
-    /// A server without a sender.
+    /// There is a server, but `VAULT_MAIL_FROM` is missing.
     #[error("VAULT_MAIL_FROM must be set, too: the address that mail comes from")]
     NoFrom,
 }
 
 impl MailSettings {
-    /// Reads both settings; `None` if there is no server.
+    /// Parses both settings; `None` if there is no server.
     pub fn read_settings(
         server: Option<&str>,
         from: Option<&str>,
@@ -168,7 +168,7 @@ impl MailSettings {
     }
 }
 
-/// Client for one mail server.
+/// Client for one mail server, which opens a connection for each mail.
 pub struct Smtp {
     server: MailServer,
     from: Email,
@@ -197,7 +197,7 @@ impl Smtp {
             .formatted();
         let mut connection = self.connect().await?;
         if let Some((user, password)) = &self.server.login {
-            // Before the password is sent, and with a text that an operator understands.
+            // Checked before the password is sent; the error tells operators what is missing.
             let server = connection.server_info();
             if !server.supports_auth_mechanism(Mechanism::Plain) {
                 return Err(SendError::MailServerLacks("AUTH PLAIN"));
@@ -207,16 +207,16 @@ impl Smtp {
         }
         let reply = connection.send(&envelope, &message).await?;
         if !reply.has_code(250) {
-            // The replies are shifted by one: this is the reply to an earlier command, so it does
-            // not confirm the mail.
+            // This is the reply to an earlier command, because the server sent one reply too many;
+            // so it does not confirm the mail.
             return Err(SendError::MailServer(reply.code().into()));
         }
-        // The server has the mail; an error at goodbye changes nothing.
+        // The server has accepted the mail; a failed goodbye changes nothing.
         let _ = connection.quit().await;
         Ok(())
     }
 
-    /// Opens a connection with the configured encryption, after the greetings.
+    /// Opens a connection with the configured encryption, and exchanges greetings.
     async fn connect(&self) -> Result<AsyncSmtpConnection, SendError> {
         let server = (&*self.server.host, self.server.port);
         let name = ClientId::Domain(self.sender_domain().to_owned());
@@ -232,8 +232,8 @@ impl Smtp {
         let mut connection =
             AsyncSmtpConnection::connect_with_transport(Box::new(stream), &name).await?;
         if let Some(tls) = tls {
-            // Never continued in plain text: an attacker in between can suppress the offer of
-            // STARTTLS.
+            // The connection is not continued in plain text: an attacker in between can suppress
+            // the offer of STARTTLS.
             if !connection.can_starttls() {
                 return Err(SendError::MailServerLacks("STARTTLS"));
             }
@@ -250,7 +250,7 @@ impl Smtp {
 
     fn build_message(&self, mail: &Mail) -> Result<Message, lettre::error::Error> {
         let seconds = u64::try_from(mail.at.unix()).unwrap_or(0);
-        // RFC 3834: keeps vacation replies from answering a notice.
+        // RFC 3834: stops automatic replies to a notice, for example about vacations.
         let automatic = HeaderName::new_from_ascii_str("Auto-Submitted");
         Message::builder()
             .from(Mailbox::new(
@@ -277,7 +277,7 @@ impl Mailer for Smtp {
     }
 }
 
-/// Converts an address whose syntax was checked when it was parsed.
+/// Converts an address; its syntax was checked when it was parsed.
 fn to_address(email: &Email) -> Address {
     let (user, domain) = email.as_str().split_once('@').unwrap_or_default();
     Address::new_dangerous(user, domain)
@@ -287,8 +287,7 @@ impl From<SmtpError> for SendError {
     fn from(error: SmtpError) -> Self {
         match error.status() {
             Some(code) => Self::MailServer(code.into()),
-            // Without the cause, which would quote everything that the server said, up to the limit
-            // of bytes.
+            // The cause is left out, because it would quote everything that the server sent.
             None if error.is_response() => connection_error("the reply is not one of SMTP"),
             None => connection_error(error),
         }

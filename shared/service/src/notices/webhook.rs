@@ -1,4 +1,4 @@
-//! Requests to webhooks, whose addresses owners choose.
+//! HTTP client for webhooks, whose addresses owners choose.
 //!
 //! An owner of a hosted vault must not reach hosts inside the service's own network: the SSRF guard
 //! resolves names and connects to public addresses only. No redirect is followed, no proxy is used,
@@ -16,7 +16,7 @@ use vault_http::{Client, Guard, HttpError, Limits, Options, Reach};
 use crate::config::PublicUrl;
 use crate::senders::{SendError, WebhookMessage, Webhooks};
 
-/// The time for the whole request also bounds a slow answer.
+/// Limits of one request. The time for the whole request also bounds a slow answer.
 const LIMITS: Limits = Limits {
     connect: Duration::from_secs(5),
     whole: Duration::from_secs(10),
@@ -24,7 +24,7 @@ const LIMITS: Limits = Limits {
     least: 0,
 };
 
-/// Client for the endpoints of webhooks.
+/// HTTP client for the endpoints of webhooks.
 pub struct Endpoints {
     public: Client,
     /// Client for endpoints on this machine, if they are allowed.
@@ -32,7 +32,8 @@ pub struct Endpoints {
 }
 
 impl Endpoints {
-    /// Creates a client with the resolver and the certificates of the system.
+    /// Creates a client that uses the name resolver and the root certificates of the system. It
+    /// reaches this machine only if the public URL of the service is on it too.
     pub fn new(public_url: &PublicUrl) -> Self {
         Self::with_guard(Guard::new(is_public), public_url, &[])
     }
@@ -64,8 +65,8 @@ impl Webhooks for Endpoints {
     async fn post(&self, message: &WebhookMessage) -> Result<(), SendError> {
         let client = match &self.local {
             Some(local) if message.address.is_local() => local,
-            // Owners could store it only while it was allowed; the public address of the service
-            // may have changed since.
+            // The address was permitted when it was stored; the public URL of the service may have
+            // changed since.
             None if message.address.is_local() => return Err(SendError::NotPublic),
             _ => &self.public,
         };

@@ -1,8 +1,8 @@
 //! A stream that fails if its client makes no progress for too long.
 //!
-//! It knows three phases. Between requests the stream is idle. The first byte that arrives begins a
-//! head. A request is in progress from its complete head until its answer is sent; in this phase
-//! only the time limits of handlers and of a write without progress apply.
+//! A connection has three phases. Between requests it is idle. The first byte that arrives begins
+//! the head of a request. From the complete head until its answer is sent, a request is in
+//! progress; in this phase only the time limits of handlers and of a write without progress apply.
 
 use std::future::Future as _;
 use std::io::{self, ErrorKind, IoSlice};
@@ -30,10 +30,10 @@ pub(super) struct Phase(Arc<Shared>);
 #[derive(Debug, Default)]
 struct Shared {
     phase: AtomicU8,
-    /// Whether the client has not accepted all that was written.
+    /// Whether written bytes wait because the client has not accepted them.
     unsent: AtomicBool,
-    /// Waker of the task that reads while a request is in progress; it has to start the timer when
-    /// the request ends.
+    /// Waker of the task that reads while a request is in progress. When the request ends, it has
+    /// to start the timer for the idle phase.
     reader: Mutex<Option<Waker>>,
 }
 
@@ -42,7 +42,7 @@ impl Phase {
         self.0.phase.load(Ordering::Relaxed)
     }
 
-    /// Whether no request is in progress and no answer is on its way.
+    /// Whether no request is in progress and no answer is being sent.
     pub(super) fn is_quiet(&self) -> bool {
         self.get() != REQUEST && !self.0.unsent.load(Ordering::Relaxed)
     }
@@ -72,7 +72,8 @@ impl InProgress {
 
     /// Keeps the request in progress until its answer is sent.
     pub(super) fn until_sent(self, body: Body) -> Body {
-        // The length of an answer is taken from its body, so an empty body is returned unchanged.
+        // The server computes the length of an answer from its body, so an empty body is returned
+        // unchanged.
         if body.is_end_stream() {
             return body;
         }
@@ -121,7 +122,8 @@ impl HttpBody for Sending {
     }
 }
 
-/// A timer that starts once for each thing that it times.
+/// A timer that is started by the first poll of a phase, and not restarted by later polls of the
+/// same phase.
 struct Deadline {
     /// The phase that is timed. A change restarts the timer.
     timed: Option<u8>,
@@ -136,7 +138,7 @@ impl Deadline {
         }
     }
 
-    /// Fails when `time` has passed since the first call for `timed`.
+    /// Completes with an error when `time` has passed since the first call for the phase `timed`.
     fn poll_timeout(
         &mut self,
         timed: u8,
@@ -157,14 +159,14 @@ impl Deadline {
     }
 }
 
-/// A stream with these time limits.
+/// A stream of a connection with time limits.
 pub(super) struct Bounded<S> {
     stream: S,
     times: TimeLimits,
     phase: Phase,
     reading: Deadline,
     writing: Deadline,
-    /// Number of bytes that the client accepted since `writing` started.
+    /// Number of bytes that the client has accepted since the timer `writing` started.
     accepted: usize,
 }
 
@@ -191,8 +193,8 @@ impl<S> Bounded<S> {
         context: &mut Context<'_>,
     ) -> Poll<io::Result<usize>> {
         self.phase.set_unsent(written.is_pending());
-        // Enough progress clears the timer: a slow client is served, only one that takes next to
-        // nothing is cut off.
+        // Enough progress clears the timer: a slow client is served, and only one that accepts
+        // almost nothing is disconnected.
         if let Poll::Ready(written) = &written {
             self.accepted += written.as_ref().map_or(0, |written| *written);
             if self.accepted >= MIN_PROGRESS {
@@ -277,7 +279,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Bounded<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // The client has accepted all that was written, however little that is.
+        // The client has accepted everything that was written, however little that is.
         self.clear_writing();
         Pin::new(&mut self.stream).poll_flush(context)
     }
