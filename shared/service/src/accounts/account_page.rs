@@ -50,7 +50,7 @@ struct AccountPage {
     apps: NewestItems<ShownApp>,
     sessions: NewestItems<ShownSession>,
     second_factor: bool,
-    /// Number of passkeys.
+    /// Number of passkeys of the account.
     passkeys: usize,
     /// Connections to an identity provider, each of which signs in to this account.
     connections: Vec<ShownConnection>,

@@ -40,7 +40,7 @@ struct AskingApp {
     since: String,
 }
 
-/// Template of the page.
+/// Template of the confirmation page.
 #[derive(Template)]
 #[template(path = "confirm.html")]
 struct ConfirmPage {
@@ -64,7 +64,7 @@ struct ConfirmPage {
 
 /// Whether the person may confirm now, and what is missing otherwise.
 enum Readiness {
-    /// Nothing is missing.
+    /// The person may confirm now.
     Ready,
     /// The session has no credentials of the last five minutes.
     CredentialsOld,
@@ -103,7 +103,7 @@ impl Readiness {
 pub struct ConfirmForm {
     /// Address that the form is sent to.
     pub action: String,
-    /// Form token.
+    /// Form token, bound to the page that contains the form.
     pub csrf: String,
     /// Address of the page that contains the form.
     pub return_to: String,

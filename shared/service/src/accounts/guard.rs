@@ -19,7 +19,7 @@ use crate::web::remembered_browser::RememberedBrowser;
 
 /// A browser with a signed-in account.
 pub struct SignedInBrowser {
-    /// The browser.
+    /// The browser that sent the request, identified by its session cookie.
     pub browser: Browser,
     /// The valid session, and the account that is signed in.
     pub signed_in: SignedIn,
@@ -51,9 +51,9 @@ pub async fn require_signed_in(
 
 /// A form that a signed-in browser sent, and that came from a page of this service.
 pub struct SignedInForm {
-    /// Fields of the form.
+    /// Decoded fields of the form; none is repeated, except for check boxes.
     pub form: Form,
-    /// The browser.
+    /// The browser that sent the request, identified by its session cookie.
     pub browser: Browser,
     /// The valid session, and the account that is signed in.
     pub signed_in: SignedIn,

@@ -162,7 +162,7 @@ pub struct HashQueue(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
-    /// Number of free slots.
+    /// Number of slots in which no hash is computed at present.
     free: usize,
     turns: Turns<oneshot::Sender<Slot>>,
 }
@@ -210,7 +210,7 @@ impl HashQueue {
         slot
     }
 
-    /// Returns the number of waiting requests.
+    /// Returns the number of requests that wait for a slot.
     #[cfg(test)]
     pub fn waiting(&self) -> usize {
         self.lock_state().turns.waiting.len()

@@ -169,7 +169,7 @@ async fn answer_in(
         return Ok(());
     };
     let invited_namespace = &entry.value.namespace;
-    // The slug may belong to another namespace by now; that one invited nobody.
+    // The slug may belong to another namespace by now, for which the invitation is not valid.
     if invited_namespace.id != home.value.id {
         return Ok(());
     }

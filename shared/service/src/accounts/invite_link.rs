@@ -25,7 +25,7 @@ use crate::web::layout::{self, Frame};
 #[derive(Template)]
 #[template(path = "invite.html")]
 pub struct InvitePage {
-    /// Frame around the page.
+    /// Host and path prefix of the service, for the header of the page.
     pub frame: Frame,
     /// Path that the form is sent to, below the prefix of the public URL.
     pub action: String,
@@ -33,7 +33,7 @@ pub struct InvitePage {
     pub email: String,
     /// Minimum length of the password, in characters.
     pub least: usize,
-    /// Form token.
+    /// Form token, bound to this invitation.
     pub csrf: String,
     /// Problem with the last attempt, shown above the form.
     pub problem: Option<String>,
@@ -43,7 +43,7 @@ pub struct InvitePage {
 #[derive(Template)]
 #[template(path = "invited.html")]
 pub struct InvitedPage {
-    /// Frame around the page.
+    /// Host and path prefix of the service, for the header of the page.
     pub frame: Frame,
     /// E-mail address that signs in with the password.
     pub email: String,

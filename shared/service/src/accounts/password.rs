@@ -314,7 +314,8 @@ mod tests {
                 verify_password(secret(password), Some(theirs.clone()), &anywhere()).await;
             assert_eq!(verified.unwrap(), good, "{password}");
         }
-        // Another kind, another version, parts that are missing: no hash of ours.
+        // Each of these differs in algorithm or version, or lacks a part, so it is no hash of this
+        // service.
         for other in [
             theirs.replace("argon2id", "argon2i"),
             theirs.replace("v=19", "v=16"),

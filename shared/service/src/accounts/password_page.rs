@@ -27,13 +27,13 @@ use vault_api::Email;
 #[derive(Template)]
 #[template(path = "password.html")]
 pub struct PasswordPage {
-    /// Frame around the page.
+    /// Host and path prefix of the service, for the header of the page.
     pub frame: Frame,
     /// E-mail address of the account.
     pub email: String,
     /// Minimum length of the new password, in characters.
     pub least: usize,
-    /// Form token.
+    /// Form token of the password form.
     pub csrf: String,
     /// Form token of the button that signs out.
     pub logout_csrf: String,
@@ -43,7 +43,7 @@ pub struct PasswordPage {
     pub problem: Option<String>,
 }
 
-/// The form of the page.
+/// The form that changes the password.
 pub const CHANGE: FormTask = FormTask {
     purpose: Purpose::Password,
     onward: |_, _| Ok(ReturnTo::Password),

@@ -52,7 +52,7 @@ pub struct Asker<'a> {
 
 /// An act of a permit that is now used up.
 struct SpentAct {
-    /// Id of the permit.
+    /// Id of the permit, for the audit log.
     id: String,
     /// Description of the act, as the person confirmed it.
     sentence: String,
@@ -272,7 +272,7 @@ pub fn to_api_confirmation(app: &App, permit: &Permit) -> vault_api::Confirmatio
 
 /// A permit, with the app that asked for it.
 pub struct FoundPermit {
-    /// The permit.
+    /// The permit, which has not ended.
     pub permit: Permit,
     /// The app that asked; `None` if the console did.
     pub client: Option<ClientId>,

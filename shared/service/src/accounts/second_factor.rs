@@ -53,7 +53,7 @@ struct CodePage {
     csrf: String,
     return_to: String,
     problem: Option<&'static str>,
-    /// Whether a passkey is accepted instead.
+    /// Whether the person may use a passkey in place of the second factor.
     passkeys: bool,
     /// Whether the form for a code stands below the request for a passkey, which then has the
     /// focus.
@@ -112,7 +112,7 @@ struct SetupDuePage {
     frame: Frame,
     /// Whether an app waits for the sign-in.
     for_app: bool,
-    /// Whether a passkey is accepted instead.
+    /// Whether the person may use a passkey in place of the second factor.
     passkeys: bool,
     /// Time from which the codes of an unconfirmed second factor confirm; `None` if none is set up.
     from: Option<String>,

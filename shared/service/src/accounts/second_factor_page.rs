@@ -73,8 +73,8 @@ struct RecoveryPage {
     codes: Vec<String>,
 }
 
-/// Returns the note for a person whose identity provider does not state that credentials were
-/// entered, so that the sign-in confirms nothing.
+/// Returns the explanation for a person whose identity provider does not state that credentials
+/// were entered, so that the sign-in confirms nothing.
 fn unstated_note(account: &Account, now: Timestamp) -> String {
     let what = "The step that you came from needs to know that you entered your credentials, and your identity provider does not say so.";
     let factor = account.second_factor.as_ref();

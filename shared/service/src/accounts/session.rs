@@ -47,7 +47,7 @@ impl SessionStart<'_> {
 
 /// A sign-in for which all needed proofs (password, provider, code or passkey) were accepted.
 pub struct CompletedSignIn<'a> {
-    /// The browser.
+    /// The browser that signs in, still with its former cookie.
     pub browser: &'a Browser,
     /// The cookie by which the browser proves that it signed in before.
     pub returning: &'a RememberedBrowser,

@@ -49,7 +49,7 @@ impl ShownApp {
 /// A client whose authorize request continues after the sign-in.
 #[derive(Clone, Copy)]
 pub struct WaitingApp<'a> {
-    /// The client.
+    /// The client that waits for the sign-in.
     pub client: &'a Client,
     /// The redirect URI that receives its code.
     pub redirect: &'a RedirectUri,
@@ -66,11 +66,11 @@ pub struct SignInPrompt<'a> {
     pub problem: Option<&'static str>,
 }
 
-/// The sign-in page.
+/// Template of the sign-in page.
 #[derive(Template)]
 #[template(path = "sign_in.html")]
 struct SignInPage {
-    /// Frame around the page.
+    /// Host and path prefix of the service, for the header of the page.
     frame: Frame,
     /// The app that waits for the sign-in, if there is one.
     app: Option<ShownApp>,
@@ -78,7 +78,7 @@ struct SignInPage {
     problem: Option<&'static str>,
     /// Whether the next page asks to confirm a dangerous act.
     confirms: bool,
-    /// Form token.
+    /// Form token, bound to the page that follows the sign-in.
     csrf: String,
     /// Address of the page that follows the sign-in.
     return_to: String,

@@ -187,9 +187,9 @@ impl NewApps {
 enum Rank {
     /// The pinned keys of a vault were reset.
     Pin,
-    /// Somebody can act as owner or operator, or a way to sign in changed.
+    /// A new owner or operator, or a new passkey or second factor of the person's account.
     People,
-    /// People allowed apps.
+    /// New apps that people allowed.
     App,
 }
 

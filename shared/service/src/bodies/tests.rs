@@ -155,7 +155,7 @@ async fn a_body_that_becomes_slow_loses_its_place() {
     assert!(is_empty(&bodies));
 }
 
-/// The more has arrived, the more time a body has for the rest.
+/// Each byte that has arrived extends the time for the rest, at the minimum speed.
 #[tokio::test]
 async fn a_body_of_sufficient_speed_keeps_its_place() {
     let bodies = bodies_with(NEVER, Duration::ZERO, 10);

@@ -45,7 +45,7 @@ struct AppsPage {
     csrf: String,
 }
 
-/// Shows the list of apps.
+/// `GET /console/{slug}/apps`: shows the page, with a form for the app in `?confirm=` or `?made=`.
 pub(super) async fn show_apps(page: ConsolePage) -> Result<Response, ErrorPage> {
     let home = page.address("/apps");
     let after = page.list_cursor().map(str::to_owned);

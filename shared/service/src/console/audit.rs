@@ -175,7 +175,7 @@ struct AuditPage {
     most: usize,
 }
 
-/// Shows the log, newest first.
+/// `GET /console/{slug}/audit`: shows the page, newest entries first.
 pub(super) async fn show_log(page: ConsolePage) -> Result<Response, ErrorPage> {
     let query = LogQuery::from_query(&page).await?;
     let home = page.address("/audit");

@@ -18,9 +18,9 @@ use crate::model::namespace::Namespace;
 
 /// Parsed catalogs and key lists, by namespace and SHA-256 of the catalog's file.
 pub(super) struct Catalogs {
-    /// Catalogs.
+    /// Parsed catalogs: up to 32 MiB.
     lists: Recent<(NamespaceId, Digest), Arc<Catalog>>,
-    /// Root chains: all versions of the list of keys of a vault.
+    /// Root chains, each with all versions of a vault's list of keys: up to 4 MiB.
     chains: Recent<(NamespaceId, Digest), Arc<RootChain>>,
 }
 

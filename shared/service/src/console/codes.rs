@@ -64,7 +64,7 @@ struct CodesPage {
     next: Option<String>,
 }
 
-/// Shows the codes.
+/// `GET /console/{slug}/machines/codes`: shows the page.
 pub(super) async fn show_codes(page: ConsolePage) -> Result<Response, ErrorPage> {
     let required = page.namespace.enrolment == Enrolment::Codes;
     render_codes(&page, required, None).await
@@ -133,7 +133,8 @@ pub(super) async fn show_new_code(
     render_codes(page, required, Some(made)).await
 }
 
-/// Handles the forms of the page: creates a code, ends one, or changes whether machines need one.
+/// `POST /console/{slug}/machines/codes`: creates a code, ends one, or changes whether machines
+/// need one.
 pub(super) async fn change_codes(form: ConsoleForm) -> Result<Response, ErrorPage> {
     let acting = form.page.as_acting_user();
     match form.required_field("change")? {

@@ -20,7 +20,7 @@ use crate::web::browser::ReturnTo;
 use crate::web::error_page::ErrorPage;
 use crate::web::layout::SignOut;
 
-/// Shows the page.
+/// `GET /console/{slug}/confirm/{id}`: shows the page, or asks for credentials first.
 pub(super) async fn show_confirmation(page: ConsolePage) -> Result<Response, ErrorPage> {
     let found = find_own(&page).await?;
     // The person sent the form a moment ago, so the credentials are asked for at once and not only
@@ -76,7 +76,7 @@ fn ask_for_credentials(page: &ConsolePage) -> Option<Response> {
     sign_in_if_stale(&visitor.app, &visitor.browser, &visitor.signed_in, onward)
 }
 
-/// Confirms and performs the act, or declines it.
+/// `POST /console/{slug}/confirm/{id}`: confirms and performs the act, or declines it.
 pub(super) async fn decide_confirmation(form: ConsoleForm) -> Result<Response, ErrorPage> {
     let decision = parse_decision(&form.form)?;
     let confirmed = decision != Decision::Decline;

@@ -158,7 +158,7 @@ pub(super) struct FindingRow {
     /// File and line; empty for a finding about the skill as a whole.
     pub(super) place: String,
     pub(super) rule: &'static str,
-    /// Purpose of the rule.
+    /// Why the rule exists, in a sentence.
     pub(super) why: &'static str,
 }
 

@@ -29,9 +29,9 @@ const TIMEOUT: Duration = Duration::from_millis(10);
 pub(super) enum LineKind {
     /// Both texts have the line.
     Kept,
-    /// The line is new.
+    /// Only the new text has the line.
     Added,
-    /// The line was removed.
+    /// Only the old text has the line.
     Removed,
     /// Unchanged lines are left out here.
     Gap,

@@ -77,7 +77,7 @@ struct DraftsPage {
     first: Option<String>,
 }
 
-/// Lists the drafts that wait, or those in the state `?state=`.
+/// `GET /console/{slug}/drafts`: lists the drafts that wait, or those in the state `?state=`.
 pub(super) async fn list_drafts(page: ConsolePage) -> Result<Response, ErrorPage> {
     let by = Principal::from_user(page.as_acting_user(), &page.user);
     let word = page.query.value("state").unwrap_or("pending");
@@ -182,18 +182,18 @@ const fn state_mark(state: State) -> &'static str {
 
 /// What a draft asks for, with what a person needs to judge it.
 enum Asked {
-    /// To make these files a skill.
+    /// It proposes these files as a skill.
     Files(Box<DraftFiles>),
-    /// To fetch a skill from a source.
+    /// It asks to fetch a skill from a source.
     Source {
         identifier: String,
         reference: Option<String>,
     },
-    /// To remove a skill.
+    /// It asks to remove a skill.
     Removal,
-    /// To let a key publish.
+    /// It asks that this key may publish.
     Key { name: String, fingerprint: String },
-    /// To sign a proposed release, which lacks signatures.
+    /// It asks for the missing signatures of a proposed release.
     Release {
         signers: Vec<NamedKey>,
         needed: Option<usize>,
@@ -321,7 +321,7 @@ struct DraftPage {
     base: Base,
     /// Command line that accepts the draft.
     command: Option<String>,
-    /// Effect of the command.
+    /// Sentences about what the command does.
     command_text: &'static str,
     /// Command line that accepts the draft in spite of security flags.
     exception: Option<String>,
@@ -335,7 +335,7 @@ struct DraftPage {
     csrf: String,
 }
 
-/// Shows one draft.
+/// `GET /console/{slug}/drafts/{id}`: shows one draft, and what the person may do with it.
 pub(super) async fn show_draft(page: ConsolePage) -> Result<Response, ErrorPage> {
     let by = Principal::from_user(page.as_acting_user(), &page.user);
     let found = find_visible(&by, page.param("id")).await;

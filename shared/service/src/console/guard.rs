@@ -80,7 +80,7 @@ pub(super) struct ConsolePage {
 pub(super) struct ConsoleForm {
     /// The page that the form is on.
     pub(super) page: ConsolePage,
-    /// Fields of the form.
+    /// Decoded fields of the form; none is repeated, except for check boxes.
     pub(super) form: Form,
     /// Nonce of the form token; see [`ConsoleForm::single_use_write`].
     pub(super) nonce: String,

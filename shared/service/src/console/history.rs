@@ -23,7 +23,7 @@ pub(super) struct SkillChange {
 
 /// The changes of a skill.
 pub(super) struct History {
-    /// Changes, newest first.
+    /// The changes, newest first, within the range that was compared.
     pub(super) changes: Vec<SkillChange>,
     /// Oldest release of the unbroken range up to the current one that was compared; `None` if
     /// nothing was.

@@ -40,7 +40,7 @@ struct MachinePage {
     lapsed: bool,
 }
 
-/// Shows the machine.
+/// `GET /console/{slug}/machines/{id}`: shows the page.
 pub(super) async fn show_machine(page: ConsolePage) -> Result<Response, ErrorPage> {
     let (app, namespace) = (page.app(), &page.namespace);
     let found = find_device(app, &namespace.to_ref(), page.param("id")).await?;
@@ -85,7 +85,7 @@ pub(super) async fn show_machine(page: ConsolePage) -> Result<Response, ErrorPag
     Ok(show_page(&template))
 }
 
-/// Handles the forms that decide about the machine.
+/// `POST /console/{slug}/machines/{id}`: admits, denies, revokes or forgets the machine.
 pub(super) async fn decide_machine(form: ConsoleForm) -> Result<Response, ErrorPage> {
     let (decision, outcome) = match form.required_field("change")? {
         "admit" => (Decision::Admit, Outcome::MachineAdmitted),

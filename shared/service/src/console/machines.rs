@@ -94,7 +94,7 @@ struct WaitingNetwork {
 struct Denial {
     /// Network of the machines; `None` if they are all that wait.
     network: Option<String>,
-    /// Names of the machines.
+    /// Names of the machines, for the person to check.
     names: Vec<String>,
     /// Ids of the machines, separated by blanks, for the form.
     ids: String,
@@ -123,7 +123,7 @@ struct MachinesPage {
     /// Address of this page without parameters.
     here: String,
     codes_href: String,
-    /// Number of waiting machines.
+    /// Number of machines that wait for admission.
     waiting: usize,
     /// Networks of the waiting machines, if there are several.
     networks: Vec<WaitingNetwork>,
@@ -140,7 +140,7 @@ struct MachinesPage {
     link_command: String,
 }
 
-/// Shows the list.
+/// `GET /console/{slug}/machines`: shows the page.
 pub(super) async fn show_machines(page: ConsolePage) -> Result<Response, ErrorPage> {
     let (app, namespace) = (page.app(), &page.namespace);
     let current = namespace.current.as_ref().map(|current| current.release);
@@ -296,7 +296,8 @@ pub(super) fn decided_by(machine: &Machine, names: &Names) -> Option<String> {
         .map(|id| names.display_name(id))
 }
 
-/// Denies the machines that the page showed, as far as they still wait.
+/// `POST /console/{slug}/machines`: denies the machines that the page showed, as far as they still
+/// wait.
 pub(super) async fn deny_shown_machines(form: ConsoleForm) -> Result<Response, ErrorPage> {
     // A machine that enrolled after the page was shown must not be denied unseen, and must not keep
     // the person from denying the others.

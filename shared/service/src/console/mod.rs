@@ -80,7 +80,7 @@ enum Access {
     Member,
     /// Owners and publishers.
     Publisher,
-    /// Owners.
+    /// Owners only.
     Owner,
     /// Owners, also while the vault is suspended.
     SuspendedOwner,
@@ -115,13 +115,13 @@ impl Handler {
 
 /// Caches of the console. All entries are immutable.
 struct Cache {
-    /// Verified releases.
+    /// Verified current releases, by namespace.
     releases: Releases,
-    /// Parsed catalogs.
+    /// Parsed catalogs of current and earlier releases.
     catalogs: Catalogs,
     /// Expiry times of catalogs, by namespace and hash.
     ends: Recent<(NamespaceId, Digest), Timestamp>,
-    /// Compiled policies, by hash.
+    /// Compiled policies, by the hash of the policy.
     policies: Recent<Digest, CompiledPolicy>,
     /// Findings of the gate about a skill, by the hash of its bundle.
     findings: Recent<Digest, Arc<Vec<Finding>>>,

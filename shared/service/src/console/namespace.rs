@@ -66,7 +66,7 @@ struct NamespacePage {
     csrf: String,
 }
 
-/// Shows the page.
+/// `GET /console/{slug}/namespace`: shows the page.
 pub(super) async fn show_namespace(page: ConsolePage) -> Result<Response, ErrorPage> {
     let namespace = &page.namespace;
     let now = page.app().clock.now();
@@ -161,8 +161,8 @@ async fn count_limited(page: &ConsolePage) -> Result<Vec<(&'static str, u64, u64
     Ok(limited)
 }
 
-/// Handles the forms that reset the pin or delete the vault. Both need the slug, typed by the
-/// person, and a confirmation.
+/// `POST /console/{slug}/namespace`: resets the pin or deletes the vault. Both need the slug, typed
+/// by the person, and a confirmation.
 pub(super) async fn change_namespace(form: ConsoleForm) -> Result<Response, ErrorPage> {
     let change = form.required_field("change")?;
     if !matches!(change, "reset-pin" | "delete") {

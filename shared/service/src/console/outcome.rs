@@ -37,8 +37,8 @@ macro_rules! sentences {
 }
 
 sentences! {
-    /// Result of a form. Only its word stands in an address, so that no link can put a sentence of
-    /// its own on a page.
+    /// Result of a form. An address contains only its word, so that no link can put its own
+    /// sentence on a page.
     Outcome {
         MachineAdmitted "machine-admitted" "The machine is admitted. It can now download the skills of this vault.";
         MachineDenied "machine-denied" "The machine is denied. It cannot read anything.";
@@ -75,12 +75,12 @@ sentences! {
     }
 }
 
-/// Notice above a page.
+/// Notice at the top of a page, about the form that was sent before.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Notice {
-    /// A form was carried out.
+    /// A form was carried out, with this result.
     Done(&'static str),
-    /// A form was refused.
+    /// A form was refused or changed nothing, for this reason.
     Refused(&'static str),
 }
 

@@ -78,7 +78,7 @@ struct PeoplePage {
     csrf: String,
 }
 
-/// Lists the people and the keys.
+/// `GET /console/{slug}/people`: lists the people and the keys.
 pub(super) async fn list_people(page: ConsolePage) -> Result<Response, ErrorPage> {
     let home = page.address("/people");
     let after = page.list_cursor().map(str::to_owned);
@@ -167,7 +167,7 @@ fn list_keys(chain: &RootChain) -> Vec<KeyRow> {
     entries.map(key).collect()
 }
 
-/// Handles the form that invites a person.
+/// `POST /console/{slug}/people`: invites a person.
 pub(super) async fn invite_person(form: ConsoleForm) -> Result<Response, ErrorPage> {
     let newcomer = NewMember {
         email: parse_email(form.required_field("email")?)?,
@@ -264,7 +264,8 @@ async fn count_browsers(
     }))
 }
 
-/// Shows one person, with the forms that change their role, rights and profile.
+/// `GET /console/{slug}/people/{id}`: shows one person, with the forms that change their role,
+/// rights and profile.
 pub(super) async fn show_person(page: ConsolePage) -> Result<Response, ErrorPage> {
     let by = Principal::from_user(page.as_acting_user(), &page.user);
     let found = find_user(&by, page.param("id")).await;
@@ -306,7 +307,8 @@ pub(super) async fn show_person(page: ConsolePage) -> Result<Response, ErrorPage
     Ok(show_page(&template))
 }
 
-/// Handles the forms about one person.
+/// `POST /console/{slug}/people/{id}`: changes the role, rights or profile of a person, or removes
+/// them.
 pub(super) async fn change_person(form: ConsoleForm) -> Result<Response, ErrorPage> {
     let by = Principal::from_user(form.page.as_acting_user(), &form.page.user);
     let id = form.page.param("id");

@@ -72,7 +72,7 @@ struct ReleasesPage {
     hosted: bool,
 }
 
-/// Lists the releases, newest first.
+/// `GET /console/{slug}/releases`: lists the releases, newest first.
 pub(super) async fn list_releases(page: ConsolePage) -> Result<Response, ErrorPage> {
     let releases = all_releases(page.app(), &page.namespace.id).await?;
     let (chain, unreadable) = readable_chain(&page).await;
@@ -225,8 +225,8 @@ struct ReleasePage {
     hosted: bool,
 }
 
-/// Shows one release, compared with the previous one or with `?to=`. With `?skill=`, shows only the
-/// files of that skill.
+/// `GET /console/{slug}/releases/{release}`: shows one release, compared with the previous one or
+/// with `?to=`. With `?skill=`, shows only the files of that skill.
 pub(super) async fn show_release(page: ConsolePage) -> Result<Response, ErrorPage> {
     let number = page.param("release").to_owned();
     let root_version = page.query.value("root_version").map(str::to_owned);

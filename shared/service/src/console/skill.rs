@@ -89,7 +89,7 @@ struct SkillPage {
     older_than: Option<u64>,
 }
 
-/// Shows the skill.
+/// `GET /console/{slug}/skills/{name}`: shows the page, with the file `?file=`.
 pub(super) async fn show_skill(page: ConsolePage) -> Result<Response, ErrorPage> {
     let name: SkillName = page
         .param("name")

@@ -179,7 +179,7 @@ fn unreadable_text(error: ShelfError) -> Result<&'static str, ErrorPage> {
     }
 }
 
-/// Shows the list.
+/// `GET /console/{slug}/skills`: shows the page, for the viewer that its fields choose.
 pub(super) async fn show_skills(page: ConsolePage) -> Result<Response, ErrorPage> {
     let (app, namespace) = (page.app(), &page.namespace);
     let query = SkillsQuery::from_query(&page);

@@ -22,7 +22,7 @@ const HEIGHTS: (u64, u64) = (440, 40);
 /// Vertical position of the base line, in tenths of a unit.
 const BASE: u64 = 520;
 
-/// The picture.
+/// The bars and labels of the picture.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Timeline {
     pub(super) marks: Vec<ReleaseBar>,

@@ -90,7 +90,7 @@ struct EnrolmentRequest<'a> {
     source: Option<IpAddr>,
 }
 
-/// What an enrolment did.
+/// Result of an enrolment: the device, and how it got there.
 struct EnrolmentOutcome {
     status: StatusCode,
     device: Device,

@@ -21,7 +21,7 @@ use crate::ports::Ports;
 /// Rank of a subscription by its use for the vault, the best first.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Use {
-    /// It is paid.
+    /// It is paid, for the plan of the vault.
     Paid,
     /// A payment failed, and the grace period runs. The later it ends, the better.
     Grace(Reverse<Timestamp>),

@@ -38,7 +38,7 @@ pub const MAX_STATE_BYTES: usize = 2048;
 /// service can grant.
 #[derive(Clone, Debug)]
 pub struct AuthorizeRequest {
-    /// The client, as registered.
+    /// The client as it registered, or as its document describes it.
     pub client: Client,
     /// Redirect URI, `state` and issuer, for the answer to the client.
     pub back: ClientReturn,
@@ -202,7 +202,7 @@ impl From<UnredirectableError> for ErrorPage {
 /// How a request that gets no code is answered.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum RejectedRequest {
-    /// An error page.
+    /// An error page, without a redirect to the client.
     Page(UnredirectableError),
     /// A redirect to this address.
     Redirect(String),

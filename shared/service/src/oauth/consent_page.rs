@@ -81,7 +81,7 @@ impl ScopeOffer {
 
 /// Row of the page: a namespace that the person can choose.
 pub struct NamespaceChoice {
-    /// Slug of the namespace.
+    /// Slug of the namespace, which is also the value that the form sends.
     pub slug: String,
     /// Role of the person in the namespace.
     pub role: &'static str,
@@ -93,11 +93,11 @@ pub struct NamespaceChoice {
 /// value.
 const OTHER_VAULT: &str = "*";
 
-/// The consent page.
+/// Template of the consent page.
 #[derive(Template)]
 #[template(path = "consent.html")]
 pub struct ConsentPage {
-    /// Frame around the page.
+    /// Host and path prefix of the service, for the header of the page.
     pub frame: Frame,
     /// App that asks for access.
     pub app: ShownApp,
@@ -105,7 +105,7 @@ pub struct ConsentPage {
     pub account: String,
     /// What was wrong with the previous decision, if anything.
     pub problem: Option<&'static str>,
-    /// Form token.
+    /// Form token, bound to the authorize request.
     pub csrf: String,
     /// Form token of the button that signs out.
     pub logout_csrf: String,
@@ -134,7 +134,7 @@ pub struct ConsentParties {
     pub account: String,
     /// Notices to owners and operators about events since the previous sign-in.
     pub notices: Vec<String>,
-    /// Form token.
+    /// Form token, bound to the authorize request.
     pub csrf: String,
     /// Form token of the button that signs out.
     pub logout_csrf: String,
@@ -229,15 +229,15 @@ pub fn chosen_vault(form: &Form) -> Result<Option<Slug>, ErrorPage> {
 #[derive(Template)]
 #[template(path = "invited_into.html")]
 pub struct InvitedIntoPage {
-    /// Frame around the page.
+    /// Host and path prefix of the service, for the header of the page.
     pub frame: Frame,
     /// E-mail address of the signed-in account.
     pub email: String,
-    /// The form token.
+    /// Form token, bound to the authorize request.
     pub csrf: String,
     /// Address of the authorize request that continues afterwards.
     pub return_to: String,
-    /// The invitations.
+    /// The invitations that the person can answer now.
     pub invitations: Vec<Invitation>,
     /// The button that signs out.
     pub sign_out: SignOut,

@@ -1,5 +1,6 @@
 //! Endpoints that programs call: discovery, registration, tokens and revocation. Their errors have
-//! the JSON format of RFC 6749, not that of problem details as elsewhere.
+//! the JSON format of RFC 6749, while other routes of the service answer with problem details (RFC
+//! 9457).
 
 use std::net::IpAddr;
 

@@ -25,7 +25,7 @@ const MAX_TOKEN_BYTES: usize = 8 * 1024;
 /// A revocation request from a client that sends its `client_id`, or from the bearer of a valid
 /// access token.
 pub struct Revocation {
-    /// Fields of the form.
+    /// Decoded fields of the form, none of which is repeated.
     pub form: Form,
     /// The client and the bearer, at least one of which is known.
     pub asker: RevocationCaller,

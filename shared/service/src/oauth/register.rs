@@ -41,7 +41,7 @@ pub enum RegisterError {
     RedirectLength {
         /// Index of the entry, from 0.
         index: usize,
-        /// Length of the entry.
+        /// Length of the entry, in bytes.
         bytes: usize,
     },
     /// A redirect URI contains a parameter that the service itself adds, such as `code`.

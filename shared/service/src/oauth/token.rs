@@ -118,7 +118,7 @@ impl RequestRecords {
 
 /// The answer to a request, with the writes that make it true.
 pub struct Decision {
-    /// The answer.
+    /// The tokens, or the error for the client.
     pub answer: Result<TokenAnswer, TokenError>,
     /// Conditional writes. A refusal has some too if it ends a family.
     pub writes: Vec<Write>,

@@ -28,9 +28,9 @@ pub struct Discovery {
 /// section 9).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ClientAuth {
-    /// `client_secret_basic`
+    /// `client_secret_basic`: the secret is in the `Authorization` header.
     Basic,
-    /// `client_secret_post`
+    /// `client_secret_post`: the secret is in the body.
     Post,
 }
 

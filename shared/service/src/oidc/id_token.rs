@@ -38,9 +38,9 @@ struct Header {
 /// The values that a token must have to be an answer to one sign-in.
 #[derive(Clone, Copy, Debug)]
 pub struct ExpectedClaims<'e> {
-    /// Issuer: the provider.
+    /// Issuer URL of the provider (`iss`).
     pub issuer: &'e str,
-    /// Client id of this service at the provider.
+    /// Client id of this service at the provider (`aud`).
     pub client_id: &'e str,
     /// Nonce of the request that the token answers.
     pub nonce: &'e str,
@@ -67,7 +67,7 @@ pub struct Person {
 /// The e-mail address of a person, as the provider knows it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Address {
-    /// The provider gives none.
+    /// The provider states no address.
     Missing,
     /// The provider has not verified that the address belongs to the person.
     Unverified(String),

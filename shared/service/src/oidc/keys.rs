@@ -32,7 +32,7 @@ enum Material {
         modulus: Vec<u8>,
         exponent: Vec<u8>,
     },
-    /// The uncompressed point.
+    /// ECDSA on P-256: the public point, uncompressed.
     P256(Vec<u8>),
     Ed25519(Vec<u8>),
 }

@@ -136,13 +136,13 @@ pub struct SignInRequest<'r> {
 /// The code that the provider gave to a browser, with the request that it answers.
 #[derive(Clone, Copy, Debug)]
 pub struct CodeExchange<'e> {
-    /// Authorization code.
+    /// Authorization code from the provider's redirect.
     pub code: &'e str,
     /// Code verifier: the secret of the code challenge (PKCE, RFC 7636).
     pub verifier: &'e str,
-    /// The request.
+    /// The parameters with which the browser was sent to the provider.
     pub request: SignInRequest<'e>,
-    /// Time of the request.
+    /// Time at which the browser was sent to the provider.
     pub asked_at: Timestamp,
 }
 
@@ -241,7 +241,7 @@ impl Provider {
         }
     }
 
-    /// Returns the settings.
+    /// Returns the settings: issuer, client id, name on pages, and who may sign up.
     pub const fn settings(&self) -> &ProviderSettings {
         &self.settings
     }

@@ -38,7 +38,7 @@ pub(super) enum VerifiedFile {
         signers: Vec<PublicKey>,
         /// Root version that the payload names.
         root_version: u64,
-        /// Release number.
+        /// Number of the release.
         release: u64,
     },
 }

@@ -163,7 +163,7 @@ struct CheckedFile {
 
 /// How a file changes the content of the namespace.
 enum ContentChange {
-    /// Another release becomes current.
+    /// A release with another payload becomes current.
     Release(Box<NewRelease>),
     /// The content stays the same: the file adds root versions or signatures to the current
     /// release, which has this root version and number.

@@ -48,7 +48,7 @@ const SKILLS_ROOM_BYTES: usize = 8 << 20;
 /// Number of lists that can be verified at the same time.
 const LOAD_LOCKS: usize = 4;
 
-/// Cache of verified content.
+/// Cache of verified lists and skills, by namespace and hash.
 #[derive(Debug)]
 pub(super) struct VerifiedReleases {
     lists: Recent<(NamespaceId, Digest), Arc<VerifiedList>>,

@@ -182,7 +182,7 @@ fn cookie_name(app: &App) -> &'static str {
 /// A form that no page of another site sent. Its token is not checked yet: see
 /// [`Browser::check_form`].
 pub struct PostedForm {
-    /// Fields of the form.
+    /// Decoded fields of the form; none is repeated, except for check boxes.
     pub form: Form,
     /// The browser that sent the form.
     pub browser: Browser,

@@ -29,7 +29,7 @@ pub enum Purpose {
     Logout,
     /// Setting a password with an invitation link.
     Invite,
-    /// Changing a password.
+    /// Changing a password that is known.
     Password,
     /// Changing what belongs to the account.
     Account,

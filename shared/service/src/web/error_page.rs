@@ -41,9 +41,9 @@ pub enum ErrorPage {
     LastSignIn,
     /// The identity provider does not answer, or does not match the settings.
     ProviderDown {
-        /// Cause, for the log.
+        /// Refusal with the cause, for the log and for the status.
         refusal: Refusal,
-        /// Whether a password can be used instead.
+        /// Whether the service also takes passwords, which the page then suggests.
         passwords: bool,
     },
     /// People cannot create vaults on this service.
@@ -76,9 +76,9 @@ impl From<StoreError> for ErrorPage {
 pub struct Explanation {
     /// HTTP status.
     pub status: StatusCode,
-    /// Heading.
+    /// Heading of the page.
     pub title: &'static str,
-    /// Paragraphs.
+    /// Paragraphs of the page.
     pub lines: &'static [&'static str],
     /// Last paragraph, which depends on the request.
     pub detail: Option<String>,
@@ -238,7 +238,7 @@ impl ErrorPage {
         }
     }
 
-    /// Renders the page.
+    /// Renders the error page as a response.
     pub fn render_error_page(self, app: &App) -> Response {
         let (status, title, lines) = self.page_text();
         let mut lines: Vec<_> = lines.iter().map(|line| (*line).to_owned()).collect();

@@ -93,7 +93,7 @@ fn is_our_host(config: &Config, host: &str) -> bool {
 /// is elsewhere.
 fn loopback_hosts(public: &PublicUrl) -> impl Iterator<Item = String> {
     let authority = public.authority();
-    // The colons of an IPv6 address stand within brackets.
+    // The colons of an IPv6 address are within brackets.
     let port = authority
         .rsplit_once(':')
         .map(|(_, port)| port)

@@ -103,7 +103,7 @@ pub fn format_minute(at: Timestamp) -> String {
 /// Form token and destination of a button that signs out.
 #[derive(Debug)]
 pub struct SignOut {
-    /// The form token.
+    /// Form token of the button, bound to `return_to`.
     pub csrf: String,
     /// Address to which the browser is redirected afterwards.
     pub return_to: String,
@@ -113,11 +113,11 @@ pub struct SignOut {
 #[derive(Template)]
 #[template(path = "message.html")]
 pub struct MessagePage {
-    /// Frame around the page.
+    /// Host and path prefix of the service, for the header of the page.
     pub frame: Frame,
-    /// The heading.
+    /// Heading of the page.
     pub title: &'static str,
-    /// Paragraphs.
+    /// Paragraphs of the page, as plain text.
     pub lines: Vec<String>,
     /// Sign-out button, where it helps.
     pub sign_out: Option<SignOut>,

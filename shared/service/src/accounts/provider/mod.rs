@@ -270,7 +270,7 @@ async fn find_account(
 /// Returns the error page for a failure of the provider, and logs the cause.
 fn failure_page(app: &App, error: ProviderError) -> ErrorPage {
     let chain = error_chain(&error);
-    // An outage is nobody's mistake here: the answer is 503, and the page offers the password if
+    // An outage is no mistake of the person: the answer is 503, and the page offers the password if
     // there is one.
     if error.is_outage() {
         let passwords = app.config.sign_in.takes_passwords();

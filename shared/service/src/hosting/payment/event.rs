@@ -25,7 +25,7 @@ pub struct Event {
     /// Whether the event is from the provider's live mode, in which money moves, and not from its
     /// test mode.
     pub live: bool,
-    /// What happened.
+    /// What happened, as far as this service acts on it.
     pub content: EventContent,
 }
 
@@ -36,9 +36,9 @@ pub enum EventContent {
     Checkout(Checkout),
     /// A subscription has a new state.
     Subscription {
-        /// The subscription.
+        /// Id of the subscription at the provider.
         subscription: SubscriptionId,
-        /// The new state.
+        /// The state that the event reports.
         reported: ReportedState,
         /// Prices and currency, if the event names them.
         terms: Option<Terms>,
@@ -57,7 +57,7 @@ pub struct Checkout {
     /// Reference of the sign-up that was paid for; `None` if the event names none in the form of
     /// this service.
     pub reference: Option<Reference>,
-    /// The new subscription.
+    /// Id of the new subscription at the provider.
     pub subscription: SubscriptionId,
     /// The provider's id of the customer.
     pub customer: Option<String>,

@@ -159,7 +159,8 @@ mod tests {
         ] {
             assert_eq!(judge(GOOD, BODY, &[SECRET], now), outcome, "{now}");
         }
-        // Without a good signature the time is anybody's, and the answer does not depend on it.
+        // Without a valid signature, anybody may have written the time, so the answer does not
+        // depend on it.
         assert_eq!(
             judge(GOOD, BODY, &[OTHER], TIME + 301),
             Err(BadSignature::Forged)

@@ -279,7 +279,7 @@ async fn rename_in(
 
 /// Who holds a name at present.
 enum NameHolder {
-    /// The name is free.
+    /// Neither a vault nor a sign-up has the name.
     Nobody,
     /// A vault has the name, or a deleted vault had it.
     Vault,
