@@ -411,7 +411,8 @@ mod tests {
         per_namespace: 3,
     };
 
-    /// What is left of the grant and of the namespace, or the name of the limit that is reached.
+    /// Counts a request of namespace `n`. Returns what is left for the grant and for the namespace,
+    /// or the name of the limit that is reached.
     fn request(budgets: &Budgets, n: u64, grant: &str, at: i64) -> Result<Vec<u64>, String> {
         let now = Timestamp::from_unix(at);
         let counted = budgets.count_request(namespace(n), grant, &LIMITS, now);
@@ -431,7 +432,7 @@ mod tests {
         assert_eq!(request(&budgets, 1, "b", 59), Ok(vec![1, 0]));
         let vault = request(&budgets, 1, "b", 59).unwrap_err();
         assert!(vault.starts_with("This vault"), "{vault}");
-        // Another namespace has all of its own, and so has the next minute.
+        // Another namespace has its own limits, and the next minute begins with full ones.
         assert_eq!(request(&budgets, 2, "b", 59), Ok(vec![1, 2]));
         assert_eq!(request(&budgets, 1, "b", 60), Ok(vec![1, 2]));
     }
@@ -454,7 +455,7 @@ mod tests {
             budgets.count_one(namespace(1), Budget::Exports, limit, now)
         };
         let uses = |rank| (0..9).filter(|_| count(rank).is_ok()).count();
-        // Each may go on where the one before had to stop.
+        // Each rank may continue where the one before had to stop.
         assert_eq!(ranks.map(uses), [4, 2, 0, 2]);
     }
 
@@ -509,7 +510,7 @@ mod tests {
                 .is_ok()
         };
         let admitted = (2..MAX_NAMESPACES as u64 + 20).filter(|n| count(*n));
-        // One place is that of the namespace above; one more request is that of all others.
+        // The namespace above has one of the counts; the shared count admits one more request.
         assert_eq!(admitted.count(), MAX_NAMESPACES - 1 + 1);
         assert!(!count(2), "nothing was forgotten to make room");
     }
@@ -525,14 +526,14 @@ mod tests {
             let wait = refusal.header_value(&axum::http::header::RETRY_AFTER);
             wait.unwrap().to_str().unwrap().to_owned()
         };
-        // Both give back what they do not use.
+        // Both release the work that they reserved and did not do.
         assert_eq!(wait(reserve(now).unwrap_err()), "1");
         budgets.settle_gate_work(namespace(1), 60, 41, now);
         assert_eq!(reserve(now).unwrap(), 19);
         budgets.settle_gate_work(namespace(1), 40, 0, now);
         budgets.settle_gate_work(namespace(1), 19, 60, now);
         assert_eq!(wait(reserve(now).unwrap_err()), "10");
-        // One that ends in another hour than it began in leaves the counts of that hour alone.
+        // A check that ends in a later hour does not change the counts of that hour.
         let next = Timestamp::from_unix(3600);
         assert_eq!(reserve(next).unwrap(), 60);
         budgets.settle_gate_work(namespace(1), 60, 99, now);

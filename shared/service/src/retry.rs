@@ -40,7 +40,7 @@ mod tests {
 
     use super::*;
 
-    /// The shortest waits that can be drawn: none.
+    /// Randomness that makes every wait 0 ms.
     #[derive(Debug)]
     struct NoWaits;
 
@@ -50,7 +50,8 @@ mod tests {
         }
     }
 
-    /// Runs attempts of which the first `losses` meet a faster writer, and counts them.
+    /// Runs attempts, the first `losses` of which lose a race. Returns the result and the number of
+    /// attempts.
     async fn tries(losses: u32) -> (Result<(), StoreError>, u32) {
         let made = Cell::new(0);
         let attempt = || {

@@ -221,8 +221,8 @@ mod tests {
     /// 404.
     const REST: [&str; 2] = ["ANY /v/{proxy+}", "$default"];
 
-    /// The key of a path at the gateway. A variable there fills a whole segment, and a method is
-    /// not named: the function itself answers HEAD, and 405 with `Allow`.
+    /// Returns the key of a path at the API gateway. There, a variable fills a whole segment, and
+    /// the method is always ANY: the function itself answers HEAD, and 405 with `Allow`.
     fn route_key(path: &str) -> String {
         let segments: Vec<String> = path
             .split('/')

@@ -264,7 +264,7 @@ mod tests {
 
     const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
     const NEVER: Duration = Duration::from_hours(24);
-    /// No limit is reached, so that a test sets the one that it is about.
+    /// Time limits so long that a test reaches only the one that it sets itself.
     const PATIENT: TimeLimits = TimeLimits {
         idle: NEVER,
         head: NEVER,
@@ -275,7 +275,7 @@ mod tests {
         Peer(SocketAddr::new(address.parse().unwrap(), 1))
     }
 
-    /// The client's end of a connection that a router with one page answers.
+    /// Returns the client's end of a connection to a router with one page.
     fn connected(
         times: TimeLimits,
         buffer: usize,
@@ -354,7 +354,8 @@ mod tests {
         assert_eq!(rest(&mut client).await, 1024);
     }
 
-    /// Tells a server to stop while a client has sent this much. Returns whether it waits for more.
+    /// Stops a server while a client has sent these bytes. Returns whether the server waits for
+    /// more.
     async fn waits_at_the_stop(sent: &[u8]) -> bool {
         let (mut client, server) = duplex(4096);
         let router = axum::Router::new().route("/", get(async || "hello"));

@@ -209,7 +209,7 @@ mod tests {
         app
     }
 
-    /// Each tenant has as many requests as it may have places, and all wait for scans.
+    /// Each tenant has as many requests as places are permitted to it, and all wait for scans.
     #[tokio::test]
     async fn what_waits_for_a_scan_holds_no_place_for_a_body() {
         let clock = Arc::new(TestClock::default());
@@ -266,7 +266,7 @@ mod tests {
         (verdict, ())
     }
 
-    /// The store may be slow. What was scanned for it has a place meanwhile, or waits for one.
+    /// The store may be slow. Meanwhile a scanned body has a place, or waits for one.
     #[tokio::test]
     async fn what_was_scanned_has_a_place_until_it_is_answered() {
         let clock = Arc::new(TestClock::default());
@@ -284,14 +284,15 @@ mod tests {
             tokio::spawn(async move { run_gate(&scanning, &id, check).await.map(drop) });
         scanned.notified().await;
         let mut places = take_scanned_places(&app).await;
-        // It comes from the thread of the scan, at some time.
+        // The scan ends on its own thread at an unknown time.
         while app.bodies.waiting_scanned_bytes() == 0 && !checking.is_finished() {
             tokio::task::yield_now().await;
         }
         assert_eq!(app.bodies.waiting_scanned_bytes(), 100_000);
         places.pop();
         assert!((&mut checking).await.unwrap().is_ok());
-        // All places are taken again, one of them by this request, which stores what was scanned.
+        // All places for scanned bodies are taken again, one of them by this request, which now
+        // stores its body.
         let lane = Lane::Namespace(namespace(3));
         let mut other = Box::pin(app.bodies.take_scanned_place(lane));
         let poll = std::future::poll_fn(|context| Poll::Ready(other.as_mut().poll(context)));
@@ -300,7 +301,8 @@ mod tests {
         drop(other.await);
     }
 
-    /// Whatever is scanned, no more than a bound waits to be stored: of each tenant, and of all.
+    /// The bytes of scanned bodies that wait to be stored are bounded, for each tenant and for all
+    /// together.
     #[tokio::test]
     async fn scanned_bodies_that_wait_for_a_place_have_a_bound() {
         let clock = Arc::new(TestClock::default());
@@ -318,7 +320,8 @@ mod tests {
             let poll = std::future::poll_fn(|context| Poll::Ready(request.as_mut().poll(context)));
             answers.push(poll.await);
         }
-        // The fifth of the first tenant, which has 4 MiB. The last comes in place of another.
+        // The fifth request of the first tenant is refused, because its other four have 4 MiB. The
+        // last request takes the place of another one in the queue.
         let refused: Vec<_> = (0..answers.len())
             .filter(|n| answers[*n].is_ready())
             .collect();

@@ -157,7 +157,7 @@ mod tests {
         Write::put(key(name), document, when)
     }
 
-    /// The content of a record.
+    /// Returns the number in a record.
     async fn held(ports: &Ports, name: &str) -> Option<u64> {
         let found = ports.get::<serde_json::Value>(&key(name)).await.unwrap();
         found.and_then(|found| found.value["value"].as_u64())
@@ -173,7 +173,7 @@ mod tests {
             async move {
                 let found = tx.get::<serde_json::Value>(&key("a")).await?;
                 if attempt == 1 {
-                    // Another writer, between the reading and the commit.
+                    // Another writer commits between the reading and the commit.
                     assert!(tx.try_commit(vec![put("a", 7, When::Absent)]).await?);
                     tx.write(put("lost", 1, When::Any));
                 }

@@ -241,14 +241,15 @@ mod tests {
         }
     }
 
-    /// Whether it is there, whether it is named, its mark; and what happens to it.
+    /// Whether the object is listed, whether a root reaches it, its mark (time, start of its
+    /// deletion), and the expected decision.
     type Row = (bool, bool, Option<(i64, Option<i64>)>, &'static str);
 
     #[test]
     fn every_state_of_an_object_has_one_outcome() {
         const DAY: i64 = 24 * 3600;
         let now = 1_000_000;
-        // there, named, mark → mark, unmark, delete
+        // listed, reached, mark → mark, unmark, delete
         let table: &[Row] = &[
             (true, true, None, "-"),
             (true, false, None, "mark"),

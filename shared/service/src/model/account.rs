@@ -554,7 +554,7 @@ mod tests {
         assert!(account.id.as_str().len() == 30, "{}", account.id);
     }
 
-    /// Whoever was in the account before the person proves the address must not stay there.
+    /// Sessions and factors from before the person proved the address must not stay valid.
     #[tokio::test]
     async fn a_link_for_an_account_without_a_proof_ends_everything_before_it() {
         // A time and its code of RFC 6238, appendix B.

@@ -319,7 +319,8 @@ fn hour_key(namespace: &NamespaceId, client: &ClientId, hour: i64) -> RecordKey 
 mod tests {
     use super::*;
 
-    /// Each admits nobody any more, and its machine is counted by the hour.
+    /// A used-up or ended code admits no machine, and the machines that it admitted are counted by
+    /// the hour.
     #[tokio::test]
     async fn codes_that_are_used_up_take_no_place_in_the_list_of_an_app() {
         let now = Timestamp::from_unix(1_795_219_200);
@@ -363,7 +364,7 @@ mod tests {
             (0, 0, 21, true),
             (19, 0, 1, false),
             (20, 0, 1, true),
-            // A code that is used up counts as what it admitted.
+            // A used-up code counts as the machines that it has admitted.
             (0, 20, 1, true),
             (10, 9, 1, false),
             (10, 10, 1, true),
@@ -403,8 +404,8 @@ mod tests {
         }
     }
 
-    /// A pattern and a name of 64 characters each, the longest there are: with a search that tries
-    /// every place for every star, one such enrolment keeps a processor busy for ever.
+    /// A pattern and a name of 64 characters each, the maximum: with backtracking, one such
+    /// enrolment would keep a processor busy for ever.
     #[test]
     fn many_stars_cost_no_more_than_pattern_times_name() {
         let name = "a".repeat(64);

@@ -185,7 +185,7 @@ mod tests {
             (json!({ "user": "usr_x" }), None),
             (json!({ "namespace": namespace }), None),
             (json!({ "namespace": namespace, "operator": true }), None),
-            // The lesser of both.
+            // With a namespace and the operator flag, the smaller right counts.
             (
                 json!({ "namespace": namespace, "user": "usr_x", "operator": true }),
                 Some(true),

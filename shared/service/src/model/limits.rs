@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(admit().await.unwrap(), Some(2), "the position among all");
         give_back(&ports, &windows, now).await;
         assert_eq!(admit().await.unwrap(), None);
-        // What was never counted cannot be given back.
+        // A request that was never counted cannot be taken back.
         clock.advance(60);
         give_back(&ports, &windows, clock.now()).await;
         let now = clock.now();
@@ -275,7 +275,7 @@ mod tests {
         }
     }
 
-    /// Answers how many of the requests, one from each of these addresses, were counted.
+    /// Makes one request from each of these addresses, and returns how many were counted.
     async fn counted(ports: &Ports, limit: u32, addresses: &[String]) -> usize {
         let limit = NetworkLimit {
             name: "test",

@@ -101,7 +101,8 @@ mod tests {
         Timestamp::from_unix(seconds)
     }
 
-    /// A namespace with this payload current since second 50, under this root.
+    /// A namespace in which a release with this payload became current at second 50, under the root
+    /// version with this payload.
     fn namespace(payload: Option<&str>, root: Option<&str>) -> Namespace {
         let slug = "acme".parse().unwrap();
         let owner = "ada@example.org".to_owned();
@@ -146,8 +147,8 @@ mod tests {
         }
     }
 
-    /// The proposal of `new`, whose root is `own`, on top of `old` under `root 1`, from second 20
-    /// on.
+    /// A proposal of the release `new` with the root version `own`. It was submitted at second 20
+    /// to a namespace with the release `old` and the root version `root 1`.
     fn record() -> DraftRecord {
         let proposed = Proposed {
             number: 2,
@@ -182,14 +183,14 @@ mod tests {
         assert_eq!(waits(old, root, None, 21), pending);
         assert_eq!(waits(old, root, None, end - 1), pending);
         assert_eq!(waits(old, root, None, end), (State::Outdated, end, None));
-        // The root versions that it brings itself.
+        // The root version that the proposal itself contains was pinned.
         assert_eq!(waits(old, Some("own"), None, 60), pending);
-        // The same payload, now or before another one.
+        // Its own payload was published, and is current or was followed by another release.
         let accepted = (State::Accepted, 40, Some(2));
         assert_eq!(waits(Some("new"), Some("own"), Some("new"), 60), accepted);
         assert_eq!(waits(Some("newer"), root, Some("new"), 60), accepted);
         assert_eq!(waits(Some("newer"), root, Some("new"), end), accepted);
-        // Another release, under its own number or not; another root version; a reset of the pin.
+        // Another release with its number or another one; another root version; a reset of the pin.
         assert_eq!(waits(Some("other"), root, Some("other"), 60), outdated);
         assert_eq!(waits(Some("other"), root, None, 60), outdated);
         assert_eq!(waits(old, Some("root 2"), None, 60), outdated);

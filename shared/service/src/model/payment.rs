@@ -405,12 +405,12 @@ mod tests {
             (&[(Withheld, 1)], Subscription::Lapsed),
             (&[(Unknown, 1)], Subscription::Lapsed),
             (&[(Ended, 1)], Subscription::Lapsed),
-            // A first payment that fails gives no grace.
+            // If the first payment fails, there is no grace period.
             (&[(PaymentFailed, 1)], Subscription::Lapsed),
             (&[(Incomplete, 1), (PaymentFailed, 2)], Subscription::Lapsed),
             (&[(Incomplete, 1), (Paid, 2)], Subscription::Active),
             (&[(Paid, 1), (Incomplete, 2)], Subscription::Active),
-            // Grace counts from the first failure, and anew after a payment.
+            // The grace period counts from the first failure, and begins again after a payment.
             (
                 &[
                     (Paid, 1),
@@ -436,7 +436,7 @@ mod tests {
             // Older events change nothing.
             (&[(Paid, 5), (Ended, 4)], Subscription::Active),
             (&[(PastDue, 5), (Paid, 4)], grace(5)),
-            // Over is over.
+            // An ended subscription stays ended.
             (&[(Ended, 1), (Paid, 2)], Subscription::Lapsed),
         ] {
             assert_eq!(after(events).vault_access(7), access, "{events:?}");
@@ -454,7 +454,7 @@ mod tests {
                 assert_eq!(there, back, "{one:?} {other:?}");
             }
         }
-        // What a checkout sends within a second.
+        // The events of a checkout arrive within one second.
         let paid = after(&[(Paid, 1), (Incomplete, 1), (Paid, 1)]);
         assert_eq!(paid.standing, SubscriptionState::Paid);
         let failed = after(&[(Paid, 0), (PaymentFailed, 1), (PastDue, 1)]);
@@ -473,12 +473,12 @@ mod tests {
         let again = unknown.clone().after_report(&first, Paid, at(2));
         assert_eq!(again.vault_access(7), Subscription::Active);
         assert_eq!(again.unknown_event, None);
-        // Another event of that second does not take the state for its own.
+        // Another event of the same second is not mistaken for the repeated one.
         let other = unknown.clone().after_report(&second, Paid, at(2));
         assert_eq!(other.vault_access(7), Subscription::Lapsed);
         let again = other.after_report(&first, Paid, at(2));
         assert_eq!(again.vault_access(7), Subscription::Active);
-        // A newer event counts, whatever the older one meant.
+        // A newer event wins, whatever state the older one had.
         let newer = unknown.after_report(&second, PastDue, at(3));
         let again = newer.clone().after_report(&first, Paid, at(2));
         assert_eq!(again, newer);

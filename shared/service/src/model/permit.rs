@@ -384,8 +384,8 @@ mod tests {
 
     use super::*;
 
-    /// The id of the vault counts beside its name, which may be given out again, and an act of an
-    /// operator is none of a vault.
+    /// A permit is bound to the vault's id and not only to its name, which may be given out again;
+    /// and an operator's permit is not valid for a vault.
     #[test]
     fn a_permit_for_one_vault_is_none_for_another() {
         let now = Timestamp::from_unix(0);

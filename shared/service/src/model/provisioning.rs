@@ -390,7 +390,7 @@ mod tests {
         );
     }
 
-    /// All orders of these things, each up to twice.
+    /// Returns all orders of these events, each occurring up to `most` times.
     fn orders(left: &[ProvisioningEvent], most: usize) -> Vec<Vec<ProvisioningEvent>> {
         if most == 0 {
             return vec![Vec::new()];
@@ -431,7 +431,7 @@ mod tests {
                     Err(OutOfOrder::Unallocated) => assert_eq!(at.namespace, None, "{order:?}"),
                     Err(OutOfOrder::Allocated) => unreachable!("nothing is renamed"),
                 }
-                // Nothing that is done is taken back, and the first namespace stays.
+                // No step that is done becomes undone, and the first namespace stays.
                 assert!(before.namespace.is_none() || before.namespace == at.namespace);
                 assert!(!before.imported || at.imported);
                 assert!(at.namespace.is_none() || at.paid_access == PaidAccess::Confirmed);

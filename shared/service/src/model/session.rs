@@ -293,7 +293,8 @@ mod tests {
 
     use super::*;
 
-    /// The members of three versions: none of them, those of the version before, and the word.
+    /// Records of three versions: without credentials, with the members of the version before, and
+    /// with the variant.
     #[test]
     fn a_session_reads_what_earlier_versions_knew_of_its_credentials() {
         let at = |seconds: i64| Timestamp::from_unix(1_795_219_200 + seconds);
@@ -321,7 +322,7 @@ mod tests {
                 json!({ "credentials": "not_entered" }),
                 Credentials::NotEntered,
             ),
-            // Neither a time nor a word: nothing that opens anything.
+            // A record with neither a time nor a variant gives no right.
             (json!({}), Credentials::NotEntered),
             (json!({ "credentials": "entered" }), Credentials::NotEntered),
         ] {

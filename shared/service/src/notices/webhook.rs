@@ -109,7 +109,8 @@ mod tests {
 
     use super::*;
 
-    /// Answers one request with these bytes, and gives back what came.
+    /// Starts a server that answers one request with these bytes. Returns its port, and the request
+    /// that it receives.
     async fn endpoint(answer: &'static str) -> (u16, tokio::task::JoinHandle<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -185,7 +186,8 @@ mod tests {
         assert!(!came.is_finished());
     }
 
-    /// A name with one public and one private address, as an attacker's own name server gives it.
+    /// A resolver that gives a name one public and one private address, as an attacker's name
+    /// server can.
     struct Mixed;
 
     #[async_trait]
@@ -200,7 +202,8 @@ mod tests {
         let (port, came) = endpoint("HTTP/1.1 200 OK\r\n\r\n").await;
         let guard = Guard::with_lookup(Arc::new(Mixed), is_public);
         let address = format!("https://hooks.example:{port}/");
-        // Even a service on this machine sends to it by its own address alone.
+        // Even a service on this machine may send to this machine only by a loopback address, not
+        // by a name.
         let sent = Endpoints::with_guard(guard, &here(), &[])
             .post(&message(&address))
             .await;

@@ -321,8 +321,8 @@ mod tests {
         }
     }
 
-    /// Writes once, until the client has accepted something. Returns whether the time of a client
-    /// without progress runs on.
+    /// Writes once, until the client has accepted some bytes. Returns whether the timer of a client
+    /// without progress is running.
     fn is_timed_after_write(stream: &mut Bounded<SlowClient>) -> bool {
         let mut context = Context::from_waker(Waker::noop());
         let bytes = vec![0; MIN_PROGRESS];
@@ -352,7 +352,7 @@ mod tests {
         )
     }
 
-    /// A client that accepts a byte now and then has the same time as one that accepts nothing.
+    /// A client that accepts a byte now and then has no more time than one that accepts nothing.
     #[tokio::test]
     async fn a_byte_is_no_progress() {
         let mut dripping = bounded(1);
@@ -367,7 +367,7 @@ mod tests {
         }
     }
 
-    /// The end of an answer is shorter than what counts as progress.
+    /// The last part of an answer may be shorter than the minimum progress.
     #[tokio::test]
     async fn an_answer_that_is_sent_is_timed_no_more() {
         let mut stream = bounded(1);

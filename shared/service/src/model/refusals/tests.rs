@@ -1,4 +1,4 @@
-//! Counts of refusals over a store in memory, with a clock that the test moves.
+//! Tests of the counts of refusals, with a store in memory and a clock that the test sets.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use vault_testing::memory::hooked::{Call, Hook, Hooked};
 
 use super::*;
 
-/// Counts commits, and fails them while the store is down.
+/// Counts commits, and makes them fail while the store is down.
 #[derive(Default)]
 struct Commits(AtomicUsize, AtomicBool);
 
@@ -48,7 +48,8 @@ impl Place {
         }
     }
 
-    /// The entries of the service's log: action, count, and seconds from the first to the last.
+    /// Returns the entries of the service's log: action, count, and seconds from the first refusal
+    /// to the last.
     async fn entries(&self) -> Vec<(String, Option<u64>, Option<i64>)> {
         let listed = self
             .ports
@@ -86,8 +87,8 @@ fn refused(action: &str) -> RefusedRequest {
     }
 }
 
-/// Names that an actor makes up do not hide what it tries on people, machines, apps, drafts, codes
-/// and webhooks that exist.
+/// However many targets an actor makes up, its refused attempts on people, machines, apps, drafts,
+/// codes and webhooks that exist are logged by name.
 #[tokio::test]
 async fn a_target_that_exists_is_named_behind_any_number_of_made_up_ones() {
     let place = Place::new();
@@ -134,7 +135,7 @@ async fn a_target_that_exists_is_named_behind_any_number_of_made_up_ones() {
         let refused = about(action, target);
         counts.record(&place.ports, &refused).await.unwrap();
     }
-    // Those of another vault, and what has no record, fall together.
+    // Targets of another kind, and targets without a record, are counted together.
     let unknown = id("usr", "c");
     for (action, target) in [
         ("user.remove", unknown.as_str()),
@@ -167,11 +168,12 @@ async fn a_target_that_exists_is_named_behind_any_number_of_made_up_ones() {
     }
     let sum: u64 = named.iter().map(|(_, _, count)| count).sum();
     assert_eq!(sum, 100 + 15 + 5);
-    // The named ones, and one for each action about the rest.
+    // The first made-up targets, the real ones, and one entry for the others of each action.
     assert_eq!(named.len(), MAX_OF_ACTOR + real.len() + 4);
 }
 
-/// What the service names, acts that have no target, and the confirmations that it asks for.
+/// Refusals with a target from the service itself, without a target, or about a confirmation that
+/// the actor was asked for.
 #[tokio::test]
 async fn what_no_caller_can_make_up_is_named_behind_any_number_of_made_up_targets() {
     let place = Place::new();
@@ -252,7 +254,7 @@ async fn what_no_caller_can_make_up_is_named_behind_any_number_of_made_up_target
         let entry = (refused.action, refused.change.target);
         assert!(named.contains(&entry), "{entry:?}: {named:?}");
     }
-    // Those that are made up, one about the rest of them, and these.
+    // The first made-up targets, one entry for all others, and the three refusals above.
     assert_eq!(named.len(), MAX_OF_ACTOR + 1 + 3);
 }
 
@@ -268,7 +270,7 @@ fn a_late_refusal_does_not_begin_the_count_of_an_actor_anew() {
     assert!(entries.count_entry(actor, 180), "the next minute");
 }
 
-/// Names that an actor makes up fill the log with no more than some entries, and the sum is right.
+/// Made-up targets create only a bounded number of entries, and the sum of the counts is right.
 #[tokio::test]
 async fn refusals_about_ever_new_targets_are_a_bounded_number_of_entries() {
     let place = Place::new();
@@ -283,7 +285,8 @@ async fn refusals_about_ever_new_targets_are_a_bounded_number_of_entries() {
         let refused = about("usr_1", target);
         counts.record(&place.ports, &refused).await.unwrap();
     }
-    // One of the first is counted with its entry, and another actor has entries of its own.
+    // A refusal about one of the first targets is counted in its entry, and another actor has
+    // entries of its own.
     for refused in [about("usr_1", 3), about("usr_3", 900)] {
         counts.record(&place.ports, &refused).await.unwrap();
     }
@@ -405,7 +408,7 @@ async fn an_entry_that_could_not_be_written_is_written_by_the_next_refusal() {
     assert_eq!(place.entries().await, [one("x.y", 4, 0)]);
 }
 
-/// Nobody's request waits for the log of a namespace that it is not about.
+/// No request waits for the log of another namespace.
 #[tokio::test]
 async fn a_refusal_writes_what_is_left_in_its_own_log_alone() {
     let place = Place::new();
@@ -422,7 +425,7 @@ async fn a_refusal_writes_what_is_left_in_its_own_log_alone() {
     assert_eq!(place.entries().await, [one("x.y", 7, 0)]);
 }
 
-/// A count that is left over is written with the next refusal in the same log.
+/// A remaining count is written with the next refusal in the same log.
 #[tokio::test]
 async fn a_later_refusal_writes_what_is_left() {
     let place = Place::new();

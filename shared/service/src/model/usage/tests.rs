@@ -1,4 +1,4 @@
-//! What counts, and what each limit refuses.
+//! Tests of what is counted in a usage, and of what each limit refuses.
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn tally(bytes: u64, objects: u64) -> Tally {
     }
 }
 
-/// A listing in which nothing is named and nothing is reached.
+/// A listing in which no release names an object and no root reaches one.
 fn listed(bytes: u64, objects: u64) -> Listed {
     Listed {
         stored: amount(bytes, objects),
@@ -84,7 +84,7 @@ fn each_limit_holds_to_the_last_byte_and_object() {
         (usage(0, 0), other(1, 11), Some(StorageLimit::Objects)),
         (usage(999, 9), other(1, 1), None),
         (usage(999, 9), other(2, 1), Some(StorageLimit::Bytes)),
-        // What adds nothing is never refused, however far beyond the quota the vault is.
+        // An upload that adds nothing always passes, however far beyond the quota the vault is.
         (usage(5000, 50), other(0, 0), None),
         (usage(5000, 9), other(0, 1), None),
         (usage(1000, 10), files(mib, thousand, false), None),
@@ -115,7 +115,7 @@ fn each_limit_holds_to_the_last_byte_and_object() {
             files(0, thousand + 1, true),
             Some(StorageLimit::Objects),
         ),
-        // However far beyond the quota a vault was before, it has the whole allowance.
+        // A vault that was far beyond its quota still has the whole allowance.
         (
             usage(9 * mib, 9 * thousand),
             files(mib, thousand, false),
@@ -183,7 +183,8 @@ fn skills_are_signed_again_beyond_the_quota_once() {
     usage.begin_upload("one", counted, Timestamp::from_unix(1));
     usage.end_upload("one", tally(600, 6), false);
     assert!(usage.check_room(&again(1, 0), &QUOTA).is_err());
-    // It takes nothing of the allowance for files, and the bound of uploads is as much higher.
+    // Skills signed again do not use the allowance for files, and raise the bound of unnamed
+    // objects.
     assert!(
         usage
             .check_room(&files(ALLOWANCE_BYTES, 1, false), &QUOTA)
@@ -262,13 +263,13 @@ fn files_beyond_the_quota_are_counted_until_as_much_is_deleted() {
     assert_eq!(usage.settled().beyond, in_files(0, 0));
     usage.end_upload("one", tally(30, 1), false);
     assert_eq!(usage.beyond, in_files(20, 0));
-    // What was stored already is given back.
+    // Objects that were stored already are taken out of the count.
     let counted = usage.check_room(&release, &QUOTA).unwrap();
     usage.begin_upload("two", counted, now);
     assert_eq!(usage.beyond, in_files(50, 0));
     usage.end_upload("two", tally(0, 0), false);
     assert_eq!(usage.beyond, in_files(20, 0));
-    // The quota falls, so the vault is far beyond it. What goes then makes room.
+    // The quota is lowered, so the vault is far beyond it. Deletions then make room.
     let lower = Quota { bytes: 10, ..QUOTA };
     usage.settle_beyond(&lower);
     usage.begin_listing(now, now);
@@ -296,18 +297,18 @@ fn a_quiet_listing_makes_the_count_exact() {
 fn a_listing_loses_no_upload_that_began_shortly_before_or_meanwhile() {
     let at = Timestamp::from_unix;
     let mut usage = usage(50, 5);
-    // Its process has ended without storing it, and its time is over.
+    // The process of this upload died before it stored anything, and the upload is now forgotten.
     usage.begin_upload("crashed", counted(7, 7), at(10_000));
     usage.begin_upload("before", counted(20, 2), at(10_200));
     usage.begin_listing(at(10_260), at(10_260));
     assert!(usage.is_doubtful);
     usage.begin_upload("meanwhile", counted(30, 3), at(10_300));
     usage.end_upload("meanwhile", tally(30, 3), false);
-    // The listing came too early for both.
+    // The listing passed before either upload had stored its objects.
     usage.end_listing(at(10_260), listed(50, 5));
     assert_eq!(usage.tally.stored, amount(100, 10));
     assert!(!usage.is_doubtful);
-    // And the next one has only what is there.
+    // The next listing finds only what is stored.
     usage.begin_listing(at(20_000), at(20_000));
     usage.end_listing(at(20_000), listed(80, 8));
     assert_eq!(usage.tally.stored, amount(80, 8));
@@ -359,7 +360,8 @@ fn a_listing_bounds_what_no_release_names_from_both_sides() {
         unreached: amount(10, 1),
         ..Listed::default()
     };
-    // counted, corrected: within the bounds a former release may have named some of them.
+    // counted, corrected: between the bounds the count stays, since a former release may name some
+    // of the objects.
     for (counted, corrected) in [((0, 0), (10, 1)), ((20, 2), (20, 2)), ((90, 9), (40, 4))] {
         let mut usage = usage(100, 10);
         usage.tally.unnamed = amount(counted.0, counted.1);
@@ -404,7 +406,7 @@ fn owners_are_warned_once_for_each_limit_until_less_than_80_percent_is_used() {
     {
         assert_eq!(stored, events, "row {row}");
     }
-    // A lowered limit is crossed without an upload.
+    // A limit that is lowered can be reached without an upload.
     let mut usage = usage(500, 1);
     assert_eq!(warned(&mut usage), []);
     let lower = Quota {

@@ -18,18 +18,18 @@ const AUTHORITY: &[u8] = include_bytes!("../../../tests/certificates/authority.p
 const APP: &[u8] = include_bytes!("../../../tests/certificates/app.pem");
 const UNTRUSTED: &[u8] = include_bytes!("../../../tests/certificates/untrusted.pem");
 
-/// What a mail server of the tests does.
+/// Behaviour of a mail server in these tests.
 #[derive(Clone, Copy)]
 struct Script {
-    /// What it says at first.
+    /// Greeting after the connection.
     greeting: &'static str,
-    /// What it offers after EHLO, before TLS and under it.
+    /// Answer to EHLO, before TLS and under it.
     offers: &'static str,
-    /// Its answer to RCPT.
+    /// Answer to RCPT.
     recipient: &'static str,
-    /// What it adds, in the clear, behind its answer to STARTTLS.
+    /// Plain text that it sends right after its answer to STARTTLS.
     injected: &'static str,
-    /// Its certificate.
+    /// Certificate and private key, as PEM.
     certificate: &'static [u8],
 }
 
@@ -41,10 +41,10 @@ const GOOD: Script = Script {
     certificate: APP,
 };
 
-/// What was said to the server, line by line; `<tls>` where TLS begins.
+/// Lines that the server has received; `<tls>` where TLS begins.
 type Heard = Arc<Mutex<Vec<String>>>;
 
-/// A server for one connection; its port, and what it hears.
+/// Starts a server for one connection. Returns its port, and the lines that it receives.
 async fn server(script: Script, implicit: bool) -> (u16, Heard) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -91,7 +91,7 @@ async fn secured(stream: TcpStream, script: Script, notes: &Heard, greets: bool)
     converse(&mut stream, script, notes).await;
 }
 
-/// Answers commands; true when the client asks for TLS.
+/// Answers commands; returns true when the client asks for TLS.
 async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut BufReader<S>,
     script: Script,
@@ -130,8 +130,7 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
-/// A client of a server on loopback that speaks as its address says, and trusts the test's
-/// authority.
+/// Creates a client for a server on loopback with this encryption, which trusts the test authority.
 fn client(encryption: Encryption, port: u16) -> Smtp {
     let authority = Certificate::from_pem(AUTHORITY).unwrap();
     let tls = TlsParameters::builder("app.example".to_owned())
@@ -254,7 +253,7 @@ async fn replies_are_read_with_bounds() {
         ("220", "no connection"),
         ("\u{fc}\u{fc}\r\n", "no connection"),
     ] {
-        // A reply that is cut off ends with the connection.
+        // The server closes the connection after each text, so some replies are incomplete.
         let port = server_that_says(greeting).await;
         let sent = client(Encryption::None, port).send(&mail("Hello")).await;
         assert_eq!(sent.unwrap_err().to_string(), wanted, "{greeting:?}");
@@ -278,7 +277,7 @@ async fn replies_are_read_with_bounds() {
 
 #[tokio::test]
 async fn a_reply_to_something_else_does_not_take_the_mail() {
-    // One reply too many: that to DATA comes where the mail's is expected.
+    // The server sends one reply too many, so its reply to DATA is read as the reply to the mail.
     let shifted = Script {
         recipient: "250 ok\r\n250 ok\r\n",
         ..GOOD
@@ -287,7 +286,7 @@ async fn a_reply_to_something_else_does_not_take_the_mail() {
     assert!(matches!(sent, Err(SendError::MailServer(354))), "{sent:?}");
 }
 
-/// A server that says one thing and hangs up.
+/// Starts a server that sends one text and closes the connection; returns its port.
 async fn server_that_says(text: &'static str) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
