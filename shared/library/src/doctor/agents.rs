@@ -1,4 +1,4 @@
-//! Checks what each agent sees and the symlinks in the agents' folders.
+//! Checks what each agent sees, and the symlinks in the agents' folders.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use crate::agents::{self, AgentViews, Machine, ProfileSyncError, ProfileWarning}
 use crate::installed::{list, place};
 use crate::vault::VaultError;
 
-/// Returns the maximum length of the skill list that an agent reads, in characters, if it is known.
+/// Returns how many characters of its list of skills an agent reads; `None` if that is not known.
 fn list_bound(agent: &AgentId) -> Option<usize> {
     (agent.as_str() == "codex").then_some(8_000)
 }
@@ -24,7 +24,7 @@ impl Doctor<'_> {
         }
         let view = match agents::view_agents(self.vault, machine) {
             Ok(view) => view,
-            // Without the key no skill can be verified. The missing key is reported already.
+            // No skill can be verified without the key. The missing key is reported already.
             Err(ProfileSyncError::Vault(VaultError::Key(_))) => return Ok(()),
             Err(ProfileSyncError::Vault(error)) => return Err(error),
             Err(error) => {
@@ -37,7 +37,7 @@ impl Doctor<'_> {
         self.check_context(&view);
         self.report.agents = view;
         if let Some(wanted) = &self.input.skill {
-            // Agents are shown only skills that hold their bare names.
+            // Agents see only skills whose bare name, without a vault, means them.
             let located = place::find_installed(self.vault, wanted)?;
             let name = located
                 .filter(|(place, _)| place.bare)
@@ -60,7 +60,7 @@ impl Doctor<'_> {
     fn clean_links(&mut self, machine: &Machine) -> Result<(), VaultError> {
         match agents::clean_up_links(self.vault, machine) {
             Ok(cleaned) => self.report.cleaned.extend(cleaned),
-            // The caller computes the view next and then reports these errors.
+            // The caller computes the view next and reports these errors then.
             Err(
                 ProfileSyncError::Vault(VaultError::Key(_))
                 | ProfileSyncError::Rules(_)
@@ -82,7 +82,7 @@ impl Doctor<'_> {
             self.add_finding(DoctorFinding::RootMissing(path.clone()));
         }
         for warning in &view.warnings {
-            // Damaged skills are already reported by the skill checks.
+            // The checks of skills have reported the damaged ones already.
             if !matches!(warning, ProfileWarning::SkillDamaged(_)) {
                 self.add_finding(DoctorFinding::Profile(warning.clone()));
             }
@@ -108,7 +108,7 @@ impl Doctor<'_> {
         if view.agents.iter().all(|agent| !agent.linked) {
             return;
         }
-        // The length of each skill's entry in an agent's skill list, in characters.
+        // Length of each skill's entry in an agent's list of skills, in characters.
         let listing = list::list_installed(self.vault).unwrap_or_default();
         let own = listing.skills.into_iter().filter(|skill| !skill.shadowed);
         let lengths: HashMap<SkillName, usize> = own

@@ -1,4 +1,4 @@
-//! The problems that the doctor finds, as data; callers write the messages.
+//! The problems that the doctor finds, as data. Callers write the messages.
 
 use std::path::{Path, PathBuf};
 
@@ -27,207 +27,210 @@ pub enum Severity {
     Note,
 }
 
-/// Way to restore a damaged skill.
+/// What restores a damaged skill.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Remedy {
-    /// Pull the linked vault it came from.
+    /// Pulling the linked vault that it came from.
     Pull,
-    /// Install the skills of the project in this folder again.
+    /// Installing the skills of the project in this folder again.
     Install(PathBuf),
-    /// Add it again from its source; `None` if the source is unknown.
+    /// Adding it again from this source; `None` if the source is unknown.
     AddAgain(Option<ProvenanceId>),
-    /// Add it again from the folder or archive of this machine that it was added from.
+    /// Adding it again from this folder or archive, from which it was added.
     AddLocal(PathBuf),
-    /// Remove the foreign files beside the signed ones, with the doctor's `clean`.
+    /// Removing the files beside the signed ones, which the doctor does with `clean`.
     Clean,
 }
 
-/// A problem that the doctor found.
+/// A problem that the doctor found on this machine.
 #[derive(Debug)]
 pub enum DoctorFinding {
     /// The vault's folder, or one of its own folders, belongs to another user.
     ForeignOwner(PathBuf),
     /// The vault's folder can't be examined, for this reason.
     FolderUnusable(String),
-    /// Other users may write to the vault's folder, or to one of its own folders.
+    /// Other users may write to the vault's folder, or to one of its own folders. Nothing is signed
+    /// or installed there.
     OpenToOthers {
-        /// The folder.
+        /// Folder to which others may write.
         path: PathBuf,
         /// Its permission bits.
         mode: u32,
     },
     /// The current user may not write to the vault's folder.
     ReadOnly(PathBuf),
-    /// The release key can't be used: it is missing, unreadable, damaged, or accessible to other
-    /// users.
+    /// The key for releases can't be used, because it is missing, unreadable, damaged, or
+    /// accessible to other users.
     Key(KeyError),
-    /// Every key that can change the vault's keys lies on this machine, so one theft or loss would
-    /// concern all of them.
+    /// Every key that can change the vault's keys is on this machine, so that its theft or loss
+    /// would concern all of them.
     NoRecoveryKey,
     /// The recovery key was last checked at this time, a year ago or more.
     RecoveryCheckDue(Timestamp),
-    /// The release at this address was made before the vault's keys changed, so linked machines do
-    /// not know of the change.
+    /// The release at this address was signed before the vault's keys changed, so machines that
+    /// link the vault do not know of the change.
     ReleaseBehind(String),
-    /// A release ends within 30 days.
+    /// A release expires within 30 days.
     ReleaseEnds {
-        /// The address of the namespace.
+        /// Address of the vault at its service.
         address: String,
-        /// Time at which it ends.
+        /// Time at which it expires.
         at: Timestamp,
-        /// Whether this vault published it, so that its owner renews it.
+        /// Whether this vault published it, so that its owner can renew it.
         own: bool,
     },
-    /// The last catalog of a linked vault has expired. Later releases of its owner, for example
-    /// with a withdrawal, have not arrived.
+    /// The last catalog of a linked vault has expired. Later releases, which may withdraw a skill,
+    /// have not arrived.
     LinkExpired {
-        /// The address of the linked vault.
+        /// Address of the linked vault.
         address: String,
         /// Time at which the catalog expired.
         since: Timestamp,
     },
-    /// An own skill is not accepted until it is signed again, because its signer was revoked.
+    /// An own skill is rejected until it is signed again, because the key that signed it was
+    /// revoked.
     NotSignedAgain(SkillName),
-    /// A file of the owner differs from its approved version, which stays in force.
+    /// A file that the owner writes differs from its approved version, which stays in force.
     NotApproved {
-        /// The file.
+        /// The owner's file.
         file: AuthoredFile,
-        /// Its path.
+        /// Path of the file in the vault.
         path: PathBuf,
     },
-    /// A skill was signed later than the current time of this machine's clock.
+    /// A skill was signed at a later time than this machine's clock shows.
     ClockBehind {
-        /// The current time of this machine's clock.
+        /// Time of this machine's clock.
         now: Timestamp,
         /// Time of the signature.
         signed_at: Timestamp,
     },
-    /// This machine remembers a later time than its clock shows, so it refuses catalogs that end
+    /// This machine remembers a later time than its clock shows. It rejects catalogs that expire
     /// before that time.
     ClockWasAhead {
-        /// The current time of this machine's clock.
+        /// Time of this machine's clock.
         now: Timestamp,
-        /// The time that it remembers.
+        /// Time that it remembers.
         seen_at: Timestamp,
     },
-    /// A killed writer left unfinished work behind.
+    /// A killed writer left unfinished work behind, which the next writer cleans up.
     Unfinished,
-    /// A folder was moved to `set-aside` to be signed, but was not signed.
+    /// The doctor moved this folder to `set-aside` to sign it as a skill, but it was not signed.
     SetAside(PathBuf),
-    /// An entry in the vault's folders does not belong to the vault.
+    /// The vault did not create this entry in its folders.
     ForeignInVault(PathBuf),
-    /// The store keeps this many bundles of earlier versions.
+    /// The store contains this many bundles of earlier versions, which no skill uses.
     EarlierVersions(usize),
     /// A skill requires environment variables that are not set.
     EnvironmentUnset {
-        /// The skill.
+        /// Name of the skill.
         skill: SkillName,
-        /// The missing variables, at least one.
+        /// Variables that are missing, at least one.
         variables: Vec<String>,
     },
-    /// Metadata files of operating systems are among a skill's files.
+    /// Metadata files of operating systems lie among a skill's files. They are never used.
     IgnoredMetadata {
-        /// The skill.
+        /// Name of the skill.
         skill: SkillName,
-        /// Their paths, relative to the skill.
+        /// Paths of the files, relative to the skill.
         files: Vec<String>,
     },
     /// A skill fails verification.
     SkillDamaged {
-        /// The skill.
+        /// Name of the skill.
         skill: SkillName,
-        /// Difference from the signed content.
+        /// How it differs from what was signed.
         damage: Damage,
-        /// Way to restore it.
+        /// What restores it.
         remedy: Remedy,
     },
-    /// Skills wait for the next release of their vault, because the key that signed them is
-    /// revoked.
+    /// Intact skills are not used until the next release of their vault, because the key that
+    /// signed them is revoked.
     SkillsWithheld {
         /// Name of the linked vault on this machine; `None` for own skills.
         vault: Option<String>,
-        /// The skills, at least one.
+        /// Names of the skills, at least one.
         skills: Vec<SkillName>,
     },
-    /// A folder with a skill was copied into the vault but is not signed.
+    /// A folder with a skill was put into the vault's folder by hand and is not signed.
     SkillUnsigned(SkillName),
-    /// A skill in the vault's folder was never signed, and an installer recorded that it came from
-    /// elsewhere. It is not signed as a skill of this machine.
+    /// A folder with a skill was put into the vault's folder, and another tool recorded that it
+    /// came from elsewhere. The doctor does not sign it as a skill of this machine.
     SkillFromElsewhere {
-        /// The skill.
+        /// Name of the skill.
         skill: SkillName,
-        /// Its folder.
+        /// Folder of the skill.
         path: PathBuf,
-        /// Source that the installer recorded.
+        /// Source that the other tool recorded.
         source: RecordedSource,
     },
-    /// Files of a skill that was signed just now are not part of it. They were not deleted.
+    /// The doctor has signed a skill just now, and some files of its folder are not part of it.
+    /// They were not deleted.
     NotStored {
-        /// The skill.
+        /// Name of the skill.
         skill: SkillName,
-        /// The folder they were moved to.
+        /// Folder to which they were moved.
         folder: PathBuf,
-        /// Their paths in that folder. A whole folder is one path that ends with `/`.
+        /// Paths of the files in that folder. A whole folder is one path that ends with `/`.
         files: Vec<String>,
     },
-    /// A linked skill is known by its qualified name only: its bare name means another skill, or
-    /// none.
+    /// A linked skill can be named only together with its vault, because its bare name means
+    /// another skill or none.
     NameTaken {
-        /// Its name.
+        /// Name of the skill.
         skill: SkillName,
-        /// `<vault>/<name>`
+        /// The name that means it, `<vault>/<name>`.
         qualified: String,
     },
-    /// A folder stands where a skill was that the vault had signed.
+    /// A folder that is not signed stands in place of a skill that the vault had signed.
     SkillReplaced(SkillName),
-    /// The doctor could not sign a skill.
+    /// The doctor could not sign a skill that lies in the vault without a signature.
     RepairFailed {
-        /// The skill.
+        /// Name of the skill.
         skill: SkillName,
-        /// Reason, for messages.
+        /// Why it was not signed, for messages.
         reason: String,
     },
-    /// A rendered variant fails verification.
+    /// A variant that was rendered for an agent fails verification.
     VariantDamaged {
-        /// The skill it was rendered from.
+        /// Skill that it was rendered from.
         skill: SkillName,
-        /// Difference from the signed content.
+        /// How it differs from what was signed.
         damage: Damage,
     },
-    /// `profiles.toml` is invalid.
+    /// `profiles.toml` is invalid, so nothing can be said about agents.
     ProfilesInvalid(ProfileSyncError),
-    /// A symlink in an agent's folder dangles.
+    /// A symlink in an agent's folder leads nowhere.
     DanglingLink {
-        /// The symlink.
+        /// Path of the symlink.
         path: PathBuf,
         /// Whether the vault made it.
         ours: bool,
     },
-    /// A linked agent folder is missing.
+    /// A folder of an agent that is linked does not exist.
     RootMissing(PathBuf),
-    /// A warning of the profile sync.
+    /// A warning that the next sync of the agents' links would give.
     Profile(ProfileWarning),
-    /// The symlinks in the agents' folders are out of date.
+    /// The symlinks in the agents' folders are out of date. The next sync updates them.
     LinksStale,
-    /// The links to a project's skills are missing, lead elsewhere, or have foreign entries among
-    /// them.
+    /// The links to a project's skills are missing or lead elsewhere, or there are entries beside
+    /// them that vault did not make.
     ProjectLinks {
-        /// The project.
+        /// Folder of the project.
         project: PathBuf,
-        /// The wrong entries.
+        /// Paths at which something is wrong.
         wrong: Vec<PathBuf>,
     },
-    /// A project whose skills the store holds is gone.
+    /// The folder of a project for which the vault stores skills no longer exists.
     ProjectMissing(PathBuf),
-    /// These agents are installed but not linked to the vault.
+    /// These agents are installed on this machine but not linked to the vault.
     AgentNotLinked(Vec<AgentId>),
-    /// An agent's skill list is longer than the agent reads.
+    /// The names and descriptions of an agent's skills are longer than the agent reads.
     ContextCost {
         /// The agent.
         agent: AgentId,
-        /// Length of the list, in characters.
+        /// Length of its list of skills, in characters.
         characters: usize,
-        /// The maximum that the agent reads, in characters.
+        /// How many characters of the list the agent reads.
         bound: usize,
     },
 }
@@ -295,7 +298,7 @@ impl DoctorFinding {
         }
     }
 
-    /// Returns the severity.
+    /// Returns how serious the problem is.
     pub fn severity(&self) -> Severity {
         match self {
             Self::ForeignOwner(_)
@@ -310,7 +313,8 @@ impl DoctorFinding {
             | Self::RepairFailed { .. }
             | Self::VariantDamaged { .. }
             | Self::ProfilesInvalid(_)
-            // The vault fixes only its own links. Other dangling links are a warning.
+            // The doctor removes only links that the vault made, so other dangling links are a
+            // warning.
             | Self::DanglingLink { ours: true, .. } => Severity::Error,
             Self::Unfinished
             | Self::EarlierVersions(_)
@@ -322,7 +326,7 @@ impl DoctorFinding {
         }
     }
 
-    /// Returns the skill that the finding is about, if any.
+    /// Returns the skill that has the problem; `None` if it is about no single skill.
     pub fn skill(&self) -> Option<&SkillName> {
         match self {
             Self::EnvironmentUnset { skill, .. }
@@ -340,7 +344,7 @@ impl DoctorFinding {
         }
     }
 
-    /// Returns the file or folder that the finding is about, if any.
+    /// Returns the file or folder that has the problem; `None` if there is none.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::Key(KeyError::File(failed)) => Some(&failed.path),

@@ -1,8 +1,10 @@
-//! Checks a vault on this machine for all known problems.
+//! Checks a vault on this machine for every problem that vault knows of, and repairs some on
+//! request.
 //!
-//! [`examine_vault`] writes only on request: `clean` removes metadata and leftovers that belong to
-//! no skill, and `repair` signs local skills that have no signature. It never signs a skill that
-//! was tampered with, or that an installer recorded as coming from elsewhere.
+//! [`examine_vault`] writes only on request: `clean` removes metadata files and leftovers that
+//! belong to no skill, and `repair` signs skills that lie in the vault without a signature. It
+//! never signs a skill that was tampered with, or that another tool recorded as coming from
+//! elsewhere.
 
 mod agents;
 mod finding;
@@ -26,22 +28,24 @@ use crate::index::{Index, StoredRow, Texts};
 use crate::installed::verify;
 use crate::vault::{Vault, VaultError};
 
-/// Scope of a check, and the requested repairs.
+/// What to check, and what to repair.
 pub struct DoctorInput<'a> {
-    /// The machine on which agents are detected; `None` skips the checks of agents and profiles.
+    /// Machine on which agents are detected; `None` skips the checks of agents and profiles.
     pub machine: Option<Machine>,
-    /// Check only this skill; a bare name means all skills of the name. Problems of the whole vault
-    /// are reported as well.
+    /// Skill to check; a bare name means all skills of this name, and `None` all skills. Problems
+    /// of the whole vault are reported in any case.
     pub skill: Option<SkillRef>,
-    /// Remove metadata of operating systems and editors, leftovers of killed writers, dangling
-    /// symlinks, and the records of projects and agents' folders that no longer exist.
+    /// Whether to remove metadata files of operating systems and editors, leftovers of killed
+    /// writers, dangling symlinks, and the records of projects and agents' folders that no longer
+    /// exist.
     pub clean: bool,
-    /// Sign the skill, if it lies in the vault without a signature. Signs nothing without `skill`,
-    /// and no skill that an installer recorded as from a remote source.
+    /// Whether to sign `skill` if it lies in the vault without a signature. Has no effect without
+    /// `skill`, or for a skill that another tool recorded as coming from a remote source.
     pub repair: bool,
-    /// Whether the gate blocks a repaired skill for security flags.
+    /// Whether security findings of the gate keep a skill from being signed.
     pub strict: bool,
-    /// Returns whether an environment variable is set; used to check what skills require.
+    /// Returns whether an environment variable is set, so that missing ones are found that skills
+    /// require.
     pub is_set: &'a dyn Fn(&str) -> bool,
 }
 
@@ -63,7 +67,7 @@ pub fn examine_vault(vault: &Vault, input: &DoctorInput<'_>) -> Result<DoctorRep
     doctor.check_leftovers()?;
     match verify::verify_all_installed(vault) {
         Ok(checked) => doctor.check_skills(checked)?,
-        // Without the key no skill can be verified. The missing key is reported already.
+        // No skill can be verified without the key. The missing key is reported already.
         Err(VaultError::Key(_)) => {}
         Err(error) => return Err(error),
     }
@@ -77,18 +81,19 @@ pub fn examine_vault(vault: &Vault, input: &DoctorInput<'_>) -> Result<DoctorRep
     Ok(doctor.report)
 }
 
+/// The state of one examination.
 struct Doctor<'a> {
     vault: &'a Vault,
     input: &'a DoctorInput<'a>,
     report: DoctorReport,
-    /// The rows of the index; read on first use.
+    /// Rows of the index, read when they are first needed.
     rows: OnceCell<HashMap<Digest, StoredRow>>,
-    /// Records of installers on this machine; read on first use.
+    /// What other tools recorded about the sources of skills, read when it is first needed.
     records: OnceCell<Records>,
 }
 
 impl Doctor<'_> {
-    /// Returns the texts that the index has of a bundle, from its last verification.
+    /// Returns the texts of a bundle as the index recorded them when it was last verified.
     fn indexed_texts(&self, bundle: &Digest) -> Option<&Texts> {
         let rows = self
             .rows
@@ -96,7 +101,7 @@ impl Doctor<'_> {
         rows.get(bundle).map(|stored| &stored.row.texts)
     }
 
-    /// Returns the records of installers in lock files. Without a machine, none are read.
+    /// Returns what other tools recorded in lock files; nothing if there is no machine to look at.
     fn installer_records(&self) -> &Records {
         let read = || self.input.machine.as_ref().map(records::read_records);
         self.records.get_or_init(|| read().unwrap_or_default())

@@ -1,4 +1,4 @@
-//! Checks the links to the skills of projects. The skills themselves are verified with all others.
+//! Checks the links to the skills of projects. The check of skills verifies the skills themselves.
 
 use super::{Doctor, DoctorFinding};
 use crate::agents;
@@ -12,8 +12,7 @@ impl Doctor<'_> {
             match agents::forget_missing(self.vault) {
                 Ok(forgotten) => self.report.cleaned.extend(forgotten),
                 Err(ProjectError::Other(error)) => return Err(error),
-                // Any other error comes from the folder of an existing project, and no such folder
-                // is opened here.
+                // Other errors concern the folder of an existing project, which is not opened here.
                 Err(_) => {}
             }
         }

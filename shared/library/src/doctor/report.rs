@@ -1,4 +1,4 @@
-//! The report of the doctor.
+//! The report on an examination by the doctor.
 
 use std::path::PathBuf;
 
@@ -81,8 +81,8 @@ pub struct DoctorReport {
 }
 
 impl DoctorReport {
-    /// Adds the results of repairs from other reports, each about one skill: that the skill was
-    /// signed, or why it was not.
+    /// Adds the results of repairs that were made one by one, each with a report of its own: that
+    /// the skill was signed, or why it was not.
     pub fn take_repairs(&mut self, others: Vec<Self>) {
         for other in others {
             for repaired in other.skills {
@@ -94,7 +94,8 @@ impl DoctorReport {
                     *skill = repaired;
                 }
             }
-            // Findings about the whole vault are in this report already.
+            // Findings about the whole vault are in this report already, so take only those about
+            // repairs.
             let is_about_repair = |finding: &DoctorFinding| {
                 matches!(
                     finding,
@@ -106,15 +107,15 @@ impl DoctorReport {
         }
     }
 
-    /// Whether there are no findings of severity [`Severity::Error`].
+    /// Whether no finding has the severity [`Severity::Error`].
     pub fn is_clean(&self) -> bool {
         self.findings
             .iter()
             .all(|finding| finding.severity() != Severity::Error)
     }
 
-    /// Returns the number of skills with a problem: those that failed verification or are unsigned,
-    /// including those just repaired.
+    /// Returns the number of skills with a problem: those that failed verification or are not
+    /// signed, including those that were signed just now.
     pub fn count_damaged(&self) -> usize {
         self.skills
             .iter()
@@ -122,10 +123,10 @@ impl DoctorReport {
             .count()
     }
 
-    /// Whether any skill, own or linked, or any variant was tampered with after signing.
+    /// Whether any skill or variant was changed after it was signed.
     pub fn is_tampered(&self) -> bool {
         let is_refused = |skill: &SkillHealth| skill.repair_status == RepairStatus::RefusedTampered;
-        // A pull restores a linked skill, and rendering restores a variant, but the content was
+        // A pull restores a linked skill, and rendering restores a variant. Their content was
         // changed all the same.
         let is_changed = |finding: &DoctorFinding| {
             matches!(

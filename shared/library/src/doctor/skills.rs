@@ -1,4 +1,5 @@
-//! Verifies every skill from its bytes, and signs local skills that were never signed.
+//! Checks every skill: verifies it from its bytes, and signs skills that were put into the vault by
+//! hand, if that is asked for.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -47,8 +48,8 @@ impl Doctor<'_> {
         Ok(())
     }
 
-    /// Reports the skills that wait for the next release of their vault, all skills of a vault
-    /// together.
+    /// Reports the skills that are not used until the next release of their vault, in one finding
+    /// for each vault.
     fn check_withheld(&mut self, skills: &[SkillCheck]) {
         let mut withheld = BTreeMap::<Option<String>, Vec<SkillName>>::new();
         for skill in skills {
@@ -69,6 +70,7 @@ impl Doctor<'_> {
         }
     }
 
+    /// Returns whether the caller wants this skill to be checked.
     fn is_wanted(&self, name: &SkillName, qualified: &str) -> bool {
         self.input.skill.as_ref().is_none_or(|wanted| {
             wanted.name == *name && (wanted.vault.is_none() || wanted.to_string() == qualified)
@@ -83,7 +85,7 @@ impl Doctor<'_> {
             });
         }
         let unset_environment = self.check_environment(&checked.name, &checked.declared);
-        // Check this before the damage is judged, because a clean-up may remove its cause.
+        // Check this first: it may remove the cause of the damage.
         let ignored = self.check_ignored(&checked.name, &checked.bundle, checked.ignored)?;
         if ignored.is_empty() && checked.damage.as_ref().is_some_and(is_clutter) {
             checked.damage = None; // it was removed just now
@@ -109,14 +111,13 @@ impl Doctor<'_> {
             let local = self.local_source(&health.name, source.as_ref());
             let (status, remedy) = choose_remedy(&damage, &checked.origin, source);
             // The source of a local skill does not contain its path, but the trust folder records
-            // it.
+            // the path.
             let remedy = match (remedy, local) {
                 (Remedy::AddAgain(_), Some(path)) => Remedy::AddLocal(path),
                 (remedy, _) => remedy,
             };
             health.repair_status = status;
-            // `check_withheld` has reported this already, together with the other skills of the
-            // vault.
+            // `check_withheld` has reported this skill already, together with others of its vault.
             if !damage.is_withheld() {
                 self.add_finding(DoctorFinding::SkillDamaged {
                     skill: health.name.clone(),
@@ -129,18 +130,18 @@ impl Doctor<'_> {
         Ok(())
     }
 
-    /// Returns the folder or archive that an own skill was added from, if it is still there.
-    /// `source` is the recorded source, if that is known.
+    /// Returns the folder or archive from which an own skill was added, if it still exists.
+    /// `source` is the source of the installed version, if that is known.
     fn local_source(&self, name: &SkillName, source: Option<&ProvenanceId>) -> Option<PathBuf> {
         let own_skills = self.vault.own_skills().ok()?;
         let local = own_skills.local_source(name)?;
-        // The recorded path may belong to an earlier source than that of the installed version.
+        // The recorded path may belong to an earlier version, which came from another source.
         let is_source = source.is_none_or(|source| *source == local.identifier);
         let path = PathBuf::from(&local.path);
         (is_source && disk::is_there(&path)).then_some(path)
     }
 
-    /// Returns the declared variables that are not set, and reports the required ones.
+    /// Returns the declared variables that are not set. Reports those that the skill requires.
     fn check_environment(&mut self, skill: &SkillName, declared: &[Secret]) -> Vec<String> {
         let unset = |secret: &&Secret| !(self.input.is_set)(&secret.name);
         let unset: Vec<_> = declared.iter().filter(unset).collect();
@@ -153,8 +154,8 @@ impl Doctor<'_> {
         unset.iter().map(|secret| secret.name.clone()).collect()
     }
 
-    /// Reports metadata files among a skill's files and returns them. If `clean` is set, removes
-    /// them instead and returns none.
+    /// Reports metadata files among a skill's files, and returns all files that are not part of the
+    /// skill. With `clean`, removes these files instead and returns none.
     fn check_ignored(
         &mut self,
         skill: &SkillName,
@@ -170,7 +171,7 @@ impl Doctor<'_> {
             self.report.cleaned.extend(removed);
             return Ok(Vec::new());
         }
-        // The other ignored files are reported as damage of the skill.
+        // Files of editors and of version control are reported as damage of the skill.
         let metadata = files.iter().filter(|file| gate::is_system_metadata(file));
         let metadata: Vec<_> = metadata.cloned().collect();
         if !metadata.is_empty() {
@@ -182,7 +183,7 @@ impl Doctor<'_> {
         Ok(files)
     }
 
-    /// Returns the options to sign a skill with.
+    /// Returns the options with which a skill is signed.
     fn repair_options(&self, name: &SkillName, provenance: Option<ProvenanceId>) -> Options {
         Options {
             name: Some(name.clone()),
@@ -193,6 +194,7 @@ impl Doctor<'_> {
         }
     }
 
+    /// Records whether a skill could be signed.
     fn note_repair(&mut self, health: &mut SkillHealth, signed: Result<AdmitReport, AdmitError>) {
         match signed {
             Ok(report) => {
@@ -212,8 +214,8 @@ impl Doctor<'_> {
         }
     }
 
-    /// Reports an entry in the vault's folders that the vault did not create. A skill folder that
-    /// was copied there is an unsigned skill and may be repaired.
+    /// Reports an entry in the vault's folders that the vault did not create. If it is a folder
+    /// with a skill, that skill is reported as unsigned, and may be signed.
     fn check_foreign(&mut self, path: &str) -> Result<(), VaultError> {
         let full = self.vault.folder().join(path);
         let name = path
@@ -240,7 +242,7 @@ impl Doctor<'_> {
             unset_environment: Vec::new(),
             ignored: Vec::new(),
         };
-        // A folder in place of a signed skill is never signed, because an attacker may have put it
+        // Do not sign a folder in place of a signed skill, because an attacker may have put it
         // there.
         if was_signed(self.vault, &name)? {
             let problem = "a folder is in the place of the signed skill".to_owned();
@@ -255,7 +257,7 @@ impl Doctor<'_> {
                 source,
             });
         } else if self.input.repair && self.input.skill.is_some() {
-            // Sign only a skill that the owner names, because any program that can write here may
+            // Sign only a skill that the owner named, because any program that can write here may
             // have put the folder here.
             let signed = self.sign_folder(&name, &full);
             self.note_repair(&mut health, signed);
@@ -266,8 +268,9 @@ impl Doctor<'_> {
         Ok(())
     }
 
-    /// Returns the remote source that an installer recorded for an unsigned skill. If its SKILL.md
-    /// can't be read, only records outside of that file are found; the gate rejects the skill.
+    /// Returns the remote source that another tool recorded for an unsigned skill. If its SKILL.md
+    /// can't be read, only records outside of that file are found; the gate blocks such a skill
+    /// anyway.
     fn recorded_source(&self, name: &SkillName, folder: &HeldPath) -> Option<RecordedSource> {
         let document = disk::read(&folder.join(SKILL_MD), MAX_SKILL_MD_BYTES);
         let document = document.ok().flatten().unwrap_or_default();
@@ -275,18 +278,18 @@ impl Doctor<'_> {
         records.find_remote(name.as_str(), &folder.path(), &document)
     }
 
-    /// Signs a skill folder in `skills/` and replaces it with a symlink. The bytes always exist in
-    /// at least one place: what the vault does not hold stays in `set-aside`.
+    /// Signs a folder in `skills/` as a skill, and puts a symlink in its place. No bytes are lost:
+    /// files that the vault does not store stay in `set-aside`.
     fn sign_folder(
         &mut self,
         name: &SkillName,
         folder: &HeldPath,
     ) -> Result<AdmitReport, AdmitError> {
         let options = self.repair_options(name, format!("local:{name}").parse().ok());
-        // Run the gate before the folder is moved, so that a rejected folder stays where it is.
+        // Run the gate before the folder is moved, so that a blocked folder stays where it is.
         let mut neighbours = Neighbours::for_vault(self.vault);
         examine_candidate(self.source_in_vault(folder), &options, &mut neighbours)?;
-        // Hold the writer lock only for the move, because the admission below takes it again.
+        // Hold the writer lock only for the move, because the admission takes it again.
         let parked = self.vault.folder().join("set-aside");
         let place = {
             let _change = self.vault.begin_change()?;
@@ -309,7 +312,7 @@ impl Doctor<'_> {
                     });
                 }
             }
-            // The skill was rejected after all, so move the folder back.
+            // The skill was rejected all the same, so move the folder back.
             Err(_) => disk::rename(&place, folder)?,
         }
         disk::remove_empty(&parked)?;
@@ -324,21 +327,21 @@ impl Doctor<'_> {
     }
 }
 
-/// Returns whether the signed files are intact, and files of an editor or of version control lie
-/// beside them.
+/// Returns whether the signed files are intact, and the damage is only a file of an editor or of
+/// version control beside them.
 fn is_clutter(damage: &Damage) -> bool {
     matches!(damage, Damage::Extra(path) if gate::is_ignored(path))
 }
 
-/// Decides whether a damaged skill can be repaired, and how to restore it otherwise. A skill that
-/// was signed once is never signed in its present state.
+/// Decides whether a damaged skill can be repaired, and what restores it. A skill that was signed
+/// once is never signed as it is now.
 fn choose_remedy(
     damage: &Damage,
     origin: &Origin,
     source: Option<ProvenanceId>,
 ) -> (RepairStatus, Remedy) {
     let status = match origin {
-        // Removing such files restores every skill, wherever it came from.
+        // Removing such files restores a skill, wherever it came from.
         _ if is_clutter(damage) => return (RepairStatus::RefusedTampered, Remedy::Clean),
         Origin::Linked(_) => return (RepairStatus::RefusedRemote, Remedy::Pull),
         Origin::Project(path) => {

@@ -1,5 +1,5 @@
-//! Checks the vault's folder, its keys, linked vaults, this machine's clock, and leftovers of
-//! killed writers.
+//! Checks the vault itself: its folder, its keys, linked vaults, this machine's clock, and
+//! leftovers of killed writers.
 
 use vault_format::manifest::SKILL_MD;
 use vault_format::time::Timestamp;
@@ -16,7 +16,7 @@ use crate::vault::authored::pending_files;
 use crate::vault::keys::KeyError;
 
 impl Doctor<'_> {
-    /// Checks the owner and the write permissions of the vault's folders and of the trust folder.
+    /// Checks who owns the vault's folders and the trust folder, and who may write to them.
     pub(super) fn check_folder(&mut self) {
         let path = self.vault.paths().root.clone();
         match self.vault.check_folders() {
@@ -37,9 +37,9 @@ impl Doctor<'_> {
 
     pub(super) fn check_keys(&mut self) {
         match self.key_problem() {
-            // A vault that only holds linked ones needs no key.
+            // A vault that only holds linked vaults needs no key.
             Ok(()) | Err(VaultError::ForLinks(_)) => {}
-            // A trust folder that is open to others is reported already.
+            // `check_folder` has reported a trust folder that others can access.
             Err(VaultError::Key(_))
                 if matches!(self.vault.check_folders(), Err(VaultError::Key(_))) => {}
             Err(VaultError::Key(error)) => self.add_finding(DoctorFinding::Key(error)),
@@ -53,15 +53,14 @@ impl Doctor<'_> {
         };
         let here = self.vault.keys().list().unwrap_or_default();
         let root = trust.chain().document().root();
-        // A root key that lies elsewhere is the only way to recover after this machine is lost or
-        // stolen.
+        // Only a root key elsewhere can recover the vault after this machine is lost or stolen.
         if root.keys().iter().all(|key| here.contains(key)) {
             self.add_finding(DoctorFinding::NoRecoveryKey);
         }
         if let Ok(Some(checked_at)) = recovery::check_due(self.vault) {
             self.add_finding(DoctorFinding::RecoveryCheckDue(checked_at));
         }
-        // Only a publisher can make a newer release.
+        // Only a publisher can sign a newer release.
         if self.vault.release_key().is_ok() {
             for address in releases_behind(self.vault).unwrap_or_default() {
                 self.add_finding(DoctorFinding::ReleaseBehind(address));
@@ -73,7 +72,7 @@ impl Doctor<'_> {
         }
     }
 
-    /// Reports own releases that end soon, or have ended.
+    /// Reports own releases that have expired or expire soon.
     fn check_published(&mut self) {
         let now = self.vault.clock().now();
         for state in publish::state::list_states(self.vault).unwrap_or_default() {
@@ -86,8 +85,8 @@ impl Doctor<'_> {
         }
     }
 
-    /// Reports linked vaults whose last catalog has expired or ends soon. Uses the latest time that
-    /// this machine has seen, so that setting the clock back hides nothing.
+    /// Reports linked vaults whose last catalog has expired or expires soon. The latest time that
+    /// this machine remembers counts, so that setting the clock back hides nothing.
     pub(super) fn check_links_to_vaults(&mut self) {
         for link in linked::list_links(self.vault).unwrap_or_default() {
             let (Ok(Some(catalog)), Ok(Some(trust))) =
@@ -119,14 +118,14 @@ impl Doctor<'_> {
         Ok(())
     }
 
-    /// Returns the error that keeps this machine from signing, if any. Asks the user for nothing.
+    /// Returns why this machine can't sign. Asks the user nothing.
     fn key_problem(&self) -> Result<(), VaultError> {
         let key = self.vault.release_key()?;
         Ok(self.vault.keys().check_usable(&key)?)
     }
 
-    /// Reports a signature more than a day in the future, which means that the clock was set back
-    /// or the signer's clock is ahead.
+    /// Reports a signature more than a day in the future. Either this machine's clock was set back,
+    /// or the clock of the signer is ahead.
     pub(super) fn check_clock(&mut self, signed: impl Iterator<Item = Timestamp>) {
         let now = self.vault.clock().now();
         let latest = signed.max().filter(|latest| *latest > now.plus_days(1));
@@ -135,7 +134,7 @@ impl Doctor<'_> {
         }
     }
 
-    /// Reports the latest time that this machine remembers, if its clock is far behind it.
+    /// Reports the latest time that this machine remembers, if its clock is behind that time.
     pub(super) fn check_remembered_time(&mut self) {
         let now = self.vault.clock().now();
         let ahead = clock::times_ahead(self.vault)
@@ -146,11 +145,11 @@ impl Doctor<'_> {
         }
     }
 
-    /// Reports or removes leftovers of killed writers.
+    /// Reports the leftovers of killed writers, or removes them with `clean`.
     pub(super) fn check_leftovers(&mut self) -> Result<(), VaultError> {
         let generation = self.vault.generation()?;
         let dead = scratch::list_abandoned(&self.vault.tmp_folder()).unwrap_or_default();
-        // An odd number means that a writer was killed after its first switch.
+        // The number is odd if a writer was killed after its first visible change.
         let unfinished = !dead.is_empty() || generation % 2 == 1;
         if unfinished && self.input.clean {
             // Taking the writer lock removes the leftovers of a killed writer.
@@ -163,8 +162,8 @@ impl Doctor<'_> {
         let parked = self.vault.folder().join("set-aside");
         for (name, _) in disk::list(&parked)? {
             let path = parked.join(name);
-            // A folder without SKILL.md holds only the files of a signed skill that the vault did
-            // not store.
+            // A folder without SKILL.md contains only files that are not part of the skill that was
+            // signed from it.
             let is_skill = disk::kind_at(&path.join(SKILL_MD))?.is_some();
             self.add_finding(if is_skill {
                 DoctorFinding::SetAside(path.path())

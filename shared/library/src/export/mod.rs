@@ -1,9 +1,9 @@
 //! Exports skills in formats that other tools install from: an archive, or a site with a well-known
 //! index.
 //!
-//! Every skill is verified just before it is exported. The same skills always produce the same
-//! bytes: names are sorted, and times and owners are fixed. Each archive has its signed manifest
-//! next to it, so that [`verify_export()`] can check it on any machine.
+//! Every skill is verified when it is exported. The same skills always give the same bytes: names
+//! are sorted, and times and owners are fixed. Each archive has its signed manifest beside it, so
+//! that [`verify_export()`] can check it on any machine.
 
 pub mod pack;
 mod release;
@@ -29,35 +29,34 @@ use release::Release;
 pub use site::{INDEX, SCHEMA, SiteInput, SiteReport, export_site};
 pub use verify::{Fault, Form, Verified, VerifyError, verify_export};
 
-/// Suffix of the name of the release file that an archive carries. The rest of the name is that of
-/// its manifest.
+/// End of the name of the file with a release that lies beside a manifest. The rest of the name is
+/// the same as that of the manifest, or the hash of the file in a site.
 const CATALOG_SUFFIX: &str = ".catalog.json";
 
-/// Suffix of the signed manifest's file name; the prefix is the name of the archive or folder it
-/// belongs to.
+/// End of the name of a signed manifest. The rest of the name is that of the archive or folder.
 pub const MANIFEST_SUFFIX: &str = ".manifest.json";
 
-/// Error of an export. Some files may already be written.
+/// Error of an export. Some files may have been written.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
     /// A skill is not installed, is damaged, or can't be read.
     #[error(transparent)]
     Skill(#[from] RunError),
-    /// A skill can't be put into an archive.
+    /// A skill can't be packed into an archive.
     #[error("{name} can't be packed: {cause}")]
     Pack {
-        /// The skill.
+        /// Name of the skill.
         name: SkillName,
-        /// The error of the packer.
+        /// Error of the packer.
         cause: io::Error,
     },
-    /// The file already exists.
+    /// A file exists at this path, and the caller did not ask to replace it.
     #[error("{} exists", .0.display())]
     Exists(PathBuf),
-    /// An entry that is not a regular file or folder is in the way.
+    /// Something that is not a regular file stands in place of a file to write.
     #[error("{} is in the way", .0.display())]
     InTheWay(PathBuf),
-    /// A file system error.
+    /// A file can't be read or written.
     #[error(transparent)]
     File(#[from] FileError),
     /// The vault can't be read.
@@ -100,12 +99,12 @@ impl Exported {
     }
 }
 
-/// Options of a zip export.
+/// What to export as a zip archive, and where to.
 #[derive(Clone, Debug)]
 pub struct ZipInput {
-    /// The installed skill to export.
+    /// Installed skill to export.
     pub skill: SkillRef,
-    /// The archive's path; its signed manifest is written next to it.
+    /// Path of the archive. The signed manifest is written beside it.
     pub file: PathBuf,
     /// Whether to overwrite existing files.
     pub replace: bool,
@@ -124,13 +123,14 @@ pub struct ZipReport {
     pub catalog: Option<PathBuf>,
 }
 
-/// Writes an installed skill as a zip archive with its files at the root, and its signed manifest
-/// next to the archive. Where releases of its vault need several publishers, the release that lists
-/// it is written there too.
+/// Writes an installed skill as a zip archive, with its files at the root, and the signed manifest
+/// beside the archive. If releases of the skill's vault need several publishers, the release that
+/// lists the skill is written there too.
 pub fn export_zip(vault: &Vault, input: &ZipInput) -> Result<ZipReport, ExportError> {
     let skill = run::inspect_skill(vault, &input.skill)?;
     let release = Release::for_skill(vault, &skill)?;
-    // The export carries the root versions, so other machines may know them from now on.
+    // The export contains the root versions (signed lists of the vault's keys), so other machines
+    // may know them from now on.
     vault.note_shown()?;
     let bytes = pack_files(&skill, pack::pack_zip)?;
     let manifest = manifest_path(&input.file);
@@ -152,7 +152,7 @@ pub fn export_zip(vault: &Vault, input: &ZipInput) -> Result<ZipReport, ExportEr
         write_export(path, bytes)?;
         catalog_name = path.file_name().and_then(|name| name.to_str());
     }
-    // Write the manifest last: without it, the other files do not verify.
+    // Write the manifest last. Without it, the other files do not verify.
     write_export(&manifest, &manifest_bytes(&skill, catalog_name))?;
     Ok(ZipReport {
         skill: Exported::new(&skill, input.file.clone(), &bytes, &release),
@@ -161,9 +161,9 @@ pub fn export_zip(vault: &Vault, input: &ZipInput) -> Result<ZipReport, ExportEr
     })
 }
 
-/// Builds the file of a signed manifest: its envelope, the root versions of its vault, and the name
-/// of the file beside it that holds the release. A reader who has pinned the vault or knows its
-/// fingerprint checks the signature against these root versions.
+/// Returns the content of a manifest file: the signed envelope, the root versions of the skill's
+/// vault, and the name of the file beside it with the release. A reader who has pinned the vault or
+/// knows its fingerprint checks the signature against these root versions.
 fn manifest_bytes(skill: &VerifiedSkill, catalog: Option<&str>) -> Vec<u8> {
     let envelope = skill.examined.signed.to_bytes();
     let Some(roots) = &skill.roots else {
@@ -181,6 +181,7 @@ fn manifest_bytes(skill: &VerifiedSkill, catalog: Option<&str>) -> Vec<u8> {
     bytes
 }
 
+/// Packs the files of a verified skill into an archive.
 fn pack_files(
     skill: &VerifiedSkill,
     format: impl Fn(&[File]) -> io::Result<Vec<u8>>,
@@ -191,7 +192,7 @@ fn pack_files(
     })
 }
 
-/// Path of the signed manifest for an archive or a folder: in the same folder, with
+/// Returns the path of the signed manifest of an archive or a folder: in the same folder, with
 /// [`MANIFEST_SUFFIX`] in place of `.zip`, `.tar.gz` or `.tgz`.
 pub fn manifest_path(of: &Path) -> PathBuf {
     path_beside(of, MANIFEST_SUFFIX)
@@ -209,7 +210,7 @@ fn path_beside(of: &Path, suffix: &str) -> PathBuf {
     of.with_file_name(format!("{stem}{suffix}"))
 }
 
-/// Writes a file atomically. Fails if the path exists and is not a regular file.
+/// Writes a file atomically. Fails if the path is something other than a regular file.
 fn write_export(path: &Path, bytes: &[u8]) -> Result<(), ExportError> {
     match disk::kind_at(path)? {
         None | Some(Kind::File) => {}

@@ -1,5 +1,5 @@
-//! Writes archives reproducibly (the same files give the same bytes) and reads them within the
-//! limits of a skill.
+//! Writes archives reproducibly, so that the same files give the same bytes, and reads archives
+//! within the limits of a skill.
 
 use std::collections::HashSet;
 use std::io::{self, Cursor, Read, Write};
@@ -14,12 +14,12 @@ use vault_gate::RawFile;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, DateTime, ZipArchive, ZipWriter};
 
-/// The largest archive that is read, in bytes: an incompressible skill of maximum size plus the
+/// Limit on the size of an archive, in bytes: an incompressible skill of maximum size, and the
 /// archive's own headers.
 pub const MAX_ARCHIVE_BYTES: u64 = MAX_SKILL_BYTES + (2 << 20);
 
-/// Packs files into a gzipped tar archive, at its root and in the given order, with owner 0 and
-/// modification time 0 (1970).
+/// Packs files into a gzipped tar archive, in the given order, with owner 0 and modification time 0
+/// (1970).
 pub fn tar_gz(files: &[File]) -> io::Result<Vec<u8>> {
     // 255 stands for an unknown operating system, so that the bytes are the same on all systems.
     let gzip = GzBuilder::new()
@@ -40,8 +40,7 @@ pub fn tar_gz(files: &[File]) -> io::Result<Vec<u8>> {
     archive.into_inner()?.finish()
 }
 
-/// Packs files into a zip archive, at its root and in the given order, with the modification time
-/// 1980.
+/// Packs files into a zip archive, in the given order, with the modification time 1980.
 pub fn pack_zip(files: &[File]) -> io::Result<Vec<u8>> {
     let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
     for file in files {
@@ -56,8 +55,8 @@ pub fn pack_zip(files: &[File]) -> io::Result<Vec<u8>> {
 }
 
 /// Reads the files of a zip or gzipped tar archive, with their paths unchanged. Fails on links, on
-/// encrypted files, on two files of one path, on files that only some tools would unpack, and if
-/// the limits of a skill are exceeded.
+/// encrypted files, on two files with one path, on files that only some tools would unpack, and if
+/// the archive exceeds the limits of a skill.
 pub(super) fn read_archive(bytes: &[u8]) -> io::Result<Vec<RawFile>> {
     let mut taken = ArchiveReader::default();
     if bytes.starts_with(&[0x1f, 0x8b]) {
@@ -68,10 +67,11 @@ pub(super) fn read_archive(bytes: &[u8]) -> io::Result<Vec<RawFile>> {
     Ok(taken.files)
 }
 
+/// The files that were read from an archive, within the limits of a skill.
 #[derive(Default)]
 struct ArchiveReader {
     files: Vec<RawFile>,
-    /// The case-folded path of each file.
+    /// Case-folded path of each file.
     paths: HashSet<String>,
     bytes: u64,
 }
@@ -83,7 +83,7 @@ impl ArchiveReader {
                 "the archive has more files than a skill may have",
             ));
         }
-        // On a file system that ignores letter case or Unicode forms, one of two such files would
+        // On a file system that ignores letter case or Unicode forms, one of the two files would
         // replace the other.
         if !self.paths.insert(fold_name(&path).into_owned()) {
             return Err(invalid_archive("the archive holds two files with one path"));
@@ -108,7 +108,7 @@ fn invalid_archive(why: &'static str) -> io::Error {
 }
 
 fn read_tar(bytes: &[u8], taken: &mut ArchiveReader) -> io::Result<()> {
-    // Limit the unpacked stream including headers and padding, so that a bomb of empty entries
+    // Limit the unpacked stream, headers and padding included, so that a bomb of empty entries
     // fails too.
     let unpacked = MultiGzDecoder::new(bytes).take(2 * MAX_ARCHIVE_BYTES);
     let mut archive = tar::Archive::new(unpacked);
@@ -128,7 +128,7 @@ fn read_tar(bytes: &[u8], taken: &mut ArchiveReader) -> io::Result<()> {
         let mode = entry.header().mode()?;
         taken.add_file(path, mode, entry)?;
     }
-    // Some tools read on after the end of the archive, so nothing may follow it.
+    // Some tools read on after the end of the archive and would find more files there.
     let mut rest = Vec::new();
     archive.into_inner().read_to_end(&mut rest)?;
     if rest.iter().any(|byte| *byte != 0) {
@@ -144,7 +144,7 @@ fn read_zip(bytes: &[u8], taken: &mut ArchiveReader) -> io::Result<()> {
             "the archive has more entries than a skill may have",
         ));
     }
-    // Reject two members of one path, and members that the archive's directory does not list.
+    // Reject two members with one path, and members that the archive's directory does not list.
     archive.validate_header_consistency()?;
     for index in 0..archive.len() {
         let entry = archive.by_index(index)?;

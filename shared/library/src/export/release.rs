@@ -1,5 +1,5 @@
-//! The release that an archive carries: where one publisher alone cannot release a skill, one
-//! publisher's signature on an archive is not enough either.
+//! The release that an export contains. If a vault needs several publishers to release a skill, the
+//! signature of one publisher on an exported skill is not enough either, so the release goes along.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -15,20 +15,20 @@ use crate::installed::place::Origin;
 use crate::run::VerifiedSkill;
 use crate::vault::{Vault, VaultError, releases};
 
-/// The release that an export carries beside a skill and its manifest.
+/// The release that lies beside an exported skill and its manifest.
 pub(super) enum Release {
-    /// One publisher may release alone, so the export carries no release.
+    /// One publisher may release alone, so the signature on the manifest suffices.
     NotNeeded,
-    /// The exact bytes of a catalog that lists the skill and that enough publishers signed.
+    /// Exact bytes of a catalog that lists the skill and that enough publishers have signed.
     Listed(Vec<u8>),
-    /// Enough publishers must sign a release, and no such release that lists the skill is known
-    /// here.
+    /// Several publishers must sign a release, and this machine knows none that lists the skill.
+    /// Other machines do not accept the export until there is one.
     Awaited,
 }
 
 impl Release {
-    /// Returns the release that lists a skill, from the releases of its vault that were accepted
-    /// last here.
+    /// Returns the release for a skill, from the releases of its vault that this machine accepted
+    /// last.
     pub(super) fn for_skill(vault: &Vault, skill: &VerifiedSkill) -> Result<Self, VaultError> {
         let Some(state) = &skill.roots else {
             return Ok(Self::NotNeeded);
@@ -61,15 +61,15 @@ impl Release {
     }
 }
 
-/// Returns the bundles that the release file of this name beside a manifest lists. Empty if the
-/// file is missing or is not valid under these root versions.
+/// Returns the bundles in a release file. `name` is the name of that file beside `manifest`. Empty
+/// if the file is missing or not valid under these root versions.
 pub(super) fn carried_bundles(
     manifest: &Path,
     name: &str,
     state: &RootState,
 ) -> Result<BTreeSet<Digest>, FileError> {
     let path = name.parse::<FilePath>();
-    // The name stands outside of the signed envelope, so it must not lead to another folder.
+    // The name is not covered by the signature, so it must not lead to another folder.
     let is_beside = path.is_ok_and(|path| path.directory().is_none());
     if !is_beside {
         return Ok(BTreeSet::new());

@@ -1,4 +1,4 @@
-//! Exports a site that any tool of the agent skills standard can install from:
+//! Exports a site from which every tool of the agent skills standard can install:
 //! `.well-known/agent-skills/index.json`, version 0.2.0.
 
 use std::collections::BTreeSet;
@@ -24,29 +24,29 @@ use crate::installed::place::Origin;
 use crate::run::{self, VerifiedSkill};
 use crate::vault::Vault;
 
-/// Path of the index below the folder that is served as the site's root.
+/// Path of the index below the root of the site.
 pub const INDEX: &str = ".well-known/agent-skills/index.json";
-/// The value of `$schema` in the index.
+/// Value of `$schema` in the index.
 pub const SCHEMA: &str = "https://schemas.agentskills.io/discovery/0.2.0/schema.json";
-/// The name of the page beside the index that verifies the site in a visitor's browser.
+/// Page beside the index that verifies the site in a visitor's browser.
 const PAGE_NAME: &str = "verify.html";
-/// The name of the same check beside it, for a copy of one's own: a host that lies serves a page
-/// that lies.
+/// Script that makes the same check and can be run from a copy of one's own, because a host that
+/// lies also serves a page that lies.
 const READER_NAME: &str = "reader.mjs";
-/// The script of the page, written from docs/formats.md.
+/// Content of the script, written from docs/formats.md.
 const READER: &str = include_str!("reader.mjs");
-/// The standard's limit for a description, in UTF-16 code units. Clients skip entries with longer
-/// ones.
+/// Limit of the standard for a description, in UTF-16 code units. Clients skip entries with longer
+/// descriptions.
 const MAX_DESCRIPTION: usize = 1024;
-/// The largest index that is read, in bytes.
+/// Size limit of an index that is read, in bytes.
 pub(super) const MAX_INDEX: u64 = 16 << 20;
 
-/// Options of a site export.
+/// What to export as a site, and where to.
 #[derive(Clone, Debug)]
 pub struct SiteInput {
-    /// The folder that will be served as the site's root.
+    /// Folder that will be served as the root of the site.
     pub folder: PathBuf,
-    /// The installed skills to export; if empty, all own skills.
+    /// Installed skills to export; all own skills if empty.
     pub skills: Vec<SkillRef>,
 }
 
@@ -66,7 +66,7 @@ pub struct SiteReport {
     pub shortened: Vec<SkillName>,
 }
 
-/// The format of the index file.
+/// The content of the index.
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) struct SiteIndex {
     #[serde(rename = "$schema")]
@@ -74,6 +74,8 @@ pub(super) struct SiteIndex {
     pub(super) skills: Vec<SiteEntry>,
 }
 
+/// The entry of one skill in the index. `url` is the path of its artifact, and `digest` is
+/// `sha256:` with the hash of that file.
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) struct SiteEntry {
     pub(super) name: String,
@@ -82,14 +84,15 @@ pub(super) struct SiteEntry {
     pub(super) description: String,
     pub(super) url: String,
     pub(super) digest: String,
-    /// The skill's signed manifest and key ([`SIGNED_META`]), for readers that support it; others
-    /// ignore the field.
+    /// Where the signed manifest of the skill is, and which key signed it ([`SIGNED_META`]).
+    /// Readers that do not know the field ignore it.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub(super) meta: Option<Value>,
 }
 
-/// Writes a site: for each skill an archive or a SKILL.md with its signed manifest, a page that
-/// verifies them, and the index last. Removes files that an earlier export wrote for skills that are no longer exported.
+/// Writes a site: for each skill an archive or a SKILL.md, with its signed manifest; a page that
+/// verifies them; and the index last. Removes the files of an earlier export that are no longer
+/// listed.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -131,7 +134,8 @@ pub fn export_site(vault: &Vault, input: &SiteInput) -> Result<SiteReport, Expor
         .collect::<Result<Vec<_>, _>>()?;
     vault.note_shown()?;
     disk::make_dirs(&folder, 0o755)?;
-    // Read the index before it is replaced, because only it names the files of the earlier export.
+    // Read the index before it is replaced, because only the index names the files of the earlier
+    // export.
     let before = earlier_files(&index)?;
     let mut writer = SiteWriter {
         vault,
@@ -149,7 +153,7 @@ pub fn export_site(vault: &Vault, input: &SiteInput) -> Result<SiteReport, Expor
     write_export(&folder.join(READER_NAME), READER.as_bytes())?;
     let page = folder.join(PAGE_NAME);
     write_export(&page, verify_page().as_bytes())?;
-    // Write the index last, so that every file it lists exists by then.
+    // Write the index last, so that every file in it exists by then.
     let text = serde_json::to_string_pretty(&SiteIndex {
         schema: SCHEMA.to_owned(),
         skills: entries,
@@ -171,8 +175,8 @@ pub fn export_site(vault: &Vault, input: &SiteInput) -> Result<SiteReport, Expor
     })
 }
 
-/// Returns the page that verifies the site. Its policy allows the script and the style by their
-/// hashes and nothing else.
+/// Returns the page that verifies the site. Its content security policy allows only the script and
+/// the style, by their hashes.
 fn verify_page() -> String {
     let style = include_str!("verify.css");
     include_str!("verify.html")
@@ -182,7 +186,7 @@ fn verify_page() -> String {
         .replace("{script}", READER)
 }
 
-/// The name of a script or style in a content security policy (CSP Level 3, section 2.3.1).
+/// Returns how a content security policy names a script or style (CSP Level 3, section 2.3.1).
 fn policy_hash(text: &str) -> String {
     format!(
         "sha256-{}",
@@ -190,24 +194,24 @@ fn policy_hash(text: &str) -> String {
     )
 }
 
-/// Writes the files of a site, except the index.
+/// Writes the files of a site, except the index and the page.
 struct SiteWriter<'a> {
     vault: &'a Vault,
-    /// The folder of the index.
+    /// Folder of the index.
     folder: &'a Path,
-    /// The names of the files written so far.
+    /// Names of the files that were written.
     written: BTreeSet<String>,
-    /// The skills whose description is shortened.
+    /// Skills whose description was shortened.
     shortened: Vec<SkillName>,
 }
 
 impl SiteWriter<'_> {
-    /// Writes the artifact of a skill with its manifest and release. Returns its entry of the
+    /// Writes the artifact of a skill, its manifest and its release. Returns its entry in the
     /// index.
     fn write_skill(&mut self, skill: &VerifiedSkill) -> Result<(SiteEntry, Exported), ExportError> {
         let (url, kind, bytes) = build_artifact(skill)?;
         let file = self.folder.join(&url);
-        // Two linked vaults may have a skill of one name.
+        // Two linked vaults may have skills of the same name.
         if self.written.contains(&url) {
             return Err(ExportError::Exists(file));
         }
@@ -241,12 +245,12 @@ impl SiteWriter<'_> {
         Ok((entry, Exported::new(skill, file, &bytes, &release)))
     }
 
-    /// Writes the catalog of a release, if it has one, and returns the name of its file.
+    /// Writes the catalog of a release if there is one, and returns the name of the file.
     fn write_catalog(&mut self, release: &Release) -> Result<Option<String>, ExportError> {
         let Some(bytes) = release.bytes() else {
             return Ok(None);
         };
-        // The skills of one vault share a release, so its file is named after its content.
+        // Skills of one vault share a release, so the name of its file is its hash.
         let name = format!("{}{CATALOG_SUFFIX}", Digest::of(bytes));
         if self.written.insert(name.clone()) {
             write_export(&self.folder.join(&name), bytes)?;
@@ -257,8 +261,7 @@ impl SiteWriter<'_> {
 
 fn list_own_skills(vault: &Vault) -> Result<Vec<SkillName>, ExportError> {
     let listing = list::list_installed(vault)?;
-    // Include damaged skills, so that reading them fails with an error instead of silently leaving
-    // them out.
+    // Include damaged skills: reading them fails with an error, so that none is left out unnoticed.
     let good = listing.skills.into_iter();
     let damaged = listing.damaged.into_iter();
     Ok(good
@@ -269,8 +272,8 @@ fn list_own_skills(vault: &Vault) -> Result<Vec<SkillName>, ExportError> {
         .collect())
 }
 
-/// Builds the artifact of a skill. Returns its path below the index's folder, its type and its
-/// bytes.
+/// Builds the file that clients install: a SKILL.md alone, or an archive. Returns its path below
+/// the index's folder, its type and its bytes.
 fn build_artifact(skill: &VerifiedSkill) -> Result<(String, &'static str, Vec<u8>), ExportError> {
     if let [only] = &skill.examined.files[..]
         && only.path.as_str() == SKILL_MD
@@ -290,7 +293,7 @@ fn description_of(skill: &VerifiedSkill) -> String {
     }
 }
 
-/// Cuts a description to the standard's limit. Clients count UTF-16 code units.
+/// Shortens a description to the standard's limit, which counts UTF-16 code units.
 fn shorten_description(text: &str) -> String {
     if text.encode_utf16().count() <= MAX_DESCRIPTION {
         return text.to_owned();
@@ -308,8 +311,8 @@ fn shorten_description(text: &str) -> String {
     cut
 }
 
-/// Returns the files that an earlier export wrote, relative to the index's folder. Entries that do
-/// not follow the naming of this module are ignored, so that a foreign index can't cause other
+/// Returns the files of an earlier export, relative to the index's folder. Entries whose paths this
+/// module would not have written are ignored, so that an index from elsewhere can't cause other
 /// files to be deleted.
 fn earlier_files(index: &Path) -> Result<BTreeSet<String>, ExportError> {
     let bytes = disk::read(index, MAX_INDEX)?.unwrap_or_default();

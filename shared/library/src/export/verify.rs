@@ -1,10 +1,11 @@
 //! Verifies exported skills (a folder, an archive, a bundle or a whole site) against their signed
 //! manifests.
 //!
-//! An export carries the root versions of its vault beside each manifest. They are accepted only if
-//! the reader has pinned the vault or names its fingerprint. If releases need several publishers,
-//! an export also carries the release that lists the skill. The digests in an index and the paths
-//! in an archive are compared with the manifest but not trusted.
+//! An export contains the root versions (signed lists of the vault's keys) beside each manifest.
+//! They are accepted only if the reader has pinned the vault or names its fingerprint. If releases
+//! need several publishers, an export also contains the release that lists the skill. The digests
+//! in an index and the paths in an archive are compared with the manifest and decide nothing by
+//! themselves.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -37,12 +38,12 @@ use crate::disk::{self, FileError, Kind};
 use crate::installed::verify::KnownVault;
 use crate::store::LIMITS;
 
-/// The largest signed manifest that is read, in bytes.
+/// Size limit of a signed manifest, in bytes.
 const MAX_MANIFEST: u64 = 4 << 20;
-/// The largest bundle that is read, in bytes.
+/// Size limit of a bundle, in bytes.
 const MAX_BUNDLE: u64 = vault_format::bundle::MAX_OBJECT_BYTES as u64;
 
-/// Path of the copy of the manifest that a folder may hold.
+/// Path in a folder at which a copy of its manifest may lie.
 const OWN_MANIFEST: &str = ".vault/manifest.json";
 
 /// The kind of artifact that was verified.
@@ -63,27 +64,28 @@ pub enum Form {
 /// A skill that matches its signed manifest exactly.
 #[derive(Clone, Debug)]
 pub struct Verified {
-    /// Path of the artifact.
+    /// Path of the artifact that was verified.
     pub path: PathBuf,
-    /// The kind of artifact.
+    /// Kind of the artifact.
     pub form: Form,
-    /// The signed manifest.
+    /// Content of the signed manifest.
     pub manifest: Manifest,
-    /// The key that signed the manifest.
+    /// Key that signed the manifest.
     pub signer: PublicKey,
-    /// The fingerprint of the vault that it belongs to.
+    /// Fingerprint of the vault that the skill belongs to.
     pub fingerprint: VaultFingerprint,
-    /// Warnings for the user about the vault's root versions.
+    /// Warnings about the vault's root versions, for the user.
     pub warnings: Vec<RootWarning>,
-    /// Files that are not executable although they were signed so.
+    /// Files that are not executable although they were signed as executable. Many ways of copying
+    /// lose that mode.
     pub lost_modes: Vec<FilePath>,
-    /// The folder that holds the files, if the artifact is one.
+    /// Folder that contains the files; `None` if the artifact is not a folder.
     pub(crate) folder: Option<PathBuf>,
 }
 
 impl Verified {
     /// Makes the files of [`Verified::lost_modes`] executable for everybody who may read them.
-    /// Returns false if the artifact is not a folder; then nothing is changed.
+    /// Returns false and changes nothing if the artifact is not a folder.
     pub fn fix_modes(&self) -> Result<bool, VerifyError> {
         let Some(folder) = &self.folder else {
             return Ok(false);
@@ -95,7 +97,7 @@ impl Verified {
     }
 }
 
-/// Error of a verification: the content is wrong, or it could not be read.
+/// Error of a verification: the content is wrong, or it can't be read.
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyError {
     /// The path does not exist.
@@ -104,61 +106,61 @@ pub enum VerifyError {
     /// There is no signed manifest to compare with.
     #[error("{} has no signed manifest: there is no {}", path.display(), wanted.display())]
     Unsigned {
-        /// The path that was to be verified.
+        /// Path that should be verified.
         path: PathBuf,
-        /// The expected path of the manifest.
+        /// Path at which the manifest should be.
         wanted: PathBuf,
     },
-    /// The file has no format that can be verified.
+    /// The file is of no kind that can be verified.
     #[error("{} is not a skill folder, archive, bundle or exported site", .0.display())]
     Unknown(PathBuf),
-    /// The content was read, and it is wrong.
+    /// The content was read, and it is not what was signed.
     #[error("{}: {fault}", path.display())]
     Wrong {
-        /// The file or folder with the fault.
+        /// File or folder that is wrong.
         path: PathBuf,
-        /// The fault.
+        /// What is wrong with it.
         fault: Fault,
     },
     /// The folder can't be read as a skill.
     #[error(transparent)]
     Folder(#[from] SourceError),
-    /// A file system error.
+    /// A file can't be read.
     #[error(transparent)]
     File(#[from] FileError),
 }
 
-/// Fault of an exported skill.
+/// What is wrong with an exported skill.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
-    /// The manifest is invalid or not signed by an accepted key.
+    /// The manifest is invalid, or no accepted key signed it.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
-    /// The root versions beside the manifest are not accepted for this reader.
+    /// This reader does not accept the root versions beside the manifest.
     #[error(transparent)]
     Roots(#[from] RootError),
-    /// The bundle is invalid.
+    /// The bundle is not valid.
     #[error(transparent)]
     Bundle(#[from] BundleError),
-    /// A file differs in bytes or mode, is missing, or is not in the manifest.
+    /// A file differs in its bytes or mode, is missing, or is not in the manifest.
     #[error("{} {what}", printable(file))]
     Content {
         /// Path of the file in the skill or site.
         file: String,
-        /// Difference, for messages.
+        /// How it differs, for messages.
         what: &'static str,
     },
     /// The archive can't be read.
     #[error(transparent)]
     Archive(#[from] io::Error),
-    /// The index of a site is invalid.
+    /// The index of a site is not valid, for this reason.
     #[error("{0}")]
     Index(String),
 }
 
 impl VerifyError {
-    /// Whether the content failed verification; false if the path could not be read or has no known
-    /// format.
+    /// Whether the content failed verification. False if the path can't be read or is of no known
+    /// kind.
     pub const fn is_wrong(&self) -> bool {
         !matches!(
             self,
@@ -169,7 +171,7 @@ impl VerifyError {
         )
     }
 
-    /// Returns the machine-readable code of the fault, if the formats define one.
+    /// Returns the code of the fault for machines; `None` if the formats define no code for it.
     pub fn fault_code(&self) -> Option<&'static str> {
         match self {
             Self::Wrong {
@@ -185,7 +187,7 @@ impl VerifyError {
     }
 }
 
-/// Makes a closure for `map_err` that turns a fault at a path into an error.
+/// Returns a closure for `map_err` that turns a fault at a path into an error.
 fn wrong_at<F: Into<Fault>>(path: &Path) -> impl Fn(F) -> VerifyError {
     |fault| VerifyError::Wrong {
         path: path.to_owned(),
@@ -193,7 +195,7 @@ fn wrong_at<F: Into<Fault>>(path: &Path) -> impl Fn(F) -> VerifyError {
     }
 }
 
-/// Verifies the artifact at `path`; for a site, every skill in it.
+/// Verifies the artifact at `path`. For a site, verifies every skill in it.
 ///
 /// `manifest` is the path of a signed manifest that is not next to the folder or archive. `known`
 /// are the vaults whose keys this machine knows; `expected` is a fingerprint that the vault must
@@ -218,14 +220,14 @@ struct Verifier<'a> {
     expected: Option<&'a VaultFingerprint>,
 }
 
-/// The root versions by which a manifest is judged.
+/// The root versions against which a manifest is checked.
 struct AcceptedRoots {
     state: RootState,
     warnings: Vec<RootWarning>,
 }
 
 impl AcceptedRoots {
-    /// Returns the trust for reading a manifest, also one that a retired publisher signed.
+    /// Returns the trust for reading a manifest, even one that a retired publisher signed.
     /// [`Verifier::accepted_signer`] decides whether the signer is accepted.
     const fn manifest_trust(&self) -> ManifestTrust<'_> {
         ManifestTrust {
@@ -246,7 +248,7 @@ impl Verifier<'_> {
                 return self.verify_site(&index);
             }
         }
-        // The layout of the vault's store: the manifest, and the files in a folder of their own.
+        // This is the layout of the vault's store: the manifest, and the files in a subfolder.
         let inside = path.join("manifest.json");
         if manifest.is_none()
             && disk::kind_at(&inside)?.is_some()
@@ -258,7 +260,7 @@ impl Verifier<'_> {
                 &inside,
             )?]);
         }
-        // Resolve the path first: `.` has no name beside which a manifest could lie.
+        // Resolve the path first, because `.` has no name from which that of the manifest follows.
         let absolute = disk::resolve(path)?;
         let beside = manifest.map_or_else(|| manifest_path(&absolute), Path::to_owned);
         let copy = path.join(OWN_MANIFEST);
@@ -277,7 +279,7 @@ impl Verifier<'_> {
         folder: &Path,
         manifest: &Path,
     ) -> Result<Verified, VerifyError> {
-        // Files of editors and version control are compared too, because an agent would read them.
+        // Compare files of editors and version control as well, because an agent would read them.
         let mut files = source::read_skill_folder(folder, LIMITS, &|_| false)?.files;
         files.retain(|file| !gate::is_system_metadata(&file.path));
         let verified = self.compare_with_manifest(path, manifest, Form::Folder, files)?;
@@ -317,7 +319,7 @@ impl Verifier<'_> {
         Err(unknown())
     }
 
-    /// Verifies a site: each artifact must have the digest in the index and match its signed
+    /// Verifies a site: each artifact must have the digest in the index, and match its signed
     /// manifest.
     fn verify_site(&self, path: &Path) -> Result<Vec<Verified>, VerifyError> {
         let bad = |reason| wrong_at(path)(Fault::Index(reason));
@@ -368,7 +370,7 @@ impl Verifier<'_> {
         };
         let manifest = folder.join(format!("{}{}", entry.name, super::MANIFEST_SUFFIX));
         let verified = self.compare_with_manifest(&path, &manifest, Form::Site, files)?;
-        // Reject a valid skill that is listed under another skill's name.
+        // Reject a valid skill that the index lists under the name of another one.
         if verified.manifest.name.as_str() != entry.name {
             return Err(bad(format!(
                 "what it calls {:?} is {}",
@@ -379,7 +381,7 @@ impl Verifier<'_> {
     }
 
     fn verify_bundle(&self, path: &Path, bytes: &[u8]) -> Result<Verified, VerifyError> {
-        // A file whose name is a hash must have that hash.
+        // If the file's name is a hash, the content must have that hash.
         let named = path
             .file_stem()
             .and_then(|stem| stem.to_str()?.parse::<Digest>().ok());
@@ -396,7 +398,7 @@ impl Verifier<'_> {
             version: None,
             stored_version: None,
         };
-        // The parts of a large bundle lie beside it, each named after its hash.
+        // The parts of a large bundle are files beside it, each with its hash as name.
         let folder = path.parent().unwrap_or(Path::new("."));
         let part = |hash: &Digest| {
             disk::read(&folder.join(format!("{hash}.json")), MAX_BUNDLE)
@@ -432,11 +434,11 @@ impl Verifier<'_> {
         })?;
         let export: ExportMembers = json::parse(&bytes)
             .map_err(|error| wrong_at(manifest)(ManifestError::Envelope(error.into())))?;
-        // The hash of a bundle covers the envelope as its signer wrote it, without the roots.
+        // The hash of a bundle covers the envelope as it was signed, without the root versions.
         let envelope = Envelope::parse(&bytes)
             .map_err(|error| wrong_at(manifest)(ManifestError::Envelope(error)))?;
         let signed = SignedManifest::parse(&envelope.to_bytes()).map_err(wrong_at(manifest))?;
-        // Leave out an exact copy of the manifest, because it adds nothing.
+        // An exact copy of the manifest among the files adds nothing, so leave it out.
         files_found.retain(|file| {
             file.path != OWN_MANIFEST || (file.bytes != bytes && file.bytes != signed.as_bytes())
         });
@@ -472,16 +474,16 @@ impl Verifier<'_> {
         })
     }
 
-    /// Finds the root versions by which a manifest is judged: those of a known vault, or those
-    /// beside the manifest if they are valid for this reader.
+    /// Returns the root versions against which a manifest is checked: those of a vault that this
+    /// machine knows, or those beside the manifest if this reader accepts them.
     fn find_roots(
         &self,
         signed: &SignedManifest,
         carried: Option<&RootList>,
     ) -> Result<AcceptedRoots, Fault> {
         let Some(roots) = carried else {
-            // Without root versions beside it, only a vault that this machine knows can judge a
-            // manifest.
+            // Without root versions beside the manifest, only a vault that this machine knows can
+            // have signed it.
             let known_roots = self.known.iter().map(|known| known.trust.roots());
             let mut fitting = known_roots.filter(|state| signed.signer(state).is_some());
             let state = fitting.next().cloned();
@@ -491,8 +493,8 @@ impl Verifier<'_> {
                 None => Err(ManifestError::Signer(SignerRefusal::Signature).into()),
             };
         };
-        // A valid chain only shows which vault it claims to be. `judge_archive` decides whether it
-        // is accepted.
+        // A valid chain only shows which vault it claims to be. `judge_archive` decides whether
+        // this reader accepts it.
         let claimed_chain = RootChain::verify(roots)?;
         let own = self
             .known_vault(&claimed_chain)
@@ -510,7 +512,7 @@ impl Verifier<'_> {
         vaults.find(|known| known.trust.roots().vault_id() == id)
     }
 
-    /// Returns the key that signed, if it is accepted on this bundle. A publisher's key is
+    /// Returns the key that signed a bundle, if it is accepted there. The key of a publisher is
     /// accepted. The key of a retired publisher is accepted if an accepted catalog or `released`
     /// lists the bundle. If releases need several publishers, every bundle must be listed.
     fn accepted_signer(

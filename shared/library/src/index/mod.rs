@@ -1,14 +1,14 @@
-//! `index.db`: the only cache of a vault. Deleting it makes the next commands slower and changes no
-//! result.
+//! `index.db`: a cache of what verification found in each bundle of a vault. Deleting it makes the
+//! next commands slower and changes no result.
 //!
 //! It has one row for each verified bundle. A row ends with a seal: an HMAC over its other columns,
 //! with a random key from the trust folder. A row without a valid seal is not read, and its bundle
-//! is verified again. Everything that is published or shown to agents from here was therefore
-//! signed.
+//! is verified again. So everything that is published or shown to agents from the index was
+//! verified, even if another program can write to the file.
 //!
-//! A row also holds a digest of the metadata (size, times, inode, mode) of each of the bundle's
-//! paths from the last verification. A listing treats a bundle as verified as long as this metadata
-//! is unchanged.
+//! A row also contains a digest of the metadata (size, times, inode, mode) of each of the bundle's
+//! paths, as it was when the bundle was verified. As long as the metadata is the same, a listing
+//! treats the bundle as verified.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -36,41 +36,43 @@ use crate::store::{self, Trusted};
 use crate::vault::Vault;
 use crate::vault::seal::SealKey;
 
-/// Identifies the file as an index of vault: "vlt1".
+/// Number in the file's header that identifies an index of vault: "vlt1".
 const APPLICATION: i32 = 0x766c_7431;
-/// Increase it when the table or the content of its rows changes.
+/// Version of the table. Increase it when the table or the content of its rows changes; an index of
+/// another version is built anew.
 const VERSION: i32 = 7;
-/// Lists are JSON arrays; `texts` is a JSON object, without the agents. `metadata` is empty if the
-/// files had changed just before they were read.
+/// Table of the index. Lists are JSON arrays; `texts` is a JSON object without the agents.
+/// `metadata` is empty if a file was changed just before it was read.
 const SCHEMA: &str = "
     CREATE TABLE bundles (hash BLOB PRIMARY KEY, name TEXT NOT NULL, version INTEGER NOT NULL,
         signer TEXT NOT NULL, size INTEGER NOT NULL, parts TEXT NOT NULL, paths TEXT NOT NULL,
         agents TEXT NOT NULL, texts TEXT NOT NULL, sketch BLOB NOT NULL, metadata BLOB NOT NULL,
         seal BLOB NOT NULL)
         WITHOUT ROWID;";
-/// Number of columns that the seal covers: all but itself.
+/// Number of columns that the seal covers, which are all but the seal itself.
 const SEALED: usize = 11;
 
-/// Cached facts about a verified bundle.
+/// What the index stores about a verified bundle.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct IndexRow {
     pub(crate) name: SkillName,
     pub(crate) version: u64,
-    /// The key that signed the manifest, as text: parsing one costs more than the rest of a row.
+    /// Key that signed the manifest, as text, because parsing a key costs more than the rest of a
+    /// row.
     pub(crate) signer: String,
     /// Size of the bundle object, in bytes.
     pub(crate) size: u64,
-    /// Objects that hold the parts of large files, with their sizes in bytes.
+    /// Objects that contain the parts of a large bundle, with their sizes in bytes.
     pub(crate) parts: Vec<(Digest, u64)>,
-    /// Paths relative to the bundle's folder.
+    /// Paths of the bundle's entries, relative to its folder.
     pub(crate) paths: Vec<String>,
     pub(crate) texts: Texts,
-    /// The [`vault_gate::similar::Sketch`] of its files. It only selects the skills that a new
-    /// skill is compared with.
+    /// The [`vault_gate::similar::Sketch`] of its files, a summary from which similarity is
+    /// computed. It only selects the skills that a new skill is compared with.
     pub(crate) sketch: Vec<u8>,
 }
 
-/// Computes the digest of the metadata of paths; `None` if that of one path is missing.
+/// Returns a digest of the metadata of paths; `None` if the metadata of one of them is missing.
 fn digest_metadata(stats: impl Iterator<Item = Option<FileStat>>) -> Option<Digest> {
     let mut bytes = Vec::new();
     for stat in stats {
@@ -79,7 +81,7 @@ fn digest_metadata(stats: impl Iterator<Item = Option<FileStat>>) -> Option<Dige
     Some(Digest::of(&bytes))
 }
 
-/// Computes the seal over columns, with their types and lengths.
+/// Returns the seal over columns, which covers their types and lengths too.
 fn compute_seal<'a>(key: &SealKey, columns: impl Iterator<Item = ValueRef<'a>>) -> Hmac<Sha256> {
     let mut seal =
         Hmac::<Sha256>::new_from_slice(key.as_bytes()).expect("HMAC takes keys of every length");
@@ -122,7 +124,7 @@ pub struct Texts {
 }
 
 impl Texts {
-    /// Takes the texts from a manifest and its frontmatter.
+    /// Returns the texts in a manifest and its frontmatter.
     pub(crate) fn from_manifest(
         manifest: &Manifest,
         frontmatter: Option<&Frontmatter>,
@@ -140,7 +142,7 @@ impl Texts {
         }
     }
 
-    /// Converts the texts to an entry of a release's index.
+    /// Turns the texts into an entry of a release's index.
     pub(crate) fn into_entry(self, name: SkillName, bundle_hash: Digest) -> IndexEntry {
         IndexEntry {
             name,
@@ -155,29 +157,29 @@ impl Texts {
     }
 }
 
-/// A bundle that was just verified, to be written to the index.
+/// A bundle that was verified just now and is to be written to the index.
 #[derive(Clone, Debug)]
 pub(crate) struct NewIndexRow {
     pub(crate) hash: Digest,
     pub(crate) row: IndexRow,
-    /// The metadata of each of the row's paths at the time its bytes were read.
+    /// Metadata of each path in `row`, as it was when the bytes were read.
     pub(crate) stats: Vec<FileStat>,
 }
 
-/// A row with a valid seal: what was read from the bundle when it was last verified.
+/// A row with a valid seal: what verification found when it last read the bundle.
 #[derive(Debug)]
 pub(crate) struct StoredRow {
-    /// The row as it was written. Its bundle may have changed since.
+    /// The row as it was written. The bundle may have changed since.
     pub(crate) row: IndexRow,
-    /// Digest of the metadata at that time; `None` if a file had changed just before.
+    /// Digest of the metadata at that time; `None` if a file was changed just before.
     metadata: Option<Digest>,
 }
 
 impl StoredRow {
     /// Returns whether the row belongs to a skill of this name, its signer is still accepted, and
-    /// its version is not below the installed one. The skill's files may have changed since.
+    /// its version is not too old. Does not tell whether the skill's files are unchanged.
     pub(crate) fn is_of(&self, hash: &Digest, name: &SkillName, trusted: &Trusted) -> bool {
-        // Since the row was written, the signer may have been revoked and the version replaced.
+        // After the row was written, the signer may have been revoked, or the version replaced.
         let signer: Option<PublicKey> = self.row.signer.parse().ok();
         let lowest = trusted.lowest_version(name).unwrap_or(0);
         self.row.name == *name
@@ -186,7 +188,7 @@ impl StoredRow {
     }
 
     /// Returns the row if [`Self::is_of`] accepts it and no file of the bundle was written to since
-    /// it was verified. `store` is the folder of bundles.
+    /// it was verified. `store` is the folder of all bundles.
     pub(crate) fn current_row(
         &self,
         store: &HeldPath,
@@ -204,7 +206,7 @@ impl StoredRow {
     }
 }
 
-/// The index. Without a usable file it reads as empty, and writes do nothing.
+/// The open index. If its file can't be used, it reads as empty and writes do nothing.
 #[derive(Debug)]
 pub(crate) struct Index {
     path: PathBuf,
@@ -213,8 +215,9 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// Opens the index of a vault; creates or rebuilds it if necessary. Never fails, because the
-    /// index only saves work. Without a key for the seals, the index stays empty.
+    /// Opens the index of a vault, and creates or rebuilds it if necessary. Never fails, because
+    /// commands work without an index, only slower. Without a key for the seals, the index stays
+    /// empty.
     pub(crate) fn open(vault: &Vault) -> Self {
         let path = vault.paths().index_path();
         match vault.seal_key() {
@@ -259,8 +262,8 @@ impl Index {
         }
     }
 
-    /// Writes in one transaction. A failure is only reported: it makes later commands slower and
-    /// has no other effect.
+    /// Writes to the index in one transaction. A failure is only logged, because it makes later
+    /// commands slower and has no other effect.
     fn run_transaction(
         &mut self,
         write: impl FnOnce(&Connection, &SealKey) -> rusqlite::Result<()>,
@@ -277,7 +280,7 @@ impl Index {
         }
     }
 
-    /// Reports a failure. Moves a damaged file aside, so that the next command creates a new one.
+    /// Logs a failure. Moves a damaged file aside, so that the next command creates a new one.
     fn report_failure(&self, cause: rusqlite::Error, what: &str) {
         tracing::warn!(%cause, "{what}");
         if matches!(OpenError::from(cause), OpenError::Damaged) {
@@ -285,7 +288,7 @@ impl Index {
         }
     }
 
-    /// Reads all rows, by bundle. A row without a valid seal is left out; its bundle is then
+    /// Reads all rows, by bundle. Leaves out rows without a valid seal, whose bundles are then
     /// verified and written again.
     pub(crate) fn load_rows(&self) -> HashMap<Digest, StoredRow> {
         let Some(connection) = &self.connection else {
@@ -297,9 +300,9 @@ impl Index {
         })
     }
 
-    /// Writes verified bundles. A file that changed at or after `settled_before` may be written to
-    /// again within the same tick of the file system's clock, and its metadata would not show that.
-    /// The row of such a bundle gets no metadata.
+    /// Writes verified bundles. If a file was changed at or after `settled_before`, a later write
+    /// within the same tick of the file system's clock would not show in its metadata. The row of
+    /// such a bundle gets no metadata, so that it is verified again.
     pub(crate) fn insert_rows(&mut self, rows: &[NewIndexRow], settled_before: (i64, u64)) {
         self.run_transaction(|connection, key| {
             let mut insert = connection.prepare_cached(
@@ -318,7 +321,7 @@ impl Index {
         });
     }
 
-    /// Removes bundles that no longer exist.
+    /// Removes the rows of bundles that no longer exist.
     pub(crate) fn remove_rows(&mut self, hashes: &[Digest]) {
         self.run_transaction(|connection, _| {
             let mut delete = connection.prepare("DELETE FROM bundles WHERE hash = ?1")?;
@@ -373,8 +376,8 @@ fn read_rows(
         let columns = columns.collect::<rusqlite::Result<Vec<_>>>()?;
         let given = stored.get_ref(SEALED)?;
         let given = given.as_blob().unwrap_or_default();
-        // A program that can write to the vault's folder could otherwise forge texts that agents
-        // and releases show.
+        // Without this check, a program that can write to the vault's folder could forge texts that
+        // agents and releases show.
         if compute_seal(key, columns.into_iter())
             .verify_slice(given)
             .is_err()
@@ -382,7 +385,7 @@ fn read_rows(
             continue;
         }
         if let Some(row) = parse_row(stored)? {
-            // The column is sealed, so it is either empty or a whole digest.
+            // The seal covers the column, so it is either empty or a whole digest.
             let metadata = stored.get_ref(10)?.as_blob()?.try_into().ok();
             rows.insert(
                 Digest::from_bytes(stored.get(0)?),
@@ -431,10 +434,11 @@ fn json_text(value: &impl Serialize) -> Value {
     Value::Text(String::from_utf8(json::to_bytes(value)).unwrap_or_default())
 }
 
+/// Why the file of the index can't be opened.
 enum OpenError {
     Damaged,
     Foreign,
-    /// A link or anything else that is no regular file lies there.
+    /// A link or something else that is not a regular file is at this path.
     NoFile(PathBuf),
     Unusable(rusqlite::Error),
 }
@@ -448,8 +452,8 @@ impl From<rusqlite::Error> for OpenError {
     }
 }
 
-/// Fails if anything but a regular file lies where SQLite reads or writes. Through a link, SQLite
-/// would create a file elsewhere, and opening a FIFO would block forever.
+/// Fails if SQLite would read or write anything but a regular file. Through a link it would create
+/// a file elsewhere, and opening a FIFO would block forever.
 fn check_files(path: &Path) -> Result<(), OpenError> {
     for path in [path.to_owned(), journal_path(path)] {
         match disk::kind_at(&path) {
@@ -469,28 +473,27 @@ fn journal_path(path: &Path) -> PathBuf {
 
 fn open_database(path: &Path) -> Result<Connection, OpenError> {
     check_files(path)?;
-    // SQLite would create the file with the mode of the umask, although it holds the descriptions
-    // of all skills. The journal gets the mode of the file.
+    // SQLite would create the file with the mode of the umask, so that others could read the
+    // descriptions of all skills. The journal gets the mode of the file.
     if matches!(disk::kind_at(path), Ok(None)) {
         let _sqlite_says_why = disk::make_private(path);
     }
-    // A link may have taken the place of the file since the check. With this flag SQLite rejects
-    // every link in the path, so the links above the file, which are the user's own, are resolved
-    // first.
+    // A link may have taken the place of the file since the check. With the flag NOFOLLOW, SQLite
+    // rejects every link in the path, so resolve the user's own links above the file first.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
         | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     let connection = Connection::open_with_flags(in_real_folder(path), flags)?;
-    // Another command may be writing. If it takes longer, this one works without the index.
+    // Another command may be writing. If that takes longer, this command works without the index.
     connection.busy_timeout(Duration::from_secs(2))?;
-    // Use a rollback journal, not WAL, so that a damaged file can be moved aside alone. Nothing is
-    // flushed: the index is rebuilt if a power failure damages it.
+    // Use a rollback journal, not WAL, so that a damaged file can be moved aside alone. Do not
+    // flush, because the index is rebuilt if a power failure damages it.
     connection.pragma_update(None, "journal_mode", "TRUNCATE")?;
     connection.pragma_update(None, "synchronous", "OFF")?;
     let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
     let (application, version) = (number("application_id")?, number("user_version")?);
     if application == APPLICATION {
-        // An earlier version of vault left the mode to the umask.
+        // An earlier version of this program left the mode to the umask.
         for file in [path.to_owned(), journal_path(path)] {
             if matches!(disk::kind_at(&file), Ok(Some(Kind::File))) {
                 let _best_effort = disk::make_private(&file);
@@ -504,11 +507,11 @@ fn open_database(path: &Path) -> Result<Connection, OpenError> {
         .prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")?
         .query_map([], |row| row.get(0))?
         .collect::<Result<_, _>>()?;
-    // Never drop the tables of another program's database.
+    // Do not drop the tables of another program's database.
     if application != APPLICATION && !tables.is_empty() {
         return Err(OpenError::Foreign);
     }
-    // Everything in an index of another version can be derived again.
+    // Everything in an index can be derived again, so drop one of another version.
     let drop = |table: &String| format!("DROP TABLE IF EXISTS \"{table}\";");
     let dropped: String = tables.iter().map(drop).collect();
     connection.execute_batch(&format!(
@@ -518,7 +521,7 @@ fn open_database(path: &Path) -> Result<Connection, OpenError> {
     Ok(connection)
 }
 
-/// Returns the path with every symbolic link above the file resolved.
+/// Returns the path with all symbolic links above the file resolved.
 fn in_real_folder(path: &Path) -> PathBuf {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -528,11 +531,12 @@ fn in_real_folder(path: &Path) -> PathBuf {
     named.map_or_else(|| path.to_owned(), |(folder, name)| folder.join(name))
 }
 
-/// Moves a damaged index aside. It is not deleted, because the path may have been given by mistake.
+/// Moves a damaged index aside. Does not delete it, because the path may have been given by
+/// mistake.
 fn set_aside(path: &Path) -> bool {
     let mut aside = path.as_os_str().to_owned();
     aside.push(".damaged");
-    // SQLite would apply a journal that stays behind to the next database of this name.
+    // If the journal stayed, SQLite would apply it to the next database of this name.
     disk::rename(path, Path::new(&aside)).is_ok() && disk::remove_file(&journal_path(path)).is_ok()
 }
 

@@ -85,7 +85,7 @@ fn folders_with_manifests(vault: &Vault) -> Result<Vec<(SourceFolder, Manifest)>
         let manifest = store::read_manifest(&store, &bundle, &trusted)?;
         // The record stays when a version from elsewhere is installed, so the signed manifest must
         // name the same source.
-        // An archive may be gone since, which is no missing folder.
+        // A path that is absent now may have been a folder, unless its name is that of an archive.
         let is_folder = if is_archive(local.identifier.as_str()) {
             path.is_dir()
         } else {

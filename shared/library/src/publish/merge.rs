@@ -5,7 +5,6 @@
 //! they changed is taken over with their signatures; what only this machine changed is published.
 //! If both changed the same thing, that is a conflict: nothing is taken over or published, and each
 //! conflict is reported.
-//! thing, that is a conflict: nothing is taken over or published, and each conflict is reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 
