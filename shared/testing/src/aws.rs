@@ -1,12 +1,12 @@
 //! Test support: an emulator of S3 and DynamoDB, with a table and a bucket for each test.
 //!
-//! [`place`] gives an empty table and bucket on an emulator that all test processes of one build
-//! folder share: the first that asks starts `ministack` on a free port of the loopback address with
-//! an environment of its own, and a watchdog stops it and removes its folder some seconds after the
-//! last of them has ended, however it ended (each holds a file lock, which the kernel releases).
-//! `VAULT_TEST_AWS_URL` names an emulator to be used instead. The program is looked for in
-//! `vault-tools/ministack` below the user's folder for caches, where `tests/run` puts it. Nothing
-//! of a function uses this module.
+//! [`place`] creates an empty table and bucket on an emulator that all test processes of one build
+//! folder share. The first process starts `ministack` on a free port of the loopback address, with
+//! an environment of its own. A watchdog stops it and removes its folder some seconds after the
+//! last process has ended, even if that was killed: each process holds a file lock, which the
+//! kernel releases. `VAULT_TEST_AWS_URL` names another emulator to use instead. The program is
+//! expected in `vault-tools/ministack` below the user's cache folder, where `tests/run` installs
+//! it. Nothing of a function uses this module.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -26,12 +26,12 @@ use vault_aws::{PARTITION_KEY, SORT_KEY, Settings, fixed_credentials, sdk_config
 
 use crate::servers::{Absent, IDLE, free_port, random_word, shared_port, watch};
 
-/// The emulator that is used instead of one started here.
+/// The variable with the address of an emulator to use instead of starting one.
 const VARIABLE: &str = "VAULT_TEST_AWS_URL";
-/// The region of everything here.
+/// The region of all tables and buckets.
 const REGION: &str = "eu-central-1";
 
-/// Stops the emulator.
+/// The script that stops the emulator.
 const STOP: &str = r#"
 # An emulator that ended by itself may have left its number to another process.
 is_there() { grep -q ministack "/proc/$3/cmdline" 2>/dev/null; }
@@ -41,17 +41,17 @@ while is_there "$@" && [ "$tries" -lt 50 ]; do sleep 0.1; tries=$((tries + 1)); 
 is_there "$@" && kill -9 "$3"
 "#;
 
-/// An empty table and an empty bucket; they go with the emulator.
+/// An empty table and an empty bucket. They are deleted together with the emulator.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// Their names and the emulator's address.
+    /// The names of table and bucket, and the emulator's address.
     pub settings: Settings,
-    /// A configuration with credentials that the emulator takes.
+    /// An SDK configuration with credentials that the emulator accepts.
     pub config: SdkConfig,
 }
 
-/// A new, empty table and bucket. Fails when this machine has no emulator; panics when the one
-/// named by `VAULT_TEST_AWS_URL` cannot be used, since whoever names one wants it to be tested.
+/// Creates an empty table and bucket. Fails if this machine has no emulator. Panics if the one
+/// named by `VAULT_TEST_AWS_URL` cannot be used, since a person who sets it wants to test with it.
 pub async fn place() -> Result<Place, Absent> {
     let endpoint = tokio::task::spawn_blocking(endpoint)
         .await
@@ -70,7 +70,8 @@ pub async fn place() -> Result<Place, Absent> {
     Ok(place)
 }
 
-/// The emulator's address, such as `http://127.0.0.1:40123`. Fails when this machine has none.
+/// Returns the emulator's address, such as `http://127.0.0.1:40123`. Fails if this machine has
+/// none.
 #[expect(clippy::disallowed_methods, reason = "the variable of this module")]
 pub fn endpoint() -> Result<String, Absent> {
     static SERVER: OnceLock<Result<u16, Absent>> = OnceLock::new();
@@ -121,7 +122,7 @@ impl Place {
     }
 }
 
-/// Starts the emulator, sets a watchdog on it, and waits until it answers.
+/// Starts the emulator and its watchdog, and waits until it answers.
 fn start(base: &Path) -> Result<u16, Absent> {
     let program = program()?;
     // Another program may take the free port before the emulator does.
@@ -129,7 +130,7 @@ fn start(base: &Path) -> Result<u16, Absent> {
         let port = free_port()?;
         let log = File::create(base.join("log")).map_err(Absent::because)?;
         let errors = log.try_clone().map_err(Absent::because)?;
-        // Nothing of this process's environment reaches it: a setting that is missing must be seen.
+        // Pass no variable of this process, so that a setting which a test forgot is noticed.
         let mut command = Command::new(&program);
         command
             .env_clear()
@@ -145,7 +146,7 @@ fn start(base: &Path) -> Result<u16, Absent> {
             .stderr(errors)
             .process_group(0);
         let mut emulator = command.spawn().map_err(Absent::because)?;
-        // Before anything else: this process may be killed while it waits.
+        // Start the watchdog first: this process may be killed while it waits.
         let watched = watch(base, IDLE, STOP, &emulator.id().to_string());
         if watched.is_ok() && is_ready(&mut emulator, port) {
             return Ok(port);
@@ -158,7 +159,7 @@ fn start(base: &Path) -> Result<u16, Absent> {
     Err(Absent(format!("ministack does not start: {log}")))
 }
 
-/// Waits until the emulator answers; false when it ended, or after a minute.
+/// Waits until the emulator answers. Returns false if it ended, or after a minute.
 fn is_ready(emulator: &mut Child, port: u16) -> bool {
     for _ in 0..600 {
         if answers(port) {
@@ -172,7 +173,7 @@ fn is_ready(emulator: &mut Child, port: u16) -> bool {
     false
 }
 
-/// Whether an emulator of this kind answers on the port.
+/// Tells whether an emulator of this kind answers on the port.
 fn answers(port: u16) -> bool {
     let asked = || -> std::io::Result<String> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
@@ -190,7 +191,7 @@ fn answers(port: u16) -> bool {
     })
 }
 
-/// The emulator's program.
+/// Returns the path of the emulator's program. Fails if it is not installed.
 #[expect(
     clippy::disallowed_methods,
     reason = "test support looks where tests/run installs"

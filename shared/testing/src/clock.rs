@@ -10,19 +10,19 @@ use vault_store::clock::Clock;
 pub struct TestClock(AtomicU64);
 
 impl TestClock {
-    /// A clock that shows `start`; a time before 1970 shows as 1970.
+    /// Creates a clock that shows `start`. A time before 1970 becomes 1970.
     pub fn new(start: Timestamp) -> Self {
         Self(AtomicU64::new(millis(start)))
     }
 
-    /// Moves the clock forward, or back when `seconds` is negative.
+    /// Moves the clock forward, or back if `seconds` is negative.
     pub fn advance(&self, seconds: i64) {
         self.advance_millis(seconds.saturating_mul(1000));
     }
 
-    /// Moves the clock forward, or back when `millis` is negative.
+    /// Moves the clock forward, or back if `millis` is negative.
     pub fn advance_millis(&self, millis: i64) {
-        // The closure always answers `Some`, so the update cannot fail.
+        // The closure always returns `Some`, so the update cannot fail.
         let _ = self
             .0
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |now| {
@@ -30,14 +30,14 @@ impl TestClock {
             });
     }
 
-    /// Sets the clock to `time`; a time before 1970 shows as 1970.
+    /// Sets the clock to `time`. A time before 1970 becomes 1970.
     pub fn set(&self, time: Timestamp) {
         self.0.store(millis(time), Ordering::SeqCst);
     }
 }
 
 impl Default for TestClock {
-    /// 2026-11-21T00:00:00Z.
+    /// Shows 2026-11-21T00:00:00Z.
     fn default() -> Self {
         Self(AtomicU64::new(1_795_219_200_000))
     }

@@ -1,9 +1,10 @@
-//! Test support, only ever a dev-dependency: no release build contains any of it.
+//! Test support. It is only ever a dev-dependency: no release build contains any of it.
 //!
-//! [`contract`] says what every adapter of a port must keep, one named test per clause; [`memory`]
-//! is the double that keeps it. [`TestClock`] and [`SeededRandom`] make tests repeatable.
-//! [`page`] and [`schema`] write pages from code. `postgres` and `aws`, features of the same names, give a test an empty database, or an empty
-//! table and bucket, on a server that test processes share.
+//! [`contract`] holds the rules that every adapter of a port must keep, one named test for each;
+//! the stores in [`memory`] keep them too. [`TestClock`] and [`SeededRandom`] make tests
+//! repeatable. [`page`] and [`schema`] write pages of the documentation from code. `postgres` and
+//! `aws`, features of the same names, give a test an empty database, or an empty table and bucket,
+//! on a server that test processes share.
 
 #[cfg(feature = "aws")]
 pub mod aws;

@@ -1,10 +1,10 @@
-//! Files of the repository that are written from code.
+//! Files of the repository whose content is written by code.
 
 use std::path::Path;
 
-/// Holds a file, named from the root of the repository, to what the code says that it contains.
-/// With `PAGES=overwrite` in the environment it writes the file instead; review the change before
-/// committing it.
+/// Asserts that a file, named from the root of the repository, has exactly this content. With
+/// `PAGES=overwrite` in the environment, writes the file instead; review the change before you
+/// commit it.
 ///
 /// # Panics
 ///

@@ -1,11 +1,11 @@
-//! Test support: a PostgreSQL server for tests, made in a temporary folder.
+//! Test support: a PostgreSQL server for tests in a temporary folder.
 //!
-//! [`database`] gives an empty database on a server that all test processes of one build folder
-//! share: the first that asks makes it, and a watchdog stops it and removes its folder some seconds
-//! after the last of them has ended, however it ended (each holds a file lock, which the kernel
-//! releases). [`Cluster::start`] gives a server of one's own, which may be stopped and started.
-//! `VAULT_TEST_POSTGRES_URL` names a server to be used by [`database`] instead. Nothing of the
-//! service uses this module.
+//! [`database`] creates an empty database on a server that all test processes of one build folder
+//! share. The first process starts it, and a watchdog stops it and removes its folder some seconds
+//! after the last process has ended, even if that was killed: each process holds a file lock, which
+//! the kernel releases. [`Cluster::start`] starts a server for one test, which may stop and start
+//! it again. `VAULT_TEST_POSTGRES_URL` names another server for [`database`] to use instead.
+//! Nothing of the service uses this module.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::Write;
@@ -21,10 +21,11 @@ use tokio_postgres::NoTls;
 
 use crate::servers::{Absent, IDLE, free_port, own_uid, random_word, shared_port, user_of, watch};
 
-/// The server that is used instead of one made here; its role must be allowed to create databases.
+/// The variable with the address of a server to use instead. Its role must be allowed to create
+/// databases.
 const VARIABLE: &str = "VAULT_TEST_POSTGRES_URL";
 
-/// Stops the server.
+/// The script that stops the server.
 const STOP: &str = r#"
 if read -r pid <"$1/data/postmaster.pid"; then
     kill -QUIT "$pid"
@@ -33,16 +34,16 @@ if read -r pid <"$1/data/postmaster.pid"; then
 fi
 "#;
 
-/// An empty database; dropped with this value.
+/// An empty database. It is dropped together with this value.
 #[derive(Debug)]
 pub struct Database {
     admin: String,
     name: String,
 }
 
-/// A new, empty database on the shared server. Fails when this machine has no PostgreSQL; panics
-/// when the server named by `VAULT_TEST_POSTGRES_URL` cannot be used, since whoever names one wants
-/// it to be tested.
+/// Creates an empty database on the shared server. Fails if this machine has no PostgreSQL. Panics
+/// if the server named by `VAULT_TEST_POSTGRES_URL` cannot be used, since a person who sets it
+/// wants to test with it.
 #[expect(clippy::disallowed_methods, reason = "the one variable of this module")]
 pub fn database() -> Result<Database, Absent> {
     static SERVER: OnceLock<Result<String, Absent>> = OnceLock::new();
@@ -67,7 +68,7 @@ impl Database {
         })
     }
 
-    /// The address of the database, as `vault_sql::Sql::open` takes it.
+    /// The address of the database, for `vault_sql::Sql::open_database`.
     pub fn url(&self) -> String {
         with_database(&self.admin, &self.name)
     }
@@ -75,7 +76,7 @@ impl Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        // A server that is stopped already has nothing to drop.
+        // A server that has stopped has nothing to drop.
         let _ = run_sql(
             &self.admin,
             &format!("drop database {} with (force)", self.name),
@@ -83,7 +84,7 @@ impl Drop for Database {
     }
 }
 
-/// A server of one's own, in a folder that goes with it.
+/// A server for one test. Its folder is removed together with this value.
 #[derive(Debug)]
 pub struct Cluster {
     server: Server,
@@ -91,7 +92,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Makes and starts a server. Fails when this machine has no PostgreSQL.
+    /// Starts a new server. Fails if this machine has no PostgreSQL.
     pub fn start() -> Result<Self, Absent> {
         let base = std::env::temp_dir().join(format!("vault-postgres-{}", random_word()));
         fs::create_dir(&base).map_err(Absent::because)?;
@@ -103,8 +104,8 @@ impl Cluster {
         })
     }
 
-    /// Makes and starts a server that lets others than its administrator in through TLS alone, with
-    /// this certificate and key (PEM).
+    /// Starts a new server with this certificate and key (PEM). It accepts every role except the
+    /// administrator's only over TLS.
     pub fn start_with_tls(certificate: &[u8], key: &[u8]) -> Result<Self, Absent> {
         let cluster = Self::start()?;
         let data = cluster.server.data();
@@ -133,17 +134,17 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// A new, empty database on this server.
+    /// Creates an empty database on this server.
     pub fn database(&self) -> Result<Database, Absent> {
         Database::create(&self.server.url())
     }
 
-    /// Stops the server as a crash would: connections are cut, nothing is tidied up.
+    /// Stops the server as a crash would: connections are cut, and nothing is flushed.
     pub fn crash(&self) -> Result<(), Absent> {
         self.server.control(&["-m", "immediate", "stop"])
     }
 
-    /// Starts a stopped server again, on the same port.
+    /// Starts the stopped server again, on the same port.
     pub fn restart(&self) -> Result<(), Absent> {
         self.server.control(&["-t", "60", "start"])
     }
@@ -156,7 +157,7 @@ impl Drop for Cluster {
     }
 }
 
-/// The shared server's address: made if it is not there.
+/// Returns the address of the shared server, which is started if it does not run.
 fn shared_server() -> Result<String, Absent> {
     static USER: OnceLock<File> = OnceLock::new();
     let start = |base: &Path| Ok(Server::create(base.to_owned(), IDLE)?.port);
@@ -168,12 +169,12 @@ struct Server {
     programs: PathBuf,
     base: PathBuf,
     port: u16,
-    /// User and group of the server, where ours is root: PostgreSQL refuses to run as root.
+    /// User and group of the server if this process is root: PostgreSQL refuses to run as root.
     other: Option<(u32, u32)>,
 }
 
 impl Server {
-    /// Makes a cluster in `base`, starts it, and sets a watchdog on it.
+    /// Creates a cluster in `base`, starts it, and starts a watchdog for it.
     fn create(base: PathBuf, idle: u32) -> Result<Self, Absent> {
         let programs = programs().ok_or_else(|| Absent("initdb was not found".to_owned()))?;
         let other = if own_uid()? == 0 {
@@ -219,14 +220,14 @@ impl Server {
 
     fn configure(&mut self) -> Result<(), Absent> {
         self.port = free_port()?;
-        // No flush to disk: what the tests lose with the machine is nobody's. A crash of the server
-        // alone loses nothing.
+        // Do not flush to disk: nothing in these databases has to survive a crash of the machine. A
+        // crash of only the server loses nothing.
         let settings = format!(
             "listen_addresses = '127.0.0.1'\nport = {}\nunix_socket_directories = '{}'\nmax_connections = 300\n\
              shared_buffers = 32MB\nfsync = off\nfull_page_writes = off\nautovacuum = off\n",
             self.port,
-            // The longest path of a socket is 107 bytes; without one the server is reached by its
-            // port alone.
+            // The longest path of a socket is 107 bytes. In a longer folder, the server is reached
+            // only by its port.
             if self.data().as_os_str().len() < 80 {
                 self.data().display().to_string()
             } else {
@@ -291,7 +292,7 @@ fn answers(port: u16) -> bool {
     TcpStream::connect_timeout(&address, Duration::from_secs(2)).is_ok()
 }
 
-/// The folder of the newest installed server programs.
+/// Returns the folder with the newest installed server programs.
 fn programs() -> Option<PathBuf> {
     let mut folders: Vec<PathBuf> = vec![
         "/usr/local/pgsql/bin".into(),
@@ -318,7 +319,7 @@ fn programs() -> Option<PathBuf> {
         .find(|folder| folder.join("initdb").exists() && folder.join("pg_ctl").exists())
 }
 
-/// User and group `postgres`, or `nobody`.
+/// Returns the user and group `postgres`, or else `nobody`.
 fn unprivileged() -> Result<(u32, u32), Absent> {
     let accounts = fs::read_to_string("/etc/passwd").map_err(Absent::because)?;
     let account = |name: &str| {
@@ -334,8 +335,8 @@ fn unprivileged() -> Result<(u32, u32), Absent> {
     })
 }
 
-/// Runs one statement on a thread with a runtime of its own: callers may be inside or outside of
-/// one.
+/// Runs one statement on a thread with a runtime of its own, because callers may be inside or
+/// outside of a runtime.
 fn run_sql(admin: &str, statement: &str) -> Result<(), Absent> {
     let (admin, statement) = (admin.to_owned(), statement.to_owned());
     let run = move || {
@@ -360,7 +361,7 @@ fn run_sql(admin: &str, statement: &str) -> Result<(), Absent> {
         .map_err(|_| Absent("a test thread panicked".to_owned()))?
 }
 
-/// The address with another database in it.
+/// Returns the address with another database name.
 fn with_database(url: &str, name: &str) -> String {
     let (address, query) = url
         .split_once('?')

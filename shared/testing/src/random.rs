@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use vault_format::hash::Digest;
 use vault_store::random::Random;
 
-/// The same bytes for the same seed, in the order of the calls. For tests only: anybody can predict
-/// them.
+/// A generator that returns the same bytes for the same seed, in the order of the calls. For tests
+/// only: anybody can predict the bytes.
 #[derive(Debug)]
 pub struct SeededRandom {
     seed: u64,
@@ -14,7 +14,7 @@ pub struct SeededRandom {
 }
 
 impl SeededRandom {
-    /// A generator that starts at the beginning of the sequence named by `seed`.
+    /// Creates a generator at the beginning of the sequence for `seed`.
     pub fn new(seed: u64) -> Self {
         Self {
             seed,

@@ -1,19 +1,19 @@
-//! JSON Schemas in words, for the pages that describe what the service answers and what commands
-//! print.
+//! Describes JSON Schemas in words, for the pages about the answers of the service and the output
+//! of commands.
 
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-/// A description in one line that can stand in a table.
+/// Makes a description a single line that can stand in a table.
 pub fn line(description: &str) -> String {
     description.replace('\n', " ").replace('|', "\\|")
 }
 
-/// The members of an object as a table, `?` behind those that may be absent; the type in words of
-/// anything else.
+/// Returns the members of an object as a table, with `?` after those that may be absent. For any
+/// other schema, returns its type in words.
 pub fn table(schema: &Value) -> String {
-    // A value of one of several kinds, each with its own members: a table for each.
+    // If a value has one of several kinds, each with its own members, make a table for each kind.
     let variants = schema["oneOf"].as_array();
     if let Some(variants) = variants.filter(|all| all.iter().all(|it| it["properties"].is_object()))
     {
@@ -38,13 +38,13 @@ pub fn table(schema: &Value) -> String {
     table
 }
 
-/// The type of what has no members, outside of a table.
+/// Returns the type of a schema without members as a paragraph outside of a table.
 pub fn kind(schema: &Value) -> String {
     format!("Type: {}.\n", type_words(schema).replace("\\|", "|"))
 }
 
-/// A type in words, with links to the types that it names: `text`, `number or null`, `list of
-/// [Slug](#slug)`.
+/// Describes a type in words, with links to the types that it names: `text`, `number or null`,
+/// `list of [Slug](#slug)`.
 pub fn type_words(schema: &Value) -> String {
     if let Some(path) = schema["$ref"].as_str() {
         let name = path.rsplit('/').next().unwrap_or(path);
@@ -76,7 +76,7 @@ fn joined(words: impl Iterator<Item = String>) -> String {
     words.collect::<Vec<_>>().join(" or ")
 }
 
-/// One of the types of JSON, with its bounds.
+/// Describes one of the basic types of JSON, with its bounds.
 fn named(schema: &Value, kind: &str) -> String {
     let bounds = |least: &str, most: &str| match (schema.get(least), schema.get(most)) {
         (Some(least), Some(most)) => format!(" ({least} to {most})"),

@@ -1,5 +1,5 @@
-//! What the servers for tests share: a folder that all test processes of one build folder find, its
-//! lock, the watchdog that stops a server without users, and the reason why there is no server.
+//! Shared code of the servers for tests: a folder that all test processes of one build folder find,
+//! its lock, the watchdog that stops an unused server, and the error for a missing server.
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, TcpListener};
@@ -12,11 +12,11 @@ use std::sync::OnceLock;
 use vault_format::hash::Digest;
 use vault_store::random::{SystemRandom, random_bytes};
 
-/// Seconds without any user after which a shared server is stopped.
+/// Number of seconds without any user after which a shared server is stopped.
 pub(crate) const IDLE: u32 = 20;
 
-/// Waits until nobody has held `users` for a while, and holds the lock of the folder then. Takes
-/// the folder and the seconds.
+/// The script of the watchdog. It waits until no process has held the lock `users` for a while, and
+/// then holds the lock of the folder. Its arguments are the folder and the seconds.
 const WAIT: &str = r#"
 while :; do
     idle=0
@@ -33,7 +33,7 @@ while :; do
 done
 "#;
 
-/// Why there is no server for a test.
+/// The reason why a test has no server.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("no server for tests: {0}")]
 pub struct Absent(pub(crate) String);
@@ -44,8 +44,8 @@ impl Absent {
     }
 }
 
-/// The value, or `None` after a line on stderr that says why there is none. With `CI=true` that is
-/// a failure.
+/// Returns the value. Without one, prints the reason on stderr and returns `None`; with `CI=true`,
+/// it fails instead.
 #[expect(
     clippy::disallowed_methods,
     reason = "test support asks whether this is CI"
@@ -65,8 +65,8 @@ pub fn or_say_why<T>(found: Result<T, Absent>) -> Option<T> {
     }
 }
 
-/// Takes the lock of the folder, which the watchdog may remove at any moment: a lock on a removed
-/// file is none.
+/// Takes the lock of the folder. The watchdog may remove the folder at any moment, and a lock on a
+/// removed file is void.
 fn lock(base: &Path) -> Result<File, Absent> {
     for _ in 0..100 {
         fs::create_dir_all(base).map_err(Absent::because)?;
@@ -89,15 +89,15 @@ fn lock(base: &Path) -> Result<File, Absent> {
     Err(Absent(format!("{} cannot be locked", base.display())))
 }
 
-/// Counts this process among the users of the folder's server, until the file is closed.
+/// Counts this process among the users of the folder's server until the returned file is closed.
 pub(crate) fn user_of(base: &Path) -> Result<File, Absent> {
     let users = File::create(base.join("users")).map_err(Absent::because)?;
     users.lock_shared().map_err(Absent::because)?;
     Ok(users)
 }
 
-/// The port of the server that all test processes of one build folder share; it is started if it
-/// does not answer. `user` counts this process among its users until it ends.
+/// Returns the port of the server that all test processes of one build folder share, and starts the
+/// server if it does not answer. `user` counts this process among its users until the process ends.
 pub(crate) fn shared_port(
     kind: &str,
     user: &OnceLock<File>,
@@ -122,9 +122,9 @@ pub(crate) fn shared_port(
     Ok(port)
 }
 
-/// Starts a watchdog in a process group of its own: it outlives whoever started it. When the server
-/// has had no user for so many seconds, it runs `stop`, with the folder as `$1` and `server` as
-/// `$3`, and removes the folder.
+/// Starts a watchdog in a process group of its own, so that it outlives the process that started
+/// it. When the server has had no user for this many seconds, it runs `stop`, with the folder as
+/// `$1` and `server` as `$3`, and removes the folder.
 pub(crate) fn watch(base: &Path, idle: u32, stop: &str, server: &str) -> Result<(), Absent> {
     let run = |command: &mut Command| {
         command
@@ -147,7 +147,7 @@ pub(crate) fn watch(base: &Path, idle: u32, stop: &str, server: &str) -> Result<
         .map_err(Absent::because)
 }
 
-/// A port that is free at this moment.
+/// Returns a port that is free at this moment.
 pub(crate) fn free_port() -> Result<u16, Absent> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
         .and_then(|listener| listener.local_addr())
@@ -155,14 +155,14 @@ pub(crate) fn free_port() -> Result<u16, Absent> {
         .map_err(Absent::because)
 }
 
-/// The user that this process runs as.
+/// Returns the id of the user that runs this process.
 pub(crate) fn own_uid() -> Result<u32, Absent> {
     fs::metadata("/proc/self")
         .map(|process| process.uid())
         .map_err(Absent::because)
 }
 
-/// Sixteen characters that nobody else has.
+/// Returns sixteen random hexadecimal characters.
 pub(crate) fn random_word() -> String {
     format!("{:016x}", u64::from_be_bytes(random_bytes(&SystemRandom)))
 }

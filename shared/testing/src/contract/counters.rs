@@ -1,4 +1,5 @@
-//! The clauses for `Count`, the bounded counter of [`Records`](vault_store::records::Records).
+//! The clauses (rules, one test each) for `Count`, the bounded counter of
+//! [`Records`](vault_store::records::Records).
 
 use serde_json::json;
 use vault_format::time::Timestamp;
@@ -28,7 +29,8 @@ impl RecordsFixture {
     }
 }
 
-/// An absent record starts at 0 and holds the counter alone; a step may be negative.
+/// A counter in an absent record starts at 0, and the new record holds only the counter. A step may
+/// be negative.
 pub async fn a_count_starts_at_zero(store: &RecordsFixture) {
     store
         .done([
@@ -42,7 +44,7 @@ pub async fn a_count_starts_at_zero(store: &RecordsFixture) {
     assert_eq!(store.value("stays").await, json!({"pending": 0}));
 }
 
-/// The given expiry is that of a record created here; a later count does not move it.
+/// The expiry of a count is that of a record which it creates. A later count does not change it.
 pub async fn a_count_creates_with_the_given_expiry(store: &RecordsFixture) {
     let now = store.clock.now();
     let (minute, hour) = (now.plus_seconds(60), now.plus_seconds(3600));
@@ -72,7 +74,7 @@ pub async fn a_count_creates_with_the_given_expiry(store: &RecordsFixture) {
     );
 }
 
-/// Other members and the expiry stay as they were.
+/// A count changes neither the other members nor the expiry of the record.
 pub async fn a_count_keeps_everything_else(store: &RecordsFixture) {
     let end = store.clock.now().plus_seconds(60);
     let before = json!({"a": "\"quoted\" \\ ünï", "pending": 4, "z": {"pending": 1, "list": [1, null, true]}});
@@ -93,15 +95,15 @@ pub async fn a_count_keeps_everything_else(store: &RecordsFixture) {
     );
 }
 
-/// A record without the field gets it, starting at 0.
+/// In a record without the field, a count adds it, starting at 0.
 pub async fn a_count_starts_an_absent_field_at_zero(store: &RecordsFixture) {
     store.set("k", &json!({"other": 7})).await;
     store.done([count("k", 2, 0, 2)]).await;
     assert_eq!(store.value("k").await, json!({"other": 7, "pending": 2}));
 }
 
-/// A result outside the bounds fails the commit and names what was found; the bounds themselves are
-/// inside.
+/// A commit fails, with the record that was found, if a count would leave its bounds. The bounds
+/// themselves are allowed.
 pub async fn a_count_stays_within_its_bounds(store: &RecordsFixture) {
     assert_eq!(
         store.failed([count("k", 1, 2, 9)]).await,
@@ -123,7 +125,7 @@ pub async fn a_count_stays_within_its_bounds(store: &RecordsFixture) {
     assert_eq!(store.value("k").await, json!({"pending": 0}));
 }
 
-/// A field that holds no integer fails the condition and stays as it was.
+/// A field that does not hold an integer fails the condition and is not changed.
 pub async fn a_count_refuses_what_is_no_integer(store: &RecordsFixture) {
     for odd in [
         json!("4"),
@@ -140,7 +142,7 @@ pub async fn a_count_refuses_what_is_no_integer(store: &RecordsFixture) {
     }
 }
 
-/// In an expired record the count starts anew: nothing of it is left.
+/// In an expired record, the count starts from the beginning; no old member remains.
 pub async fn a_count_starts_anew_in_an_expired_record(store: &RecordsFixture) {
     let end = store.clock.now().plus_seconds(60);
     let old = document(&json!({"pending": 20, "old": true}));
@@ -166,7 +168,7 @@ pub async fn a_count_starts_anew_in_an_expired_record(store: &RecordsFixture) {
     );
 }
 
-/// A count is a change: a condition on the revision before it no longer holds.
+/// A count changes the revision: a condition on an earlier revision no longer holds.
 pub async fn a_count_raises_the_revision(store: &RecordsFixture) {
     let revision = store.put(absent("k", 1)).await;
     assert_eq!(
@@ -183,7 +185,7 @@ pub async fn a_count_raises_the_revision(store: &RecordsFixture) {
         .await;
 }
 
-/// A count and a put-if-absent happen both or neither, whichever fails.
+/// A count and a put-if-absent in one commit happen both or not at all, whichever fails.
 pub async fn a_count_and_a_put_are_one_commit(store: &RecordsFixture) {
     let enrol = |name: &str| {
         let device = RecordKey::new("devices", name);
@@ -209,7 +211,7 @@ pub async fn a_count_and_a_put_are_one_commit(store: &RecordsFixture) {
     assert_eq!(store.value("queue").await, json!({"pending": 2}));
 }
 
-/// What a put wrote into the field is what the next count starts from.
+/// A count continues from the value that a put wrote into the field.
 pub async fn a_put_can_set_what_a_count_counts(store: &RecordsFixture) {
     store.done([count("k", 5, 0, 9)]).await;
     store.set("k", &json!({"pending": 8})).await;
@@ -221,8 +223,8 @@ pub async fn a_put_can_set_what_a_count_counts(store: &RecordsFixture) {
     assert_eq!(store.value("k").await, json!({"pending": 1}));
 }
 
-/// Numbers up to 2^53 - 1 are kept exactly; a value beyond the bounds of any integer fails, it does
-/// not wrap.
+/// Numbers up to 2^53 - 1 are exact. A stored value that is too large for any integer fails the
+/// condition instead of wrapping.
 pub async fn a_count_keeps_large_numbers_exact(store: &RecordsFixture) {
     store.done([count("k", MAX_COUNT - 1, 0, MAX_COUNT)]).await;
     store.done([count("k", 1, 0, MAX_COUNT)]).await;

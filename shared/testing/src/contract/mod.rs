@@ -1,12 +1,13 @@
-//! What every adapter of the data ports must keep: one clause, one named test.
+//! The contract that every adapter of the data ports must keep. It consists of clauses (rules);
+//! each is a named test.
 //!
-//! An adapter's tests call [`objects_contract!`](crate::objects_contract),
+//! The tests of an adapter call [`objects_contract!`](crate::objects_contract),
 //! [`records_contract!`](crate::records_contract) or [`shelf_contract!`](crate::shelf_contract)
-//! with an expression that opens a fresh, empty store. It answers `Option`: `None` where the
-//! store's server is not on this machine (the expression says so itself, and fails where that is
-//! not allowed). Nothing else can be left out. Each clause has a store of its own, time moves by
-//! its clock alone, and races run on several threads. Races between processes are the adapter's own
-//! tests: a macro cannot start a process.
+//! with an expression that opens a fresh, empty store. The expression returns `None` if the store's
+//! server is not on this machine (it prints that itself, and fails if that is not allowed). No
+//! single clause can be left out. Each clause has a store of its own, time moves only by its clock,
+//! and races run on several threads. An adapter tests races between processes itself: a macro
+//! cannot start a process.
 
 pub mod counters;
 pub mod objects;
@@ -22,21 +23,21 @@ use vault_store::StoreError;
 use vault_store::objects::Objects;
 use vault_store::records::{Commit, Document, Record, RecordKey, Records, When, Write};
 
-/// A fresh, empty object store and what keeps it alive.
+/// A fresh, empty object store, and what keeps it alive.
 pub struct ObjectsFixture {
     /// The store under test.
     pub objects: Arc<dyn Objects>,
-    /// Dropped after the clause: a folder, a database.
+    /// Dropped after the clause: for example a folder or a database.
     pub keep: Box<dyn Any + Send + Sync>,
 }
 
-/// A fresh, empty record store, the clock it expires by, and what keeps it alive.
+/// A fresh, empty record store, the clock by which its records expire, and what keeps it alive.
 pub struct RecordsFixture {
     /// The store under test.
     pub records: Arc<dyn Records>,
     /// The clock that was given to the store.
     pub clock: Arc<TestClock>,
-    /// Dropped after the clause: a folder, a database.
+    /// Dropped after the clause: for example a folder or a database.
     pub keep: Box<dyn Any + Send + Sync>,
 }
 
@@ -48,7 +49,7 @@ impl RecordsFixture {
             .expect("the store answers")
     }
 
-    /// Commits what must succeed and answers the revision of the first write, which is a `Put`.
+    /// Commits a `Put` that must succeed, and returns its revision.
     async fn put(&self, write: Write) -> u64 {
         match self.commit([write]).await {
             Commit::Done(revisions) => revisions[0].expect("a put has a revision"),
@@ -61,7 +62,8 @@ impl RecordsFixture {
         assert!(commit.is_done(), "the commit should succeed: {commit:?}");
     }
 
-    /// Commits what must fail and answers which write failed and what was found there.
+    /// Commits what must fail. Returns the index of the write that failed and the record that was
+    /// found.
     async fn failed(&self, writes: impl Into<Vec<Write>>) -> (usize, Option<Record>) {
         match self.commit(writes).await {
             Commit::Failed { index, found } => (index, found),
@@ -83,7 +85,7 @@ impl RecordsFixture {
         read.expect("the store answers")
     }
 
-    /// Puts a document under no condition.
+    /// Puts a document without a condition.
     async fn set(&self, name: &str, value: &serde_json::Value) {
         let write = Write::put(key(name), document(value), When::Any);
         self.done([write]).await;
@@ -122,8 +124,7 @@ fn number(n: u64) -> Document {
     document(&serde_json::json!({ "n": n }))
 }
 
-/// Commits, and repeats while the store says that other writers interfered: what a caller of the
-/// port does.
+/// Commits, and repeats that while the store reports conflicts, as a caller of the port must do.
 async fn decided(records: &dyn Records, writes: &[Write]) -> Commit {
     for _ in 0..100 {
         match records.commit_writes(writes.to_vec()).await {
@@ -134,19 +135,18 @@ async fn decided(records: &dyn Records, writes: &[Write]) -> Commit {
     panic!("a hundred conflicts in a row");
 }
 
-/// A put under no condition: how clauses bring about what they start from.
+/// Returns a put without a condition, with which clauses prepare records.
 fn any(name: &str, n: u64) -> Write {
     Write::put(key(name), number(n), When::Any)
 }
 
-/// A put of what must not be there yet.
+/// Returns a put that requires that the record does not exist.
 fn absent(name: &str, n: u64) -> Write {
     Write::put(key(name), number(n), When::Absent)
 }
 
-/// Makes a named test of each clause for [`Objects`]. Takes an
-/// expression whose `await` answers an `Option` of a fresh
-/// [`ObjectsFixture`]; the calling crate needs tokio.
+/// Makes a named test of each clause for [`Objects`]. `$make` is an expression whose `await`
+/// returns an `Option` of a fresh [`ObjectsFixture`]. The calling crate needs tokio.
 #[macro_export]
 macro_rules! objects_contract {
     ($make:expr) => {
@@ -174,9 +174,8 @@ macro_rules! objects_contract {
     };
 }
 
-/// Makes a named test of each clause for [`Records`]. Takes an
-/// expression whose `await` answers an `Option` of a fresh
-/// [`RecordsFixture`]; the calling crate needs tokio.
+/// Makes a named test of each clause for [`Records`]. `$make` is an expression whose `await`
+/// returns an `Option` of a fresh [`RecordsFixture`]. The calling crate needs tokio.
 #[macro_export]
 macro_rules! records_contract {
     ($make:expr) => {
@@ -235,9 +234,9 @@ macro_rules! records_contract {
     };
 }
 
-/// Makes a named test of each clause for [`Shelf`](vault_shelf::Shelf). Takes an expression whose
-/// `await` answers an `Option` of a fresh [`ShelfFixture`](crate::contract::shelf::ShelfFixture);
-/// the calling crate needs tokio.
+/// Makes a named test of each clause for [`Shelf`](vault_shelf::Shelf). `$make` is an expression
+/// whose `await` returns an `Option` of a fresh
+/// [`ShelfFixture`](crate::contract::shelf::ShelfFixture). The calling crate needs tokio.
 #[macro_export]
 macro_rules! shelf_contract {
     ($make:expr) => {
@@ -287,8 +286,8 @@ macro_rules! contract_tests {
     };
 }
 
-/// Fails and prints the value unless it matches the pattern, as the unstable `std::assert_matches!`
-/// does.
+/// Fails and prints the value unless it matches the pattern, like the unstable
+/// `std::assert_matches!`.
 #[macro_export]
 macro_rules! assert_matches {
     ($value:expr, $pattern:pat $(if $guard:expr)? $(, $($context:tt)+)?) => {

@@ -1,4 +1,4 @@
-//! The clauses for [`Objects`](vault_store::objects::Objects).
+//! The clauses (rules, one test each) for [`Objects`](vault_store::objects::Objects).
 
 use crate::assert_matches;
 use std::sync::Arc;
@@ -56,10 +56,10 @@ fn object(text: impl Into<Bytes>) -> (ObjectKey, Bytes) {
     )
 }
 
-/// What was put comes back byte for byte: every byte value, nothing at all, and the largest object.
+/// An object is read back byte for byte: with every byte value, empty, and of the largest size.
 pub async fn bytes_read_back_exactly(store: &ObjectsFixture) {
     let every_byte: Vec<u8> = (0..=255).cycle().take(1000).collect();
-    // Does not compress and has no period that a page size divides.
+    // These bytes do not compress and have no period that divides a page size.
     let largest: Vec<u8> = (0..MAX_OBJECT_BYTES as u64)
         .map(|n| n.wrapping_mul(2_654_435_761).to_be_bytes()[4])
         .collect();
@@ -74,13 +74,13 @@ pub async fn bytes_read_back_exactly(store: &ObjectsFixture) {
     }
 }
 
-/// A key that was never written is `None`, not an error.
+/// A key that was never written reads as `None`, not as an error.
 pub async fn what_was_never_written_is_none(store: &ObjectsFixture) {
     let (key, _) = object("never");
     assert_eq!(store.get(&key).await, None);
 }
 
-/// Bytes that do not hash to their key are refused, and the key stays absent.
+/// Bytes that do not hash to their key are rejected, and the key stays absent.
 pub async fn wrong_bytes_are_refused(store: &ObjectsFixture) {
     let (key, _) = object("right");
     for wrong in ["", "wrong", "righ", "right "] {
@@ -98,7 +98,7 @@ pub async fn wrong_bytes_are_refused(store: &ObjectsFixture) {
     );
 }
 
-/// One byte over 4 MiB is refused.
+/// An object of one byte more than 4 MiB is rejected.
 pub async fn bytes_over_the_limit_are_refused(store: &ObjectsFixture) {
     let (key, bytes) = object(vec![7; MAX_OBJECT_BYTES + 1]);
     let answer = store.objects.put_object(&key, bytes).await;
@@ -106,7 +106,7 @@ pub async fn bytes_over_the_limit_are_refused(store: &ObjectsFixture) {
     assert_eq!(store.get(&key).await, None);
 }
 
-/// The first put of a key is `New`, each later one `Present`.
+/// The first put of a key returns `New`, each later one `Present`.
 pub async fn a_second_put_finds_the_first(store: &ObjectsFixture) {
     let (key, bytes) = object("twice");
     assert_eq!(store.put(&key, &bytes).await, Stored::New);
@@ -114,7 +114,8 @@ pub async fn a_second_put_finds_the_first(store: &ObjectsFixture) {
     assert_eq!(store.get(&key).await, Some(bytes));
 }
 
-/// Many puts at once answer one by one, in order; the same object twice is new once.
+/// A put of many objects returns one result for each, in order. Of two equal objects only the first
+/// is new.
 pub async fn many_puts_answer_one_by_one(store: &ObjectsFixture) {
     let (old, new, empty) = (object("old"), object("new"), object(""));
     store.put(&old.0, &old.1).await;
@@ -141,7 +142,7 @@ pub async fn many_puts_answer_one_by_one(store: &ObjectsFixture) {
     );
 }
 
-/// One wrong object among many refuses all of them.
+/// One wrong object among many makes the whole call fail, and none is stored.
 pub async fn many_puts_are_refused_together(store: &ObjectsFixture) {
     let (good, wrong) = (object("good"), (object("right").0, Bytes::from("wrong")));
     let answer = store.objects.put_many(vec![good.clone(), wrong]).await;
@@ -149,7 +150,7 @@ pub async fn many_puts_are_refused_together(store: &ObjectsFixture) {
     assert_eq!(store.get(&good.0).await, None);
 }
 
-/// Absent keys come back in the order asked, present ones do not.
+/// Absent keys are returned in the order of the question, present ones are not returned.
 pub async fn missing_keys_are_named_in_the_order_asked(store: &ObjectsFixture) {
     let objects: Vec<_> = (0..10).map(|n| object(format!("object {n}"))).collect();
     for (key, bytes) in objects.iter().step_by(2) {
@@ -183,7 +184,7 @@ pub async fn missing_keys_are_named_in_the_order_asked(store: &ObjectsFixture) {
     );
 }
 
-/// An object of another size is missing: what is there cannot be what was meant.
+/// An object of another size is reported as missing: it cannot be the one that the caller means.
 pub async fn another_size_counts_as_missing(store: &ObjectsFixture) {
     for text in ["four", ""] {
         let (key, bytes) = object(text);
@@ -200,7 +201,7 @@ pub async fn another_size_counts_as_missing(store: &ObjectsFixture) {
     }
 }
 
-/// One question may be about 10,000 objects of several classes, not about more.
+/// One question may name 10,000 objects of several classes, and no more.
 pub async fn missing_answers_for_ten_thousand(store: &ObjectsFixture) {
     let held = store.fill(&namespace(1), Class::Bundles, 100).await;
     let mut wanted: Vec<_> = held
@@ -234,7 +235,7 @@ pub async fn missing_answers_for_ten_thousand(store: &ObjectsFixture) {
     );
 }
 
-/// A list is ascending by hash, and its pages join without gap or repetition.
+/// A list is sorted by hash, and its pages join without gap or repetition.
 pub async fn a_list_is_ordered_and_paged(store: &ObjectsFixture) {
     let place = namespace(1);
     let digests = store.fill(&place, Class::Drafts, 25).await;
@@ -254,7 +255,7 @@ pub async fn a_list_is_ordered_and_paged(store: &ObjectsFixture) {
         }
         assert_eq!(seen, digests, "pages of {limit}");
     }
-    // A page may begin behind a hash that is not there.
+    // A page may begin behind a hash that does not exist.
     for (from, rest) in [([0; 32], 25), ([255; 32], 0)] {
         let page = store
             .objects
@@ -269,7 +270,7 @@ pub async fn a_list_is_ordered_and_paged(store: &ObjectsFixture) {
     }
 }
 
-/// A list tells each object's size.
+/// A list contains each object's size.
 pub async fn a_list_knows_sizes(store: &ObjectsFixture) {
     for size in [0, 1, 70_000] {
         let (key, bytes) = object(vec![b'x'; size]);
@@ -329,7 +330,7 @@ pub async fn namespaces_and_classes_do_not_mix(store: &ObjectsFixture) {
     assert_eq!(store.get(&key).await, Some(bytes));
 }
 
-/// A page of none or of more than 1,000 is refused.
+/// A page with a limit of 0 or of more than 1,000 is rejected.
 pub async fn a_page_has_limits(store: &ObjectsFixture) {
     for limit in [0, MAX_PAGE + 1] {
         let answer = store
@@ -340,7 +341,7 @@ pub async fn a_page_has_limits(store: &ObjectsFixture) {
     }
 }
 
-/// Deleting what is not there, or twice, is no error; nothing else goes with it.
+/// Deleting an absent object, or one object twice, is no error. No other object is deleted.
 pub async fn deleting_is_idempotent(store: &ObjectsFixture) {
     let (gone, stays) = (object("gone"), object("stays"));
     store
@@ -361,7 +362,7 @@ pub async fn deleting_is_idempotent(store: &ObjectsFixture) {
     }
 }
 
-/// Many deletions at once remove those objects and no others, absent ones among them.
+/// A deletion of many objects removes exactly those; absent ones among them are no error.
 pub async fn many_are_deleted_at_once(store: &ObjectsFixture) {
     let digests = store.fill(&namespace(1), Class::Bundles, 230).await;
     let other = store.fill(&namespace(2), Class::Bundles, 3).await;
@@ -385,7 +386,7 @@ pub async fn many_are_deleted_at_once(store: &ObjectsFixture) {
     deleted.expect("the store answers");
 }
 
-/// What was deleted can be put again, and is new then.
+/// A deleted object can be put again, and is then new.
 pub async fn a_deleted_object_can_come_back(store: &ObjectsFixture) {
     let (key, bytes) = object("phoenix");
     for _ in 0..3 {
@@ -399,7 +400,7 @@ pub async fn a_deleted_object_can_come_back(store: &ObjectsFixture) {
     }
 }
 
-/// Twenty writers of one object at once: one finds it new, all succeed.
+/// Of twenty concurrent writers of one object, exactly one finds it new, and all succeed.
 pub async fn twenty_writers_of_one_object_agree(store: &ObjectsFixture) {
     let (key, bytes) = object(vec![b'r'; 50_000]);
     let start = Arc::new(Barrier::new(20));
@@ -427,7 +428,7 @@ pub async fn twenty_writers_of_one_object_agree(store: &ObjectsFixture) {
     assert_eq!(store.get(&key).await, Some(bytes));
 }
 
-/// A reader beside a writer sees nothing or the whole object.
+/// A reader beside a concurrent writer sees either no object or the whole object.
 pub async fn readers_see_whole_objects_only(store: &ObjectsFixture) {
     for round in 0..5_u8 {
         let (key, bytes) = object(vec![round; 1_000_000]);

@@ -1,4 +1,4 @@
-//! The clauses for [`Records`] under many callers at once.
+//! Clauses (rules, one test each) for [`Records`] under many concurrent callers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use super::{RecordsFixture, absent, any, decided, key, number};
 use vault_store::records::{Commit, RecordKey, Records, When, Write};
 
-/// Commits all of these at once and answers how each ended, in order.
+/// Starts all commits at the same time and returns their results, in order.
 async fn at_once(store: &RecordsFixture, commits: Vec<Vec<Write>>) -> Vec<Commit> {
     let start = Arc::new(Barrier::new(commits.len()));
     let mut racers = JoinSet::new();
@@ -34,7 +34,7 @@ fn the_winner(ended: &[Commit]) -> usize {
     winners[0]
 }
 
-/// Twenty put-if-absent of one key at once: one wins, and its document is there.
+/// Of twenty concurrent put-if-absent of one key, one succeeds, and its document is stored.
 pub async fn twenty_writers_of_one_key_have_one_winner(store: &RecordsFixture) {
     let commits = (0..20).map(|n| vec![absent("k", n)]).collect();
     let winner = the_winner(&at_once(store, commits).await);
@@ -47,7 +47,8 @@ pub async fn twenty_writers_of_one_key_have_one_winner(store: &RecordsFixture) {
     assert_eq!(read, json!({ "n": winner }));
 }
 
-/// Twenty writers that saw the same revision: one wins, the others find its revision.
+/// Of twenty writers with the same revision as their condition, one succeeds; the others find its
+/// revision.
 pub async fn twenty_writers_at_one_revision_have_one_winner(store: &RecordsFixture) {
     let revision = store.put(absent("k", 99)).await;
     let commits = (0..20)
@@ -64,8 +65,8 @@ pub async fn twenty_writers_at_one_revision_have_one_winner(store: &RecordsFixtu
     }
 }
 
-/// Sixty enrolments at once for twenty places: device and counter in one commit leave exactly
-/// twenty of each.
+/// Of sixty concurrent enrolments for twenty places, exactly twenty succeed: each commits a device
+/// and a counter together.
 pub async fn sixty_enrolments_leave_twenty_pending(store: &RecordsFixture) {
     let enrol = |n: u64| {
         vec![
@@ -103,7 +104,7 @@ pub async fn sixty_enrolments_leave_twenty_pending(store: &RecordsFixture) {
     );
 }
 
-/// Concurrent counters lose no step, also where they start from nothing.
+/// Concurrent counts lose no step, also in records that do not exist yet.
 pub async fn counters_lose_nothing(store: &RecordsFixture) {
     let commits = (0..60)
         .map(|n| {
@@ -125,8 +126,8 @@ pub async fn counters_lose_nothing(store: &RecordsFixture) {
     }
 }
 
-/// Two records that always change together are never seen apart, and a record that one commit
-/// replaces by another is never seen twice or not at all.
+/// A reader never sees two records apart that always change together. If one commit replaces a
+/// record by another, a reader sees exactly one of the two.
 pub async fn readers_never_see_half_a_commit(store: &RecordsFixture) {
     store
         .done([any("left", 0), any("right", 0), any("even", 0)])
@@ -160,7 +161,7 @@ pub async fn readers_never_see_half_a_commit(store: &RecordsFixture) {
             }
         });
     }
-    // Goes on until the readers have looked often enough beside it, but not for ever.
+    // Go on until the readers have read often enough, but not for ever.
     let mut flips = 0;
     while flips < 10_000 && (flips < 100 || readings.load(Ordering::SeqCst) < 200) {
         flips += 1;
@@ -183,7 +184,7 @@ pub async fn readers_never_see_half_a_commit(store: &RecordsFixture) {
     readers.join_all().await;
 }
 
-/// Commits that name the same keys in opposite order all end; none waits for another for ever.
+/// Commits that name the same keys in opposite order all end: none waits for another for ever.
 pub async fn crossing_commits_both_end(store: &RecordsFixture) {
     let names: Vec<String> = (0..10).map(|n| format!("k{n}")).collect();
     let commits = (0..30)
@@ -210,11 +211,12 @@ pub async fn crossing_commits_both_end(store: &RecordsFixture) {
     }
 }
 
-/// Bound of what [`change_claimed`] lets all claim together.
+/// The bound of what all callers of [`change_claimed`] claim together.
 const CLAIMABLE: u64 = 100;
 
-/// Changes what is claimed, as an upload claims a part of a quota: it reads it, and writes it anew
-/// under that revision together with a record of its own. Returns false if that is beyond the bound.
+/// Changes how much is claimed, as an upload claims a part of a quota: reads the record and writes
+/// it under that revision, together with a record of its own. Returns false if the bound would be
+/// exceeded.
 async fn change_claimed(records: &dyn Records, name: &str, change: impl Fn(u64) -> u64) -> bool {
     loop {
         let read = records.get_one(&key("claimed")).await;
@@ -240,8 +242,8 @@ async fn change_claimed(records: &dyn Records, name: &str, change: impl Fn(u64) 
     }
 }
 
-/// Of twenty that claim 30 each at once, three find room; what some of them give back at once is
-/// there for others, and no step is lost.
+/// Of twenty concurrent claims of 30, three fit into the bound. What some callers give back at the
+/// same time becomes free for others, and no step is lost.
 pub async fn claims_stay_within_their_bound(store: &RecordsFixture) {
     let claim = async |round: &'static str, by: i64| {
         let start = Arc::new(Barrier::new(20));

@@ -1,4 +1,5 @@
-//! The clauses for [`Records`](vault_store::records::Records) with one caller.
+//! The clauses (rules, one test each) for [`Records`](vault_store::records::Records) with one
+//! caller.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +15,7 @@ use vault_store::records::{
     Write,
 };
 
-/// Key, revision, expiry and document come back as they were written.
+/// Key, revision, expiry and document are read back as they were written.
 pub async fn a_record_reads_back_as_written(store: &RecordsFixture) {
     let end = store.clock.now().plus_seconds(1);
     let content = document(&json!({"name": "ada", "tags": ["x", "y"], "n": 1}));
@@ -36,7 +37,7 @@ pub async fn a_record_reads_back_as_written(store: &RecordsFixture) {
     );
 }
 
-/// Every value of JSON and every character but NUL comes back equal; a document may have 256 KiB.
+/// Every JSON value, and all characters except NUL, are read back equal, up to 256 KiB.
 pub async fn odd_content_reads_back_as_written(store: &RecordsFixture) {
     let every_character: String = (1..0x300).filter_map(char::from_u32).collect();
     let padding = "x".repeat(MAX_DOCUMENT_BYTES - r#"{"a":""}"#.len());
@@ -56,7 +57,7 @@ pub async fn odd_content_reads_back_as_written(store: &RecordsFixture) {
             read.read::<Value>().expect("reads") == content,
             "case {n} came back changed"
         );
-        // What was read can be written again, whatever the store made of its spaces.
+        // A document that was read can be written again, even if its white space has changed.
         store
             .done([Write::put(
                 key(&name),
@@ -68,7 +69,7 @@ pub async fn odd_content_reads_back_as_written(store: &RecordsFixture) {
 }
 
 /// The record of a namespace as the version before signed root versions wrote it, after its fifth
-/// release. A service still has to read it, so it is a sample for the tests of the service too.
+/// release. A service still has to read it, so the tests of the service use this sample too.
 pub const EARLIER_NAMESPACE: &str = r#"{
   "id": "ns_01kaqd8000000000000000000a", "slug": "acme", "kind": "hosted", "status": "active", "subscription": "none",
   "owner": "ada@example.org",
@@ -89,7 +90,7 @@ pub const EARLIER_NAMESPACE: &str = r#"{
   "quota_bytes": null, "created_at": "2026-11-19T09:00:00Z"
 }"#;
 
-/// What an earlier version wrote is read with every member, and is replaced like any other record.
+/// A record of an earlier version is read with every member, and is replaced like any other record.
 pub async fn a_record_of_an_earlier_version_is_read_whole_and_replaced(store: &RecordsFixture) {
     let mut earlier: Value = serde_json::from_str(EARLIER_NAMESPACE).expect("it is JSON");
     let name = key("ns");
@@ -110,7 +111,7 @@ pub async fn a_record_of_an_earlier_version_is_read_whole_and_replaced(store: &R
     assert_eq!(read.read::<Value>().expect("reads"), earlier);
 }
 
-/// A key that was never written is absent for every way of reading.
+/// A key that was never written is absent in every kind of reading.
 pub async fn what_was_never_written_is_absent(store: &RecordsFixture) {
     assert_eq!(store.get(&key("k")).await, None);
     assert_eq!(
@@ -125,7 +126,7 @@ pub async fn what_was_never_written_is_absent(store: &RecordsFixture) {
     assert_eq!(store.keys("p", "", None, 10).await, Vec::<String>::new());
 }
 
-/// The state that a condition meets, and which of the conditions hold there.
+/// Tries every condition in every state of a key, and checks in which cases `write` succeeds.
 async fn conditions(store: &RecordsFixture, write: impl Fn(RecordKey, When) -> Write) {
     let end = store.clock.now().plus_seconds(60);
     for name in ["absent", "there", "dead"] {
@@ -178,8 +179,8 @@ async fn conditions(store: &RecordsFixture, write: impl Fn(RecordKey, When) -> W
     }
 }
 
-/// A put happens exactly when its condition holds: absent, expired, at this, an older, a newer
-/// revision.
+/// A put succeeds exactly if its condition holds: for an absent record, an expired one, and one at
+/// this, an older and a newer revision.
 pub async fn a_put_obeys_its_condition(store: &RecordsFixture) {
     conditions(store, |key, when| Write::put(key, number(3), when)).await;
     for there in [
@@ -198,7 +199,7 @@ pub async fn a_put_obeys_its_condition(store: &RecordsFixture) {
     }
 }
 
-/// A delete happens exactly when its condition holds.
+/// A delete succeeds exactly if its condition holds.
 pub async fn a_delete_obeys_its_condition(store: &RecordsFixture) {
     conditions(store, Write::delete).await;
     for gone in ["there any", "there at"] {
@@ -207,7 +208,7 @@ pub async fn a_delete_obeys_its_condition(store: &RecordsFixture) {
     assert!(store.get(&key("there absent")).await.is_some());
 }
 
-/// A check lets a commit happen exactly when its condition holds, and changes nothing, not even the
+/// A check lets a commit succeed exactly if its condition holds. It changes nothing, not even the
 /// revision.
 pub async fn a_check_obeys_its_condition(store: &RecordsFixture) {
     conditions(store, Write::check).await;
@@ -228,7 +229,7 @@ pub async fn a_check_obeys_its_condition(store: &RecordsFixture) {
     assert_eq!(store.get(&key("none")).await, None);
 }
 
-/// A deleted record is absent everywhere; deleting nothing is no error.
+/// A deleted record is absent in every kind of reading. Deleting an absent record is no error.
 pub async fn a_delete_removes_and_may_find_nothing(store: &RecordsFixture) {
     store.done([any("gone", 1), any("stays", 2)]).await;
     for _ in 0..2 {
@@ -238,8 +239,7 @@ pub async fn a_delete_removes_and_may_find_nothing(store: &RecordsFixture) {
     }
 }
 
-/// One condition that fails, wherever it stands, leaves everything as it was: puts, deletes and
-/// counters.
+/// If one condition fails, wherever it stands, nothing changes: no put, no delete, no counter.
 pub async fn one_failed_condition_changes_nothing(store: &RecordsFixture) {
     let revision = store.put(any("there", 1)).await;
     store
@@ -270,8 +270,8 @@ pub async fn one_failed_condition_changes_nothing(store: &RecordsFixture) {
     store.done(good).await;
 }
 
-/// Where several conditions fail, the first in the order of the writes is named, whatever the order
-/// of the keys.
+/// If several conditions fail, the commit names the first in the order of the writes, whatever the
+/// order of their keys.
 pub async fn the_first_failed_condition_is_named(store: &RecordsFixture) {
     store.done([any("a", 1), any("m", 2), any("z", 3)]).await;
     let taken = |name: &str| absent(name, 9);
@@ -286,12 +286,12 @@ pub async fn the_first_failed_condition_is_named(store: &RecordsFixture) {
     }
 }
 
-/// A commit of nothing is done.
+/// A commit without writes succeeds.
 pub async fn an_empty_commit_is_done(store: &RecordsFixture) {
     assert_eq!(store.commit([]).await, Commit::Done(vec![]));
 }
 
-/// A commit answers the new revision of each put, in order, and `None` for the other writes.
+/// A commit returns the new revision of each put, in order, and `None` for the other writes.
 pub async fn a_commit_tells_the_revision_of_each_put(store: &RecordsFixture) {
     let writes = [
         any("z", 1),
@@ -321,8 +321,8 @@ pub async fn a_commit_tells_the_revision_of_each_put(store: &RecordsFixture) {
     }
 }
 
-/// Each change of a key has a revision above all before, across deletion and expiry, while the
-/// clock stands still.
+/// Each change of a key gets a revision above all earlier ones, across deletion and expiry, even
+/// while the clock stands still.
 pub async fn revisions_rise_and_never_repeat(store: &RecordsFixture) {
     let mut seen = vec![store.put(absent("k", 1)).await];
     for _ in 0..3 {
@@ -334,7 +334,7 @@ pub async fn revisions_rise_and_never_repeat(store: &RecordsFixture) {
         store.done([Write::delete(key("k"), When::Any)]).await;
         store.done([Write::count(key("k"), "n", 1, 100)]).await;
         seen.push(store.get(&key("k")).await.expect("counted").revision);
-        // An expired record: swept in one round, written over in the others.
+        // The expired record is swept in one round and overwritten in the others.
         seen.push(
             store
                 .put(Write::put_until(
@@ -360,7 +360,7 @@ pub async fn revisions_rise_and_never_repeat(store: &RecordsFixture) {
     );
 }
 
-/// A condition on a revision that was read before a deletion does not hold for what came after it.
+/// A condition on a revision that was read before a deletion does not hold for a later record.
 pub async fn an_old_revision_never_matches_again(store: &RecordsFixture) {
     let old = store.put(any("k", 1)).await;
     store.done([Write::delete(key("k"), When::At(old))]).await;
@@ -374,7 +374,7 @@ pub async fn an_old_revision_never_matches_again(store: &RecordsFixture) {
     store.done([Write::delete(key("k"), When::At(new))]).await;
 }
 
-/// A hundred writes are one commit.
+/// A hundred writes can be one commit.
 pub async fn a_hundred_writes_are_one_commit(store: &RecordsFixture) {
     let writes: Vec<Write> = (0..100).map(|n| any(&format!("{n:03}"), n)).collect();
     store.done(writes.clone()).await;
@@ -388,8 +388,8 @@ pub async fn a_hundred_writes_are_one_commit(store: &RecordsFixture) {
     assert_eq!(store.keys("p", "", None, 1000).await.len(), 100);
 }
 
-/// Too many writes, a key named twice, documents over the limits, odd keys and odd counters are
-/// refused, and leave nothing behind.
+/// A commit with too many writes, a repeated key, documents over the limits, odd keys or odd
+/// counters is rejected and changes nothing.
 pub async fn what_breaks_the_rules_of_a_commit_is_refused(store: &RecordsFixture) {
     store
         .refused((0..101).map(|n| any(&n.to_string(), n)).collect())
@@ -432,7 +432,7 @@ pub async fn what_breaks_the_rules_of_a_commit_is_refused(store: &RecordsFixture
     store.done((0..12).map(put).collect::<Vec<_>>()).await;
 }
 
-/// Too many keys, odd keys and pages of none or of more than 1,000 are refused.
+/// Too many keys, odd keys, and page limits of 0 or of more than 1,000 are rejected.
 pub async fn what_breaks_the_rules_of_reading_is_refused(store: &RecordsFixture) {
     let records = &store.records;
     let keys = vec![key("k"); 101];
@@ -454,8 +454,8 @@ pub async fn what_breaks_the_rules_of_reading_is_refused(store: &RecordsFixture)
     }
 }
 
-/// From its second on an expired record is absent for every way of reading and every condition;
-/// before it, present.
+/// From the second of its expiry, a record is absent for every kind of reading and every condition;
+/// before, it is present.
 pub async fn an_expired_record_is_absent_at_once(store: &RecordsFixture) {
     let end = store.clock.now().plus_seconds(60);
     let revision = store
@@ -488,7 +488,7 @@ pub async fn an_expired_record_is_absent_at_once(store: &RecordsFixture) {
     store.done([Write::delete(key("k"), When::Absent)]).await;
 }
 
-/// Put-if-absent takes the place of an expired record, and what is written already expired is never
+/// A put-if-absent replaces an expired record. A record that is written already expired is never
 /// seen.
 pub async fn an_expired_record_lets_a_new_one_in(store: &RecordsFixture) {
     let now = store.clock.now();
@@ -513,7 +513,7 @@ pub async fn an_expired_record_lets_a_new_one_in(store: &RecordsFixture) {
     );
 }
 
-/// A put sets the expiry with the content: longer, shorter, none.
+/// A put sets the expiry together with the content: later, earlier, or none.
 pub async fn a_put_sets_the_expiry_anew(store: &RecordsFixture) {
     let now = store.clock.now();
     for end in [
@@ -539,8 +539,8 @@ pub async fn a_put_sets_the_expiry_anew(store: &RecordsFixture) {
     assert_eq!(store.get(&key("k")).await, None);
 }
 
-/// Many records come in the order asked, from several partitions, absent ones as `None`, a key
-/// asked twice twice.
+/// Many records are returned in the order of the question, from several partitions: absent ones as
+/// `None`, and one that is named twice, twice.
 pub async fn many_records_come_in_the_order_asked(store: &RecordsFixture) {
     let place = |n: u64| RecordKey::new(format!("p{}", n % 3), format!("{n}"));
     store
@@ -562,7 +562,7 @@ pub async fn many_records_come_in_the_order_asked(store: &RecordsFixture) {
     }
 }
 
-/// Names whose order by bytes differs from that of other collations.
+/// Names whose order by bytes differs from their order in other collations.
 const NAMES: [&str; 14] = [
     " a",
     "A",
@@ -580,7 +580,7 @@ const NAMES: [&str; 14] = [
     "\u{10000}",
 ];
 
-/// A list is ascending by the UTF-8 bytes of the key.
+/// A list is sorted by the UTF-8 bytes of the key.
 pub async fn a_list_is_ordered_by_bytes(store: &RecordsFixture) {
     assert!(NAMES.is_sorted());
     store
@@ -595,7 +595,7 @@ pub async fn a_list_is_ordered_by_bytes(store: &RecordsFixture) {
     assert_eq!(store.keys("p", "", None, 1000).await, NAMES);
 }
 
-/// Pages join without gap or repetition, also behind a key that is not there.
+/// Pages join without gap or repetition, also behind a key that does not exist.
 pub async fn a_list_is_paged(store: &RecordsFixture) {
     store.done(NAMES.map(|name| any(name, 1))).await;
     for limit in [1, 3, NAMES.len(), NAMES.len() + 1] {
@@ -620,8 +620,8 @@ pub async fn a_list_is_paged(store: &RecordsFixture) {
     );
 }
 
-/// A prefix keeps to what begins with it, together with `after` and `limit`; no character in it is
-/// special.
+/// A list with a prefix contains exactly the keys that begin with it, also together with `after`
+/// and `limit`. No character in a prefix has a special meaning.
 pub async fn a_list_keeps_to_its_prefix(store: &RecordsFixture) {
     let names = [
         "a",
@@ -662,8 +662,8 @@ pub async fn a_list_keeps_to_its_prefix(store: &RecordsFixture) {
     }
 }
 
-/// A partition is a world of its own, also where one's name begins with another's, or the joined
-/// texts are equal.
+/// Records of different partitions do not mix, even if the name of one partition begins with that
+/// of another, or partition and key joined are the same text.
 pub async fn partitions_do_not_mix(store: &RecordsFixture) {
     let places = [
         ("p", "q/k"),
@@ -695,8 +695,8 @@ pub async fn partitions_do_not_mix(store: &RecordsFixture) {
     }
 }
 
-/// Keys that look alike are not equal: case, spaces at the end, forms of Unicode. The longest key
-/// works.
+/// Keys that look alike are different: letter case, spaces at the end, forms of Unicode. The
+/// longest key works.
 pub async fn keys_are_compared_byte_by_byte(store: &RecordsFixture) {
     let long = "é".repeat(MAX_KEY_BYTES / 2);
     let names = [
@@ -722,7 +722,7 @@ pub async fn keys_are_compared_byte_by_byte(store: &RecordsFixture) {
     assert_eq!(store.keys(&long, &long, None, 1).await, [long.as_str()]);
 }
 
-/// A sweep leaves what is alive, and changes nothing that can be seen; repeated it comes to an end.
+/// A sweep removes no live record and changes nothing readable. Repeated sweeps come to an end.
 pub async fn a_sweep_removes_only_what_expired(store: &RecordsFixture) {
     let end = store.clock.now().plus_seconds(60);
     let mut alive = BTreeSet::new();
@@ -771,7 +771,7 @@ pub async fn a_sweep_removes_only_what_expired(store: &RecordsFixture) {
     assert_eq!(store.keys("p", "", None, 100).await, before);
 }
 
-/// The store gives a sign of life.
+/// The health check of an open store succeeds.
 pub async fn a_store_gives_a_sign_of_life(store: &RecordsFixture) {
     store
         .records

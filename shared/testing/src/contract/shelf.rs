@@ -1,4 +1,4 @@
-//! The clauses for [`Shelf`].
+//! The clauses (rules, one test each) for [`Shelf`], a store of skills.
 
 use crate::assert_matches;
 use std::any::Any;
@@ -20,42 +20,42 @@ use vault_shelf::{
     Change, DriftState, Entry, Loaded, Shelf, ShelfError, Snapshot, Submitted, Writes,
 };
 
-/// A fresh, empty shelf, what happens to it from its other side, and what keeps it alive. Whether
-/// changes are signed or drafted says [`Shelf::write_mode`]; a shelf whose library is elsewhere takes
-/// none and cannot be tried here.
+/// A fresh, empty shelf, the owner's access to it, and what keeps it alive. [`Shelf::write_mode`]
+/// decides whether the clauses expect signed changes or drafts. A shelf whose library is on another
+/// server accepts no change, so it cannot be tested here.
 pub struct ShelfFixture {
     /// The shelf under test.
     pub shelf: Arc<dyn Shelf>,
-    /// The owner's side of it.
+    /// Makes changes to the shelf as its owner does.
     pub hand: Arc<dyn Hand>,
-    /// Dropped after the clause: a folder, a database.
+    /// Dropped after the clause: for example a folder or a database.
     pub keep: Box<dyn Any + Send + Sync>,
 }
 
-/// What the owner, or the world, does to a shelf behind its back.
+/// Changes of a shelf by its owner, or of its storage, without a call of the port.
 #[async_trait]
 pub trait Hand: Send + Sync {
-    /// Puts a skill on the shelf in place of what has its name, recorded as coming from `source`.
+    /// Puts a skill on the shelf in place of one with its name. `source` is its recorded source.
     async fn put(&self, files: Vec<RawFile>, source: &str);
-    /// Puts several skills on the shelf in one step, where the shelf can show one.
+    /// Puts several skills on the shelf, in one step if the shelf supports that.
     async fn put_all(&self, skills: Vec<Vec<RawFile>>) {
         for skill in skills {
             self.put(skill, "local:folder").await;
         }
     }
-    /// Takes a skill off the shelf.
+    /// Removes a skill from the shelf.
     async fn remove(&self, name: &SkillName);
-    /// Lets a skill come with a linked vault; false where the shelf knows no links.
+    /// Adds a skill as one of a linked vault. Returns false if the shelf supports no links.
     async fn link(&self, files: Vec<RawFile>) -> bool;
-    /// Changes bytes of a stored skill.
+    /// Damages the stored bytes of a skill.
     async fn damage(&self, entry: &Entry);
-    /// Says who sees what, as `policy.toml` does.
+    /// Sets the policy, which decides who sees what, from a text like `policy.toml`.
     async fn policy(&self, text: &str);
-    /// The drafts that wait, as an owner would read them.
+    /// Returns the waiting drafts, as an owner reads them.
     async fn drafts(&self) -> Vec<Draft>;
 }
 
-/// A skill of two files.
+/// Returns the files of a skill: SKILL.md and one more.
 pub fn skill(name: &str, body: &str) -> Vec<RawFile> {
     let document = format!(
         "---\nname: {name}\ndescription: Does the work of {name} for whoever asks.\ntags: [tried, {name}]\n---\n{body}\n"
@@ -148,7 +148,8 @@ impl ShelfFixture {
         }
     }
 
-    /// All that can be seen of the shelf: skills with their bundles, and drafts.
+    /// Returns what is visible of the shelf: the skills with their bundles, and the number of
+    /// drafts.
     async fn all(&self) -> (Vec<(String, u64, Digest)>, usize) {
         let snapshot = self.snapshot().await;
         let entries = snapshot.entries().iter();
@@ -165,7 +166,7 @@ fn text(loaded: &Loaded, path: &str) -> String {
     String::from_utf8(file.bytes.clone()).expect("text")
 }
 
-/// An empty shelf answers, with nothing.
+/// An empty shelf answers every call, with no skills.
 pub async fn an_empty_shelf_has_no_skills(fixture: &ShelfFixture) {
     let snapshot = fixture.snapshot().await;
     assert!(snapshot.entries().is_empty());
@@ -178,8 +179,7 @@ pub async fn an_empty_shelf_has_no_skills(fixture: &ShelfFixture) {
     assert!(!fixture.shelf.owner_name().is_empty());
 }
 
-/// Skills are listed in the order of their names, whatever the order in which they came, and found
-/// by them.
+/// Skills are listed by name, in whatever order they were added, and are found by name.
 pub async fn skills_are_listed_in_the_order_of_their_names(fixture: &ShelfFixture) {
     for skill in ["delta", "alpha", "charlie", "bravo-two", "bravo"] {
         fixture.put(skill, "one").await;
@@ -197,7 +197,7 @@ pub async fn skills_are_listed_in_the_order_of_their_names(fixture: &ShelfFixtur
     assert_eq!(snapshot.find(&name("echo")), None);
 }
 
-/// A ranking's positions are those of the entries.
+/// The positions in a ranking are those of the entries of the snapshot.
 pub async fn a_ranking_has_the_positions_of_the_entries(fixture: &ShelfFixture) {
     for skill in ["zebra", "alpha", "middle"] {
         fixture.put(skill, "one").await;
@@ -211,7 +211,7 @@ pub async fn a_ranking_has_the_positions_of_the_entries(fixture: &ShelfFixture) 
     assert_eq!(snapshot.ranking().len(), 3);
 }
 
-/// An entry says what was signed: version, bundle, size and texts.
+/// An entry states what was signed: version, bundle, size and texts.
 pub async fn an_entry_says_what_was_signed(fixture: &ShelfFixture) {
     let entry = fixture.put("alpha", "one").await;
     assert_eq!((entry.version, entry.is_linked()), (1, false));
@@ -227,7 +227,7 @@ pub async fn an_entry_says_what_was_signed(fixture: &ShelfFixture) {
     assert_ne!(again.texts.bundle_hash, entry.texts.bundle_hash);
 }
 
-/// A loaded skill is whole, and proves itself: manifest, signature and key are enough to verify
+/// A loaded skill is complete and verifiable: manifest, signature and key are enough to verify
 /// every byte.
 pub async fn a_loaded_skill_proves_itself(fixture: &ShelfFixture) {
     let entry = fixture.put("alpha", "one").await;
@@ -252,8 +252,8 @@ pub async fn a_loaded_skill_proves_itself(fixture: &ShelfFixture) {
     }
 }
 
-/// While nothing changes the same snapshot is handed out, so that what was made from it can be
-/// kept.
+/// While nothing changes, the shelf returns the same snapshot, so that callers can cache what they
+/// derive from it.
 pub async fn an_unchanged_shelf_hands_out_the_same_snapshot(fixture: &ShelfFixture) {
     fixture.put("alpha", "one").await;
     let first = fixture.snapshot().await;
@@ -265,7 +265,7 @@ pub async fn an_unchanged_shelf_hands_out_the_same_snapshot(fixture: &ShelfFixtu
     assert!(!Arc::ptr_eq(&first, &fixture.snapshot().await));
 }
 
-/// A snapshot that was taken before a change says what it said.
+/// A snapshot does not change after it was taken.
 pub async fn a_snapshot_never_changes(fixture: &ShelfFixture) {
     let first = fixture.put("alpha", "one").await;
     let snapshot = fixture.snapshot().await;
@@ -278,8 +278,8 @@ pub async fn a_snapshot_never_changes(fixture: &ShelfFixture) {
     assert_eq!(now[0].0, "beta");
 }
 
-/// What an older snapshot names is loaded as it was, or no longer exists; it is never something
-/// newer.
+/// A skill of an older snapshot is loaded as it was, or reported as not found. It is never a newer
+/// version.
 pub async fn an_older_entry_is_never_something_newer(fixture: &ShelfFixture) {
     let old = fixture.put("alpha", "one").await;
     fixture.put("alpha", "two").await;
@@ -296,7 +296,7 @@ pub async fn an_older_entry_is_never_something_newer(fixture: &ShelfFixture) {
     }
 }
 
-/// A removed skill is not listed, and one that comes back counts on.
+/// A removed skill is not listed. If it is added again, it gets a higher version.
 pub async fn a_removed_skill_is_gone(fixture: &ShelfFixture) {
     fixture.put("alpha", "one").await;
     fixture.put("beta", "one").await;
@@ -308,8 +308,8 @@ pub async fn a_removed_skill_is_gone(fixture: &ShelfFixture) {
     assert!(back.version > 1, "versions never count backwards");
 }
 
-/// A skill whose stored bytes are not what was signed gives an error, never content; the others are
-/// not concerned.
+/// A skill whose stored bytes are not the signed ones gives an error, never content. Other skills
+/// are not affected.
 pub async fn a_damaged_skill_is_never_content(fixture: &ShelfFixture) {
     fixture.put("alpha", "one").await;
     fixture.put("beta", "one").await;
@@ -324,7 +324,7 @@ pub async fn a_damaged_skill_is_never_content(fixture: &ShelfFixture) {
     fixture.load(&fixture.entry("beta").await).await;
 }
 
-/// An entry that this shelf never had loads nothing: another name, another version, another bundle.
+/// An entry that the shelf never had is not loaded: one with another name, version or bundle.
 pub async fn a_made_up_entry_loads_nothing(fixture: &ShelfFixture) {
     let good = fixture.put("alpha", "one").await;
     let other = fixture.put("beta", "one").await;
@@ -337,7 +337,7 @@ pub async fn a_made_up_entry_loads_nothing(fixture: &ShelfFixture) {
     unknown.texts.bundle_hash = Digest::of(b"never seen");
     let mut later = good.clone();
     later.version += 1;
-    // Before the good one is loaded, and once more when a shelf may remember it.
+    // Try before the good entry is loaded, and again when the shelf may have cached it.
     for _ in 0..2 {
         for entry in [&wrong_name, &swapped, &unknown, &later] {
             let answer = fixture.shelf.load_skill(entry).await;
@@ -351,7 +351,7 @@ pub async fn a_made_up_entry_loads_nothing(fixture: &ShelfFixture) {
     }
 }
 
-/// The policy is the one that the owner wrote last, with its hash as an object.
+/// The policy is the one that the owner wrote last, with the hash of its object form.
 pub async fn a_policy_is_what_the_owner_wrote_last(fixture: &ShelfFixture) {
     fixture.put("alpha", "one").await;
     let mut hashes = BTreeSet::new();
@@ -374,8 +374,8 @@ pub async fn a_policy_is_what_the_owner_wrote_last(fixture: &ShelfFixture) {
     assert_eq!(hashes.len(), 2);
 }
 
-/// A new skill is signed and on the shelf at once, or a draft that says who asked for what; then
-/// the shelf is as before.
+/// A new skill is signed and listed at once, or becomes a draft that names its author and request
+/// and changes nothing else.
 pub async fn a_new_skill_is_signed_or_drafted(fixture: &ShelfFixture) {
     let before = fixture.all().await;
     let files = skill("alpha", "one");
@@ -416,8 +416,8 @@ pub async fn a_new_skill_is_signed_or_drafted(fixture: &ShelfFixture) {
     }
 }
 
-/// The same files again change nothing, whoever put them there first, whether they may replace or
-/// not.
+/// Submitting equal files changes nothing, whoever added them first, and whether or not the caller
+/// may replace skills.
 pub async fn equal_files_are_unchanged(fixture: &ShelfFixture) {
     let entry = fixture.put("alpha", "one").await;
     let before = fixture.all().await;
@@ -441,8 +441,8 @@ pub async fn equal_files_are_unchanged(fixture: &ShelfFixture) {
     }
 }
 
-/// Other files under a name that is there need leave to replace it; then they are its next version,
-/// or a draft on top of it.
+/// Other files under an existing name require that the change may replace. They then become its
+/// next version, or a draft based on the current one.
 pub async fn other_files_need_leave_to_replace(fixture: &ShelfFixture) {
     let entry = fixture.put("alpha", "one").await;
     let before = fixture.all().await;
@@ -462,8 +462,8 @@ pub async fn other_files_need_leave_to_replace(fixture: &ShelfFixture) {
     }
 }
 
-/// A name that was fetched from elsewhere is not taken over by text that is handed in; an owner may
-/// do so with a draft.
+/// Submitted text does not replace a skill that was fetched from a source. On a shelf with drafts,
+/// an owner may still decide to do so.
 pub async fn a_fetched_name_is_not_taken_over(fixture: &ShelfFixture) {
     let from = "github:acme/skills/alpha";
     fixture.hand.put(skill("alpha", "one"), from).await;
@@ -480,7 +480,7 @@ pub async fn a_fetched_name_is_not_taken_over(fixture: &ShelfFixture) {
     }
 }
 
-/// A check answers what the change would be and changes nothing.
+/// A check returns what the change would do and changes nothing.
 pub async fn a_check_changes_nothing(fixture: &ShelfFixture) {
     fixture.put("alpha", "one").await;
     let before = fixture.all().await;
@@ -497,7 +497,7 @@ pub async fn a_check_changes_nothing(fixture: &ShelfFixture) {
     assert_eq!(fixture.all().await, before);
 }
 
-/// What the gate refuses is answered with all that was found, and changes nothing.
+/// If the scan blocks a skill, the shelf returns all findings and changes nothing.
 pub async fn what_the_gate_refuses_changes_nothing(fixture: &ShelfFixture) {
     fixture.put("alpha", "one").await;
     let before = fixture.all().await;
@@ -527,7 +527,7 @@ pub async fn what_the_gate_refuses_changes_nothing(fixture: &ShelfFixture) {
     assert_eq!(fixture.all().await, before);
 }
 
-/// A removal takes the skill off, or waits as a draft on top of what is there; an unknown name is
+/// A removal removes the skill, or becomes a draft based on the current version. An unknown name is
 /// not found.
 pub async fn a_removal_is_done_or_drafted(fixture: &ShelfFixture) {
     let entry = fixture.put("alpha", "one").await;
@@ -550,7 +550,7 @@ pub async fn a_removal_is_done_or_drafted(fixture: &ShelfFixture) {
     }
 }
 
-/// Nothing is fetched: a hosted shelf keeps the wish as a draft, any other says that it cannot.
+/// The shelf under test fetches nothing: a hosted one keeps a draft, any other rejects the request.
 pub async fn nothing_is_fetched(fixture: &ShelfFixture) {
     fixture.put("alpha", "one").await;
     let before = fixture.all().await;
@@ -577,7 +577,7 @@ pub async fn nothing_is_fetched(fixture: &ShelfFixture) {
     assert_matches!(unknown, Err(ShelfError::NotFound(_)));
 }
 
-/// A folder that is not there changes nothing.
+/// A folder that does not exist changes nothing.
 pub async fn a_folder_that_is_not_there_changes_nothing(fixture: &ShelfFixture) {
     let before = fixture.all().await;
     let refused = fixture
@@ -595,7 +595,7 @@ pub async fn a_folder_that_is_not_there_changes_nothing(fixture: &ShelfFixture) 
     assert_eq!(fixture.all().await, before);
 }
 
-/// What came with a linked vault is listed and loaded as any other, and changed by nobody here.
+/// A skill of a linked vault is listed and loaded like any other, and cannot be changed here.
 pub async fn linked_skills_are_read_and_not_changed(fixture: &ShelfFixture) {
     fixture.put("alpha", "one").await;
     if !fixture.hand.link(skill("linked", "one")).await {
@@ -621,7 +621,7 @@ pub async fn linked_skills_are_read_and_not_changed(fixture: &ShelfFixture) {
     }
 }
 
-/// Drift answers for each entry, in the order asked.
+/// A comparison with sources returns a result for each entry, in the order of the question.
 pub async fn drift_answers_for_each_skill(fixture: &ShelfFixture) {
     fixture.put("alpha", "one").await;
     fixture
@@ -638,8 +638,8 @@ pub async fn drift_answers_for_each_skill(fixture: &ShelfFixture) {
     }
 }
 
-/// Of many who hand in different skills of one name at once, one is first where they are signed; as
-/// drafts each is kept, as far as the bound of one author goes.
+/// Of many callers who submit different skills under one name at the same time, one succeeds on a
+/// shelf that signs. On a shelf with drafts each is kept, up to the limit of one author.
 pub async fn of_many_who_take_one_name_one_is_first(fixture: &ShelfFixture) {
     const WRITERS: usize = 8;
     let barrier = Arc::new(Barrier::new(WRITERS));
@@ -670,7 +670,7 @@ pub async fn of_many_who_take_one_name_one_is_first(fixture: &ShelfFixture) {
     }
 }
 
-/// Readers of a shelf that is being changed see whole skills only, sorted, each once.
+/// Readers of a shelf that is changing see whole skills only, sorted, each once.
 pub async fn readers_see_whole_skills_only(fixture: &ShelfFixture) {
     let skills = |body: &str| ["alpha", "beta"].map(|name| skill(name, body)).to_vec();
     fixture.hand.put_all(skills("zero")).await;

@@ -1,4 +1,4 @@
-//! Memory that tells a test what it is asked, and lets it fail, wait or count.
+//! A memory store with a hook, through which a test sees each call and can let it fail or wait.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use vault_store::records::{Commit, Record, RecordKey, Records, Write};
 
 use super::Memory;
 
-/// One call of a port.
+/// A call of one of the ports, with its arguments as far as hooks need them.
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "each is a method of `Records` or `Objects`")]
 pub enum Call<'c> {
@@ -28,27 +28,27 @@ pub enum Call<'c> {
     Delete(&'c ObjectKey),
 }
 
-/// What happens around each call.
+/// The code of a test that runs around each call.
 #[async_trait]
 pub trait Hook: Send + Sync {
-    /// Comes before the memory is asked; an error is the answer.
+    /// Runs before the call reaches the memory. An error becomes the result of the call.
     async fn before(&self, call: Call<'_>) -> Result<(), StoreError>;
 
-    /// Comes after the memory has answered. `done` is false for a commit whose conditions did not
+    /// Runs after the memory has answered. `done` is false for a commit whose conditions did not
     /// hold.
     async fn after(&self, call: Call<'_>, done: bool) {
         let _ = (call, done);
     }
 }
 
-/// A memory with a hook.
+/// A memory store with a hook.
 pub struct Hooked<H> {
     memory: Arc<Memory>,
     hook: Arc<H>,
 }
 
 impl<H: Hook> Hooked<H> {
-    /// Puts a hook before this memory.
+    /// Puts a hook in front of this memory.
     pub fn new(memory: &Arc<Memory>, hook: Arc<H>) -> Arc<Self> {
         let memory = Arc::clone(memory);
         Arc::new(Self { memory, hook })

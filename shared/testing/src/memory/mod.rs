@@ -1,4 +1,5 @@
-//! The memory doubles of the ports: what the contracts ask, nothing durable. For tests.
+//! In-memory implementations of the ports for tests. They keep the contracts, but nothing is
+//! durable.
 
 pub mod hooked;
 pub mod shelf;
@@ -21,7 +22,7 @@ use vault_store::objects::{Class, ObjectKey, Objects, Stored};
 use vault_store::records;
 use vault_store::records::{After, Commit, Record, RecordKey, Records, Write};
 
-/// Objects and records in this process's memory; gone with it.
+/// Objects and records in the memory of this process.
 pub struct Memory {
     clock: Arc<dyn Clock>,
     objects: Mutex<BTreeMap<ObjectKey, Bytes>>,
@@ -31,12 +32,12 @@ pub struct Memory {
 #[derive(Default)]
 struct State {
     by_key: BTreeMap<(String, String), Record>,
-    /// The last revision given out, whatever the key: revisions never repeat.
+    /// The last revision that was given to any record. Revisions never repeat.
     last: u64,
 }
 
 impl Memory {
-    /// An empty store whose records expire by `clock`.
+    /// Creates an empty store whose records expire by `clock`.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             clock,
@@ -208,7 +209,7 @@ impl State {
         is_live(record, now).then_some(record)
     }
 
-    /// Makes one change; answers the new revision of a `Put`.
+    /// Makes one change. Returns the new revision of a `Put`.
     fn change(&mut self, write: &Write, after: After) -> Option<u64> {
         let key = write.key();
         let place = (key.partition.clone(), key.key.clone());
@@ -240,8 +241,8 @@ fn is_live(record: &Record, now: Timestamp) -> bool {
     record.expires_at.is_none_or(|end| end > now)
 }
 
-/// A poisoned lock means that a test's thread panicked while it held it; every change here is made
-/// by one insertion, so the content is whole.
+/// Locks even if the lock is poisoned, which means that a thread of the test panicked while it held
+/// it. Each change is a single insertion, so the content is complete.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

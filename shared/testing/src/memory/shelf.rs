@@ -1,6 +1,6 @@
-//! A stand-in for a [`Shelf`], for tests of what asks one: its skills are really gated, signed and
-//! bundled, by a key that everybody knows. It fails on demand and does not keep the contract of a
-//! shelf.
+//! A stand-in for a [`Shelf`] (store of skills), for tests of code that uses one. Its skills are
+//! really scanned, signed and bundled, by a key that is no secret. It can fail on demand, and it
+//! does not keep the whole contract of a shelf.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,39 +28,39 @@ use vault_shelf::{
 };
 use vault_store::StoreError;
 
-/// When everything in here happens: 2026-11-21 00:00 UTC.
+/// The time of every signature: 2026-11-21 00:00 UTC.
 const NOW: i64 = 1_795_219_200;
 
-/// A publisher of a vault.
+/// A publisher of a vault, with the key and the vault's root versions (lists of keys).
 #[derive(Clone, Debug)]
 pub struct Owner {
     key: SecretKey,
     chain: RootChain,
 }
 
-/// A skill as an [`Owner`] signed it.
+/// A skill that an [`Owner`] has signed.
 #[derive(Clone, Debug)]
 pub struct Signed {
-    /// Name, version, bundle, texts.
+    /// Name, version, bundle hash and search texts.
     pub entry: Entry,
-    /// The verified skill.
+    /// The skill with its files, as a shelf returns it after verification.
     pub loaded: Arc<Loaded>,
     /// The bundle with its parts.
     pub encoded: EncodedBundle,
 }
 
-/// Why files were not signed.
+/// The reason why files were not signed.
 #[derive(Clone, Debug)]
 pub enum NotSigned {
-    /// The gate refused them.
+    /// The scan blocked them.
     Gate(Vec<Finding>),
     /// They do not fit into a bundle.
     Format(String),
 }
 
 impl Owner {
-    /// The owner whose key is made of this number: the only key of both roles in the first root
-    /// version of a vault.
+    /// Creates the owner whose key is derived from this number. It is the only key of both roles in
+    /// the first root version of a new vault.
     pub fn new(seed: u8) -> Self {
         let key = SecretKey::from_seed([seed; 32]);
         let public_key = key.public();
@@ -77,7 +77,8 @@ impl Owner {
         Self { key, chain }
     }
 
-    /// The same vault with another key, which its root versions may name or not.
+    /// Returns an owner of the same vault with another key, whether or not its root versions name
+    /// that key.
     #[must_use]
     pub fn with_key(&self, seed: u8) -> Self {
         Self {
@@ -86,7 +87,7 @@ impl Owner {
         }
     }
 
-    /// The same key with another chain.
+    /// Returns an owner with the same key and another chain of root versions.
     #[must_use]
     pub fn with_chain(&self, chain: RootChain) -> Self {
         Self {
@@ -100,12 +101,12 @@ impl Owner {
         &self.chain
     }
 
-    /// What a reader knows who was shown these root versions and no others.
+    /// Returns the state of a reader who has seen exactly these root versions.
     pub fn state(&self) -> RootState {
         RootState::new(self.chain.clone(), BTreeSet::new())
     }
 
-    /// The key.
+    /// The secret key of the owner.
     pub fn key(&self) -> &SecretKey {
         &self.key
     }
@@ -115,7 +116,7 @@ impl Owner {
         self.chain.vault_id()
     }
 
-    /// Gates and signs a skill as this version, recorded as coming from `source`.
+    /// Scans and signs a skill as this version. `source` is its recorded source.
     pub fn sign(
         &self,
         files: Vec<RawFile>,
@@ -202,20 +203,20 @@ impl Owner {
     }
 }
 
-/// What a [`MemoryShelf`] is told to fail with, whatever it holds.
+/// The failure that a [`MemoryShelf`] imitates, whatever it holds.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Trouble {
     /// The store does not answer.
     Down,
-    /// Content is not given out: the subscription has lapsed.
+    /// The subscription has lapsed, so no content is returned.
     Lapsed,
-    /// Nothing is given out: a key that signed the release is revoked.
+    /// A key that signed the release is revoked, so nothing is returned.
     Awaited,
-    /// No stored bundle is what was signed.
+    /// The stored bytes of every bundle differ from the signed ones.
     Damaged,
 }
 
-/// A shelf in this process's memory. It fails on demand, and counts what it was asked for.
+/// A shelf in the memory of this process. It fails on demand, and records what it was asked.
 #[derive(Debug)]
 pub struct MemoryShelf {
     owner: String,
@@ -227,9 +228,9 @@ pub struct MemoryShelf {
 #[derive(Debug, Default)]
 struct State {
     entries: BTreeMap<SkillName, Entry>,
-    /// Every bundle that ever was on the shelf.
+    /// Every bundle that was ever on the shelf.
     bundles: HashMap<Digest, Arc<Loaded>>,
-    /// The highest version of each name, also of those that are gone.
+    /// The highest version of each name, also of removed skills.
     versions: BTreeMap<SkillName, u64>,
     policy: Option<Arc<Policy>>,
     trouble: Option<Trouble>,
@@ -239,7 +240,7 @@ struct State {
 }
 
 impl MemoryShelf {
-    /// An empty shelf whose skills are called `<owner>/<name>`.
+    /// Creates an empty shelf whose skills have ids `<owner>/<name>`.
     pub fn new(owner: impl Into<String>, writes: Writes) -> Self {
         Self {
             owner: owner.into(),
@@ -249,8 +250,8 @@ impl MemoryShelf {
         }
     }
 
-    /// Puts a skill on the shelf as its owner does, in place of what had its name; recorded as
-    /// coming from `source`. Fails when the gate refuses it.
+    /// Puts a skill on the shelf as its owner does, in place of one with its name. `source` is its
+    /// recorded source. Fails if the scan blocks it.
     pub fn put(&self, files: Vec<RawFile>, source: &ProvenanceId) -> Result<Entry, NotSigned> {
         let verdict = gate::check(files, &GateOptions::default());
         let package = verdict.package.ok_or(NotSigned::Gate(verdict.findings))?;
@@ -265,8 +266,8 @@ impl MemoryShelf {
         Ok(entry)
     }
 
-    /// Puts a skill with this name, description and tags on the shelf, and these files beside its
-    /// SKILL.md; recorded as coming from `inline:test`. Fails when the gate refuses it.
+    /// Puts a skill with this name, description and tags on the shelf, with these files beside its
+    /// SKILL.md and the source `inline:test`. Fails if the scan blocks it.
     pub fn put_text(
         &self,
         name: &str,
@@ -293,24 +294,24 @@ impl MemoryShelf {
         self.put(all, &source)
     }
 
-    /// Sets what the owner says about who sees what.
+    /// Sets the owner's policy, which decides who sees what; `None` removes it.
     pub fn set_policy(&self, policy: Option<Policy>) {
         let mut state = self.lock();
         state.snapshot = None;
         state.policy = policy.map(Arc::new);
     }
 
-    /// Fails from now on, or no longer.
+    /// Sets the failure of all later calls; `None` ends it.
     pub fn set_trouble(&self, trouble: Option<Trouble>) {
         self.lock().trouble = trouble;
     }
 
-    /// What was handed in, in order, whatever became of it.
+    /// Returns all submitted changes in their order, whatever became of them.
     pub fn submitted(&self) -> Vec<(Submitter, Change)> {
         self.lock().submitted.clone()
     }
 
-    /// How often content was asked for.
+    /// Returns how many skills were loaded.
     pub fn loads(&self) -> usize {
         self.lock().loads
     }
@@ -319,8 +320,8 @@ impl MemoryShelf {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As much of taking a skill as a tool can tell apart: that is tested with the library and with
-    /// the service's own shelf.
+    /// Handles a submitted skill as far as tools can tell a difference. The library and the service
+    /// test the complete behaviour with their own shelves.
     fn take(
         &self,
         by: &Submitter,

@@ -1,4 +1,4 @@
-//! The partitions that a piece of work reads and writes in a [`Memory`](super::Memory).
+//! Records which partitions a piece of work reads and writes in a [`Memory`](super::Memory).
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -9,18 +9,18 @@ tokio::task_local! {
     static TOUCHED: RefCell<Touched>;
 }
 
-/// Kinds of partitions that a piece of work touched: the text up to the first slash, and `*` for
-/// what follows.
+/// The kinds of partitions that a piece of work touched. A kind is the name up to the first slash,
+/// with `*` for the text that follows.
 #[derive(Clone, Debug, Default)]
 pub struct Touched {
-    /// Those that it read, or had checked in a commit.
+    /// Partitions that it read, or checked in a commit.
     pub read: BTreeSet<String>,
-    /// Those that it tried to write.
+    /// Partitions that it tried to write.
     pub written: BTreeSet<String>,
 }
 
 impl Touched {
-    /// Does the work, and returns what it touched. Tasks that the work spawns are not seen.
+    /// Runs the work and returns what it touched. Tasks that the work spawns are not observed.
     pub async fn observe<F: Future>(work: F) -> (F::Output, Self) {
         let observed = async {
             let output = work.await;
@@ -31,7 +31,7 @@ impl Touched {
     }
 }
 
-/// Notes that these partitions are read, if the work is observed.
+/// Records that these partitions are read, if the work is observed.
 pub(super) fn note_reads<'a>(partitions: impl IntoIterator<Item = &'a str>) {
     let _ = TOUCHED.try_with(|touched| {
         let kinds = partitions.into_iter().map(kind_of_partition);
@@ -39,14 +39,14 @@ pub(super) fn note_reads<'a>(partitions: impl IntoIterator<Item = &'a str>) {
     });
 }
 
-/// Notes the partitions of a commit, if the work is observed.
+/// Records the partitions of a commit, if the work is observed.
 pub(super) fn note_writes(writes: &[Write]) {
     let _ = TOUCHED.try_with(|touched| {
         let mut touched = touched.borrow_mut();
         for write in writes {
             let kind = kind_of_partition(&write.key().partition);
             match write {
-                // Not sent to any store.
+                // A check without a condition is sent to no store.
                 Write::Check {
                     when: When::Any, ..
                 } => {}
