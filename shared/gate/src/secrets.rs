@@ -1,15 +1,16 @@
-//! Files that look like secrets. A skill takes them from a source only if its owner names them.
+//! Recognises files that look like secrets. Such files of a source become part of a skill only if
+//! its owner names them.
 //!
 //! People work in the folders of their skills, so secrets may lie there, and everyone who gets a
-//! skill gets its files. The check is for files that come from a source; it never changes a version
-//! that was signed before.
+//! skill gets its files. Only files that come from a source are checked; a version that was signed
+//! before never changes.
 
 use crate::RawFile;
 use crate::finding::{Finding, Level, Rule, Severity};
 use vault_format::bundle::File;
 use vault_format::text::{printable, quoted};
 
-/// The rule about a file that was left out.
+/// The rule that warns about a file that was left out.
 pub const SECRET_LEFT_OUT: Rule = Rule {
     id: "VG-SF-001",
     name: "secret-left-out",
@@ -18,7 +19,7 @@ pub const SECRET_LEFT_OUT: Rule = Rule {
     why: "Everyone who gets the skill gets its files.",
 };
 
-/// The rule about a file that was taken because the owner named it.
+/// The rule that warns about a file that is included because the owner named it.
 pub const SECRET_INCLUDED: Rule = Rule {
     id: "VG-SF-002",
     name: "secret-included",
@@ -36,21 +37,22 @@ const KEY_NAMES: [&str; 6] = [
     "id_ed25519",
     "id_ed25519_sk",
 ];
-/// Endings of files that hold keys or certificates with their keys.
+/// Endings of files that hold keys, or certificates together with their keys.
 const KEY_ENDINGS: [&str; 5] = [".pem", ".key", ".ppk", ".p12", ".pfx"];
-/// Last parts of file names that mark an example, as in `.env.example`.
+/// Last parts of the names of example files, as in `.env.example`.
 const EXAMPLES: [&str; 3] = ["example", "sample", "template"];
-/// Characters of base64 behind a header that tell a key from a text about keys.
+/// Number of base64 characters behind a header that tell a key from a text about keys.
 const KEY_LENGTH: usize = 16;
 
-/// The files of a source, without those that look like secrets and were not named.
+/// The files of a source, separated from those that look like secrets.
 #[derive(Debug, Default)]
 pub struct SeparatedFiles {
-    /// The files to take.
+    /// The files that become part of the skill.
     pub files: Vec<RawFile>,
-    /// Paths of files that look like secrets and were named, sorted.
+    /// Paths, sorted, of files that look like secrets and are included because the owner named
+    /// them.
     pub included: Vec<String>,
-    /// Paths of files that look like secrets and were left out, sorted.
+    /// Paths, sorted, of files that look like secrets and were left out.
     pub left_out: Vec<String>,
 }
 
@@ -76,7 +78,7 @@ impl SeparatedFiles {
 }
 
 /// Leaves out the files that look like secrets, unless `include` names them by their path in the
-/// skill. A SKILL.md with a private key is left out too, so the gate rejects the skill.
+/// skill. A SKILL.md with a private key is left out too, so the skill is then rejected.
 pub fn separate_secrets(files: Vec<RawFile>, include: &[String]) -> SeparatedFiles {
     let mut separated = SeparatedFiles::default();
     for file in files {
@@ -95,7 +97,7 @@ pub fn separate_secrets(files: Vec<RawFile>, include: &[String]) -> SeparatedFil
     separated
 }
 
-/// Returns one line that names the files left out, or `None` if there are none.
+/// Returns one line that names the files which were left out; `None` if there are none.
 pub fn left_out_text(paths: &[String]) -> Option<String> {
     const MOST: usize = 8;
     // Keep the text to one line, however many, long or hostile the paths are.
@@ -123,33 +125,34 @@ pub fn paths_of(files: &[File]) -> Vec<String> {
     secrets.map(|file| file.path.to_string()).collect()
 }
 
-/// Whether one of these names is the path of this file, written as `.env` or `./.env`.
+/// Tells whether one of these names is the path of this file, written as `.env` or `./.env`.
 pub fn is_named(path: &str, include: &[String]) -> bool {
     let mut names = include.iter();
     names.any(|name| name.trim_start_matches("./") == path)
 }
 
-/// Whether a file looks like a secret: an environment file that is no example, a file with the name
-/// of a key or certificate, or one that contains a private key. Case does not matter.
+/// Tells whether a file looks like a secret: an environment file that is no example, a file with
+/// the name of a key or certificate, or one that contains a private key. Letter case does not
+/// matter.
 pub fn looks_secret(path: &str, bytes: &[u8]) -> bool {
-    // Test each part of the path, because a folder `.env/` contains files of the same kind.
+    // Test each part of the path, because a folder `.env/` also contains secrets.
     path.split('/').any(has_secret_name) || has_private_key(bytes)
 }
 
 fn has_secret_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     if let Some(rest) = name.strip_prefix(".env") {
-        // Only the last part makes an example: `.env.example.local` holds real values.
+        // Only the last part makes it an example: `.env.example.local` holds real values.
         let last = rest.rsplit('.').next().unwrap_or_default();
         return rest.is_empty() || (rest.starts_with('.') && !EXAMPLES.contains(&last));
     }
     KEY_NAMES.contains(&&*name) || KEY_ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 
-/// Whether a text contains a private key in the format of PEM or OpenSSH, also inside a string with
-/// escapes or in UTF-16. A header alone, as documentation has it, does not count.
+/// Tells whether a text contains a private key in the format of PEM or OpenSSH, also inside a
+/// string with escapes or in UTF-16. A header without a key, as in documentation, does not count.
 fn has_private_key(bytes: &[u8]) -> bool {
-    // In UTF-16 every second byte of this format is NUL; without them it reads as ASCII.
+    // In UTF-16, every second byte of this format is NUL; without them it is ASCII.
     if bytes.contains(&0) {
         let plain: Vec<u8> = bytes.iter().copied().filter(|byte| *byte != 0).collect();
         return has_key_block(&plain);
@@ -176,8 +179,8 @@ fn has_key_block(bytes: &[u8]) -> bool {
     false
 }
 
-/// Whether the text behind a header is a key: spaces, line ends, their escapes and quotation marks,
-/// then base64 or a field of an encrypted key.
+/// Tells whether the text behind a header is a key: spaces, line ends, their escapes and quotation
+/// marks, then base64 or a field of an encrypted key.
 fn begins_key(text: &[u8]) -> bool {
     let mut text = text;
     while let [b'\\', b'n' | b'r' | b't' | b'\\', rest @ ..]

@@ -1,18 +1,19 @@
 //! Compares skills by their text, to find copies under another name.
 //!
-//! A sketch holds, for each of 128 bins, the smallest hash of the runs of five words that fall into
-//! it. Likeness is the share of equal bins. Sketches are compared only if one of 32 bands of four
-//! bins is equal, and a band keeps a bounded number of sketches, so that a thousand copies cost a
-//! thousand look-ups and not a million comparisons. Files that are not text do not count, and a
-//! text with few runs of words is too short to compare.
+//! A sketch summarises a text for comparison. It hashes all runs of five words, assigns each hash
+//! to one of 128 bins, and keeps the smallest hash of each bin. The likeness of two texts is the
+//! share of equal bins. Sketches are compared only if one of their 32 bands (of four bins each) is
+//! equal, and a band keeps a bounded number of sketches, so that a thousand copies cost a thousand
+//! look-ups and not a million comparisons. Files that are not text are ignored, and a text with few
+//! runs of words is too short to be compared.
 
 use crate::finding::{Finding, Level, Rule, Severity};
 use std::collections::{BTreeSet, HashMap};
 use vault_format::text::quoted;
 
-/// Likeness from which two skills are duplicates.
+/// Likeness from which one skill is reported as a duplicate of another.
 pub const DUPLICATE: f64 = 0.90;
-/// Likeness from which two skills are alike.
+/// Likeness from which two skills are reported as alike.
 pub const ALIKE: f64 = 0.75;
 
 const BINS: usize = 128;
@@ -20,11 +21,11 @@ const ROWS: usize = 4;
 const SHINGLE: usize = 5;
 /// Maximum number of sketches that a band remembers for one value.
 const KEPT: usize = 32;
-/// Fewest bins with a hash of their own in a text that can be compared: about fifty different runs
-/// of words.
+/// Fewest bins with a hash of their own that a text must have to be compared: about fifty different
+/// runs of words.
 const FEWEST: usize = 40;
 
-/// The rule about skills that say nearly the same.
+/// The rule that warns about skills with nearly the same text.
 pub const DUPLICATE_RULE: Rule = Rule {
     id: "VG-LK-001",
     name: "duplicate",
@@ -33,7 +34,7 @@ pub const DUPLICATE_RULE: Rule = Rule {
     why: "Two skills that say the same compete for the same requests, and a copy may hold what the first does not.",
 };
 
-/// The rule about skills that are much alike under two names.
+/// The rule that warns about skills with similar texts under two names.
 pub const ALIKE_RULE: Rule = Rule {
     id: "VG-LK-002",
     name: "alike",
@@ -42,8 +43,8 @@ pub const ALIKE_RULE: Rule = Rule {
     why: "A copy under another name may hold what the first does not.",
 };
 
-/// Returns the warning about a skill that is like another one under another name, from [`ALIKE`]
-/// on. `hint` tells how to compare them.
+/// Returns the warning about a skill whose likeness to another one, with another name, is at least
+/// [`ALIKE`]. `hint` tells how to compare them.
 pub fn likeness_warning(other: &str, likeness: f64, hint: &str) -> Finding {
     let rule = if likeness >= DUPLICATE {
         &DUPLICATE_RULE
@@ -69,13 +70,14 @@ pub fn format_percent(likeness: f64) -> String {
     format!("{:.0} %", (likeness.clamp(0.0, 1.0) * 100.0).floor())
 }
 
-/// Sketch of a skill's text for comparisons, in 256 bytes.
+/// A summary of a skill's text for comparisons, in 256 bytes; without content if the text is too
+/// short.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Sketch(Option<Box<[u16; BINS]>>);
 
 impl Sketch {
-    /// Computes the sketch of these files. Order and paths do not count; files with a NUL byte are
-    /// skipped.
+    /// Computes the sketch of these files. Their order and paths do not matter; files with a NUL
+    /// byte are skipped.
     pub fn of<'a>(files: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut bins = [u64::MAX; BINS];
         for file in files.into_iter().filter(|file| !file.contains(&0)) {
@@ -107,7 +109,7 @@ impl Sketch {
         Self(Some(Box::new(short)))
     }
 
-    /// Returns the likeness from 0 to 1; 0 if one of the two is too short to be compared.
+    /// Returns the likeness from 0 to 1; 0 if one of the two texts is too short to be compared.
     pub fn likeness(&self, other: &Self) -> f64 {
         let (Some(mine), Some(others)) = (&self.0, &other.0) else {
             return 0.0;
@@ -116,19 +118,19 @@ impl Sketch {
         f64::from(u32::try_from(equal.count()).unwrap_or(0)) / 128.0
     }
 
-    /// Whether there is enough text to compare it with others.
+    /// Tells whether the text is long enough to be compared with others.
     pub const fn is_comparable(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Returns the sketch as 256 bytes, or no bytes if it cannot be compared.
+    /// Returns the sketch as 256 bytes, or no bytes if the text is too short.
     pub fn to_bytes(&self) -> Vec<u8> {
         let bins = self.0.iter().flat_map(|bins| bins.iter());
         bins.flat_map(|bin| bin.to_le_bytes()).collect()
     }
 
-    /// Reads the result of [`Sketch::to_bytes`]. Bytes of another length give a sketch that is like
-    /// nothing.
+    /// Reads the result of [`Sketch::to_bytes`]. Bytes of another length give a sketch that has
+    /// likeness 0 to every other.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         if bytes.len() != 2 * BINS {
             return Self(None);
@@ -151,14 +153,14 @@ impl Sketch {
     }
 }
 
-/// Splits a text into words: runs of ASCII letters and digits; runs with other characters in pieces
-/// of 12 bytes.
+/// Splits a text into words: runs of ASCII letters and digits. Runs with other characters are cut
+/// into pieces of 12 bytes.
 fn split_words(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     bytes
         .split(|byte| byte.is_ascii() && !byte.is_ascii_alphanumeric())
         .filter(|word| !word.is_empty())
         .flat_map(|word| {
-            // Chinese and Japanese have no spaces between words: 12 bytes are four of their
+            // Chinese and Japanese have no spaces between words; 12 bytes are four of their
             // characters.
             let step = if word.is_ascii() { word.len() } else { 12 };
             word.chunks(step)
@@ -166,22 +168,22 @@ fn split_words(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 fn hash_word(word: &[u8]) -> u64 {
-    // FNV-1a. Sketches are stored, so the hash must not change with a version. A chosen collision
-    // gains nothing, because likeness only warns.
+    // FNV-1a. Sketches are stored, so the hash must not change between versions. A deliberate
+    // collision gains nothing, because likeness only warns.
     word.iter().fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte.to_ascii_lowercase())).wrapping_mul(0x0100_0000_01B3)
     })
 }
 
 const fn mix_bits(value: u64) -> u64 {
-    // The finaliser of SplitMix64: it spreads FNV's weak low bits, which choose the bin.
+    // The finaliser of SplitMix64. It spreads FNV's weak low bits, which choose the bin.
     let value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     value ^ (value >> 31)
 }
 
-/// Fills each empty bin with a value derived from the next full one, so that short texts can be
-/// compared.
+/// Fills each empty bin with a value derived from the next full one, so that texts with few runs
+/// can be compared.
 fn fill_empty_bins(bins: &mut [u64; BINS]) {
     let Some(first) = bins.iter().position(|bin| *bin != u64::MAX) else {
         return;
@@ -197,16 +199,16 @@ fn fill_empty_bins(bins: &mut [u64; BINS]) {
     }
 }
 
-/// An earlier skill that resembles the given one.
+/// An earlier skill whose text is similar.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SimilarSkill {
-    /// Number under which it was added.
+    /// Number under which the earlier skill was added.
     pub number: usize,
-    /// Likeness, from [`ALIKE`] to 1.
+    /// Likeness of the two, from [`ALIKE`] to 1.
     pub likeness: f64,
 }
 
-/// Sketches, indexed by their bands.
+/// Sketches of skills, indexed by their bands.
 #[derive(Debug, Default)]
 pub struct SketchIndex {
     sketches: Vec<Sketch>,
@@ -215,9 +217,9 @@ pub struct SketchIndex {
 }
 
 impl SketchIndex {
-    /// Returns the earlier skills that resemble this one, the most alike first.
+    /// Returns the earlier skills with a similar text, those with the highest likeness first.
     pub fn find_similar(&mut self, sketch: &Sketch) -> Vec<SimilarSkill> {
-        // Two similar skills share many bands, but are compared once.
+        // Two similar skills share many bands but are compared only once.
         let mut near = BTreeSet::new();
         for key in sketch.bands() {
             near.extend(self.bands.get(&key).into_iter().flatten().copied());
@@ -240,8 +242,8 @@ impl SketchIndex {
         let number = self.sketches.len();
         for key in sketch.bands() {
             let bucket = self.bands.entry(key).or_default();
-            // Copies of one text share every band; without a bound each would be compared with all
-            // before it.
+            // Copies of one text share every band. Without a bound, each would be compared with all
+            // the ones before it.
             if bucket.len() < KEPT {
                 bucket.push(number);
             }

@@ -423,7 +423,7 @@ fn actions_must_have_something_to_run() {
         assert!(finding.message.contains(part), "{finding}");
         assert_eq!(finding.position(), Some(Position::new(5, 3)));
     }
-    // People write paths from the skill's folder in both forms; one of them is signed.
+    // People write paths in the skill's folder in both forms; only one of them is signed.
     let verdict = strict(with("command: ./bin/x, cwd: ./bin/"));
     let package = verdict.package.unwrap();
     let action = package.actions.values().next().unwrap();
@@ -557,7 +557,7 @@ fn an_exception_holds_for_these_bytes_only() {
             "an exception is no flag that was let through"
         );
 
-        // A variant has other bytes, and the reason of the plain skill's exception.
+        // A variant has other bytes, and inherits the reason of the plain skill's waiver.
         let variant = GateOptions {
             inherited: package.waivers.clone(),
             ..GateOptions::default()
@@ -577,7 +577,7 @@ fn an_exception_holds_for_these_bytes_only() {
         };
         let changed = check(files(""), &changed).package.unwrap().waivers;
         assert_eq!(changed[0].reason, "theirs now");
-        // An exception that is allowed again without a reason keeps the one that it has.
+        // A waiver that is allowed again without a reason keeps the reason that it has.
         let again = GateOptions {
             allow: vec![name.to_owned()],
             waivers: changed.clone(),

@@ -1,11 +1,11 @@
-//! Texts of the frontmatter: the description and its length, and invisible characters.
+//! Checks the texts of the frontmatter: the length of the description, and invisible characters.
 
 use crate::document::{Document, SKILL_MD};
 use crate::finding::{Finding, Level};
 use crate::lint::TEMPLATE;
 use vault_format::count::count;
 
-/// A description shorter than this, in characters, does not tell an agent when to use the skill.
+/// Length in characters below which a description does not tell an agent when to use the skill.
 const SHORT: usize = 20;
 /// Longest description that the standard allows, in characters.
 const LONG: usize = 1024;
@@ -19,8 +19,7 @@ pub(super) fn check_texts(document: &Document, findings: &mut Vec<Finding>) {
         let finding = Finding::new(rule, level, message).at(SKILL_MD);
         finding.on(document.places().description).hint(hint)
     };
-    // Test this first, because the text of the template has a good length and would pass the other
-    // checks.
+    // Test this first: the text of the template has a good length and would pass the other checks.
     if description.starts_with(TEMPLATE) {
         findings.push(about(
             "description-template",

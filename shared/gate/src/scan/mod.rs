@@ -504,8 +504,9 @@ fn scan_decoded(raw: &str, is_signature: bool, scan: &mut Scan, place: &FilePlac
     }
 }
 
-/// Whether something decodes this piece: on its own line, or on a line that names the variable it
-/// is assigned to. Escapes need no decoder, because the language itself reads them.
+/// Tells whether something decodes this piece: on its own line, or on a line that names the
+/// variable to which it is assigned. Escapes need no decoder, because the language itself reads
+/// them.
 fn is_decoded(raw: &[u8], piece: &decode::Piece, scan: &mut Scan) -> bool {
     if raw[piece.origin] == b'\\' {
         return true;
@@ -538,7 +539,7 @@ fn is_decoded(raw: &[u8], piece: &decode::Piece, scan: &mut Scan) -> bool {
         .any(|(count, (at, _))| count >= MOST_NAMED || decodes(line_around(raw, at..at + length)))
 }
 
-/// Returns the range of the line around a place, at most [`LONGEST_LINE`] bytes before and after
+/// Returns the range of the line around this range, at most [`LONGEST_LINE`] bytes before and after
 /// it.
 fn line_around(text: &[u8], place: std::ops::Range<usize>) -> std::ops::Range<usize> {
     let is_end = |byte: &u8| *byte == b'\n';

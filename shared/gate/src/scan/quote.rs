@@ -1,30 +1,30 @@
 //! Recognises quotations: text that describes an attack instead of making one.
 //!
-//! A quotation lowers a flag to a warning and silences nothing, because an agent acts on a quoted
-//! command like on any other. It never counts in a script, a shell fence, a hidden comment or the
-//! frontmatter, and never in a sentence that gives an order. Elsewhere one of two conditions must
-//! hold: a verb of refusing governs exactly the match (for a match that is no command, a verb of
-//! detecting does too), or the nearest heading announces attacks and every host that is named is
-//! reserved (RFC 2606).
+//! A quotation lowers a flag to a warning and silences nothing, because an agent may act on a
+//! quoted command like on any other. There is no quotation in a script, a shell block, a hidden
+//! comment or the frontmatter, nor in a sentence that gives an order. Elsewhere one of two
+//! conditions must hold: a verb of refusing governs exactly this match (for a match that is not a
+//! command, a verb of detecting is enough), or the nearest heading announces attacks and every host
+//! that is named is reserved for examples (RFC 2606).
 
 use crate::rule::{Lazy, place};
 
-/// Words that may stand between a verb and what it governs.
+/// Words that may stand between a verb and the words that it governs.
 macro_rules! between {
     () => {
         r"(?:[\s,:;(]*(?:an?|the|any|all|this|these|that|those|such|or|of|as|e\.g\.|i\.e\.|for|like|to|into|in|from|with|it|things?|phrases?|patterns?|commands?|code|scripts?|text|strings?|instructions?|directives?|requests?|attempts?|prompts?|injections?|attacks?|downloads?|downloaded|remote|untrusted|unknown|arbitrary|suspicious|malicious|dangerous|shell|bash|containing|trying|asking|following|users?|skills?|inputs?|(?:pip(?:e|es|ing)|curl(?:ing)?|run(?:s|ning)?) (?:a )?(?:downloads?|installers?|output)))*[\s:;,(]*[\x22'`\xe2\x80\x9c\x98\xe3\x8c(*_~-]*$"
     };
 }
 
-/// A refusal of the act, directly before the match.
+/// A refusal to do it, directly before the match.
 static REFUSES: Lazy = Lazy::new(concat!(
     r"(?:\b(?:never|do(?:es)? not|don'?t|must not|should not|may not|cannot|refuses? to|not to)(?: (?:ever|blindly|just|automatically|directly))?(?: (?:run|execute|use|trust|follow|obey|install|pipe|paste|allow|accept|send|share|include|write|recommend|suggest|add)\b)?",
     r"|\b(?:avoid(?:s|ing)?|reject(?:s|ed|ing)?|refus(?:e|es|ing)|den(?:y|ies)|forbids?|prohibits?)\b)",
     between!()
 ));
 
-/// A verb of detecting, directly before the match. It excuses no command, because a command does
-/// its harm in any sentence.
+/// A verb of detecting, directly before the match. It excuses no command: a command does its harm
+/// in any sentence.
 static REPORTS: Lazy = Lazy::new(concat!(
     r"\b(?:detect(?:s|ed|ing)?|flag(?:s|ged|ging)?|scan(?:s|ning)? for|watch(?:es)? for|look(?:s|ing)? (?:out )?for|block(?:s|ed|ing)?)\b",
     between!()
@@ -35,7 +35,7 @@ static ORDERS: Lazy = Lazy::new(
     r"(?:^[\s>*+\d.)|-]*|[:,;.|\xe2]\s*(?:\*\*)?|\b(?:then|and|must|should|please|you|always|first|now|to|can|just)\s+)(?:run|execute|paste|enter|type|copy|install|use|send|upload|post|open|visit|download|fetch|start|launch|call|invoke|read|forward|append|write|add|follow|set|make sure)\b",
 );
 
-/// A key for text that an agent follows, at the beginning of the match.
+/// A key for text that an agent follows. It stands at the beginning of the match.
 static TOLD: Lazy = Lazy::new(r"^\w*(?:description|instruction)s?['\x22]?\s*:");
 
 /// Headings under which attacks are described.
@@ -43,8 +43,8 @@ static ANNOUNCES: Lazy = Lazy::new(
     r"\bdetect|\bred flags?|\bthreats?\b|\battacks?\b|\bvulnerab|\banti-?patterns?|\binjection\b|\bforbidden|\bprohibit|\bwhat not|\bdon'?ts?\b|\bdangerous|\bunsafe|\bsuspicious|\bmalicious|\bblock(?:ed|list)|\bwarning signs|\bindicators?\b|\bexploit|\bjailbreak|\bphishing",
 );
 
-/// A search expression for a command. A class of characters follows its first word, so no
-/// shell finds the command in it.
+/// A search expression for a command: a class of characters follows its first word, so no shell
+/// finds the command in it.
 static EXPRESSION: Lazy = Lazy::new(r"^[\w./-]*(?:\\[bsswd]|\.[*+]|\[\^|\[\\|\(\?)");
 
 /// A key before a value: in double quotes, or at the beginning of a line.
@@ -52,7 +52,7 @@ static KEY: Lazy = Lazy::new(
     r"\x22[\w.$-]+\x22\s*:|^\s*(?:-\s+)?['\x22]?[\w.$-]+['\x22]?\s*[:=]|\b(?:description|instructions?|summary|help)\s*[:=]\s*[bruf]?['\x22(`]",
 );
 
-/// Keys whose values are run.
+/// Keys whose values are run as commands.
 static RUN_KEY: Lazy = Lazy::new(
     r"^(?:\w*[_-]?(?:command|cmd|run|script|exec|hook|entrypoint|shell|args)\w*|(?:pre|post)?(?:install|prepare|publish|pack|build|start|test)|setup|initialize\w*|\w+create\w*|\w+start\w*|\w+attach\w*)$",
 );
@@ -61,17 +61,17 @@ static RUN_KEY: Lazy = Lazy::new(
 static TOLD_KEY: Lazy =
     Lazy::new(r"^\w*(?:description|instruction|summary|help|note|hint|title)s?$");
 
-/// Bytes before a match in which a verb that governs it is looked for. Few words stand between the
-/// two, so a longer search would lower no more matches.
+/// Number of bytes before a match that are searched for a verb that governs it. Few words stand
+/// between the two, so a longer search would lower no more matches.
 pub(super) const MOST_BEFORE: usize = 1 << 10;
 
-/// Properties that all matches in a statement share.
+/// The properties that all matches in one statement share.
 pub(super) struct StatementTraits {
     /// Whether it gives an order.
     pub orders: bool,
-    /// Whether it names an address, and the host of each is reserved for examples.
+    /// Whether it names addresses whose hosts are all reserved for examples.
     is_reserved: bool,
-    /// Ranges of the keys before values.
+    /// The ranges of the keys that stand before values.
     keys: Vec<std::ops::Range<usize>>,
 }
 
@@ -102,7 +102,7 @@ impl StatementTraits {
 
 /// A match and its surroundings.
 pub(super) struct Context<'a> {
-    /// The sentence, row or line that holds the match.
+    /// The sentence, row or line that contains the match.
     pub statement: &'a [u8],
     /// Offset of the match in it.
     pub at: usize,
@@ -110,12 +110,12 @@ pub(super) struct Context<'a> {
     pub matched: &'a [u8],
     /// The kind of place of the statement.
     pub place: u16,
-    /// The nearest heading above it; empty where there is none.
+    /// The nearest heading above it; empty if there is none.
     pub heading: &'a [u8],
 }
 
 impl Context<'_> {
-    /// Whether the match is a quotation. `is_command` means that the match is a command.
+    /// Tells whether the match is a quotation. `is_command` states whether the match is a command.
     pub(super) fn is_quotation(&self, said: &StatementTraits, is_command: bool) -> bool {
         let is_shell = self.place & place::SHELL != 0 && self.place & place::PLAIN == 0;
         let is_script = self.place & place::CODE != 0 && self.place & place::PROSE == 0;
@@ -130,8 +130,8 @@ impl Context<'_> {
         let before = &before[before.len().saturating_sub(MOST_BEFORE)..];
         REFUSES.is_match(before)
             || (!is_command && REPORTS.is_match(before))
-            // A heading alone excuses nothing. Otherwise, one line above an attack would switch the
-            // gate off.
+            // A heading by itself excuses nothing. Otherwise, one line above an attack would
+            // disable the scanner.
             || said.is_reserved && ANNOUNCES.is_match(self.heading)
     }
 
@@ -140,14 +140,14 @@ impl Context<'_> {
         &self.statement[..self.at.min(self.statement.len())]
     }
 
-    /// Whether the match is the first thing in its statement, apart from the marks of a prompt.
+    /// Tells whether the match stands first in its statement, apart from the marks of a prompt.
     pub(super) fn begins_statement(&self) -> bool {
         let is_mark = |byte: &u8| matches!(byte, b' ' | b'\t' | b'!' | b'$' | b'>' | b'`');
         self.text_before().iter().all(is_mark)
     }
 
-    /// Whether a value in a file of data is run or followed, judged by the key before it, or
-    /// because it is a line of its own.
+    /// Tells whether a value in a data file is run or followed. The key before it decides, or that
+    /// it stands on a line of its own.
     pub(super) fn is_acted_on(&self, said: &StatementTraits, is_command: bool) -> bool {
         let before = self.text_before();
         let Some(key) = said.last_key_before(before.len()) else {
@@ -164,8 +164,8 @@ impl Context<'_> {
         if is_command { &RUN_KEY } else { &TOLD_KEY }.is_match(name)
     }
 
-    /// Whether the match stands between the marks of an expression to search for: behind a
-    /// backslash or a bar, or before one.
+    /// Tells whether the match stands in a search expression: behind a backslash or a bar, or
+    /// before one.
     pub(super) fn is_in_pattern(&self) -> bool {
         let before = self.text_before().last();
         let after = self.statement.get(self.at + self.matched.len());
@@ -174,7 +174,7 @@ impl Context<'_> {
             .any(|byte| matches!(byte, Some(b'|' | b'\\')))
     }
 
-    /// Whether the match is an expression to search for, which no shell runs as the command.
+    /// Tells whether the match is a search expression, which no shell runs as the command.
     pub(super) fn is_expression(&self) -> bool {
         EXPRESSION.is_match(self.matched)
     }
@@ -184,7 +184,7 @@ impl Context<'_> {
 mod tests {
     use super::*;
 
-    /// `@` marks where the match begins; it is not part of the text.
+    /// `@` marks the beginning of the match and is not part of the text.
     fn context<'a>(before: &'a str, heading: &'a str) -> Context<'a> {
         let statement: &'static str = Box::leak(before.replacen('@', "", 1).into_boxed_str());
         let at = before.find('@').map_or(before.len(), |at| at + 1);

@@ -1,15 +1,15 @@
-//! The structure of scripts and fenced code.
+//! Splits scripts and fenced code into statements and blocks.
 
 use super::spans::{Builder, MAX_STATEMENT};
 use crate::rule::place::{CODE, COMMENT, DATA, PROSE, SHELL};
 
-/// Splits lines of code: a statement for each, with its continuation lines; a block ends before a
-/// definition at the left margin.
+/// Splits lines of code. Each line is a statement, together with its continuation lines. A block
+/// ends before a definition at the left margin.
 pub(super) fn split_code(builder: &mut Builder<'_>, lines: &[(usize, usize)], place: u16) {
     let mut at = 0;
     let mut documentation = false;
-    // Whether the line is inside a long string that is assigned or passed on: that is code and not
-    // documentation.
+    // Whether the line is inside a long string that is assigned or passed on. Such a string is code
+    // and not documentation.
     let mut literal = false;
     while at < lines.len() {
         let (start, mut end) = lines[at];
@@ -42,7 +42,7 @@ pub(super) fn split_code(builder: &mut Builder<'_>, lines: &[(usize, usize)], pl
             && end - start < MAX_STATEMENT
         {
             builder.join_lines_at(lines[at].1);
-            // Remove the sign of continuation, which would separate the words of the joined line.
+            // Replace the continuation sign, which would separate the words of the joined line.
             if let Some(byte) = builder.bytes[..end]
                 .last_mut()
                 .filter(|byte| matches!(byte, b'\\' | b'^' | b'`'))
@@ -53,7 +53,7 @@ pub(super) fn split_code(builder: &mut Builder<'_>, lines: &[(usize, usize)], pl
             end = lines[at].1;
         }
         let here = if doc {
-            // An agent reads documentation as text, an interpreter as part of the code.
+            // An agent reads documentation as text, an interpreter reads it as part of the code.
             PROSE | (place & !SHELL)
         } else if comment {
             COMMENT
@@ -68,7 +68,7 @@ pub(super) fn split_code(builder: &mut Builder<'_>, lines: &[(usize, usize)], pl
     }
 }
 
-/// Turns escaped quotation marks and line breaks of a value into those of the command in it.
+/// Replaces escaped quotation marks and line breaks in a value by those of the command in it.
 fn approximate_escapes(line: &mut [u8]) {
     let mut at = 0;
     while at + 1 < line.len() {
@@ -100,7 +100,7 @@ fn begins_definition(line: &[u8]) -> bool {
     ]
     .iter()
     .any(|word| line.starts_with(word))
-        // In a shell `export NAME=value` sets a variable and begins no function.
+        // In a shell, `export NAME=value` sets a variable and defines no function.
         && !(line.starts_with(b"export ") && line.contains(&b'=') && !line.contains(&b'('))
 }
 
@@ -111,8 +111,8 @@ fn is_comment(trimmed: &[u8], place: u16) -> bool {
         || (place & SHELL != 0 && (trimmed.starts_with(b"rem ") || trimmed.starts_with(b"::")))
 }
 
-/// Whether a line continues in the next one: a shell line that ends in a backslash, pipe or `&&`, a
-/// line of code that ends inside brackets.
+/// Tells whether a line continues in the next one: a shell line that ends in a backslash, pipe or
+/// `&&`, or a line of code that ends inside brackets.
 fn continues_below(line: &[u8], place: u16) -> bool {
     let line = line.trim_ascii_end();
     if place & CODE != 0 {

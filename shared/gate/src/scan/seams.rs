@@ -1,10 +1,11 @@
-//! Removes the seams from statements that join a word from pieces, so that `'cu' + 'rl'` reads as
-//! `curl`.
+//! Removes seams (joints between pieces of a word) from statements of code, so that `'cu' + 'rl'`
+//! is read as `curl`.
 
 use crate::rule::{Lazy, place, replace};
 use std::sync::LazyLock;
 
-/// Signs of a seam: joined literals, quotation marks or escapes inside a word, `$IFS` for a space.
+/// The signs of a seam: joined literals, quotation marks or escapes inside a word, `$IFS` in place
+/// of a space.
 pub(super) static SPLIT_LITERAL: Lazy = Lazy::new(
     r#"['"]\s*\+\s*['"]|\w(''|"")\w|\w'\s?'\w|['"]\s*\.\s*['"]|\$\{ifs\}|\$ifs\b|\b\w\\\w\\?\w|\$@\w|\w\[\w\]"#,
 );
@@ -16,10 +17,11 @@ pub(super) static JOINT: LazyLock<Option<regex::bytes::Regex>> = LazyLock::new(|
         .ok()
 });
 
-/// Returns a statement of this place without its seams, or `None` if it has none.
+/// Returns a statement without its seams, or `None` if it has none. `place_of` is its kind of
+/// place.
 pub(super) fn remove_seams(text: &[u8], place_of: u16, work: &mut u64) -> Option<Vec<u8>> {
-    // Run the cheap test first: skip a statement that has `$IFS` nowhere and fewer than two
-    // quotation marks, `$`, backslashes or square brackets.
+    // Run the cheap test first: skip a statement without `$IFS` and with fewer than two quotation
+    // marks, `$`, backslashes or square brackets.
     let quotes = text
         .iter()
         .filter(|byte| matches!(byte, b'\'' | b'"' | b'$' | b'\\' | b'[' | b']'))
@@ -43,7 +45,7 @@ pub(super) fn remove_seams(text: &[u8], place_of: u16, work: &mut u64) -> Option
     let word_escape = whole
         .windows(2)
         .any(|two| two[0] == b'\\' && two[1].is_ascii_alphabetic());
-    // Remove backslashes in shell only: in other languages, they begin escapes.
+    // Remove backslashes only in shell code: in other languages, they begin escapes.
     if word_escape && place_of & place::SHELL != 0 {
         whole.retain(|byte| *byte != b'\\');
     }
@@ -60,7 +62,8 @@ fn remove_brackets(text: &[u8]) -> Vec<u8> {
     while at < text.len() {
         if let [b'[', letter, b']', ..] = &text[at..]
             && letter.is_ascii_alphanumeric()
-            // A bracket at the beginning of a statement is a test or a list and not part of a word.
+            // A bracket at the beginning of a statement begins a test or a list and is not part of
+            // a word.
             && at > 0
         {
             out.push(*letter);

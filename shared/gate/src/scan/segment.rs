@@ -1,10 +1,10 @@
-//! The structure of a text: sections, blocks in them, statements in those, each with its kind of
-//! place.
+//! Splits a text into sections, blocks in them, and statements in those, each with its kinds of
+//! places (prose, shell code and so on).
 //!
-//! A rule that combines signals requires all of them in one statement, one block or one section.
-//! Wrapped lines of a paragraph and continued lines of a command become one line here: the line
-//! break becomes a space, so that no offset moves. Sizes are bounded: a statement of a megabyte is
-//! cut into many.
+//! A rule requires all its words and expressions in one statement, one block or one section.
+//! Wrapped lines of a paragraph and continued lines of a command become one line: the line break
+//! becomes a space, so that no offset changes. Sizes are bounded: a statement of a megabyte is cut
+//! into many.
 
 pub(super) use super::spans::{Segments, Span};
 use std::path::Path;
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::rule::place::{CODE, DATA, SHELL};
 
-/// Kind of a file, by its name.
+/// The kind of a file, which decides how it is split.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Kind {
     Markdown,
@@ -27,12 +27,12 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Whether an interpreter reads these bytes, whatever else they hold: by the ending of the
-    /// name, or by the first line.
+    /// Tells whether an interpreter reads these bytes, whatever else they contain: by the extension
+    /// of the name, or by the first line.
     pub(super) fn is_script(path: &str, bytes: &[u8]) -> bool {
         match Self::of(path, "") {
             Self::Plain => bytes.starts_with(b"#!"),
-            // Video recordings have the ending `.ts` too.
+            // Video recordings also have the extension `.ts`.
             Self::Code => !Path::new(path)
                 .extension()
                 .is_some_and(|end| end.eq_ignore_ascii_case("ts")),
@@ -41,7 +41,7 @@ impl Kind {
         }
     }
 
-    /// Returns the kind by the ending of the path, else by the first line.
+    /// Returns the kind by the extension of the path, or else by the first line.
     pub(super) fn of(path: &str, raw: &str) -> Self {
         let name = path.rsplit('/').next().unwrap_or(path).to_ascii_lowercase();
         let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
@@ -76,7 +76,7 @@ impl Kind {
     }
 }
 
-/// Splits a text; line breaks inside paragraphs and continued commands become spaces.
+/// Splits a text. Line breaks inside paragraphs and continued commands become spaces in `bytes`.
 pub(super) fn split_text(bytes: &mut [u8], kind: Kind) -> Segments {
     let lines = line_ranges(bytes);
     let mut builder = Builder::new(bytes);
@@ -90,7 +90,7 @@ pub(super) fn split_text(bytes: &mut [u8], kind: Kind) -> Segments {
     builder.finish()
 }
 
-/// Splits a text without structure: one section, one block, one statement for each line.
+/// Splits a text without structure: one section with one block, and a statement for each line.
 pub(super) fn split_lines(bytes: &mut [u8], place: u16) -> Segments {
     let lines = line_ranges(bytes);
     let mut builder = Builder::new(bytes);

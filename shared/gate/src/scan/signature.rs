@@ -1,15 +1,15 @@
-//! Recognises files that are signatures as a whole: envelopes (DSSE, also in a Sigstore bundle) and
-//! web signatures (JWS). Addresses in a signed payload are identifiers that nothing fetches.
+//! Recognises files that consist only of a signature: envelopes (DSSE, also in a Sigstore bundle)
+//! and web signatures (JWS). Addresses in a signed payload are identifiers that nothing fetches.
 
 use super::decode::decode_base64;
 use crate::rule::has;
 use serde_json::{Map, Value};
 
-/// Whether a file is nothing but a signature, over an in-toto statement or a JSON web token. A file
-/// that holds anything else, such as a script, is none.
+/// Tells whether a file is nothing but a signature, over an in-toto statement or a JSON web token.
+/// A file with anything else in it, such as a script, is not.
 pub(super) fn is_signature(bytes: &[u8]) -> bool {
     // Only the form is checked and no key, so anyone can make such a file. That is why the caller
-    // also asks whether a command of the skill reads it.
+    // also checks whether a command of the skill reads it.
     let bytes = bytes.trim_ascii();
     // Test the beginning first, which is enough for most files.
     let is_word =
@@ -23,10 +23,10 @@ pub(super) fn is_signature(bytes: &[u8]) -> bool {
     }
 }
 
-/// Whether an object is a DSSE envelope, a bundle with one, or a JWS in JSON.
+/// Tells whether an object is a DSSE envelope, a bundle with one, or a JWS in JSON.
 fn signed_by(object: &Map<String, Value>) -> bool {
     if let Some(Value::Object(envelope)) = object.get("dsseEnvelope") {
-        // The recursion is no deeper than the JSON, whose depth the parser limits.
+        // The recursion is no deeper than the JSON, whose depth the parser bounds.
         return object.contains_key("verificationMaterial") && signed_by(envelope);
     }
     let Some(payload) = object.get("payload").and_then(Value::as_str) else {
@@ -39,7 +39,8 @@ fn signed_by(object: &Map<String, Value>) -> bool {
     is_signed && is_claims(payload)
 }
 
-/// Whether a text is a compact JWS: head, claims and signature in base64, with points between them.
+/// Tells whether a text is a compact JWS: head, claims and signature in base64, separated by full
+/// stops.
 fn is_compact(text: &str) -> bool {
     let parts: Vec<&str> = text.split('.').collect();
     let [head, claims, signature] = parts[..] else {
@@ -76,11 +77,11 @@ fn is_claims(payload: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// `{"_type":"https://in-toto.io/Statement/v1","subject":[],"predicateType":"x"}`, and the same
-    /// with a line break.
+    /// The payload `{"_type":"https://in-toto.io/Statement/v1","subject":[],"predicateType":"x"}`,
+    /// and the same with a line break.
     const STATEMENT: &str = "eyJfdHlwZSI6Imh0dHBzOi8vaW4tdG90by5pby9TdGF0ZW1lbnQvdjEiLCJzdWJqZWN0IjpbXSwicHJlZGljYXRlVHlwZSI6IngifQ==";
     const BROKEN: &str = "ewogIl90eXBlIjoiaHR0cHM6Ly9pbi10b3RvLmlvL1N0YXRlbWVudC92MSIsInN1YmplY3QiOltdLCJwcmVkaWNhdGVUeXBlIjoieCJ9";
-    /// `{"alg":"HS256","typ":"JWT"}` and `{"iss":"https://a.example","sub":"b","exp":1}`
+    /// The parts `{"alg":"HS256","typ":"JWT"}` and `{"iss":"https://a.example","sub":"b","exp":1}`.
     const TOKEN: &str = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJpc3MiOiJodHRwczovL2EuZXhhbXBsZSIsInN1YiI6ImIiLCJleHAiOjF9.c2ln";
 
     #[test]

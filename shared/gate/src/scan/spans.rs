@@ -1,15 +1,15 @@
-//! Spans of a text and their builder, which grows statements into blocks and sections of bounded
-//! size.
+//! Spans (stretches) of a text, and the builder that collects statements into blocks and sections
+//! of bounded size.
 
 use crate::rule::place;
 
-/// Longest statement in bytes. A longer line is read in windows of this length, each of which
-/// overlaps the one before by a quarter, so that no place in the line is a seam.
+/// Longest statement in bytes. A longer line is read in windows of this length. Each overlaps the
+/// one before by a quarter, so that no match is cut at a boundary.
 pub(super) const MAX_STATEMENT: usize = 16 << 10;
 const MAX_BLOCK: usize = 24 << 10;
 const MAX_SECTION: usize = 32 << 10;
-/// Kinds of places in which people and shells read a line as a whole. A line that the scanner reads
-/// in windows is reported in these places only.
+/// The kinds of places in which people and shells read a line as a whole. Only there a line that
+/// was read in windows is reported.
 const READ_WHOLE: u16 =
     place::FRONT | place::PROSE | place::HEAD | place::TABLE | place::SHELL | place::HIDDEN;
 
@@ -23,23 +23,23 @@ pub(super) struct Span {
     pub heading: Option<usize>,
 }
 
-/// The structure of a text; each list is sorted by where its spans begin. Only windows of one long
-/// line overlap.
+/// The structure of a text. Each list is sorted by the beginnings of its spans; only windows of one
+/// long line overlap.
 #[derive(Debug, Default)]
 pub(super) struct Segments {
     pub sections: Vec<Span>,
     pub blocks: Vec<Span>,
     pub statements: Vec<Span>,
-    /// Start and end of each heading.
+    /// Beginning and end of each heading.
     pub headings: Vec<(usize, usize)>,
     /// Whether a line was read in windows although people or shells read it as a whole.
     pub has_long_line: bool,
-    /// Whether that line was a shell command, with the lines that continue it.
+    /// Whether that line was a shell command (with the lines that continue it).
     pub has_long_command: bool,
 }
 
 impl Segments {
-    /// Returns the nearest heading above a span, empty if there is none.
+    /// Returns the nearest heading above a span; empty if there is none.
     pub(super) fn heading_above<'a>(&self, bytes: &'a [u8], span: &Span) -> &'a [u8] {
         span.heading.map_or(&[], |number| {
             let (start, end) = self.headings[number];
@@ -47,13 +47,13 @@ impl Segments {
         })
     }
 
-    /// Returns the statement that holds an offset, if there is one.
+    /// Returns the statement that contains an offset, if there is one.
     pub(super) fn statement_at(&self, offset: usize) -> Option<Span> {
         let after = self.statements.partition_point(|one| one.start <= offset);
         Some(self.statements[after.checked_sub(1)?])
     }
 
-    /// Returns the block that holds an offset, if there is one.
+    /// Returns the block that contains an offset, if there is one.
     pub(super) fn block_at(&self, offset: usize) -> Option<Span> {
         let after = self.blocks.partition_point(|one| one.start <= offset);
         Some(self.blocks[after.checked_sub(1)?])
@@ -92,11 +92,11 @@ impl<'a> Builder<'a> {
 
     pub fn add_statement(&mut self, start: usize, end: usize, place: u16) {
         let heading = self.section.heading;
-        // Report long lines in these places only: in data and programs they are common and
+        // Report long lines only in these places: in data and programs they are common and
         // harmless.
         let is_long = end.saturating_sub(start) > MAX_STATEMENT
             && place & READ_WHOLE != 0
-            // One word is neither a command nor a sentence, however long it is.
+            // A single word is neither a command nor a sentence, however long it is.
             && self.bytes[start..end].trim_ascii().iter().any(u8::is_ascii_whitespace);
         self.out.has_long_line |= is_long;
         self.out.has_long_command |= is_long && place & (place::SHELL | place::FRONT) != 0;
@@ -110,7 +110,7 @@ impl<'a> Builder<'a> {
                 place,
                 heading,
             });
-            // Windows overlap, so that a match across a cut is whole in one of them.
+            // Windows overlap, so that a match across a boundary is complete in one of them.
             start = if stop < end {
                 stop - MAX_STATEMENT / 4
             } else {
@@ -119,8 +119,8 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Extends the block and the section over a new statement. One that is full ends, and the next
-    /// begins in its last quarter.
+    /// Extends the block and the section over a new statement. If one of them is full, it ends, and
+    /// the next one begins in its last quarter.
     fn extend_over(&mut self, start: usize, end: usize, place: u16) {
         let fresh = Span {
             start,
@@ -146,7 +146,7 @@ impl<'a> Builder<'a> {
                 });
             }
         }
-        // A section that has just begun is empty and may take a statement of any size.
+        // A section that has just begun is empty and may contain a statement of any size.
         if end - self.section.start > MAX_SECTION && self.section.end > self.section.start {
             self.out.sections.push(self.section);
             self.section.start = self.last_quarter(self.section, MAX_SECTION, start);
@@ -155,7 +155,7 @@ impl<'a> Builder<'a> {
         self.section.place |= place;
     }
 
-    /// Returns the start of the first statement in the last quarter of a span that ends before
+    /// Returns the beginning of the first statement in the last quarter of a span that ends before
     /// `next`.
     fn last_quarter(&self, full: Span, most: usize, next: usize) -> usize {
         let quarter = full.start.max(next.saturating_sub(most / 4));
@@ -193,7 +193,7 @@ impl<'a> Builder<'a> {
 
     /// Replaces the line break at this offset by a space.
     pub fn join_lines_at(&mut self, at: usize) {
-        // Replaced and not removed, because spans and findings count in offsets of this text.
+        // Replace the byte and do not remove it: spans and findings count in offsets of this text.
         if let Some(byte) = self.bytes.get_mut(at) {
             *byte = b' ';
         }

@@ -1,34 +1,34 @@
-//! Readings of a file: the text that rules are run on, and the mapping from its offsets to those of
-//! the file.
+//! Turns a file into the text on which rules run (a reading), and maps its offsets back to the
+//! file.
 //!
-//! Rules read one text: NFKC, without invisible characters, look-alike letters mapped, ASCII in
-//! lower case. In an ASCII file without very long words, each offset is that of the file;
-//! elsewhere, a table maps offsets back. One pass over the text serves two readings: a hit is shown
-//! as raw if the raw text agrees, else as normalised.
+//! Rules run on one text: NFKC, without invisible characters, look-alike letters mapped, ASCII in
+//! lower case. In an ASCII file without very long words, each offset equals that in the file;
+//! otherwise a table maps offsets back. One pass over the text gives two readings: a hit is shown
+//! as "raw" if the raw text agrees with it, else as "normalised".
 
 use super::bytes::{HEAD, is_binary, is_picture_or_font};
 use crate::look_alike::look_alike;
 use unicode_normalization::UnicodeNormalization as _;
 use vault_format::text::Position;
 
-/// Maximum number of bytes of one file that are scanned; the rest is reported as unread.
+/// Maximum number of bytes of a file that are scanned. What lies beyond is reported as unread.
 pub(super) const MAX_SCANNED: usize = 4 << 20;
 
 /// A file as text.
 pub(super) struct Source {
-    /// As it stands, decoded from UTF-8 or UTF-16, without NUL bytes.
+    /// The text of the file, decoded from UTF-8 or UTF-16, without NUL bytes.
     pub raw: String,
-    /// Whether bytes after [`MAX_SCANNED`] were left out.
+    /// Whether bytes after [`MAX_SCANNED`] were dropped.
     pub cut: bool,
-    /// Whether it held bytes that are not UTF-8.
+    /// Whether the file had bytes that are not UTF-8.
     pub damaged: bool,
-    /// Whether it held NUL bytes, which a shell passes over and most viewers do not show.
+    /// Whether it had NUL bytes, which a shell ignores and most viewers do not show.
     pub nul: bool,
 }
 
 impl Source {
-    /// Reads a file as text; returns `None` if it is not text. With `is_script`, by its name or its
-    /// first line, it always is: an interpreter reads it, whatever is in it.
+    /// Reads a file as text. Returns `None` if it is not text. With `is_script` (by its name or
+    /// first line) it always is text: an interpreter reads it, whatever it contains.
     pub(super) fn read_text(bytes: &[u8], is_script: bool) -> Option<Self> {
         let cut = bytes.len() > MAX_SCANNED;
         let bytes = &bytes[..bytes.len().min(MAX_SCANNED)];
@@ -45,9 +45,10 @@ impl Source {
             return None;
         }
         let nul = bytes.contains(&0);
-        // A compiled program with the name of a script is read too, but its NUL bytes hide nothing.
+        // A compiled program with the name of a script is read too, but its NUL bytes hide no
+        // command.
         let is_hidden = nul && !is_binary(&bytes[..bytes.len().min(HEAD)]);
-        // A shell drops NUL bytes, so a word with one inside is a whole word to it.
+        // A shell drops NUL bytes, so a word with one inside is the same word without it.
         let without_nul: Vec<u8>;
         let bytes = if nul {
             without_nul = bytes.iter().copied().filter(|byte| *byte != 0).collect();
@@ -57,7 +58,7 @@ impl Source {
         };
         Some(match std::str::from_utf8(bytes) {
             Ok(text) => source(text.to_owned(), false, is_hidden),
-            // The text was cut inside a character, which is not damage.
+            // The text was cut inside a character at the size limit, which is no damage.
             Err(error) if cut && error.error_len().is_none() => {
                 let raw = String::from_utf8_lossy(&bytes[..error.valid_up_to()]).into_owned();
                 source(raw, false, is_hidden)
@@ -67,8 +68,8 @@ impl Source {
     }
 }
 
-/// Decodes UTF-16 by its byte order mark, unless plain ASCII follows the mark: then programs read
-/// it as that.
+/// Decodes UTF-16 by its byte order mark, unless plain ASCII follows the mark: other programs then
+/// read ASCII.
 fn decode_utf16(bytes: &[u8]) -> Option<String> {
     let (rest, little) = match bytes {
         [0xFF, 0xFE, rest @ ..] => (rest, true),
@@ -76,7 +77,7 @@ fn decode_utf16(bytes: &[u8]) -> Option<String> {
         _ => return None,
     };
     let is_plain = |byte: &&u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace();
-    // A false mark must not make a script unreadable here that a shell still runs.
+    // A false mark must not make a script unreadable here while a shell still runs it.
     if rest.iter().filter(is_plain).count() * 8 > rest.len() * 7 {
         return None;
     }
@@ -96,18 +97,18 @@ fn decode_utf16(bytes: &[u8]) -> Option<String> {
     )
 }
 
-/// The text that rules read, with the way back to the file.
+/// The text on which rules run, with a table that maps its offsets back to the file.
 pub(super) struct NormalizedText {
-    /// Lower-case bytes; line breaks stand where they stand in the raw text until the segmenter
-    /// joins lines.
+    /// The text in lower case. Line breaks are where the raw text has them, until the module
+    /// `segment` joins lines.
     pub bytes: Vec<u8>,
-    /// Pairs (offset here, offset in the raw text), sorted; between two the distance stays the
-    /// same. Empty: they are equal.
+    /// Pairs of an offset here and the offset in the raw text, sorted. Between two pairs, the
+    /// distance stays the same. If there are none, all offsets are equal.
     steps: Vec<(usize, usize)>,
 }
 
-/// Length from which a word is data. Its middle is left out, so that the texts before and behind it
-/// stand in one line.
+/// Length from which a word is treated as data. Its middle is left out, so that the texts before
+/// and behind it are close enough to be judged together.
 const LONGEST_WORD: usize = 1 << 10;
 
 impl NormalizedText {
@@ -152,7 +153,7 @@ impl NormalizedText {
             if character.is_ascii() {
                 self.bytes.push(character.to_ascii_lowercase() as u8);
             } else if !is_invisible(character) {
-                // Map the compatibility forms of single characters only. Sequences of several
+                // Map compatibility forms of single characters only. Sequences of several
                 // characters stay as they are.
                 for plain in character.nfkc() {
                     let plain = look_alike(plain).to_ascii_lowercase();
@@ -163,7 +164,7 @@ impl NormalizedText {
         }
     }
 
-    /// Returns the offset in the raw text for an offset here.
+    /// Returns the offset in the raw text for an offset in this text.
     pub(super) fn raw_offset(&self, offset: usize) -> usize {
         let place = self.steps.partition_point(|step| step.0 <= offset);
         match place.checked_sub(1).map(|before| self.steps[before]) {
@@ -179,7 +180,7 @@ fn long_words(bytes: &[u8]) -> Vec<std::ops::Range<usize>> {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=_-%.:".contains(&byte);
     let mut words = Vec::new();
     let mut at = 0;
-    // Look at one byte in each `LONGEST_WORD`: a long word contains at least one of them.
+    // Examine one byte in each `LONGEST_WORD`: every long word contains at least one of them.
     while at < bytes.len() {
         if !is_part(bytes[at]) {
             at += LONGEST_WORD;
@@ -197,7 +198,7 @@ fn long_words(bytes: &[u8]) -> Vec<std::ops::Range<usize>> {
     words
 }
 
-/// Distance in bytes between two places whose characters are counted in advance.
+/// Distance in bytes between the offsets at which characters are counted in advance.
 pub(super) const STRETCH: usize = 256;
 
 /// Counts the characters that begin in these bytes of a text.
@@ -206,11 +207,11 @@ fn count_characters(bytes: &[u8]) -> usize {
     bytes.len() - bytes.iter().filter(goes_on).count()
 }
 
-/// Places of line starts, for many look-ups in one text.
+/// The beginnings of the lines of a text, for many look-ups.
 pub(super) struct Lines {
     starts: Vec<usize>,
-    /// Characters before each stretch of [`STRETCH`] bytes, so that no column is counted from the
-    /// beginning of its line.
+    /// The number of characters before each stretch of [`STRETCH`] bytes, so that a column need not
+    /// be counted from the beginning of its line.
     counts: Vec<usize>,
 }
 
@@ -233,7 +234,7 @@ impl Lines {
         self.counts[stretch] + count_characters(&raw.as_bytes()[stretch * STRETCH..offset])
     }
 
-    /// Returns the number of the line that holds an offset, from 1.
+    /// Returns the number of the line that contains an offset, from 1.
     pub(super) fn line_at(&self, offset: usize) -> usize {
         self.starts.partition_point(|start| *start <= offset).max(1)
     }
@@ -251,7 +252,7 @@ impl Lines {
     }
 }
 
-/// Whether a character has no shape: the letters around it read as one word.
+/// Tells whether a character has no shape, so that the letters around it read as one word.
 pub(super) fn is_invisible(character: char) -> bool {
     matches!(
         character,
@@ -269,7 +270,7 @@ mod tests {
     fn places_in_a_line_of_megabytes_are_found_without_a_walk() {
         let raw = format!("one\n{}\u{e9}x\ntwo", "a".repeat(4 << 20));
         let lines = Lines::of(&raw);
-        // Each from the start of the line would be 80 GB of text.
+        // Counting each from the start of its line would read 80 GB of text.
         for offset in (4..raw.len() - 8).step_by(100).rev() {
             let column = u32::try_from(offset - 3).unwrap();
             assert_eq!(lines.position_at(&raw, offset), Position::new(2, column));

@@ -1,14 +1,14 @@
-//! Adds up the hits of a skill: flags, warnings, and hints that count together.
+//! Adds up the hits of a skill: flags, warnings, and hints (weak signs that count only together).
 
 use crate::finding::{Finding, Level};
 use crate::rule::{Act, ScanRule};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Sum of points at which hints become warnings.
+/// Sum of points from which hints become warnings.
 pub(super) const HINT_THRESHOLD: u32 = 6;
-/// Maximum number of points that one family of rules adds to the sum.
+/// Maximum number of points that one family (group of related rules) adds to the sum.
 const MOST_OF_A_FAMILY: u32 = 6;
-/// Maximum number of findings of one rule in one skill that are listed.
+/// Maximum number of findings of one rule that are listed for a skill.
 pub(super) const MOST_LISTED: usize = 5;
 
 /// A hit before the level of its finding is decided.
@@ -25,7 +25,7 @@ pub(super) fn sum_findings(mut hits: Vec<Hit>, with_hints: bool) -> Vec<Finding>
     let mut listed = BTreeMap::<(&str, CountKey), usize>::new();
     let mut places = BTreeSet::new();
     let mut findings = Vec::new();
-    // The heaviest first, because one place keeps one finding of a rule and the list is cut.
+    // Sort by weight, because a place keeps only one finding of a rule and the list is cut.
     hits.sort_by_key(|hit| (hit.act.rank(), hit.finding.view));
     for hit in hits {
         let level = match hit.act {
@@ -35,9 +35,8 @@ pub(super) fn sum_findings(mut hits: Vec<Hit>, with_hints: bool) -> Vec<Finding>
             Act::Hint(_) if with_hints => Level::Note,
             Act::Hint(_) => continue,
         };
-        // The same rule on the same line is one finding, whatever reading it came from.
-        // Findings without a line are told apart by their messages, which name the part of a
-        // container.
+        // The same rule on the same line is one finding, whatever reading it came from. Findings
+        // without a line are distinguished by their messages, which name the part of a container.
         let part = hit
             .finding
             .line
@@ -53,7 +52,7 @@ pub(super) fn sum_findings(mut hits: Vec<Hit>, with_hints: bool) -> Vec<Finding>
             continue;
         }
         let count = listed
-            // Count flags and warnings separately, so that neither uses up the places of the other.
+            // Count flags and warnings separately, so that neither uses up the limit of the other.
             .entry((hit.rule.rule.id, CountKey(level == Level::Flag)))
             .or_default();
         *count += 1;
@@ -67,7 +66,7 @@ pub(super) fn sum_findings(mut hits: Vec<Hit>, with_hints: bool) -> Vec<Finding>
     findings
 }
 
-/// Returns the sum of the hints: each rule once, each family up to a bound.
+/// Returns the points of all hints: each rule counts once, each family up to a bound.
 pub(super) fn sum_points(hits: &[Hit]) -> u32 {
     let mut rules = BTreeMap::<&str, u32>::new();
     for hit in hits {
@@ -81,8 +80,8 @@ pub(super) fn sum_points(hits: &[Hit]) -> u32 {
     let mut families = BTreeMap::<&str, u32>::new();
     for (id, points) in rules {
         *families
-            // The family is the id without its number. Its rules catch different wordings of one
-            // idea, so their sum is bounded.
+            // The family of a rule is its id without the number. Its rules detect different
+            // wordings of one idea, so their sum is bounded.
             .entry(id.rsplit_once('-').map_or(id, |(family, _)| family))
             .or_default() += points;
     }
@@ -92,7 +91,7 @@ pub(super) fn sum_points(hits: &[Hit]) -> u32 {
         .sum()
 }
 
-/// Key of a count: whether it is of flags.
+/// Key of a count: whether it counts flags or warnings.
 #[derive(Clone, Copy, Eq, Ord, PartialEq, PartialOrd)]
 struct CountKey(bool);
 

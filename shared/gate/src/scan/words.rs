@@ -2,11 +2,11 @@
 
 use aho_corasick::AhoCorasick;
 
-/// Words to look for.
+/// The search for many words at once.
 pub(super) struct Words(AhoCorasick);
 
 impl Words {
-    /// Prepares the search for these words, none of which may be empty.
+    /// Prepares the search for these words; none of them may be empty.
     #[expect(
         clippy::expect_used,
         reason = "the words stand in the rules: no input makes them too many"
@@ -17,12 +17,12 @@ impl Words {
 
     /// Returns the offset and the number of each occurrence of each word, sorted.
     pub(super) fn find(&self, text: &[u8]) -> Vec<(usize, usize)> {
-        // Find overlapping words, because the word of one rule may be inside that of another.
+        // Search for overlapping words, because the word of one rule may be inside that of another.
         let hits = self.0.find_overlapping_iter(text);
         let mut found: Vec<_> = hits
             .map(|hit| (hit.start(), hit.pattern().as_usize()))
             .collect();
-        // The search returns them sorted by where they end, so each is at most a few places off.
+        // The search returns them sorted by their ends, so each is only a few places off.
         for at in 1..found.len() {
             let mut place = at;
             while place > 0 && found[place - 1] > found[place] {
