@@ -1,6 +1,6 @@
-//! `vault audit-log`: shows the actions of people and apps on the connected vault, and the requests
-//! that the service rejected. `vault operator audit-log` shows the log of the service by the same
-//! functions.
+//! `vault audit-log`: shows the actions of people and apps on the vault that this machine is
+//! connected to, and the requests that the service rejected. `vault operator audit-log` uses the
+//! same functions for the log of the whole service.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,27 +53,30 @@ pub struct Filters {
     json_lines: bool,
 }
 
-/// A point in time, or an age in seconds.
+/// The value of `--since`: a time, or an age in seconds before now.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum EventStart {
     At(Timestamp),
     Ago(i64),
 }
 
-/// A log entry, with the names that are known.
+/// An entry of the audit log, with the names that belong to its ids, as far as they are known.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct NamedAuditEntry {
     #[serde(flatten)]
     record: AuditEntry,
-    /// The actor's e-mail address, while the person is a user of the vault.
+    /// E-mail address of the person who acted; absent if the actor is not, or no longer, a user of
+    /// the vault.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     actor_email: Option<String>,
-    /// The target's e-mail address or machine name, while it is known.
+    /// E-mail address of the person, or name of the machine, that the action changed; absent if the
+    /// id is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     target_name: Option<String>,
 }
 
-/// Shows the log, filtered as the arguments require.
+/// Reads the entries that match the filters from the service, adds the names of people and
+/// machines, and shows them.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let connection = Connection::load(context)?;
     let client = connection.owner_client(context)?;
@@ -93,8 +96,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     })
 }
 
-/// Reads the entries of the log at `path` that match the filters. `actor` is an id; `None` stands
-/// for everyone.
+/// Reads the entries that match the filters from the log at the route `path`. `actor` is the id of
+/// the person who acted, resolved from `filters.actor`; `None` selects entries of all.
 pub async fn load_entries(
     client: &OwnerClient,
     path: &str,
@@ -122,7 +125,8 @@ pub async fn load_entries(
         .await
 }
 
-/// Adds the names of people and machines, by their ids.
+/// Fills the names of the entries from `names`, which maps the id of a person or machine to an
+/// e-mail address or machine name.
 pub fn add_names(entries: &mut [NamedAuditEntry], names: &BTreeMap<String, String>) {
     for entry in entries {
         entry.actor_email = names.get(&entry.record.actor).cloned();
@@ -131,7 +135,8 @@ pub fn add_names(entries: &mut [NamedAuditEntry], names: &BTreeMap<String, Strin
     }
 }
 
-/// The e-mail addresses and machine names by id.
+/// Reads the names of the vault's users and machines from the service: e-mail addresses and machine
+/// names, by id.
 async fn load_names(
     client: &OwnerClient,
     connection: &Connection,
@@ -151,8 +156,8 @@ async fn load_names(
     Ok(people.chain(machines).collect())
 }
 
-/// Shows entries as a table, or as lines of JSON if the filters ask for them. `account` stands for an
-/// actor that is an account without a name.
+/// Formats the entries as a table, or as lines of JSON with `--json-lines`. The table shows the
+/// words `account` for an actor whose e-mail address is unknown.
 pub fn show_entries(
     context: &Context,
     filters: &Filters,
@@ -160,7 +165,7 @@ pub fn show_entries(
     account: &str,
 ) -> Report {
     if filters.json_lines {
-        // The text of an entry is chosen by others, so invisible characters are escaped.
+        // Other people chose the texts in an entry, so invisible characters are escaped.
         let line = |entry| escape_invisible(&serde_json::json!(entry).to_string()) + "\n";
         return Report::raw_text(entries.iter().map(line).collect::<String>());
     }
@@ -170,7 +175,7 @@ pub fn show_entries(
     let mut table = Table::new([
         Column::new("time"),
         Column::new("who").shrinks_to(10),
-        // People search for these two words, so the other columns give way first.
+        // People search for the action and the outcome, so the other columns are narrowed first.
         Column::new("action").shrinks_last_to(14),
         Column::new("target").shrinks_to(10).leaves(2),
         Column::new("outcome").shrinks_last_to(12),
@@ -183,7 +188,7 @@ pub fn show_entries(
             BAD
         };
         table.push_row([
-            // To the minute.
+            // The first 16 characters show the time to the minute.
             entry.record.at.to_string()[..16].replace('T', " "),
             format_actor(entry, account),
             clean(&entry.record.action, 40),
@@ -198,7 +203,8 @@ pub fn show_entries(
 fn format_actor(entry: &NamedAuditEntry, account: &str) -> String {
     match &entry.actor_email {
         Some(email) => clean(email, 40),
-        // Ids of accounts belong to the service. Members of a vault cannot look them up.
+        // An account's id belongs to the service. Members of a vault cannot look it up, so words
+        // are shown instead.
         None if entry.record.actor.starts_with("acc_") => account.to_owned(),
         None => clean(&entry.record.actor, 40),
     }
@@ -206,7 +212,7 @@ fn format_actor(entry: &NamedAuditEntry, account: &str) -> String {
 
 fn format_target(entry: &NamedAuditEntry) -> String {
     match (&entry.target_name, &entry.record.target) {
-        // Only addresses hold an `@`; a machine chooses its name itself.
+        // A machine chooses its own name, so it is quoted, to tell it from an e-mail address.
         (Some(name), _) if entry.record.action.starts_with("device.") => {
             format!("\"{}\"", clean(name, 32))
         }
@@ -216,17 +222,18 @@ fn format_target(entry: &NamedAuditEntry) -> String {
     }
 }
 
-/// Formats what the action changed in one line: `status: pending → active`. For equal refusals it is
-/// their number.
+/// Formats what the action changed in one line, such as `status: pending → active`. For an entry
+/// that stands for several equal refusals, the line begins with their number.
 fn format_changes(entry: &NamedAuditEntry) -> String {
     let members = |value: &Option<Value>| match value {
         None => Map::new(),
         Some(Value::Object(members)) => members.clone(),
-        // Some actions record a bare value. With a name, it compares like a member of an object.
+        // Some actions record a bare value and not an object. Under the name `value` it is compared
+        // like a member.
         Some(other) => Map::from_iter([("value".to_owned(), other.clone())]),
     };
     let (before, after) = (members(&entry.record.before), members(&entry.record.after));
-    // Sorted, because a change reads the same in every entry then.
+    // The names are sorted, so that the same change reads the same in every entry.
     let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
     let changes = names.into_iter().filter_map(|name| {
         let name_text = clean(name, 24);
@@ -247,6 +254,8 @@ fn format_changes(entry: &NamedAuditEntry) -> String {
     clean(&changes.join(", "), 100)
 }
 
+/// Formats a recorded value for one line of the table: a digest by its first eight characters, a
+/// role without its prefix.
 fn shorten_value(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
@@ -261,23 +270,24 @@ fn shorten_value(value: &Value) -> String {
     }
 }
 
-/// Whether this is a SHA-256. People compare only its beginning.
+/// Returns whether the text is a SHA-256 digest in hexadecimal. The table shows only its beginning.
 fn is_digest(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
+/// Parses the value of `--since`: a time in UTC, or an age such as `30m`, `24h` or `7d`.
 fn parse_since(text: &str) -> Result<EventStart, String> {
     if let Ok(at) = text.parse() {
         return Ok(EventStart::At(at));
     }
     let usage = "write a time as 2026-11-21T00:00:00Z, or how long ago as 30m, 24h or 7d";
-    // Split at the last character and not at the last byte, which may be a part of one.
+    // The unit is the last character, which may have several bytes.
     let (number, unit) = text
         .char_indices()
         .next_back()
         .map(|(at, _)| text.split_at(at))
         .ok_or(usage)?;
-    // 32 bits bound the age, so that its seconds cannot overflow below.
+    // With at most 32 bits for the number, the product below cannot overflow.
     let number: u32 = number.parse().map_err(|_| usage)?;
     let seconds = match unit {
         "m" => 60,

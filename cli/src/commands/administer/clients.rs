@@ -1,4 +1,7 @@
-//! `vault clients`: lists the apps that are connected to the vault, and revokes one.
+//! `vault clients`: lists the apps that are connected to the vault on the service, and revokes one.
+//! An *app* is any program that a user has allowed to act on the vault (an OAuth client); this
+//! command line is one too. What an app made (enrolment codes, machines, invitations, webhooks) may
+//! outlive its access, and can be ended with it.
 
 use clap::{Args, Subcommand, ValueEnum};
 use reqwest::Method;
@@ -16,6 +19,7 @@ use crate::{
 };
 use vault_api::{Client, EndedKind, MadeByClient, RevokedClient};
 
+/// The route of the service that lists and revokes apps.
 const CLIENTS: &str = "/admin/clients";
 
 /// The arguments of `vault clients`.
@@ -89,7 +93,7 @@ impl Kind {
     /// All kinds, in the order in which they are listed.
     const ALL: [Self; 3] = [Self::Machines, Self::Invitations, Self::Webhooks];
 
-    /// Returns the word for one thing of this kind.
+    /// Returns the singular noun of this kind, for messages.
     const fn noun(self) -> &'static str {
         match self {
             Self::Machines => "machine",
@@ -98,12 +102,12 @@ impl Kind {
         }
     }
 
-    /// Counts what `made` has of this kind.
+    /// Formats how many things of this kind the app made, such as "2 machines".
     fn count_in(self, made: &MadeByClient) -> String {
         count(self.ids_of(made).len(), self.noun())
     }
 
-    /// Returns the ids of this kind.
+    /// Returns the ids of the things of this kind in `made`.
     fn ids_of(self, made: &MadeByClient) -> &[String] {
         match self {
             Self::Machines => &made.machines,
@@ -113,7 +117,8 @@ impl Kind {
     }
 }
 
-/// Joins kinds as `--end` and the service take them.
+/// Joins the kinds with commas, as both `--end` and the service's query parameter `end` expect
+/// them.
 fn wire_words(kinds: &[Kind]) -> String {
     let words: Vec<_> = kinds.iter().map(|kind| kind.of_wire().as_str()).collect();
     words.join(",")
@@ -125,13 +130,13 @@ fn kind_words(kinds: &[Kind]) -> String {
 
 fn quote_client_name(client: &Client) -> String {
     client
-        // Quoted, because an app chooses its own name and may imitate other words of the table.
+        // The name is quoted, because an app chooses it and could imitate other words of the table.
         .name
         .as_ref()
         .map_or_else(|| "-".to_owned(), |name| format!("\"{}\"", clean(name, 64)))
 }
 
-/// Lists the apps or revokes one.
+/// Lists the apps, revokes one, or ends every token for the vault (`revoke --all`).
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let connection = Connection::load(context)?;
     let owner = connection.owner_client(context)?;
@@ -161,13 +166,15 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     })
 }
 
-/// Ends every token for the vault.
+/// Ends every token for the vault, after a question: all people and apps have to sign in again,
+/// this command too.
 async fn sign_out_all(
     context: &Context,
     owner: &OwnerClient,
     slug: &str,
 ) -> Result<Report, Failure> {
-    // Only an owner sees the apps, and may end them.
+    // Only an owner may list the apps. If this request is refused, the command fails before its
+    // question.
     let _: Value = owner.get(&format!("{CLIENTS}?limit=1")).await?;
     let question = format!("End every token for {slug}, yours included?");
     context.ui.confirm_or_stop(&question)?;
@@ -177,7 +184,8 @@ async fn sign_out_all(
     Ok(Report::new(&done, text))
 }
 
-/// Shows the apps. `own` is the id of the sign-in that this command uses.
+/// Formats the list of apps. `own` is the id under which this command line is signed in; its row is
+/// marked.
 fn show_clients(context: &Context, clients: &[Client], own: &str) -> Report {
     if clients.is_empty() {
         return Report::new(clients, "No app is connected.");
@@ -193,7 +201,8 @@ fn clients_table(clients: &[Client], own: &str) -> Table {
         Column::new("app").shrinks_to(20),
         Column::new("redirects to").shrinks_to(14),
         Column::new("users").leaves(2),
-        // Apps of one name differ by it, so it stays longest.
+        // Apps of the same name differ by the time at which they were connected, so this column is
+        // dropped last.
         Column::new("connected").leaves(4),
         Column::new("last used").leaves(3),
         Column::new("id").leaves(1),
@@ -201,11 +210,12 @@ fn clients_table(clients: &[Client], own: &str) -> Table {
     ]);
     for client in clients {
         let used = client.last_used_at.map(|used| used.to_string());
-        // Marked, because revoking it would sign this command line out.
+        // The row of this command line is marked, because revoking it would sign the user out.
         let mark = either(client.id == own, "(this sign-in)", "");
         table.push_row([
             paint(BOLD, quote_client_name(client)),
-            // The hosts are what identifies an app, so they are painted and its name is not.
+            // An app is identified by the hosts that it redirects to, not by the name that it
+            // chose. So the hosts are coloured.
             paint(HINT, clean(&client.redirect_hosts.join(" "), 80)),
             client.users.to_string(),
             format_minute(&client.connected_at.to_string()),
@@ -220,9 +230,10 @@ fn clients_table(clients: &[Client], own: &str) -> Table {
 /// The app that a command revokes.
 struct RevokedApp {
     id: String,
-    /// Its name, or its id where the name is not known.
+    /// The app's name in quotation marks, or its id if the name is not known.
     name: String,
-    /// The number of users whose tokens end; `None` if the access of the app ended before.
+    /// The number of users who have connected the app and whose tokens end; `None` if its access
+    /// has ended already.
     users: Option<usize>,
 }
 
@@ -235,8 +246,9 @@ impl RevokedApp {
         }
     }
 
-    /// Returns an app that is not in the list, so that the end of what it made can go on after the
-    /// end of its access. `None` if nothing is to end, or `asked` cannot be an id.
+    /// Returns an app that is not in the list because its access has ended, so that a later command
+    /// can still end what the app made. `None` if `end` is empty, or `asked` does not have the form
+    /// of an app's id.
     fn ended(asked: &str, end: &[Kind]) -> Option<Self> {
         let is_id = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
         let is_id = asked.starts_with("cli_") && asked.bytes().all(is_id);
@@ -259,6 +271,8 @@ impl RevokedApp {
     }
 }
 
+/// Ends the access of an app and the things of the kinds `end` that it made, after a question. Its
+/// enrolment codes end too, unless `keep_codes` is set.
 async fn revoke_client(
     context: &Context,
     owner: &OwnerClient,
@@ -268,8 +282,8 @@ async fn revoke_client(
     context.ui.confirm_or_stop(&app.question(end))?;
     let path = revocation_path(&app.id, end, keep_codes);
     let mut revoked: RevokedClient = owner.send(Method::DELETE, &path, None).await?;
-    // One request ends as much as fits into a commit, and the same request goes on. It never ends
-    // nothing and leaves something, so the loop ends.
+    // One request ends as many things as the service changes at once, and the same request again
+    // ends more. Every request ends something or nothing is left, so the loop stops.
     while end
         .iter()
         .any(|kind| !kind.ids_of(&revoked.left).is_empty())
@@ -284,8 +298,8 @@ async fn revoke_client(
     Ok(Report::new(&revoked, text))
 }
 
-/// Describes what a revocation did: the end of the access, of what the app had made, and what goes
-/// on.
+/// Formats what a revocation did: whether it ended the app's access, which things of the app it
+/// ended, and which are left.
 fn describe_revocation(app: &RevokedApp, revoked: &RevokedClient) -> String {
     let name = &app.name;
     let mut text = match app.users {
@@ -302,7 +316,8 @@ fn describe_revocation(app: &RevokedApp, revoked: &RevokedClient) -> String {
     text
 }
 
-/// Returns the path that revokes the app and ends these things with it.
+/// Returns the path and query of the request that revokes the app and ends the things of the kinds
+/// `end`.
 fn revocation_path(id: &str, end: &[Kind], keep_codes: bool) -> String {
     let mut query = Vec::new();
     if !end.is_empty() {
@@ -319,7 +334,8 @@ fn revocation_path(id: &str, end: &[Kind], keep_codes: bool) -> String {
     }
 }
 
-/// Joins the answers to a request and to its repetition.
+/// Joins the answers to a request and to the same request again: what ended is the sum, and what is
+/// left is that of the later one.
 fn join_answers(first: RevokedClient, more: RevokedClient) -> RevokedClient {
     let append = |mut one: Vec<String>, other: Vec<String>| {
         one.extend(other);
@@ -340,7 +356,8 @@ fn join_answers(first: RevokedClient, more: RevokedClient) -> RevokedClient {
     }
 }
 
-/// Describes what the app had made: what ended, and what goes on with the command that ends it.
+/// Formats what the app made: the number of things that ended, and of those that are left, with the
+/// command that ends them.
 fn describe_made(id: &str, revoked: &RevokedClient) -> String {
     let mut text = String::new();
     let ended = count_kinds(&revoked.ended);
@@ -378,7 +395,7 @@ fn describe_made(id: &str, revoked: &RevokedClient) -> String {
     text
 }
 
-/// Counts the things of each kind, without the kinds of which there are none.
+/// Formats the number of things of each kind, and leaves out the kinds of which there are none.
 fn count_kinds(made: &MadeByClient) -> Vec<String> {
     let codes = (made.codes.len(), "enrolment code");
     let kinds = Kind::ALL.map(|kind| (kind.ids_of(made).len(), kind.noun()));
@@ -387,6 +404,7 @@ fn count_kinds(made: &MadeByClient) -> Vec<String> {
     numbers.map(|(number, noun)| count(number, noun)).collect()
 }
 
+/// Finds an app by its id, or by its name if only one app has that name.
 fn find_client<'c>(clients: &'c [Client], asked: &str) -> Result<&'c Client, Failure> {
     // Names are not unique. If several apps have this one, the failure lists their ids.
     let kind = EntryWords {

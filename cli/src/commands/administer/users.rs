@@ -1,5 +1,7 @@
-//! `vault users`: lists the members of the connected vault and changes their roles, scopes and
-//! profiles.
+//! `vault users`: lists and invites the members of the vault that this machine is connected to, and
+//! changes their roles, scopes and profiles. A *scope* (read or write) limits what a member may do;
+//! a *profile* names rules of the vault's policy that decide which skills the member sees. Some
+//! changes must be confirmed in the browser; several of one command are confirmed together.
 
 use clap::{Args, Subcommand, ValueEnum};
 use reqwest::Method;
@@ -132,7 +134,8 @@ enum Role {
 }
 
 impl Role {
-    // The command line has words of its own: on the wire an owner is `role:owner`.
+    // The command line has its own enum, because clap derives the words of `--role` from it, and in
+    // the API an owner is `role:owner`.
     const fn of_wire(self) -> vault_api::Role {
         match self {
             Self::Owner => vault_api::Role::Owner,
@@ -178,11 +181,12 @@ fn paint_email(user: &User) -> String {
     paint(BOLD, &user.email)
 }
 
-/// Lists the users or changes one.
+/// Lists the users, or sends a change of one or several to the service.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let connection = Connection::load(context)?;
     context.block_on(async {
-        // Signed in first, so that the command does not ask its question and fail afterwards.
+        // These actions ask a question or open a page. They sign in first, so that no answer is
+        // lost because a sign-in fails.
         let client = if arguments.action.needs_ready_sign_in() {
             ready_client(context, &connection).await?
         } else {
@@ -216,7 +220,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             Action::Profile { user, profile, .. } => {
                 let body = json!({ "profile": profile });
                 if let Some(profile) = profile {
-                    // Only a warning, because the profile may be added to the policy later.
+                    // An unknown profile is only a warning, because it may be added to the policy
+                    // later.
                     warn_of_unknown_profile(context, profile);
                 }
                 let user = change_user(&client, user, ("profile", body)).await?;
@@ -237,10 +242,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     })
 }
 
-/// Warns if the policy on this machine lacks the profile, or if there is none: the profile grants
-/// nothing then.
+/// Warns if the policy file on this machine has no such profile, or if there is no policy: the
+/// profile grants nothing until it is written there.
 fn warn_of_unknown_profile(context: &Context, profile: &str) {
-    // A policy that cannot be read is reported by the commands that use it.
+    // Nothing is said about a policy that cannot be read: the commands that use it report that.
     if let Ok(policy) = policy_file::written_policy(context)
         && let Some(warning) = unknown_profile(policy.as_ref(), profile)
     {
@@ -249,7 +254,7 @@ fn warn_of_unknown_profile(context: &Context, profile: &str) {
 }
 
 fn unknown_profile(policy: Option<&Policy>, profile: &str) -> Option<Warning> {
-    // A closure, because the names are needed twice and an iterator serves once.
+    // The names are needed twice, and an iterator can be used only once. So this is a closure.
     let names = || {
         let profiles = policy.and_then(|policy| policy.profiles.as_ref());
         profiles
@@ -320,7 +325,8 @@ async fn invite_users(
         confirm_acts(context, client, emails.iter().map(act).collect()).await?;
     } else if emails.len() > 1 {
         let users: Vec<User> = client.list(USERS).await?;
-        // An invitation with another role than an earlier one is a change of role.
+        // Inviting somebody again with another role changes the role of the first invitation, which
+        // must be confirmed.
         let changes_role = |email: &&String| {
             let invited = users
                 .iter()
@@ -358,7 +364,8 @@ async fn invite_users(
     .await
 }
 
-/// Has the person confirm several acts together. One act is confirmed when its request is sent.
+/// Opens one page on which the user confirms several acts together. A single act needs no call:
+/// [`send_confirmed`] confirms it when its request is sent.
 async fn confirm_acts(
     context: &Context,
     client: &OwnerClient,
@@ -398,12 +405,14 @@ async fn change_roles(
     .await
 }
 
+/// Changes one property of a user, who is named by e-mail address or id. `what` is the last word of
+/// the route (`scopes` or `profile`), and `body` the new value.
 async fn change_user(
     client: &OwnerClient,
     user: &str,
     (what, body): (&str, Value),
 ) -> Result<User, Failure> {
-    // The routes take only ids, and people type addresses.
+    // The routes take only ids, but people type e-mail addresses.
     let user = find_user(client, user).await?;
     let path = format!("{USERS}/{}/{what}", user.id);
     let method = if what == "scopes" {
@@ -420,7 +429,8 @@ async fn remove_users(
     users: &[String],
 ) -> Result<Report, Failure> {
     let users = find_users(client, users).await?;
-    // The question shows the addresses even if ids were typed, so that a wrong id is noticed.
+    // The question shows e-mail addresses even if the user typed ids, so that a wrong id is
+    // noticed.
     if let [user] = users.as_slice() {
         let question = match user.state {
             MembershipState::Invited => format!("Withdraw the invitation of {}?", user.email),
@@ -435,7 +445,7 @@ async fn remove_users(
     let act = |user: &User| VaultAct::RemoveUser {
         user: user.id.clone(),
     };
-    // An invitation is withdrawn without a confirmation.
+    // Withdrawing an invitation needs no confirmation.
     let active = users
         .iter()
         .filter(|user| user.state == MembershipState::Active);

@@ -60,10 +60,12 @@ pub struct AgentFolder {
     linked: bool,
 }
 
-/// Lists the agents.
+/// Lists the agents that are found on this machine, or with `--all` all known ones, and the folders
+/// from which each reads skills.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let project = match &arguments.project {
-        // Linked folders are compared by their paths, so the project's path must be the real one.
+        // Linked folders are compared by their paths, so symbolic links in the project's path are
+        // resolved.
         Some(path) => Some(
             std::fs::canonicalize(path)
                 .map_err(|error| Failure::io("finding the project", path, &error))?,
@@ -71,7 +73,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         None => None,
     };
     let machine = crate::tasks::profiles::find_machine(context, project)?;
-    // Without a vault nothing is linked. A list must not create one to find that out.
+    // Without a vault no folder is linked. This command only lists, so it must not create a vault.
     let linked: BTreeMap<PathBuf, Vec<String>> = match context.existing_vault()? {
         Some(vault) => agents::linked_roots(&vault)?
             .into_iter()
@@ -138,6 +140,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     Ok(Report::view(&listed_agents, lines.join("\n")))
 }
 
+/// Adds a row for each folder of an agent. The first shows the agent's id and name.
 fn add_agent_rows(context: &Context, table: &mut Table, agent: &ShownAgent) {
     let mut name = if agent.found {
         paint(BOLD, &agent.id)
@@ -145,7 +148,8 @@ fn add_agent_rows(context: &Context, table: &mut Table, agent: &ShownAgent) {
         paint(DIM, &agent.id)
     };
     let mut title = agent.name.clone();
-    // Some agents read skills in projects only. Each still has its row.
+    // Some agents read skills only in projects and have no folder here. They get a row that says
+    // so.
     if agent.folders.is_empty() {
         table.push_row([
             name.clone(),

@@ -19,7 +19,7 @@ pub struct Arguments {
     switch: Switch,
 }
 
-/// Disables the skill.
+/// Hides the skill from all agents, or with `--agent` from one.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     switch_skill(context, &arguments.switch, false)
 }

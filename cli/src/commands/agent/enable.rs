@@ -19,7 +19,7 @@ pub struct Arguments {
     switch: Switch,
 }
 
-/// Enables the skill.
+/// Shows the skill to all agents again, or with `--agent` to one.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     switch_skill(context, &arguments.switch, true)
 }

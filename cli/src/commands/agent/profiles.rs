@@ -1,4 +1,6 @@
-//! `vault profiles`: prints what each agent of this machine gets of the vault, and why.
+//! `vault profiles`: prints which skills each agent of this machine gets from the vault, which it
+//! does not get, and why. `profiles.toml` decides this; a *variant* is a skill that a transform
+//! changed for one agent.
 
 use clap::Args;
 use schemars::JsonSchema;
@@ -44,7 +46,7 @@ pub struct AgentProfile {
     hidden: Vec<HiddenSkill>,
 }
 
-/// Prints what each agent gets.
+/// Prints the skills of each agent on this machine, or of the one that the arguments name.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.open_vault()?;
     let machine = find_machine(context, None)?;

@@ -1,5 +1,5 @@
-//! The shared part of `vault enable` and `vault disable`: controls which agents see a skill that
-//! stays in the vault.
+//! The shared part of `vault enable` and `vault disable`, which show a skill to agents or hide it.
+//! The skill itself stays in the vault.
 
 use clap::Args;
 use schemars::JsonSchema;
@@ -41,14 +41,15 @@ pub struct SkillVisibility {
     restart_required: bool,
 }
 
-/// Enables or disables a skill and updates the links in the agents' folders.
+/// Enables the skill (`on`) or disables it, for all agents or one, and updates the links in the
+/// agents' folders.
 pub fn switch_skill(context: &Context, switch: &Switch, on: bool) -> Result<Report, Failure> {
     let vault = context.open_vault()?;
     let installed = lookup::installed_names(&vault)?;
     let skill = switch.name.parse::<SkillRef>();
     let is_there = match &skill {
         Ok(skill) => run::find_skill(&vault, skill)?.is_some(),
-        // An invalid name gets the same suggestion as one that is not installed.
+        // A name that is not valid is reported like one that is not installed, with a suggestion.
         Err(_) => false,
     };
     if !is_there {

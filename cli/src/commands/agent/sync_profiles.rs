@@ -1,4 +1,6 @@
-//! `vault sync-profiles`: links the vault's skills into the agents' folders.
+//! `vault sync-profiles`: links the vault's skills into the folders from which coding agents read
+//! skills, and removes links that are out of date. `profiles.toml` in the vault decides which agent
+//! gets which skill.
 
 use std::path::{Path, PathBuf};
 
@@ -54,7 +56,8 @@ pub struct Arguments {
     copy: bool,
 }
 
-/// Updates the links.
+/// Asks for approval of changed files such as profiles.toml, then updates the links in the agents'
+/// folders. If no folder is linked yet, offers to link the agents that are found.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     refuse_remote(context)?;
     let project = match &arguments.project {
@@ -64,7 +67,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         ),
         None => None,
     };
-    // All folders are checked before the first link, so that a misspelt one changes nothing.
+    // All folders are checked before the first link is made, so that a misspelt path changes
+    // nothing.
     for (_, folder) in &arguments.links {
         check_folder(folder)?;
     }
@@ -79,11 +83,11 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         forget: arguments.forget.clone(),
         copy: arguments.copy,
     };
-    // The policy does not decide which agent sees a skill, so it is not asked about here.
+    // The policy does not decide which agent sees a skill, so its approval is not asked for here.
     let approvals =
         approval::ask_for_approvals(context, &vault, |file| *file != AuthoredFile::Policy)?;
     let mut report = sync_profiles(&vault, &input).map_err(sync_failure)?;
-    // Only a run that links nothing offers the agents of this machine: later runs keep to the
+    // The agents of this machine are offered only while no folder is linked. Later runs keep to the
     // folders that the user has chosen.
     if report.roots.is_empty() && arguments.forget.is_empty() {
         report = link_found(context, &vault, &input, report)?;
@@ -91,7 +95,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     Ok(approvals.add_to(report_of(context, &report)))
 }
 
-/// Links the agents that are found and that the user has not declined. Asks first on a terminal.
+/// Links the agents that are found on this machine and that the user has not declined before, after
+/// a question on a terminal. Returns `report` unchanged if there are none, or the answer is no.
 fn link_found(
     context: &Context,
     vault: &Vault,
@@ -104,7 +109,7 @@ fn link_found(
     }
     let names = join(unlinked_agents.iter().map(agent_name));
     let question = format!("Link the vault's skills for {names}?");
-    // Without a terminal the command itself counts as a yes.
+    // Without a terminal nobody can be asked. Running the command counts as consent then.
     if context.ui.may_ask() && !context.ui.confirm_default(&question, true)? {
         return Ok(report);
     }
@@ -116,7 +121,7 @@ fn link_found(
     sync_profiles(vault, &discovering).map_err(sync_failure)
 }
 
-/// Fails if neither the folder nor the one above it exists: the path is probably misspelt.
+/// Fails if neither the folder nor its parent exists, because the path is probably misspelt.
 fn check_folder(folder: &Path) -> Result<(), Failure> {
     let above = folder.parent().unwrap_or(folder);
     if folder.is_dir() || above.is_dir() {
@@ -128,7 +133,7 @@ fn check_folder(folder: &Path) -> Result<(), Failure> {
     )))
 }
 
-/// Fails if an agent to forget is neither linked nor on this machine.
+/// Fails if an agent of `--forget` neither has a linked folder nor is on this machine.
 fn check_forgotten(context: &Context, vault: &Vault, forget: &[AgentId]) -> Result<(), Failure> {
     if forget.is_empty() {
         return Ok(());
@@ -147,8 +152,8 @@ fn check_forgotten(context: &Context, vault: &Vault, forget: &[AgentId]) -> Resu
     }
 }
 
-/// Rejects `VAULT_MODE=remote`. The clients of a remote vault fetch its skills themselves, so this
-/// machine cannot create their links.
+/// Fails with `VAULT_MODE=remote`. In this mode the agents run on other machines and fetch the
+/// skills from this one, so there are no folders here to link into.
 fn refuse_remote(context: &Context) -> Result<(), Failure> {
     if context.settings()?.text("VAULT_MODE") == Some("remote") {
         return Err(fail!(

@@ -1,5 +1,6 @@
-//! `vault transform`: manages changes to a skill for single agents. A transform is applied on top
-//! of the signed skill.
+//! `vault transform`: adds, lists and removes transforms. A *transform* is a file that changes an
+//! installed skill for certain agents; the result, the *variant*, passes the gate (vault's scanner)
+//! and is signed like any skill. The original skill stays as it is.
 
 use std::path::{Path, PathBuf};
 
@@ -123,7 +124,7 @@ pub struct RemovedTransform {
     restart_required: bool,
 }
 
-/// Adds, lists or removes transforms.
+/// Adds, lists or removes transforms, and updates the agents' links after a change.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.open_vault()?;
     match &arguments.action {
@@ -141,8 +142,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     }
 }
 
-/// Returns the bare name of the skill that is meant. Transforms belong to names, so a bare name may
-/// be that of a skill that is not installed.
+/// Returns the name of a skill without the vault in front of it (`team/pdf` → `pdf`). A name
+/// without a `/` is returned unchecked, because the transforms of a skill that is no longer
+/// installed can still be listed and removed.
 fn bare_skill_name(vault: &Vault, skill: &str) -> Result<String, Failure> {
     if !skill.contains('/') {
         return Ok(skill.to_owned());
@@ -160,7 +162,8 @@ fn add_transform(
     let bytes = std::fs::File::open(file)
         .and_then(|open| {
             let mut bytes = Vec::new();
-            // Read at most one byte over the limit: enough for the library to reject the file.
+            // At most one byte over the limit is read, which is enough for the library to refuse
+            // the file.
             let most = vault_gate::document::MAX_TRANSFORM_BYTES + 1;
             std::io::Read::read_to_end(&mut std::io::Read::take(open, most), &mut bytes)?;
             Ok(bytes)
@@ -175,7 +178,7 @@ fn add_transform(
                 .hint("give one with --name")
         })?,
     };
-    // A name that is not valid cannot be installed either, and gets the same suggestion.
+    // A name that is not valid is reported like one that is not installed, with a suggestion.
     let parsed = skill.parse().map_err(|_| not_installed(vault, skill))?;
     let transform = transforms::add_transform(vault, &parsed, name, &bytes)
         .map_err(|error| transform_failure(vault, skill, file, error))?;
@@ -199,8 +202,8 @@ fn add_transform(
     Ok(Report::view(added, line))
 }
 
-/// Returns whether a transform of this skill is a part of the next release: this vault publishes, and
-/// the skill is its own.
+/// Returns whether the next release contains the transforms of this skill: if this vault publishes,
+/// and the skill is its own and not one of a linked vault.
 fn will_be_published(vault: &Vault, skill: &SkillName) -> Result<bool, Failure> {
     let publishes = || -> Result<bool, Failure> {
         let states = publish::state::list_states(vault)?;
@@ -237,7 +240,7 @@ fn transform_failure(vault: &Vault, skill: &str, file: &Path, error: AddTransfor
 }
 
 fn not_installed(vault: &Vault, skill: &str) -> Failure {
-    // If the names cannot be read, only the suggestion is missing.
+    // If the installed names cannot be read, the failure only lacks its suggestion.
     lookup::not_there(skill, &lookup::installed_names(vault).unwrap_or_default())
 }
 
@@ -295,7 +298,7 @@ impl TransformFile {
             let sets = join(transform.fields());
             row.extend([whom, transform.priority.to_string(), sets]);
         }
-        // A file with a problem has no columns for its content. The problem stands there instead.
+        // A file with a problem has no content to show. Its row shows the problem instead.
         let problem = self.problem.as_ref();
         row.extend(problem.map(|problem| paint(BAD, clean(problem, 200))));
         row
@@ -308,7 +311,8 @@ fn remove_transform(
     skill: &str,
     name: &str,
 ) -> Result<Report, Failure> {
-    // Invalid names fall through to the failure below, which suggests the nearest one.
+    // A name that is not valid cannot have been removed. The failure below suggests the nearest
+    // name.
     let is_removed = match (skill.parse(), name.parse()) {
         (Ok(skill), Ok(name)) => transforms::remove_transform(vault, &skill, &name)?,
         _ => false,

@@ -1,4 +1,6 @@
-//! `vault history`: lists the stored versions of a skill.
+//! `vault history`: lists the versions of a skill that are still stored. vault counts the versions
+//! of each skill, and signs each as a *bundle* (one file with the manifest and all files). A skill
+//! is *held* if a rollback chose its version, so that updates leave it alone.
 
 use clap::Args;
 use schemars::JsonSchema;
@@ -70,12 +72,13 @@ pub struct StoredVersion {
     same_as: Option<u64>,
 }
 
-/// Lists the versions.
+/// Lists the stored versions of the skill, newest first, and marks the installed one.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.open_vault()?;
     let name = lookup::find_own(&vault, &arguments.name)?;
     let versions = history::list_versions(&vault, &name)?;
-    // Every own skill has a version, so this name is unknown or belongs to a linked vault.
+    // Every skill of this vault has a stored version. So the name is unknown, or its skill comes
+    // from a linked vault.
     if versions.is_empty() {
         return Err(lookup::not_own(&vault, &name)?);
     }
@@ -101,11 +104,12 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     Ok(Report::view(view, text))
 }
 
-/// Returns the oldest version with the files of the first one. The versions are sorted, newest
-/// first.
+/// Returns the number of the oldest version with the same files as the first of `versions`, which
+/// are sorted, newest first. `None` if no older version has them.
 fn find_same_files(versions: &[PastVersion]) -> Option<u64> {
     let (newest, older) = versions.split_first()?;
-    // The bundles always differ, because each has the number of its version.
+    // The files are compared and not the bundles, which always differ because each contains its
+    // version number.
     let same = older.iter().map(|past| &past.manifest).rfind(|manifest| {
         manifest.version < newest.manifest.version && manifest.files == newest.manifest.files
     });
@@ -138,7 +142,7 @@ impl StoredVersion {
         };
         let revision = self.provenance.revision.as_deref();
         let revision = revision.map_or_else(String::new, |revision| {
-            // The short form would consist mostly of the prefix.
+            // Without this, the shortened digest would consist mostly of its prefix.
             let text = revision.strip_prefix("sha256:").unwrap_or(revision);
             format!(" at {}", clean(short_commit(text), 40))
         });

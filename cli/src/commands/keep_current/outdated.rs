@@ -1,4 +1,5 @@
-//! `vault outdated`: lists the skills with changes at their sources.
+//! `vault outdated`: compares each skill with the source that it was added from (repository,
+//! registry, web address or folder), and lists those that have changed there. Changes nothing.
 
 use std::collections::BTreeMap;
 
@@ -62,11 +63,12 @@ pub struct OutdatedSkill {
     upstream: String,
 }
 
-/// Compares the skills with their sources and lists the differences.
+/// Compares the named skills, or all that have a source, and lists the outdated ones. The exit code
+/// tells whether there are any.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.open_vault()?;
     let sorted = sort_targets(&vault, &arguments.names)?;
-    // `None` if all sources are folders, so that the command works without a network.
+    // `None` if all sources are folders: then the command needs no network.
     let fetching = sorted.fetching(context)?;
     let states = compare_sources(context, &vault, fetching.as_ref(), &sorted.asked)?;
     let mut lines = Vec::new();
@@ -102,7 +104,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
                 ));
                 removed.push(UncheckedSkill { name, reason });
             }
-            // One source that cannot be reached must not hide the results of the others.
+            // If one source cannot be read, the results of the others are still shown.
             DriftState::Failed(reason) | DriftState::Refused(reason) => {
                 context.ui.warn(Warning::new(
                     "source_failed",
@@ -129,14 +131,15 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         }
     }
     lines.push(paint(DIM, counts));
-    // Files that are not the signed ones outweigh everything. A difference that was found outweighs
-    // a source that could not be read: scripts act on exit 3.
+    // Modified files outweigh every other result. A difference that was found outweighs a source
+    // that could not be read, because scripts act on exit 3.
     let exit = if !modified.is_empty() {
         Exit::Integrity
     } else if !drifted.is_empty() || !removed.is_empty() {
         Exit::Differences
     } else if is_refused {
-        // A script that repeats the command would only meet the policy again.
+        // The policy refused the source. The exit code for a network failure would make scripts try
+        // again in vain.
         Exit::Gate
     } else if !errors.is_empty() {
         Exit::Network
@@ -154,9 +157,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     Ok(Report::view(view, lines.join("\n")).with_exit(exit))
 }
 
-/// Formats the skills that were not compared, one line for each reason.
+/// Formats the skills that were not compared: one line for each reason, with the names of the
+/// skills.
 fn unchecked_lines(unchecked: &[UncheckedSkill]) -> Vec<String> {
-    // Most of these skills share a reason. A line for each would bury the outdated ones.
+    // Most of these skills share a reason. A line for each skill would bury the outdated ones.
     let mut by_reason: BTreeMap<&str, Vec<&SkillName>> = BTreeMap::new();
     for UncheckedSkill { name, reason } in unchecked {
         by_reason.entry(reason).or_default().push(name);

@@ -1,4 +1,5 @@
-//! `vault rollback`: restores a stored version of a skill.
+//! `vault rollback`: installs the files of a stored earlier version of a skill again, as a new
+//! version, and *holds* it: updates leave the skill alone until `vault update` names it.
 
 use clap::Args;
 use schemars::JsonSchema;
@@ -49,7 +50,8 @@ pub struct SkillRollback {
     held: bool,
 }
 
-/// Restores the version.
+/// Restores the version of `--to`, or the newest earlier one whose files differ, and updates the
+/// agents' links.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.open_vault()?;
     let name = &lookup::find_own(&vault, &arguments.name)?;
@@ -61,7 +63,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         Err(error) => return Err(rollback_failure(name, error)),
     };
     profiles::refresh_links(context, &vault);
-    // A lock that cannot be read is ignored, because a rollback does not change it.
+    // A project's vault.lock that cannot be read is ignored, because a rollback does not change it.
     if let Ok(Some(lock)) = project_lock::Lock::find_lock(context)
         && lock.skills.iter().any(|locked| locked.name == *name)
     {
@@ -71,7 +73,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         ));
     }
     let (name, version) = (paint(BOLD, &report.name), report.version);
-    // The installed files may equal those of that version already. Then only the hold is new.
+    // The installed files may equal those of that version already. Then nothing is signed, and only
+    // the hold is new.
     let now = if report.is_change() {
         format!("rolled back {name} to version {to} (now version {version}, held)")
     } else {

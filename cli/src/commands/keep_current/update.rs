@@ -1,7 +1,9 @@
-//! `vault update`: admits the current versions of skills from their sources.
+//! `vault update`: reads skills that changed at their sources, and takes each through the gate
+//! (vault's scanner) into the vault as its next version.
 //!
 //! Sources are compared by commit and tree, version, digest or files, never by time. A skill that a
-//! rollback holds is updated only if it is named. `--diff` changes nothing.
+//! rollback holds (keeps at its version) is updated only if it is named. `--diff` shows the changes
+//! and makes none. The entries of the project's vault.lock follow the update.
 
 use clap::Args;
 use schemars::JsonSchema;
@@ -103,12 +105,14 @@ enum ChangedSkill {
     },
 }
 
-/// Updates the skills that changed, or shows the differences.
+/// Compares the named skills, or all that have a source, and updates those that changed there; with
+/// `--diff` shows the differences instead. A skill that fails does not stop the others.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.open_vault()?;
     let sorted = sort_targets(&vault, &arguments.names)?;
     let is_named = !arguments.names.is_empty();
-    // With one name, the reason is the failure of the command and not one entry of a list.
+    // If only one skill was named and cannot be compared, the reason is the failure of the whole
+    // command.
     if let (true, [], [skill]) = (is_named, &sorted.asked[..], &sorted.unchecked[..])
         && skill.reason != MODIFIED
     {
@@ -128,7 +132,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         has_shown: false,
     };
     let mut outcomes = Outcomes::new(context);
-    // A modified skill must not pass as one without a source: its files are not the signed ones.
+    // A skill whose files were modified after signing is a failure, and must not be counted among
+    // those without a source.
     let (modified, mut unchecked): (Vec<_>, Vec<_>) = sorted
         .unchecked
         .into_iter()
@@ -147,7 +152,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             }
         }
     }
-    // A named skill that cannot be compared is a failure. Without names, such skills are only
+    // Skills that cannot be compared are failures if the user named them. Otherwise they are only
     // counted.
     if is_named {
         for skill in &unchecked {
@@ -175,7 +180,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     Ok(Report::view(view, text).with_exit(either(differs, Exit::Differences, Exit::Done)))
 }
 
-/// Formats the counts below the updated skills.
+/// Formats the lines below the list of updated skills: how many are up to date, held, or without a
+/// source.
 fn format_summary(changed: usize, same: usize, unchecked: &[UncheckedSkill]) -> String {
     let mut lines = Vec::new();
     if changed == 0 {
@@ -200,13 +206,13 @@ fn format_summary(changed: usize, same: usize, unchecked: &[UncheckedSkill]) -> 
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The failure of a skill that was named and has no source to update from.
+/// Creates the failure for a skill that was named and has no source to update from.
 fn without_source(message: &str) -> Failure {
     fail!(SourceUnknown, "{}", clean(message, 600))
         .hint("add it again from where it is: vault add <source>")
 }
 
-/// The failure of a skill whose files are not the ones that were signed.
+/// Creates the failure for a skill whose files were modified after it was signed.
 fn modified_failure() -> Failure {
     fail!(
         SkillDamaged,
@@ -215,10 +221,11 @@ fn modified_failure() -> Failure {
     .hint("vault verify <name> shows the files; keep yours elsewhere, then add the skill again from its source")
 }
 
+/// Updates one skill after another, or shows the difference of each.
 struct SkillUpdater<'a> {
     context: &'a Context,
     vault: &'a Vault,
-    /// `None` if no skill is fetched.
+    /// The fetcher with the policy for sources; `None` if all sources are folders of this machine.
     fetching: Option<&'a Fetching>,
     strict: bool,
     /// Whether differences are shown and nothing is changed.
@@ -228,7 +235,8 @@ struct SkillUpdater<'a> {
 }
 
 impl SkillUpdater<'_> {
-    /// Updates a skill, or shows the difference. Returns `None` if it equals its source.
+    /// Updates a skill, or shows the difference, after the comparison gave `state`. Returns `None`
+    /// if the skill equals its source. If the user named the skill, a hold on it ends.
     fn update_skill(
         &mut self,
         asked: &DriftCheck,
@@ -249,7 +257,8 @@ impl SkillUpdater<'_> {
                 }
                 self.admit_candidate(asked, &candidate)?
             }
-            // `run` handles unchecked skills itself, so this is a source that could not be read.
+            // `run` handles skills that cannot be compared, so only failures to read a source are
+            // left.
             DriftState::Removed(reason) => {
                 return Err(fail!(SourceRemoved, "{}", clean(&reason, 400)));
             }
@@ -260,7 +269,7 @@ impl SkillUpdater<'_> {
                 return Err(fail!(SourceFailed, "{}", clean(&reason, 400)));
             }
         };
-        // Naming a held skill asks for its newest version, so the hold ends even if nothing
+        // A user who names a held skill wants its newest version, so the hold ends even if nothing
         // changed.
         if is_named && !self.only_diff {
             history::end_hold(self.vault, &asked.name)?;
@@ -285,7 +294,8 @@ impl SkillUpdater<'_> {
         let fetched = context.block_on(async {
             let again = fetcher.fetch_recorded(upstream, policy);
             again.await.map_err(|error| match &error {
-                // A registry's version tells nothing of the folders in its repository.
+                // The comparison by a registry's version does not look at the folders in its
+                // repository, so only now it shows that the skill is gone.
                 FetchError::NoSkill(gone) | FetchError::NoneOffered { message: gone, .. } => {
                     fail!(SourceRemoved, "{}", clean(gone, 400))
                 }
@@ -301,8 +311,8 @@ impl SkillUpdater<'_> {
         Ok(Source::Fetched(Box::new(fetched?)))
     }
 
-    /// Reads the current version at the source and runs the gate on it. Returns it with the
-    /// installed version.
+    /// Reads the skill at its source and runs the gate on it. Returns the result, which can be
+    /// admitted, and the installed version to compare it with.
     fn examine_source(&self, asked: &DriftCheck) -> Result<(Candidate, Examined), Failure> {
         let (context, name) = (self.context, &asked.name);
         let before = history::read_installed(self.vault, name)
@@ -311,17 +321,18 @@ impl SkillUpdater<'_> {
         let source = self.read_source(asked)?;
         let options = Options {
             name: Some(name.clone()),
-            // The agents were chosen at `vault add`. An update changes only the files.
+            // An update changes only the files. The agents that see the skill stay as they were
+            // chosen at `vault add`.
             agents: before.manifest.agents.clone(),
-            // The user has taken these files before. A new one that looks like a secret is left
-            // out.
+            // The user has accepted the installed files that look like secrets. A new file of this
+            // kind is left out.
             include: secrets::paths_of(&before.files),
             strict: self.strict,
             copy_links: match &asked.source {
                 CurrentSource::Folder(_) => folders::copies_links(self.vault, name)?,
                 CurrentSource::Fetched(_) => false,
             },
-            // The skill may be removed while its source is read, and must not come back then.
+            // If the skill is removed while its source is read, the update must not bring it back.
             require_installed: true,
             ..Options::default()
         };
@@ -333,6 +344,8 @@ impl SkillUpdater<'_> {
         Ok((candidate, before))
     }
 
+    /// Admits what was read from the source as the next version of the skill, and updates the
+    /// project's lock. Returns `None` if the installed version has the same content.
     fn admit_candidate(
         &self,
         asked: &DriftCheck,
@@ -344,7 +357,8 @@ impl SkillUpdater<'_> {
         if report.is_change() {
             self.context.ui.print_line(admitted_text(&report));
         }
-        // Also without a change: an update that was killed may not have written the lock.
+        // The lock is updated even without a change, because an earlier update may have been killed
+        // before it wrote the lock.
         self.record_in_lock(asked, &report, candidate)?;
         if !report.is_change() {
             return Ok(None);
@@ -355,8 +369,8 @@ impl SkillUpdater<'_> {
         }))
     }
 
-    /// Updates the skill's entry in the project's lock if it does not match the installed version.
-    /// This happens if an earlier update was killed before it wrote the lock.
+    /// Updates the skill's entry in the project's vault.lock if it does not match the installed
+    /// version, as after an update that was killed before it wrote the lock.
     fn complete_lock(&self, asked: &DriftCheck) -> Result<(), Failure> {
         let Some(mut lock) = project_lock::Lock::find_lock(self.context)? else {
             return Ok(());
@@ -366,7 +380,7 @@ impl SkillUpdater<'_> {
         };
         let name = &asked.name;
         let source = upstream.identifier.as_str();
-        // An entry with another source is about another skill of this name.
+        // An entry with another source belongs to another skill of the same name.
         let is_same = |locked: &&LockEntry| locked.name == *name && locked.source == source;
         let Some(locked) = lock.skills.iter().find(is_same) else {
             return Ok(());
@@ -385,7 +399,7 @@ impl SkillUpdater<'_> {
         lock.write_file()
     }
 
-    /// Updates the skill's entry in the project's lock, if the lock has one.
+    /// Updates the skill's entry in the project's vault.lock, if there is one for the same source.
     fn record_in_lock(
         &self,
         asked: &DriftCheck,
@@ -399,7 +413,7 @@ impl SkillUpdater<'_> {
         let Some(entry) = entries.find(|locked| locked.name == report.name) else {
             return Ok(());
         };
-        // The lock may name another source for the skill: then the entry stays.
+        // An entry with another source stays as it is.
         match &asked.source {
             CurrentSource::Fetched(upstream) if entry.source == upstream.identifier.as_str() => {
                 let agents = entry.agents.clone();
@@ -418,6 +432,7 @@ impl SkillUpdater<'_> {
         }
     }
 
+    /// Prints the difference between the installed files and those at the source.
     fn show_difference(&mut self, candidate: &Candidate, before: &Examined) -> ChangedSkill {
         let name = &candidate.package.name;
         let difference = diff::diff_files(
@@ -425,8 +440,8 @@ impl SkillUpdater<'_> {
             &diff::by_path(&candidate.package.files),
             diff::Detail::Full,
         );
-        // Differences are printed as they are found, so a separator comes before each but the
-        // first.
+        // Each difference is printed as soon as it is found, so an empty line goes before each but
+        // the first.
         if std::mem::replace(&mut self.has_shown, true) {
             self.context.ui.print_line("");
         }

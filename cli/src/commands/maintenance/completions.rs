@@ -1,5 +1,6 @@
-//! `vault completions`: prints a completion script for a shell, and the skill names that the script
-//! asks for.
+//! `vault completions`: prints a completion script for a shell. The scripts for bash, zsh and fish
+//! run `vault completions --names` to complete names of installed skills; clap, which generates the
+//! rest, knows only commands and options.
 
 use clap::Args;
 use clap_complete::Shell;
@@ -24,7 +25,8 @@ pub struct Arguments {
     names: bool,
 }
 
-/// Wraps clap's bash completion and adds the names of skills where an argument takes a skill.
+/// Added to clap's bash script: calls clap's completion, and adds skill names where an argument is
+/// a skill.
 const BASH: &str = r#"
 _vault_skills() {
     _vault "$@"
@@ -42,15 +44,18 @@ _vault_skills() {
 complete -F _vault_skills -o bashdefault -o default vault
 "#;
 
-// clap's script does not know which arguments are skills, so the commands are listed here.
+// Added to clap's fish script. It lists the commands that take a skill, because clap's script does
+// not know which arguments are skills.
 const FISH: &str = r#"
 complete -c vault -n "__fish_seen_subcommand_from show verify remove enable disable update history rollback which zip" -a "(vault completions --names 2>/dev/null)" -d "skill"
 "#;
 
-/// The end of a line in clap's zsh script for an argument without a known kind of value.
+/// The end of a line in clap's zsh script for an argument that has no list of values and no hint of
+/// its kind.
 const ZSH_UNKNOWN: &str = ":_default' \\";
-/// Pairs the start of an argument's help text with the zsh function that completes the argument.
-/// The help text identifies the arguments that take a skill.
+/// Pairs the start of an argument's help text, as it stands in clap's zsh script, with the zsh
+/// function that completes the argument. Only the help text tells which arguments are skills, so a
+/// changed text needs a change here.
 const ZSH_NAMES: [(&str, &str); 7] = [
     (" -- The skill:", "_vault_skills"),
     (" -- The skills:", "_vault_skills"),
@@ -60,8 +65,8 @@ const ZSH_NAMES: [(&str, &str); 7] = [
     (" -- An installed skill", "_vault_skills_or_files"),
     (" -- A skill'\\''s folder", "_vault_skills_or_files"),
 ];
-/// The line of clap's zsh script that starts the completion. The helper functions are inserted
-/// before it.
+/// The line of clap's zsh script that starts the completion. [`ZSH`], with the helper functions, is
+/// inserted before it.
 pub const ZSH_RUNS: &str = "if [ \"$funcstack[1]\" = \"_vault\" ]; then";
 const ZSH: &str = r#"(( $+functions[_vault_skills] )) ||
 _vault_skills() {
@@ -77,9 +82,11 @@ _vault_skills_or_files() {
 
 "#;
 
-/// Adds the completion of skill names to clap's zsh script.
+/// Adds the completion of skill names to clap's zsh script: the helper functions, and their names
+/// in the lines of arguments that take a skill.
 fn add_zsh_skill_names(script: &str) -> String {
-    // The script names no argument, so the help text has to identify those that take a skill.
+    // The script does not name the arguments. Those that take a skill are recognised by their help
+    // text.
     let line = |line: &str| {
         let known = ZSH_NAMES.iter().find(|(help, _)| line.contains(help));
         match (known, line.strip_suffix(ZSH_UNKNOWN)) {
@@ -91,7 +98,7 @@ fn add_zsh_skill_names(script: &str) -> String {
     script.replacen(ZSH_RUNS, &format!("{ZSH}{ZSH_RUNS}"), 1)
 }
 
-/// Prints the script for the shell, or with `--names` the names of the skills.
+/// Prints the completion script for the shell, or with `--names` the names of the installed skills.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let Some(shell) = arguments.shell else {
         return list_skill_names(context);
@@ -102,7 +109,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     )))
 }
 
-/// Generates the script for a shell from the definition of the command line.
+/// Generates the completion script for a shell from `command`, the definition of vault's command
+/// line.
 pub fn generate_script(shell: Shell, mut command: clap::Command) -> String {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command, "vault", &mut script);
@@ -116,12 +124,13 @@ pub fn generate_script(shell: Shell, mut command: clap::Command) -> String {
     script
 }
 
-/// Lists the names of the installed skills, those of linked vaults included. A vault that cannot be
-/// read has none.
+/// Prints the names of the installed skills, also of those from linked vaults (vaults of other
+/// people that this one follows). Prints nothing if the vault cannot be read.
 fn list_skill_names(context: &Context) -> Result<Report, Failure> {
     let vault = context.existing_vault()?;
     let names = vault.as_ref().map(installed_names).transpose();
-    // This runs at each press of Tab, where nobody could read an error.
+    // The shell runs this at each press of Tab, where an error would only disturb the line being
+    // typed.
     let names = names.ok().flatten().unwrap_or_default();
     Ok(Report::new(&names, names.join("\n")))
 }

@@ -1,4 +1,5 @@
-//! `vault config`: shows the effective settings and the source of each.
+//! `vault config list`: shows the value of every setting that is in effect, and where it comes
+//! from: flag, environment variable, project file, user file or default.
 
 use clap::{Args, Subcommand};
 use schemars::JsonSchema;
@@ -53,7 +54,7 @@ pub struct Setting {
     origin: &'static str,
 }
 
-/// Lists the settings.
+/// Lists the settings; with `--origin` also where each value comes from. Secrets are masked.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let Action::List(list) = &arguments.action;
     let mut settings = context.settings()?.clone();
@@ -62,7 +63,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         .vault
         .as_ref()
         .map(|path| path.display().to_string());
-    // `--vault` is a global flag and no setting, but it overrides this one.
+    // `--vault` is a global flag and not stored as a setting, but it overrides
+    // `VAULT_STORAGE_PATH`.
     settings.set_flag("--vault", "VAULT_STORAGE_PATH", vault)?;
     let rows = settings.setting_rows();
     let mut columns = vec![Column::new("setting"), Column::new("value").shrinks_to(12)];

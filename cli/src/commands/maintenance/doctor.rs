@@ -1,4 +1,6 @@
-//! `vault doctor`: checks this machine for every known problem and names the command that fixes it.
+//! `vault doctor`: verifies every skill, checks keys, links, agents and the clock of this machine
+//! for known problems, and names the command that fixes each. A *finding* is one such problem, with
+//! a severity and a stable code.
 
 use clap::Args;
 use schemars::JsonSchema;
@@ -105,7 +107,8 @@ impl<'a> From<&'a AgentView> for VisibleSkills<'a> {
     }
 }
 
-/// Runs the checks, and the repairs if requested.
+/// Resets the clock if asked, runs the checks, and makes the repairs that the flags ask for. After
+/// a repair the checks run again, so that the report shows the new state.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.open_vault()?;
     let parse = |name: &String| -> Result<SkillRef, Failure> {
@@ -114,8 +117,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     };
     let skill = arguments.skill.as_ref().map(parse).transpose()?;
     let is_set = |name: &str| context.process.variable(name).is_some();
-    // Only a repair passes the gate. Without one, settings that cannot be read must not stop the
-    // other checks.
+    // Only a repair needs the gate, and so the setting for its strictness. Without a repair,
+    // settings that cannot be read must not stop the checks.
     let strict = !arguments.repair || context.is_strict()?;
     let examine_only = |only: Option<SkillRef>| {
         doctor::examine_vault(
@@ -130,7 +133,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             },
         )
     };
-    // Before the checks, so that they report the state after the reset.
+    // The clock is reset before the checks, so that they report the state after it.
     let clock_reset = arguments.reset_clock.then(|| reset_clock(context, &vault));
     let clock_reset = clock_reset.transpose()?;
     let examine = || examine_only(skill.clone());
@@ -139,8 +142,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         let repaired = repair_each(context, &report, &examine_only)?;
         if !repaired.is_empty() {
             report = examine()?;
-            // The checks run again because signing changes other findings. They find nothing to
-            // repair any more, so the results are carried over.
+            // The checks run again because signing changes other findings. The second run knows
+            // nothing of the repairs, so their results are added to it.
             report.take_repairs(repaired);
         }
     }
@@ -148,7 +151,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let is_stale = |finding: &DoctorFinding| matches!(finding, DoctorFinding::LinksStale);
     if arguments.fix && report.findings.iter().any(is_stale) {
         relinked = profiles::refresh_links(context, &vault).is_some();
-        // The second run finds nothing left to clean, so the files that the first one removed are
+        // The second run finds nothing to clean, so the list of files that the first run removed is
         // kept.
         let cleaned = std::mem::take(&mut report.cleaned);
         report = examine()?;
@@ -162,7 +165,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         .skills
         .iter()
         .any(|skill| skill.repair_status == RepairStatus::Repaired);
-    // A skill that was just signed is not linked for any agent yet.
+    // A skill that was just signed is not linked into any agent's folder yet.
     if repaired {
         profiles::refresh_links(context, &vault);
     }
@@ -175,6 +178,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     ))
 }
 
+/// Makes the report of the command from the results of the checks, and chooses its exit code.
 fn render_health(
     context: &Context,
     arguments: &Arguments,
@@ -191,7 +195,7 @@ fn render_health(
     let clock = clock_reset.map(|is_reset| either(is_reset, &*forgotten, none).to_owned());
     let mut lines: Vec<_> = clock.into_iter().collect();
     lines.extend(lines_of(context, arguments, report, &findings, relinked));
-    // Exit 6 outweighs 3: a modified file must not be hidden by harmless findings.
+    // A file that was modified after signing (exit 6) outweighs all other findings (exit 3).
     let exit = if report.is_tampered() {
         Exit::Integrity
     } else if report.is_clean() {
@@ -212,7 +216,9 @@ fn render_health(
     Report::view(health, lines.join("\n")).with_exit(exit)
 }
 
-/// Lowers the remembered times that are ahead of this machine's clock, after a question. Returns
+/// Lowers the times that vault remembers and that lie ahead of this machine's clock, after a
+/// question. vault remembers the latest time that it saw, so that a clock set back cannot make
+/// expired releases valid again; a clock that was once too far ahead leaves wrong times. Returns
 /// whether there were any.
 fn reset_clock(context: &Context, vault: &Vault) -> Result<bool, Failure> {
     let ahead = clock::times_ahead(vault)?;
@@ -220,8 +226,8 @@ fn reset_clock(context: &Context, vault: &Vault) -> Result<bool, Failure> {
         return Ok(false);
     };
     let now = SystemClock.now();
-    // Lower times let expired releases count again, which an attacker with an old release would
-    // want. So a person decides.
+    // With lower times, expired releases are accepted again, which would help an attacker who
+    // offers an old release. So the user decides.
     context.ui.confirm_step(
         &format!("Is it {now} now, and was the clock wrong when it said {latest}?"),
         &[
@@ -234,8 +240,8 @@ fn reset_clock(context: &Context, vault: &Vault) -> Result<bool, Failure> {
 }
 
 /// Asks about each unsigned skill, and signs it if the answer is yes. Anyone who can write to the
-/// vault's folder may have put it there, so nothing is signed without a terminal, and `--yes` is no
-/// answer. Returns the reports of the skills that were signed or failed.
+/// vault's folder may have put the skill there, so nothing is signed without a terminal, and
+/// `--yes` does not count as an answer. Returns one report for each skill whose repair was tried.
 fn repair_each(
     context: &Context,
     report: &DoctorReport,
@@ -254,13 +260,14 @@ fn repair_each(
     Ok(done)
 }
 
-/// The skills that `--repair` signs when they are named.
+/// Returns the skills without a signature, which `--repair` signs when they are named.
 fn unsigned_skills(report: &DoctorReport) -> impl Iterator<Item = &SkillName> {
     let skills = report.skills.iter();
     let unsigned = skills.filter(|skill| skill.repair_status == RepairStatus::Repairable);
     unsigned.map(|skill| &skill.name)
 }
 
+/// Formats the results of the checks and repairs as the lines that the command prints.
 fn lines_of(
     context: &Context,
     arguments: &Arguments,
@@ -270,7 +277,7 @@ fn lines_of(
 ) -> Vec<String> {
     let mut lines = vec![format_summary(report, findings)];
     for finding in findings {
-        // Show most notes only with `--verbose`.
+        // Notes are shown only with `--verbose`, except those that suggest a command.
         if finding.severity == Severity::Note
             && context.global.verbose == 0
             && !hint_worthy(finding)
@@ -300,7 +307,7 @@ fn lines_of(
         one_skill(report, name, &mut lines);
     }
     push_agent_lines(report, arguments.skill.is_some(), &mut lines);
-    // Without a terminal nothing was asked, so say why these skills are still unsigned.
+    // Without a terminal no question was asked. Say why these skills are still unsigned.
     if arguments.repair && arguments.skill.is_none() {
         let waiting = unsigned_skills(report).count();
         if waiting > 0 {
@@ -313,7 +320,7 @@ fn lines_of(
     lines
 }
 
-/// Whether a note appears without `--verbose` because it suggests a command to run.
+/// Returns whether a note is shown even without `--verbose`, because it suggests a command to run.
 fn hint_worthy(finding: &FindingText) -> bool {
     matches!(
         finding.code,
@@ -335,6 +342,8 @@ fn format_finding(finding: &FindingText) -> String {
     )
 }
 
+/// Adds the lines about one skill: its version and origin, which agents see it, and why others do
+/// not.
 fn one_skill(report: &DoctorReport, name: &str, lines: &mut Vec<String>) {
     for skill in report
         .skills
@@ -351,7 +360,8 @@ fn one_skill(report: &DoctorReport, name: &str, lines: &mut Vec<String>) {
         ));
     }
     for agent in &report.agents.agents {
-        // An agent without a linked folder sees no skill, which says nothing about this one.
+        // An agent without a linked folder sees no skill at all, so there is nothing to say about
+        // this one.
         if !agent.linked {
             continue;
         }
@@ -381,6 +391,8 @@ fn one_skill(report: &DoctorReport, name: &str, lines: &mut Vec<String>) {
     }
 }
 
+/// Adds a line for each linked agent: how many skills it sees, which are hidden, and how much of
+/// its context the skills' descriptions take. Adds none if the command is about one skill.
 fn push_agent_lines(report: &DoctorReport, one: bool, lines: &mut Vec<String>) {
     if one {
         return;
@@ -417,6 +429,8 @@ fn push_agent_lines(report: &DoctorReport, one: bool, lines: &mut Vec<String>) {
     }
 }
 
+/// Formats the first line: how many skills passed verification, and the number of errors, or of
+/// warnings if there is no error.
 fn format_summary(report: &DoctorReport, findings: &[FindingText]) -> String {
     let of = |severity| {
         findings

@@ -1,4 +1,5 @@
-//! `vault help`: prints the help of a command, or the table of error codes.
+//! `vault help`: prints the help of a command, or with `errors` the table of error codes with their
+//! exit codes.
 
 use clap::Args;
 
@@ -21,7 +22,8 @@ pub struct Arguments {
     topic: Vec<String>,
 }
 
-/// Prints the table of error codes, or the help of a command.
+/// Prints the help of the command that the arguments name, of the whole program without arguments,
+/// or the table of error codes.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     if arguments.topic == ["errors"] {
         let rows = ErrorCode::ALL.iter().map(|code| code.row());
@@ -35,7 +37,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             fail!(Usage, "{message}").hint("vault --help lists the commands")
         })?;
     }
-    // As `--help` prints it: only the program itself has a longer help.
+    // The same as `--help` prints: the program itself has a long help, and each command a short
+    // one.
     let help = match arguments.topic[..] {
         [] => command.render_long_help(),
         [..] => command.render_help(),

@@ -1,4 +1,5 @@
-//! `vault man`: prints or writes the manual pages.
+//! `vault man`: prints the manual page vault(1), or writes it and one page for each command to a
+//! folder.
 
 use std::path::PathBuf;
 
@@ -23,7 +24,7 @@ pub struct Arguments {
     folder: Option<PathBuf>,
 }
 
-/// Prints vault(1), or writes all pages to a folder.
+/// Prints vault(1), or writes all pages to the folder, which is created if it does not exist.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let command = (context.command_line)();
     let Some(folder) = &arguments.folder else {
@@ -36,7 +37,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     std::fs::create_dir_all(folder).map_err(|error| Failure::io("making", folder, &error))?;
     clap_mangen::generate_to(command, folder)
         .map_err(|error| Failure::io("writing pages to", folder, &error))?;
-    // clap_mangen does not tell how many pages it wrote, and the folder may hold pages of others.
+    // clap_mangen does not return how many pages it wrote. The folder may hold pages of other
+    // programs, so only those of vault are counted.
     let pages = std::fs::read_dir(folder)
         .map_err(|error| Failure::io("reading", folder, &error))?
         .filter_map(Result::ok)

@@ -1,4 +1,5 @@
-//! `vault version`: prints the version or the licences.
+//! `vault version`: prints the version of the program, or with `--licenses` the licences of vault
+//! and of the packages that are compiled into it.
 
 use std::collections::BTreeMap;
 
@@ -21,8 +22,10 @@ pub struct Arguments {
     licenses: bool,
 }
 
-/// The notice and licence of vault, and the notices of the packages in the program.
-// Compiled in, because the licences require their text wherever the program is distributed.
+/// The notice and licence of vault, followed by the notices of the packages that are compiled into
+/// it.
+// The texts are compiled in, because many licences require that their text comes with every copy of
+// the program.
 const LICENCES: &str = concat!(
     include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../NOTICE")),
     "\n",
@@ -34,7 +37,7 @@ const LICENCES: &str = concat!(
     )),
 );
 
-/// The numbers of the formats that this program writes.
+/// The version number of each signed format that this program writes, by the format's name.
 const FORMATS: [(&str, u32); 8] = [
     ("bundle", 1),
     ("catalog", 2),
@@ -66,7 +69,8 @@ pub struct Licenses {
     licenses: &'static str,
 }
 
-/// Prints the version or the licences.
+/// Prints the version; with `--json` also the platform and the format numbers. With `--licenses`,
+/// prints the licences instead.
 #[expect(clippy::unnecessary_wraps, reason = "commands share one signature")]
 pub fn run(_context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     if arguments.licenses {

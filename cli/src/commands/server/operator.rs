@@ -1,5 +1,7 @@
-//! `vault operator`: manages the namespaces and accounts of a service, for accounts that operate
-//! it.
+//! `vault operator`: manages the namespaces and accounts of a service. A *namespace* is a vault
+//! that the service hosts, under a name in its addresses (`/v/<slug>`). An *operator* is an account
+//! with rights over the whole service; every command here signs in as one, except `account reset
+//! --database`, which changes the database without the service.
 
 mod accounts;
 mod payments;
@@ -28,8 +30,8 @@ use crate::{
     },
 };
 
-/// The name of the operator's token file. `@` is not valid in a slug, so no vault's token file has
-/// this name.
+/// The name under which an operator's tokens are stored. The tokens for a vault are stored under
+/// its slug; a slug cannot contain `@`, so the two never meet.
 const OPERATOR: &str = "@operator";
 
 /// The arguments of `vault operator`.
@@ -150,7 +152,8 @@ enum Action {
     },
 }
 
-/// Runs the action on a namespace or an account.
+/// Runs an operator's action on the service of `--url`, or of the vault's connection. Signs in as
+/// operator if no stored sign-in is valid, and once more if the service asks for a newer one.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let base = match &arguments.url {
         Some(address) => address.base.clone(),
@@ -184,7 +187,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     context.block_on(async {
         let client = connect_operator(context, &base, no_browser).await?;
         match run_action(context, &client, subject).await {
-            // The sign-in of before still opens most routes, but not this one.
+            // The stored sign-in is valid, but this route asks for a newer one or a second factor.
             Err(failure) if wants_sign_in(&failure) => {
                 let client = sign_in_anew(context, &base, no_browser).await?;
                 run_action(context, &client, subject).await
@@ -194,8 +197,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     })
 }
 
-/// Whether a new sign-in as operator may help: the present one is too old, or is from before the
-/// service required more.
+/// Returns whether the service refused the action because of the sign-in: it is too old for an
+/// operator's action, or lacks the second factor that the service requires by now. A new sign-in
+/// may help then.
 fn wants_sign_in(failure: &Failure) -> bool {
     [
         ServiceCode::SecondFactorRequired,
@@ -205,7 +209,7 @@ fn wants_sign_in(failure: &Failure) -> bool {
     .any(|code| failure.code == code)
 }
 
-/// Runs the action on namespaces, accounts or the whole service.
+/// Sends the action to the service, signed in as `client`, and reports its answer.
 async fn run_action(
     context: &Context,
     client: &OwnerClient,
@@ -241,19 +245,19 @@ async fn run_action(
     }
 }
 
-/// Returns a client that is signed in as operator. Opens the sign-in page if there is no valid
-/// sign-in.
+/// Returns a client that is signed in as operator: with the stored tokens if the service still
+/// accepts them, else after a sign-in in the browser.
 async fn connect_operator(
     context: &Context,
     base: &Base,
     no_browser: bool,
 ) -> Result<OwnerClient, Failure> {
     let file = TokenFile::for_service(context, base, OPERATOR)?;
-    // An operator's token cannot be refreshed: when it is over, the operator signs in anew.
+    // Operators get no refresh token: when the access token expires, they sign in again.
     if file.read()?.as_ref().is_some_and(Tokens::is_operator) {
         let client = OwnerClient::open(context, base, OPERATOR)?;
-        // Tokens may have been revoked since. Try them now, so that a command does not ask its
-        // question and fail afterwards.
+        // The stored tokens may have been revoked. Try them now, so that no command asks a question
+        // whose answer it cannot carry out.
         match client.get::<Value>("/admin/vaults").await {
             Err(failure) if failure.code == ErrorCode::SignedOut => {}
             Err(failure) => return Err(failure),
@@ -263,7 +267,8 @@ async fn connect_operator(
     sign_in_anew(context, base, no_browser).await
 }
 
-/// Opens the sign-in page, and stores the tokens for the commands of the next minutes.
+/// Signs in as operator in the browser, and stores the tokens, so that commands of the next minutes
+/// need no sign-in.
 async fn sign_in_anew(
     context: &Context,
     base: &Base,
@@ -282,7 +287,7 @@ async fn sign_in_anew(
         },
     )
     .await?;
-    // Under the lock of the file, because another command may sign in at the same time.
+    // The file is locked while it is written, because another command may sign in at the same time.
     file.write(&tokens, &file.lock()?)?;
     OwnerClient::with_tokens(context, base, file, tokens)
 }
@@ -298,7 +303,8 @@ async fn create_namespace(
         owner: Given::unchecked(owner),
     });
     let path = "/admin/operator/namespaces";
-    // Confirmed where the owner's link gives away an account that was reset, with its vaults.
+    // If the owner's account was reset, the link in the answer gives its holder that account and
+    // its vaults. The service then requires that the operator confirms this request.
     let created: CreatedNamespace =
         send_confirmed(context, client, Method::POST, path, Some(namespace)).await?;
     let (made, owner) = (&created.slug, &created.owner);
@@ -352,7 +358,8 @@ async fn show_namespace(client: &OwnerClient, slug: &Slug) -> Result<Report, Fai
     Ok(Report::new(&namespace, describe_namespace(&namespace)))
 }
 
-/// Describes a namespace, one fact a line.
+/// Formats the facts about a namespace (status, owner, release, usage, subscription), one on each
+/// line.
 fn describe_namespace(found: &Vault) -> String {
     let release = found.release.as_ref().map_or_else(
         || "none yet".to_owned(),
@@ -381,6 +388,8 @@ fn describe_namespace(found: &Vault) -> String {
     )
 }
 
+/// Sends the action `verb` (a word of the route, such as `suspend`) for the namespace. `done` is
+/// the same action in the words of the report, such as "suspended".
 async fn change_namespace(
     client: &OwnerClient,
     slug: &Slug,
@@ -409,9 +418,10 @@ async fn sign_out_all(context: &Context, client: &OwnerClient) -> Result<Report,
     Ok(Report::new(&done, text))
 }
 
-/// Replaces the service's "not found" with an error that names the namespace.
+/// Replaces the service's "not found" with a failure that names the namespace. Other failures are
+/// returned unchanged.
 fn with_namespace_name(failure: Failure, slug: &Slug) -> Failure {
-    // Every other failure says already what is wrong.
+    // Other failures already say what is wrong.
     if failure.code != ServiceCode::NotFound {
         return failure;
     }

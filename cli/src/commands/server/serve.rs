@@ -1,4 +1,5 @@
-//! `vault serve`: the command-line arguments. [`crate::server`] holds the server itself.
+//! `vault serve`: reads the server's settings from flags, environment and settings file, and starts
+//! the server, or prints the settings (`--print-config`). [`crate::server`] is the server itself.
 
 use std::path::PathBuf;
 
@@ -98,7 +99,8 @@ pub struct ServerSettings {
     settings: Vec<SettingRow>,
 }
 
-/// Serves until SIGTERM or SIGINT.
+/// Runs the server until SIGTERM or SIGINT, or prints its settings. Without `--json`, a failure is
+/// written to the log instead of being printed as an error of a command.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let settings = read_settings(context, arguments);
     if arguments.print_config {
@@ -106,7 +108,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         let options = Options::from_settings(context, &settings, arguments.library.as_deref());
         return print_config(context, &settings, options);
     }
-    // A refused start is a line of the log too, so the log begins before the settings are judged.
+    // The log begins before the settings are checked, so that a start that they prevent is logged
+    // too.
     let level = settings.as_ref().ok();
     let level = level.and_then(|settings| settings.text("VAULT_LOG_LEVEL"));
     let _flush_log = server::log_to_stderr(level.unwrap_or("info"));
@@ -131,10 +134,11 @@ fn serve(context: &Context, arguments: &Arguments, settings: &Settings) -> Resul
     server::run_server(options)
 }
 
-/// Returns the settings of the server: those of the flags, of the environment and of the file.
+/// Returns the server's settings. A flag overrides the environment variable, and the variable
+/// overrides the file of `--config`.
 fn read_settings(context: &Context, arguments: &Arguments) -> Result<Settings, Failure> {
-    // The server reads a settings file only if `--config` names it. The user's own file is for the
-    // other commands.
+    // The server reads a settings file only if `--config` names it. The file in the user's
+    // configuration folder is for the other commands.
     let mut settings = Settings::load(&context.process, context.global.config.as_deref())?;
     for (flag, name, value) in [
         ("--public-url", "VAULT_PUBLIC_URL", &arguments.public_url),
@@ -170,13 +174,15 @@ fn read_settings(context: &Context, arguments: &Arguments) -> Result<Settings, F
     Ok(settings)
 }
 
+/// Prints every setting with its value and its origin. Fails afterwards if the settings would
+/// prevent a start (`options` is an error).
 fn print_config(
     context: &Context,
     settings: &Settings,
     options: Result<Options, Failure>,
 ) -> Result<Report, Failure> {
     let mut rows = settings.setting_rows();
-    // The port that counts, whichever variable sets it.
+    // Several variables can set the port (`VAULT_PORT`, `PORT`). Show the one that is used.
     let row = rows.iter_mut().find(|row| row.name == "VAULT_PORT");
     if let (Some(row), Ok((port, origin))) = (row, read_port(settings)) {
         row.value = Some(port.to_string());
@@ -188,8 +194,8 @@ fn print_config(
             row.value = Some(options.paths.root.display().to_string());
             options.library_from.clone_into(&mut row.source);
         }
-        // The default of the other commands is the user's own vault, which no server serves
-        // unasked.
+        // For the other commands this setting defaults to `~/.vault`. A server never serves that
+        // unless it is told to, so its own default is shown.
         (_, Some(row)) if row.source == Origin::Default.to_string() => {
             row.value = Some(SERVED_LIBRARY.to_owned());
         }
@@ -212,7 +218,8 @@ fn print_config(
     let Err(failure) = options else {
         return Ok(report);
     };
-    // Show the table even if a setting is invalid: it shows the source of the bad value.
+    // The table is printed even if a setting is invalid, because it shows where the invalid value
+    // comes from.
     if !context.global.json {
         context.ui.print_report(&report);
     }

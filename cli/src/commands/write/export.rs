@@ -1,4 +1,6 @@
-//! `vault export`: writes skills in forms that other tools can read without vault.
+//! `vault export`: writes installed skills as a web site or a zip archive, which other tools can
+//! read without vault. The signed manifest (the list of a skill's files and their digests) goes
+//! with each skill, so that `vault verify` can check it anywhere.
 
 use std::path::PathBuf;
 
@@ -71,12 +73,13 @@ struct Zip {
     force: bool,
 }
 
-/// Writes the archives or the site.
+/// Verifies the skills and writes the site (`well-known`) or the archive (`zip`).
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.existing_vault()?;
     match &arguments.form {
         Form::WellKnown(asked) => {
-            // All names are resolved first, so that an unknown one leaves no half-written site.
+            // All names are resolved before anything is written, so that an unknown name leaves no
+            // half-written site.
             let mut skills = Vec::new();
             for name in &asked.skills {
                 skills.push(lookup::parse_installed_name(vault.as_ref(), name)?.1);
@@ -110,7 +113,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     }
 }
 
-/// Warns of the skills that other machines do not accept from the export yet.
+/// Warns of each exported version that is in no release yet that enough publishers signed. Where
+/// releases need several signatures, other machines do not accept it before.
 fn warn_of_awaited<'a>(context: &Context, skills: impl IntoIterator<Item = &'a Exported>) {
     for skill in skills.into_iter().filter(|skill| skill.release_awaited) {
         let message = format!(
@@ -127,7 +131,8 @@ fn warn_of_awaited<'a>(context: &Context, skills: impl IntoIterator<Item = &'a E
 
 fn site_report(context: &Context, report: &SiteReport) -> Report {
     warn_of_awaited(context, &report.skills);
-    // Only the index is shortened: the exported skill has the signed description.
+    // The index of the site holds a shortened description. The exported skill itself keeps the
+    // signed one.
     for name in &report.shortened {
         let message = format!(
             "the index shows a shortened description of {name}: clients refuse one over 1,024 characters"
@@ -170,7 +175,8 @@ fn archive_report(context: &Context, report: &ZipReport) -> Report {
         skill.file.display(),
         report.manifest.display()
     );
-    // Where releases need several publishers, only the catalog proves that enough have signed.
+    // If releases need the signatures of several publishers, the catalog (the signed list of a
+    // release's content) is written too: only it proves that enough have signed.
     if let Some(catalog) = &report.catalog {
         text.push_str(&format!("\n  {}", catalog.display()));
     }

@@ -1,4 +1,5 @@
-//! `vault fmt`: fixes the two most common mistakes in a SKILL.md.
+//! `vault fmt`: fixes the two most common mistakes in the frontmatter of a SKILL.md: values with `:
+//! ` that are not quoted, and names that are not lower-case letters, digits and hyphens.
 
 use std::{
     io::Write,
@@ -81,7 +82,8 @@ enum FixResult {
     },
 }
 
-/// Fixes the files, or without `--write` shows the changes.
+/// Computes the fixes for each file and shows them; writes them with `--write`. With `--check` the
+/// exit code tells whether something would change.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let mut files = Vec::new();
     let mut lines = Vec::new();
@@ -105,7 +107,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
                 }
             }
             Err(failure) if arguments.files.len() == 1 => return Err(failure),
-            // A file that cannot be fixed must not stop the others.
+            // One of several files that cannot be fixed is noted, and the others go on.
             Err(failure) => {
                 context.ui.note_failure(&failure);
                 let (code, message) = (failure.code.word().to_owned(), failure.message.clone());
@@ -123,12 +125,12 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     });
     let view = FixedFiles { files, fixed };
     if let Some(first) = failed.first() {
-        // A failure has no text for the files that were fixed.
+        // The report of a failure shows no lines about the fixed files, so they are printed here.
         if fixed > 0 {
             context.ui.print_line(lines.join("\n"));
         }
         let message = format!("{} could not be fixed", count(failed.len() as u64, "file"));
-        // The files may have failed for several reasons. The first one sets the exit code.
+        // The files may have failed for different reasons. The first failure sets the error code.
         return Err(Failure::new(first.code.clone(), message).data(view));
     }
     let differs = arguments.check && fixed > 0;
@@ -136,7 +138,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     Ok(Report::view(view, lines.join("\n")).with_exit(exit))
 }
 
-/// Computes the fixes for one file and returns them. Writes the file if `put` is set.
+/// Returns the lines of a SKILL.md that have to change. Writes the fixed file if `put` is set.
+/// Fails if the file has another mistake, which cannot be fixed without guessing.
 fn fix_file(file: &Path, put: bool) -> Result<Vec<Change>, Failure> {
     let bytes = read_skill_md(file)?;
     let result = document::repair_document(&bytes).map_err(|error| {
@@ -155,9 +158,10 @@ fn fix_file(file: &Path, put: bool) -> Result<Vec<Change>, Failure> {
     Ok(result.changes)
 }
 
+/// Reads a SKILL.md. Fails if it is a symbolic link or no file, or larger than the gate accepts.
 fn read_skill_md(file: &Path) -> Result<Vec<u8>, Failure> {
     let failed = |error: &std::io::Error| Failure::io("reading", file, error);
-    // A symbolic link is rejected, because `write` would replace it with a file.
+    // A symbolic link is refused, because `--write` would replace the link with a file.
     let metadata = std::fs::symlink_metadata(file).map_err(|error| failed(&error))?;
     if !metadata.is_file() {
         return Err(fail!(NotAFile, "{} is not a regular file", file.display()));
@@ -185,7 +189,8 @@ fn replace_file(file: &Path, bytes: &[u8]) -> Result<(), Failure> {
         // A rename works within one file system only, so the new file is in the same folder.
         let mut new = tempfile::NamedTempFile::new_in(folder)?;
         new.write_all(bytes)?;
-        // A temporary file is private, unlike most that it replaces.
+        // A temporary file is readable only by its owner, so it gets the permissions of the file
+        // that it replaces.
         new.as_file().set_permissions(permissions)?;
         // The bytes must be on disk before the rename, or a crash could leave an empty SKILL.md.
         new.as_file().sync_all()?;
@@ -195,6 +200,7 @@ fn replace_file(file: &Path, bytes: &[u8]) -> Result<(), Failure> {
     put().map_err(|error| Failure::io("writing", file, &error))
 }
 
+/// Formats the changes of a file in the style of a unified diff, with the reason of each.
 fn difference_lines(file: &Path, changes: &[Change]) -> Vec<String> {
     let mut lines = vec![
         paint(DIM, format_args!("--- {}", file.display())),

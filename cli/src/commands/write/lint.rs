@@ -1,4 +1,6 @@
-//! `vault lint`: checks skills under development against the gate and the agent skills standard.
+//! `vault lint`: checks skills under development. It shows what the *gate* (vault's scanner, which
+//! every skill must pass) finds, and for skills that pass it also *advice*: notes and warnings by
+//! the agent skills standard.
 
 use std::path::Path;
 
@@ -46,13 +48,15 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Whether standard output is the JSON envelope.
+    /// Returns whether the report is the JSON envelope (`--format json`), as with the global
+    /// `--json`.
     pub fn wants_json(&self) -> bool {
         self.options.format == Format::Json
     }
 }
 
-/// Checks every skill at or below the path.
+/// Checks every skill at or below the path, and prints a report in the format that the options
+/// name. The verdicts set the exit code.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let (options, root) = (&arguments.options, Path::new(&arguments.path));
     options.check_output(context, false)?;
@@ -60,7 +64,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         return Err(Failure::no_such_path(root.display()));
     }
     let mut audit = audit_path(context, root)?;
-    // A walk that met a limit may have missed the skills, so it is reported instead.
+    // A search that stopped at a limit may have missed skills. Then the report tells of the limit,
+    // and "no skill" would be wrong.
     if audit.skills.is_empty() && audit.is_complete() {
         let folder = root.display();
         return Err(
@@ -83,14 +88,14 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     Ok(report.with_exit(exit))
 }
 
-/// Returns the gate's verdicts.
+/// Runs the gate on the skill at the path, or on each skill below it.
 fn audit_path(context: &Context, root: &Path) -> Result<Audit, Failure> {
     let auditor = Auditor {
         hints: context.ui.is_verbose(),
         ..Auditor::new(context.is_strict()?)
     };
     let failed = |error| not_started(&error, &root.display().to_string());
-    // The skills below a skill are its files.
+    // Skills inside a skill's folder are files of that skill, so only the outer one is checked.
     if !root.is_dir() || root.join("SKILL.md").is_file() {
         let skill = audit_skill(root, &auditor).map_err(failed)?;
         return Ok(Audit {
@@ -107,9 +112,11 @@ fn audit_path(context: &Context, root: &Path) -> Result<Audit, Failure> {
     audit_repository(root, &auditor).map_err(failed)
 }
 
-/// Adds the advice for a skill that the gate accepts.
+/// Adds the advice to the findings of a skill that the gate accepts, and computes its verdict
+/// again. `top` is the folder from which the skill's path is relative.
 fn add_advice(top: &Path, skill: &mut Audited) -> Result<(), Failure> {
-    // A skill with a link cannot be read as one that could be added; its finding says so.
+    // A skill with a symbolic link (finding `file-kind`) cannot be read for the advice. The finding
+    // is enough.
     let has_link = |at: &Located| at.finding.rule == "file-kind";
     if skill.verdict > Verdict::Warnings || skill.findings.iter().any(has_link) {
         return Ok(());
@@ -119,11 +126,13 @@ fn add_advice(top: &Path, skill: &mut Audited) -> Result<(), Failure> {
     let Some(candidate) = candidate else {
         return Ok(());
     };
-    // The gate warns when it derives a name, and the advice is about the same problem.
+    // The gate warns when a skill's name is missing and it derives one. The advice reports the same
+    // problem better, so the warning is dropped.
     let is_name = |at: &Located| at.finding.rule == "frontmatter-name";
     let findings = &mut skill.findings;
     findings.retain(|at| at.finding.level > Level::Warning || !is_name(at));
-    // `.` has no name of its own, and the advice compares the folder's name with the skill's.
+    // The advice compares the names of the folder and the skill. A path such as `.` shows no folder
+    // name, so it is made absolute.
     let name = std::fs::canonicalize(&folder).ok();
     let name = name.as_deref().and_then(Path::file_name);
     let advice = lint::lint(&candidate.package, name.and_then(|name| name.to_str()));

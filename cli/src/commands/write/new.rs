@@ -1,4 +1,5 @@
-//! `vault new`: creates a folder with a valid skill.
+//! `vault new`: creates a folder with a skill from a template: a SKILL.md, and a script for each
+//! action (a command of the skill that `vault skill <action> <skill>` runs).
 
 use std::{
     fs::{self, DirBuilder, OpenOptions, Permissions},
@@ -59,7 +60,8 @@ pub struct NewSkill {
     files: Vec<String>,
 }
 
-/// Creates the folder.
+/// Creates the skill's folder with its files. Fails if the folder exists, and never overwrites a
+/// file.
 pub fn run(_context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let name: SkillName = arguments.name.parse().map_err(|_| {
         let failure = fail!(
@@ -73,7 +75,8 @@ pub fn run(_context: &Context, arguments: &Arguments) -> Result<Report, Failure>
         }
     })?;
     let description = arguments.description.as_deref().unwrap_or_default();
-    // The template has the description on one line of the frontmatter.
+    // The template writes the description on one line of the frontmatter, so it cannot hold a line
+    // break.
     if description.chars().any(char::is_control) {
         return Err(fail!(
             DescriptionInvalid,
@@ -91,7 +94,7 @@ pub fn run(_context: &Context, arguments: &Arguments) -> Result<Report, Failure>
         }
         Err(error) => return Err(failed(&folder, &error)),
     }
-    // A repeated action would create its script twice, which `create_new` rejects.
+    // If an action was given twice, creating its script a second time would fail.
     let mut actions = arguments.actions.clone();
     actions.sort_unstable();
     actions.dedup();
@@ -133,10 +136,13 @@ pub fn run(_context: &Context, arguments: &Arguments) -> Result<Report, Failure>
 fn create_file(path: &Path, text: &str, mode: u32) -> std::io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
     file.write_all(text.as_bytes())?;
-    // The umask limits a mode at creation. This one is exact.
+    // The umask may take bits from a mode that is given at creation. Set afterwards, the mode is
+    // exact.
     file.set_permissions(Permissions::from_mode(mode))
 }
 
+/// Returns the text of the new SKILL.md. Without a description it has the template's, which the
+/// gate refuses.
 fn skill_md(name: &SkillName, description: &str, actions: &[ActionName]) -> String {
     // The gate refuses the text of the template, so an unfinished skill cannot be added.
     let description = if description.trim().is_empty() {
@@ -153,7 +159,8 @@ fn skill_md(name: &SkillName, description: &str, actions: &[ActionName]) -> Stri
     if !actions.is_empty() {
         text.push_str("metadata:\n  bin:\n");
         for action in actions {
-            // Block style: strict readers of the standard know no `{ … }`.
+            // The actions are written in YAML's block style, because strict readers of the standard
+            // do not know `{ … }`.
             text.push_str(&format!(
                 "    {action}:\n      command: scripts/{action}.sh\n"
             ));

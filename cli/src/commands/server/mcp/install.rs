@@ -1,8 +1,10 @@
-//! `vault mcp install` and `uninstall`: add this vault's MCP server to the settings of agents, and
-//! remove it.
+//! `vault mcp install` and `uninstall`: add this vault's MCP server to the settings files of coding
+//! agents, and remove it. An *entry* is the part of such a file that tells the agent how to start
+//! one MCP server.
 //!
-//! All changes are computed before the first file is written. A file that cannot be parsed stays
-//! unchanged.
+//! The new texts of all files are computed before the first one is written, so a file that cannot
+//! be parsed stops the command before it changes anything. The first install keeps a copy of each
+//! file beside it, from which `uninstall` restores the original.
 
 use std::{
     cell::OnceCell,
@@ -27,7 +29,7 @@ use crate::{
 
 /// The largest settings file that is read, in bytes.
 const MAX_BYTES: u64 = 32 << 20;
-/// The suffix of the backup that is made before a file is changed.
+/// The suffix of the copy that is kept of a settings file as it was before the install.
 const BACKUP_SUFFIX: &str = "before-vault";
 
 #[derive(Args, Debug)]
@@ -104,11 +106,13 @@ pub struct FileChange {
     written: bool,
 }
 
-/// Adds the server to the settings of the given agents.
+/// Adds the entry of vault's MCP server to the settings files of the given agents, or updates it.
+/// With `--dry-run` it only shows the entries. Fails if another server has the entry's name.
 pub fn install_server(context: &Context, given: &InstallArguments) -> Result<Report, Failure> {
     let arguments = &given.common;
     let (server, name) = (server_command(context, arguments.project)?, &arguments.name);
-    // Asked once, and only if no entry has an answer yet.
+    // The user's answer to what becomes of the agents' changes. It is asked for once, by the first
+    // agent whose file has no answer yet.
     let answer = OnceCell::new();
     let changes = plan_changes(context, arguments, |known, file, text| {
         let failed = |error: EditError| unreadable_settings(known, file, &error);
@@ -131,7 +135,8 @@ pub fn install_server(context: &Context, given: &InstallArguments) -> Result<Rep
             .at(place_in_file(file, None))
             .hint("--name <other> registers this one beside it"));
         }
-        // An entry that is written again keeps what becomes of the agent's changes.
+        // An entry that exists already keeps its choice between drafts and signed changes, unless
+        // `--writes` gives another one.
         let kept = present.as_ref().and_then(written_writes);
         let writes = match (&given.writes, kept) {
             (None, Some(kept)) => Some(kept.to_owned()),
@@ -160,8 +165,8 @@ pub fn install_server(context: &Context, given: &InstallArguments) -> Result<Rep
     })?;
     if !arguments.dry_run {
         for change in &changes {
-            // Only when the entry is new: a later install would overwrite the backup with a file
-            // that has the entry already.
+            // The backup is made only when the entry is new. Later the file has the entry already,
+            // and would overwrite the copy of the original.
             if let (Outcome::Added, Some(before)) = (change.outcome, &change.before) {
                 replace_file(&backup_of(&change.file), before, Some(&change.file))?;
             }
@@ -171,7 +176,8 @@ pub fn install_server(context: &Context, given: &InstallArguments) -> Result<Rep
     Ok(report_changes(arguments, changes))
 }
 
-/// Returns the value of the variable in an entry, whatever the form of the agent.
+/// Returns the value of [`agent_writes::VARIABLE`] in an entry. Agents put environment variables
+/// under different keys, so every object in the entry is searched.
 fn written_writes(entry: &Value) -> Option<&str> {
     match entry {
         Value::Object(members) => members
@@ -182,13 +188,15 @@ fn written_writes(entry: &Value) -> Option<&str> {
     }
 }
 
-/// Returns what becomes of the agents' changes; `None` leaves it to the settings of vault.
+/// Returns the value of `--writes`, or on a terminal the user's answer: whether agents' changes are
+/// kept as drafts or signed at once. `None` writes nothing into the entry, so that vault's own
+/// setting decides.
 fn choose_writes(context: &Context, given: &InstallArguments) -> Result<Option<String>, Failure> {
     let ui = &context.ui;
     if given.writes.is_some() || given.common.dry_run || !ui.may_ask() || ui.is_yes() {
         return Ok(given.writes.clone());
     }
-    // The entry would override what the user has chosen for all agents.
+    // A value in the entry would override the setting that the user has made for all agents.
     if agent_writes::is_chosen(context)? {
         return Ok(None);
     }
@@ -196,7 +204,8 @@ fn choose_writes(context: &Context, given: &InstallArguments) -> Result<Option<S
     Ok((writes != "sign").then(|| writes.to_owned()))
 }
 
-/// Removes the server from the settings of the given agents.
+/// Removes the entry of vault's MCP server from the settings files of the given agents. Files
+/// without the entry, or in which its name belongs to another server, are left as they are.
 pub fn uninstall_server(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let (server, name) = (server_command(context, arguments.project)?, &arguments.name);
     let changes = plan_changes(context, arguments, |known, file, text| {
@@ -206,11 +215,12 @@ pub fn uninstall_server(context: &Context, arguments: &Arguments) -> Result<Repo
         let failed = |error: EditError| unreadable_settings(known, file, &error);
         let (format, path) = (known.format, known.path);
         let present = format.find_entry(old, path, name).map_err(failed)?;
-        // An entry of this name that starts another program is not ours to remove.
+        // An entry of this name that starts another program belongs to the user and stays.
         let Some(entry) = present.filter(|entry| starts_vault(entry, &server.command)) else {
             return Ok((Some(old.clone()), Value::Null, Outcome::Absent));
         };
-        // If nothing else changed the file since the install, the backup is restored byte for byte.
+        // The file is the backup with the entry added if nothing else changed it since the install.
+        // Then the backup is restored byte for byte.
         let is_old = |original: &str| {
             let with_entry = format.put_entry(original, path, name, &entry);
             with_entry.is_ok_and(|text| text == *old)
@@ -233,8 +243,9 @@ pub fn uninstall_server(context: &Context, arguments: &Arguments) -> Result<Repo
     Ok(report_changes(arguments, changes))
 }
 
-/// The command for the entry. In a project's file it is `vault`. In a user's file it is the path of
-/// this program, because applications may not have the `PATH` of a shell.
+/// Returns the command that the entry starts. In a project's file, which several people share, the
+/// program is `vault`. In a user's file it is the path of this program, because desktop
+/// applications may not have the `PATH` of a shell.
 fn server_command(context: &Context, project: bool) -> Result<ServerCommand, Failure> {
     let mut args = vec!["mcp".to_owned()];
     let mut env = Vec::new();
@@ -248,14 +259,15 @@ fn server_command(context: &Context, project: bool) -> Result<ServerCommand, Fai
     let program =
         std::env::current_exe().map_err(|error| Failure::io("finding", "vault", &error))?;
     let settings = context.settings()?;
-    // The agent starts the server without the flags and variables of this shell, so the entry has
-    // to name a vault that is not the default one.
+    // The agent starts the server without this shell's flags and variables, so the entry names the
+    // vault if it is not the default one.
     if context.global.vault.is_some() || settings.text("VAULT_STORAGE_PATH").is_some() {
         let root = context.paths_json()?.root;
         args.extend(["--vault".to_owned(), root.display().to_string()]);
     }
     let default = context.process.home().map(|home| home.join(".config"));
-    // The trust folder lies below it. An agent with another value would find no keys and no pins.
+    // The trust folder (the user's keys and pins) lies below `XDG_CONFIG_HOME`. A server with
+    // another value would find neither.
     let config = context.process.variable("XDG_CONFIG_HOME");
     if let Some(config) = config.filter(|config| default.as_deref() != Some(Path::new(config))) {
         env.push(("XDG_CONFIG_HOME".to_owned(), config.to_owned()));
@@ -267,9 +279,12 @@ fn server_command(context: &Context, project: bool) -> Result<ServerCommand, Fai
     })
 }
 
-/// The new text of a file, the entry, and the outcome.
+/// The new text of a settings file (`None` removes the file), the entry, and the outcome for the
+/// entry.
 type PlannedEdit = (Option<String>, Value, Outcome);
 
+/// Finds the settings file of each agent that the arguments name, and calls `edit` with its current
+/// text, which is `None` if the file does not exist. Writes nothing.
 fn plan_changes(
     context: &Context,
     arguments: &Arguments,
@@ -297,7 +312,8 @@ fn plan_changes(
     let mut changes: Vec<FileChange> = Vec::new();
     for word in &arguments.agents {
         let settings = find_agent(word, &folders)?;
-        // Two names of one agent mean one file, and the second edit would start from the old text.
+        // An agent may be named twice, or by two names. A second edit of its file would start from
+        // the old text and lose the first.
         if changes.iter().any(|change| change.agent == settings.id) {
             continue;
         }
@@ -336,6 +352,8 @@ fn plan_changes(
     Ok(changes)
 }
 
+/// Finds an agent by its id or another of its names. Fails with a suggestion if there is no such
+/// agent, or if vault does not know its settings file.
 fn find_agent(word: &str, folders: &SettingsFolders) -> Result<&'static AgentSettings, Failure> {
     // `agents::by_name` also knows the names that other tools use for an agent.
     let agent = vault_library::agents::by_name(word);
@@ -389,6 +407,8 @@ fn unreadable_settings(known: &AgentSettings, file: &Path, error: &EditError) ->
     .hint("fix the file, or add the entry by hand")
 }
 
+/// Reads a settings file; `None` if it does not exist. Fails if it is no regular file, larger than
+/// [`MAX_BYTES`], or not UTF-8.
 fn read_settings(file: &Path) -> Result<Option<String>, Failure> {
     let failed = |error: std::io::Error| Failure::io("reading", file, &error);
     let file_text = file.display();
@@ -396,7 +416,8 @@ fn read_settings(file: &Path) -> Result<Option<String>, Failure> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         opened => opened.map_err(failed)?,
     };
-    // Checked on the open file, so that the path cannot be exchanged after the check.
+    // The opened file is checked and not the path, because another file could take the path after
+    // the check.
     if !opened.metadata().map_err(failed)?.is_file() {
         return Err(fail!(NotAFile, "{file_text} is not a regular file"));
     }
@@ -422,6 +443,8 @@ fn backup_of(file: &Path) -> PathBuf {
     file.with_file_name(format!("{name}.{BACKUP_SUFFIX}"))
 }
 
+/// Writes the new text of a settings file, or removes the file. Fails if the file changed after it
+/// was read.
 fn write_change(change: &FileChange) -> Result<(), Failure> {
     if change.before == change.after {
         return Ok(());
@@ -442,7 +465,8 @@ fn write_change(change: &FileChange) -> Result<(), Failure> {
     }
 }
 
-/// Replaces a file atomically. The mode is that of `like`, else 0600.
+/// Replaces a file atomically. The new file gets the permissions of the file `like`, or 0600 if
+/// there is none.
 fn replace_file(file: &Path, text: &str, like: Option<&Path>) -> Result<(), Failure> {
     let folder = file.parent().unwrap_or(Path::new("."));
     let write = || -> std::io::Result<()> {
@@ -450,10 +474,10 @@ fn replace_file(file: &Path, text: &str, like: Option<&Path>) -> Result<(), Fail
         let mode = like.and_then(|like| Some(like.metadata().ok()?.permissions().mode() & 0o777));
         let mut new = tempfile::NamedTempFile::new_in(folder)?;
         new.write_all(text.as_bytes())?;
-        // Settings may hold tokens, so the new file has its rights before it gets its name.
+        // Settings may hold tokens, so the permissions are set before the file gets its final name.
         let permissions = std::fs::Permissions::from_mode(mode.unwrap_or(0o600));
         new.as_file().set_permissions(permissions)?;
-        // After a crash, the name must not stand for an empty file.
+        // The bytes are on disk before the rename, so that a crash cannot leave an empty file.
         new.as_file().sync_all()?;
         new.persist(file)?;
         Ok(())

@@ -1,8 +1,10 @@
-//! `vault mcp`: an MCP server for this vault on standard input and output.
+//! `vault mcp`: an MCP server for this vault, which a coding agent starts and talks to over
+//! standard input and output.
 //!
-//! The server reads the vault when the first message needs it, so the time until the first answer
-//! does not depend on the size of the vault. Standard output carries protocol frames only. The
-//! process ends when its input ends or its parent exits.
+//! The skills are read when the first message needs them, so the time until the first answer does
+//! not depend on the size of the vault. Nothing but protocol messages goes to standard output; the
+//! log goes to standard error. The process ends when its input ends or the process that started it
+//! exits.
 
 pub mod install;
 mod places;
@@ -29,12 +31,13 @@ use crate::{
     tasks::{approval, fetch},
 };
 
-/// The owner part of ids on this machine.
+/// The owner part of the ids (`<owner>/<skill>`) that the tools show for skills of this machine's
+/// vault.
 const OWNER: &str = "local";
 /// The interval at which the server checks that its parent process is alive.
 const PARENT_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The largest number of bytes of an answer that are read at once.
+/// The size of the buffer through which answers pass to standard output, in bytes.
 const MAX_CHUNK_BYTES: usize = 64 * 1024;
 /// The answer to a line that is not JSON (JSON-RPC 2.0, section 5.1).
 const NOT_JSON: &[u8] =
@@ -82,7 +85,8 @@ Examples:
     Uninstall(install::Arguments),
 }
 
-/// Serves until the input ends, or changes an agent's settings.
+/// Without a subcommand, serves until the input ends. `install` and `uninstall` change the settings
+/// of agents.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     match &arguments.action {
         None => serve_stdio(context),
@@ -91,6 +95,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     }
 }
 
+/// Answers MCP messages from standard input on standard output until the input ends or the parent
+/// process exits.
 fn serve_stdio(context: &Context) -> Result<Report, Failure> {
     let settings = context.settings()?;
     let _flush_log = log_to_stderr(settings.text("VAULT_LOG_LEVEL").unwrap_or("warn"));
@@ -98,7 +104,8 @@ fn serve_stdio(context: &Context) -> Result<Report, Failure> {
     if let Some(fault) = settings.project_fault() {
         tracing::warn!(%fault, "the project's settings are left out");
     }
-    // Opened here to report what is wrong with it before the first message, but never created.
+    // The vault is opened now, so that a vault that cannot be read is reported before the first
+    // message. It is not created here: `LocalShelf` creates it with the first change.
     if let Some(vault) = context.existing_vault()? {
         approval::log_pending(&vault);
     }
@@ -130,8 +137,8 @@ fn serve_stdio(context: &Context) -> Result<Report, Failure> {
         let serving = async {
             let running = match server.serve((input, output)).await {
                 Ok(running) => running,
-                // A client may only test that the program starts, so input that ends before the
-                // first message is not an error.
+                // Some clients start the program only to test that it starts. So input that ends
+                // before the first message is no error.
                 Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
                 Err(error) => return Err(failed(&error)),
             };
@@ -150,7 +157,7 @@ fn serve_stdio(context: &Context) -> Result<Report, Failure> {
         };
         tokio::select! {
             served = serving => {
-                // Wait until the last answer is written. The process ends after this.
+                // Wait until the last answer is written, because the process ends after this.
                 let _ = tokio::task::spawn_blocking(move || written.join()).await;
                 served
             }
@@ -160,9 +167,11 @@ fn serve_stdio(context: &Context) -> Result<Report, Failure> {
     Ok(Report::silent(Exit::Done))
 }
 
-/// Returns standard input for the event loop. A thread reads it, because reading a pipe or a file
-/// may block. It answers a line that is not JSON with the protocol's parse error, and a list whose
-/// parameters cannot be read with -32602.
+/// Returns a socket from which the event loop reads standard input. A thread copies standard input
+/// into the socket line by line, because reading a pipe or a file may block. The thread itself
+/// answers two kinds of lines that the MCP library would drop silently: a line that is not JSON
+/// gets JSON-RPC's parse error (-32700), and a request for a list whose parameters cannot be read
+/// gets the error -32602.
 fn standard_input() -> io::Result<UnixStream> {
     let (mut ours, theirs) = std::os::unix::net::UnixStream::pair()?;
     thread::Builder::new()
@@ -188,15 +197,16 @@ fn standard_input() -> io::Result<UnixStream> {
     UnixStream::from_std(theirs)
 }
 
-/// Writes one whole message to standard output.
+/// Writes one whole message to standard output. The lock keeps messages of two threads apart.
 fn write_frame(message: &[u8]) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(message)?;
     stdout.flush()
 }
 
-/// Returns standard output for the event loop, and the thread that writes it. The thread ends when
-/// the event loop's side is dropped.
+/// Returns a socket to which the event loop writes its answers, and the thread that copies them to
+/// standard output. The thread ends when the event loop drops its end of the socket; join it to be
+/// sure that the last answer is written.
 fn standard_output() -> io::Result<(UnixStream, JoinHandle<io::Result<()>>)> {
     let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
     let written = thread::Builder::new()
@@ -204,7 +214,8 @@ fn standard_output() -> io::Result<(UnixStream, JoinHandle<io::Result<()>>)> {
         .spawn(move || {
             let mut messages = BufReader::with_capacity(MAX_CHUNK_BYTES, ours);
             let mut message = Vec::new();
-            // Whole messages, so that a parse error stands between two of them.
+            // Only whole messages are written, so that an error that the input thread writes cannot
+            // land inside one.
             while messages.read_until(b'\n', &mut message)? > 0 {
                 write_frame(&message)?;
                 message.clear();

@@ -1,6 +1,8 @@
-//! The settings files in which agents keep their MCP servers, and the form of an entry in each.
+//! The settings files in which coding agents keep their MCP servers, and the form of an *entry*,
+//! which tells the agent how to start one server.
 //!
-//! The table follows the documentation of the agents. It omits agents whose file is not documented.
+//! [`AGENTS`] follows the agents' documentation. An agent whose settings file is not documented is
+//! left out.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +11,7 @@ use vault_library::agents::{self, Machine};
 
 use crate::{mcp_config::Format, text::either};
 
-/// The members that an agent expects in the entry of a local server.
+/// The JSON or TOML members that an agent expects in the entry of a server that it starts itself.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum EntryForm {
     /// `command`, `args`, `env`.
@@ -24,19 +26,21 @@ enum EntryForm {
     Zed,
 }
 
-/// The file in which an agent keeps its MCP servers.
+/// An agent, and where and in which form its settings file lists MCP servers.
 #[derive(Debug)]
 pub struct AgentSettings {
-    /// The id. `vault agents` uses the same id if it lists the agent.
+    /// The agent's id, as in `--agent`. It equals the id in `vault agents`, which does not list
+    /// every agent of this table.
     pub id: &'static str,
-    /// The display name.
+    /// The agent's name for people, such as "VS Code".
     pub label: &'static str,
-    /// The format of the file.
+    /// The syntax of the settings file.
     pub format: Format,
-    /// The path to the table of servers within the file.
+    /// The keys that lead from the root of the file to the table of servers, outermost first.
     pub path: &'static [&'static str],
     form: EntryForm,
-    /// The path of the file within a project, if the agent reads one.
+    /// The path of the agent's settings file inside a project's folder; `None` if the agent reads
+    /// no such file.
     project: Option<&'static str>,
 }
 
@@ -58,9 +62,10 @@ const fn json_settings(
 
 use self::EntryForm::{Copilot, OpenCode, Plain, Stdio, Zed};
 
+/// The key of the table of servers in most agents' files.
 const SERVERS: &[&str] = &["mcpServers"];
 
-/// Every agent that `vault mcp install` can write to, sorted by id.
+/// Every agent whose settings `vault mcp install` can change, sorted by id.
 pub const AGENTS: [AgentSettings; 11] = [
     json_settings(
         ["claude-code", "Claude Code"],
@@ -123,23 +128,23 @@ pub const AGENTS: [AgentSettings; 11] = [
     ),
 ];
 
-/// The command that an entry starts.
+/// The command with which an agent starts the MCP server.
 #[derive(Clone, Debug)]
 pub struct ServerCommand {
-    /// The program.
+    /// The program: a path, or a name that is looked up in `PATH`.
     pub command: String,
-    /// Its arguments.
+    /// The arguments of the program.
     pub args: Vec<String>,
-    /// Environment variables that it needs.
+    /// Names and values of the environment variables that the agent sets for the program.
     pub env: Vec<(String, String)>,
 }
 
-/// The folders that the location of an agent's file depends on.
+/// The folders of this machine from which the path of an agent's settings file is computed.
 #[derive(Clone, Debug)]
 pub struct SettingsFolders {
-    /// Home folder and environment.
+    /// The user's home folder and environment variables.
     pub machine: Machine,
-    /// The folder in which applications keep their settings.
+    /// The folder in which desktop applications keep their settings; see [`Self::new`].
     pub config: PathBuf,
 }
 
@@ -157,6 +162,8 @@ impl SettingsFolders {
     }
 }
 
+/// Returns the absolute path that an environment variable holds; `None` if it is not set or
+/// relative.
 fn folder_variable(machine: &Machine, name: &str) -> Option<PathBuf> {
     machine
         .variables
@@ -167,7 +174,8 @@ fn folder_variable(machine: &Machine, name: &str) -> Option<PathBuf> {
 }
 
 impl AgentSettings {
-    /// The folder whose presence shows that the agent is installed, if it exists.
+    /// Returns the folder whose presence shows that the agent is installed; `None` if it does not
+    /// exist.
     pub fn installed_mark(&self, folders: &SettingsFolders) -> Option<PathBuf> {
         match self.id {
             "claude-desktop" => Some(folders.config.join("Claude")).filter(|path| path.is_dir()),
@@ -176,7 +184,7 @@ impl AgentSettings {
         }
     }
 
-    /// The name, for messages, of the folder that [`Self::installed_mark`] checks.
+    /// Returns the words that messages use for the folder that [`Self::installed_mark`] looks for.
     pub fn mark_name(&self) -> &'static str {
         match self.id {
             "claude-code" => "~/.claude",
@@ -193,7 +201,7 @@ impl AgentSettings {
         }
     }
 
-    /// The user's settings file.
+    /// Returns the path of the user's own settings file of this agent. The file need not exist.
     pub fn user_file(&self, folders: &SettingsFolders) -> PathBuf {
         let home = &folders.machine.home;
         let folder = |name, default: &str| {
@@ -211,8 +219,8 @@ impl AgentSettings {
             "cursor" => home.join(".cursor/mcp.json"),
             "gemini-cli" => home.join(".gemini/settings.json"),
             "github-copilot" => home.join(".copilot/mcp-config.json"),
-            // OpenCode reads both names. A second file beside that of the user would be easy to
-            // miss.
+            // OpenCode reads both names. Use the file that exists, because the user might not
+            // notice a second one beside it.
             "opencode" => first_existing(
                 &xdg().join("opencode"),
                 &["opencode.jsonc", "opencode.json"],
@@ -224,7 +232,8 @@ impl AgentSettings {
         }
     }
 
-    /// The settings file of a project, if the agent reads one.
+    /// Returns the path of the agent's settings file in a project; `None` if the agent reads none
+    /// there.
     pub fn project_file(&self, project: &Path) -> Option<PathBuf> {
         let file = self.project?;
         if self.id == "opencode" {
@@ -236,7 +245,7 @@ impl AgentSettings {
         Some(project.join(file))
     }
 
-    /// The entry that starts this server, in the form that the agent expects.
+    /// Returns the entry that starts `server`, in the form that this agent expects.
     pub fn server_entry(&self, server: &ServerCommand) -> Value {
         let env: Map<String, Value> = server
             .env
@@ -269,8 +278,8 @@ impl AgentSettings {
     }
 }
 
-/// Whether an entry starts `vault mcp`. `own` is the path of this program, whose file name may
-/// differ from `vault`.
+/// Returns whether an entry starts `vault mcp`, that is, was probably written by `vault mcp
+/// install`. `own` is the path of this program, whose file name may differ from `vault`.
 pub fn starts_vault(entry: &Value, own: &str) -> bool {
     let mut words: Vec<&str> = Vec::new();
     // OpenCode has the program and its arguments in one list, the other agents in two members.
@@ -288,18 +297,19 @@ pub fn starts_vault(entry: &Value, own: &str) -> bool {
     );
     let program = words.first().map(Path::new);
     program.is_some_and(|path| {
-        // Any program named `vault` counts: a project's entry has no path, and an earlier
-        // installation may have had another one.
+        // Any program named `vault` counts: the entry in a project has no path, and an earlier
+        // installation of vault may have had another path.
         path == Path::new(own) || path.file_name().is_some_and(|name| name == "vault")
     }) && words.get(1) == Some(&"mcp")
 }
 
+/// Returns the path of the first of these files that exists in the folder.
 fn first_existing(folder: &Path, names: &[&str]) -> PathBuf {
     let there = names
         .iter()
         .map(|name| folder.join(name))
         .find(|path| path.is_file());
-    // If there is none, the last name is the one to create.
+    // If none exists, the last name is the file to create.
     there.unwrap_or_else(|| folder.join(names.last().copied().unwrap_or_default()))
 }
 

@@ -1,8 +1,9 @@
-//! The shelf of `vault mcp`: the library of this machine, whose vault need not exist yet.
+//! The shelf of `vault mcp`. A *shelf* is the set of skills that an MCP server shows and changes;
+//! this one is the vault of this machine, which need not exist yet.
 //!
 //! An agent starts the server in every session, also on a machine where nobody uses vault. So the
-//! vault and its keys are made only when a tool submits the first change; until then the shelf is
-//! empty.
+//! vault and its keys are created only when a tool submits the first change. Until then the shelf
+//! has no skills.
 
 use std::sync::{Arc, OnceLock};
 
@@ -19,29 +20,32 @@ use vault_store::random::SystemRandom;
 
 use crate::passphrases::KeyPassphrases;
 
-/// How the shelf of an open vault is made.
+/// A function that makes the shelf of a vault that was opened.
 type Build = dyn Fn(Vault) -> LibraryShelf + Send + Sync;
 
-/// The shelf of a vault that exists, or is created with the first change.
+/// The shelf of the vault at `paths`. If that vault does not exist, the first change creates it.
 pub(super) struct LocalShelf {
     pub(super) owner: &'static str,
     pub(super) paths: VaultPaths,
     pub(super) passphrases: Arc<KeyPassphrases>,
     pub(super) build: Box<Build>,
-    /// Whether the built shelf keeps changes as drafts.
+    /// Whether agents' changes are kept as drafts, for the user to accept, instead of being signed
+    /// at once. `build` must set the same for the shelf that it makes.
     pub(super) drafts: bool,
     pub(super) opened: OnceLock<LibraryShelf>,
 }
 
 impl LocalShelf {
-    /// Returns the shelf of the vault; `None` while there is no vault.
+    /// Returns the shelf of the vault; `None` while no vault exists. The vault is opened once and
+    /// then kept.
     async fn find_shelf(&self) -> Result<Option<&LibraryShelf>, ShelfError> {
         if let Some(shelf) = self.opened.get() {
             return Ok(Some(shelf));
         }
         let paths = self.paths.clone();
         let open = || Vault::open(paths, Arc::new(SystemClock), Arc::new(SystemRandom));
-        // Looked for each time: another command may have created it.
+        // While no vault exists it is looked for in every call, because another command may create
+        // it.
         match run_blocking(open).await? {
             Ok(vault) => {
                 let vault = vault.with_passphrases(self.passphrases.clone());
@@ -52,7 +56,8 @@ impl LocalShelf {
         }
     }
 
-    /// Returns the shelf of the vault, and creates the vault if there is none.
+    /// Returns the shelf of the vault. Creates the vault with new keys if none exists, and logs a
+    /// warning that it has no recovery key.
     async fn shelf_or_new(&self) -> Result<&LibraryShelf, ShelfError> {
         if let Some(shelf) = self.find_shelf().await? {
             return Ok(shelf);
@@ -71,7 +76,7 @@ impl LocalShelf {
     }
 }
 
-/// Runs file access on a blocking thread.
+/// Runs `work`, which reads or writes files, on a thread where it may block. Fails if it panics.
 async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ShelfError> {
@@ -108,7 +113,8 @@ impl Shelf for LocalShelf {
     }
 
     async fn submit(&self, by: &Submitter, change: Change) -> Result<Submitted, ShelfError> {
-        // A check changes nothing, so it creates no vault either.
+        // A check stores nothing, so it must not create the vault. Without one, the gate alone
+        // (vault's scanner) gives the answer.
         if let Change::Take {
             files, check: true, ..
         } = &change

@@ -1,5 +1,7 @@
-//! `vault operator account`, `grant` and `revoke`: the accounts of a service and the ways back for
-//! their owners.
+//! `vault operator account`, `grant`, `revoke` and `audit-log`: lists the accounts of a service,
+//! invites and resets them, and makes them operators. An account that was *reset* has no password,
+//! second factor or passkey any more; its owner gets back in with a link. Several accounts of one
+//! command are confirmed together in the browser.
 
 use std::sync::Arc;
 
@@ -25,7 +27,7 @@ use crate::{
     },
 };
 
-/// The route of the accounts.
+/// The route of the service that lists and changes accounts.
 const ACCOUNTS: &str = "/admin/operator/accounts";
 
 /// What to do with accounts.
@@ -71,9 +73,10 @@ fn paint_email(account: &Account) -> String {
     paint(BOLD, &account.email)
 }
 
-/// Returns the state of an account in a word or two.
+/// Returns the state of an account as the table shows it: active, invited, disabled and so on.
 const fn account_state(account: &Account) -> &'static str {
-    // First, because a disabled account cannot sign in, whatever else is true of it.
+    // An account that is being deleted or disabled cannot sign in, so these states come before the
+    // others.
     if account.deletion_begun {
         "being deleted"
     } else if account.disabled {
@@ -87,7 +90,7 @@ const fn account_state(account: &Account) -> &'static str {
     }
 }
 
-/// Runs the action on the service.
+/// Sends the action on accounts to the service, signed in as `client`, and reports the outcome.
 pub async fn run(
     context: &Context,
     client: &OwnerClient,
@@ -100,7 +103,8 @@ pub async fn run(
                 // The service judges the address, so that its rules are in one place.
                 let email = Given::unchecked(email);
                 let body = Some(json!(NewAccount { email }));
-                // Confirmed where the link gives away an account that was reset, with its vaults.
+                // For an account that was reset, the link gives its holder the account and its
+                // vaults. The service then requires that the operator confirms this request.
                 send_confirmed(context, client, Method::POST, ACCOUNTS, body).await?
             };
             let text = describe_link(&account, "can set a password with a link");
@@ -126,7 +130,8 @@ pub async fn run(
     }
 }
 
-/// Grants or revokes the rights of operators.
+/// Makes the accounts operators, after a question, or takes that right from them (`operates` is
+/// false).
 pub async fn set_operators(
     context: &Context,
     client: &OwnerClient,
@@ -161,7 +166,8 @@ pub async fn set_operators(
     .await
 }
 
-/// Has the operator confirm several acts together. One act is confirmed when its request is sent.
+/// Opens one page on which the operator confirms several acts together. A single act needs no call:
+/// [`send_confirmed`] confirms it when its request is sent.
 async fn confirm_acts(
     context: &Context,
     client: &OwnerClient,
@@ -174,7 +180,8 @@ async fn confirm_acts(
     confirm_together(context, client, "/admin/operator/confirmations", body).await
 }
 
-/// Asks a question about one account, or lists several and asks about them together.
+/// Asks whether to go on, once for all accounts; several are listed first. `question` makes the
+/// question from the words for the accounts. Fails if the answer is no.
 fn ask_about(
     context: &Context,
     emails: &[String],
@@ -209,15 +216,16 @@ async fn reset_accounts(
     .await
 }
 
-/// Resets an account in the database itself, on the server's own machine: the way back when no
-/// operator can sign in. `base` is the service's public address, for the link.
+/// Resets an account directly in the server's database, without the service. Use it on the server's
+/// machine when no operator can sign in. `base` is the service's public address, with which the
+/// link in the report begins.
 pub async fn reset_in(
     context: &Context,
     database: &str,
     base: &Base,
     email: &str,
 ) -> Result<Report, Failure> {
-    // The service is not involved, so nothing else judges the address.
+    // No service checks the address here, so it is checked now.
     let address = email
         .parse()
         .map_err(|_| fail!(Usage, "`{}` is not an e-mail address", clean(email, 254)))?;
@@ -261,14 +269,15 @@ pub async fn reset_in(
     ))
 }
 
-/// Shows the log of the service: the actions of operators, and events of accounts that are in no
-/// vault.
+/// Shows the audit log of the service: the actions of operators, and events of accounts that belong
+/// to no vault.
 pub async fn audit_log(
     context: &Context,
     client: &OwnerClient,
     filters: &Filters,
 ) -> Result<Report, Failure> {
-    // The log identifies accounts by id. One list serves to find the actor and to name the others.
+    // The log identifies accounts by id. The list of accounts serves to find the id of `--actor`
+    // and the addresses of all ids.
     let accounts: Vec<Account> = client.list(ACCOUNTS).await?;
     let actor = match &filters.actor {
         Some(email) if email.contains('@') => {
@@ -291,7 +300,8 @@ pub async fn audit_log(
         .map(|account| (account.id, account.email.to_string()))
         .collect();
     audit_log::add_names(&mut entries, &names);
-    // All accounts are in the list, so an id without a name belonged to one that was deleted.
+    // The list has all accounts, so an id that is not in it belonged to an account that was
+    // deleted.
     Ok(audit_log::show_entries(
         context,
         filters,
@@ -358,8 +368,8 @@ async fn delete_account(
     let deleted: DeletedAccount =
         send_confirmed(context, client, Method::DELETE, &path, None).await?;
     let mut text = format!("{TICK} deleted {}", paint(BOLD, &deleted.email));
-    // The service deletes the last owner of a vault too, so the operator has to hear of such
-    // vaults.
+    // The service deletes an account even if it is the last owner of a vault. Report such vaults to
+    // the operator.
     for slug in &deleted.without_owner {
         let slug = clean(slug, 63);
         text.push_str(&format!(
@@ -369,6 +379,8 @@ async fn delete_account(
     Ok((deleted, text))
 }
 
+/// Sends the action `verb` (a word of the route, such as `disable`) for one account, and returns
+/// the account after it.
 async fn change_account(
     context: &Context,
     client: &OwnerClient,
@@ -389,7 +401,7 @@ fn report_account(account: &Account, text: &str) -> Report {
     Report::new(account, format!("{TICK} {} {text}", paint_email(account)))
 }
 
-/// Describes an account with its link.
+/// Formats what happened to an account, with the link that the answer holds, if any.
 fn describe_link(account: &Account, text: &str) -> String {
     let email = paint_email(account);
     match &account.invite_url {

@@ -1,4 +1,5 @@
-//! `vault operator payments`: lists payments that went wrong.
+//! `vault operator payments`: lists payments that the service could not assign properly: for
+//! another plan, for no vault, or twice.
 
 use vault_api::PaymentProblem;
 
@@ -8,13 +9,14 @@ use crate::{
     service::OwnerClient,
 };
 
-/// Lists the payments that went wrong, the newest first.
+/// Lists the payments of the last 90 days that went wrong, newest first.
 pub(super) async fn list_payments(client: &OwnerClient) -> Result<Report, Failure> {
     let problems: Vec<PaymentProblem> = client.list("/admin/operator/payments").await?;
     Ok(Report::new(&problems, describe_problems(&problems)))
 }
 
-/// Describes the payments: what is wrong, who paid for which vault, and what to do.
+/// Formats each payment: what went wrong, for which vault, what to do, and the ids under which the
+/// payment provider knows it.
 fn describe_problems(problems: &[PaymentProblem]) -> String {
     if problems.is_empty() {
         return "No payment went wrong in the last 90 days.".to_owned();
@@ -26,7 +28,7 @@ fn describe_problems(problems: &[PaymentProblem]) -> String {
 fn describe_problem(problem: &PaymentProblem) -> String {
     let vault = problem.vault.as_ref();
     let about = vault.map_or_else(|| "no vault".to_owned(), |vault| format!("vault {vault}"));
-    // Ids of the provider come from its events, and are bounded there.
+    // These ids come from the payment provider's events. The service bounds their length.
     let ids = [
         ("subscription", problem.subscription.as_deref()),
         ("customer", problem.customer.as_deref()),

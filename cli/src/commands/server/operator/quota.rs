@@ -1,4 +1,6 @@
-//! How much a namespace holds and may hold.
+//! `vault operator namespace quota`: shows and changes how much a namespace (a vault that the
+//! service hosts) may store, and how many machines, people and drafts it may have. The word `plan`
+//! instead of a number means the limit of the namespace's plan, and `none` means no limit.
 
 use clap::Args;
 use serde_json::json;
@@ -33,7 +35,7 @@ pub(super) struct Limits {
     drafts: Option<QuotaLimit>,
 }
 
-/// Describes how much a namespace holds, and may hold, with a label each.
+/// Returns the label and text of each quota of a namespace: how much is used, and the limit.
 pub(super) fn describe_quota(found: &Vault) -> [(&'static str, String); 5] {
     let (usage, quota) = (&found.usage, &found.quota);
     let of = |used: String, limit: Option<String>| match limit {
@@ -41,7 +43,7 @@ pub(super) fn describe_quota(found: &Vault) -> [(&'static str, String); 5] {
         None => format!("{used}, no limit"),
     };
     let text = |number: u64| number.to_string();
-    // The service counts these only where there is a limit.
+    // The service counts people and drafts only if they are limited.
     let limited = |used: Option<u64>, limit: Option<u64>| match (used, limit) {
         (Some(used), Some(limit)) => format!("{used} of {limit}"),
         (None, Some(limit)) => format!("at most {limit}"),
@@ -50,7 +52,8 @@ pub(super) fn describe_quota(found: &Vault) -> [(&'static str, String); 5] {
     let stored = of(format_size(usage.bytes), quota.bytes.map(format_size));
     let machines = usage
         .machines
-        // The service counts the machines of an earlier version when it next admits or revokes one.
+        // A vault from an earlier version of the service has no count yet. The service counts its
+        // machines when it next admits or revokes one.
         .map_or_else(|| "not counted yet".to_owned(), text);
     [
         ("stored", stored),
@@ -61,7 +64,7 @@ pub(super) fn describe_quota(found: &Vault) -> [(&'static str, String); 5] {
     ]
 }
 
-/// Changes the limits that are given, or only shows them.
+/// Changes the limits that are given and leaves the others. Without any, only shows them.
 pub(super) async fn set_quota(
     client: &OwnerClient,
     slug: &Slug,
@@ -95,7 +98,8 @@ pub(super) async fn set_quota(
     Ok(Report::new(&found, text))
 }
 
-/// Whether a namespace holds more than it may.
+/// Returns whether a namespace uses more of anything than its limit allows, as after a limit was
+/// lowered.
 fn holds_more(found: &Vault) -> bool {
     let (usage, quota) = (&found.usage, &found.quota);
     [
@@ -109,7 +113,7 @@ fn holds_more(found: &Vault) -> bool {
     .any(|(used, limit)| matches!((used, limit), (Some(used), Some(limit)) if used > limit))
 }
 
-/// Parses a limit of bytes.
+/// Parses a value of `--bytes`: a size such as 5GiB, `none` or `plan`.
 fn parse_bytes_limit(text: &str) -> Result<QuotaLimit, String> {
     let wrong =
         || format!("`{text}` is not a size; use a number such as 500MiB or 5GiB, none or plan");
@@ -118,7 +122,7 @@ fn parse_bytes_limit(text: &str) -> Result<QuotaLimit, String> {
         .ok_or_else(wrong)
 }
 
-/// Parses a limit of anything else.
+/// Parses a limit of objects, machines, people or drafts: a number, `none` or `plan`.
 fn parse_limit(text: &str) -> Result<QuotaLimit, String> {
     let wrong = || format!("`{text}` is not a number; use digits, none or plan");
     let number = || {
@@ -131,6 +135,7 @@ fn parse_limit(text: &str) -> Result<QuotaLimit, String> {
         .ok_or_else(wrong)
 }
 
+/// Parses the words that stand for a limit. On the wire, 0 means no limit.
 fn parse_word(text: &str) -> Option<QuotaLimit> {
     match text {
         "none" => Some(QuotaLimit::Most(0)),
