@@ -25,11 +25,11 @@ use crate::{
 /// The environment of one run of a command.
 #[derive(Debug)]
 pub struct Context {
-    /// Environment variables and terminals.
+    /// What the operating system gave this process: environment variables, program path, terminals.
     pub process: Process,
-    /// The global flags.
+    /// The flags that every command accepts, such as `--vault` and `--json`.
     pub global: Global,
-    /// Standard output and standard error.
+    /// Prints results, notes and questions on standard output and standard error.
     pub ui: Ui,
     /// Returns the complete clap command, for manual pages and completion scripts.
     pub command_line: fn() -> clap::Command,
@@ -42,7 +42,8 @@ pub struct Context {
 }
 
 impl Context {
-    /// Creates the context of one run.
+    /// Creates the context of one run. Settings and passphrases are read when they are first
+    /// needed.
     pub const fn new(
         process: Process,
         global: Global,

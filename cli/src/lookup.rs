@@ -27,7 +27,7 @@ pub fn folder_of(path: &Path) -> PathBuf {
 pub enum Target {
     /// An installed skill.
     Installed(SkillRef),
-    /// A path on disk.
+    /// A file or folder on disk, which need not be in the vault.
     Path(PathBuf),
 }
 

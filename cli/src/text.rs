@@ -100,7 +100,8 @@ pub fn format_size(bytes: u64) -> String {
     }
 }
 
-/// Returns the first value if the condition holds, else the second.
+/// Returns `yes` if the condition holds, else `no`. It is shorter than `if` inside larger
+/// expressions.
 pub const fn either<T: Copy>(condition: bool, yes: T, no: T) -> T {
     if condition { yes } else { no }
 }

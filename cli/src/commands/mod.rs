@@ -182,7 +182,7 @@ macro_rules! commands {
             pub const SINCE: &[Since] =
                 &[$($(<$group::$module::Arguments as CommandInfo>::OPERATION.since,)*)*];
 
-            /// Runs the command.
+            /// Runs the command that the user typed, and returns what it has to print.
             pub fn run(&self, context: &Context) -> Result<Report, Failure> {
                 match self {
                     $($(Self::$variant(arguments) => $group::$module::run(context, arguments),)*)*

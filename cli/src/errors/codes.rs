@@ -308,7 +308,8 @@ pub enum FailureCode {
 }
 
 impl FailureCode {
-    /// Returns the stable code as text.
+    /// Returns the code as text, as `--json` prints it. The code of a failure never changes its
+    /// meaning.
     pub fn word(&self) -> &str {
         match self {
             Self::Own(code) => code.row().word,

@@ -30,9 +30,9 @@ use crate::text::clean;
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(into = "u8")]
 pub enum Exit {
-    /// Success.
+    /// The command did what was asked (exit 0).
     Done,
-    /// Any failure without an exit code of its own.
+    /// Any failure that has no exit code of its own (exit 1).
     Failed,
     /// Wrong usage, an invalid setting, or a question without a terminal.
     Usage,

@@ -56,7 +56,7 @@ impl RenderedDiff {
     }
 }
 
-/// One version of a file.
+/// A file before or after a change, as one side of a comparison.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct FileVersion<'a> {
     /// Whether the file is executable.

@@ -39,7 +39,7 @@ pub struct FindingText {
 }
 
 impl FindingText {
-    /// Creates the text of a finding of the library.
+    /// Creates the message, hint and code for a finding of the library's checks.
     pub fn new(finding: &Finding) -> Self {
         Self {
             code: finding.code(),
@@ -451,7 +451,7 @@ pub struct HiddenSkill {
 }
 
 impl HiddenSkill {
-    /// The skill.
+    /// Returns the name of the hidden skill.
     pub const fn skill(&self) -> &SkillName {
         &self.skill
     }

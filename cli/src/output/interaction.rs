@@ -54,9 +54,9 @@ pub struct Interaction {
 
 /// The options of a question to which several answers can be given.
 pub struct Choices<'a> {
-    /// The options, one line each.
+    /// The options from which the user chooses, each shown on a line.
     pub options: &'a [String],
-    /// Whether all are ticked at first.
+    /// Whether all options are ticked when the question appears, so that Enter chooses all.
     pub ticked: bool,
     /// The line below the options that explains the keys.
     pub help: &'a str,

@@ -128,7 +128,8 @@ impl Ui {
         })
     }
 
-    /// Returns whether `--json` is set.
+    /// Returns whether output is the JSON envelope (`--json`), so that text for people must not be
+    /// printed.
     pub const fn is_json(&self) -> bool {
         self.json
     }
@@ -144,7 +145,7 @@ impl Ui {
         self.yes
     }
 
-    /// Returns whether `-v` is set.
+    /// Returns whether the user asked for more detail (`-v`).
     pub const fn is_verbose(&self) -> bool {
         self.verbose
     }

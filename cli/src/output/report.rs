@@ -130,7 +130,7 @@ impl<T> SingleOrList<T> {
 /// A problem that did not stop the command.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Warning {
-    /// The stable code.
+    /// Code of the warning, which scripts may rely on: it never changes its meaning.
     pub code: String,
     /// The message: one sentence without a full stop.
     pub message: String,
@@ -152,7 +152,7 @@ impl Warning {
         }
     }
 
-    /// Sets the hint.
+    /// Sets the text that says how to resolve the problem.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());

@@ -9,7 +9,8 @@ use super::{
 /// Columns of blanks between two columns of a table.
 const GAP: usize = 2;
 
-/// A column of a [`Table`].
+/// A column of a [`Table`]: its heading, and whether it may be shortened or left out on a narrow
+/// terminal.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
     heading: &'static str,

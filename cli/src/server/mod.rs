@@ -53,11 +53,11 @@ const DEFAULT_DATABASE: &str = "./data/vault.db";
 pub struct Options {
     /// The settings of the service itself: public address, limits, sign-in.
     pub config: Config,
-    /// The address to listen on.
+    /// The IP address and port on which the server listens.
     pub address: SocketAddr,
     /// The setting that determined the port, for the log.
     pub port_origin: String,
-    /// A SQLite path or a `postgres://` address.
+    /// The database: the path of a SQLite file, or a `postgres://` address.
     pub database: String,
     /// Paths of the library of the namespace `default` and of its keys.
     pub paths: VaultPaths,

@@ -32,7 +32,7 @@ use vault_store::{
 /// Maximum size of the objects stored in one transaction, in bytes.
 const BATCH_BYTES: usize = 4 * 1024 * 1024;
 
-/// The reason why the library was not published.
+/// The reason why the server's library was not published.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PublishError {
     #[error(transparent)]

@@ -48,7 +48,7 @@ struct Lease {
     holder: String,
 }
 
-/// Publishes the library of a server.
+/// Publishes the library of a server in its own namespace whenever the library changes.
 pub struct Publisher {
     app: App,
     vault: Vault,

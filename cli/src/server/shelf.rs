@@ -194,7 +194,8 @@ impl Shelves for OwnShelves {
     }
 }
 
-/// The library as the shelf of one request.
+/// The server's library as the shelf (the set of skills that MCP tools show and change) of one
+/// request.
 #[derive(Clone)]
 struct OwnShelf {
     library: LibraryShelf,

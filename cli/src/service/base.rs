@@ -24,7 +24,7 @@ pub struct Base {
 /// The parsed form of an address that users type: a service, or with `/v/<slug>` a vault on it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Address {
-    /// The service.
+    /// Scheme, host and port of the service.
     pub base: Base,
     /// The name of the vault on the service; `None` for the service alone.
     pub slug: Option<Slug>,

@@ -48,7 +48,7 @@ use crate::{
 pub mod ceiling {
     /// A catalog or an object.
     pub const OBJECT: u64 = 4 * 1024 * 1024;
-    /// `devices/current`.
+    /// The state of this machine at the service (`devices/current`).
     pub const DEVICE: u64 = 4 * 1024;
     /// An error, a metadata document or a token response.
     pub const SMALL: u64 = 64 * 1024;
@@ -56,7 +56,7 @@ pub mod ceiling {
     pub const LIST: u64 = 2 * 1024 * 1024;
 }
 
-/// An HTTP client for one service.
+/// An HTTP client that sends requests to one service only.
 #[derive(Clone, Debug)]
 pub struct Http {
     client: Client,
@@ -65,14 +65,14 @@ pub struct Http {
     host: String,
 }
 
-/// A complete response.
+/// A response of the service whose body was read completely.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// The HTTP status.
+    /// The HTTP status code.
     pub status: u16,
     /// The HTTP headers.
     pub headers: HeaderMap,
-    /// The body.
+    /// The body, within the size limit of the request.
     pub body: Vec<u8>,
     /// The sign-in that sent the request; `None` for a request without a token.
     asked_by: Option<AskedBy>,
@@ -81,7 +81,7 @@ pub struct Answer {
 /// The sign-in that sent a request, for hints in failures.
 #[derive(Clone, Debug)]
 struct AskedBy {
-    /// The address of the service.
+    /// The service at which the user is signed in.
     base: Base,
     /// The name of the token file ([`tokens::TokenFile::name`]).
     sign_in: String,
@@ -169,7 +169,7 @@ impl Http {
     }
 }
 
-/// Encodes name and value pairs as a form.
+/// Encodes name and value pairs as `application/x-www-form-urlencoded`, for a body or a query.
 pub fn encode_form(pairs: &[(&str, &str)]) -> String {
     let mut form = url::form_urlencoded::Serializer::new(String::new());
     form.extend_pairs(pairs).finish()
@@ -272,7 +272,7 @@ fn to_sentence(text: &str) -> String {
     }
 }
 
-/// A problem document (RFC 9457).
+/// The body of a refused request: a problem document (RFC 9457) with the service's error code.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Problem {

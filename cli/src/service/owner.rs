@@ -25,11 +25,11 @@ pub const PACK_BYTES: usize = 1024 * 1024;
 /// The body of a request.
 #[derive(Clone, Debug)]
 pub enum Body {
-    /// Nothing.
+    /// No body.
     Empty,
-    /// JSON.
+    /// A JSON value.
     Json(Value),
-    /// Bytes with their media type.
+    /// Raw bytes, after their media type.
     Bytes(&'static str, Bytes),
 }
 

@@ -37,13 +37,13 @@ use crate::{
 /// Time limit for the user to sign in.
 const PATIENCE: Duration = Duration::from_mins(10);
 
-/// The scope of an operator's sign-in.
+/// The OAuth scopes that an operator's sign-in asks for.
 const OPERATOR_SCOPE: &str = "read write operator";
 
 /// Options of a sign-in.
 #[derive(Clone, Copy, Debug)]
 pub struct SignIn<'a> {
-    /// The service.
+    /// The service at which the user signs in.
     pub base: &'a Base,
     /// The vault that the token is for. With `None` the user chooses on the sign-in pages.
     pub namespace: Option<&'a str>,

@@ -18,7 +18,7 @@ use zeroize::Zeroize;
 use super::Base;
 use crate::{context::Context, errors::Failure, text::shell_path};
 
-/// The tokens of a sign-in.
+/// The tokens that a service granted in one sign-in, as the token file stores them.
 #[derive(Clone, Deserialize, Serialize)]
 pub struct Tokens {
     /// The id under which this client is registered.

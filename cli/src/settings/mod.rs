@@ -33,7 +33,7 @@ pub enum Origin {
     File(PathBuf, u32),
     /// The project's file, with the line counted from 1.
     Project(PathBuf, u32),
-    /// No layer set it.
+    /// Neither a flag, a variable nor a file set it, so the default of the program holds.
     Default,
 }
 

@@ -62,7 +62,8 @@ pub struct Choices {
     /// The digest ([`Review::bundle`]) that the user has reviewed elsewhere and accepts without a
     /// question.
     pub bundle: Option<Digest>,
-    /// The options `--full` and `--out`.
+    /// How to show the changes: `--full` prints all lines, and `--out` writes both sides to a
+    /// folder.
     pub review: ReviewFlags,
 }
 
@@ -80,9 +81,9 @@ pub struct Reviewer<'a> {
 
 /// The present state of a skill, without the draft.
 pub struct PresentSkill {
-    /// The version in its manifest.
+    /// Version of the skill in its signed manifest, counted from 1.
     pub version: u64,
-    /// The source that its manifest records.
+    /// Where the skill came from, as its manifest records it.
     pub source: ProvenanceId,
     /// SHA-256 of its bundle, the object with the signed manifest and all files.
     pub bundle: Digest,
@@ -108,7 +109,7 @@ enum Effect {
 
 /// A draft with everything that a person needs to decide.
 pub struct Review {
-    /// The draft.
+    /// The draft under review.
     pub draft: Draft,
     /// The review for people: heading, findings of the gate, and differences.
     pub shown: RenderedDiff,

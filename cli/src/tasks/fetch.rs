@@ -31,7 +31,7 @@ use crate::{
 
 /// A fetcher for sources that the user named, with the policy and the parse options to use with it.
 pub struct Fetching {
-    /// The fetcher.
+    /// The client that downloads from repositories, registries and web addresses.
     pub fetcher: Arc<Fetcher>,
     /// Decides which sources the owner's policy allows.
     pub policy: SourcePolicy,

@@ -35,7 +35,7 @@ use crate::{
     text::{clean, line_of},
 };
 
-/// The name of a lock file.
+/// The file name of a project's lock file.
 pub const FILE: &str = "vault.lock";
 /// Maximum size of a lock file, in bytes.
 const MAX_BYTES: u64 = 4 << 20;
@@ -44,7 +44,7 @@ const HEAD: &str = "# The skills of this project, as `vault install` restores th
 /// The parsed lock file of a project.
 #[derive(Clone, Debug)]
 pub struct Lock {
-    /// The path of the file.
+    /// The path of the lock file.
     pub path: PathBuf,
     /// The locked skills, sorted by name.
     pub skills: Vec<LockEntry>,
@@ -74,7 +74,8 @@ pub struct LockEntry {
     /// The exact revision: a commit, a version or a digest, depending on the kind of source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
-    /// The id of the folder's git tree.
+    /// The id of the git tree object of the skill's folder; absent for sources that are no git
+    /// repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree: Option<String>,
     /// Fingerprint of the vault that signed the skill at its source, if the source has signed
@@ -87,7 +88,8 @@ pub struct LockEntry {
     /// The skill's version in the manifest that was signed at the source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signed_version: Option<u64>,
-    /// SHA-256 digest of the files.
+    /// SHA-256 over the skill's files ([`digest_of_installed`]); absent if the entry is not
+    /// resolved yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
     /// Target agents in addition to those that the skill declares.

@@ -21,7 +21,7 @@ pub struct Arguments {
     top_k: TopK,
 }
 
-/// Searches the installed skills.
+/// Searches the installed skills for the words, and prints the best matches.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.existing_vault()?;
     search_skills(vault.as_ref(), &arguments.words.join(" "), &arguments.top_k)

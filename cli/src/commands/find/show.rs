@@ -61,7 +61,7 @@ pub struct Arguments {
     what: String,
 }
 
-/// Shows a skill.
+/// Prints the facts about an installed skill, or about a skill in a folder that is not installed.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.existing_vault()?;
     match (

@@ -62,7 +62,7 @@ impl NewKey {
     }
 }
 
-/// The place of a secret key.
+/// Where this machine keeps a secret key: in a file, or in an SSH agent.
 pub enum KeyPlace {
     /// A key file, and whether a passphrase encrypts it.
     File(PathBuf, bool),

@@ -45,7 +45,7 @@ use crate::{
 /// Maximum number of releases, the newest ones, that [`Publisher::shown_catalogs`] fetches.
 const MAX_SHOWN_RELEASES: usize = 50;
 
-/// Options of a sync.
+/// The options of `vault sync`, and of other commands that publish a release.
 pub struct SyncOptions {
     /// What to do if the service has a release that this machine does not know: stop, take it over,
     /// or replace it.
@@ -98,7 +98,7 @@ impl SyncOptions {
     }
 }
 
-/// The outcome of a sync.
+/// What a sync did: the release, and the changes that it took over.
 pub struct SyncOutcome {
     /// What became of the release: nothing changed, published, or proposed to other publishers.
     pub published: PublishOutcome<Draft>,

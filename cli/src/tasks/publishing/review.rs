@@ -90,11 +90,12 @@ impl ReleaseReview {
     }
 }
 
-/// A release, compared with the one that counted last on this machine, for a person to review.
+/// A release, compared with the newest one that this machine accepted before, for a person to
+/// review.
 pub struct Review {
-    /// The review for people.
+    /// The comparison as lines for people.
     pub shown: RenderedDiff,
-    /// The review for `--json`.
+    /// The comparison as data for `--json`.
     pub difference: ReleaseDifference,
     reviewed: Reviewed,
     policy: Option<(String, String)>,
@@ -373,7 +374,7 @@ impl Ui {
 
 /// The question at the end of a review.
 pub struct Question<'a> {
-    /// The question itself.
+    /// The words of the question.
     pub text: &'a str,
     /// What a yes does, one effect per line.
     pub effects: &'a [String],

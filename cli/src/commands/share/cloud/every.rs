@@ -22,9 +22,9 @@ use crate::{
 /// The shortest interval, in seconds. The longest one is below.
 const SHORTEST: u64 = 5 * 60;
 const LONGEST: u64 = 7 * 86_400;
-/// The name of the systemd units.
+/// The name of the systemd service and timer that pull (`vault-pull.timer`).
 const UNIT: &str = "vault-pull";
-/// The name of the launchd agent.
+/// The label of the launchd agent that pulls on macOS.
 const LABEL: &str = "dev.vault.pull";
 
 /// The timer that pulls.
@@ -36,7 +36,7 @@ pub struct PullTimer {
     files: Vec<PathBuf>,
 }
 
-/// The value of `--every`.
+/// How often the timer pulls: the parsed value of `--every`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum PullSchedule {
     /// At this interval, in seconds.
@@ -67,7 +67,7 @@ pub fn parse_interval(text: &str) -> Result<PullSchedule, String> {
     }
 }
 
-/// The service manager that runs the timer.
+/// The program of the operating system that runs the timer: systemd on Linux, launchd on macOS.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum ServiceManager {
     Systemd,
@@ -82,7 +82,7 @@ struct Timer {
     stop: Vec<Vec<String>>,
 }
 
-/// The values from which a timer is built.
+/// What a timer depends on: the machine's service manager, the paths, and the interval.
 struct TimerSettings<'a> {
     service: ServiceManager,
     home: &'a Path,

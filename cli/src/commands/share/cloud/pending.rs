@@ -73,7 +73,7 @@ pub(super) fn run(context: &Context) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// The decisions so far.
+/// The user's decisions about the drafts that were shown so far.
 #[derive(Default)]
 struct Decisions {
     accepted: Vec<Review>,

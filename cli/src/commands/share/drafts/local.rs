@@ -26,7 +26,7 @@ use crate::{
     },
 };
 
-/// The pending drafts of this machine.
+/// The drafts that wait on this machine: changes by its agents that the user has not accepted yet.
 pub struct LocalDrafts {
     /// `None` if there is no vault yet.
     vault: Option<Vault>,

@@ -22,11 +22,11 @@ use crate::{
 /// An item, or the label of a source or skill with its failure.
 pub type GatherResult<T> = Result<T, (String, Failure)>;
 
-/// A skill to add.
+/// A skill that `vault add` was asked to add, with its files already found or fetched.
 pub struct SkillToAdd {
     /// The name of the skill in messages: its path or source.
     pub label: String,
-    /// The source of the files.
+    /// The folder with the skill's files, or the fetched files.
     pub source: admit::Source,
     /// The options of the command line for scanning and admitting it.
     pub options: Options,
@@ -38,7 +38,7 @@ struct ParsedSource {
     source: Source,
     /// The folder of this machine that the user named, if `--path` selects another one below it.
     top: Option<PathBuf>,
-    /// The folder of an archive that `--path` selects.
+    /// The folder inside the archive that `--path` selects; `None` if the source is no archive.
     inside: Option<String>,
     /// The name of the skill, if the source is an entry of another tool's lock file.
     skill: Option<String>,
@@ -100,7 +100,7 @@ struct Gatherer<'a> {
 
 /// A chosen skill of a source that was opened by the fetcher.
 struct Downloaded {
-    /// Its name at the source.
+    /// The skill's name in the source, which `--name` may replace.
     name: String,
     /// The folder or index entry in the source, for the label; `None` if the name of the source
     /// suffices.
@@ -108,7 +108,7 @@ struct Downloaded {
     content: Result<Content, Failure>,
 }
 
-/// The content of a chosen skill.
+/// Where the files of a chosen skill are.
 enum Content {
     /// A local folder, which the library reads itself: its label and its source.
     Folder(String, admit::Source),

@@ -40,7 +40,7 @@ pub struct LeftOutSkill {
     pub message: String,
 }
 
-/// The outcome of adding one skill.
+/// The outcome of adding one skill, with what the report needs to show it.
 pub struct AddOutcome {
     pub label: String,
     pub texts: Texts,
@@ -54,7 +54,7 @@ const MOST_NAMED: usize = 20;
 
 /// Creates the report about the skills of all sources.
 pub struct SkillsReport<'a> {
-    /// The context of the command.
+    /// The context of the command, for printing.
     pub context: &'a Context,
     /// The listed skills that were not chosen or cannot be added.
     pub left_out: Vec<LeftOutSkill>,

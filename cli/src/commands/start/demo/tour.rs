@@ -20,9 +20,9 @@ pub(super) struct Tour<'d> {
     laptop: DemoHome<'d>,
     /// The folder with the unpacked starter skills.
     skills: PathBuf,
-    /// The published address of the vault.
+    /// The address under which the owner's vault is published, with which the laptop links.
     address: String,
-    /// The vault's fingerprint.
+    /// Fingerprint of the owner's vault, which the laptop compares when it links.
     fingerprint: String,
     /// The id under which the laptop is enrolled, and below it the fingerprint of its key.
     device: String,
