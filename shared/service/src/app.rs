@@ -90,9 +90,9 @@ pub struct App {
     pub(crate) charge: Option<Arc<Charge>>,
     /// Memory that the body of the request of this clone takes, if it has one.
     pub(crate) body_room: Option<SharedRoom>,
-    /// Settings of the service.
+    /// Settings, read once at the start of the process.
     pub config: Arc<Config>,
-    /// Time at which this process started.
+    /// Time at which this process started, for the health check.
     pub boot_time: Timestamp,
     /// Fetches the metadata documents of OAuth clients whose id is a URL; `None` rejects such
     /// clients.
@@ -163,7 +163,7 @@ pub(crate) struct ActingUser<'a> {
     pub(crate) app: &'a App,
     pub(crate) namespace: &'a Namespace,
     pub(crate) actor: &'a Actor,
-    /// The account behind the request.
+    /// Account that the user belongs to.
     pub(crate) account: &'a AccountId,
     /// The consent by which the app that sent the request got its token; `None` for the console.
     pub(crate) consent: Option<&'a Family>,

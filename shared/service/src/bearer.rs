@@ -44,7 +44,7 @@ pub enum Bearer {
 pub struct Caller {
     /// Account that the user belongs to.
     pub account: AccountId,
-    /// The account's address.
+    /// E-mail address of the account.
     pub email: Email,
     /// The account's user in the namespace: `usr_…`.
     pub user_id: String,
@@ -71,9 +71,9 @@ pub struct Caller {
 /// An operator of the service, with a short-lived token that was issued right after a sign-in.
 #[derive(Clone, Debug)]
 pub struct Operator {
-    /// The account.
+    /// Account that operates the service.
     pub account: AccountId,
-    /// Scopes that the token carries.
+    /// Scopes of the token that are still permitted.
     pub scopes: Scopes,
     /// The OAuth client that holds the token.
     pub client_id: ClientId,
@@ -81,7 +81,7 @@ pub struct Operator {
 }
 
 impl Bearer {
-    /// Returns the account.
+    /// Returns the account of the user or operator.
     pub const fn account(&self) -> &AccountId {
         match self {
             Self::Caller(caller) => &caller.account,
@@ -320,9 +320,9 @@ pub(crate) fn sent_token(headers: &HeaderMap) -> Option<Digest> {
     }
 }
 
-/// Content of the `Authorization` header.
+/// Result of reading the `Authorization` header.
 enum AuthorizationHeader {
-    /// No bearer token.
+    /// There is no header, or one for another kind of credentials.
     None,
     /// Something that cannot be a bearer token of this service.
     Malformed,

@@ -15,9 +15,9 @@ use vault_store::recent::Recent;
 /// An object's bytes, with the value of the header that proves them.
 #[derive(Clone, Debug)]
 pub struct Object {
-    /// The exact bytes.
+    /// Exact bytes, as they were uploaded.
     pub bytes: Bytes,
-    /// `Repr-Digest` (RFC 9530) of the bytes.
+    /// Value of the header `Repr-Digest` (RFC 9530): SHA-256 of the bytes.
     pub digest: HeaderValue,
 }
 

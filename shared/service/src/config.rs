@@ -25,7 +25,8 @@ use url::{Host, Url};
 /// Minimum and maximum lifetime of an access token, in seconds.
 const TOKEN_TTL: RangeInclusive<i64> = 60..=86_400;
 
-/// Settings of one running service.
+/// Settings of one running service. Public fields hold checked values; set those with a rule
+/// through the methods.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Public address of the service: OAuth issuer, audience of tokens and prefix of every route.
@@ -193,13 +194,13 @@ pub struct PublicUrl {
 /// Reason why a public URL is refused.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadPublicUrl {
-    /// Not a URL.
+    /// The text is not an absolute http or https URL.
     #[error("the public URL is not an absolute http(s) address")]
     NotAUrl,
     /// http, and the host is not this machine.
     #[error("the public URL must be https; http is for loopback only")]
     NotHttps,
-    /// User name, query or fragment.
+    /// It contains a user name, a query or a fragment.
     #[error("the public URL must be an origin, optionally with a path")]
     NotAnOrigin,
     /// Not the spelling that a browser would send, which the field holds.
@@ -222,7 +223,7 @@ impl PublicUrl {
         &self.text[..self.base_length]
     }
 
-    /// Returns scheme, host and port.
+    /// Returns scheme, host and port, without the path prefix.
     pub fn origin(&self) -> &str {
         &self.text[..self.prefix_start]
     }

@@ -48,7 +48,7 @@ pub enum BadClientUrl {
     /// A fragment, user name or password.
     #[error("client address must not contain a fragment or a user name")]
     Parts,
-    /// A host without a path.
+    /// The address has no path after the host.
     #[error("client address must have a path")]
     NoPath,
 }
@@ -155,18 +155,18 @@ impl ClientName {
     }
 }
 
-/// The answer from a client's address.
+/// The response to the request for a client's document.
 #[derive(Clone, Debug, Default)]
 pub struct FetchedDocument {
     /// HTTP status code.
     pub status: u16,
-    /// `Content-Type`, if there is one.
+    /// Value of `Content-Type`; `None` if it is missing or occurs twice.
     pub content_type: Option<String>,
-    /// All values of `Cache-Control`, joined.
+    /// All values of `Cache-Control`, joined with commas; `None` without any.
     pub cache_control: Option<String>,
     /// Value of the header `Age`, in seconds; 0 without one.
     pub age: i64,
-    /// The body, at most [`MAX_DOCUMENT_BYTES`].
+    /// Body, of at most [`MAX_DOCUMENT_BYTES`]; empty unless the status is 200.
     pub body: Bytes,
 }
 

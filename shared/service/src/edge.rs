@@ -33,7 +33,7 @@ pub const MAX_PATH_BYTES: usize = 1024;
 /// Maximum length of a request target, path and query, in bytes; above it 414. No legitimate client
 /// sends a longer query.
 pub const MAX_TARGET_BYTES: usize = 16 * 1024;
-/// Maximum time of a handler; above it 503.
+/// Maximum time that a handler may take; above it 503.
 pub const HANDLER_TIME: Duration = Duration::from_secs(20);
 
 /// The entry point of every request, in the server, in the functions and in tests.

@@ -31,7 +31,7 @@ pub struct Row {
     pub status: StatusCode,
     /// Stable machine-readable name, `snake_case`.
     pub code: &'static str,
-    /// The party at fault.
+    /// The party that can remove the cause.
     pub fault: Fault,
     /// One sentence for people, used as `detail` if the handler has nothing more specific.
     pub detail: &'static str,
@@ -194,7 +194,7 @@ codes! {
     ProposalComplete UNPROCESSABLE_ENTITY "proposal_complete" Caller "The catalog has enough signatures: publish it with PUT …/catalog.";
     CatalogWithdrawn UNPROCESSABLE_ENTITY "catalog_withdrawn" Caller "The catalog withdraws too many bundles.";
 
-    // ours
+    // faults of the service itself
     Unavailable SERVICE_UNAVAILABLE "unavailable" Service "The service cannot answer at the moment.";
     Internal INTERNAL_SERVER_ERROR "internal" Service "The service failed; its log has the details under this request id.";
 }
@@ -254,7 +254,7 @@ impl Refusal {
         self
     }
 
-    /// Returns a header of the answer.
+    /// Returns the header with this name, if the refusal sets it.
     pub fn header_value(&self, name: &HeaderName) -> Option<&HeaderValue> {
         let mut headers = self.0.headers.iter();
         headers
@@ -268,7 +268,7 @@ impl Refusal {
         self.header(header::RETRY_AFTER, HeaderValue::from(seconds))
     }
 
-    /// Adds a member to the problem object.
+    /// Adds a member to the body of the answer, the RFC 9457 problem object.
     #[must_use]
     pub fn member(mut self, name: &str, value: Value) -> Self {
         self.0.members.insert(name.to_owned(), value);
@@ -293,7 +293,7 @@ impl Refusal {
         self.0.code
     }
 
-    /// Returns the status of the code.
+    /// Returns the HTTP status of the answer.
     pub fn status(&self) -> StatusCode {
         self.0.code.row().status
     }
@@ -303,7 +303,7 @@ impl Refusal {
         self.0.cause.as_deref()
     }
 
-    /// Encodes the RFC 9457 body.
+    /// Encodes the body of the answer: an RFC 9457 problem object, as JSON.
     pub fn problem(&self, request_id: &str) -> Vec<u8> {
         let row = self.0.code.row();
         // The fixed members come after those of the handler, so that none of them can be

@@ -49,7 +49,7 @@ pub(crate) struct Call<C = Caller> {
 }
 
 impl<C> Call<C> {
-    /// Returns a variable of the path.
+    /// Returns the value of a variable in the route's path.
     pub(crate) fn param(&self, name: &str) -> &str {
         self.params.get(name)
     }

@@ -28,9 +28,9 @@ pub struct Ports {
 /// A record's content, with the revision that a conditional write needs.
 #[derive(Clone, Debug)]
 pub struct Versioned<T> {
-    /// The revision that was read.
+    /// Revision that was read, as a condition for the next write.
     pub revision: u64,
-    /// Time at which the record expires.
+    /// Time at which the record expires; `None` if it does not.
     pub expires_at: Option<Timestamp>,
     /// Decoded document.
     pub value: T,

@@ -10,7 +10,7 @@ use crate::model::user::Role;
 /// The callers that a route accepts. The guard of each class checks them before the handler runs.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Auth {
-    /// Anybody.
+    /// Every caller, without authentication.
     Public,
     /// An OAuth client that sends its `client_id`, or a valid access token.
     ClientOrBearer,

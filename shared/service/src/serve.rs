@@ -46,7 +46,7 @@ struct TimeLimits {
     write: Duration,
 }
 
-/// Time limits of the service.
+/// Time limits for the connections of the service; tests use others.
 const TIME_LIMITS: TimeLimits = TimeLimits {
     idle: Duration::from_secs(75),
     head: Duration::from_secs(10),
@@ -146,7 +146,7 @@ struct ConnectionCounts {
 
 /// A counted connection; dropping it lowers the counts of its networks.
 struct CountedConnection {
-    /// `None` for a source that is not counted.
+    /// Networks whose counts include this connection; `None` for a source that is not counted.
     networks: Option<Networks>,
     held: Arc<Mutex<HashMap<String, usize>>>,
 }

@@ -266,7 +266,7 @@ async fn set_operator(
 
 /// One change of an account, as [`change_account`] makes it.
 struct AccountChange<'a, S, D> {
-    /// Action in the audit log.
+    /// Name of the action in the audit log.
     action: &'static str,
     /// The act whose permit the change uses; `None` if it needs none.
     act: Option<&'a Act>,

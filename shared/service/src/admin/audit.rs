@@ -37,10 +37,10 @@ const MAX_LISTS: usize = 50;
 /// Minimum age of entries that an owner may delete, in seconds: 90 days.
 const DELETABLE_SECONDS: i64 = 90 * 24 * 3600;
 
-/// Filter for the entries of a log.
+/// Filter for the entries of an audit log; an entry must match all its conditions.
 #[derive(Default)]
 pub(crate) struct Filter {
-    /// Id of the actor, exactly.
+    /// Id that the actor of the entry must have; `None` for any.
     pub(crate) actor: Option<String>,
     /// The whole action, or the word before its dot: `user` matches `user.scopes`.
     pub(crate) action: Option<String>,
@@ -233,7 +233,7 @@ pub(crate) async fn read_export(
     })
 }
 
-/// Estimates the bytes of an entry in an export.
+/// Estimates the size of an entry in an export, in bytes.
 fn estimate_size(entry: &Entry) -> usize {
     let text = |value: &Option<Value>| value.as_ref().map_or(0, |value| value.to_string().len());
     200 + text(&entry.before) + text(&entry.after)

@@ -59,7 +59,7 @@ fn parse_precondition(headers: &HeaderMap) -> Result<Precondition, Refusal> {
         values
             .next()
             .map(|first| match (first.to_str(), values.next()) {
-                // An empty text is a tag that no catalog has.
+                // Two values, or one that is no text, count as an empty tag, which no catalog has.
                 (Ok(text), None) => text.trim(),
                 _ => "",
             })

@@ -208,7 +208,8 @@ pub(super) async fn revoke_client(call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, &ended))
 }
 
-/// Parses the parameters `end` and `keep`.
+/// Parses the query parameters `end` (kinds of things that end) and `keep` (`codes`); fails with
+/// 422 for other values.
 fn parse_ending(call: &Call) -> Result<Ending, Refusal> {
     let mut ending = Ending::of_access();
     if let Some(words) = call.query_param("end") {

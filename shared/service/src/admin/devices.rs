@@ -184,7 +184,7 @@ async fn handle_decision(call: Call, decision: Decision) -> Answer {
 /// A decision about a device that an owner can make.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Decision {
-    /// Lets the device read bundles.
+    /// Admits a pending device, which may then read bundles.
     Admit,
     /// Denies a pending device permanently.
     Deny,
@@ -223,7 +223,7 @@ pub(crate) fn admission_act(id: &str) -> Act {
     Act::AdmitMachine { machine }
 }
 
-/// A device after a decision.
+/// Result of a decision about a device.
 pub(crate) struct DecidedDevice {
     pub(crate) device: Device,
     /// Whether the device was removed, by this or an earlier decision.

@@ -91,7 +91,7 @@ impl Ending {
         }
     }
 
-    /// Selects all things of these kinds.
+    /// Adds all things of these kinds to the selection.
     pub(crate) fn add_kinds(&mut self, kinds: impl IntoIterator<Item = EndedKind>) {
         for kind in kinds {
             *match kind {

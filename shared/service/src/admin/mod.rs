@@ -52,9 +52,9 @@ type Answering = Pin<Box<dyn Future<Output = Answer> + Send>>;
 /// variant, and its function is reached only through the guard of that class.
 #[derive(Clone, Copy)]
 enum Handler {
-    /// A route of a vault.
+    /// A route about the vault that the token is for.
     Vault(Auth, fn(Call) -> Answering),
-    /// A route of the service, for operators.
+    /// A route about the service as a whole, for operators.
     Service(Auth, fn(OperatorCall) -> Answering),
     /// A route about the account itself, whatever vault the token is for.
     Account(fn(Call<Bearer>) -> Answering),

@@ -24,7 +24,7 @@ use crate::transaction::Transaction;
 pub(crate) struct Principal<'a> {
     pub(crate) app: &'a App,
     pub(crate) namespace: &'a Namespace,
-    /// The user's id in the namespace.
+    /// Id of the user in the namespace, `usr_…`.
     pub(crate) user_id: &'a str,
     /// E-mail address of the user.
     pub(crate) email: &'a Email,

@@ -35,7 +35,8 @@ pub(super) async fn list_releases(call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, &Items { items, next }))
 }
 
-/// Returns the release that the path names.
+/// Returns the record of the release with the number in the path; `?root_version=` selects among
+/// releases with the same number.
 pub(super) async fn show_release(call: Call) -> Answer {
     let (namespace, _) = call.path_namespace()?;
     Ok(json_answer(

@@ -82,9 +82,9 @@ pub(crate) async fn read_users_page(
 
 /// The person whom an owner invites.
 pub(crate) struct NewMember {
-    /// E-mail address.
+    /// Address to invite.
     pub(crate) email: Email,
-    /// Role to be granted.
+    /// Role that the person gets in the vault.
     pub(crate) role: Role,
     /// Scopes to be granted: the user's tokens can have no others.
     pub(crate) scopes: Scopes,
@@ -419,9 +419,9 @@ enum NeededRight {
 
 /// One change of a user, as [`change_user`] makes it.
 struct UserChange<S, D> {
-    /// Action in the audit log.
+    /// Name of the action in the audit log.
     action: &'static str,
-    /// The right that the caller needs.
+    /// Right that the caller needs, checked again at the commit.
     right: NeededRight,
     /// The act whose permit the change uses; `None` if it needs none.
     act: Option<Act>,

@@ -112,7 +112,7 @@ pub(crate) async fn count_drafts(app: &App, namespace: &Namespace) -> Result<Dra
     Ok(counted)
 }
 
-/// Returns the state of the namespace.
+/// Answers with the state of the vault in the path, for its owners and publishers.
 pub(super) async fn show_vault(call: Call) -> Answer {
     let (namespace, _) = call.path_namespace()?;
     let vault = to_api_vault(&call.app, namespace).await?;

@@ -21,7 +21,7 @@ pub struct FullLimit {
     pub name: &'static str,
     /// Maximum number of requests in a minute.
     pub quota: u64,
-    /// Sentence for people.
+    /// Sentence for people in the refusal.
     pub detail: &'static str,
 }
 

@@ -61,7 +61,7 @@ impl Default for Quota {
 }
 
 impl Quota {
-    /// No limit at all.
+    /// A quota without any limit.
     pub const NONE: Self = Self {
         bytes: 0,
         objects: 0,

@@ -11,7 +11,7 @@ use crate::model::draft::{self, DraftRecord};
 use crate::model::namespace::Namespace;
 use crate::model::release::Release;
 
-/// A draft as it was read.
+/// A draft that was found, with what is needed to change it.
 #[derive(Clone, Debug)]
 pub(crate) struct FoundDraft {
     /// The draft in its present state.

@@ -66,7 +66,7 @@ pub(crate) enum KeepError {
     /// The quota allows no more open drafts.
     #[error(transparent)]
     Places(FullPlaces),
-    /// The store failed.
+    /// The database or the object store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

@@ -30,7 +30,7 @@ impl PageRange {
     }
 }
 
-/// Decisions about the objects of a page.
+/// What is to be done with the objects of a page.
 #[derive(Debug, Default, Eq, PartialEq)]
 pub(super) struct SweepPlan {
     /// Unreachable objects that get a mark.
@@ -41,7 +41,7 @@ pub(super) struct SweepPlan {
     delete: Vec<Marked>,
 }
 
-/// The times that decide about objects.
+/// The times by which objects and marks are compared with the grace period.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     pub(super) now: Timestamp,

@@ -17,7 +17,7 @@ const ALLOWED: &str =
 /// Time for which a browser may cache a preflight, in seconds.
 const MAX_AGE: &str = "600";
 
-/// Result of the checks.
+/// Result of [`check_request`].
 pub enum BrowserCheck {
     /// The request may continue. Contains the origin if a web page has sent it.
     Passed(Option<HeaderValue>),
@@ -27,7 +27,7 @@ pub enum BrowserCheck {
     Refused(Refusal),
 }
 
-/// Checks `Host` and `Origin`.
+/// Checks `Host` and `Origin`, and answers preflight requests.
 pub fn check_request(app: &App, parts: &Parts) -> BrowserCheck {
     if !names_our_host(&app.config, &parts.headers, &parts.uri) {
         return BrowserCheck::Refused(ErrorCode::HostForbidden.into());

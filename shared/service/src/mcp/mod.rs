@@ -61,7 +61,7 @@ pub(crate) fn router(prefix: &str, protocol: Option<Protocol>) -> Router<App> {
     mount_route(Router::new(), prefix, &ROUTE, &serve_all)
 }
 
-/// State of this group between requests.
+/// State that all requests of this group share.
 struct GroupState {
     /// Created at the first request, since a process that serves another group never needs it.
     protocol: OnceLock<Protocol>,

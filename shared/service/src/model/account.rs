@@ -90,7 +90,7 @@ pub struct Account {
     /// earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deletion_until: Option<Timestamp>,
-    /// Time at which the account was made.
+    /// Time of its creation.
     pub created_at: Timestamp,
     /// Hash of the only link that may set the password; earlier links no longer count.
     pub invite: Option<Digest>,
@@ -138,7 +138,7 @@ impl Account {
         }
     }
 
-    /// Whether a sign-in is possible.
+    /// Whether the account has a proof and is not disabled.
     pub const fn can_sign_in(&self) -> bool {
         !self.proofs.is_empty() && !self.disabled
     }
@@ -295,7 +295,7 @@ impl Account {
 /// Index entry of the directory: the account that has an address.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct AddressEntry {
-    /// The account.
+    /// Id of the account.
     pub account: AccountId,
 }
 
@@ -324,7 +324,7 @@ pub struct FirstOwner {
 /// Number of times that an operator signed everybody out.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct ServiceEpoch {
-    /// Number of times.
+    /// That number; tokens of an earlier one are invalid.
     #[serde(default)]
     pub epoch: u32,
 }
@@ -342,7 +342,7 @@ pub struct Epochs {
 }
 
 impl Epochs {
-    /// Returns the present epochs.
+    /// Returns the epochs that a token issued now gets.
     pub fn now(
         account: &Account,
         namespace: Option<&Namespace>,
@@ -410,7 +410,7 @@ pub struct PreparedAccount {
     /// Link that sets the password; only the caller gets it. `None` if the account can sign in
     /// already.
     pub url: Option<String>,
-    /// Whether the account was there before.
+    /// Whether the account existed before the call.
     pub existed: bool,
 }
 

@@ -55,7 +55,7 @@ impl Actor {
 /// The target of an action, with the values that the log shows of it.
 #[derive(Clone, Debug, Default)]
 pub struct Change {
-    /// Id of the target.
+    /// Id or name of the thing that the action is about; `None` if there is none.
     pub target: Option<String>,
     /// Values before the change; only those that matter for the log.
     pub before: Option<Value>,

@@ -84,9 +84,9 @@ pub struct DeviceStanding {
     pub device_id: String,
     /// Id of the namespace that the device enrolled in.
     pub namespace_id: NamespaceId,
-    /// Name that the machine gave itself.
+    /// Name that the machine gave itself at its first enrolment; empty if it gave none.
     pub hostname: String,
-    /// Status of the device.
+    /// Whether the device waits, is admitted, or was denied or revoked.
     pub status: DeviceStatus,
     /// Time of its enrolment.
     pub enrolled_at: Timestamp,
@@ -100,7 +100,7 @@ pub struct LastSeen {
     pub namespace_id: NamespaceId,
     /// The day in UTC, as `2026-11-21`.
     pub day: String,
-    /// The newest release whose catalog it fetched.
+    /// Number of the newest release whose catalog it has fetched.
     pub release: Option<u64>,
 }
 
@@ -140,7 +140,7 @@ impl LastSeen {
 /// when the queue was full, they dropped a device.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Pending {
-    /// The key, as in `X-Vault-Device`.
+    /// Public key of the device.
     pub public_key: PublicKey,
     /// Source of the enrolment; unknown in records of earlier versions.
     #[serde(default = "Pending::earlier_source")]
@@ -163,7 +163,7 @@ impl Pending {
 /// Index entry from a device's id to its key.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct DeviceIdEntry {
-    /// The key, as in `X-Vault-Device`.
+    /// Public key of the device, which leads to its record.
     pub public_key: PublicKey,
     /// The device as it was when an owner removed it (`forget`); `None` while it is known.
     pub forgotten: Option<Device>,
@@ -257,7 +257,7 @@ impl Device {
 
 /// A device found by its id.
 pub struct FoundDevice {
-    /// The device.
+    /// Record of the device, or its last state if an owner has removed it.
     pub device: Device,
     /// Revision of the record; `None` if the device was forgotten.
     pub revision: Option<u64>,

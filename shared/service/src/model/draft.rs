@@ -103,7 +103,7 @@ pub struct RequestedKey {
     pub name: KeyName,
 }
 
-/// Subject of a draft.
+/// What a draft asks for.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Subject {
@@ -153,14 +153,14 @@ pub struct DraftRecord {
 /// Entry of a draft in the index of its author.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct AuthorEntry {
-    /// The draft.
+    /// Id of the draft.
     pub id: DraftId,
 }
 
 /// The record that names the only open draft of its slot.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Slot {
-    /// The draft.
+    /// Id of the draft.
     pub id: DraftId,
 }
 
@@ -168,10 +168,10 @@ pub struct Slot {
 /// `pending`.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub struct Queue {
-    /// Number of drafts in the author's own places.
+    /// Number of open drafts in the author's own places.
     #[serde(default)]
     pub own: i64,
-    /// Number of drafts in shared places.
+    /// Number of open drafts in the places that all authors share.
     #[serde(default)]
     pub pending: i64,
 }
@@ -181,7 +181,7 @@ pub struct Queue {
 pub struct Ending {
     /// State that the draft gets.
     pub state: State,
-    /// Time of the step.
+    /// Time at which the draft ends.
     pub at: Timestamp,
     /// Number of the release that contains the change, for an acceptance.
     pub release: Option<u64>,

@@ -36,7 +36,7 @@ const COUNTED_HOURS: i64 = 25;
 /// The record of an enrolment code. The code itself is not stored, only its hash.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct EnrolmentCode {
-    /// Number of machines that may use it.
+    /// Maximum number of machines that the code admits.
     pub uses: u32,
     /// Pattern for the names of machines, with `*` for any characters; `None` allows any name.
     pub name: Option<String>,
@@ -101,7 +101,7 @@ impl EnrolmentCode {
 pub struct AppCode {
     /// SHA-256 of the code.
     pub hash: Digest,
-    /// Number of machines that may use it.
+    /// Maximum number of machines that the code admits.
     pub uses: u32,
     /// Time from which the code is no longer valid.
     pub expires_at: Timestamp,

@@ -92,16 +92,16 @@ impl Previous {
     }
 }
 
-/// The end of a grant.
+/// Early end of a grant.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Revoked {
-    /// Time of the end.
+    /// Time of the revocation.
     pub at: Timestamp,
-    /// Reason of the end.
+    /// Reason for the revocation.
     pub why: RevocationReason,
 }
 
-/// Reason for ending a grant.
+/// Reason for revoking a grant.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RevocationReason {
@@ -177,7 +177,7 @@ pub struct AllowedApp {
     /// Namespace that its tokens are for; `None` for an app with the rights of an operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<NamespaceRef>,
-    /// The app.
+    /// Id of the app.
     pub client: ClientId,
     /// Name that the app gave itself.
     pub name: Option<String>,

@@ -32,7 +32,7 @@ pub struct Window<'a> {
 /// request. Each wider network around the source has a larger allowance of its own.
 #[derive(Clone, Debug)]
 pub struct NetworkLimit<'a> {
-    /// Name of the counter.
+    /// Name of the limit, which is part of the counters' keys.
     pub name: &'a str,
     /// Subject that the requests of a network are about, for example an account; `None` if all its
     /// requests count together.

@@ -164,7 +164,7 @@ pub enum Pinned {
     /// None yet: before the first release, and after a reset.
     #[default]
     Nothing,
-    /// This vault.
+    /// Releases of the vault in this pin.
     Vault(Pin),
     /// A pin from an earlier version of vault. No release is accepted until an owner resets it.
     Earlier(EarlierPin),
@@ -250,7 +250,7 @@ pub struct Namespace {
     pub kind: Kind,
     /// Whether it is active, suspended or deleted.
     pub status: Status,
-    /// State of the payments.
+    /// State of the payments; decides whether bundles are served.
     pub subscription: Subscription,
     /// E-mail address of the account that it was created for.
     pub owner: String,
@@ -272,7 +272,7 @@ pub struct Namespace {
     /// Whether machines need a code to enrol.
     #[serde(default)]
     pub enrolment: Enrolment,
-    /// Time of the allocation.
+    /// Time of its creation.
     pub created_at: Timestamp,
 }
 
@@ -286,7 +286,7 @@ pub struct ServedNamespace {
     pub kind: Kind,
     /// Whether it is active, suspended or deleted.
     pub status: Status,
-    /// State of the payments.
+    /// State of the payments; decides whether bundles are served.
     pub subscription: Subscription,
     /// The current release, if there ever was one.
     pub current: Option<Current>,
@@ -302,7 +302,7 @@ impl ServedNamespace {
 /// Entry of the list of all namespaces.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct NamespaceEntry {
-    /// The name.
+    /// Slug of the namespace.
     pub slug: Slug,
     /// Id of the namespace.
     pub namespace_id: NamespaceId,

@@ -54,7 +54,7 @@ const EARLIER_DUE: &str = "outbox-due";
 /// Waits before each next attempt of a delivery, in seconds: 1 min, 5 min, 30 min, 2 h, 8 h, 24 h.
 const RETRY_SECONDS: [i64; 6] = [60, 300, 1800, 7200, 28_800, 86_400];
 
-/// A machine as a notice names it.
+/// A waiting machine in a notice.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Machine {
     /// Name that the machine gave itself, without control characters. It proves nothing.
@@ -72,7 +72,7 @@ pub enum Event {
     MachineWaiting {
         /// Number of waiting machines.
         waiting: usize,
-        /// The first of them, oldest first.
+        /// The machines that have waited longest, oldest first; not all of them if there are many.
         machines: Vec<Machine>,
     },
     /// A draft waits for a decision.
@@ -103,14 +103,14 @@ pub enum Event {
         #[serde(default)]
         changes: Vec<String>,
     },
-    /// A payment failed.
+    /// A payment for the vault failed.
     PaymentFailed {
         /// Time until which bundles are still served; `None` if they no longer are.
         served_until: Option<Timestamp>,
     },
     /// The namespace has reached 80 % of a limit of its quota.
     QuotaNear {
-        /// Kind of the limit.
+        /// The limit of the quota that is reached.
         quota: QuotaKind,
         /// Amount in use, in the unit of the limit.
         used: u64,

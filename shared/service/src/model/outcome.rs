@@ -64,8 +64,8 @@ fn proposal_ending(
         ));
     }
     let has = Base::of_namespace(namespace);
-    // The catalog file may contain new root versions. If they were pinned meanwhile, the root is
-    // still the proposal's own.
+    // A proposal may contain new root versions. If exactly these were pinned meanwhile, the
+    // proposal can still be published.
     let same_root = has.root_sha256 == proposed.base.root_sha256
         || has.root_sha256 == Some(proposed.root_sha256);
     if has.payload_sha256 != proposed.base.payload_sha256 || !same_root {
@@ -183,7 +183,8 @@ mod tests {
         assert_eq!(waits(old, root, None, 21), pending);
         assert_eq!(waits(old, root, None, end - 1), pending);
         assert_eq!(waits(old, root, None, end), (State::Outdated, end, None));
-        // The root version that the proposal itself contains was pinned.
+        // The root version that the proposal contains was pinned, and the release before is still
+        // current.
         assert_eq!(waits(old, Some("own"), None, 60), pending);
         // Its own payload was published, and is current or was followed by another release.
         let accepted = (State::Accepted, 40, Some(2));

@@ -225,7 +225,7 @@ impl Passkeys {
 /// Index entry that leads from a credential to its account.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct PasskeyEntry {
-    /// The account.
+    /// Id of the account.
     pub account: AccountId,
 }
 

@@ -104,7 +104,7 @@ pub enum SubscriptionState {
     Incomplete,
     /// Paid.
     Paid,
-    /// A payment failed.
+    /// A payment failed; the grace period runs.
     PastDue,
     /// Unpaid, paused, or in an unknown state.
     Withheld,
@@ -119,7 +119,7 @@ pub struct Terms {
     pub as_of: Timestamp,
     /// Ids of the prices that the customer pays.
     pub prices: Vec<String>,
-    /// The currency, as three lowercase letters.
+    /// Currency, as three lower-case letters; `None` if no event contained it.
     pub currency: Option<String>,
 }
 

@@ -53,26 +53,26 @@ pub enum Act {
     ChangeInvitation {
         /// Invited address.
         email: Email,
-        /// The new role.
+        /// Role that the invitation gets.
         role: Role,
         /// Scopes of the person.
         scopes: Scopes,
     },
     /// Changes the role of a user.
     ChangeRole {
-        /// The user's id.
+        /// Id of the user, `usr_…`.
         user: String,
-        /// The new role.
+        /// Role that the user gets.
         role: Role,
     },
     /// Ends the membership of a user.
     RemoveUser {
-        /// The user's id.
+        /// Id of the user, `usr_…`.
         user: String,
     },
     /// Creates an enrolment code that admits many machines.
     CreateCode {
-        /// Number of machines.
+        /// Number of machines that the code admits.
         uses: u32,
         /// Lifetime of the code, in seconds.
         seconds: i64,
@@ -81,27 +81,27 @@ pub enum Act {
     },
     /// Admits a machine that waits.
     AdmitMachine {
-        /// The machine's id.
+        /// Id of the machine, `dev_…`.
         machine: String,
     },
     /// Deletes an account.
     DeleteAccount {
-        /// Its address.
+        /// Address of the account.
         email: Email,
     },
     /// Removes the credentials of an account and creates a link that sets new ones.
     ResetAccount {
-        /// Its address.
+        /// Address of the account.
         email: Email,
     },
     /// Makes an account an operator.
     GrantOperator {
-        /// Its address.
+        /// Address of the account.
         email: Email,
     },
     /// Takes the rights of an operator from an account.
     RevokeOperator {
-        /// Its address.
+        /// Address of the account.
         email: Email,
     },
 }
@@ -192,7 +192,7 @@ impl Act {
 /// An act of a permit, with its state.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct PermittedAct {
-    /// The act.
+    /// The permitted act.
     pub act: Act,
     /// Sentence for the act in the audit log; empty in records of an earlier version.
     #[serde(default)]
@@ -286,7 +286,7 @@ impl Permit {
 /// The record of the permits of one account and app.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Permits {
-    /// The permits, oldest first.
+    /// Permits, oldest first; expired ones remain until the record is written again.
     pub permits: Vec<Permit>,
 }
 

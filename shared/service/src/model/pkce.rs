@@ -16,7 +16,7 @@ pub struct Challenge(String);
 /// Error: a challenge is rejected.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadChallenge {
-    /// There is no `code_challenge`.
+    /// The parameter `code_challenge` is missing.
     #[error("code_challenge is required")]
     Missing,
     /// `code_challenge_method` is absent, which means plain, or anything but S256.
@@ -48,7 +48,7 @@ impl Challenge {
         Self(URL_SAFE_NO_PAD.encode(Sha256::digest(verifier)))
     }
 
-    /// Returns the 43 characters.
+    /// Returns the challenge as sent by the client.
     pub fn as_str(&self) -> &str {
         &self.0
     }

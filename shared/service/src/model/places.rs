@@ -26,7 +26,7 @@ use crate::config::quota::{QuotaKind, is_near};
 use crate::error::{ErrorCode, Refusal};
 use crate::ports::{Ports, Versioned};
 
-/// Kind of place.
+/// A kind of thing whose number the quota limits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum PlaceKind {
     /// Machines that owners have admitted.
@@ -200,7 +200,7 @@ pub async fn count_places(
 /// Reason why a place could not be taken.
 #[derive(Debug, thiserror::Error)]
 pub enum PlaceError {
-    /// No place is left.
+    /// All places that the quota allows are taken.
     #[error(transparent)]
     Full(#[from] FullPlaces),
     /// The store failed.

@@ -72,7 +72,7 @@ pub struct Provisioning {
     pub plan: Option<String>,
     /// Starter skills that the person chose.
     pub starter_skills: Vec<SkillName>,
-    /// State of the payment.
+    /// Whether a payment for the vault is needed and was confirmed.
     pub paid_access: PaidAccess,
     /// Subscription that pays for the vault.
     pub subscription: Option<SubscriptionId>,

@@ -64,7 +64,7 @@ pub enum BadRedirect {
     /// A scheme that browsers or systems act on themselves.
     #[error("redirect URI must not use this scheme")]
     Scheme,
-    /// A host that is empty or has odd characters.
+    /// The host is empty or has characters that no host name has.
     #[error("the host is not a host name")]
     Host,
 }

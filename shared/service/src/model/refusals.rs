@@ -58,18 +58,18 @@ pub enum NamedBy {
     Caller(Option<NamespaceRef>),
 }
 
-/// A refused request of a known actor.
+/// A refused request of an authenticated actor.
 #[derive(Clone, Debug)]
 pub struct RefusedRequest {
     /// Namespace in whose log it is recorded; `None` for the log of the service.
     pub namespace: Option<NamespaceId>,
     /// Actor whose request was refused.
     pub actor: Actor,
-    /// The requested action.
+    /// Name of the requested action.
     pub action: String,
     /// Target and values for the entry.
     pub change: Change,
-    /// Origin of the target.
+    /// Who named the target.
     pub named_by: NamedBy,
     /// Error code of the refusal.
     pub outcome: String,

@@ -101,7 +101,7 @@ pub fn sort_key(root_version: u64, release: u64) -> String {
 pub struct WithdrawnMark {
     /// Id of the namespace whose bundle it is.
     pub namespace_id: NamespaceId,
-    /// Release that first withdrew it.
+    /// Number of the first release that withdrew it.
     pub since_release: u64,
 }
 
@@ -166,12 +166,12 @@ const HEAD: &str = "vault.closure/2\n";
 const HEAD_WITH_VARIANTS: &str = "vault.closure/3\n";
 
 impl Closure {
-    /// Adds an object.
+    /// Adds an object with this class and hash to the list.
     pub fn insert(&mut self, class: Class, digest: Digest, node: Node) {
         self.nodes.insert((named_class(class), digest), node);
     }
 
-    /// Returns the object under this hash.
+    /// Returns the object with this class and hash, if the release names it.
     pub fn node(&self, class: Class, digest: &Digest) -> Option<&Node> {
         self.nodes.get(&(named_class(class), *digest))
     }

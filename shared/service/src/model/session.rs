@@ -36,7 +36,7 @@ pub const APPROVAL_SECONDS: i64 = 120;
     tag = "credentials"
 )]
 pub enum Credentials {
-    /// The person entered them.
+    /// The person entered credentials.
     Entered {
         /// Time of the entry.
         at: Timestamp,

@@ -25,7 +25,7 @@ use crate::ports::Ports;
 pub struct Standing {
     /// The consent that the tokens come from.
     pub grant: Option<Versioned<Grant>>,
-    /// The person's account.
+    /// Account of the person who consented.
     pub account: Option<Versioned<Account>>,
     /// The account's user in the namespace.
     pub user: Option<Versioned<User>>,

@@ -178,12 +178,12 @@ pub struct LastRun {
 }
 
 impl LastRun {
-    /// Returns the key of the record.
+    /// Returns the key of the only record of this kind.
     pub fn key() -> RecordKey {
         RecordKey::new("work", "background")
     }
 
-    /// Records that a run has ended.
+    /// Records that a run has ended, with or without a failure.
     pub async fn record(ports: &Ports, failed: bool) -> Result<(), StoreError> {
         let now = ports.now();
         let stored = ports.get::<Self>(&Self::key()).await?;

@@ -53,7 +53,7 @@ pub struct Amount {
 }
 
 impl Amount {
-    /// Returns the amount of one object.
+    /// Returns the amount of one object of this size.
     pub const fn of_object(bytes: u64) -> Self {
         Self { bytes, objects: 1 }
     }
@@ -95,7 +95,7 @@ impl Add for Amount {
 impl Sub for Amount {
     type Output = Self;
 
-    /// Subtracts, down to 0.
+    /// Subtracts bytes and objects; a result below 0 becomes 0.
     fn sub(self, other: Self) -> Self {
         Self {
             bytes: self.bytes.saturating_sub(other.bytes),
@@ -127,7 +127,7 @@ impl Add for Tally {
 impl Sub for Tally {
     type Output = Self;
 
-    /// Subtracts, down to 0.
+    /// Subtracts both amounts; a result below 0 becomes 0.
     fn sub(self, other: Self) -> Self {
         Self {
             stored: self.stored - other.stored,

@@ -42,7 +42,7 @@ pub struct User {
     /// earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<ClientId>,
-    /// The namespace.
+    /// Namespace that the user belongs to.
     pub namespace: NamespaceRef,
     /// Owner, publisher or member.
     pub role: Role,
@@ -63,7 +63,7 @@ pub struct User {
 pub struct Membership {
     /// Id of the user.
     pub user_id: String,
-    /// The namespace.
+    /// Namespace that the user belongs to.
     pub namespace: NamespaceRef,
 }
 

@@ -46,7 +46,7 @@ pub enum BadWebhookAddress {
     /// A fragment, which is never sent.
     #[error("The address must not contain a fragment.")]
     Fragment,
-    /// A port to which this service sends nothing.
+    /// The port is not one of `VAULT_WEBHOOK_PORTS`.
     #[error("The port of the address must be one of those to which this service sends notices.")]
     Port,
     /// An IP address that is not public.

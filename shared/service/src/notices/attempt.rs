@@ -35,7 +35,7 @@ pub(super) struct Notice<'a> {
     pub(super) id: &'a str,
     /// Event that the notice is about.
     pub(super) event: &'a Event,
-    /// The time of the event.
+    /// Time of the event, not of the attempt.
     pub(super) at: Timestamp,
 }
 
@@ -59,7 +59,7 @@ impl From<Result<(), SendError>> for AttemptOutcome {
     }
 }
 
-/// Sends a notice to one recipient.
+/// Sends a notice to one recipient, and records the result in the state of a webhook.
 pub(super) async fn send_to_recipient(
     app: &App,
     senders: &Senders,

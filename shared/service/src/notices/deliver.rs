@@ -39,7 +39,7 @@ const LEFT_ALONE_SECONDS: i64 = 60;
 /// Pause of the outbox of a suspended namespace, in seconds.
 const SUSPENDED_SECONDS: i64 = 3600;
 
-/// Result of one run.
+/// Counts of one run.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Delivered {
     /// Deliveries that arrived.

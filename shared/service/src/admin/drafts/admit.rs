@@ -86,7 +86,8 @@ pub(super) async fn admit_found(
     by.app.change(accept).await
 }
 
-/// Reads the bytes of a draft and parses them.
+/// Reads a draft's bytes from the object store and parses them. Fails if they are missing or belong
+/// to another vault.
 pub(crate) async fn load_draft(by: &Principal<'_>, record: &DraftRecord) -> Result<Draft, Refusal> {
     let namespace = by.namespace;
     let key = record.object_name().key(namespace.id);

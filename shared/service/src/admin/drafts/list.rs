@@ -17,7 +17,7 @@ use crate::model::draft::{self, AuthorEntry, DraftRecord, Kind, State};
 /// have a `next`.
 const MAX_READ: usize = 256;
 
-/// Filter for drafts.
+/// Conditions that a listed draft must meet.
 #[derive(Clone, Copy)]
 pub(crate) struct DraftFilter {
     /// State that the drafts must have; `None` for any.
@@ -92,7 +92,7 @@ impl DraftFilter {
     }
 }
 
-/// Parses the word for a kind of draft.
+/// Parses the value of `?kind=`; `None` for an unknown kind.
 pub(super) fn parse_kind(word: &str) -> Option<Kind> {
     word.parse().ok()
 }

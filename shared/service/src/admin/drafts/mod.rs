@@ -134,7 +134,7 @@ async fn to_api_draft_for(by: &Principal<'_>, draft: DraftRecord) -> Result<Draf
     item.ok_or_else(|| ErrorCode::Internal.into())
 }
 
-/// Whether the caller may see a draft.
+/// Whether the caller may see a draft, by the rule of this module.
 fn is_visible(by: &Principal<'_>, draft: &DraftRecord) -> bool {
     let is_own = draft.submitted_by.user_id == by.user_id;
     is_own

@@ -53,7 +53,7 @@ impl Add for Beyond {
 impl Sub for Beyond {
     type Output = Self;
 
-    /// Subtracts, down to 0.
+    /// Subtracts both amounts; a result below 0 becomes 0.
     fn sub(self, other: Self) -> Self {
         Self {
             files: self.files - other.files,
@@ -125,7 +125,7 @@ pub struct FullStorage {
     pub used: u64,
     /// Amount that the upload adds.
     pub asked: u64,
-    /// Maximum amount.
+    /// Value of the limit.
     pub limit: u64,
 }
 
