@@ -48,7 +48,7 @@ impl<'a> Transaction<'a> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a write to the commit; nothing is written before.
+    /// Adds a write, to be made together with the others by the commit.
     pub fn write(&self, write: Write) {
         self.lock_state().writes.push(write);
     }

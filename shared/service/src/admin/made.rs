@@ -39,7 +39,7 @@ const MAX_LISTED: usize = 100;
 /// the access.
 const MAX_CODE_COMMITS: usize = 10;
 
-/// Selection among things of one kind.
+/// Which of the things of one kind, such as codes or machines, are selected.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Choice {
     /// No thing of the kind.

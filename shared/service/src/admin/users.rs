@@ -533,7 +533,7 @@ async fn owner_checks(
 }
 
 /// Returns the caller if it is still an owner with `write`; fails with 403 otherwise. The guard of
-/// the row has checked the scope of the token, but the user may have lost it since.
+/// the route has checked the scope of the token, but the user may have lost it since.
 fn still_administers(caller: Option<Versioned<User>>) -> Result<Versioned<User>, Refusal> {
     let caller = still_owns(caller)?;
     if caller.value.can_administer() {

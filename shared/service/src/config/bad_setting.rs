@@ -5,25 +5,25 @@ use super::TOKEN_TTL;
 /// Reason why a setting is refused. The caller adds the name of the variable.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadSetting {
-    /// Lifetime of access tokens out of range.
+    /// `VAULT_TOKEN_TTL` is out of range.
     #[error("must be {} to {} seconds", TOKEN_TTL.start(), TOKEN_TTL.end())]
     TokenTtl,
-    /// Not an origin as browsers send it.
+    /// Not an origin as the header `Origin` of a browser contains it.
     #[error("`{0}` is not an origin; write it like https://app.example")]
     Origin(String),
-    /// Not a host as requests name it.
+    /// Not a host as the header `Host` of a request contains it.
     #[error("`{0}` is not a host; write it like vault.internal or vault.internal:8443")]
     Host(String),
-    /// Unknown rule for the second factor.
+    /// `VAULT_SECOND_FACTOR` is neither optional nor owners.
     #[error("`{0}` is neither optional nor owners")]
     SecondFactor(String),
-    /// Unknown rule for the changes of members.
+    /// `VAULT_MEMBER_WRITES` is neither draft nor sign.
     #[error("`{0}` is neither draft nor sign")]
     MemberWrites(String),
-    /// Unknown spelling of tool names.
+    /// `VAULT_TOOL_NAMES` is neither plain nor dotted.
     #[error("`{0}` is neither plain nor dotted")]
     ToolNames(String),
-    /// Not a port of webhooks.
+    /// An entry of `VAULT_WEBHOOK_PORTS` that is not a port number.
     #[error("`{0}` is not a port; use 1 to 65535")]
     WebhookPort(String),
     /// `VAULT_SIGN_UP_VAULTS` is neither on nor off.
@@ -55,10 +55,10 @@ pub enum BadSetting {
         "`{1}` is no limit of the plan `{0}`; write bytes=5GiB, objects=300000, machines=50, people=10 or drafts=50, each once, where 0 is no limit"
     )]
     PlanLimit(String, String),
-    /// Unknown mode of the payment provider.
+    /// `VAULT_PAYMENT_MODE` is neither live nor test.
     #[error("`{0}` is neither live nor test")]
     PaymentMode(String),
-    /// Not the address of a page for customers.
+    /// `VAULT_BILLING_URL` is not the address of a page for customers.
     #[error("must be an https address without a password or fragment")]
     BillingUrl,
     /// Two plans with the same name.
@@ -70,7 +70,7 @@ pub enum BadSetting {
     /// There are plans, but no signing secret of the payment provider.
     #[error("must be set where VAULT_PLANS is: without it no payment is ever confirmed")]
     PaymentSecretsMissing,
-    /// Grace period out of range.
+    /// `VAULT_PAYMENT_GRACE_DAYS` is out of range.
     #[error("must be 0 to 90 days")]
     GraceDays,
 }

@@ -130,7 +130,7 @@ pub fn unused_limit(limit: u32) -> NetworkLimit<'static> {
     }
 }
 
-/// Address of a client's document, and the times of its caching.
+/// Address of a client's document, and how long its content is cached.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct ClientDocument {
     /// Address of the document, which is also the client's `client_id`.

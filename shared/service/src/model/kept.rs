@@ -73,7 +73,7 @@ impl fmt::Display for ObjectName {
     }
 }
 
-/// Error: a text names no object.
+/// Error: a text does not have the form of an object's name.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("object name must be a class, a slash and 64 hex characters")]
 pub struct BadObjectName;
