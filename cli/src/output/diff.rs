@@ -19,7 +19,8 @@ const MAX_CHANGED_LINES: usize = 400;
 const MAX_CHANGED_CHARS: usize = 10_000;
 /// Maximum number of characters shown of an unchanged line.
 const MAX_CONTEXT_CHARS: usize = 300;
-/// Time after which the comparison of two versions of a file becomes coarser.
+/// Time after which the comparison of a file's two versions stops looking for the smallest
+/// difference.
 const MOST_TIME: Duration = Duration::from_secs(2);
 
 /// How much of a difference is shown.
@@ -245,7 +246,7 @@ fn one_line(line: &str, is_changed: bool, detail: Detail) -> (String, bool) {
     };
     let more = line.chars().count().saturating_sub(most);
     let shown = clean(line, most);
-    // A cut in an unchanged line hides no change.
+    // A cut is reported only in changed lines, because in an unchanged line it hides no change.
     if more == 0 || !is_changed {
         return (shown, false);
     }

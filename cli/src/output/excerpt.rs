@@ -13,7 +13,7 @@ static TERMINAL_COLUMNS: OnceLock<usize> = OnceLock::new();
 /// Sets the width to which lines of excerpts are cut. The marked part stays visible. Later calls
 /// have no effect.
 pub fn set_excerpt_width(columns: usize) {
-    // Only tests call this twice, so the error does not matter.
+    // A second call fails, which only tests make, so the error is ignored.
     let _ = TERMINAL_COLUMNS.set(columns);
 }
 

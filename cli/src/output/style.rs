@@ -6,13 +6,13 @@ use clap::builder::styling::{AnsiColor, Style};
 pub const BOLD: Style = Style::new().bold();
 /// Secondary text.
 pub const DIM: Style = Style::new().dimmed();
-/// Success.
+/// Marks and words for success.
 pub const GOOD: Style = AnsiColor::Green.on_default();
-/// A warning.
+/// Marks and words for warnings.
 pub const WARN: Style = AnsiColor::Yellow.on_default().bold();
-/// An error.
+/// Marks and words for errors.
 pub const BAD: Style = AnsiColor::Red.on_default().bold();
-/// A hint, an address, a fingerprint.
+/// Hints, and what the user has to find or compare: addresses and fingerprints.
 pub const HINT: Style = AnsiColor::Cyan.on_default();
 
 /// The mark before a good result: a check mark in [`GOOD`].

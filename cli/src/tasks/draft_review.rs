@@ -139,8 +139,8 @@ impl Review {
         secrets::left_out_text(&self.left_out).or_else(|| self.draft.reason.clone())
     }
 
-    /// Returns the digest of the bundle that the server replaces although the author has not seen
-    /// it.
+    /// Returns the digest of the bundle that the server will replace, if the draft's author saw
+    /// another one. The server refuses to replace any other bundle.
     pub const fn replaced_bundle(&self) -> Option<&Digest> {
         match &self.effect {
             Effect::Server(base) => base.as_ref(),

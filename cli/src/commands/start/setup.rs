@@ -378,7 +378,7 @@ fn undo_lines(
             // In place of the folder is a link into the vault. Copy what it points to before `vault
             // remove` deletes that.
             let copy = shell_path(format!("{short}.tmp"));
-            // The files of the vault are read-only.
+            // The vault's files are read-only, so the copy must be made writable.
             let copied = format!("cp -rL {path} {copy} && chmod -R u+w {copy}");
             let mut lines = vec![format!("{copied} && {remove} && mv {copy} {path}")];
             lines.extend(backup.map(|backup| format!("cp -RpP {backup}/. {path}/")));

@@ -101,7 +101,8 @@ pub struct RepositoryAudit<'a> {
     accept: Option<Unmatched>,
 }
 
-/// Audits a repository.
+/// Runs the gate (vault's scanner) on every skill in the folder and prints the report. The verdicts
+/// set the exit code; entries of the list of accepted findings do not count.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let options = &arguments.options;
     options.check_output(context, arguments.output.is_some())?;

@@ -464,7 +464,7 @@ fn verification_failure(error: &VerifyError) -> Failure {
         } => fail!(ReleaseAwaited, "{message}").hint(
             "ask its publishers to export it again after they have released it, and keep all exported files together",
         ),
-        // Some faults have an error code of their own.
+        // Faults with an error code of their own keep it. All others get the general code.
         _ => match error.fault_code().and_then(ErrorCode::parse) {
             Some(code) => Failure::new(code, message),
             None => fail!(NotAsSigned, "{message}"),

@@ -86,8 +86,8 @@ impl Reviewer<'_> {
         (is_copy && installed.source == source.identifier).then_some(installed.source)
     }
 
-    /// Applies the choices of the agent to the options of the gate; returns options for drafts of a
-    /// service unchanged.
+    /// Adds what the agent chose for its draft (agents, folder, replacement) to the options for the
+    /// gate. Returns the options for a draft of a service unchanged.
     pub(super) fn local_options(&self, options: Options) -> Options {
         let Some(local) = self.local else {
             return options;
@@ -144,7 +144,8 @@ pub(super) fn replaced_line(
     let before = before?;
     let is_same = match &content.request {
         Request::Install { source } => source.identifier == before.source,
-        // Text that an agent wrote takes the place of such text without a further question.
+        // A skill that agents wrote as text (source `inline:…`) may be replaced by another such
+        // text without a warning.
         Request::Propose { .. } => before.source.as_str().starts_with("inline:"),
         Request::Remove => true,
     };

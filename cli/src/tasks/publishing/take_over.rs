@@ -78,7 +78,8 @@ impl Publisher<'_> {
             .review_release(&changes.change, &exceptions, &how.flags)
             .await?;
         let mut fetched = review.fetched;
-        // The comparison needs fewer bundles than the installation.
+        // The review has fetched only the bundles that it compared. Installing needs all, so fetch
+        // the others.
         let is_missing = |entry: &&SkillEntry| !fetched.contains_key(&entry.bundle_hash);
         let missing = changes.skills.iter().filter(is_missing).cloned();
         let missing: Vec<_> = missing.collect();

@@ -311,7 +311,8 @@ async fn pull_link(
     }
     let current = state.catalog.iter().flatten().next().map(|now| now.sha256);
     let Some(bytes) = catalog_bytes(vault, &client, link, current).await? else {
-        // A service that hides every release has rolled back as well.
+        // A service that shows no release, although this machine has accepted one, has rolled back.
+        // That is an error too.
         check_not_rolled_back(link)?;
         return Ok(None);
     };
