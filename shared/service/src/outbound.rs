@@ -209,7 +209,8 @@ mod tests {
         }
     }
 
-    /// Answers look-ups from a table, each name with one list after the other, and counts them.
+    /// A name resolver that answers from a table (for each name, one list of addresses after the
+    /// other) and counts the look-ups.
     #[derive(Default)]
     pub(super) struct Table {
         names: Mutex<HashMap<String, Vec<Vec<IpAddr>>>>,

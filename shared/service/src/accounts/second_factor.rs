@@ -169,7 +169,7 @@ fn evaluate_requirement(app: &App, signed_in: &SignedIn, needed: bool) -> Requir
         return Requirement::Met;
     }
     let account = &signed_in.account;
-    // A passkey is accepted instead, whether or not there is an authenticator app.
+    // A passkey counts as second factor, whether or not the account has an authenticator app.
     if !account.passkeys.is_empty() {
         return Requirement::NotEntered;
     }

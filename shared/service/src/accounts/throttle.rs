@@ -246,7 +246,7 @@ mod tests {
                 None
             );
         }
-        // Each network has three more tries, and takes none from another.
+        // Each network has three more tries of its own.
         for source in ["192.0.2.99", "198.51.100.7", "2001:db8::1"] {
             for wait in [None, None, None, Some(3600)] {
                 let found = place.attempt(" ADA@example.org", source, &stranger);
@@ -264,7 +264,8 @@ mod tests {
         assert_eq!(found.await, Some(900), "its source counts all the same");
     }
 
-    /// Failures of strangers in the same /24 or /48 keep no person out whose browser is known.
+    /// Failures of other people in the same /24 or /48 do not lock out a person whose browser
+    /// signed in before.
     #[tokio::test]
     async fn neighbours_lock_out_no_browser_that_signed_in_before() {
         for (neighbour, own) in [
@@ -287,7 +288,7 @@ mod tests {
                 let found = place.attempt("ada@example.org", own, &known).await;
                 assert_eq!(found, wait, "{own}");
             }
-            // A stolen cookie gives no more from any number of addresses.
+            // With a stolen cookie, many addresses give no more tries than one.
             let elsewhere = neighbour(99);
             let found = place.attempt("ada@example.org", &elsewhere, &known);
             assert_eq!(found.await, Some(900));

@@ -202,7 +202,7 @@ async fn fill(bodies: &Bodies, sender: impl Into<Sender>) -> Vec<Room> {
     rooms
 }
 
-/// Begins bodies that stall, more than the lane may have.
+/// Begins bodies that then stall, more than the share of the lane allows.
 async fn stall(bodies: &Bodies, lane: &Lane) -> Vec<(mpsc::UnboundedSender<Bytes>, Answer)> {
     let mut stalled = Vec::new();
     for _ in 0..SHARE + 9 {
@@ -218,7 +218,7 @@ async fn stall(bodies: &Bodies, lane: &Lane) -> Vec<(mpsc::UnboundedSender<Bytes
 async fn each_lane_has_a_share_and_strangers_have_memory_of_their_own() {
     let bodies = Bodies::default();
     let mut rooms = Vec::new();
-    // Bodies that have arrived do not give way, so that their handlers can use them.
+    // Complete bodies are not dropped, because their handlers use them.
     for n in 1..40 {
         let held = fill(&bodies, stranger(n)).await;
         assert!(held.len() <= SHARE, "{n}: {}", held.len());

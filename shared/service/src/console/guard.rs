@@ -114,7 +114,7 @@ impl ConsolePage {
         }
     }
 
-    /// Creates the token of the forms on this page.
+    /// Creates a form token for the forms on this page; it is valid only at this path.
     pub(super) fn form_token(&self) -> String {
         let SignedInVisitor { app, browser, .. } = &self.visitor;
         browser.form_token(app, Purpose::Console, &self.path)

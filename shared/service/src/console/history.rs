@@ -21,7 +21,7 @@ pub(super) struct SkillChange {
     pub(super) version: Option<u64>,
 }
 
-/// The changes of a skill.
+/// The changes of a skill, and the range of releases in which they were searched for.
 pub(super) struct History {
     /// The changes, newest first, within the range that was compared.
     pub(super) changes: Vec<SkillChange>,

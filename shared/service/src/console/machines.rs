@@ -20,7 +20,7 @@ use crate::web::layout::format_day;
 /// Value of the parameter `confirm` that asks to confirm the denial of waiting machines.
 const DENY_PENDING: &str = "deny-pending";
 
-/// Filter of the list of machines.
+/// Which machines the list shows.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum MachineFilter {
     All,

@@ -195,7 +195,7 @@ fn signatures_text(given: usize, needed: Option<usize>) -> String {
 /// Option of the page: a release to compare with.
 struct ReleaseChoice {
     number: u64,
-    /// Value of the parameter `to`.
+    /// Value of the parameter `to`; see [`choice_word`].
     to: String,
     at: String,
     chosen: bool,

@@ -40,7 +40,7 @@ const MACHINE: &str = "machine";
 /// Value of the field `agent` for an agent that no skill names. No agent can have this id.
 const OTHER_AGENT: &str = "*";
 
-/// Filter of the list of skills.
+/// Which skills the list shows, by what the viewer sees.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum SkillFilter {
     All,

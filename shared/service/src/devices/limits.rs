@@ -465,7 +465,7 @@ mod tests {
 
     const HOME: &str = "192.0.2.1";
 
-    /// A caller with a /48 can use any number of keys.
+    /// A caller with a /48 can use any number of keys, but not get any number of counts.
     #[test]
     fn a_caller_with_many_keys_resets_no_count_and_slows_down_its_own_network() {
         let mut counts = MinuteCounts::default();

@@ -53,7 +53,7 @@ struct StepRow {
 enum PaymentNotice {
     /// A payment is due.
     Due,
-    /// A payment arrived, but not for the chosen plan, so it does not count.
+    /// A payment arrived but was refused, for example because it was not for the chosen plan.
     Refused,
     /// A payment arrived, but the provider has not reported its price yet.
     PriceAwaited,

@@ -193,7 +193,7 @@ mod tests {
         let longest = format!("{:a<LONGEST_REDIRECT$}", "https://app.example/cb");
         document["redirect_uris"] = json!(vec![longest; MOST_REDIRECTS]);
         let document = fetched(&document);
-        // A quarter is left for what else a document says.
+        // A quarter of the maximum size is left for other members of a document.
         let bytes = document.body.len();
         assert!(bytes < MAX_DOCUMENT_BYTES * 3 / 4, "{bytes}");
         assert_eq!(

@@ -25,7 +25,7 @@ pub enum Purpose {
     Login,
     /// Allowing or refusing a client.
     Consent,
-    /// Signing out.
+    /// Signing out of the service, from any page.
     Logout,
     /// Setting a password with an invitation link.
     Invite,

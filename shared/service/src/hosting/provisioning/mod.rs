@@ -31,7 +31,7 @@ use crate::{shelf, starter};
 
 pub(crate) use sign_up::{SignUpChoice, rename_sign_up, sign_up};
 
-/// Maximum number of an account's sign-ups that are shown.
+/// Maximum number of sign-ups of an account that the home page loads and shows.
 const MAX_SIGN_UPS: usize = 50;
 /// Number of sign-ups that background work reads in one page.
 const OPEN_PAGE_SIZE: usize = 100;
