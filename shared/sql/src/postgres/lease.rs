@@ -46,6 +46,29 @@ impl Connections {
         statement: &str,
         values: &Values<'_>,
     ) -> Result<Vec<Row>, StoreError> {
+        let (rows, lease) = self.query_leased(statement, values).await?;
+        lease.give_back();
+        Ok(rows)
+    }
+
+    /// Runs a statement as [`Connections::query_once`] does, and closes the connection, for values
+    /// of more than a megabyte. A connection keeps the memory of the largest message that it ever
+    /// sent, twice, as long as it is open.
+    pub async fn query_and_close(
+        &self,
+        statement: &str,
+        values: &Values<'_>,
+    ) -> Result<Vec<Row>, StoreError> {
+        let (rows, _closed) = self.query_leased(statement, values).await?;
+        Ok(rows)
+    }
+
+    /// Runs one statement and returns the lease on which it succeeded.
+    async fn query_leased(
+        &self,
+        statement: &str,
+        values: &Values<'_>,
+    ) -> Result<(Vec<Row>, Lease), StoreError> {
         let mut fresh = false;
         loop {
             let lease = self.lease_connection(fresh).await?;
@@ -53,15 +76,20 @@ impl Connections {
                 .run_bounded(lease.run_statement(statement, values))
                 .await
             {
-                Ok(rows) => {
-                    lease.give_back();
-                    return Ok(rows);
-                }
+                Ok(rows) => return Ok((rows, lease)),
                 // Retry only once: if a new connection is dead too, the server is down.
                 Err(failure) if failure.is_dead() && !fresh => fresh = true,
                 Err(failure) => return Err(failure.into()),
             }
         }
+    }
+}
+
+#[cfg(test)]
+impl Connections {
+    /// The number of open connections that nobody uses.
+    pub fn idle_count(&self) -> usize {
+        self.0.status().available
     }
 }
 

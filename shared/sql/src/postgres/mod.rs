@@ -173,18 +173,19 @@ impl Postgres {
     ) -> Result<HashSet<ObjectKey>, StoreError> {
         let key_arrays = ObjectKeyArrays::from_keys(objects.iter().map(|(key, _)| key));
         let contents: Vec<&[u8]> = objects.iter().map(|(_, bytes)| &bytes[..]).collect();
-        let rows = self
-            .connections
-            .query_once(
-                PUT,
-                &[
-                    &key_arrays.namespaces,
-                    &key_arrays.classes,
-                    &key_arrays.digests,
-                    &contents,
-                ],
-            )
-            .await?;
+        let values: [&(dyn ToSql + Sync); 4] = [
+            &key_arrays.namespaces,
+            &key_arrays.classes,
+            &key_arrays.digests,
+            &contents,
+        ];
+        // Only a chunk of one large object is above the bound.
+        let bytes: usize = contents.iter().map(|content| content.len()).sum();
+        let rows = if bytes > CHUNK.bytes {
+            self.connections.query_and_close(PUT, &values).await?
+        } else {
+            self.connections.query_once(PUT, &values).await?
+        };
         let new: Result<HashSet<(String, String, Vec<u8>)>, tokio_postgres::Error> = rows
             .iter()
             .map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?)))
@@ -464,4 +465,42 @@ fn to_bigint(limit: usize) -> i64 {
 
 fn read_error(error: tokio_postgres::Error) -> StoreError {
     StoreError::from(Failure::from(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use vault_store::clock::SystemClock;
+    use vault_testing::{postgres, servers::or_say_why};
+
+    use super::*;
+
+    fn object(size: usize) -> (ObjectKey, Bytes) {
+        let bytes = Bytes::from(vec![b'x'; size]);
+        let namespace = NamespaceId::from_parts(1_795_219_200_000, 1);
+        (
+            ObjectKey::for_bytes(namespace, Class::Bundles, &bytes),
+            bytes,
+        )
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_sent_a_large_object_is_closed() {
+        let Some(database) = or_say_why(postgres::database()) else {
+            return;
+        };
+        let store = Postgres::connect(&database.url(), Arc::new(SystemClock), Options::default())
+            .await
+            .expect("a new database opens");
+        let (key, bytes) = object(CHUNK.bytes);
+        store.put_object(&key, bytes).await.expect("it is stored");
+        assert_eq!(store.connections.idle_count(), 1);
+        let (key, bytes) = object(CHUNK.bytes + 1);
+        store
+            .put_object(&key, bytes.clone())
+            .await
+            .expect("it is stored");
+        assert_eq!(store.connections.idle_count(), 0);
+        let stored = store.read_object(&key).await.expect("it is read");
+        assert_eq!(stored, Some(bytes));
+    }
 }
