@@ -54,7 +54,7 @@ impl Default for Bounds {
     }
 }
 
-/// How an audit judges skills, and what it takes into account.
+/// The strictness, limits and accepted findings of an audit.
 #[derive(Clone, Copy)]
 pub struct Auditor<'a> {
     /// Whether security flags (findings about dangerous content) block a skill.

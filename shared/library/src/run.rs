@@ -135,7 +135,7 @@ pub enum RunError {
     Damaged {
         /// The skill.
         skill: SkillRef,
-        /// How its files or manifest differ from the signed ones.
+        /// Difference between its files or manifest and the signed ones.
         damage: Damage,
     },
     /// The command could not be started.
@@ -181,7 +181,7 @@ pub struct ResolvedAction {
 pub struct VerifiedSkill {
     /// The name it is installed under.
     pub name: SkillName,
-    /// Where it is installed: as an own skill, or through which link.
+    /// Origin: an own skill, or the link it is installed through.
     pub origin: Origin,
     /// SHA-256 of its bundle.
     pub bundle: Digest,
@@ -201,7 +201,7 @@ pub struct VerifiedSkill {
 pub struct FoundSkill {
     /// The name it is installed under.
     pub name: SkillName,
-    /// Where it is installed: as an own skill, or through which link.
+    /// Origin: an own skill, or the link it is installed through.
     pub origin: Origin,
     /// Whether its bare name (the name without a vault) means this skill.
     pub bare: bool,
@@ -214,7 +214,7 @@ pub struct FoundSkill {
 pub struct LocatedSkill {
     /// The name it is installed under.
     pub name: SkillName,
-    /// Where it is installed: as an own skill, or through which link.
+    /// Origin: an own skill, or the link it is installed through.
     pub origin: Origin,
     /// SHA-256 of its bundle.
     pub bundle: Digest,

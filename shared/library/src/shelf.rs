@@ -70,7 +70,7 @@ pub struct LibraryShelf {
 #[derive(Debug)]
 pub struct PreparedChange {
     change: Change,
-    /// What was fetched for a [`Change::Fetch`] or [`Change::Update`]; `None` for other changes.
+    /// The fetched skill of a [`Change::Fetch`] or [`Change::Update`]; `None` for other changes.
     source: Option<admit::Source>,
     /// SHA-256 over the files that an owner reviewed; `None` for a change without review.
     reviewed: Option<Digest>,

@@ -55,7 +55,7 @@ pub enum RollbackError {
         name: SkillName,
         /// The version.
         version: u64,
-        /// How the files differ from the signed ones.
+        /// Difference between the files and the signed ones.
         #[source]
         damage: Damage,
     },

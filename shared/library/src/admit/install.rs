@@ -97,7 +97,7 @@ pub fn preview_admission(
     )
 }
 
-/// What one command admits its candidates with, read once under the lock.
+/// The vault, keys and time with which one command admits its candidates, read once under the lock.
 struct Admitter<'v> {
     vault: &'v Vault,
     trusted: Trusted,

@@ -212,7 +212,7 @@ pub enum AdmitError {
     Occupied {
         /// Name that is taken.
         name: SkillName,
-        /// Why the other skill keeps the name, as part of a sentence.
+        /// Reason for keeping the other skill under the name, as part of a sentence.
         reason: String,
     },
     /// The skill to update is not installed.
@@ -225,7 +225,7 @@ pub enum AdmitError {
         name: SkillName,
         /// Source that the new version came from.
         place: ProvenanceId,
-        /// How its signature differs from the pinned one.
+        /// Difference between its signature and the pinned one.
         cause: PinError,
     },
     /// The source has a skill with another name now, and the record does not tell for sure from

@@ -44,7 +44,7 @@ impl ProposeSkill {
     }
 }
 
-/// What happened to the submitted skill.
+/// The outcome for a submitted skill.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Proposed {
     /// The skill is checked, signed and installed.
@@ -62,7 +62,7 @@ pub enum Proposed {
 /// The report on a proposal.
 #[derive(Clone, Debug)]
 pub struct ProposeReport {
-    /// What happened to the skill.
+    /// The outcome for the skill.
     pub outcome: Proposed,
     /// The name in the vault, unless the gate blocked the skill.
     pub name: Option<SkillName>,

@@ -26,7 +26,7 @@ use crate::vault::{Change, Vault, VaultError};
 /// Number of skills whose files are in memory at once, and which are flushed to the disk together.
 const BATCH: usize = 256;
 
-/// What happened to each skill that was to be signed again.
+/// The outcome for each skill that was to be signed again.
 #[derive(Debug, Default)]
 pub struct Resigned {
     /// Skills that are installed as a new version, signed with the current key.

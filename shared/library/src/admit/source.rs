@@ -1,5 +1,6 @@
-//! What can be admitted, and how it becomes a candidate: a local folder, a fetched skill, submitted
-//! text, or an earlier version is read, passes the gate and is described for the manifest.
+//! The sources from which skills are admitted (a local folder, a fetched skill, submitted text, or
+//! an earlier version), and the step from a source to a candidate: reading it, running the gate,
+//! and describing it for the manifest.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +26,7 @@ use crate::installed::project::ProjectFolder;
 use crate::store::LIMITS;
 use crate::vault::own_skills::LocalSource;
 
-/// Where the files of a skill come from.
+/// The origin of a skill's files.
 #[derive(Clone, Debug)]
 pub enum Source {
     /// The path of a local folder, or of its SKILL.md.
@@ -103,7 +104,8 @@ pub struct Earlier {
     pub(crate) purpose: Purpose,
 }
 
-/// Why a skill that was signed before is admitted, which decides its signature and version.
+/// The reason for admitting a skill that was signed before. It decides the signature and the
+/// version.
 #[derive(Clone, Debug)]
 pub(crate) enum Purpose {
     /// To become the next version, unless the installed one has the same content.
@@ -121,7 +123,7 @@ pub(crate) enum Purpose {
     Variant(RenderedFrom),
 }
 
-/// What the owner chooses for the admission of one skill.
+/// The owner's choices for the admission of one skill.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a wish of its own")]
 pub struct Options {
@@ -164,8 +166,8 @@ pub struct Options {
     /// SHA-256 ([`bundle::files_sha256`]) over the files that were reviewed. Any other files are
     /// rejected.
     pub reviewed: Option<Digest>,
-    /// What was installed under the name when a person compared the files with it. The admission
-    /// fails if something else is installed by then.
+    /// The state under the name that a person compared the files with. The admission fails if
+    /// something else is installed by then.
     pub base: Option<Base>,
     /// Keep the installed skill if it has the same files, even if its recorded source differs.
     pub skip_if_same_files: bool,
@@ -175,7 +177,7 @@ pub struct Options {
     pub require_installed: bool,
 }
 
-/// What is installed under a name, as a person saw it before they decided.
+/// The state under a name, as a person saw it before they decided.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Base {
     /// No own skill.
@@ -233,7 +235,7 @@ impl Options {
 pub struct Candidate {
     /// Its files and what the gate read from them.
     pub package: Package,
-    /// How the gate judged it: whether it has findings that warn.
+    /// The gate's outcome: accepted, with or without warnings.
     pub outcome: Outcome,
     /// Source, revision and time, as they are signed in the manifest.
     pub provenance: Provenance,
@@ -391,7 +393,7 @@ struct GatedFiles {
     secrets: Secrets,
 }
 
-/// What the gate and the manifest need of a source, in the same form for every source.
+/// The input of the gate and of the manifest, in the same form for every source.
 struct GateInput {
     files: Vec<RawFile>,
     folder: Option<String>,

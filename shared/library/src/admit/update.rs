@@ -26,7 +26,7 @@ pub struct UpdateSkill {
     pub fetch: Arc<dyn Fetch>,
 }
 
-/// What the update found at the source.
+/// The outcome of fetching a skill again.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Updated {
     /// The source had other content, which is checked, signed and installed as the next version.
@@ -44,7 +44,7 @@ pub enum Updated {
 pub struct UpdateReport {
     /// The skill.
     pub name: SkillName,
-    /// What the update found at the source.
+    /// The outcome of fetching it again.
     pub outcome: Updated,
     /// The version and bundle that are installed now; `None` if the gate blocked the update.
     pub installed: Option<(u64, Digest)>,

@@ -28,7 +28,7 @@ pub const VARIABLES: [&str; 10] = [
     "XDG_STATE_HOME",
 ];
 
-/// What agents are detected from: the user's home folder, variables and project.
+/// The facts from which agents are detected: the user's home folder, variables and project.
 #[derive(Clone, Debug, Default)]
 pub struct Machine {
     /// The user's home folder.

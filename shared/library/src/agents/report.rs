@@ -87,7 +87,7 @@ pub enum ProfileWarning {
         skill: SkillName,
         /// The agent that gets the plain skill instead.
         agent: AgentId,
-        /// Why the variant can't be rendered, for messages.
+        /// Reason for not rendering the variant, for messages.
         reason: String,
     },
     /// A file or folder among the link trees that the vault did not create. It is left alone.

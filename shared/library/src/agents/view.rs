@@ -19,7 +19,7 @@ use crate::installed::agent_links::record::RootScope;
 use crate::installed::linked_agents::AgentChoice;
 use crate::vault::Vault;
 
-/// What the agents of a machine see of a vault's skills.
+/// The skills of a vault as the agents of a machine see them.
 #[derive(Clone, Debug, Default)]
 pub struct AgentViews {
     /// Detected agents, and agents whose folders are linked although they are not detected.
@@ -81,11 +81,11 @@ pub enum VariantMaker {
 pub struct Hidden {
     /// The hidden skill.
     pub skill: SkillName,
-    /// Why the agent does not see it.
+    /// Reason for hiding it.
     pub reason: HiddenReason,
 }
 
-/// Why an agent does not see a skill.
+/// The reason for which an agent does not see a skill.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum HiddenReason {
     /// The user disabled it for the agent or for all agents.

@@ -1,5 +1,6 @@
-//! What a list in the audited repository takes out of an audit, each with a reason: findings that
-//! its owners have read and accept, errors of the format at a path, and paths that are not audited.
+//! Takes accepted findings and excluded paths out of an audit. A list in the audited repository
+//! names them, each with a reason: findings that its owners have read and accept, errors of the
+//! format at a path, and paths that are not audited.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -13,7 +14,7 @@ use vault_gate::report::{AcceptedFinding, Audited, Verdict};
 
 use super::walk::is_document;
 
-/// A path of the audited folder that is not audited, with everything below it.
+/// A path of the repository whose skills are left out of the audit, with everything below it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Exclusion {
     /// Path relative to the audited folder, joined by `/`.

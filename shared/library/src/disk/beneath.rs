@@ -35,7 +35,7 @@ pub enum BeneathError {
     File(#[from] FileError),
 }
 
-/// What an entry of a folder is, as far as it matters to callers.
+/// The kind of an entry of a folder, as far as it matters to callers.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum HeldEntry {
     /// A symbolic link and its target.

@@ -144,7 +144,7 @@ pub(crate) struct OpenParent<'a> {
 }
 
 impl OpenParent<'_> {
-    /// Returns the folder for a system call that takes a folder and a name.
+    /// Returns the open folder, for a system call that takes a folder and a name in it.
     pub(super) fn parent_folder(&self) -> BorrowedFd<'_> {
         // Without an open folder the name is a whole path, which the system resolves as usual.
         self.folder.as_ref().map_or(CWD, OwnedFd::as_fd)

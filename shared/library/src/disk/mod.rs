@@ -46,7 +46,7 @@ use self::write::{open_private, write_new};
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {doing} {}: {cause}", displayable_path(path))]
 pub struct FileError {
-    /// What was tried, as a verb for the message: "read", "write".
+    /// The operation that failed, as a verb for the message: "read", "write".
     pub doing: &'static str,
     /// Path that the call acted on.
     pub path: PathBuf,
@@ -75,7 +75,7 @@ pub(crate) fn displayable_path(path: impl AsRef<Path>) -> String {
     text.replace(char::is_control, "\u{fffd}")
 }
 
-/// What an entry of a folder is. A symbolic link counts as a link, whatever its target is.
+/// The kind of an entry of a folder. A symbolic link counts as a link, whatever its target is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Kind {
     File,

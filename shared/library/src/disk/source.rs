@@ -79,7 +79,7 @@ pub enum SourceError {
         path: PathBuf,
         /// Limit that was exceeded.
         limit: u64,
-        /// What the limit counts, for the message.
+        /// Unit of the limit, for the message.
         unit: &'static str,
     },
     /// A system call failed.
@@ -266,7 +266,7 @@ fn read_folder(
     read_open(&folder, &absolute, &fd, options)
 }
 
-/// What one read accepts, and how it treats the rest.
+/// The options of one read.
 struct ReadOptions<'a> {
     limits: SourceLimits,
     /// Returns whether entries of this name are skipped without a report.

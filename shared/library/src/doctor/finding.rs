@@ -27,7 +27,7 @@ pub enum Severity {
     Note,
 }
 
-/// What restores a damaged skill.
+/// The step that restores a damaged skill.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Remedy {
     /// Pulling the linked vault that it came from.
@@ -138,9 +138,9 @@ pub enum DoctorFinding {
     SkillDamaged {
         /// Name of the skill.
         skill: SkillName,
-        /// How it differs from what was signed.
+        /// Difference from what was signed.
         damage: Damage,
-        /// What restores it.
+        /// Step that restores it.
         remedy: Remedy,
     },
     /// Intact skills are not used until the next release of their vault, because the key that
@@ -187,14 +187,14 @@ pub enum DoctorFinding {
     RepairFailed {
         /// Name of the skill.
         skill: SkillName,
-        /// Why it was not signed, for messages.
+        /// Reason for not signing it, for messages.
         reason: String,
     },
     /// A variant that was rendered for an agent fails verification.
     VariantDamaged {
         /// Skill that it was rendered from.
         skill: SkillName,
-        /// How it differs from what was signed.
+        /// Difference from what was signed.
         damage: Damage,
     },
     /// `profiles.toml` is invalid, so nothing can be said about agents.
@@ -230,7 +230,7 @@ pub enum DoctorFinding {
         agent: AgentId,
         /// Length of its list of skills, in characters.
         characters: usize,
-        /// How many characters of the list the agent reads.
+        /// Number of characters of the list that the agent reads.
         bound: usize,
     },
 }

@@ -28,7 +28,7 @@ use crate::index::{Index, StoredRow, Texts};
 use crate::installed::verify;
 use crate::vault::{Vault, VaultError};
 
-/// What to check, and what to repair.
+/// The scope of an examination, and the repairs to make.
 pub struct DoctorInput<'a> {
     /// Machine on which agents are detected; `None` skips the checks of agents and profiles.
     pub machine: Option<Machine>,
@@ -88,7 +88,7 @@ struct Doctor<'a> {
     report: DoctorReport,
     /// Rows of the index, read when they are first needed.
     rows: OnceCell<HashMap<Digest, StoredRow>>,
-    /// What other tools recorded about the sources of skills, read when it is first needed.
+    /// Records of other tools about the sources of skills, read when they are first needed.
     records: OnceCell<Records>,
 }
 

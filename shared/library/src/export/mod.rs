@@ -99,7 +99,7 @@ impl Exported {
     }
 }
 
-/// What to export as a zip archive, and where to.
+/// The skill to export as a zip archive, and the path to write.
 #[derive(Clone, Debug)]
 pub struct ZipInput {
     /// Installed skill to export.

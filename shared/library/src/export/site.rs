@@ -41,7 +41,7 @@ const MAX_DESCRIPTION: usize = 1024;
 /// Size limit of an index that is read, in bytes.
 pub(super) const MAX_INDEX: u64 = 16 << 20;
 
-/// What to export as a site, and where to.
+/// The skills to export as a site, and the folder to write.
 #[derive(Clone, Debug)]
 pub struct SiteInput {
     /// Folder that will be served as the root of the site.
@@ -84,8 +84,8 @@ pub(super) struct SiteEntry {
     pub(super) description: String,
     pub(super) url: String,
     pub(super) digest: String,
-    /// Where the signed manifest of the skill is, and which key signed it ([`SIGNED_META`]).
-    /// Readers that do not know the field ignore it.
+    /// Path of the skill's signed manifest and the key that signed it ([`SIGNED_META`]). Readers
+    /// that do not know the field ignore it.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub(super) meta: Option<Value>,
 }

@@ -119,7 +119,7 @@ pub enum VerifyError {
     Wrong {
         /// File or folder that is wrong.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Fault that was found there.
         fault: Fault,
     },
     /// The folder can't be read as a skill.
@@ -130,7 +130,7 @@ pub enum VerifyError {
     File(#[from] FileError),
 }
 
-/// What is wrong with an exported skill.
+/// A fault of an exported skill.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
     /// The manifest is invalid, or no accepted key signed it.
@@ -147,7 +147,7 @@ pub enum Fault {
     Content {
         /// Path of the file in the skill or site.
         file: String,
-        /// How it differs, for messages.
+        /// Difference, for messages.
         what: &'static str,
     },
     /// The archive can't be read.

@@ -52,7 +52,7 @@ const SCHEMA: &str = "
 /// Number of columns that the seal covers, which are all but the seal itself.
 const SEALED: usize = 11;
 
-/// What the index stores about a verified bundle.
+/// The facts about a verified bundle that the index stores.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct IndexRow {
     pub(crate) name: SkillName,
@@ -434,7 +434,7 @@ fn json_text(value: &impl Serialize) -> Value {
     Value::Text(String::from_utf8(json::to_bytes(value)).unwrap_or_default())
 }
 
-/// Why the file of the index can't be opened.
+/// The reason for not opening the index's file.
 enum OpenError {
     Damaged,
     Foreign,

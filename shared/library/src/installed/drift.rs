@@ -14,7 +14,7 @@ use super::folders::{self, FolderState};
 use super::upstream;
 use crate::vault::{Vault, VaultError};
 
-/// Where the current files of a skill's source are.
+/// The place of a skill's source with its current files.
 #[derive(Clone, Debug)]
 pub enum CurrentSource {
     /// The source has to be fetched.
@@ -23,7 +23,7 @@ pub enum CurrentSource {
     Folder(PathBuf),
 }
 
-/// Why a skill is not compared with a source.
+/// The reason for not comparing a skill with a source.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum NotCompared {
     /// The owner went back to an earlier version, and updates leave the skill out.

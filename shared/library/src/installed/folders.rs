@@ -29,7 +29,7 @@ pub struct SourceFolder {
     pub copy_links: bool,
 }
 
-/// How the folder of a skill compares with the installed version.
+/// The result of comparing a skill with its folder.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum FolderState {
     /// The folder has the signed files.

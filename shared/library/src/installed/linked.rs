@@ -36,8 +36,8 @@ use crate::vault::folder::PrivateFolder;
 use crate::vault::trust::VaultTrust;
 use crate::vault::{Vault, VaultError};
 
-/// What this machine trusts about a linked vault and has installed from it. The vault's keys are in
-/// [`VaultTrust`], which all links to the same vault share.
+/// The record of what this machine trusts about a linked vault and has installed from it. The
+/// vault's keys are in [`VaultTrust`], which all links to the same vault share.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Pin {
     /// Address of the service or static site, without a slash at its end.
@@ -46,7 +46,7 @@ pub struct Pin {
     pub slug: Slug,
     /// Name of the vault on this machine, as in `<name>/<skill>`. No two links share a name.
     pub name: Slug,
-    /// What a pull does with skills that the gate blocks.
+    /// Action of a pull for skills that the gate blocks.
     pub gate: PullGate,
     /// Skills that this machine had from the vault and no longer has. None of them may be installed
     /// again below the version that it had.
@@ -144,8 +144,8 @@ pub struct CountedFile {
     pub(crate) agents: BTreeMap<AgentId, AgentSkills>,
 }
 
-/// What the release's profile for an agent changes. Names are those under which the skills are
-/// installed.
+/// The changes that the release's profile for an agent makes to the plain skills. Names are those
+/// under which the skills are installed.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct AgentSkills {
     /// Bundles that replace the plain ones for this agent.
@@ -290,7 +290,7 @@ impl Link {
         &self.id
     }
 
-    /// What is trusted and installed.
+    /// The record of what is trusted and installed.
     pub fn pin(&self) -> &Pin {
         &self.pin
     }

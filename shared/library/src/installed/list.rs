@@ -30,9 +30,9 @@ const TRIES: u32 = 100;
 pub struct InstalledSkill {
     /// The name it is installed under.
     pub name: SkillName,
-    /// Where it is installed: as an own skill or through a link.
+    /// Origin: an own skill, or the link it is installed through.
     pub origin: Origin,
-    /// The signed version.
+    /// Version in the signed manifest.
     pub version: u64,
     /// SHA-256 of the bundle.
     pub bundle: Digest,

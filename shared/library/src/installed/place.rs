@@ -15,7 +15,7 @@ use crate::store::{self, Damage, Trusted};
 use crate::vault::own_skills::OwnSkills;
 use crate::vault::{Vault, VaultError};
 
-/// Where an installed skill comes from.
+/// The origin of an installed skill.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Origin {
     /// Admitted and signed in this vault.

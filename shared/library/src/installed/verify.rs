@@ -20,7 +20,7 @@ use crate::vault::releases;
 use crate::vault::trust::VaultTrust;
 use crate::vault::{Vault, VaultError};
 
-/// What [`verify_all_installed`] found.
+/// The findings of [`verify_all_installed`].
 #[derive(Debug)]
 pub struct VerifyReport {
     /// Every installed skill: own ones first, then those of linked vaults and of projects, by name
@@ -51,7 +51,7 @@ impl VerifyReport {
 pub struct SkillCheck {
     /// The name it is installed under.
     pub name: SkillName,
-    /// Where it is installed: as an own skill, through a link, or for a project.
+    /// Origin: an own skill, a link, or a project.
     pub origin: Origin,
     /// The name that always means this skill, `<vault>/<name>`.
     pub qualified: String,
@@ -61,7 +61,7 @@ pub struct SkillCheck {
     pub bundle: Digest,
     /// The signed version, if the manifest is valid.
     pub version: Option<u64>,
-    /// How the skill differs from what was signed; `None` if it is intact.
+    /// Difference from what was signed; `None` if the skill is intact.
     pub damage: Option<Damage>,
     /// The time of signing, if the manifest is valid.
     pub signed_at: Option<Timestamp>,

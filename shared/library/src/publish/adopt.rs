@@ -69,7 +69,7 @@ pub fn adopt_skills(
     Ok(admit_all_under(vault, &mut change, &candidates)?)
 }
 
-/// What [`take_over`] changed.
+/// The changes that [`take_over`] made.
 #[derive(Clone, Debug)]
 pub struct TakenOver {
     /// Skills that were installed.
@@ -151,7 +151,7 @@ pub fn policy_text(entry: &PolicyEntry, fetched: Fetched<'_>) -> Result<String, 
     Ok(policy.to_toml())
 }
 
-/// What a rollback to an earlier release would change.
+/// The changes that a rollback to an earlier release would make.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Rollback {
     /// Number of the release to roll back to.
@@ -255,7 +255,7 @@ pub fn plan_rollback(
     })
 }
 
-/// What a rollback changed.
+/// The changes that a rollback made.
 #[derive(Clone, Debug)]
 pub struct RollbackReport {
     /// Skills with the earlier content: each as a new version, or unchanged if the content was the

@@ -56,7 +56,7 @@ pub struct NeededObjects {
     pub former_objects: Vec<Digest>,
 }
 
-/// What a person reads before they sign or take over a release.
+/// The review that a person reads before they sign or take over a release.
 #[derive(Clone, Debug, Default)]
 pub struct Reviewed {
     /// New and changed skills, and every variant that was rendered for an agent.
@@ -297,7 +297,8 @@ impl ReleaseChange {
         Ok(profiles)
     }
 
-    /// Describes the changes of the profiles.
+    /// Returns a line for each change of the profiles, and a warning for each new skill that a
+    /// profile leaves out.
     fn profile_lines(&self, profiles: &[Profile], fetched: Fetched<'_>) -> Vec<ChangeLine> {
         let former = self.before.as_ref();
         let former = former.map_or_else(Vec::new, |before| former_profiles(before, fetched));

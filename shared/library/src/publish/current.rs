@@ -36,7 +36,7 @@ pub(super) struct Current {
     pub(super) standing: Standing,
 }
 
-/// What this machine thinks of a catalog that the service shows.
+/// The verdict of this machine on a catalog that the service shows.
 #[derive(Clone, Debug)]
 pub(super) enum Standing {
     /// Accepted, because this machine published or took over exactly this payload, or its owner

@@ -81,7 +81,7 @@ pub trait Owner<E> {
     }
 }
 
-/// Why a namespace rejects a release, which decides the next step.
+/// The reason for which a namespace rejects a release. It decides the next step.
 #[derive(Debug)]
 pub enum ReleaseRejection<E> {
     /// Objects that were assumed to be present are missing. The client must check all of them.
@@ -115,7 +115,7 @@ impl<E> ReleaseRejection<E> {
 /// Number of uploaded objects, and their size in bytes.
 pub type Uploaded = (usize, u64);
 
-/// What publishing led to.
+/// The outcome of publishing.
 #[derive(Debug)]
 pub enum PublishOutcome<P> {
     /// Nothing has changed, and the current release stays.

@@ -14,7 +14,7 @@ use crate::vault::VaultError;
 use crate::vault::keys::{KeyError, agent_refusal};
 use crate::vault::trust::NamedKey;
 
-/// How the service's current catalog differs from the vault on this machine.
+/// The differences between the service's current catalog and the vault on this machine.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Difference {
     /// Number of the service's release.
@@ -29,7 +29,7 @@ pub struct Difference {
     pub former_signers: Vec<ChangeLine>,
 }
 
-/// What two publishers changed in different ways.
+/// The things that two publishers changed in different ways.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Conflicts {
     /// Number of the service's release.
@@ -96,7 +96,7 @@ pub enum PlanError {
         signers: Vec<NamedKey>,
         /// A line for each of these signers who is no longer a publisher.
         former_signers: Vec<ChangeLine>,
-        /// Why the release is not valid.
+        /// Reason for which the release is not valid.
         reason: Arc<CatalogError>,
         /// Whether this machine has no skills. Publishing over the release would then remove all
         /// skills.
@@ -139,7 +139,7 @@ pub enum PlanError {
         skill: SkillName,
         /// Agent that the variant is for.
         agent: AgentId,
-        /// Why it can't be rendered.
+        /// Reason for which it can't be rendered.
         reason: String,
     },
     /// A transform file is not valid, so nobody knows for which agents it is.
@@ -166,7 +166,7 @@ pub enum PlanError {
     Refused {
         /// Name of the skill.
         name: SkillName,
-        /// Why it was not signed.
+        /// Reason for which it was not signed.
         reason: AdmitError,
     },
     /// A skill changed or was removed during the upload. The caller must plan again.

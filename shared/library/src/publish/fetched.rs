@@ -69,7 +69,7 @@ pub enum AdoptError {
     Bundle {
         /// Name of the skill.
         name: SkillName,
-        /// What is wrong with the bundle.
+        /// Fault of the bundle.
         reason: String,
     },
     /// The gate blocked a skill, or it can't be installed for another reason.
@@ -77,7 +77,7 @@ pub enum AdoptError {
     Refused {
         /// Name of the skill.
         name: SkillName,
-        /// Why it was rejected.
+        /// Reason for the rejection.
         reason: AdmitError,
     },
     /// The manifest of a skill declares something that its files do not.

@@ -37,7 +37,7 @@ pub struct TakeOver {
     pub skills: Vec<SkillEntry>,
     /// Skills to remove.
     pub removed: Vec<SkillName>,
-    /// What happens to `policy.toml`.
+    /// Effect on `policy.toml`.
     pub policy: PolicyChange,
     /// SHA-256 of the release's payload.
     pub payload_sha256: Digest,
@@ -53,7 +53,7 @@ pub struct TakeOver {
     pub(super) catalog: Vec<u8>,
 }
 
-/// What a take-over does to `policy.toml`.
+/// The effect of a take-over on `policy.toml`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum PolicyChange {
     /// The policy stays as it is.

@@ -243,7 +243,7 @@ fn settle_pending(
     Ok(())
 }
 
-/// How the new release relates to the service's current catalog.
+/// The relation of the new release to the service's current catalog.
 enum ReleaseRelation<'a> {
     /// It follows the last release that this machine knows, or is the first one.
     Follow,

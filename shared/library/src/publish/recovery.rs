@@ -34,7 +34,7 @@ use crate::vault::{Vault, VaultError, VaultPaths, releases, write_format};
 /// Number of days after which the owner is reminded to check that the recovery key still works.
 const CHECK_DAYS: i64 = 365;
 
-/// What a new recovery key is made from.
+/// The files, passphrase and addresses of a new recovery key.
 #[derive(Default)]
 pub struct NewRecovery {
     /// Files to write. A file that exists is an error, unless an interrupted run left it.
@@ -45,7 +45,7 @@ pub struct NewRecovery {
     pub addresses: Vec<String>,
 }
 
-/// What [`create_recovery_key`] changed.
+/// The result of [`create_recovery_key`].
 #[derive(Debug)]
 pub struct CreatedRecovery {
     /// The vault. It has another id than before if it was recreated.
@@ -327,7 +327,7 @@ fn recreate_vault(
     Ok((anew, resigned))
 }
 
-/// What a recovery is made from.
+/// The parameters of a recovery.
 #[derive(Debug)]
 pub struct UseRecovery<'a> {
     /// The recovery key.

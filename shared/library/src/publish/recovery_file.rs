@@ -32,7 +32,7 @@ pub enum RecoveryError {
     File {
         /// Path of the file.
         path: PathBuf,
-        /// What is wrong with the content.
+        /// Fault of the content.
         cause: RecoveryFileError,
     },
     /// The known root versions lack the newest version that the file names, so they are too old or

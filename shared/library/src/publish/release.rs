@@ -1,4 +1,4 @@
-//! What a plan leads to: the caller's next step, or a signed release that is ready to upload.
+//! The result of a plan: the caller's next step, or a signed release that is ready to upload.
 
 use vault_format::catalog::ProfileEntry;
 use vault_format::hash::Digest;
@@ -14,7 +14,7 @@ use crate::admit::variants::RenderedVariant;
 use crate::store::{self, Trusted};
 use crate::vault::Vault;
 
-/// What the caller of [`super::plan_release`] does next.
+/// The next step of a caller of [`super::plan_release`].
 #[derive(Debug)]
 pub enum Plan {
     /// Nothing: the current release already contains exactly this vault's skills.
@@ -50,7 +50,7 @@ pub struct PlannedObject {
     pub(super) source: Source,
 }
 
-/// Where the bytes of an object are: in the store, or at this position among the built ones.
+/// The place of an object's bytes: in the store, or at this position among the built ones.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Source {
     Skill(SkillName, Digest),

@@ -1,4 +1,4 @@
-//! What a release is planned with: the namespace, its current catalog, and the owner's choices.
+//! The parameters of a release plan.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::error::PlanError;
 /// Number of days after which a release expires, unless the owner chooses another one.
 pub const DEFAULT_DAYS: i64 = 90;
 
-/// What a release is planned with.
+/// The namespace, its current catalog, and the owner's choices for a release plan.
 #[derive(Clone, Debug)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -30,7 +30,7 @@ pub struct PlanRequest<'a> {
     /// Whether an owner has made the service forget which vault publishes here. The release then
     /// replaces a current catalog of another vault, or of an earlier format, without reading it.
     pub pin_is_reset: bool,
-    /// What to do about a current catalog that this machine does not recognise.
+    /// Reaction to a current catalog that this machine does not recognise.
     pub on_divergence: OnDivergence,
     /// Profiles of the current catalog, once [`Plan::FetchProfiles`](super::Plan::FetchProfiles)
     /// has asked for them.
@@ -83,7 +83,7 @@ impl<'a> PlanRequest<'a> {
     }
 }
 
-/// What to do about a release by another publisher, or by another machine with this vault's key.
+/// The reaction to a release by another publisher, or by another machine with this vault's key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum OnDivergence {
     /// In a vault with several publishers, take over the changes that only they made, and report

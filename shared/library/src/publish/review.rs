@@ -55,7 +55,7 @@ pub struct SuspectSkill {
     pub release: u64,
 }
 
-/// What [`review_catalogs`] found.
+/// The findings of [`review_catalogs`].
 #[derive(Clone, Debug, Default)]
 pub struct Review {
     /// Releases by this vault's keys, sorted by number.

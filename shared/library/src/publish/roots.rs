@@ -74,7 +74,7 @@ impl From<FileError> for RootsError {
     }
 }
 
-/// What a new root version changed.
+/// The effects of a new root version.
 #[derive(Debug)]
 pub struct RootReport {
     /// Keys that were added, removed or revoked.
@@ -315,7 +315,7 @@ pub fn sign_again(vault: &Vault) -> Result<Resigned, VaultError> {
     sign_waiting(vault, &mut change)
 }
 
-/// Why a text does not identify a key.
+/// The reason for which a text does not identify a key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum FindKeyError {
     /// The vault never had such a key.

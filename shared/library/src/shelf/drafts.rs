@@ -35,7 +35,7 @@ pub const MAX_BYTES: usize = 8 << 20;
 const OWNER: &str = "local";
 const FOLDER: &str = "drafts";
 
-/// Where the files of a draft come from.
+/// The origin of a draft's files.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum DraftOrigin {
     /// The draft contains them; a removal has none.
@@ -51,11 +51,11 @@ pub enum DraftOrigin {
 /// A draft that waits on this machine.
 #[derive(Clone, Debug)]
 pub struct LocalDraft {
-    /// What is asked for. Its `slug` is always `local`.
+    /// The request, with its author. Its `slug` is always `local`.
     pub draft: Draft,
     /// Exact bytes of `draft`.
     pub bytes: Vec<u8>,
-    /// Where the files come from.
+    /// Origin of the files.
     pub origin: DraftOrigin,
     /// Agents that the skill is for, in addition to those that it declares.
     pub agents: Vec<AgentId>,

@@ -20,7 +20,7 @@ use crate::installed::roots;
 use crate::vault::trust::{RootChanges, VaultTrust};
 use crate::vault::{Change, Vault, VaultError};
 
-/// How strictly a catalog is judged, and what the user has confirmed.
+/// The strictness with which a catalog is judged, and the decisions of the user.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AcceptOptions {
     /// Fingerprint that the vault must have, as the user compared it. It replaces the one that
@@ -92,7 +92,7 @@ impl AcceptedCatalog {
     }
 }
 
-/// What this machine knows when a link judges a catalog.
+/// The knowledge with which a link judges a catalog.
 struct LinkState {
     /// Trusted state of the vault that the catalog names; `None` if this machine does not know it.
     trust: Option<VaultTrust>,

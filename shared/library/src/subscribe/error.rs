@@ -23,7 +23,7 @@ pub enum LinkError {
     /// The catalog was rejected.
     #[error("{cause}")]
     Catalog {
-        /// Why it was rejected.
+        /// Reason for the rejection.
         #[source]
         cause: CatalogError,
         /// Changes of the vault's keys, if root versions that came with the catalog were stored all
@@ -59,7 +59,7 @@ pub enum LinkError {
     Object {
         /// SHA-256 of the object.
         hash: Digest,
-        /// What is wrong with it.
+        /// Fault of the object.
         reason: String,
     },
     /// A profile of the release is missing, invalid, or does not fit the release.
@@ -81,7 +81,7 @@ pub enum LinkError {
     Bundle {
         /// Name of the skill.
         name: SkillName,
-        /// What is wrong with the bundle.
+        /// Fault of the bundle.
         reason: BundleError,
     },
     /// The manifest of a skill declares something that its files do not.

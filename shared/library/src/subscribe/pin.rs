@@ -127,7 +127,7 @@ fn free_name(vault: &Vault, id: &LinkId, name: &Slug) -> Result<Slug, LinkError>
 pub struct LinkSettings {
     /// Name of the vault on this machine.
     pub name: Option<Slug>,
-    /// What a pull does with skills that the gate of this machine blocks.
+    /// Action of a pull for skills that the gate of this machine blocks.
     pub gate: Option<PullGate>,
 }
 
@@ -208,7 +208,7 @@ pub fn expect_fingerprint(
     Ok(trust_folder(vault, id).write_record(PIN, &pin)?)
 }
 
-/// What [`unlink_vault()`] removed.
+/// The skills and links that [`unlink_vault()`] removed.
 #[derive(Clone, Debug, Default)]
 pub struct RemovedLink {
     /// Skills that the link had installed, by the names under which they were installed.

@@ -23,7 +23,7 @@ use crate::disk::scratch;
 /// File that holds the id of a vault while the vault is being created.
 pub(super) const CREATING: &str = "creating";
 
-/// What a new vault is created from.
+/// The parameters of a new vault.
 pub(super) struct NewVault<'a> {
     pub(super) paths: &'a VaultPaths,
     pub(super) clock: &'a dyn Clock,

@@ -48,7 +48,7 @@ pub enum KeyError {
     Encrypt {
         /// The key file.
         path: PathBuf,
-        /// Why the encryption failed.
+        /// Error of the encryption.
         cause: io::Error,
     },
     /// The SSH agent holds the key, and agents do not export keys.

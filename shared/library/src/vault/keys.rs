@@ -41,7 +41,7 @@ vault_format::words! {
     }
 }
 
-/// Where the passphrases of encrypted key files come from: a prompt, or a file.
+/// The source of passphrases for encrypted key files: a prompt, or a file.
 pub trait Passphrases: Send + Sync {
     /// Returns the passphrase for an encrypted key file; `None` if none is available.
     fn unlock(&self, path: &Path) -> io::Result<Option<Zeroizing<String>>>;
@@ -268,7 +268,7 @@ impl VaultKeys {
         }
     }
 
-    /// Where the passphrases come from.
+    /// The source of passphrases for the key files.
     pub(super) fn passphrases(&self) -> Arc<dyn Passphrases> {
         Arc::clone(&self.passphrases)
     }

@@ -125,7 +125,7 @@ pub enum VaultError {
     Format {
         /// Path of `vault.json`.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Fault of the file.
         reason: String,
     },
     /// A record of the vault or of its trust folder is damaged.
@@ -133,7 +133,7 @@ pub enum VaultError {
     Damaged {
         /// File or folder that is damaged.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Fault of the file or folder.
         reason: String,
     },
     /// This machine has no trust folder for the vault, because the vault was copied or synced here.

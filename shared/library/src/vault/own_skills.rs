@@ -20,13 +20,13 @@ use super::{Vault, VaultError};
 /// File in the trust folder that holds the [`OwnSkills`].
 const RECORD: &str = "own-skills.json";
 
-/// What this machine has recorded about its own skills, by name.
+/// The record of this machine's own skills, by name.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct OwnSkills {
     skills: BTreeMap<SkillName, OwnSkill>,
 }
 
-/// What is recorded about one name.
+/// The record of one name.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 struct OwnSkill {
     /// Highest version that this name has had. The next one must be higher.

@@ -1,5 +1,5 @@
-//! What this machine knows of each namespace to which it publishes: the releases that the service
-//! acknowledged, and signed releases that it has not acknowledged yet.
+//! The publishing state of each namespace: the releases that the service acknowledged, and signed
+//! releases that it has not acknowledged yet.
 //!
 //! ```text
 //! vaults/<vault id>/releases/<origin>/<slug>.json            numbers and hashes

@@ -53,7 +53,7 @@ pub enum AgentError {
     Silent {
         /// Path of the socket.
         path: PathBuf,
-        /// How long this process waited.
+        /// Time that this process waited.
         waited: Duration,
         /// Fingerprint of the key, for a request to sign.
         key: Option<String>,
@@ -84,7 +84,7 @@ fn describe_key(key: Option<&str>) -> String {
     })
 }
 
-/// How long to wait for an answer.
+/// The time limits for an answer.
 struct AnswerTimeouts<'a> {
     /// Time to wait before the user is told that the agent is slow.
     quiet: Duration,

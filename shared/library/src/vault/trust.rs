@@ -24,7 +24,7 @@ const RECORD: &str = "trust.json";
 pub(crate) const OF_ONE_IDENTITY: [&str; 3] = [RECORD, "keys", INDEX_SEAL_FILE];
 const SCHEMA: &str = "vault.trust/1";
 
-/// What this machine trusts about one vault. The signatures are verified again whenever it is read.
+/// The trust of this machine in one vault. The signatures are verified again whenever it is read.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct VaultTrust {
     pub(crate) roots: RootState,

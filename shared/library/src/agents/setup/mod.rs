@@ -147,7 +147,7 @@ impl From<FileError> for AdoptNativeError {
     }
 }
 
-/// What happened to the skill and its folder.
+/// The result of adopting one skill: its report, and the place of its former folder.
 #[derive(Clone, Debug)]
 pub struct Adopted {
     /// Report of the admission: version, findings and recorded source.

@@ -8,7 +8,7 @@ use super::record::link_trees_folder;
 use crate::disk::{self, FileError, Kind, Location};
 use crate::vault::Vault;
 
-/// What an entry of a folder is, as far as it matters for linking.
+/// The kind of an entry of a folder, as far as it matters for linking.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) enum Entry {
     /// A symbolic link, with the bytes of its target.
