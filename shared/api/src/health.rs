@@ -41,6 +41,10 @@ pub struct BackgroundHealth {
     pub succeeded_at: Option<Timestamp>,
     /// Time of the first failure since then; null if there was none.
     pub failing_since: Option<Timestamp>,
+    /// Whether the garbage collection of a vault has taken longer than three days. The log names the
+    /// vault.
+    #[serde(default)]
+    pub late: bool,
 }
 
 /// Whether the database answers within a second.

@@ -132,6 +132,7 @@ async fn show_health(app: &App, last: &LastPing) -> Response {
             background: BackgroundHealth {
                 succeeded_at: last_run.succeeded_at,
                 failing_since: last_run.failing_since,
+                late: last_run.late,
             },
         },
     )

@@ -78,6 +78,7 @@ pub async fn run_once(app: &App) -> Result<Report, StoreError> {
 /// collection makes some progress.
 pub async fn run_within(app: &App, limit: Duration) -> Result<Report, StoreError> {
     let mut report = Report::default();
+    let mut is_late = None;
     let until = || Instant::now() + limit;
     // Sending mostly waits for other servers, so it runs concurrently. An attempt that begins at
     // the end of the step takes up to 10 s more.
@@ -87,6 +88,7 @@ pub async fn run_within(app: &App, limit: Duration) -> Result<Report, StoreError
         report.provisioned = *provisioned.as_ref().unwrap_or(&0);
         let removed = remove::removal_step(app, &mut report, until()).await;
         let collected = visits::collect_step(app, &mut report, until()).await;
+        let collected = collected.map(|late| is_late = late);
         // Results are combined after all four have run: a failure of one must not stop the others.
         swept.and(provisioned).and(removed).and(collected)
     };
@@ -114,12 +116,16 @@ pub async fn run_within(app: &App, limit: Duration) -> Result<Report, StoreError
         );
     }
     let outcome = done.and(delivered).map(|_| report);
-    let traced = leave_trace(app, &outcome).await;
+    let traced = leave_trace(app, &outcome, is_late).await;
     outcome.and_then(|report| traced.map(|()| report))
 }
 
 /// Records the outcome of a run for the operator, with a log line for alarms if it failed.
-async fn leave_trace(app: &App, outcome: &Result<Report, StoreError>) -> Result<(), StoreError> {
+async fn leave_trace(
+    app: &App,
+    outcome: &Result<Report, StoreError>,
+    is_late: Option<bool>,
+) -> Result<(), StoreError> {
     let failure = match outcome {
         Ok(report) if report.skipped == 0 => None,
         Ok(report) => Some(format!(
@@ -132,7 +138,7 @@ async fn leave_trace(app: &App, outcome: &Result<Report, StoreError>) -> Result<
         // Alarms look for this text (infra/alarms.tf).
         tracing::error!(error, "background work failed");
     }
-    LastRun::record(app, failure.is_some()).await
+    LastRun::record(app, failure.is_some(), is_late).await
 }
 
 /// Runs the work every five minutes, first after one minute, and sends notices every minute, until

@@ -37,36 +37,35 @@ struct DueVisit {
     when: When,
 }
 
-/// Visits the namespaces that are due, until none is left or until `until`.
+/// Visits the namespaces that are due until none is left or `until` is reached. Returns whether the
+/// visit to a namespace is late then; `None` while another process visits.
 pub(super) async fn collect_step(
     app: &App,
     report: &mut Report,
     until: Instant,
-) -> Result<(), StoreError> {
+) -> Result<Option<bool>, StoreError> {
     // Most runs find nothing to do, and need no lock.
     if list_due(app).await?.is_empty() {
-        return Ok(());
+        return Ok(Some(false));
     }
     let key = RecordKey::new("work", "collection");
     let Some(revision) = StepLock::take(app, key.clone(), BUSY_SECONDS).await? else {
-        return Ok(());
+        return Ok(None);
     };
-    let outcome = visit_due(app, report, until).await;
+    let outcome = visit_due(app, report, until).await.map(Some);
     // Released after an error too, so that the next run does not have to wait.
     StepLock::release(app, key, revision).await?;
     outcome
 }
 
-async fn visit_due(app: &App, report: &mut Report, until: Instant) -> Result<(), StoreError> {
+/// Makes the visits of [`collect_step`]. Returns whether one of those that have not ended is late.
+async fn visit_due(app: &App, report: &mut Report, until: Instant) -> Result<bool, StoreError> {
     // Read again under the lock: another process may have made the visits that were due before.
     let mut due = list_due(app).await?;
     let mut is_first = true;
-    while let Some(mut next) = due.pop_front() {
+    // Without the exception for the first, work that comes before could take all time of every run.
+    while let Some(mut next) = due.pop_front_if(|_| is_first || Instant::now() < until) {
         let now = Instant::now();
-        // Without the exception for the first, earlier steps could take all the time of every run.
-        if now >= until && !is_first {
-            break;
-        }
         is_first = false;
         let others = u32::try_from(due.len()).unwrap_or(u32::MAX);
         let slice = until.saturating_duration_since(now) / others.saturating_add(1);
@@ -79,7 +78,8 @@ async fn visit_due(app: &App, report: &mut Report, until: Instant) -> Result<(),
             due.push_back(next);
         }
     }
-    Ok(())
+    let now = app.now();
+    Ok(due.iter().any(|due| periods_late(&due.visit, now) > 0))
 }
 
 /// Visits a namespace until `end` and stores the state of the visit. Returns whether it was stored;
@@ -126,10 +126,18 @@ async fn visit_slice(
 /// Returns the age in days of a visit that has not ended in time. Only the first run after each
 /// multiple of [`LONGEST_VISIT_SECONDS`] gets it, so that each is reported once.
 fn late_days(visit: &Visit, now: Timestamp) -> Option<i64> {
-    let began = visit.began_at.filter(|_| visit.within.is_some())?;
-    let age = |at: Timestamp| (at.unix() - began.unix()) / LONGEST_VISIT_SECONDS;
-    let reported = visit.visited_at.map_or(0, age);
-    (age(now) > reported.max(0)).then(|| (now.unix() - began.unix()) / (24 * 3600))
+    let reported = visit.visited_at.map_or(0, |at| periods_late(visit, at));
+    let began = visit.began_at?;
+    (periods_late(visit, now) > reported).then(|| (now.unix() - began.unix()) / (24 * 3600))
+}
+
+/// Returns how many times [`LONGEST_VISIT_SECONDS`] a visit that has not ended is old; 0 for one that
+/// has.
+fn periods_late(visit: &Visit, at: Timestamp) -> i64 {
+    let began = visit.began_at.filter(|_| visit.within.is_some());
+    began.map_or(0, |began| {
+        ((at.unix() - began.unix()) / LONGEST_VISIT_SECONDS).max(0)
+    })
 }
 
 /// Lists the namespaces whose visit is due, first the one that has waited longest.

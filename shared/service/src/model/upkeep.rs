@@ -175,6 +175,9 @@ pub struct LastRun {
     pub succeeded_at: Option<Timestamp>,
     /// Time of the first failed run since then; `None` if there was none.
     pub failing_since: Option<Timestamp>,
+    /// Whether the garbage collection of a namespace took longer than three days by then.
+    #[serde(default)]
+    pub late: bool,
 }
 
 impl LastRun {
@@ -183,8 +186,13 @@ impl LastRun {
         RecordKey::new("work", "background")
     }
 
-    /// Records that a run has ended, with or without a failure.
-    pub async fn record(ports: &Ports, failed: bool) -> Result<(), StoreError> {
+    /// Records that a run has ended, with or without a failure, and whether the garbage collection is
+    /// late if the run knows it.
+    pub async fn record(
+        ports: &Ports,
+        failed: bool,
+        is_late: Option<bool>,
+    ) -> Result<(), StoreError> {
         let now = ports.now();
         let stored = ports.get::<Self>(&Self::key()).await?;
         let (before, when) = match stored {
@@ -193,15 +201,18 @@ impl LastRun {
             }) => (value, When::At(revision)),
             None => (Self::default(), When::Absent),
         };
+        let late = is_late.unwrap_or(before.late);
         let after = if failed {
             Self {
                 failing_since: before.failing_since.or(Some(now)),
+                late,
                 ..before
             }
         } else {
             Self {
                 succeeded_at: Some(now),
                 failing_since: None,
+                late,
             }
         };
         // If another process was faster, it has recorded a run that ended at the same time.

@@ -24,6 +24,7 @@ async fn says_since_when_and_whether_the_database_answers() {
     {
       "background": {
         "failing_since": null,
+        "late": false,
         "succeeded_at": null
       },
       "boot_time": "2026-11-21T02:00:10Z",
@@ -46,6 +47,7 @@ async fn a_dead_database_is_503_in_the_same_shape() {
     {
       "background": {
         "failing_since": null,
+        "late": false,
         "succeeded_at": null
       },
       "boot_time": "2026-11-21T02:00:10Z",

@@ -88,7 +88,7 @@ impl World {
 
     /// The catalog that follows the current release, with the content of release 42 or with other
     /// content.
-    async fn next(&self, change: impl FnOnce(&mut Catalog)) -> Vec<u8> {
+    pub async fn next(&self, change: impl FnOnce(&mut Catalog)) -> Vec<u8> {
         let current = self.read_namespace("acme").await.current.unwrap();
         let now = self.now();
         resigned("catalog-42.json", |catalog| {
@@ -104,7 +104,7 @@ impl World {
     }
 
     /// `acme` with release 42, then an empty release 43, and no object besides.
-    async fn emptied(&self) -> Namespace {
+    pub async fn emptied(&self) -> Namespace {
         let namespace = self.acme().await;
         let named = self.named().await;
         for name in self.held(&namespace).await.difference(&named) {
@@ -118,7 +118,8 @@ impl World {
     }
 }
 
-fn empty(catalog: &mut Catalog) {
+/// Makes a catalog name nothing.
+pub fn empty(catalog: &mut Catalog) {
     catalog.skills.clear();
     catalog.profiles.clear();
     catalog.index.clear();
@@ -514,6 +515,7 @@ async fn a_run_that_fails_is_recorded_until_one_succeeds() {
     let good = LastRun {
         succeeded_at: Some(fresh.now()),
         failing_since: None,
+        late: false,
     };
     assert_eq!(last().await, good);
 }

@@ -12,7 +12,7 @@ use vault_service::uploads::{self, Purpose};
 use vault_store::objects::{Class, Objects};
 use vault_store::records::{When, Write};
 
-use crate::support::{World, world};
+use crate::support::{World, get, world};
 
 const DAY: i64 = 24 * 3600;
 /// More than a run reads without time, 400.
@@ -68,6 +68,12 @@ impl World {
         )
         .await
         .unwrap();
+    }
+
+    /// Whether the health check shows that garbage collection is late.
+    async fn is_shown_late(&self) -> bool {
+        let health = self.send(get("/healthz")).await.json();
+        health["background"]["late"].as_bool().unwrap()
     }
 
     async fn objects_of(&self, namespace: &Namespace) -> Vec<Digest> {
@@ -206,10 +212,13 @@ async fn a_visit_that_does_not_end_is_reported_every_three_days_and_hides_no_fai
         let last = last.unwrap().value;
         assert_eq!(last.failing_since, None);
         assert_eq!(last.succeeded_at, Some(world.now()));
+        assert_eq!(world.is_shown_late().await, run >= 6, "run {run}");
         world.clock.advance(DAY / 2);
     }
     let report = world.work().await;
     assert_eq!((report.late, report.namespaces), (0, 1), "it has ended");
+    world.clock.advance(60);
+    assert!(!world.is_shown_late().await);
 }
 
 #[tokio::test]
