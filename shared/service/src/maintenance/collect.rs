@@ -7,7 +7,7 @@
 //! interrupted anywhere and the next run continues from there. Nothing is marked or deleted in a
 //! namespace whose current release cannot be read.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use tokio::time::Instant;
@@ -19,7 +19,7 @@ use vault_store::objects::{Class, MAX_PAGE};
 
 use super::ending::announce_end;
 use super::roots::read_roots;
-use super::sweep::{Moment, PageRange, SweepPlan, carry_out, plan_page};
+use super::sweep::{Moment, PageRange, SweepPlan, SweptPage, carry_out, plan_page};
 use super::{Report, recount};
 use crate::app::App;
 use crate::drafts;
@@ -195,13 +195,17 @@ impl ObjectPage {
             .map(move |digest| ObjectName::new(class, *digest))
     }
 
-    /// Returns the amounts of the objects that still exist, and of those that were just deleted.
-    fn count_left(&self, deleted: &HashSet<ObjectName>, walk: &RootWalk) -> Listed {
+    /// Returns the amounts of the objects that were just deleted, and of those that still exist. The
+    /// latter are 0 for an unfinished page, whose objects are listed again.
+    fn count_swept(&self, swept: &SweptPage, walk: &RootWalk) -> Listed {
         let mut listed = Listed::default();
         for (name, size) in self.names().zip(&self.sizes) {
             let tally = uploads::tally_of_object(name.class, *size);
-            if deleted.contains(&name) {
+            if swept.deleted.contains(&name) {
                 listed.deleted = listed.deleted + tally.unnamed;
+                continue;
+            }
+            if !swept.is_finished {
                 continue;
             }
             listed.stored = listed.stored + tally.stored;
@@ -287,15 +291,15 @@ async fn collect_batch(
         let plan = page.plan(moment, &walk.unreached);
         // If a page is not finished, the next run plans it again, since marks may have changed by
         // then.
-        let carried_out = if has_time {
+        let swept = if has_time {
             carry_out(app, namespace.id, plan, report, until).await?
         } else {
-            None
+            SweptPage::default()
         };
-        let Some(deleted) = carried_out else {
+        *counted = *counted + page.count_swept(&swept, &walk);
+        if !swept.is_finished {
             return Ok(stop_before(walk, waiting));
-        };
-        *counted = *counted + page.count_left(&deleted, &walk);
+        }
         waiting = behind;
     }
     let next = pages.last().map_or(listed_end, ObjectPage::next_position);

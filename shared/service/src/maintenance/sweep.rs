@@ -99,14 +99,23 @@ pub(super) fn plan_page(
     plan
 }
 
-/// Carries out a plan. Returns the deleted objects; `None` when time ran out before the end.
+/// What of a plan was carried out.
+#[derive(Debug, Default)]
+pub(super) struct SweptPage {
+    /// What was deleted.
+    pub(super) deleted: HashSet<ObjectName>,
+    /// Whether all of the plan was carried out before time ran out.
+    pub(super) is_finished: bool,
+}
+
+/// Carries out a plan until its end, or until time runs out.
 pub(super) async fn carry_out(
     app: &App,
     namespace: NamespaceId,
     plan: SweepPlan,
     report: &mut Report,
     until: Instant,
-) -> Result<Option<HashSet<ObjectName>>, StoreError> {
+) -> Result<SweptPage, StoreError> {
     let now = app.clock.now();
     let fresh = Document::from_value(&Mark {
         marked_at: now,
@@ -130,16 +139,17 @@ pub(super) async fn carry_out(
     report.unmarked += commit_each(app, unmark.collect()).await?;
     // Only deletions check the time, because each is a call of the object store. The first of a
     // page are always made, so that every run makes progress.
-    let mut deleted = HashSet::new();
+    let mut swept = SweptPage::default();
     for (at, some) in plan.delete.chunks(MAX_WRITES).enumerate() {
         if at > 0 && Instant::now() >= until {
-            return Ok(None);
+            return Ok(swept);
         }
         let names = delete_objects(app, namespace, some).await?;
         report.deleted += names.len();
-        deleted.extend(names);
+        swept.deleted.extend(names);
     }
-    Ok(Some(deleted))
+    swept.is_finished = true;
+    Ok(swept)
 }
 
 /// Commits writes in batches, without those whose condition no longer holds. Returns the number of

@@ -12,6 +12,7 @@ use vault_service::uploads::{self, Purpose};
 use vault_store::objects::{Class, Objects};
 use vault_store::records::{When, Write};
 
+use crate::quota::bytes;
 use crate::support::{World, get, world};
 
 const DAY: i64 = 24 * 3600;
@@ -190,6 +191,25 @@ async fn an_upload_whose_record_a_visit_has_passed_is_never_deleted() {
     }
     assert_eq!(world.objects_of(&busy).await, [Digest::of(b"unnamed")]);
     assert_eq!(world.marked(&busy, &[b"unnamed"]).await, [false]);
+}
+
+/// A run without time deletes the first hundred objects of a page.
+#[tokio::test]
+async fn what_an_unfinished_page_has_deleted_counts_no_longer() {
+    let world = world();
+    // A former release names bundles, so not all that the current one does not name is unnamed.
+    let busy = world.emptied().await;
+    let uploaded: Vec<_> = (0..150).map(|n| bytes(n, 8)).collect();
+    world.put_bundles(&busy, &uploaded).await.unwrap();
+    world.clock.advance(8 * DAY);
+    assert_eq!(world.work().await.marked, 150);
+    assert_eq!(world.unnamed(&busy).await, (1200, 150));
+    world.clock.advance(DAY + 1);
+    assert_eq!(world.step().await.deleted, 100);
+    for _ in 0..20 {
+        world.step().await;
+    }
+    assert_eq!(world.unnamed(&busy).await, (0, 0));
 }
 
 #[tokio::test]

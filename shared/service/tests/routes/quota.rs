@@ -46,7 +46,7 @@ impl World {
     }
 
     /// What the namespace is said to store.
-    async fn usage(&self, namespace: &Namespace) -> Usage {
+    pub async fn usage(&self, namespace: &Namespace) -> Usage {
         Usage::find(&self.uncounted(), &namespace.id)
             .await
             .unwrap()
@@ -58,7 +58,8 @@ impl World {
         (bytes, objects)
     }
 
-    async fn unnamed(&self, namespace: &Namespace) -> (u64, u64) {
+    /// What of it no release names.
+    pub async fn unnamed(&self, namespace: &Namespace) -> (u64, u64) {
         let Amount { bytes, objects } = self.usage(namespace).await.tally.unnamed;
         (bytes, objects)
     }
@@ -77,7 +78,7 @@ impl World {
     }
 
     /// A namespace with a quota of these bytes and objects.
-    async fn limited(&self, bytes: u64, objects: u64) -> Namespace {
+    pub async fn limited(&self, bytes: u64, objects: u64) -> Namespace {
         self.namespace("acme", Kind::Hosted).await;
         self.change("acme", |namespace| {
             namespace.quota.bytes = Some(bytes);
@@ -87,7 +88,7 @@ impl World {
         self.read_namespace("acme").await
     }
 
-    async fn put_bundles(
+    pub async fn put_bundles(
         &self,
         namespace: &Namespace,
         objects: &[Bytes],
@@ -99,7 +100,7 @@ impl World {
 }
 
 /// Different bytes for each `n`.
-fn bytes(n: usize, length: usize) -> Bytes {
+pub fn bytes(n: usize, length: usize) -> Bytes {
     let mut bytes = n.to_be_bytes().to_vec();
     bytes.resize(length, 0);
     bytes.into()
