@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use vault_format::hash::Digest;
 use vault_service::maintenance::{self, Report};
-use vault_service::model::kept::{self, ObjectName, RootReason};
+use vault_service::model::kept::{self, Mark, ObjectName, RootReason};
 use vault_service::model::namespace::{Kind, Namespace, namespace_key};
 use vault_service::model::upkeep::{LastRun, RootWalk};
 use vault_service::uploads::{self, Purpose};
 use vault_store::objects::{Class, Objects};
-use vault_store::records::{When, Write};
+use vault_store::records::{Document, When, Write};
 
+use crate::common::commit;
 use crate::quota::bytes;
 use crate::support::{World, get, world};
 
@@ -191,6 +192,39 @@ async fn an_upload_whose_record_a_visit_has_passed_is_never_deleted() {
     }
     assert_eq!(world.objects_of(&busy).await, [Digest::of(b"unnamed")]);
     assert_eq!(world.marked(&busy, &[b"unnamed"]).await, [false]);
+}
+
+/// A mark is younger than the listing of a visit that takes more than a day: somebody uploaded the
+/// object meanwhile, and another process has marked it again.
+#[tokio::test]
+async fn a_grace_period_that_ends_within_a_visit_deletes_nothing() {
+    let world = world();
+    let busy = world.namespace("acme", Kind::Hosted).await;
+    world.put(&busy, b"unnamed").await;
+    let early = world.upload_of(&busy, b"unnamed");
+    world.add_uploads(&busy, MANY).await;
+    assert_eq!(world.step().await.deleted, 0, "out of time");
+    // The record of the upload stands in front of the position of the visit.
+    world.upload(&busy, b"unnamed").await;
+    let partition = kept::kept_partition(&busy.id);
+    let uploads = kept::all_records(&world.uncounted(), &partition)
+        .await
+        .unwrap();
+    let late = Write::delete(uploads.last().unwrap().key.clone(), When::Any);
+    let name = ObjectName::new(Class::Bundles, Digest::of(b"unnamed"));
+    let mark = Mark {
+        marked_at: world.now().plus_seconds(1),
+        deleting_since: None,
+    };
+    let mark = Document::from_value(&mark).unwrap();
+    let mark = Write::put(kept::mark_key(&busy.id, name), mark, When::Any);
+    let writes = early.into_iter().chain([late, mark]);
+    commit(&world.app, writes.collect()).await;
+    world.clock.advance(DAY + 1);
+    for _ in 0..20 {
+        assert_eq!(world.step().await.deleted, 0);
+    }
+    assert_eq!(world.objects_of(&busy).await, [Digest::of(b"unnamed")]);
 }
 
 /// A run without time deletes the first hundred objects of a page.

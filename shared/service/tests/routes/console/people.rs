@@ -2,6 +2,7 @@
 
 use serde_json::json;
 use vault_service::model::user::{Role, Scopes};
+use vault_store::records::{When, Write};
 
 use super::{open, refused, signed_in, submit, submit_confirmed};
 use crate::admin::{ADA, BOB, Desk, desk, reference};
@@ -87,6 +88,34 @@ async fn an_owner_who_ends_their_own_membership_reads_that_it_has_ended() {
         "{}",
         page.body
     );
+}
+
+/// The person is gone before the owner confirms.
+#[tokio::test]
+async fn a_confirmed_act_about_a_person_that_is_refused_names_the_person_in_the_log() {
+    let desk = desk().await;
+    let home = reference(&desk.acme);
+    let bob = common::member(&desk.world.app, BOB, &home, Role::Owner, Scopes::ALL).await;
+    let mut owner = signed_in(&desk, ADA).await;
+    let path = format!("{PEOPLE}/{}", bob.id);
+    let step = open(&mut owner, &format!("{path}?confirm=remove")).await;
+    let asked = submit(&mut owner, &step, &path, &[("change", "remove")]).await;
+    let confirm = asked.header("location").to_owned();
+    let page = open(&mut owner, &confirm).await;
+    common::commit(&desk.world.app, vec![Write::delete(bob.key(), When::Any)]).await;
+    let fields = [("decision", "confirm"), ("sure", "yes")];
+    let back = submit(&mut owner, &page, &confirm, &fields).await;
+    assert_eq!(
+        back.header("location"),
+        format!("{path}?refused=user_not_found")
+    );
+    let entries = desk.entries(&desk.acme).await;
+    let entry = entries.last().unwrap();
+    assert_eq!(
+        (entry.action.as_str(), entry.outcome.as_str()),
+        ("user.remove", "user_not_found")
+    );
+    assert_eq!(entry.target.as_deref(), Some(bob.id.as_str()));
 }
 
 #[tokio::test]
