@@ -50,6 +50,11 @@ pub const fn is_near(used: u64, limit: u64) -> bool {
     limit > 0 && used.saturating_mul(100) >= limit.saturating_mul(WARNED_PERCENT)
 }
 
+/// Returns the least number that reaches 80 % of a limit other than 0.
+pub const fn near_count(limit: u64) -> u64 {
+    limit.saturating_mul(WARNED_PERCENT).div_ceil(100)
+}
+
 impl Default for Quota {
     fn default() -> Self {
         Self {

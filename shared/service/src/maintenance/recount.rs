@@ -17,6 +17,7 @@ use crate::uploads::change_usage;
 pub(super) async fn begin(app: &App, namespace: &Namespace, began_at: Timestamp) {
     let begin = |usage: &mut Usage| usage.begin_listing(began_at, app.now());
     log_failure(namespace, change_usage(app, namespace, begin).await);
+    log_failure(namespace, notices::correct_machines(app, namespace).await);
     // The limits of a plan may have changed with a restart.
     log_failure(namespace, notices::judge_limits(app, namespace).await);
 }

@@ -3,7 +3,7 @@
 //!
 //! | partition | key | document |
 //! |---|---|---|
-//! | `ns/<slug>` | `machines` | `{admitted}`: how many machines are admitted; absent until the first decision of a version that counts |
+//! | `ns/<slug>` | `machines` | `{admitted, counted_at}`: how many machines are admitted, and when they were last counted one by one; absent until the first decision of a version that counts |
 //! | `ns/<slug>` | `people` | `{}`, written with each invitation under a limit, so that two at once cannot both take the last place |
 //! | `ns/<slug>` | `machines-limit`, `people-limit` | `{limit}`: the limit by which these places were judged last |
 //! | `draft-count/<namespace_id>` | `places` | `{}`, the same for drafts about skills |
@@ -14,6 +14,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use vault_format::name::Slug;
+use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Document, MAX_COUNT, MAX_PAGE, RecordKey, When, Write};
 
@@ -22,9 +23,9 @@ use super::draft::{self, DraftRecord, State};
 use super::namespace::NamespaceRef;
 use super::notice::Event;
 use super::user::{User, users_partition};
-use crate::config::quota::{QuotaKind, is_near};
+use crate::config::quota::{QuotaKind, is_near, near_count};
 use crate::error::{ErrorCode, Refusal};
-use crate::ports::{Ports, Versioned};
+use crate::ports::Ports;
 
 /// A kind of thing whose number the quota limits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -55,6 +56,15 @@ impl PlaceKind {
             Self::Machines => "machines",
             Self::People => "people",
             Self::Drafts => "drafts",
+        }
+    }
+
+    /// Returns the key of the record that every commit writes which takes such a place under a limit.
+    fn guard_key(self, namespace: &NamespaceRef) -> RecordKey {
+        match self {
+            Self::Machines => machines_key(&namespace.slug),
+            Self::People => RecordKey::new(format!("ns/{}", namespace.slug), "people"),
+            Self::Drafts => RecordKey::new(draft::counters_partition(&namespace.id), "places"),
         }
     }
 
@@ -105,6 +115,10 @@ impl FullPlaces {
     }
 }
 
+/// Least time between two counts of all machines of a namespace because of refused machines, in
+/// seconds: an hour. The garbage collection counts them every six hours.
+const RECOUNT_SECONDS: i64 = 3600;
+
 /// A place that a commit is about to take.
 #[derive(Debug, Default)]
 pub struct TakenPlace {
@@ -116,17 +130,21 @@ pub struct TakenPlace {
 
 impl TakenPlace {
     /// Takes a place when `used` are taken already. Fails if that reaches `limit`; 0 is no limit.
+    /// The commit has to fail if another number is taken by then.
     fn beside(
         namespace: &NamespaceRef,
         kind: PlaceKind,
-        used: u64,
-        limit: u64,
+        (used, limit): (u64, u64),
+        judged: JudgedLimit,
     ) -> Result<Self, PlaceError> {
-        if limit > 0 && used >= limit {
+        if limit == 0 {
+            return Ok(Self::default());
+        }
+        if used >= limit {
             return Err(FullPlaces { kind, used, limit }.into());
         }
         let mut taken = Self::default();
-        if is_near(used + 1, limit) && !is_near(used, limit) {
+        if is_near(used + 1, limit) && !is_near(used, judged.limit) {
             taken.events.push(Event::QuotaNear {
                 quota: kind.quota(),
                 used: used + 1,
@@ -136,33 +154,46 @@ impl TakenPlace {
             // again.
             taken
                 .writes
-                .push(judged_write(namespace, kind, limit, When::Any)?);
+                .push(judged_write(namespace, kind, limit, judged.when)?);
+        } else {
+            // If another commit records a new limit meanwhile, this one fails and is decided again.
+            let key = kind.judged_key(namespace);
+            taken.writes.push(Write::check(key, judged.when));
         }
         Ok(taken)
     }
 }
 
-/// The limit with which the places of a kind were last compared for a warning. A changed limit is
-/// noticed by it.
+/// The limit by which the places of a kind were judged last, as it is stored.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
-struct JudgedLimit {
-    /// The limit; 0 for none.
+struct StoredLimit {
+    /// The limit; 0: none.
     limit: u64,
 }
 
-/// Returns the limit with which the places of a kind were last compared (0 for none), and the
-/// condition for its next write.
-pub async fn judged_limit(
-    ports: &Ports,
-    namespace: &NamespaceRef,
-    kind: PlaceKind,
-) -> Result<(u64, When), StoreError> {
-    let found = ports
-        .get::<JudgedLimit>(&kind.judged_key(namespace))
-        .await?;
-    Ok(found.map_or((0, When::Absent), |found| {
-        (found.value.limit, When::At(found.revision))
-    }))
+/// The limit by which the places of a kind were judged last, so that a limit that changes is noticed.
+#[derive(Clone, Copy, Debug)]
+pub struct JudgedLimit {
+    /// The limit; 0 if there was none.
+    pub limit: u64,
+    /// The condition for its next write.
+    pub when: When,
+}
+
+impl JudgedLimit {
+    /// Reads the limit by which the places of a kind were judged last.
+    pub async fn read(
+        ports: &Ports,
+        namespace: &NamespaceRef,
+        kind: PlaceKind,
+    ) -> Result<Self, StoreError> {
+        let found = ports
+            .get::<StoredLimit>(&kind.judged_key(namespace))
+            .await?;
+        let limit = found.as_ref().map_or(0, |found| found.value.limit);
+        let when = found.map_or(When::Absent, |found| When::At(found.revision));
+        Ok(Self { limit, when })
+    }
 }
 
 /// Returns the write that records the limit with which the places of a kind were compared.
@@ -172,7 +203,7 @@ pub fn judged_write(
     limit: u64,
     when: When,
 ) -> Result<Write, StoreError> {
-    let document = Document::from_value(&JudgedLimit { limit })?;
+    let document = Document::from_value(&StoredLimit { limit })?;
     Ok(Write::put(kind.judged_key(namespace), document, when))
 }
 
@@ -183,7 +214,7 @@ pub async fn count_places(
     kind: PlaceKind,
 ) -> Result<u64, StoreError> {
     match kind {
-        PlaceKind::Machines => Ok(read_machines(ports, namespace).await?.0),
+        PlaceKind::Machines => Ok(MachineCount::read(ports, namespace).await?.admitted),
         // An expired invitation reads as absent, so every record counts.
         PlaceKind::People => {
             count_records(ports, &users_partition(&namespace.id), |_: &User| true).await
@@ -225,15 +256,134 @@ impl From<FullPlaces> for Refusal {
     }
 }
 
-#[derive(Deserialize)]
+/// The admitted machines, as they are stored.
+#[derive(Deserialize, Serialize)]
 struct Machines {
     admitted: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    counted_at: Option<Timestamp>,
 }
 
 /// Returns how many machines are admitted; `None` if no decision has counted them yet.
 pub async fn admitted_machines(ports: &Ports, slug: &Slug) -> Result<Option<u64>, StoreError> {
     let found = ports.get::<Machines>(&machines_key(slug)).await?;
     Ok(found.map(|found| found.value.admitted))
+}
+
+/// The number of admitted machines of a namespace.
+#[derive(Clone, Copy, Debug)]
+pub struct MachineCount {
+    /// The number.
+    pub admitted: u64,
+    /// Time at which they were last counted one by one; `None` for a count of an earlier version.
+    counted_at: Option<Timestamp>,
+    /// The condition for the next write of the record that has it.
+    when: When,
+}
+
+impl MachineCount {
+    /// Reads the number. Machines that were admitted by an earlier version are counted one by one,
+    /// until the number is stored.
+    pub async fn read(ports: &Ports, namespace: &NamespaceRef) -> Result<Self, StoreError> {
+        let found = ports
+            .get::<Machines>(&machines_key(&namespace.slug))
+            .await?;
+        Ok(match found {
+            Some(found) => Self {
+                admitted: found.value.admitted,
+                counted_at: found.value.counted_at,
+                when: When::At(found.revision),
+            },
+            None => Self {
+                admitted: count_machines(ports, namespace).await?,
+                counted_at: Some(ports.now()),
+                when: When::Absent,
+            },
+        })
+    }
+
+    /// Counts the machines one by one, for a write under the condition of this count. Processes of
+    /// earlier versions decide without counting.
+    pub async fn counted_anew(
+        self,
+        ports: &Ports,
+        namespace: &NamespaceRef,
+    ) -> Result<Self, StoreError> {
+        Ok(Self {
+            admitted: count_machines(ports, namespace).await?,
+            counted_at: Some(ports.now()),
+            when: self.when,
+        })
+    }
+
+    /// Returns the write that stores it.
+    pub fn to_write(self, namespace: &NamespaceRef) -> Result<Write, StoreError> {
+        let document = Document::from_value(&Machines {
+            admitted: self.admitted,
+            counted_at: self.counted_at,
+        })?;
+        let key = machines_key(&namespace.slug);
+        Ok(Write::put(key, document, self.when))
+    }
+
+    /// Returns the count that decides whether a machine is refused: one that is at most an hour old.
+    /// A new count is stored at once. A refused request stores nothing else, and without this each
+    /// further request would make the service read all machines.
+    async fn before_refusal(
+        self,
+        ports: &Ports,
+        namespace: &NamespaceRef,
+    ) -> Result<Self, StoreError> {
+        let is_stored = matches!(self.when, When::At(_));
+        let is_fresh = |at: Timestamp| ports.now() < at.plus_seconds(RECOUNT_SECONDS);
+        if is_stored && self.counted_at.is_some_and(is_fresh) {
+            return Ok(self);
+        }
+        let count = if is_stored {
+            self.counted_anew(ports, namespace).await?
+        } else {
+            self
+        };
+        // If another process was faster, its count decides.
+        ports.try_commit(vec![count.to_write(namespace)?]).await?;
+        Self::read(ports, namespace).await
+    }
+
+    /// Returns the write that counts one more machine. It fails if the number has changed so that
+    /// the limit, or whether 80 % of it are reached by this machine, would be decided otherwise.
+    fn adding_write(
+        self,
+        namespace: &NamespaceRef,
+        limit: u64,
+        judged: JudgedLimit,
+    ) -> Result<Write, StoreError> {
+        let next = self.admitted + 1;
+        if matches!(self.when, When::Absent) {
+            let count = Self {
+                admitted: next,
+                ..self
+            };
+            return count.to_write(namespace);
+        }
+        let near = near_count(limit);
+        let (min, max) = match limit {
+            0 => (0, u64::MAX),
+            // Decided by two limits.
+            _ if judged.limit != limit => (next, next),
+            _ if next < near => (0, near - 1),
+            _ if next == near => (near, near),
+            _ => (near + 1, limit),
+        };
+        let bound = |number: u64| i64::try_from(number).unwrap_or(MAX_COUNT);
+        Ok(Write::Count {
+            key: machines_key(&namespace.slug),
+            field: "admitted".to_owned(),
+            by: 1,
+            min: bound(min),
+            max: bound(max).min(MAX_COUNT),
+            expires_at: None,
+        })
+    }
 }
 
 /// Takes a place for a machine that is to be admitted. Fails if `limit` machines are admitted; 0 is
@@ -243,27 +393,21 @@ pub async fn take_machine_place(
     namespace: &NamespaceRef,
     limit: u64,
 ) -> Result<TakenPlace, PlaceError> {
-    let key = machines_key(&namespace.slug);
-    let (mut used, when) = read_machines(ports, namespace).await?;
-    let mut is_moved = matches!(when, When::At(_));
-    if is_moved && limit > 0 && used >= limit {
-        // A process of an earlier version may have changed machines without counting, so they are
-        // counted again before one is refused.
-        used = count_machines(ports, namespace).await?;
-        is_moved = false;
+    let kind = PlaceKind::Machines;
+    let mut count = MachineCount::read(ports, namespace).await?;
+    let mut judged = JudgedLimit {
+        limit: 0,
+        when: When::Any,
+    };
+    if limit > 0 {
+        if count.admitted >= limit {
+            count = count.before_refusal(ports, namespace).await?;
+        }
+        judged = JudgedLimit::read(ports, namespace, kind).await?;
     }
-    let mut taken = TakenPlace::beside(namespace, PlaceKind::Machines, used, limit)?;
-    taken.writes.push(if is_moved {
-        // With the limit as a bound, so that of two admissions at once only one takes the last
-        // place. The other one is tried again and finds no place.
-        let most = match limit {
-            0 => MAX_COUNT,
-            limit => i64::try_from(limit).unwrap_or(MAX_COUNT),
-        };
-        Write::count(key, "admitted", 1, most)
-    } else {
-        count_write(key, used + 1, when)?
-    });
+    let mut taken = TakenPlace::beside(namespace, kind, (count.admitted, limit), judged)?;
+    let write = count.adding_write(namespace, limit, judged)?;
+    taken.writes.push(write);
     Ok(taken)
 }
 
@@ -273,26 +417,17 @@ pub async fn revocation_write(
     namespace: &NamespaceRef,
     machines: u64,
 ) -> Result<Write, StoreError> {
+    let count = MachineCount::read(ports, namespace).await?;
+    if matches!(count.when, When::Absent) {
+        let left = MachineCount {
+            admitted: count.admitted.saturating_sub(machines),
+            ..count
+        };
+        return left.to_write(namespace);
+    }
+    let by = i64::try_from(machines.min(count.admitted)).unwrap_or(MAX_COUNT);
     let key = machines_key(&namespace.slug);
-    let (used, when) = read_machines(ports, namespace).await?;
-    if matches!(when, When::Absent) {
-        return count_write(key, used.saturating_sub(machines), when);
-    }
-    let by = i64::try_from(machines.min(used)).unwrap_or(MAX_COUNT);
     Ok(Write::count(key, "admitted", -by, MAX_COUNT))
-}
-
-/// Returns the number of admitted machines, with the condition for the next write of its record.
-/// Without a record the machines are counted one by one; this happens once, for machines that an
-/// earlier version admitted.
-async fn read_machines(ports: &Ports, namespace: &NamespaceRef) -> Result<(u64, When), StoreError> {
-    match ports
-        .get::<Machines>(&machines_key(&namespace.slug))
-        .await?
-    {
-        Some(found) => Ok((found.value.admitted, When::At(found.revision))),
-        None => Ok((count_machines(ports, namespace).await?, When::Absent)),
-    }
 }
 
 /// Counts the admitted machines one by one.
@@ -304,11 +439,6 @@ async fn count_machines(ports: &Ports, namespace: &NamespaceRef) -> Result<u64, 
     .await
 }
 
-fn count_write(key: RecordKey, admitted: u64, when: When) -> Result<Write, StoreError> {
-    let document = Document::from_value(&json!({ "admitted": admitted }))?;
-    Ok(Write::put(key, document, when))
-}
-
 /// Takes a place for another invitation. Fails if members and invited people together are `limit`;
 /// 0 is no limit.
 pub async fn take_invitation_place(
@@ -316,8 +446,7 @@ pub async fn take_invitation_place(
     namespace: &NamespaceRef,
     limit: u64,
 ) -> Result<TakenPlace, PlaceError> {
-    let guard = people_key(&namespace.slug);
-    take_counted_place(ports, namespace, (PlaceKind::People, guard), limit).await
+    take_counted_place(ports, namespace, PlaceKind::People, limit).await
 }
 
 /// Takes a place for another draft about a skill. Fails if `limit` such drafts are open; 0 is no
@@ -327,8 +456,7 @@ pub async fn take_draft_place(
     namespace: &NamespaceRef,
     limit: u64,
 ) -> Result<TakenPlace, PlaceError> {
-    let guard = RecordKey::new(draft::counters_partition(&namespace.id), "places");
-    take_counted_place(ports, namespace, (PlaceKind::Drafts, guard), limit).await
+    take_counted_place(ports, namespace, PlaceKind::Drafts, limit).await
 }
 
 /// Takes a place of a kind that has no counter: the places are counted one by one, and only if
@@ -337,23 +465,47 @@ pub async fn take_draft_place(
 async fn take_counted_place(
     ports: &Ports,
     namespace: &NamespaceRef,
-    (kind, guard): (PlaceKind, RecordKey),
+    kind: PlaceKind,
     limit: u64,
 ) -> Result<TakenPlace, PlaceError> {
     if limit == 0 {
         return Ok(TakenPlace::default());
     }
-    // Read before the places are counted: another request that takes one meanwhile changes it, and
-    // makes this commit fail.
-    let when = match ports.get::<Value>(&guard).await? {
-        Some(Versioned { revision, .. }) => When::At(revision),
-        None => When::Absent,
-    };
-    let used = count_places(ports, namespace, kind).await?;
-    let mut taken = TakenPlace::beside(namespace, kind, used, limit)?;
+    let (used, when) = count_guarded(ports, namespace, kind).await?;
+    let judged = JudgedLimit::read(ports, namespace, kind).await?;
+    let mut taken = TakenPlace::beside(namespace, kind, (used, limit), judged)?;
     let document = Document::from_value(&json!({})).map_err(PlaceError::from)?;
+    let guard = kind.guard_key(namespace);
     taken.writes.push(Write::put(guard, document, when));
     Ok(taken)
+}
+
+/// Counts the taken places of a kind. Returns also the condition on [`PlaceKind::guard_key`] that
+/// holds as long as no other commit takes one.
+async fn count_guarded(
+    ports: &Ports,
+    namespace: &NamespaceRef,
+    kind: PlaceKind,
+) -> Result<(u64, When), StoreError> {
+    if kind == PlaceKind::Machines {
+        let count = MachineCount::read(ports, namespace).await?;
+        return Ok((count.admitted, count.when));
+    }
+    // Read before the places are counted: another request that takes one meanwhile changes it, and
+    // makes this commit fail.
+    let guard = ports.get::<Value>(&kind.guard_key(namespace)).await?;
+    let when = guard.map_or(When::Absent, |guard| When::At(guard.revision));
+    Ok((count_places(ports, namespace, kind).await?, when))
+}
+
+/// Counts the places of a kind that are taken. The write fails a commit if one is taken meanwhile.
+pub async fn count_still(
+    ports: &Ports,
+    namespace: &NamespaceRef,
+    kind: PlaceKind,
+) -> Result<(u64, Write), StoreError> {
+    let (used, when) = count_guarded(ports, namespace, kind).await?;
+    Ok((used, Write::check(kind.guard_key(namespace), when)))
 }
 
 async fn count_records<T: serde::de::DeserializeOwned>(
@@ -382,17 +534,12 @@ fn machines_key(slug: &Slug) -> RecordKey {
     RecordKey::new(format!("ns/{slug}"), "machines")
 }
 
-/// Returns the key of the record that each invitation under a limit writes.
-fn people_key(slug: &Slug) -> RecordKey {
-    RecordKey::new(format!("ns/{slug}"), "people")
-}
-
 /// Returns the keys of the records about places that are in the partition of the namespace's own
 /// record.
 pub fn own_keys(namespace: &NamespaceRef) -> [RecordKey; 4] {
     [
-        machines_key(&namespace.slug),
-        people_key(&namespace.slug),
+        PlaceKind::Machines.guard_key(namespace),
+        PlaceKind::People.guard_key(namespace),
         PlaceKind::Machines.judged_key(namespace),
         PlaceKind::People.judged_key(namespace),
     ]

@@ -1,14 +1,16 @@
-//! Warnings to owners after a change of their quota. (If a limit is nearly reached because
-//! something was added, the commit that adds it queues the warning.)
+//! Warnings to owners after a change of their quota, and about machines that were not counted. (If a
+//! limit is nearly reached because something was added, the commit that adds it queues the warning.)
 
 use vault_store::StoreError;
+use vault_store::records::Write;
 
 use super::queue_notices;
 use crate::app::App;
 use crate::config::quota::is_near;
-use crate::model::namespace::Namespace;
+use crate::model::namespace::{Namespace, NamespaceRef};
 use crate::model::notice::Event;
-use crate::model::places::{self, PlaceKind};
+use crate::model::places::{self, JudgedLimit, MachineCount, PlaceKind};
+use crate::ports::Ports;
 
 /// Compares the limits of machines, people and drafts with the limits that were judged last. Warns
 /// owners of each changed limit of which 80 % is used, if less than 80 % of the old limit was used.
@@ -19,19 +21,78 @@ pub(crate) async fn judge_limits(app: &App, namespace: &Namespace) -> Result<(),
         let mut events = Vec::new();
         for place in PlaceKind::ALL {
             let limit = quota.limit_of(place.quota());
-            let (judged, when) = places::judged_limit(&tx, &home, place).await?;
-            if judged == limit {
+            let change = LimitChange::read(&tx, &home, place, limit).await?;
+            if change.judged.limit == limit {
                 continue;
             }
-            let used = places::count_places(&tx, &home, place).await?;
-            if is_near(used, limit) && !is_near(used, judged) {
-                let quota = place.quota();
-                events.push(Event::QuotaNear { quota, used, limit });
-            }
-            tx.write(places::judged_write(&home, place, limit, when)?);
+            let (used, unchanged) = places::count_still(&tx, &home, place).await?;
+            events.extend(change.warning(used, used));
+            // The commit fails if a place is taken meanwhile: otherwise neither commit might warn.
+            tx.write(unchanged);
+            tx.write(change.to_write(&home)?);
         }
         tx.write_all(queue_notices(&tx, namespace, events).await?);
         Ok(())
     })
     .await
+}
+
+/// Counts the machines of a namespace one by one if their number is limited, and corrects the stored
+/// number: processes of earlier versions admit machines without counting them. Warns owners if the
+/// correct number reaches 80 % of the limit.
+pub(crate) async fn correct_machines(app: &App, namespace: &Namespace) -> Result<(), StoreError> {
+    let (limit, home) = (app.quota_of(namespace).machines, namespace.to_ref());
+    if limit == 0 {
+        return Ok(());
+    }
+    app.change(async |tx| {
+        let counted = MachineCount::read(&tx, &home).await?;
+        let correct = counted.counted_anew(&tx, &home).await?;
+        if correct.admitted == counted.admitted {
+            return Ok(());
+        }
+        let change = LimitChange::read(&tx, &home, PlaceKind::Machines, limit).await?;
+        let warning = change.warning(counted.admitted, correct.admitted);
+        tx.write(correct.to_write(&home)?);
+        tx.write(change.to_write(&home)?);
+        tx.write_all(queue_notices(&tx, namespace, warning.into_iter().collect()).await?);
+        Ok(())
+    })
+    .await
+}
+
+/// A limit of places, and the one by which they were judged last.
+struct LimitChange {
+    place: PlaceKind,
+    judged: JudgedLimit,
+    limit: u64,
+}
+
+impl LimitChange {
+    async fn read(
+        ports: &Ports,
+        home: &NamespaceRef,
+        place: PlaceKind,
+        limit: u64,
+    ) -> Result<Self, StoreError> {
+        let judged = JudgedLimit::read(ports, home, place).await?;
+        Ok(Self {
+            place,
+            judged,
+            limit,
+        })
+    }
+
+    /// Returns the warning where 80 % of the limit is used, and `before` were less than that of the
+    /// one before.
+    fn warning(&self, before: u64, used: u64) -> Option<Event> {
+        let (quota, limit) = (self.place.quota(), self.limit);
+        let is_crossed = is_near(used, limit) && !is_near(before, self.judged.limit);
+        is_crossed.then_some(Event::QuotaNear { quota, used, limit })
+    }
+
+    /// Returns the write by which the limit is judged.
+    fn to_write(&self, home: &NamespaceRef) -> Result<Write, StoreError> {
+        places::judged_write(home, self.place, self.limit, self.judged.when)
+    }
 }

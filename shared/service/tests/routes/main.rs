@@ -29,6 +29,7 @@ mod payments;
 mod profiles;
 mod publish;
 mod quota;
+mod quota_races;
 mod quota_warnings;
 mod roots;
 mod shelf;

@@ -15,7 +15,8 @@ use crate::support::key;
 const DAY: i64 = 24 * 3600;
 
 impl Desk {
-    async fn watched() -> (Self, Arc<Endpoints>) {
+    /// A desk whose owners get warnings about its quota.
+    pub async fn watched() -> (Self, Arc<Endpoints>) {
         let mut desk = desk().await;
         let endpoints = desk.sending(false);
         desk.webhook("hooks.example", &["quota_near"]).await;
@@ -23,7 +24,7 @@ impl Desk {
     }
 
     /// Sends what is due; the warnings, each with its numbers.
-    async fn warnings(&self, endpoints: &Endpoints) -> Vec<(String, u64, u64)> {
+    pub async fn warnings(&self, endpoints: &Endpoints) -> Vec<(String, u64, u64)> {
         self.world.work().await;
         let events = endpoints.events().into_iter();
         let numbers = events.map(|(kind, data)| {
@@ -35,7 +36,7 @@ impl Desk {
         numbers.collect()
     }
 
-    async fn set_quota(&self, operator: &str, limits: &Value) {
+    pub async fn set_quota(&self, operator: &str, limits: &Value) {
         let path = "/admin/operator/namespaces/acme/quota";
         let answer = self.ask(operator, "POST", path, Some(limits)).await;
         assert_eq!(answer.status, 200, "{:?}", answer.json());
@@ -48,7 +49,7 @@ impl Desk {
         invited.json()["id"].as_str().unwrap().to_owned()
     }
 
-    async fn admit(&self, n: u8) {
+    pub async fn admit(&self, n: u8) {
         let path = self.enrolled(n).await;
         assert_eq!(
             self.post(&format!("{path}/admit"), &Value::Null)
@@ -58,7 +59,8 @@ impl Desk {
         );
     }
 
-    async fn enrolled(&self, n: u8) -> String {
+    /// Enrols a machine that waits; its path.
+    pub async fn enrolled(&self, n: u8) -> String {
         let name = format!("machine {n}");
         let enrolled = self.world.enrol(&key(n), "acme", &name).await;
         let id = enrolled.json()["device_id"].as_str().unwrap().to_owned();
@@ -66,7 +68,8 @@ impl Desk {
     }
 }
 
-fn warning(quota: &str, used: u64, limit: u64) -> Vec<(String, u64, u64)> {
+/// The one warning about a limit.
+pub fn warning(quota: &str, used: u64, limit: u64) -> Vec<(String, u64, u64)> {
     vec![(quota.to_owned(), used, limit)]
 }
 

@@ -24,7 +24,7 @@ mod releases;
 mod users;
 mod vaults;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -91,6 +91,7 @@ pub async fn desk_of(kind: Kind, change: impl FnOnce(&mut vault_service::config:
         changed: Mutex::default(),
         sooner: Mutex::default(),
         paused: Mutex::default(),
+        planned: Mutex::default(),
         reads: AtomicUsize::new(0),
     });
     world.app.ports.records = Hooked::new(&world.memory, commits.clone());
@@ -214,7 +215,20 @@ pub struct Commits {
     changed: Mutex<Option<User>>,
     sooner: Mutex<Vec<Write>>,
     paused: Mutex<Option<Pause>>,
+    planned: Mutex<Option<Plan>>,
     reads: AtomicUsize,
+}
+
+/// What happens right before the next commits that write one record.
+type Plan = (RecordKey, VecDeque<Planned>);
+
+/// What happens right before a commit.
+pub enum Planned {
+    Nothing,
+    /// The store does not answer.
+    Failure,
+    /// Another writer is faster.
+    Sooner(Vec<Write>),
 }
 
 /// A commit that waits: it tells when it is reached, and goes on when it is told to.
@@ -252,6 +266,18 @@ impl Commits {
     /// Makes these writes right before the next commit: another writer is faster.
     pub fn write_before_next(&self, writes: Vec<Write>) {
         *self.sooner.lock().unwrap() = writes;
+    }
+
+    /// Plans what happens right before the next commits that write this record, one after another.
+    pub fn plan(&self, key: RecordKey, planned: impl IntoIterator<Item = Planned>) {
+        *self.planned.lock().unwrap() = Some((key, planned.into_iter().collect()));
+    }
+
+    fn next_planned(&self, writes: &[Write]) -> Option<Planned> {
+        let mut plan = self.planned.lock().unwrap();
+        let (key, planned) = plan.as_mut()?;
+        let is_meant = writes.iter().any(|write| write.key() == key);
+        is_meant.then(|| planned.pop_front()).flatten()
     }
 
     /// Makes these writes in a task of its own, so that they do not count for the request.
@@ -316,6 +342,11 @@ impl Hook for Commits {
             .is_ok()
         {
             return Err(StoreError::Conflict);
+        }
+        match self.next_planned(writes) {
+            Some(Planned::Failure) => return Err(StoreError::Busy),
+            Some(Planned::Sooner(writes)) => self.write_as_another(writes).await?,
+            Some(Planned::Nothing) | None => {}
         }
         let sooner = std::mem::take(&mut *self.sooner.lock().unwrap());
         if !sooner.is_empty() {

@@ -1,0 +1,194 @@
+//! Counts and warnings of the quota while other processes change the same records, and what a store
+//! that fails leaves of them.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use vault_service::config::quota::is_near;
+use vault_service::model::device::DeviceStatus;
+use vault_service::model::namespace::Namespace;
+use vault_service::model::user::{Scopes, users_partition};
+use vault_store::records::{Document, RecordKey, When, Write};
+
+use crate::admin::{ADA, Desk, Planned, token};
+use crate::common::{commit, put};
+use crate::notices::Endpoints;
+use crate::quota_warnings::warning;
+use crate::support::key;
+
+const HOUR: i64 = 3600;
+
+fn machines() -> RecordKey {
+    RecordKey::new("ns/acme", "machines")
+}
+
+/// Another process admits so many machines, and warns if that reaches 80 % of this limit.
+fn others(by: i64, crossed: Option<u64>) -> Planned {
+    let mut writes = vec![Write::count(machines(), "admitted", by, 100)];
+    if let Some(limit) = crossed {
+        let judged = Document::from_value(&json!({ "limit": limit })).unwrap();
+        writes.push(Write::put(machines_limit(), judged, When::Any));
+    }
+    Planned::Sooner(writes)
+}
+
+fn machines_limit() -> RecordKey {
+    RecordKey::new("ns/acme", "machines-limit")
+}
+
+impl Desk {
+    /// The writes by which another process invites a person.
+    async fn another_invitation(&self) -> Vec<Write> {
+        let users = users_partition(&self.acme.id);
+        let records = self.world.uncounted().records;
+        let listed = records.list_page(&users, "", None, 10).await.unwrap();
+        assert_eq!(listed.len(), 1);
+        let invited = RecordKey::new(users, "usr_another");
+        let guard = Document::from_value(&json!({})).unwrap();
+        vec![
+            Write::put(invited, listed[0].document.clone(), When::Any),
+            Write::put(RecordKey::new("ns/acme", "people"), guard, When::Any),
+        ]
+    }
+}
+
+/// A desk with so many machines of a limit, by which they were judged or not yet.
+async fn counted(admitted: u64, limit: u64, is_judged: bool) -> (Desk, Arc<Endpoints>) {
+    let (mut desk, endpoints) = Desk::watched().await;
+    for n in 1..=u8::try_from(admitted).unwrap() {
+        desk.world.device("acme", n, DeviceStatus::Active).await;
+    }
+    let count = json!({ "admitted": admitted, "counted_at": desk.world.now() });
+    put(&desk.world.app, machines(), &count).await;
+    let change = |namespace: &mut Namespace| namespace.quota.machines = Some(limit);
+    if is_judged {
+        desk.world.change("acme", change).await;
+    }
+    // The next visit of the garbage collection is due in six hours.
+    desk.world.work().await;
+    assert_eq!(desk.warnings(&endpoints).await, []);
+    if !is_judged {
+        desk.world.change("acme", change).await;
+    }
+    desk.owner = token(&desk.world, ADA, "acme", Scopes::ALL).await;
+    (desk, endpoints)
+}
+
+#[tokio::test]
+async fn machines_that_are_admitted_at_once_cause_one_warning() {
+    for is_judged in [true, false] {
+        // Admitted, the limit, what another process adds meanwhile, the warning of this one.
+        for (admitted, limit, by, wanted) in [
+            (3, 5, 1_i64, vec![]),
+            (3, 5, -1, vec![]),
+            (3, 5, 0, warning("machines", 4, 5)),
+            (2, 5, 1, warning("machines", 4, 5)),
+            (1, 5, 1, vec![]),
+            (6, 10, 1, warning("machines", 8, 10)),
+            (6, 10, 2, vec![]),
+        ] {
+            let (desk, endpoints) = counted(admitted, limit, is_judged).await;
+            let is_crossed = by > 0 && is_near(admitted + by.unsigned_abs(), limit);
+            let sooner = others(by, is_crossed.then_some(limit));
+            desk.commits.plan(machines(), [sooner]);
+            desk.admit(100).await;
+            let text = format!("{admitted} {by} of {limit}, {is_judged}");
+            assert_eq!(desk.warnings(&endpoints).await, wanted, "{text}");
+        }
+    }
+    // Back over the limit of warnings, where a revocation came first.
+    let (desk, endpoints) = counted(3, 5, true).await;
+    desk.admit(100).await;
+    assert_eq!(desk.warnings(&endpoints).await, warning("machines", 4, 5));
+    desk.commits.plan(machines(), [others(-1, None)]);
+    desk.admit(101).await;
+    assert_eq!(desk.warnings(&endpoints).await, warning("machines", 4, 5));
+}
+
+#[tokio::test]
+async fn the_last_place_that_another_process_takes_is_gone() {
+    let (desk, endpoints) = counted(3, 5, true).await;
+    desk.admit(100).await;
+    assert_eq!(desk.warnings(&endpoints).await, warning("machines", 4, 5));
+    desk.commits.plan(machines(), [others(1, None)]);
+    let path = desk.enrolled(101).await;
+    let full = desk.post(&format!("{path}/admit"), &Value::Null).await;
+    assert_eq!(full.short(), "409 quota_full");
+
+    let limit = |namespace: &mut Namespace| namespace.quota.people = Some(2);
+    desk.world.change("acme", limit).await;
+    let guard = RecordKey::new("ns/acme", "people");
+    let invitation = Planned::Sooner(desk.another_invitation().await);
+    desk.commits.plan(guard, [invitation]);
+    let body = json!({ "email": "one@example.org", "role": "role:member", "scopes": ["read"] });
+    let full = desk.post("/admin/users", &body).await;
+    assert_eq!(full.short(), "409 quota_full");
+}
+
+/// A process that knows the limit of before admits or invites one more at the same moment.
+#[tokio::test]
+async fn a_limit_is_judged_by_the_places_that_are_taken_then() {
+    let (desk, endpoints) = counted(3, 9, true).await;
+    let operator = desk.operator().await;
+    desk.commits.plan(machines_limit(), [others(1, None)]);
+    desk.set_quota(&operator, &json!({ "machines": 5 })).await;
+    assert_eq!(desk.warnings(&endpoints).await, warning("machines", 4, 5));
+
+    desk.set_quota(&operator, &json!({ "people": 9 })).await;
+    let invitation = desk.another_invitation().await;
+    let judged = RecordKey::new("ns/acme", "people-limit");
+    desk.commits.plan(judged, [Planned::Sooner(invitation)]);
+    desk.set_quota(&operator, &json!({ "people": 2 })).await;
+    assert_eq!(desk.warnings(&endpoints).await, warning("people", 2, 2));
+}
+
+/// A process of an earlier version admits without counting.
+#[tokio::test]
+async fn a_number_of_machines_that_is_too_low_is_corrected_by_the_garbage_collection() {
+    let (mut desk, endpoints) = counted(4, 5, false).await;
+    put(&desk.world.app, machines(), &json!({ "admitted": 1 })).await;
+    desk.world.clock.advance(6 * HOUR);
+    // Others decide while the machines are counted.
+    desk.commits
+        .plan(machines(), [others(1, None), others(-1, None)]);
+    desk.world.work().await;
+    assert_eq!(desk.warnings(&endpoints).await, warning("machines", 4, 5));
+    desk.owner = token(&desk.world, ADA, "acme", Scopes::ALL).await;
+    let shown = desk.get("/admin/vaults/acme").await.json();
+    assert_eq!(shown["usage"]["machines"], 4);
+    desk.world.clock.advance(6 * HOUR);
+    assert_eq!(desk.warnings(&endpoints).await, []);
+}
+
+/// Whoever has a code can enrol key after key.
+#[tokio::test]
+async fn a_refused_machine_makes_the_service_read_all_machines_once_an_hour() {
+    for is_counted in [true, false] {
+        let (desk, _) = counted(2, 2, false).await;
+        if is_counted {
+            // By an earlier version, which does not say when.
+            put(&desk.world.app, machines(), &json!({ "admitted": 2 })).await;
+        } else {
+            commit(&desk.world.app, vec![Write::delete(machines(), When::Any)]).await;
+        }
+        let made = desk
+            .post("/admin/vaults/acme/enrolment-codes", &json!({ "uses": 9 }))
+            .await
+            .json();
+        let refused = async |n: u8| {
+            let before = desk.commits.reads();
+            let body =
+                json!({ "public_key": key(n).public(), "hostname": "x", "code": made["code"] });
+            let body = body.to_string();
+            let answer = desk.world.post_devices(&key(n), "acme", &body).await;
+            assert_eq!(answer.short(), "409 quota_full");
+            desk.commits.reads() - before
+        };
+        let first = refused(100).await;
+        let second = refused(101).await;
+        assert!(second < first, "{second} {first}");
+        assert_eq!(refused(102).await, second);
+        desk.world.clock.advance(HOUR);
+        assert!(refused(103).await > second);
+    }
+}
