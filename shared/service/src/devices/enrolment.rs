@@ -11,7 +11,8 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use serde_json::json;
 use vault_api::{CatalogReference, CurrentDevice, EnrolledDevice, Enrolment};
-use vault_format::name::Slug;
+use vault_format::hash::Digest;
+use vault_format::name::{NamespaceId, Slug};
 use vault_format::time::Timestamp;
 use vault_store::records::{Document, When, Write};
 
@@ -218,11 +219,13 @@ impl EnrolmentRequest<'_> {
         let limit = self.app.quota_of(namespace).machines;
         // Checked before the code is used, so that a refused machine leaves nothing behind. The
         // answer does not tell the holder of a code how many machines there are.
-        let place = places::take_machine_place(tx, &namespace.to_ref(), limit).await;
-        let place = place.map_err(|error| match error {
-            PlaceError::Full(_) => Refusal::from(ErrorCode::QuotaFull),
-            PlaceError::Store(error) => error.into(),
-        })?;
+        let place = match places::take_machine_place(tx, &namespace.to_ref(), limit).await {
+            Ok(place) => place,
+            Err(PlaceError::Full(_)) => {
+                return Err(refuse_full(tx, &namespace.id, &hash, &code).await?);
+            }
+            Err(PlaceError::Store(error)) => return Err(error.into()),
+        };
         let device = Device {
             status: DeviceStatus::Active,
             decided_at: Some(now),
@@ -267,6 +270,28 @@ impl EnrolmentRequest<'_> {
             by_code: true,
         })
     }
+}
+
+/// Returns the refusal of a machine that finds no place. A code that is used up is as invalid in a
+/// full vault as in any other.
+async fn refuse_full(
+    tx: &Transaction<'_>,
+    namespace: &NamespaceId,
+    hash: &Digest,
+    code: &Versioned<EnrolmentCode>,
+) -> Result<Refusal, Refusal> {
+    // The store itself keeps the uses, so only a commit shows whether one is left. The second write
+    // fails, because the code is there.
+    let key = enrolment::code_key(namespace, hash);
+    tx.write_all([
+        code.value.counting_write(namespace, hash),
+        Write::check(key, When::Absent),
+    ]);
+    Ok(match tx.commit_within(2).await? {
+        Some(1) => ErrorCode::QuotaFull.into(),
+        // Used up, or ended since it was read.
+        _ => ErrorCode::EnrolmentCodeInvalid.into(),
+    })
 }
 
 /// Checks that the consent on which a code depends has not ended. Returns the writes that fail the

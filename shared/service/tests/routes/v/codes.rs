@@ -305,3 +305,36 @@ async fn a_code_admits_no_machine_beyond_the_quota_and_is_not_used() {
         active(201)
     );
 }
+
+#[tokio::test]
+async fn a_code_that_is_used_up_is_invalid_in_a_full_vault_too() {
+    let desk = desk().await;
+    let limit = |namespace: &mut Namespace| namespace.quota.machines = Some(1);
+    desk.world.change("acme", limit).await;
+    let once = invite(&desk, &json!({ "uses": 1 })).await;
+    let twice = invite(&desk, &json!({ "uses": 2 })).await;
+    let first = enrolled(&desk.world, &laptop(1), "one", &once["code"]).await;
+    assert_eq!(first, active(201));
+    let used_up = enrolled(&desk.world, &laptop(2), "two", &once["code"]).await;
+    assert_eq!(used_up, invalid());
+    for _ in 0..3 {
+        let full = enrol(&desk.world, &laptop(2), "two", &twice["code"]).await;
+        assert_eq!(full.short(), "409 quota_full");
+    }
+    assert_eq!(
+        desk.get(CODES).await.json()["items"]
+            .as_array()
+            .unwrap()
+            .len(),
+        2
+    );
+    let used = desk.get(CODES).await.json();
+    let mut used: Vec<_> = used["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|code| code["used"].as_u64())
+        .collect();
+    used.sort_unstable();
+    assert_eq!(used, [Some(0), Some(1)]);
+}
