@@ -42,6 +42,8 @@ use unstoppable::Unstoppable;
 const KEPT_AT_ONCE: usize = 10;
 /// Maximum number of attempts to correct the usage; each of them also retries its commit.
 const CORRECTIONS: u32 = 4;
+/// Maximum number of attempts to claim an upload, between which the store is asked.
+const CLAIMS: u32 = 4;
 /// Number of writes that are reserved in the last commit of an upload for the count.
 const LAST_WRITES: usize = 4;
 
@@ -168,9 +170,7 @@ async fn put_counted(
         quota: app.quota_of(namespace),
         objects: &objects,
     };
-    let turn = app.enter_usage(&namespace.id).await?;
-    let claimed = app.change(async |tx| upload.claim(&tx).await).await?;
-    drop(turn);
+    let claimed = upload.claim_in_turn().await?;
     let sizes = upload.sizes();
     let outcome = app.objects.put_many(objects).await;
     let stored = match &outcome {
@@ -255,7 +255,11 @@ pub(crate) async fn change_usage(
 
 /// Corrects the usage in a commit of its own, with several attempts. A failure is only logged: the
 /// objects are stored, and the next garbage collection corrects the count.
-async fn correct_usage(app: &App, namespace: &Namespace, correct: impl Fn(&mut Usage) + Sync) {
+pub(crate) async fn correct_usage(
+    app: &App,
+    namespace: &Namespace,
+    correct: impl Fn(&mut Usage) + Sync,
+) {
     let mut corrected = change_usage(app, namespace, &correct).await;
     for _ in 1..CORRECTIONS {
         if corrected.is_ok() {
@@ -291,6 +295,14 @@ struct Claimed {
     added: Tally,
 }
 
+/// The state of the objects of an upload in the store.
+struct Asked {
+    /// Objects that are not stored.
+    new: HashSet<ObjectKey>,
+    /// Objects that were marked before that.
+    marked: HashSet<ObjectName>,
+}
+
 /// An upload before its bytes are stored.
 struct Upload<'a> {
     app: &'a App,
@@ -301,9 +313,50 @@ struct Upload<'a> {
 }
 
 impl Upload<'_> {
-    /// Records the upload, counts its objects and removes their marks. Fails with a conflict while
-    /// one of them is being deleted.
-    async fn claim(&self, tx: &Transaction<'_>) -> Result<Claimed, UploadError> {
+    /// Claims the objects in the turn of the namespace. The store is asked outside of the turn: that
+    /// may cost a call for each object, for which other uploads must not wait.
+    async fn claim_in_turn(&self) -> Result<Claimed, UploadError> {
+        let mut asked = None;
+        for _ in 0..CLAIMS {
+            let turn = self.app.enter_usage(&self.namespace.id).await?;
+            let claim = self
+                .app
+                .change(async |tx| self.claim(&tx, asked.as_ref()).await);
+            let claimed = claim.await?;
+            drop(turn);
+            if let Some(claimed) = claimed {
+                return Ok(claimed);
+            }
+            asked = Some(self.ask_store().await?);
+        }
+        Err(StoreError::Busy.into())
+    }
+
+    /// Asks which of the objects are stored.
+    async fn ask_store(&self) -> Result<Asked, StoreError> {
+        let sizes = self.sizes();
+        let names: Vec<ObjectName> = sizes.iter().map(|(key, _)| (*key).into()).collect();
+        // Marks are read before objects, as in `list_missing`.
+        let marks = kept::marks_of(self.app, &self.namespace.id, &names).await?;
+        let marked: HashSet<_> = marks.iter().map(|marked| marked.name).collect();
+        let mut new = HashSet::new();
+        for some in sizes.chunks(MAX_ASKED) {
+            new.extend(self.app.objects.find_missing(some).await?);
+        }
+        let marked = names.into_iter().filter(|name| marked.contains(name));
+        Ok(Asked {
+            marked: marked.collect(),
+            new,
+        })
+    }
+
+    /// Records the upload of these objects, counts them and removes their marks; conflicts while
+    /// one of them is being deleted. `None` if the store has to be asked before.
+    async fn claim(
+        &self,
+        tx: &Transaction<'_>,
+        asked: Option<&Asked>,
+    ) -> Result<Option<Claimed>, UploadError> {
         let namespace = &self.namespace.id;
         let names: Vec<ObjectName> = self.objects.iter().map(|(key, _)| (*key).into()).collect();
         let uploaded_names: HashSet<_> = names.iter().copied().collect();
@@ -320,7 +373,12 @@ impl Upload<'_> {
             return Err(StoreError::Busy.into());
         }
         let id = tx.fresh_id();
-        let counted = self.count_new(&usage).await?;
+        let still_marked: HashSet<_> = marks.iter().map(|marked| marked.name).collect();
+        // A mark that has gone since may have gone with its object.
+        let asked = asked.filter(|asked| asked.marked.is_subset(&still_marked));
+        let Some(counted) = self.count_new(&usage, asked)? else {
+            return Ok(None);
+        };
         usage.begin_upload(&id, counted, now);
         let mut writes =
             kept::root_writes(tx, namespace, RootReason::Upload, &names, UPLOAD_SECONDS)?;
@@ -344,12 +402,17 @@ impl Upload<'_> {
         tx.write_all(last);
         tx.write(usage.to_write(namespace, when)?);
         let added = counted.added;
-        Ok(Claimed { id, added })
+        Ok(Some(Claimed { id, added }))
     }
 
-    /// Returns the amount that the upload adds to the usage. Fails with `Full` if the quota has no
-    /// room for it, and with `Busy` if there will be room once other uploads have ended.
-    async fn count_new(&self, usage: &Usage) -> Result<Counted, UploadError> {
+    /// Returns what the upload adds; `None` if that depends on what is stored, which was not asked
+    /// yet. Fails with `Full` if the quota has no room for it, and with `Busy` if it has none until
+    /// other uploads have ended, which may store the same objects.
+    fn count_new(
+        &self,
+        usage: &Usage,
+        asked: Option<&Asked>,
+    ) -> Result<Option<Counted>, UploadError> {
         let sizes = self.sizes();
         let all = Needed {
             other: tally_of(sizes.iter().copied()),
@@ -361,18 +424,17 @@ impl Upload<'_> {
         // asked.
         let is_far = !usage.is_doubtful && !usage.with(all.other).is_short(&self.quota);
         if self.namespace.kind == Kind::SelfSigned || is_far {
-            return Ok(Counted {
+            return Ok(Some(Counted {
                 added: all.other,
                 ..Counted::default()
-            });
+            }));
         }
-        let mut new = HashSet::new();
-        for some in sizes.chunks(MAX_ASKED) {
-            new.extend(self.app.objects.find_missing(some).await?);
-        }
-        let needed = self.needed(|key| new.contains(key));
+        let Some(asked) = asked else {
+            return Ok(None);
+        };
+        let needed = self.needed(|key| asked.new.contains(key));
         let full = match usage.check_room(&needed, &self.quota) {
-            Ok(counted) => return Ok(counted),
+            Ok(counted) => return Ok(Some(counted)),
             Err(full) => full,
         };
         match usage.settled().check_room(&needed, &self.quota) {

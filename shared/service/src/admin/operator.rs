@@ -5,11 +5,14 @@ use axum::http::StatusCode;
 use serde_json::{Value, json};
 use vault_api::{CreatedNamespace, NewNamespace, QuotaChange, QuotaLimit};
 use vault_format::name::Slug;
+use vault_format::text::error_chain;
+use vault_store::StoreError;
 use vault_store::records::{When, Write};
 
 use super::accounts::{refuse_during_deletion, spend_if_taken_over};
 use super::call::{Answer, Items, OperatorCall, trim_page};
 use super::vaults;
+use crate::app::App;
 use crate::config::quota::MAX_LIMIT;
 use crate::error::{ErrorCode, Refusal};
 use crate::http::json_answer;
@@ -201,11 +204,24 @@ pub(super) async fn set_quota(call: OperatorCall) -> Answer {
     };
     let app = call.app.clone();
     let answer = change_namespace(call, "namespace.quota", change).await?;
-    if let Some((changed, _)) = namespace::find_namespace(&app, &slug).await? {
-        uploads::change_usage(&app, &changed, |_| ()).await?;
-        notices::judge_limits(&app, &changed).await?;
+    if let Err(error) = warn_owners(&app, &slug).await {
+        // The quota is set. The next visit of the garbage collection warns.
+        tracing::warn!(
+            %slug,
+            error = error_chain(&error),
+            "owners are not warned about their quota before the next garbage collection"
+        );
     }
     Ok(answer)
+}
+
+/// Warns the owners of a namespace whose quota has changed where 80 % of it is used.
+async fn warn_owners(app: &App, slug: &Slug) -> Result<(), StoreError> {
+    if let Some((changed, _)) = namespace::find_namespace(app, slug).await? {
+        uploads::change_usage(app, &changed, |_| ()).await?;
+        notices::judge_limits(app, &changed).await?;
+    }
+    Ok(())
 }
 
 fn change_limit(limit: &mut Option<u64>, wanted: Option<QuotaLimit>) {

@@ -1,6 +1,8 @@
 //! Corrects the usage of a namespace (the count of its stored objects) during the garbage
 //! collection, which lists all objects anyway.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use vault_format::text::error_chain;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
@@ -11,7 +13,7 @@ use crate::model::kept::GRACE_SECONDS;
 use crate::model::namespace::{self, Kind, Namespace};
 use crate::model::usage::{Listed, Usage};
 use crate::notices;
-use crate::uploads::change_usage;
+use crate::uploads::{change_usage, correct_usage};
 
 /// Records in the usage that a visit begins to list the objects of a namespace.
 pub(super) async fn begin(app: &App, namespace: &Namespace, began_at: Timestamp) {
@@ -63,8 +65,21 @@ async fn find_plan(app: &App, namespace: &Namespace) -> Result<Option<Namespace>
 
 /// Corrects the usage by the listing of the visit that began at `began_at`.
 pub(super) async fn end(app: &App, namespace: &Namespace, began_at: Timestamp, listed: Listed) {
-    let end = |usage: &mut Usage| usage.end_listing(began_at, listed);
-    log_failure(namespace, change_usage(app, namespace, end).await);
+    let is_other = AtomicBool::new(false);
+    // With attempts of its own: steady uploads, which change the same record, would else keep the
+    // count wrong for another six hours.
+    correct_usage(app, namespace, |usage: &mut Usage| {
+        let is_corrected = usage.end_listing(began_at, listed);
+        is_other.store(!is_corrected, Ordering::Relaxed);
+    })
+    .await;
+    if is_other.into_inner() {
+        tracing::warn!(
+            namespace = %namespace.id,
+            "the usage of a namespace is not corrected, because the beginning of its listing was not \
+             recorded, or another listing has begun"
+        );
+    }
 }
 
 /// Logs a failure. The collection continues without a correction: steady uploads, which change the

@@ -59,7 +59,7 @@ impl Amount {
     }
 
     /// Returns the smaller number of bytes and the smaller number of objects of two amounts.
-    fn min(self, other: Self) -> Self {
+    pub(super) fn min(self, other: Self) -> Self {
         Self {
             bytes: self.bytes.min(other.bytes),
             objects: self.objects.min(other.objects),
@@ -328,11 +328,11 @@ impl Usage {
         });
     }
 
-    /// Corrects the count by the listing of the visit that began at `began_at`. Does nothing if
-    /// another visit has begun a listing since.
-    pub fn end_listing(&mut self, began_at: Timestamp, listed: Listed) {
+    /// Corrects the count by the listing of the visit that began at `began_at`. Does nothing and
+    /// returns false if that listing was not begun, or another visit has begun one since.
+    pub fn end_listing(&mut self, began_at: Timestamp, listed: Listed) -> bool {
         let Some(missed) = self.listing.filter(|listing| listing.began_at == began_at) else {
-            return;
+            return false;
         };
         self.listing = None;
         let Tally { stored, unnamed } = self.tally;
@@ -358,6 +358,7 @@ impl Usage {
         self.beyond.shrink(stored - self.tally.stored);
         self.is_doubtful = false;
         self.is_counted = true;
+        true
     }
 
     /// Reduces the amount that counts as beyond the quota to the amount by which the count exceeds

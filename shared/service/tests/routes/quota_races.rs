@@ -2,19 +2,25 @@
 //! that fails leaves of them.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use async_trait::async_trait;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 use vault_service::config::quota::is_near;
 use vault_service::model::device::DeviceStatus;
 use vault_service::model::namespace::Namespace;
 use vault_service::model::user::{Scopes, users_partition};
+use vault_store::StoreError;
 use vault_store::records::{Document, RecordKey, When, Write};
+use vault_testing::memory::hooked::{Call, Hook, Hooked};
 
-use crate::admin::{ADA, Desk, Planned, token};
+use crate::admin::{ADA, Desk, Planned, desk, token};
 use crate::common::{commit, put};
 use crate::notices::Endpoints;
+use crate::quota::bytes;
 use crate::quota_warnings::warning;
-use crate::support::key;
+use crate::support::{key, world};
 
 const HOUR: i64 = 3600;
 
@@ -142,6 +148,21 @@ async fn a_limit_is_judged_by_the_places_that_are_taken_then() {
     assert_eq!(desk.warnings(&endpoints).await, warning("people", 2, 2));
 }
 
+#[tokio::test]
+async fn a_quota_is_set_though_owners_cannot_be_warned_yet() {
+    let (mut desk, endpoints) = Desk::watched().await;
+    let operator = desk.operator().await;
+    let judged = RecordKey::new("ns/acme", "people-limit");
+    desk.commits.plan(judged, [Planned::Failure]);
+    desk.set_quota(&operator, &json!({ "people": 1 })).await;
+    desk.world.clock.advance(6 * HOUR);
+    desk.world.work().await;
+    assert_eq!(desk.warnings(&endpoints).await, warning("people", 1, 1));
+    desk.owner = token(&desk.world, ADA, "acme", Scopes::ALL).await;
+    let shown = desk.get("/admin/vaults/acme").await.json();
+    assert_eq!(shown["quota"]["people"], 1);
+}
+
 /// A process of an earlier version admits without counting.
 #[tokio::test]
 async fn a_number_of_machines_that_is_too_low_is_corrected_by_the_garbage_collection() {
@@ -191,4 +212,62 @@ async fn a_refused_machine_makes_the_service_read_all_machines_once_an_hour() {
         desk.world.clock.advance(HOUR);
         assert!(refused(103).await > second);
     }
+}
+
+/// The store fails once.
+#[tokio::test]
+async fn the_count_of_a_listing_is_stored_in_a_further_attempt() {
+    let desk = desk().await;
+    let usage = RecordKey::new(format!("stored/{}", desk.acme.id), "usage");
+    // The beginning of the listing, then its end.
+    let planned = [Planned::Nothing, Planned::Failure];
+    desk.commits.plan(usage, planned);
+    desk.world.work().await;
+    let counted = desk.world.usage(&desk.acme).await;
+    assert!(counted.is_counted);
+}
+
+/// Lets the first question to the store wait.
+struct SlowQuestion {
+    is_asked: AtomicBool,
+    answers: Semaphore,
+}
+
+#[async_trait]
+impl Hook for SlowQuestion {
+    async fn before(&self, call: Call<'_>) -> Result<(), StoreError> {
+        if matches!(call, Call::Missing) && !self.is_asked.swap(true, Ordering::SeqCst) {
+            self.answers.acquire().await.unwrap().forget();
+        }
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn an_upload_that_asks_the_store_keeps_no_other_waiting() {
+    let mut world = world();
+    let namespace = world.limited(100, 0).await;
+    let hook = Arc::new(SlowQuestion {
+        is_asked: AtomicBool::new(false),
+        answers: Semaphore::new(0),
+    });
+    world.app.ports.objects = Hooked::new(&world.memory, hook.clone());
+    let (slow_objects, quick_objects) = ([bytes(1, 50)], [bytes(2, 45)]);
+    world.put_bundles(&namespace, &[bytes(3, 5)]).await.unwrap();
+    // In doubt, so that it asks even far from the quota.
+    let stored = json!({ "bytes": 5, "objects": 1 });
+    let usage = json!({ "tally": { "stored": stored, "unnamed": stored }, "is_doubtful": true });
+    let usage_key = RecordKey::new(format!("stored/{}", namespace.id), "usage");
+    put(&world.app, usage_key, &usage).await;
+    let slow = world.put_bundles(&namespace, &slow_objects);
+    let quick = async {
+        while !hook.is_asked.load(Ordering::SeqCst) {
+            tokio::task::yield_now().await;
+        }
+        world.put_bundles(&namespace, &quick_objects).await.unwrap();
+        hook.answers.add_permits(1);
+    };
+    let (slow, ()) = tokio::join!(slow, quick);
+    slow.unwrap();
+    assert_eq!(world.usage(&namespace).await.tally.stored.bytes, 100);
 }
