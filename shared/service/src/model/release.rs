@@ -16,6 +16,8 @@
 //! bundle is withdrawn, since the mark may come from a release that lost a race and was never
 //! published.
 
+mod peaks;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
@@ -32,7 +34,10 @@ use super::kept::ObjectName;
 
 use crate::ports::Ports;
 
+pub use peaks::SignedPeaks;
 pub use vault_api::Release;
+
+use peaks::SignerPeak;
 
 /// Returns the write that stores a release.
 pub fn release_write(release: &Release, namespace: &NamespaceId) -> Result<Write, StoreError> {
@@ -142,10 +147,12 @@ pub struct VariantOrigin {
 /// position of the signer's key from 0 or `-`, and the hashes of the objects that it names. Then a
 /// line for each variant of a skill: `v`, bundle hash, name, version, agent. Last a line for each
 /// skill of an earlier release: `f`, name, version, bundle hash, the position of the signer's key
-/// or `-`.
+/// or `-`. At the end a line for each key that signed more in a former release: `s`, the position of
+/// the key or `-` for all keys together, bytes, time until which they count, bundles, time until
+/// which they count.
 ///
-/// The first line has the number 3 if there are variants, because earlier versions of vault reject
-/// their lines.
+/// The first line has the number 3 if there are variants, and 4 if there are lines with `s`, because
+/// earlier versions of vault reject their lines.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Closure {
     nodes: BTreeMap<(NamedClass, Digest), Node>,
@@ -153,6 +160,8 @@ pub struct Closure {
     variants: BTreeMap<Digest, VariantOrigin>,
     /// Skills that earlier releases had and this one has not.
     pub former: FormerSkills,
+    /// The most that keys signed in former releases.
+    pub signed: SignedPeaks,
 }
 
 /// Classes of the objects that a release names.
@@ -164,6 +173,7 @@ enum NamedClass {
 
 const HEAD: &str = "vault.closure/2\n";
 const HEAD_WITH_VARIANTS: &str = "vault.closure/3\n";
+const HEAD_WITH_PEAKS: &str = "vault.closure/4\n";
 
 impl Closure {
     /// Adds an object with this class and hash to the list.
@@ -212,15 +222,6 @@ impl Closure {
             .collect()
     }
 
-    /// Returns the sizes of the bundles that were signed by a key for which `is_meant` is true.
-    pub fn sizes_signed_by(
-        &self,
-        is_meant: impl Fn(&PublicKey) -> bool,
-    ) -> impl Iterator<Item = u64> {
-        let nodes = self.nodes.values();
-        nodes.filter_map(move |node| node.signer.filter(|key| is_meant(key)).map(|_| node.size))
-    }
-
     /// Returns the objects that `newer` no longer names.
     pub fn dropped_by(&self, newer: &Self) -> Vec<ObjectName> {
         let held = |name: &ObjectName| newer.node(name.class, &name.digest).is_some();
@@ -239,7 +240,7 @@ impl Closure {
             variants: variants
                 .map(|(digest, origin)| (*digest, origin.clone()))
                 .collect(),
-            former: FormerSkills::default(),
+            ..Self::default()
         }
     }
 
@@ -287,14 +288,16 @@ impl Closure {
     /// Formats the closure as the bytes in which it is stored.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut text = String::with_capacity(HEAD.len() + self.nodes.len() * 80);
-        text.push_str(if self.variants.is_empty() {
-            HEAD
-        } else {
-            HEAD_WITH_VARIANTS
+        let peaks = &self.signed.of_signers;
+        text.push_str(match (peaks.is_empty(), self.variants.is_empty()) {
+            (true, true) => HEAD,
+            (true, false) => HEAD_WITH_VARIANTS,
+            (false, _) => HEAD_WITH_PEAKS,
         });
         let former = self.former.skills.values();
         let mut signers: BTreeSet<_> = former.filter_map(|former| former.signer).collect();
         signers.extend(self.signers().into_keys());
+        signers.extend(peaks.keys().flatten());
         for signer in &signers {
             // Writing into a string cannot fail.
             let _ = writeln!(text, "k {signer}");
@@ -327,6 +330,9 @@ impl Closure {
             let (version, bundle) = (former.version, former.bundle_hash);
             let _ = writeln!(text, "f {name} {version} {bundle} {}", place(former.signer));
         }
+        for (signer, peak) in peaks {
+            let _ = writeln!(text, "s {} {peak}", place(*signer));
+        }
         text.into_bytes()
     }
 
@@ -336,7 +342,7 @@ impl Closure {
             || StoreError::Corrupt("a list of a release's objects does not read".to_owned());
         let text = std::str::from_utf8(bytes).map_err(|_| damaged())?;
         // The first line has the version: a list of another version is an error.
-        let mut heads = [HEAD, HEAD_WITH_VARIANTS].into_iter();
+        let mut heads = [HEAD, HEAD_WITH_VARIANTS, HEAD_WITH_PEAKS].into_iter();
         let lines = heads.find_map(|head| text.strip_prefix(head));
         let lines = lines.ok_or_else(damaged)?;
         let mut closure = Self::default();
@@ -375,6 +381,12 @@ impl Closure {
                         agent: next()?.parse().map_err(|_| damaged())?,
                     };
                     closure.variants.insert(digest, origin);
+                    continue;
+                }
+                Some("s") => {
+                    let signer = signer_at(next()?, &signers)?;
+                    let peak = SignerPeak::parse(words).ok_or_else(damaged)?;
+                    closure.signed.of_signers.insert(signer, peak);
                     continue;
                 }
                 Some("b") => NamedClass::Bundle,
@@ -478,6 +490,8 @@ mod tests {
             b"vault.closure/2\nk x\n",
             b"vault.closure/2\nf name 1\n",
             b"vault.closure/3\nv name 1\n",
+            b"vault.closure/4\ns - 1 2 3\n",
+            b"vault.closure/4\ns 0 1 2 3 4\n",
             format!("vault.closure/2\nb {} 1 0\n", digest("no such key")).as_bytes(),
         ] {
             assert!(Closure::parse(damaged).is_err());

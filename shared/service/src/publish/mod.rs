@@ -36,7 +36,7 @@ use crate::model::audit::{Actor, Change};
 use crate::model::kept::{self, FORMER_SECONDS, ObjectName, RootReason};
 use crate::model::namespace::{self, Current, Namespace, Pin, Pinned};
 use crate::model::notice::Event;
-use crate::model::release::{self, Release, WithdrawnMark, withdrawn_key};
+use crate::model::release::{self, Release, SignedPeaks, WithdrawnMark, withdrawn_key};
 use crate::model::usage::Amount;
 use crate::notices;
 use crate::ports::Ports;
@@ -109,11 +109,8 @@ pub async fn publish_release(
     Ok(published)
 }
 
-/// Maximum number of bytes by which a bundle grows when another key signs it.
-const SIGNED_AGAIN_BYTES: u64 = 4096;
-
-/// Returns the amount of the bundles in the current release that a revoked key signed. The vault
-/// must sign and upload these again, even if it is full.
+/// Returns the amount of the bundles that a revoked key signed, in releases of the last 30 days. The
+/// vault must sign and upload these again, even if it is full.
 pub(crate) async fn measure_revoked(
     app: &App,
     namespace: &Namespace,
@@ -123,10 +120,13 @@ pub(crate) async fn measure_revoked(
         return Ok(Amount::default());
     };
     let closure = current_closure(app, namespace.id, current).await?;
-    let sizes = closure.sizes_signed_by(|signer| !pinned.state.was_publisher(signer));
-    Ok(sizes.fold(Amount::default(), |all, bytes| {
-        all + Amount::of_object(bytes + SIGNED_AGAIN_BYTES)
-    }))
+    let is_revoked = |signer: &PublicKey| !pinned.state.was_publisher(signer);
+    let quota = app.quota_of(namespace);
+    let quota = Amount {
+        bytes: quota.bytes,
+        objects: quota.objects,
+    };
+    Ok(closure.measure_revoked(is_revoked, quota, app.now()))
 }
 
 /// Checks the precondition. Fails with 412 and the current release.
@@ -232,6 +232,10 @@ async fn check_and_store(
                     .await?;
             closure.former = older.former.clone();
             record_former_versions(&mut closure, &counted, (base.last_catalog(), &older));
+            if base.known.is_some() {
+                // After a reset of the pin another vault begins, which has nothing to sign again.
+                closure.signed = SignedPeaks::carried(&older, &closure, app.now());
+            }
             // These objects are stored for another 30 days, because devices may still be reading
             // the former release.
             former.extend(older.dropped_by(&closure));

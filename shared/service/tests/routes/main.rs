@@ -33,6 +33,7 @@ mod quota_races;
 mod quota_warnings;
 mod roots;
 mod shelf;
+mod sign_again;
 mod skills;
 mod support;
 mod team;

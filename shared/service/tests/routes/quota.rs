@@ -8,9 +8,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use serde_json::json;
 use vault_format::hash::Digest;
-use vault_format::root::RevokedKey;
-use vault_service::model::namespace::{Kind, Namespace, Pinned};
-use vault_service::model::release::Closure;
+use vault_service::model::namespace::{Kind, Namespace};
 use vault_service::model::usage::{ALLOWANCE_BYTES, Amount, Usage};
 use vault_service::model::user::Scopes;
 use vault_service::uploads::{self, Purpose, UploadError};
@@ -116,7 +114,8 @@ fn packed(objects: &[&Bytes]) -> Vec<u8> {
 }
 
 impl Desk {
-    async fn limit(&self, bytes: u64, objects: u64) {
+    /// Gives the vault a quota of these bytes and objects.
+    pub async fn limit(&self, bytes: u64, objects: u64) {
         let limit = |namespace: &mut Namespace| {
             namespace.quota.bytes = Some(bytes);
             namespace.quota.objects = Some(objects);
@@ -124,7 +123,7 @@ impl Desk {
         self.world.change("acme", limit).await;
     }
 
-    async fn put_bytes(&self, class: &str, bytes: &[u8]) -> Answer {
+    pub async fn put_bytes(&self, class: &str, bytes: &[u8]) -> Answer {
         let hash = Digest::of(bytes);
         let path = format!("/admin/vaults/acme/objects/{class}/{hash}");
         let body = Some((OCTETS, bytes.to_vec()));
@@ -463,41 +462,6 @@ async fn a_full_vault_still_takes_files_of_releases() {
         .await;
     next.unwrap();
     assert!(desk.world.stored(&desk.acme).await.0 > used);
-}
-
-/// Machines run nothing that a revoked key signed, so the vault has to sign it again at once.
-#[tokio::test]
-async fn a_full_vault_signs_again_what_a_revoked_key_signed() {
-    let desk = desk().await;
-    let namespace = desk.world.read_namespace("acme").await;
-    let key = namespace.object_key(Class::Closures, namespace.current.as_ref().unwrap().closure);
-    let closure = desk.world.uncounted().objects.read_object(&key).await;
-    let closure = Closure::parse(&closure.unwrap().unwrap()).unwrap();
-    let signed: u64 = closure.sizes_signed_by(|_| true).sum();
-    let (signed, bundles) = (
-        usize::try_from(signed).unwrap(),
-        closure.sizes_signed_by(|_| true).count(),
-    );
-    desk.limit(1, 1).await;
-    assert_eq!(
-        desk.put_bytes("bundles", &bytes(1, signed)).await.status,
-        413
-    );
-    let revoke = |namespace: &mut Namespace| {
-        let Pinned::Vault(pin) = &mut namespace.pin else {
-            panic!("the vault is pinned");
-        };
-        pin.revoked = closure.signers().keys().map(RevokedKey::from).collect();
-    };
-    desk.world.change("acme", revoke).await;
-    assert_eq!(
-        desk.put_bytes("bundles", &bytes(1, signed)).await.status,
-        201
-    );
-    // Once, with a little for what each signature adds.
-    let more = signed + bundles * 4096;
-    assert_eq!(desk.put_bytes("bundles", &bytes(2, more)).await.status, 413);
-    assert_eq!(desk.put_bytes("policies", b"x").await.status, 413);
 }
 
 /// It held more than its quota and every allowance before it had a quota, or before that was lowered.
