@@ -174,13 +174,13 @@ impl Vault {
 #[derive(Clone, Debug, Deserialize)]
 pub struct VaultHead {
     /// The signer of its releases.
-    #[serde(default, deserialize_with = "known")]
+    #[serde(default, deserialize_with = "read_if_known")]
     pub kind: Option<Kind>,
-    #[serde(default, deserialize_with = "known")]
+    #[serde(default, deserialize_with = "read_if_known")]
     release: Option<CatalogHash>,
     // Read raw: a pin that the service does not state is not the same as null, which means "no
     // pin".
-    #[serde(default = "not_said")]
+    #[serde(default = "unstated_pin")]
     pin: Value,
     /// The last reset of the pin, for 30 days.
     #[serde(default)]
@@ -223,7 +223,7 @@ impl VaultHead {
     }
 }
 
-fn known<'de, D: Deserializer<'de>, T: DeserializeOwned>(
+fn read_if_known<'de, D: Deserializer<'de>, T: DeserializeOwned>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
     // Parse to JSON first: after a failed attempt at `T`, the deserializer would stand inside the
@@ -234,7 +234,7 @@ fn known<'de, D: Deserializer<'de>, T: DeserializeOwned>(
 
 // The value for an absent pin is neither null nor a pin. Null would mean that nothing is pinned,
 // and a publisher would then replace another vault.
-const fn not_said() -> Value {
+const fn unstated_pin() -> Value {
     Value::Bool(false)
 }
 

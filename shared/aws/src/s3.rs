@@ -32,7 +32,7 @@ use crate::calls::Counters;
 use crate::retry::{self, Classifier, RetryLimits};
 
 /// Number of keys above which a listing of the bucket costs less than one request per key.
-const ASKED_ONE_BY_ONE: usize = 500;
+const MAX_HEAD_REQUESTS: usize = 500;
 /// Maximum number of concurrent requests of one call.
 const AT_ONCE: usize = 16;
 
@@ -79,11 +79,11 @@ impl Bucket {
     }
 
     pub(crate) async fn check_bucket(&self) -> Result<(), StoreError> {
-        self.limits.run_within(self.is_there()).await
+        self.limits.run_within(self.check_exists()).await
     }
 
     /// Checks the bucket. Fails if it does not exist or may not be listed.
-    async fn is_there(&self) -> Result<(), StoreError> {
+    async fn check_exists(&self) -> Result<(), StoreError> {
         let asked = self.client.head_bucket().bucket(&*self.name).send().await;
         asked.map(drop).map_err(|error| self.unavailable(error))
     }
@@ -200,21 +200,21 @@ impl Bucket {
     }
 
     /// Returns the sizes of the existing objects, with one request for each key.
-    async fn sizes_asked(
+    async fn sizes_by_head(
         &self,
         wanted: &[(ObjectKey, u64)],
     ) -> Result<HashMap<ObjectKey, u64>, StoreError> {
         let mut keys: Vec<ObjectKey> = wanted.iter().map(|(key, _)| *key).collect();
         keys.sort_unstable();
         keys.dedup();
-        let heads = at_once(keys, |key| {
+        let heads = run_concurrently(keys, |key| {
             let bucket = self.clone();
             async move { Ok((key, bucket.head_object(&key).await?)) }
         });
         let heads = heads.await?;
         // A 404 may also mean that the bucket is gone. Then nothing is known about the keys.
         if heads.iter().any(|(_, head)| head.is_none()) {
-            self.is_there().await?;
+            self.check_exists().await?;
         }
         let there = heads.into_iter();
         Ok(there
@@ -224,7 +224,7 @@ impl Bucket {
 
     /// Returns the sizes of the existing objects by listing their classes, each from its start to
     /// the last of the keys.
-    async fn sizes_listed(
+    async fn sizes_by_listing(
         &self,
         wanted: &[(ObjectKey, u64)],
     ) -> Result<HashMap<ObjectKey, u64>, StoreError> {
@@ -325,7 +325,7 @@ impl Objects for Bucket {
         objects::check_put_many(&objects)?;
         let keys: Vec<ObjectKey> = objects.iter().map(|(key, _)| *key).collect();
         let different: HashMap<ObjectKey, Bytes> = objects.into_iter().collect();
-        let written = at_once(different, |(key, bytes)| {
+        let written = run_concurrently(different, |(key, bytes)| {
             let bucket = self.clone();
             async move { Ok((key, bucket.put_object(&key, bytes).await?)) }
         });
@@ -344,10 +344,12 @@ impl Objects for Bucket {
         wanted: &[(ObjectKey, u64)],
     ) -> Result<Vec<ObjectKey>, StoreError> {
         objects::check_missing(wanted)?;
-        let sizes = if wanted.len() > ASKED_ONE_BY_ONE {
-            self.limits.run_within(self.sizes_listed(wanted)).await?
+        let sizes = if wanted.len() > MAX_HEAD_REQUESTS {
+            self.limits
+                .run_within(self.sizes_by_listing(wanted))
+                .await?
         } else {
-            self.limits.run_within(self.sizes_asked(wanted)).await?
+            self.limits.run_within(self.sizes_by_head(wanted)).await?
         };
         let absent = wanted
             .iter()
@@ -382,7 +384,7 @@ impl Objects for Bucket {
     }
 
     async fn delete_many(&self, keys: &[ObjectKey]) -> Result<(), StoreError> {
-        let deleted = at_once(keys.to_vec(), |key| {
+        let deleted = run_concurrently(keys.to_vec(), |key| {
             let bucket = self.clone();
             async move { bucket.delete_object(&key).await }
         });
@@ -416,7 +418,7 @@ async fn read_body(answer: GetObjectOutput) -> Result<Bytes, StoreError> {
 }
 
 /// Runs `work` for each item, several at a time. The first failure cancels the others.
-async fn at_once<I, T, F>(
+async fn run_concurrently<I, T, F>(
     items: impl IntoIterator<Item = I>,
     work: impl Fn(I) -> F,
 ) -> Result<Vec<T>, StoreError>

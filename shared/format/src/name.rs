@@ -108,7 +108,7 @@ impl AgentId {
         Self(ANY_AGENT.into())
     }
 
-    /// Returns whether it means every agent without a profile of its own.
+    /// Tells whether the id means every agent without a profile of its own.
     pub fn is_any(&self) -> bool {
         self.as_str() == ANY_AGENT
     }

@@ -28,7 +28,7 @@ pub enum BadPath {
     #[error("path must not have an empty, `.` or `..` segment or a slash at its ends")]
     Segment,
     /// A character that some system forbids, or that cannot be seen.
-    #[error("path must not contain {}", shown(*.0))]
+    #[error("path must not contain {}", display_character(*.0))]
     Character(char),
     /// Not in Unicode normalization form C.
     #[error("path must be in Unicode form NFC")]
@@ -128,7 +128,7 @@ fn check_segment(segment: &str) -> Result<(), BadPath> {
 }
 
 /// Formats a rejected character for a message. Most of them are invisible, so their code is shown.
-fn shown(c: char) -> String {
+fn display_character(c: char) -> String {
     if c.is_ascii_graphic() {
         format!("`{c}`")
     } else {

@@ -379,11 +379,11 @@ mod tests {
     use super::*;
 
     crate::words! {
-        /// Two words.
+        /// Colours, with their texts.
         enum Colour {
-            /// The first.
+            /// Red.
             Red = "colour:red",
-            /// The second.
+            /// Green.
             Green = "green",
         }
     }

@@ -36,7 +36,7 @@ pub(super) fn find_in_added_lines(
             scan_file(file.path.as_str(), &added, false, &mut scan);
         }
     }
-    let is_said = |finding: &Finding| {
+    let is_reported = |finding: &Finding| {
         reported.iter().any(|other| {
             other.rule == finding.rule
                 && other.path == finding.path
@@ -49,7 +49,7 @@ pub(super) fn find_in_added_lines(
     // Drop findings without a line: they judge a file as a whole, and here most of it is blanked.
     // Drop warnings: the scan of the whole files judged them in context.
     findings.retain(|finding| {
-        finding.level == Level::Flag && finding.line.is_some() && !is_said(finding)
+        finding.level == Level::Flag && finding.line.is_some() && !is_reported(finding)
     });
     for finding in &mut findings {
         finding.message = format!(

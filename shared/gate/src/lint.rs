@@ -195,7 +195,7 @@ fn check_description(document: &Document, findings: &mut Vec<Finding>) {
             at,
             "say what the skill does and when to use it",
         ));
-    } else if frontmatter.when_to_use.is_none() && !says_when(text) {
+    } else if frontmatter.when_to_use.is_none() && !states_when_to_use(text) {
         // Give this advice only once the template's text is gone: advice about a placeholder would
         // be noise.
         findings.push(advice_at(
@@ -220,7 +220,7 @@ fn check_description(document: &Document, findings: &mut Vec<Finding>) {
 
 /// Tells whether a text states when to use the skill, by words of the languages in which most
 /// skills are written.
-fn says_when(text: &str) -> bool {
+fn states_when_to_use(text: &str) -> bool {
     const WORDS: [&str; 12] = [
         "when", "whenever", "before", "after", "if", "for", "while", "during", "wenn", "cuando",
         "quand", "use",

@@ -20,10 +20,10 @@ const BINS: usize = 128;
 const ROWS: usize = 4;
 const SHINGLE: usize = 5;
 /// Maximum number of sketches that a band remembers for one value.
-const KEPT: usize = 32;
+const MAX_SKETCHES_PER_VALUE: usize = 32;
 /// Fewest bins with a hash of their own that a text must have to be compared: about fifty different
 /// runs of words.
-const FEWEST: usize = 40;
+const MIN_BINS: usize = 40;
 
 /// The rule that warns about skills with nearly the same text.
 pub const DUPLICATE_RULE: Rule = Rule {
@@ -96,7 +96,7 @@ impl Sketch {
                 }
             }
         }
-        if bins.iter().filter(|bin| **bin != u64::MAX).count() < FEWEST {
+        if bins.iter().filter(|bin| **bin != u64::MAX).count() < MIN_BINS {
             return Self(None);
         }
         fill_empty_bins(&mut bins);
@@ -244,7 +244,7 @@ impl SketchIndex {
             let bucket = self.bands.entry(key).or_default();
             // Copies of one text share every band. Without a bound, each would be compared with all
             // the ones before it.
-            if bucket.len() < KEPT {
+            if bucket.len() < MAX_SKETCHES_PER_VALUE {
                 bucket.push(number);
             }
         }
@@ -374,6 +374,6 @@ mod tests {
         };
         assert!(compared(400, false) <= 2 * compared(200, false) + 200);
         let copies = compared(400, true);
-        assert!(copies > 0 && copies <= 400 * KEPT as u64);
+        assert!(copies > 0 && copies <= 400 * MAX_SKETCHES_PER_VALUE as u64);
     }
 }

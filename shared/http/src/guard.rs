@@ -103,17 +103,17 @@ impl Guard {
 }
 
 /// How long the guard waits for the lookup of a name that a proxy will resolve.
-const KNOWN_TIME: Duration = Duration::from_secs(2);
+const MAX_LOOKUP_TIME: Duration = Duration::from_secs(2);
 
 impl Guard {
     /// Fails if this machine can resolve the URL's host name and the filter rejects one of the
     /// addresses. A name that this machine cannot resolve passes: behind a proxy, many machines
     /// know only names of their own network.
-    pub(crate) async fn check_where_known(&self, url: &Url) -> Result<(), HttpError> {
+    pub(crate) async fn check_if_resolvable(&self, url: &Url) -> Result<(), HttpError> {
         let Some(Host::Domain(name)) = url.host() else {
             return Ok(());
         };
-        match tokio::time::timeout(KNOWN_TIME, self.checked_addresses(name)).await {
+        match tokio::time::timeout(MAX_LOOKUP_TIME, self.checked_addresses(name)).await {
             Ok(Err(LookupError::NotPublic(_))) => Err(HttpError::NotPublic),
             _ => Ok(()),
         }

@@ -296,7 +296,7 @@ impl Client {
             guard.check_literal(request.url())?;
         }
         if let Reach::Proxied { guard, .. } = &self.options.reach {
-            guard.check_where_known(request.url()).await?;
+            guard.check_if_resolvable(request.url()).await?;
         }
         // A peer may carry out a request and then close the kept connection without an answer. A
         // request that is not idempotent must not be repeated then, so it gets a new connection.

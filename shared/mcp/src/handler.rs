@@ -33,7 +33,7 @@ const INSTRUCTIONS: &str = "This vault keeps agent skills that its owner scanned
 /// The MCP server: the state that all connections and requests share. Cheap to clone.
 #[derive(Clone)]
 pub struct Server {
-    looks: Arc<SnapshotCache>,
+    snapshot_cache: Arc<SnapshotCache>,
     /// The session of a connection over standard input and output; `None` over HTTP, where each
     /// request carries its own.
     session: Option<Session>,
@@ -44,7 +44,7 @@ impl Server {
     /// parts.
     pub fn over_http() -> Self {
         Self {
-            looks: Arc::default(),
+            snapshot_cache: Arc::default(),
             session: None,
         }
     }
@@ -52,7 +52,7 @@ impl Server {
     /// Creates a server with one session for all requests.
     pub fn with_session(session: Session) -> Self {
         Self {
-            looks: Arc::default(),
+            snapshot_cache: Arc::default(),
             session: Some(session),
         }
     }
@@ -83,7 +83,7 @@ fn is_modern(context: &RequestContext<RoleServer>) -> bool {
 
 /// Sets the caching time of an answer if the protocol revision has one. Shared caches may not keep
 /// it: an answer shows what one caller may see.
-macro_rules! kept {
+macro_rules! with_ttl {
     ($context:expr, $result:expr, $ttl:expr) => {{
         let result = $result;
         if is_modern($context) {
@@ -101,7 +101,7 @@ macro_rules! ask {
     ($self:ident, $context:ident, $action:literal, |$call:ident| $work:expr) => {{
         let session = $self.session(&$context)?;
         let $call = Call {
-            looks: &$self.looks,
+            snapshot_cache: &$self.snapshot_cache,
             session: &session,
         };
         $work
@@ -151,7 +151,8 @@ impl ServerHandler for Server {
     ) -> Result<CallToolResponse, ErrorData> {
         let session = self.session(&context)?;
         let arguments = request.arguments.unwrap_or_default();
-        let result = tools::call_tool(&self.looks, &session, &request.name, arguments).await;
+        let result =
+            tools::call_tool(&self.snapshot_cache, &session, &request.name, arguments).await;
         result.map(CallToolResponse::from)
     }
 
@@ -163,7 +164,7 @@ impl ServerHandler for Server {
         check_single_page(request)?;
         let names = self.session(&context)?.names();
         let result = ListToolsResult::with_all_items(tools::list_tools(names));
-        Ok(kept!(&context, result, TOOLS_TTL_MS))
+        Ok(with_ttl!(&context, result, TOOLS_TTL_MS))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
@@ -178,7 +179,7 @@ impl ServerHandler for Server {
         let result = ask!(self, context, "resources/list", |call| {
             resources::list_resources(&call, page_cursor(request))
         });
-        Ok(kept!(&context, result, CONTENT_TTL_MS))
+        Ok(with_ttl!(&context, result, CONTENT_TTL_MS))
     }
 
     async fn read_resource(
@@ -189,7 +190,7 @@ impl ServerHandler for Server {
         let result = ask!(self, context, "resources/read", |call| {
             resources::read_resource(&call, &request.uri)
         });
-        Ok(kept!(&context, result, CONTENT_TTL_MS).into())
+        Ok(with_ttl!(&context, result, CONTENT_TTL_MS).into())
     }
 
     async fn read_resource_directory(
@@ -200,7 +201,7 @@ impl ServerHandler for Server {
         let result = ask!(self, context, "resources/directory/read", |call| {
             resources::list_directory(&call, &request.uri, request.cursor)
         });
-        Ok(kept!(&context, result, CONTENT_TTL_MS))
+        Ok(with_ttl!(&context, result, CONTENT_TTL_MS))
     }
 
     async fn list_skills(
@@ -212,7 +213,7 @@ impl ServerHandler for Server {
             &call,
             page_cursor(request)
         ));
-        Ok(kept!(&context, result, CONTENT_TTL_MS))
+        Ok(with_ttl!(&context, result, CONTENT_TTL_MS))
     }
 
     async fn get_skill(
@@ -224,7 +225,7 @@ impl ServerHandler for Server {
             &call,
             &request.uri
         ));
-        Ok(kept!(&context, result, CONTENT_TTL_MS))
+        Ok(with_ttl!(&context, result, CONTENT_TTL_MS))
     }
 
     async fn list_resource_templates(
@@ -237,7 +238,7 @@ impl ServerHandler for Server {
             .with_title("A file of a skill")
             .with_description("The lists of resources and skills name the owner and the skills.");
         let result = ListResourceTemplatesResult::with_all_items(vec![file]);
-        Ok(kept!(&context, result, TOOLS_TTL_MS))
+        Ok(with_ttl!(&context, result, TOOLS_TTL_MS))
     }
 
     /// Answers a request that fits no method: its method does not exist, or its parameters are

@@ -158,9 +158,9 @@ fn list_of_files(entry: &Entry, loaded: &Loaded) -> Value {
 /// Tells whether an answer with these contents fits every transport.
 fn fits_transports(contents: &ResourceContents) -> bool {
     /// Size that the envelope of the answer and the headers take at most, in bytes.
-    const AROUND: usize = 4096;
+    const MAX_ENVELOPE_BYTES: usize = 4096;
     serde_json::to_vec(contents)
-        .is_ok_and(|bytes| answer_bytes(&bytes) + AROUND <= MAX_ANSWER_BYTES)
+        .is_ok_and(|bytes| answer_bytes(&bytes) + MAX_ENVELOPE_BYTES <= MAX_ANSWER_BYTES)
 }
 
 /// Lists the direct children of a folder.

@@ -475,11 +475,11 @@ add_groups = ["money"]
     /// long work are still answered, on the only thread of the test.
     #[tokio::test]
     async fn a_query_that_takes_long_keeps_no_other_request_waiting() {
-        let (looks, snapshot, ann) = (SnapshotCache::default(), snapshot().await, member());
-        let visible = |reach| looks.visible_to(Arc::clone(&snapshot), &ann, reach);
+        let (cache, snapshot, ann) = (SnapshotCache::default(), snapshot().await, member());
+        let visible = |reach| cache.visible_to(Arc::clone(&snapshot), &ann, reach);
         // The first query compiles the policy.
         assert_eq!(names(&visible(Reach::List).await.unwrap()), ["notes"]);
-        let long = Arc::clone(&looks.derived_data(&snapshot).long);
+        let long = Arc::clone(&cache.derived_data(&snapshot).long);
         assert_eq!(long.available_permits(), LONG_AT_ONCE);
         let held = u32::try_from(LONG_AT_ONCE).unwrap();
         let held = long.acquire_many_owned(held).await.unwrap();
@@ -492,7 +492,7 @@ add_groups = ["money"]
         }
         // The waiting task does not delay another vault or a later release of this one.
         let other = self::snapshot().await;
-        let elsewhere = looks.visible_to(Arc::clone(&other), &ann, Reach::Query("salary"));
+        let elsewhere = cache.visible_to(Arc::clone(&other), &ann, Reach::Query("salary"));
         tokio::select! {
             biased;
             _ = &mut query => panic!("the bound was passed by"),
@@ -504,9 +504,9 @@ add_groups = ["money"]
 
     #[tokio::test]
     async fn long_work_is_done_on_another_thread() {
-        let (looks, snapshot, ann) = (SnapshotCache::default(), snapshot().await, member());
+        let (cache, snapshot, ann) = (SnapshotCache::default(), snapshot().await, member());
         let here = thread::current().id();
-        let all = looks.visible_to(Arc::clone(&snapshot), &ann, Reach::List);
+        let all = cache.visible_to(Arc::clone(&snapshot), &ann, Reach::List);
         let there = all
             .await
             .unwrap()
@@ -515,9 +515,9 @@ add_groups = ["money"]
         assert_ne!(there.unwrap(), here);
         // A ranking, the owner's or a member's, waits for its turn if it is not cached, and only
         // then.
-        let long = Arc::clone(&looks.derived_data(&snapshot).long);
+        let long = Arc::clone(&cache.derived_data(&snapshot).long);
         for person in [&Person::local_owner(), &ann] {
-            let visible = || looks.visible_to(Arc::clone(&snapshot), person, Reach::List);
+            let visible = || cache.visible_to(Arc::clone(&snapshot), person, Reach::List);
             let all = u32::try_from(LONG_AT_ONCE).unwrap();
             let held = long.acquire_many(all).await.unwrap();
             let first = visible().await.unwrap();

@@ -57,8 +57,8 @@ impl Lane {
         if !writes.is_empty() && partitions().all(is_upkeep) {
             return Self::Upkeep;
         }
-        find_only(partitions().filter_map(namespace_of))
-            .or_else(|| find_only(partitions().filter_map(machines_of)))
+        find_single_lane(partitions().filter_map(namespace_of))
+            .or_else(|| find_single_lane(partitions().filter_map(machines_of)))
             .or_else(|| partitions().find_map(network_of))
             .unwrap_or(Self::Service)
     }
@@ -66,7 +66,7 @@ impl Lane {
 
 /// Returns the lane if all of these are the same; `None` otherwise, since work over several
 /// namespaces must not take the turn of one of them.
-fn find_only(lanes: impl Iterator<Item = Lane>) -> Option<Lane> {
+fn find_single_lane(lanes: impl Iterator<Item = Lane>) -> Option<Lane> {
     let mut lanes: BTreeSet<_> = lanes.collect();
     lanes.pop_first().filter(|_| lanes.is_empty())
 }

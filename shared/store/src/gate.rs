@@ -71,7 +71,7 @@ pub struct Pass {
 impl Drop for Pass {
     fn drop(&mut self) {
         if let Some(gate) = self.gate.take() {
-            gate.hand_on(&self.party);
+            gate.pass_on_place(&self.party);
         }
     }
 }
@@ -161,7 +161,7 @@ impl FairGate {
     }
 
     /// Gives the place of a party to the next request that may take it.
-    fn hand_on(self: &Arc<Self>, party: &Party) {
+    fn pass_on_place(self: &Arc<Self>, party: &Party) {
         let mut given_back = party.clone();
         while let Some((next, waiter)) = self.replace(&given_back) {
             match waiter.turn.send(self.create_pass(next)) {

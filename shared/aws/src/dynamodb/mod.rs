@@ -41,7 +41,7 @@ pub use self::item::{PARTITION_KEY, SORT_KEY, TTL_ATTRIBUTE};
 const REVISION_BITS: u32 = 12;
 /// Number of keys in one reading if all keys together exceeded DynamoDB's limit of 4 MB. Ten items
 /// of the largest size stay below it.
-const LARGE_AT_ONCE: usize = 10;
+const MAX_KEYS_OF_LARGE_ITEMS: usize = 10;
 /// Size of the next page if the earlier ones had too few live items.
 const NEXT_PAGE: usize = 200;
 /// Maximum number of rounds of a commit. Another round follows only if a condition of this adapter,
@@ -59,7 +59,7 @@ pub(crate) struct Table {
 }
 
 /// The outcome of one write transaction.
-enum Ended {
+enum TransactionResult {
     Written,
     Cancelled(Vec<CancellationReason>),
 }
@@ -155,7 +155,7 @@ impl Table {
         let reasons = error.as_service_error().and_then(retry::get_cancelled);
         let has = |code| reasons.is_some_and(|all| all.iter().any(|one| one.code() == Some(code)));
         let invalid = error.code() == Some("ValidationException");
-        if has("ValidationError") || (invalid && keys.len() > LARGE_AT_ONCE) {
+        if has("ValidationError") || (invalid && keys.len() > MAX_KEYS_OF_LARGE_ITEMS) {
             return Ok(Read::TooLarge);
         }
         if has("TransactionConflict") {
@@ -183,7 +183,7 @@ impl Table {
 
     async fn read_parts(&self, keys: &[&RecordKey]) -> Result<Vec<Option<Item>>, StoreError> {
         let mut items = Vec::with_capacity(keys.len());
-        for part in keys.chunks(LARGE_AT_ONCE) {
+        for part in keys.chunks(MAX_KEYS_OF_LARGE_ITEMS) {
             match self.read_together(part).await? {
                 Read::Items(read) => items.extend(read),
                 Read::TooLarge => {
@@ -301,8 +301,8 @@ impl Table {
                 return Ok(Commit::Done(revisions));
             }
             let reasons = match self.write_transaction(items).await? {
-                Ended::Written => return Ok(Commit::Done(revisions)),
-                Ended::Cancelled(reasons) => reasons,
+                TransactionResult::Written => return Ok(Commit::Done(revisions)),
+                TransactionResult::Cancelled(reasons) => reasons,
             };
             // With another number of reasons, they cannot be assigned to the writes.
             if reasons.len() != places.len() {
@@ -360,16 +360,21 @@ impl Table {
 
     /// Sends one transaction. All attempts carry the same token, so that a retry after a lost
     /// answer is recognised and writes nothing twice. A cancelled transaction has written nothing.
-    async fn write_transaction(&self, items: Vec<TransactWriteItem>) -> Result<Ended, StoreError> {
+    async fn write_transaction(
+        &self,
+        items: Vec<TransactWriteItem>,
+    ) -> Result<TransactionResult, StoreError> {
         let request = self.client.transact_write_items();
         let request = request
             .set_transact_items(Some(items))
             .client_request_token(random::new_ulid(&*self.clock, &*self.random));
         let Err(error) = request.send().await else {
-            return Ok(Ended::Written);
+            return Ok(TransactionResult::Written);
         };
         match error.as_service_error().and_then(retry::write_cancelled) {
-            Some(reasons) if !reasons.is_empty() => Ok(Ended::Cancelled(reasons.to_vec())),
+            Some(reasons) if !reasons.is_empty() => {
+                Ok(TransactionResult::Cancelled(reasons.to_vec()))
+            }
             _ => Err(self.unavailable(error)),
         }
     }

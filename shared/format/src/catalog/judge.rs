@@ -103,7 +103,7 @@ pub enum CatalogOutcome {
 pub struct JudgedRelease {
     counted: CountedCatalog,
     /// Stored skills whose version forbids the new one, unless their own manifest no longer counts.
-    doubts: Vec<SkillEntry>,
+    doubtful_skills: Vec<SkillEntry>,
     same_root: bool,
 }
 
@@ -131,7 +131,7 @@ impl JudgedRelease {
     /// The stored skills whose manifests the caller checks, as input for
     /// [`JudgedRelease::settle_versions`].
     pub fn doubtful_skills(&self) -> &[SkillEntry] {
-        &self.doubts
+        &self.doubtful_skills
     }
 
     /// The catalog, before the versions of its skills are settled.
@@ -162,7 +162,7 @@ impl JudgedRelease {
         counts: impl Fn(&SkillEntry) -> bool,
     ) -> Result<CountedCatalog, CatalogError> {
         let catalog = &self.counted.catalog;
-        for stored in self.doubts.iter().filter(|stored| counts(stored)) {
+        for stored in self.doubtful_skills.iter().filter(|stored| counts(stored)) {
             if let Some(new) = catalog.skill(&stored.name) {
                 check_version(stored, new, self.same_root)?;
             }
@@ -300,7 +300,7 @@ impl CatalogCheck<'_> {
             .last
             .is_some_and(|last| last.catalog.root_sha256 == catalog.root_sha256);
         Ok(CatalogOutcome::Release(Box::new(JudgedRelease {
-            doubts: find_doubtful_skills(reader.last, &catalog, same_root),
+            doubtful_skills: find_doubtful_skills(reader.last, &catalog, same_root),
             same_root,
             counted: CountedCatalog {
                 catalog,
@@ -324,7 +324,7 @@ impl CatalogCheck<'_> {
         let signers = self.file.valid_signers(&self.state().release_keys());
         if signers.len() >= needed {
             Ok(signers)
-        } else if self.carries_newest() && self.counted_before() {
+        } else if self.carries_newest() && self.counted_under_older_root() {
             Err(CatalogError::ReleaseAwaited)
         } else {
             let found = signers.len();
@@ -334,7 +334,7 @@ impl CatalogCheck<'_> {
 
     /// Tells whether the payload names an older version of the chain whose release role has signed
     /// it. Reads no other member of the payload.
-    fn counted_before(&self) -> bool {
+    fn counted_under_older_root(&self) -> bool {
         #[derive(serde::Deserialize)]
         struct RootOnly {
             root_version: u64,
@@ -350,11 +350,11 @@ impl CatalogCheck<'_> {
         let keys: Vec<PublicKey> = role.keys().to_vec();
         // Keys that were revoked in an abandoned fork of the chain count in no catalog, even if a
         // version of this chain names them.
-        let given_up = self.state().revoked_elsewhere();
+        let revoked_elsewhere = self.state().revoked_elsewhere();
         let signers = self.file.valid_signers(&keys);
         let counted = signers
             .iter()
-            .filter(|key| !given_up.contains(&(*key).into()));
+            .filter(|key| !revoked_elsewhere.contains(&(*key).into()));
         counted.count() >= self.threshold.unwrap_or_else(|| role.threshold())
     }
 
@@ -372,7 +372,7 @@ impl CatalogCheck<'_> {
             Ok(())
         } else if self.older_version(number, hash).is_none() {
             Err(RootError::NotInChain { version: number }.into())
-        } else if self.reader.side == ReaderKind::Publisher && self.counted_before() {
+        } else if self.reader.side == ReaderKind::Publisher && self.counted_under_older_root() {
             Ok(())
         } else if self.carries_newest() {
             Err(CatalogError::ReleaseAwaited)

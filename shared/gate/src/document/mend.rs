@@ -60,7 +60,7 @@ pub fn repair_document(bytes: &[u8]) -> Result<RepairedDocument, DocumentError> 
         let Some(range) = range else {
             return Err(yaml_error(parts.yaml, &error));
         };
-        let value = in_quotes(&text[range.clone()]);
+        let value = quote_value(&text[range.clone()]);
         text.replace_range(range, &value);
         quoted = true;
     }
@@ -107,7 +107,7 @@ fn value_end(value: &str) -> usize {
     value[..end].trim_end().len()
 }
 
-fn in_quotes(value: &str) -> String {
+fn quote_value(value: &str) -> String {
     // YAML reads escapes inside double quotes, so each backslash of the value is doubled.
     format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))
 }

@@ -394,18 +394,18 @@ impl<'a> RuleTrial<'a> {
             place: own.place,
             heading: segments.heading_above(bytes, &own),
         };
-        let MatchCache { said, starts, .. } = &mut self.cache;
-        if said.as_ref().is_none_or(|said| said.0 != own.start) {
+        let MatchCache { traits, starts, .. } = &mut self.cache;
+        if traits.as_ref().is_none_or(|traits| traits.0 != own.start) {
             *self.work += 3 * statement.len() as u64;
-            *said = Some((own.start, quote::StatementTraits::of(statement)));
+            *traits = Some((own.start, quote::StatementTraits::of(statement)));
         }
-        let said = &said.as_ref()?.1;
+        let traits = &traits.as_ref()?.1;
         let starts_process = |work: &mut u64| {
             remember_answer(starts, place, block.len(), work, || {
                 STARTS_PROCESS.is_match(block)
             })
         };
-        let act = act_in_context(self.ready.rule, &context, said, starts_process, self.work)?;
+        let act = act_in_context(self.ready.rule, &context, traits, starts_process, self.work)?;
         if act == Act::Block && self.is_softened(place, own, seen) {
             return Some(Act::Warn);
         }
@@ -514,7 +514,7 @@ struct MatchCache {
     /// For the statement at one offset: whether an expression of `eases` matches in it.
     eased: Option<(usize, bool)>,
     /// For the statement at one offset: the properties that its matches share.
-    said: Option<(usize, quote::StatementTraits)>,
+    traits: Option<(usize, quote::StatementTraits)>,
 }
 
 /// Returns the cached answer for a place, or computes it and counts the work.
@@ -543,7 +543,7 @@ fn remember_answer<K: PartialEq + Copy>(
 fn act_in_context(
     rule: &ScanRule,
     context: &quote::Context<'_>,
-    said: &quote::StatementTraits,
+    traits: &quote::StatementTraits,
     mut starts_process: impl FnMut(&mut u64) -> bool,
     work: &mut u64,
 ) -> Option<Act> {
@@ -557,7 +557,7 @@ fn act_in_context(
     }
     // In code that is not shell, a command is only a string until something starts a process with
     // it.
-    let is_told = rule.places & place::PROSE != 0 && rule.places & place::SHELL == 0;
+    let is_instruction = rule.places & place::PROSE != 0 && rule.places & place::SHELL == 0;
     let is_text = rule.command
         && is_code
         && !context.begins_statement()
@@ -566,14 +566,15 @@ fn act_in_context(
     // An agent follows the text in a string only if that string gives it instructions or documents
     // the code.
     let is_string = is_code && context.place & (place::PROSE | place::COMMENT) == 0;
-    let is_value = (is_data && (rule.command || is_told) || is_string && is_told)
-        && !context.is_acted_on(said, rule.command);
+    let is_value = (is_data && (rule.command || is_instruction) || is_string && is_instruction)
+        && !context.is_acted_on(traits, rule.command);
     let is_pattern = (is_code || is_data) && context.is_in_pattern();
     // A command in a comment runs only if the reader is told to run it.
-    let is_remark = rule.command && context.place & place::COMMENT != 0 && !said.orders;
+    let is_remark = rule.command && context.place & place::COMMENT != 0 && !traits.orders;
     // The text before the match is read again for each match, so count it.
     *work += context.at.min(quote::MOST_BEFORE) as u64;
-    if is_text || is_value || is_pattern || is_remark || context.is_quotation(said, rule.command) {
+    if is_text || is_value || is_pattern || is_remark || context.is_quotation(traits, rule.command)
+    {
         return Some(Act::Warn);
     }
     Some(Act::Block)

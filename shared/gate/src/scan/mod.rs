@@ -82,7 +82,7 @@ pub(crate) struct Scan {
 
 /// Amount of work of computing the position of a hit: characters are counted in the stretch before
 /// the hit and in the one before its line.
-const PLACING: u64 = 2 * text::STRETCH as u64;
+const PLACING_WORK: u64 = 2 * text::STRETCH as u64;
 
 impl Scan {
     /// Tells whether a hit at this place is listed: each rule has a bounded number of places for
@@ -368,7 +368,7 @@ impl FilePlace<'_> {
         if !scan.is_listed(hit, view, path, place) {
             return;
         }
-        scan.work += PLACING;
+        scan.work += PLACING_WORK;
         let matched: String = text.chars().take(hit.length.min(MOST_QUOTED)).collect();
         let matched = matched.split_whitespace().collect::<Vec<_>>().join(" ");
         let mut message = hit.rule.message.to_owned();

@@ -36,7 +36,7 @@ static ORDERS: Lazy = Lazy::new(
 );
 
 /// A key for text that an agent follows. It stands at the beginning of the match.
-static TOLD: Lazy = Lazy::new(r"^\w*(?:description|instruction)s?['\x22]?\s*:");
+static INSTRUCTION_KEY: Lazy = Lazy::new(r"^\w*(?:description|instruction)s?['\x22]?\s*:");
 
 /// Headings under which attacks are described.
 static ANNOUNCES: Lazy = Lazy::new(
@@ -116,13 +116,13 @@ pub(super) struct Context<'a> {
 
 impl Context<'_> {
     /// Tells whether the match is a quotation. `is_command` states whether the match is a command.
-    pub(super) fn is_quotation(&self, said: &StatementTraits, is_command: bool) -> bool {
+    pub(super) fn is_quotation(&self, traits: &StatementTraits, is_command: bool) -> bool {
         let is_shell = self.place & place::SHELL != 0 && self.place & place::PLAIN == 0;
         let is_script = self.place & place::CODE != 0 && self.place & place::PROSE == 0;
         if is_shell
             || is_script
             || self.place & (place::HIDDEN | place::FRONT | place::DECODED) != 0
-            || said.orders
+            || traits.orders
         {
             return false;
         }
@@ -132,7 +132,7 @@ impl Context<'_> {
             || (!is_command && REPORTS.is_match(before))
             // A heading by itself excuses nothing. Otherwise, one line above an attack would
             // disable the scanner.
-            || said.is_reserved && ANNOUNCES.is_match(self.heading)
+            || traits.is_reserved && ANNOUNCES.is_match(self.heading)
     }
 
     /// Returns the statement up to the match.
@@ -148,15 +148,15 @@ impl Context<'_> {
 
     /// Tells whether a value in a data file is run or followed. The key before it decides, or that
     /// it stands on a line of its own.
-    pub(super) fn is_acted_on(&self, said: &StatementTraits, is_command: bool) -> bool {
+    pub(super) fn is_acted_on(&self, traits: &StatementTraits, is_command: bool) -> bool {
         let before = self.text_before();
-        let Some(key) = said.last_key_before(before.len()) else {
+        let Some(key) = traits.last_key_before(before.len()) else {
             // The match may be the key itself, if it introduces an instruction to an agent. A
             // command between quotation marks in a list is only a text.
             let is_mark =
                 |byte: &u8| b" \t-!$>`".contains(byte) || (!is_command && b"'\x22[".contains(byte));
             let is_first = before.iter().all(is_mark);
-            return is_first && (is_command || TOLD.is_match(self.matched));
+            return is_first && (is_command || INSTRUCTION_KEY.is_match(self.matched));
         };
         let is_mark = |byte: &u8| b"'\x22:= \t-".contains(byte);
         let mut names = before[key].split(is_mark);
@@ -273,7 +273,7 @@ mod tests {
             &KEY,
             &RUN_KEY,
             &TOLD_KEY,
-            &TOLD,
+            &INSTRUCTION_KEY,
         ] {
             assert!(lazy.compiles());
         }

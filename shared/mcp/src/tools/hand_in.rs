@@ -45,9 +45,9 @@ pub async fn hand_in(
     // Check the right before the arguments are read: a caller without it gets no detailed errors.
     require_right("write", session.person().write)?;
     // The call reads one snapshot, so its cache need not live longer.
-    let looks = SnapshotCache::default();
+    let snapshot_cache = SnapshotCache::default();
     let call = Call {
-        looks: &looks,
+        snapshot_cache: &snapshot_cache,
         session,
     };
     match asked {

@@ -96,7 +96,7 @@ impl<T> From<T> for Answer<T> {
 
 /// The context of one call: the caller's session, and the server's cache.
 pub(crate) struct Call<'c> {
-    pub looks: &'c SnapshotCache,
+    pub snapshot_cache: &'c SnapshotCache,
     pub session: &'c Session,
 }
 
@@ -108,7 +108,9 @@ impl Call<'_> {
         let person = self.session.person();
         let snapshot = self.session.shelf().take_snapshot().await;
         let snapshot = snapshot.map_err(|error| Fault::from_shelf(error, person.owner))?;
-        self.looks.visible_to(snapshot, person, reach).await
+        self.snapshot_cache
+            .visible_to(snapshot, person, reach)
+            .await
     }
 
     /// Fails if the caller may not read.
@@ -280,7 +282,7 @@ pub(crate) fn find_tool(name: &str) -> Option<Tool> {
 
 /// Calls the tool of this name.
 pub(crate) async fn call_tool(
-    looks: &SnapshotCache,
+    snapshot_cache: &SnapshotCache,
     session: &Session,
     name: &str,
     arguments: JsonObject,
@@ -290,7 +292,10 @@ pub(crate) async fn call_tool(
         let message = "`params.name` is not a tool of this server; tools/list lists them";
         ErrorData::invalid_params(message, Some(json!({ "member": "params.name" })))
     })?;
-    let call = Call { looks, session };
+    let call = Call {
+        snapshot_cache,
+        session,
+    };
     match (row.call)(&call, arguments).await {
         Ok(result) => Ok(result),
         Err(fault) => fault.into_tool_result(session, row.name),

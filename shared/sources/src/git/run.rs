@@ -15,9 +15,9 @@ use crate::error::{FetchError, GitFault, Result, escape_untrusted};
 /// Maximum size of the objects that a fetch downloads, in bytes.
 const MAX_REPOSITORY_BYTES: u64 = 512 << 20;
 /// Maximum size of git's error output that is kept, in bytes.
-const MAX_SAID_BYTES: usize = 16 << 10;
+const MAX_ERROR_OUTPUT_BYTES: usize = 16 << 10;
 /// Maximum number of lines of git's error output that a message shows.
-const MAX_SAID_LINES: usize = 4;
+const MAX_ERROR_OUTPUT_LINES: usize = 4;
 /// Interval between two measurements of a fetch's size.
 const SIZE_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -248,7 +248,7 @@ impl Git<'_> {
         // The message may contain an address from git's own settings, which vault does not know.
         let lines = lines.map(hide_credentials);
         let lines: Vec<String> = lines
-            .take(MAX_SAID_LINES)
+            .take(MAX_ERROR_OUTPUT_LINES)
             .map(|line| escape_untrusted(&line))
             .collect();
         FetchError::Git {
@@ -281,7 +281,7 @@ async fn exchange_data(child: &mut Child, run: &Run) -> (io::Result<Vec<u8>>, io
     let listen = async {
         let mut said = Vec::new();
         if let Some(mut stderr) = stderr {
-            let mut start = (&mut stderr).take(MAX_SAID_BYTES as u64);
+            let mut start = (&mut stderr).take(MAX_ERROR_OUTPUT_BYTES as u64);
             start.read_to_end(&mut said).await?;
             // Discard the rest, so that the process does not block on a full pipe.
             tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await?;

@@ -121,7 +121,7 @@ pub(super) async fn open_plugin(
     let (tree, base): (Box<dyn Tree + '_>, String) = match entry.source {
         PluginSource::Path(path) => {
             let inside = join_inside(&root, &path);
-            let inside = inside.ok_or_else(|| leads_out(&place, "a plugin's path"))?;
+            let inside = inside.ok_or_else(|| outside_error(&place, "a plugin's path"))?;
             let base = join_path(market.base(), &inside);
             (market, base.trim_matches('/').to_owned())
         }
@@ -188,7 +188,7 @@ async fn find_entry(tree: &dyn Tree, place: &str, name: &str) -> Result<(String,
     Ok((market.metadata.root.unwrap_or_default(), entry))
 }
 
-fn leads_out(place: &str, what: &str) -> FetchError {
+fn outside_error(place: &str, what: &str) -> FetchError {
     FetchError::content_error(place, format!("{what} points out of the repository"))
 }
 
@@ -212,7 +212,7 @@ impl SkillRule {
         let mut found = MergedSearches::default();
         for folder in &named {
             let inside = join_inside("", folder);
-            let inside = inside.ok_or_else(|| leads_out(tree.place(), "a skill's path"))?;
+            let inside = inside.ok_or_else(|| outside_error(tree.place(), "a skill's path"))?;
             // Some marketplaces name the file and not its folder.
             let inside = match inside.rsplit_once('/') {
                 Some((above, name)) if is_document_name(name) => above,

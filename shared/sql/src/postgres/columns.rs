@@ -26,7 +26,7 @@ const DELETE: &str = "delete from records
 /// exclusively, checks take it shared.
 pub(super) struct Locks {
     pub(super) numbers: Vec<i64>,
-    pub(super) own: Vec<bool>,
+    pub(super) are_exclusive: Vec<bool>,
 }
 
 impl Locks {
@@ -42,11 +42,14 @@ impl Locks {
                 .iter()
                 .take(8)
                 .fold(0, |number: u64, byte| number << 8 | u64::from(*byte));
-            let own = !matches!(write, Write::Check { .. });
-            *locks.entry(number.cast_signed()).or_insert(own) |= own;
+            let is_exclusive = !matches!(write, Write::Check { .. });
+            *locks.entry(number.cast_signed()).or_insert(is_exclusive) |= is_exclusive;
         }
-        let (numbers, own) = locks.into_iter().unzip();
-        Self { numbers, own }
+        let (numbers, are_exclusive) = locks.into_iter().unzip();
+        Self {
+            numbers,
+            are_exclusive,
+        }
     }
 }
 

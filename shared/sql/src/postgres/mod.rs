@@ -40,7 +40,7 @@ use crate::{CHUNK, Options, SqlError, find_full_count, split_by_work};
 const CONFLICT: Duration = Duration::from_secs(2);
 /// Number of commits and uploads that one service runs at once. The other connections of its pool
 /// stay free for reads.
-const WRITES: usize = connect::CONNECTIONS / 2;
+const MAX_CONCURRENT_WRITES: usize = connect::CONNECTIONS / 2;
 /// Number of commits and uploads of one namespace that may wait.
 const WAITING: usize = 2048;
 
@@ -66,14 +66,14 @@ const PUT: &str = "insert into objects (namespace, class, digest, size, bytes)
     select namespace, class, digest, octet_length(bytes), bytes
     from unnest($1::text[], $2::text[], $3::bytea[], $4::bytea[]) as put (namespace, class, digest, bytes)
     on conflict do nothing returning namespace, class, digest";
-const HELD: &str = "select asked.place
+const FIND_OBJECTS: &str = "select asked.place
     from unnest($1::text[], $2::text[], $3::bytea[], $4::bigint[]) with ordinality
       as asked (namespace, class, digest, size, place)
     join objects held on held.namespace = asked.namespace and held.class = asked.class
       and held.digest = asked.digest and held.size = asked.size";
 const OBJECTS: &str = "select digest, size from objects
     where namespace = $1 and class = $2 and digest > $3 order by digest limit $4";
-const FORGET: &str = "delete from objects
+const DELETE_OBJECTS: &str = "delete from objects
     using unnest($1::text[], $2::text[], $3::bytea[]) as gone (namespace, class, digest)
     where objects.namespace = gone.namespace and objects.class = gone.class
       and objects.digest = gone.digest";
@@ -98,8 +98,8 @@ impl Postgres {
             clock,
             connections,
             writes: FairGate::new(GateSize {
-                places: WRITES,
-                places_of_lane: WRITES / 2,
+                places: MAX_CONCURRENT_WRITES,
+                places_of_lane: MAX_CONCURRENT_WRITES / 2,
                 waiting: LaneBound::of_requests(WAITING),
                 patience: options.patience,
             }),
@@ -126,7 +126,7 @@ impl Postgres {
             lease.prepare_statement(RECORDS),
             lease.prepare_statement(REVISIONS)
         )?;
-        let lock_values: [&(dyn ToSql + Sync); 2] = [&locks.numbers, &locks.own];
+        let lock_values: [&(dyn ToSql + Sync); 2] = [&locks.numbers, &locks.are_exclusive];
         let record_values: [&(dyn ToSql + Sync); 3] =
             [&key_arrays.partitions, &key_arrays.keys, &now.unix()];
         let revision_values: [&(dyn ToSql + Sync); 1] = [&revision_count];
@@ -266,7 +266,7 @@ impl Objects for Postgres {
         let rows = self
             .connections
             .query_once(
-                HELD,
+                FIND_OBJECTS,
                 &[
                     &key_arrays.namespaces,
                     &key_arrays.classes,
@@ -328,7 +328,7 @@ impl Objects for Postgres {
             let pass = self.writes.enter(Lane::Upkeep).await?;
             self.connections
                 .query_once(
-                    FORGET,
+                    DELETE_OBJECTS,
                     &[&arrays.namespaces, &arrays.classes, &arrays.digests],
                 )
                 .await?;

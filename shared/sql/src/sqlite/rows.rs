@@ -19,9 +19,9 @@ pub fn read_records(
 ) -> rusqlite::Result<Vec<Option<Record>>> {
     match keys {
         [key] => return Ok(vec![read_record(connection, key, now)?]),
-        [_, _] => return side_by_side(connection, TWO, keys, now),
-        [_, _, _] => return side_by_side(connection, THREE, keys, now),
-        [_, _, _, _, _] => return side_by_side(connection, FIVE, keys, now),
+        [_, _] => return read_in_one_statement(connection, SELECT_TWO, keys, now),
+        [_, _, _] => return read_in_one_statement(connection, SELECT_THREE, keys, now),
+        [_, _, _, _, _] => return read_in_one_statement(connection, SELECT_FIVE, keys, now),
         _ => {}
     }
     // One transaction is one snapshot. It only reads, so a rollback loses nothing.
@@ -34,7 +34,7 @@ pub fn read_records(
     read
 }
 
-macro_rules! point {
+macro_rules! select_record {
     ($slot:literal, $partition:literal, $key:literal) => {
         concat!(
             "select ",
@@ -50,30 +50,34 @@ macro_rules! point {
 
 /// The statements that read two or three records, as a request of a device needs. One statement
 /// costs half as much as a transaction around several.
-const TWO: &str = concat!(point!(0, 2, 3), " union all ", point!(1, 4, 5));
-const THREE: &str = concat!(
-    point!(0, 2, 3),
+const SELECT_TWO: &str = concat!(
+    select_record!(0, 2, 3),
     " union all ",
-    point!(1, 4, 5),
+    select_record!(1, 4, 5)
+);
+const SELECT_THREE: &str = concat!(
+    select_record!(0, 2, 3),
     " union all ",
-    point!(2, 6, 7)
+    select_record!(1, 4, 5),
+    " union all ",
+    select_record!(2, 6, 7)
 );
 
 /// The statement that reads the five records that belong to an access token.
-const FIVE: &str = concat!(
-    point!(0, 2, 3),
+const SELECT_FIVE: &str = concat!(
+    select_record!(0, 2, 3),
     " union all ",
-    point!(1, 4, 5),
+    select_record!(1, 4, 5),
     " union all ",
-    point!(2, 6, 7),
+    select_record!(2, 6, 7),
     " union all ",
-    point!(3, 8, 9),
+    select_record!(3, 8, 9),
     " union all ",
-    point!(4, 10, 11)
+    select_record!(4, 10, 11)
 );
 
 /// Like [`read_records`], with one statement. It also reads all records of one moment.
-fn side_by_side(
+fn read_in_one_statement(
     connection: &Connection,
     statement: &str,
     keys: &[RecordKey],

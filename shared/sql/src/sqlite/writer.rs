@@ -165,9 +165,9 @@ trait Request: Send {
     fn is_abandoned(&self) -> bool;
     /// Runs the request. After an error, nothing of it is written.
     fn run_work(&mut self, batch: &mut Batch<'_>) -> rusqlite::Result<()>;
-    /// Sends the result to the caller, or `in_vain`: the error for which the whole group was rolled
-    /// back.
-    fn send_answer(self: Box<Self>, in_vain: Option<StoreError>);
+    /// Sends the result to the caller, or `group_error`: the error for which the whole group was
+    /// rolled back.
+    fn send_answer(self: Box<Self>, group_error: Option<StoreError>);
 }
 
 impl Waiting for Box<dyn Request> {
@@ -212,8 +212,8 @@ where
         Ok(())
     }
 
-    fn send_answer(self: Box<Self>, in_vain: Option<StoreError>) {
-        let answer = match in_vain {
+    fn send_answer(self: Box<Self>, group_error: Option<StoreError>) {
+        let answer = match group_error {
             Some(error) => Err(error),
             None => self.outcome.ok_or_else(worker_gone),
         };
@@ -324,7 +324,7 @@ impl WriterThread {
             let _ = self.execute_statement("rollback");
         }
         for request in group {
-            request.send_answer(Some(in_vain(error)));
+            request.send_answer(Some(copy_group_error(error)));
         }
     }
 
@@ -351,7 +351,7 @@ impl WriterThread {
 }
 
 /// Creates an error for one caller from the error that all callers of the group get.
-fn in_vain(error: &rusqlite::Error) -> StoreError {
+fn copy_group_error(error: &rusqlite::Error) -> StoreError {
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
             StoreError::Corrupt(error.to_string())

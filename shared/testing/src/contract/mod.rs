@@ -125,7 +125,7 @@ fn number(n: u64) -> Document {
 }
 
 /// Commits, and repeats that while the store reports conflicts, as a caller of the port must do.
-async fn decided(records: &dyn Records, writes: &[Write]) -> Commit {
+async fn commit_until_decided(records: &dyn Records, writes: &[Write]) -> Commit {
     for _ in 0..100 {
         match records.commit_writes(writes.to_vec()).await {
             Err(StoreError::Conflict) => {}

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
-use super::{RecordsFixture, absent, any, decided, key, number};
+use super::{RecordsFixture, absent, any, commit_until_decided, key, number};
 use vault_store::records::{Commit, RecordKey, Records, When, Write};
 
 /// Starts all commits at the same time and returns their results, in order.
@@ -18,7 +18,7 @@ async fn at_once(store: &RecordsFixture, commits: Vec<Vec<Write>>) -> Vec<Commit
         let (records, start) = (Arc::clone(&store.records), Arc::clone(&start));
         racers.spawn(async move {
             start.wait().await;
-            (index, decided(&*records, &writes).await)
+            (index, commit_until_decided(&*records, &writes).await)
         });
     }
     let mut ended = racers.join_all().await;
@@ -236,7 +236,7 @@ async fn change_claimed(records: &dyn Records, name: &str, change: impl Fn(u64) 
             Write::put(key("claimed"), number(after), when),
             absent(name, after),
         ];
-        if decided(records, &writes).await.is_done() {
+        if commit_until_decided(records, &writes).await.is_done() {
             return true;
         }
     }
