@@ -9,7 +9,7 @@ use vault_shelf::Shelf;
 
 use crate::code::ToolError;
 
-/// Whether a caller may read, or write.
+/// Whether a caller has one of two rights: to read, or to write.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Right {
     /// The caller may do it.

@@ -36,8 +36,8 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Leaves out those at and below `base`, such as submodules. One inside a skill is a fault of
-    /// that skill.
+    /// Adds those of the left-out entries (such as submodules) that are at or below `base`. An entry
+    /// inside a skill is not added: it is a fault of that skill.
     pub(crate) fn add_left_out(&mut self, left_out: impl Iterator<Item = LeftOut>, base: &str) {
         for left in left_out {
             let path = if left.path == "." {

@@ -13,7 +13,7 @@ const MAX_SECTION: usize = 32 << 10;
 const READ_WHOLE: u16 =
     place::FRONT | place::PROSE | place::HEAD | place::TABLE | place::SHELL | place::HIDDEN;
 
-/// A stretch of text.
+/// A stretch of a text that is read as one, with its kind of context ([`place`]).
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Span {
     pub start: usize,
@@ -34,7 +34,7 @@ pub(super) struct Segments {
     pub headings: Vec<(usize, usize)>,
     /// Whether a line was read in windows although people or shells read it as a whole.
     pub has_long_line: bool,
-    /// Whether that line was a shell command (with the lines that continue it).
+    /// Whether such a line was a shell command (with the lines that continue it).
     pub has_long_command: bool,
 }
 

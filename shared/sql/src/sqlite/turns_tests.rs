@@ -197,7 +197,7 @@ async fn background_work_has_its_turn_whatever_waits_for_others() {
     assert_eq!(count_at_turn(&store, place, place).await, 0);
 }
 
-/// A commit over a limit is refused by a reading and never queues for the writer.
+/// A commit over a limit is rejected after a read and never queues for the writer.
 #[tokio::test]
 async fn a_count_that_is_full_is_refused_while_the_writer_is_held() {
     let (store, _folder) = open().await;

@@ -45,7 +45,7 @@ pub trait Hand: Send + Sync {
     }
     /// Removes a skill from the shelf.
     async fn remove(&self, name: &SkillName);
-    /// Adds a skill as one of a linked vault. Returns false if the shelf supports no links.
+    /// Adds a skill as a linked vault has it. Returns false if the shelf supports no links.
     async fn link(&self, files: Vec<RawFile>) -> bool;
     /// Damages the stored bytes of a skill.
     async fn damage(&self, entry: &Entry);
