@@ -33,21 +33,21 @@ pub enum Names {
 /// The person or client behind a call.
 #[derive(Clone, Debug)]
 pub struct Person {
-    /// The ids by which the policy may name them: the e-mail, then the client's id. The first that
-    /// the policy names decides.
+    /// The ids by which the policy may name the person: the e-mail, then the client's id. The first
+    /// that the policy names decides.
     pub ids: Vec<String>,
-    /// The profile of the policy to which an owner bound them; `None` for none.
+    /// The profile of the policy to which an owner bound the person; `None` for none.
     pub profile: Option<String>,
-    /// Whether they own the vault. No policy filters what an owner sees.
+    /// Whether the person owns the vault. No policy filters what an owner sees.
     pub owner: bool,
-    /// Whether they may read skills.
+    /// Whether the person may read skills.
     pub read: Right,
-    /// Whether they may submit changes.
+    /// Whether the person may submit changes.
     pub write: Right,
-    /// How drafts and the audit log name them.
+    /// Name of the person in drafts and the audit log.
     pub submitter: Submitter,
-    /// Whether they work on the machine that holds the library, so that they may name a folder by
-    /// its path.
+    /// Whether the person works on the machine that holds the library. Such a person may name a
+    /// folder by its path.
     pub local: bool,
 }
 

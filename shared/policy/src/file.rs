@@ -159,7 +159,7 @@ objects! {
         ;
         /// Platforms on which the rule applies; absent: all.
         platforms: Vec<String>,
-        /// Profiles for which it applies; absent: all.
+        /// Profiles for which the rule applies; absent: all.
         profiles: Vec<String>,
         /// Names of groups to add.
         add_groups: Vec<String>,
