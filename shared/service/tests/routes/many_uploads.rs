@@ -202,6 +202,7 @@ async fn a_grace_period_that_ends_within_a_visit_deletes_nothing() {
     let busy = world.namespace("acme", Kind::Hosted).await;
     world.put(&busy, b"unnamed").await;
     let early = world.upload_of(&busy, b"unnamed");
+    world.clock.advance(1);
     world.add_uploads(&busy, MANY).await;
     assert_eq!(world.step().await.deleted, 0, "out of time");
     // The record of the upload stands in front of the position of the visit.

@@ -15,7 +15,7 @@ use vault_store::StoreError;
 use vault_store::records::{Document, RecordKey, When, Write};
 use vault_testing::memory::hooked::{Call, Hook, Hooked};
 
-use crate::admin::{ADA, Desk, Planned, desk, token};
+use crate::admin::{ADA, Desk, Planned, desk, empty_desk, token};
 use crate::common::{commit, put};
 use crate::notices::Endpoints;
 use crate::quota::bytes;
@@ -129,6 +129,22 @@ async fn the_last_place_that_another_process_takes_is_gone() {
     let body = json!({ "email": "one@example.org", "role": "role:member", "scopes": ["read"] });
     let full = desk.post("/admin/users", &body).await;
     assert_eq!(full.short(), "409 quota_full");
+}
+
+/// Another process counts its upload between the reading and the commit of this one.
+#[tokio::test]
+async fn the_last_bytes_that_another_process_takes_are_gone() {
+    let desk = empty_desk().await;
+    desk.limit(100, 0).await;
+    let usage = RecordKey::new(format!("stored/{}", desk.acme.id), "usage");
+    let taken = json!({ "bytes": 60, "objects": 1 });
+    let taken = json!({ "tally": { "stored": taken, "unnamed": taken } });
+    let taken = Document::from_value(&taken).unwrap();
+    let sooner = Planned::Sooner(vec![Write::put(usage.clone(), taken, When::Any)]);
+    desk.commits.plan(usage, [sooner]);
+    let refused = desk.put_bytes("bundles", &bytes(1, 60)).await;
+    assert_eq!(refused.short(), "413 quota_exceeded");
+    assert_eq!(desk.world.usage(&desk.acme).await.tally.stored.bytes, 60);
 }
 
 /// A process that knows the limit of before admits or invites one more at the same moment.
