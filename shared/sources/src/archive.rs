@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::io::{Cursor, Read};
 
 use flate2::read::MultiGzDecoder;
+use tokio::sync::Semaphore;
 use vault_format::manifest::Mode;
 use vault_format::path::fold_name;
 use vault_gate::RawFile;
@@ -35,6 +36,13 @@ const ZIP_END_BYTES: usize = 22;
 /// Maximum size of a decompressed tar stream in bytes, including headers and padding.
 const MAX_STREAM_BYTES: u64 = MAX_UNPACKED_BYTES + (8 << 20);
 
+/// Maximum number of archives that this process unpacks at a time. The others wait in turn, so that
+/// no number of large archives takes all of the machine.
+const MOST_AT_ONCE: usize = 2;
+
+/// The turns of the archives that wait.
+static TURNS: Semaphore = Semaphore::const_new(MOST_AT_ONCE);
+
 /// The content of an archive.
 #[derive(Debug, Default)]
 pub(crate) struct Unpacked {
@@ -44,8 +52,30 @@ pub(crate) struct Unpacked {
     pub(crate) links: Vec<SkillLink>,
 }
 
+/// Reads all files of an archive, on a thread of its own: a slow archive must not hold a worker
+/// that answers other callers. `place` names the archive in error messages.
+pub(crate) async fn unpack_archive(place: &str, bytes: Vec<u8>) -> Result<Unpacked> {
+    let place = place.to_owned();
+    run_in_turn(move || read_archive(&place, &bytes)).await?
+}
+
+/// Runs work on a thread where it may block, when it is its turn.
+async fn run_in_turn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+    let failed = |error: &dyn std::fmt::Display| {
+        FetchError::local_error("unpacking an archive", &error.to_string())
+    };
+    let turn = TURNS.acquire().await.map_err(|error| failed(&error))?;
+    let done = tokio::task::spawn_blocking(move || {
+        let done = work();
+        // The turn ends with the work. A caller who went away does not end the work.
+        drop(turn);
+        done
+    });
+    done.await.map_err(|error| failed(&error))
+}
+
 /// Reads all files of an archive. `place` names the archive in error messages.
-pub(crate) fn unpack_archive(place: &str, bytes: &[u8]) -> Result<Unpacked> {
+fn read_archive(place: &str, bytes: &[u8]) -> Result<Unpacked> {
     if bytes.len() as u64 > MAX_DOWNLOAD_BYTES {
         return Err(FetchError::too_large(place, MAX_DOWNLOAD_BYTES, "bytes"));
     }
@@ -366,5 +396,34 @@ impl<R: Read> Read for Bounded<R> {
             .checked_sub(read as u64)
             .ok_or_else(|| std::io::Error::other(UnpackLimitExceeded))?;
         Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::poll_fn;
+    use std::pin::pin;
+    use std::task::Poll;
+
+    #[tokio::test]
+    async fn archives_are_unpacked_beside_the_workers_and_in_turn() {
+        let worker = std::thread::current().id();
+        let thread = run_in_turn(|| std::thread::current().id()).await.unwrap();
+        assert_ne!(thread, worker);
+        // While others are unpacked, an archive waits and holds no worker.
+        let most = u32::try_from(MOST_AT_ONCE).unwrap();
+        let others = TURNS.acquire_many(most).await.unwrap();
+        let mut unpacked = pin!(unpack_archive("a.zip", b"no archive".to_vec()));
+        let is_waiting =
+            poll_fn(|context| Poll::Ready(unpacked.as_mut().poll(context).is_pending()));
+        assert!(is_waiting.await);
+        drop(others);
+        let fault = unpacked.await.unwrap_err();
+        assert_eq!(fault.word(), "source_malformed");
+        // The turn of work that failed ends, too.
+        let panics = run_in_turn(|| panic!("a fault in a reader of archives"));
+        assert_eq!(panics.await.unwrap_err().word(), "io");
+        assert_eq!(TURNS.available_permits(), MOST_AT_ONCE);
     }
 }

@@ -80,10 +80,10 @@ impl Kind for Local<'_> {
         }
         let place = self.0.display().to_string();
         let bytes = read_file(self.0, MAX_DOWNLOAD_BYTES)?;
-        let unpacked = archive::unpack_archive(&place, &bytes)?;
         let name = self.0.file_name().and_then(|name| name.to_str());
         let identifier = format!("local:{}", name.unwrap_or("archive").trim());
         let upstream = new_upstream(&identifier, format!("sha256:{}", Digest::of(&bytes)))?;
+        let unpacked = archive::unpack_archive(&place, bytes).await?;
         Ok(Box::new(FileSet::new(unpacked, upstream, &place)))
     }
 
@@ -102,8 +102,8 @@ impl Kind for RemoteArchive<'_> {
     async fn open_tree<'a>(&'a self, access: Access<'a>) -> Result<Box<dyn Tree + 'a>> {
         let url = self.0;
         let got = access.fetch_required(url, MAX_DOWNLOAD_BYTES).await?;
-        let unpacked = archive::unpack_archive(url.as_str(), &got.body)?;
         let upstream = web_upstream(url, &got.body)?;
+        let unpacked = archive::unpack_archive(url.as_str(), got.body).await?;
         Ok(Box::new(FileSet::new(unpacked, upstream, url.as_str())))
     }
 }

@@ -130,8 +130,8 @@ pub(super) async fn open_plugin(
             let package = Package::new(package, elsewhere.version.as_deref());
             let package = package.map_err(|reason| FetchError::content_error(&place, reason))?;
             let archive = package.fetch_archive(access).await?;
-            let unpacked = archive::unpack_archive(&archive.shown, &archive.body)?;
             let upstream = web_upstream(&archive.url, &archive.body)?;
+            let unpacked = archive::unpack_archive(&archive.shown, archive.body).await?;
             note.push_str(&format!(", the npm package {}", archive.shown));
             let files = FileSet::new(unpacked, upstream, archive.url.as_str());
             (Box::new(files), String::new())

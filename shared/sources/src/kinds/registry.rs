@@ -116,7 +116,7 @@ impl Kind for ClawHub<'_> {
             let repository = Repository::fetch_repository(access, &source).await?;
             return repository.recorded_as(recorded).open_all().await;
         }
-        let unpacked = archive::unpack_archive(url.as_str(), &got.body)?;
+        let unpacked = archive::unpack_archive(url.as_str(), got.body).await?;
         open_archive(unpacked, recorded, &format!("clawhub:{}", self.slug)).await
     }
 

@@ -151,7 +151,7 @@ impl Site {
             }
             Artifact::Archive { url, digest } => {
                 let body = self.fetch_artifact(access, url, digest).await?;
-                let Unpacked { mut files, links } = archive::unpack_archive(url, &body)?;
+                let Unpacked { mut files, links } = archive::unpack_archive(url, body).await?;
                 let copied_links = settle_links(access, (url, ""), &mut files, &links)?;
                 if files.iter().any(|file| is_document_name(&file.path)) {
                     Ok(SiteFiles {
