@@ -23,7 +23,7 @@ const MAX_ENTRIES: usize = 100_000;
 /// Maximum number of symbolic links that are followed for one path, as on Linux.
 const MAX_FOLLOWED: usize = 40;
 /// Maximum length of the target of a symbolic link, in bytes, as on Linux.
-const MAX_TARGET_BYTES: usize = 4096;
+pub(crate) const MAX_TARGET_BYTES: usize = 4096;
 /// Maximum number of parts of paths and targets that are read for one path.
 const MAX_PARTS: usize = 256;
 
@@ -38,20 +38,21 @@ pub(crate) struct Found {
 impl Found {
     /// Adds those of the left-out entries (such as submodules) that are at or below `base`. An entry
     /// inside a skill is not added: it is a fault of that skill.
-    pub(crate) fn add_left_out(&mut self, left_out: impl Iterator<Item = LeftOut>, base: &str) {
-        for left in left_out {
+    fn add_left_out(&mut self, left_out: impl Iterator<Item = LeftOut>, base: &str) {
+        let folders = self.skills.iter().map(|(folder, _)| folder.as_str());
+        // The root is no outer skill.
+        let folders: HashSet<&str> = folders.filter(|folder| !folder.is_empty()).collect();
+        let is_outside = |left: &LeftOut| {
             let path = if left.path == "." {
                 ""
             } else {
                 left.path.as_str()
             };
-            let in_skill = |(folder, _): &(String, String)| {
-                !folder.is_empty() && below_base(path, folder).is_some()
-            };
-            if below_base(path, base).is_some() && !self.skills.iter().any(in_skill) {
-                self.left_out.push(left);
-            }
-        }
+            let mut around = std::iter::once(path).chain(ancestors(path));
+            below_base(path, base).is_some() && !around.any(|folder| folders.contains(folder))
+        };
+        let left_out: Vec<LeftOut> = left_out.filter(is_outside).collect();
+        self.left_out.extend(left_out);
     }
 
     /// Keeps what lies in this folder itself or one level below it.
@@ -198,20 +199,49 @@ fn is_generated(part: &str) -> bool {
     matches!(part, "__MACOSX" | "target" | ".venv")
 }
 
-/// The paths of a local folder that matter for a list of skills.
+/// The paths of a tree of files that matter for a list of skills. They are collected once, because a
+/// plugin may name many folders, each of which is searched.
 #[derive(Debug, Default)]
-pub(crate) struct LocalPaths {
-    /// The paths of files and links named SKILL.md in any case, relative to the folder.
+pub(crate) struct SkillPaths {
+    /// The paths of files and links named SKILL.md in any case, relative to the root.
     pub(crate) documents: Vec<String>,
-    /// The folders that could not be searched, and the links to folders of skills.
+    /// The folders that could not be searched, the submodules, and the links to folders of skills.
     pub(crate) left_out: Vec<LeftOut>,
+}
+
+impl SkillPaths {
+    /// Collects them from the paths of all files and links of a repository or archive, and from its
+    /// links.
+    pub(crate) fn of_files<'a>(
+        files: impl Iterator<Item = &'a str> + Clone,
+        links: &'a [SkillLink],
+    ) -> Self {
+        let is_document = |path: &&str| {
+            let (_, name) = path.rsplit_once('/').unwrap_or(("", path));
+            is_document_name(name)
+        };
+        // A link named SKILL.md makes its folder a skill, which is then rejected with a reason.
+        let linked = links.iter().map(|link| link.path.as_str());
+        let documents = files.clone().chain(linked).filter(is_document);
+        Self {
+            documents: documents.map(str::to_owned).collect(),
+            left_out: left_out_links(links, files.filter(is_document)),
+        }
+    }
+
+    /// Finds the skills at and below a folder.
+    pub(crate) fn find_skills(&self, base: &str) -> Found {
+        let mut found = find_skills(self.documents.iter().map(String::as_str), base);
+        found.add_left_out(self.left_out.iter().cloned(), base);
+        found
+    }
 }
 
 /// Searches a local folder. Does not follow symbolic links. Fails if the folder is too large to be
 /// searched to its end.
-pub(crate) fn search_folder(folder: &Path) -> Result<LocalPaths> {
+pub(crate) fn search_folder(folder: &Path) -> Result<SkillPaths> {
     let place = folder.display().to_string();
-    let mut found = LocalPaths::default();
+    let mut found = SkillPaths::default();
     let mut waiting = VecDeque::from([(String::new(), 0)]);
     let mut visited = 0;
     while let Some((inside, depth)) = waiting.pop_front() {
@@ -276,20 +306,18 @@ pub(crate) fn search_folder(folder: &Path) -> Result<LocalPaths> {
 }
 
 /// Returns the symbolic links of a repository or archive that lead to the folder of a skill in it,
-/// as left out. A search of a local folder leaves out the same ones.
-pub(crate) fn left_out_links<'a>(
+/// as left out. A search of a local folder leaves out the same ones. `documents` are the files named
+/// SKILL.md.
+fn left_out_links<'a>(
     links: &'a [SkillLink],
-    files: impl Iterator<Item = &'a str>,
+    documents: impl Iterator<Item = &'a str>,
 ) -> Vec<LeftOut> {
     let targets: HashMap<&str, &str> = links
         .iter()
         .map(|link| (link.path.as_str(), link.target.as_str()))
         .collect();
-    let folders: HashSet<&str> = files
-        .filter_map(|file| {
-            let (folder, name) = file.rsplit_once('/').unwrap_or(("", file));
-            is_document_name(name).then_some(folder)
-        })
+    let folders: HashSet<&str> = documents
+        .map(|path| path.rsplit_once('/').map_or("", |(folder, _)| folder))
         .collect();
     let is_searched = |link: &&SkillLink| {
         let (folder, _) = link.path.rsplit_once('/').unwrap_or_default();
@@ -397,8 +425,12 @@ mod tests {
             (&[("node_modules/x", "../skills/a")], &[]),
         ] {
             let links: Vec<SkillLink> = links.iter().map(link).collect();
-            let found = left_out_links(&links, files.into_iter());
-            let found: Vec<&str> = found.iter().map(|left| left.path.as_str()).collect();
+            let found = SkillPaths::of_files(files.into_iter(), &links);
+            let found: Vec<&str> = found
+                .left_out
+                .iter()
+                .map(|left| left.path.as_str())
+                .collect();
             assert_eq!(found, expected, "{links:?}");
         }
     }

@@ -258,6 +258,41 @@ async fn skills_of_one_repository_are_compared_with_one_request() {
     assert_eq!(calls.matches(" fetch ").count(), 1, "{calls}");
 }
 
+/// A link may be of any size in a commit. git does not even fetch one beyond the size of a file.
+#[tokio::test]
+async fn a_link_whose_text_cannot_be_read_is_a_fault_of_its_skill_alone() {
+    let repository = with_two();
+    let add_link = |path: &str, size: usize| {
+        repository.write(".git/target", vec![b'a'; size]);
+        let id = repository.git(&["hash-object", "-w", "--no-filters", ".git/target"]);
+        let entry = format!("120000,{id},{path}");
+        repository.git(&["update-index", "--add", "--cacheinfo", &entry]);
+    };
+    add_link("skills/csv/missing", (4 << 20) + 2);
+    // Together they are longer than all links that are read.
+    for size in 0..5 {
+        add_link(&format!("skills/csv/long{size}"), (4 << 20) - size);
+    }
+    repository.git(&["commit", "--quiet", "--message", "Links."]);
+    let fetcher = plain_fetcher();
+    let mut opened = open(&fetcher, &source(&repository)).await.unwrap();
+    assert_eq!(names(&opened), ["csv", "pdf"]);
+    assert!(pdf(&repository).await.is_ok());
+    let policy = SourcePolicy::default();
+    for copy_links in [false, true] {
+        opened.copy_links = copy_links;
+        let found = opened.listing.find_skill("csv").unwrap();
+        let refused = fetcher.take_skill(&opened, found, &policy).await;
+        let refused = refused.unwrap_err();
+        assert_eq!(refused.word(), "source_malformed");
+        let message = refused.to_string();
+        assert!(
+            message.contains("skills/csv/") && message.contains("symbolic link"),
+            "{message}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn a_repository_that_moves_between_check_and_fetch_gives_one_commit_or_none() {
     // An opened source reads from the fetched commit, even if the branch moves in the meantime.

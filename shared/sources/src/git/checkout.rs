@@ -13,6 +13,9 @@ use crate::source::GitSource;
 /// Maximum size of a tree listing, in bytes.
 const MAX_LISTING_BYTES: usize = 32 << 20;
 
+/// Maximum length of the line that git writes before a blob: its id, type and size.
+const MAX_HEADER_BYTES: usize = 100;
+
 /// An entry of a git tree.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct TreeEntry {
@@ -55,6 +58,41 @@ impl Checkout {
             .map(|entry| entry.id.as_str())
     }
 
+    /// Returns the sizes of blobs by their ids, in bytes. A blob that was not fetched is missing in
+    /// the result.
+    pub(crate) async fn blob_sizes(&self, ids: &[&str]) -> Result<HashMap<String, u64>> {
+        // git answers to an empty line too.
+        if ids.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let (input, number) = unique_lines(ids);
+        let run = Run {
+            input,
+            ..Run::new(number * MAX_HEADER_BYTES, self.settings.fetch_time)
+        };
+        let git = self.git();
+        let out = git
+            .run_command(&["cat-file", "--batch-check"], &run)
+            .await?;
+        let text = String::from_utf8_lossy(&out);
+        let sizes = text.lines().filter_map(|line| {
+            let mut words = line.split(' ');
+            match (words.next(), words.next(), words.next()) {
+                (Some(id), Some("blob"), Some(size)) => Some((id.to_owned(), size.parse().ok()?)),
+                _ => None,
+            }
+        });
+        Ok(sizes.collect())
+    }
+
+    fn git(&self) -> Git<'_> {
+        Git {
+            settings: &self.settings,
+            place: &self.place,
+            folder: Some(self.folder.path()),
+        }
+    }
+
     /// Reads blobs by their ids. Fails if they exceed `max` bytes in total.
     pub(crate) async fn read_blobs(
         &self,
@@ -65,25 +103,16 @@ impl Checkout {
         if ids.is_empty() {
             return Ok(HashMap::new());
         }
-        let mut blob_ids: Vec<&str> = ids.to_vec();
-        blob_ids.sort_unstable();
-        blob_ids.dedup();
-        let mut input = blob_ids.join("\n");
-        input.push('\n');
+        let (input, number) = unique_lines(ids);
         let limit = usize::try_from(max)
             .unwrap_or(usize::MAX)
-            // git precedes each blob with a header line, so allow 100 bytes per blob for it.
-            .saturating_add(blob_ids.len() * 100);
-        let git = Git {
-            settings: &self.settings,
-            place: &self.place,
-            folder: Some(self.folder.path()),
-        };
+            .saturating_add(number * MAX_HEADER_BYTES);
         let run = Run {
-            input: input.into_bytes(),
+            input,
             ..Run::new(limit, self.settings.fetch_time)
         };
-        let out = git
+        let out = self
+            .git()
             .run_command(&["cat-file", "--batch"], &run)
             .await
             .map_err(|error| match error {
@@ -92,6 +121,15 @@ impl Checkout {
             })?;
         parse_objects(&self.place, &out)
     }
+}
+
+/// Returns each id once, one on each line, and their number.
+fn unique_lines(ids: &[&str]) -> (Vec<u8>, usize) {
+    let mut ids = ids.to_vec();
+    ids.sort_unstable();
+    ids.dedup();
+    let lines = ids.iter().flat_map(|id| [id, "\n"]);
+    (lines.collect::<String>().into_bytes(), ids.len())
 }
 
 /// Parses the output of `git cat-file --batch`.

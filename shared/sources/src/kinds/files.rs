@@ -23,7 +23,7 @@ use super::{
 use crate::access::Access;
 use crate::archive::{self, MAX_DOWNLOAD_BYTES, Unpacked};
 use crate::error::{FetchError, Result, escape_untrusted};
-use crate::find::{self, Found, LocalPaths};
+use crate::find::{self, Found, SkillPaths};
 use crate::listing::{Listing, OfferedSkill, last_part};
 use crate::opened::{Content, Opened};
 
@@ -41,7 +41,7 @@ pub(crate) struct RemoteSkillMd<'a>(pub(crate) &'a Url);
 pub(crate) struct LocalFolder {
     path: PathBuf,
     place: String,
-    paths: LocalPaths,
+    paths: SkillPaths,
 }
 
 /// All files of an artifact, and the origin to record for its skills.
@@ -49,6 +49,7 @@ pub(crate) struct LocalFolder {
 pub(super) struct FileSet {
     /// The content, with paths relative to the wrapper.
     unpacked: Unpacked,
+    paths: SkillPaths,
     upstream: Upstream,
     place: String,
     /// The only folder at the top, which has all files; empty if there is none.
@@ -156,7 +157,7 @@ impl LocalFolder {
         let (folder, paths) = if path.is_dir() {
             (path, find::search_folder(path)?)
         } else if let Some(name) = name.filter(|name| is_document_name(name)) {
-            let paths = LocalPaths {
+            let paths = SkillPaths {
                 documents: vec![name.to_owned()],
                 left_out: Vec::new(),
             };
@@ -208,11 +209,8 @@ impl Tree for LocalFolder {
         ""
     }
 
-    fn find_skills(&self, base: &str) -> Found {
-        let documents = self.paths.documents.iter().map(String::as_str);
-        let mut found = find::find_skills(documents, base);
-        found.add_left_out(self.paths.left_out.iter().cloned(), base);
-        found
+    fn skill_paths(&self) -> &SkillPaths {
+        &self.paths
     }
 
     async fn read_file(&self, path: &str, max: u64) -> Result<Option<Vec<u8>>> {
@@ -273,8 +271,11 @@ fn wrapper_of(unpacked: &Unpacked) -> String {
 impl FileSet {
     pub(super) fn new(unpacked: Unpacked, upstream: Upstream, place: &str) -> Self {
         let wrapper = wrapper_of(&unpacked);
+        let unpacked = unpacked.relative_to(&wrapper);
+        let files = unpacked.files.iter().map(|file| file.path.as_str());
         Self {
-            unpacked: unpacked.relative_to(&wrapper),
+            paths: SkillPaths::of_files(files, &unpacked.links),
+            unpacked,
             upstream,
             place: place.to_owned(),
             wrapper,
@@ -317,13 +318,8 @@ impl Tree for FileSet {
         }
     }
 
-    fn find_skills(&self, base: &str) -> Found {
-        let files = || self.unpacked.files.iter().map(|file| file.path.as_str());
-        let links = self.unpacked.links.iter().map(|link| link.path.as_str());
-        let mut found = find::find_skills(files().chain(links), base);
-        let linked = find::left_out_links(&self.unpacked.links, files());
-        found.add_left_out(linked.into_iter(), base);
-        found
+    fn skill_paths(&self) -> &SkillPaths {
+        &self.paths
     }
 
     async fn read_file(&self, path: &str, max: u64) -> Result<Option<Vec<u8>>> {

@@ -19,7 +19,7 @@ use super::{
 use crate::access::{Access, Fetcher, short_commit};
 use crate::archive::MAX_UNPACKED_BYTES;
 use crate::error::{FetchError, Result, escape_untrusted};
-use crate::find::{self, Found, read_target};
+use crate::find::{self, Found, MAX_TARGET_BYTES, SkillPaths, read_target};
 use crate::git::{self, Checkout, Depth, EntryKind, Resolved, is_commit};
 use crate::listing::{LeftOut, LeftOutReason, Listing, OfferedSkill, last_part};
 use crate::opened::{Content, Opened};
@@ -27,6 +27,8 @@ use crate::source::{GitSource, Source};
 
 /// Maximum size of the texts of all links of a repository, in bytes.
 const MAX_TARGETS_BYTES: u64 = 16 << 20;
+/// The target of a link whose text is not read: no file has a name with NUL.
+const NOWHERE: &str = "\0";
 /// Number of SKILL.md files that are read together.
 const DOCUMENTS_AT_ONCE: usize = 200;
 
@@ -41,6 +43,7 @@ pub(crate) struct Repository {
     pub(crate) checkout: Checkout,
     /// All symbolic links of the commit.
     links: Vec<SkillLink>,
+    paths: SkillPaths,
     /// The origin to record instead of the repository, if a registry referred to it.
     recorded: Option<Upstream>,
 }
@@ -119,26 +122,43 @@ pub(super) fn moved_hint<'a>(folders: impl Iterator<Item = &'a str>, missing: &s
     format!("; a skill of that name is now in {}", same.join(" and in "))
 }
 
-/// Reads the targets of all symbolic links of a commit.
-async fn read_links(checkout: &Checkout, place: &str) -> Result<Vec<SkillLink>> {
+/// Reads the targets of all symbolic links of a commit. One that is missing, or longer than any that
+/// can be followed, leads nowhere: it is a fault of the skill that has the link, and of no other.
+async fn read_links(checkout: &Checkout) -> Result<Vec<SkillLink>> {
     let entries = checkout.tree.iter();
     let links: Vec<_> = entries
         .filter(|entry| entry.kind == EntryKind::Link)
         .collect();
     let ids: Vec<&str> = links.iter().map(|entry| entry.id.as_str()).collect();
+    let sizes = checkout.blob_sizes(&ids).await?;
+    let is_short = |id: &&str| {
+        sizes
+            .get(*id)
+            .is_some_and(|size| *size <= MAX_TARGET_BYTES as u64)
+    };
+    let ids: Vec<&str> = ids.into_iter().filter(is_short).collect();
     let targets = checkout.read_blobs(&ids, MAX_TARGETS_BYTES).await?;
-    let links = links.into_iter().map(|entry| {
-        let missing = || {
-            let path = escape_untrusted(&entry.path);
-            FetchError::content_error(place, format!("{path} is missing"))
-        };
-        let target = targets.get(&entry.id).ok_or_else(missing)?;
-        Ok(SkillLink {
-            path: entry.path.clone(),
-            target: read_target(target),
-        })
+    let links = links.into_iter().map(|entry| SkillLink {
+        path: entry.path.clone(),
+        target: match targets.get(&entry.id) {
+            Some(target) => read_target(target),
+            None => NOWHERE.to_owned(),
+        },
     });
-    links.collect()
+    Ok(links.collect())
+}
+
+/// Returns the paths of a commit that matter for a list of its skills.
+fn skill_paths(checkout: &Checkout, links: &[SkillLink]) -> SkillPaths {
+    let entries = checkout.tree.iter();
+    let files = entries.filter(|entry| matches!(entry.kind, EntryKind::File(_)));
+    let mut paths = SkillPaths::of_files(files.map(|entry| entry.path.as_str()), links);
+    let entries = checkout.tree.iter();
+    let submodules = entries.filter(|entry| entry.kind == EntryKind::Submodule);
+    let submodules =
+        submodules.map(|entry| LeftOut::new(entry.path.as_str(), LeftOutReason::Submodule));
+    paths.left_out.splice(0..0, submodules);
+    paths
 }
 
 impl Repository {
@@ -155,10 +175,12 @@ impl Repository {
             checkout.committed,
             access.fetcher.clock.now(),
         )?;
+        let links = read_links(&checkout).await?;
         Ok(Self {
             source: source.clone(),
             resolved,
-            links: read_links(&checkout, &source.place).await?,
+            paths: skill_paths(&checkout, &links),
+            links,
             checkout,
             recorded: None,
         })
@@ -315,21 +337,8 @@ impl Tree for Repository {
         self.resolved.path.as_deref().unwrap_or_default()
     }
 
-    fn find_skills(&self, base: &str) -> Found {
-        let entries = || self.checkout.tree.iter();
-        // A link named SKILL.md makes its folder a skill, which is then rejected with a reason.
-        let is_file = |kind| matches!(kind, EntryKind::File(_) | EntryKind::Link);
-        let files = entries().filter(|entry| is_file(entry.kind));
-        let mut found = find::find_skills(files.map(|entry| entry.path.as_str()), base);
-        let submodules = entries().filter(|entry| entry.kind == EntryKind::Submodule);
-        let left_out =
-            submodules.map(|entry| LeftOut::new(entry.path.as_str(), LeftOutReason::Submodule));
-        found.add_left_out(left_out, base);
-        let files = entries().filter(|entry| matches!(entry.kind, EntryKind::File(_)));
-        let files = files.map(|entry| entry.path.as_str());
-        let linked = find::left_out_links(&self.links, files);
-        found.add_left_out(linked.into_iter(), base);
-        found
+    fn skill_paths(&self) -> &SkillPaths {
+        &self.paths
     }
 
     async fn read_file(&self, path: &str, max: u64) -> Result<Option<Vec<u8>>> {

@@ -4,7 +4,7 @@
 use async_trait::async_trait;
 
 use crate::error::{FetchError, Result, escape_untrusted};
-use crate::find::{self, Found};
+use crate::find::{self, Found, SkillPaths};
 use crate::opened::Opened;
 
 /// A tree of files, from a repository, an archive or a local folder.
@@ -31,8 +31,13 @@ pub(crate) trait Tree: Send + Sync {
         folder
     }
 
+    /// The paths that matter for a list of its skills.
+    fn skill_paths(&self) -> &SkillPaths;
+
     /// Finds the skills at and below a folder.
-    fn find_skills(&self, base: &str) -> Found;
+    fn find_skills(&self, base: &str) -> Found {
+        self.skill_paths().find_skills(base)
+    }
 
     /// Reads a regular file. Returns `None` if there is none at the path. Fails if it has more than
     /// `max` bytes.
