@@ -83,6 +83,11 @@ impl Process {
         (!value.is_empty()).then_some(value)
     }
 
+    /// Returns whether a variable is set and empty.
+    pub fn is_empty(&self, name: &str) -> bool {
+        self.variables.get(name).is_some_and(String::is_empty)
+    }
+
     /// Returns all variables as they are, for programs that this process starts.
     pub fn environment(&self) -> &[(OsString, OsString)] {
         &self.environment

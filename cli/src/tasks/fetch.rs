@@ -260,8 +260,12 @@ const PROXY_VARIABLES: [&str; 6] = [
 ];
 
 /// Reads the proxy from the environment, in the order in which git and curl read the variables.
-/// Returns `None` if no variable for https names one.
+/// Returns `None` if no variable for https names one. An empty one in lower case means that there
+/// is no proxy, whatever the others say.
 fn read_proxy(context: &Context) -> Option<Proxy> {
+    if context.process.is_empty("https_proxy") {
+        return None;
+    }
     let find = |names: [&'static str; 2]| {
         let mut names = names.into_iter();
         names.find_map(|name| Some((name, context.process.variable(name)?)))

@@ -219,6 +219,15 @@ fn sites_registries_and_repositories_are_reached_through_the_proxy() {
         company.run(&["outdated"], &variables).ok();
         assert_eq!(company.proxy.take_lines(), [TUNNEL], "{variable}");
     }
+    // The site has no address but behind the proxy.
+    let variables = [
+        ("https_proxy", ""),
+        ("HTTPS_PROXY", proxy),
+        ("ALL_PROXY", proxy),
+    ];
+    let direct = company.run(&["add", SOURCE], &variables);
+    direct.fails(7, "source_unreachable");
+    assert_eq!(company.proxy.take_lines(), [""; 0]);
     let registry = [
         ("HTTPS_PROXY", proxy),
         ("VAULT_REGISTRY_URL", "https://skills.example/older"),

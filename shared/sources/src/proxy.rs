@@ -1,5 +1,8 @@
 //! The proxy of a company, through which the command line reaches sites, archives and registries.
 
+use std::net::IpAddr;
+
+use ipnet::IpNet;
 use url::{Host, Url};
 
 use crate::error::{FetchError, Result};
@@ -11,6 +14,7 @@ pub struct Proxy {
     /// The address, which may contain a password, or the fault of the setting.
     address: std::result::Result<Url, String>,
     direct: Vec<String>,
+    direct_ranges: Vec<IpNet>,
 }
 
 impl std::fmt::Debug for Proxy {
@@ -18,14 +22,15 @@ impl std::fmt::Debug for Proxy {
         f.debug_struct("Proxy")
             .field("place", &self.place())
             .field("direct", &self.direct)
+            .field("direct_ranges", &self.direct_ranges)
             .finish_non_exhaustive()
     }
 }
 
 impl Proxy {
     /// Reads the value of a variable such as `HTTPS_PROXY`, and that of `NO_PROXY`, as other tools
-    /// do: an address, whose scheme may be left out, and hosts separated by commas or spaces. A
-    /// fault of the address is reported when a host is to be reached through the proxy, because
+    /// do: an address, whose scheme may be left out, and hosts separated by commas or spaces, which
+    /// may be ranges of addresses (`10.0.0.0/8`). A fault of the address is reported when a host is to be reached through the proxy, because
     /// folders and repositories do not need it.
     pub fn new(variable: &str, address: &str, direct: &str) -> Self {
         let is_separator = |c: char| c == ',' || c.is_whitespace();
@@ -38,9 +43,11 @@ impl Proxy {
                 .and_then(|host| host.strip_suffix(']'));
             bare.unwrap_or(&host).to_owned()
         });
+        let direct: Vec<String> = direct.filter(|host| !host.is_empty()).collect();
         Self {
             address: parse_address(address).map_err(|fault| format!("{variable} {fault}")),
-            direct: direct.filter(|host| !host.is_empty()).collect(),
+            direct_ranges: direct.iter().filter_map(|host| host.parse().ok()).collect(),
+            direct,
         }
     }
 
@@ -66,14 +73,20 @@ impl Proxy {
 
     /// Returns whether a URL is reached through the proxy.
     pub(crate) fn serves(&self, url: &Url) -> bool {
-        let host = match url.host() {
+        let (host, ip) = match url.host() {
             // The proxy would understand its own machine by an address of this one.
             Some(Host::Domain(name)) if is_this_machine(name) => return false,
             Some(_) if is_loopback(url) => return false,
-            Some(Host::Ipv6(ip)) => ip.to_string(),
-            Some(host) => host.to_string(),
+            Some(Host::Domain(name)) => (name.to_owned(), None),
+            Some(Host::Ipv4(ip)) => (ip.to_string(), Some(IpAddr::from(ip))),
+            Some(Host::Ipv6(ip)) => (ip.to_string(), Some(IpAddr::from(ip))),
             None => return false,
         };
+        // A name is not looked up for this: the proxy may know other addresses of it.
+        let mut ranges = self.direct_ranges.iter();
+        if ip.is_some_and(|ip| ranges.any(|range| range.contains(&ip))) {
+            return false;
+        }
         let host = host.trim_end_matches('.');
         let port = url.port_or_known_default().unwrap_or_default();
         let with_port = format!("{host}:{port}");
@@ -122,7 +135,8 @@ mod tests {
     #[test]
     fn no_proxy_names_hosts_and_what_is_below_them() {
         let list = " corp.example,.dot.example, *.star.example port.example:8443,192.0.2.7,\
-                    2001:db8::7,[2001:db8::8],end.example.";
+                    2001:db8::7,[2001:db8::8],end.example.,198.51.100.0/25,2001:db8:1::/48,\
+                    203.0.113.0/33";
         let proxy = Proxy::new("HTTPS_PROXY", "proxy.example:3128", list);
         for (url, expected) in [
             ("https://docs.example/a", true),
@@ -141,6 +155,12 @@ mod tests {
             ("https://[2001:db8::8]/a", false),
             ("https://[2001:db8::9]/a", true),
             ("https://end.example/a", false),
+            ("https://198.51.100.127/a", false),
+            ("https://198.51.100.128/a", true),
+            ("https://[2001:db8:1:f::9]/a", false),
+            ("https://[2001:db8:2::9]/a", true),
+            ("https://203.0.113.0/a", true),
+            ("https://198.51.100.0.example/a", true),
             ("https://localhost/a", false),
             ("https://localhost./a", false),
             ("https://a.LOCALHOST:8443/a", false),
