@@ -252,6 +252,23 @@ pub fn printable(text: &str) -> String {
     out
 }
 
+/// Removes user and password from an address, so that a message cannot show them.
+pub fn without_credentials(text: &str) -> String {
+    let Some((scheme, rest)) = text.split_once("//") else {
+        return text.to_owned();
+    };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    // A `/`, `?` or `#` in a password seems to end the host, which is then a user, and a part of the
+    // password in the place of a port.
+    let is_cut = authority.contains(':') && !authority.contains('@');
+    let credentials = if is_cut { rest } else { authority };
+    // A password may contain `@`, so the last one ends the credentials.
+    match credentials.rfind('@') {
+        Some(at) => format!("{scheme}//…{}", &rest[at..]),
+        None => text.to_owned(),
+    }
+}
+
 /// Tells whether a name is a Windows device, with any extension: Windows cannot create such a file.
 pub(crate) fn is_device_name(segment: &str) -> bool {
     // Windows ignores the extension and spaces before it: `con .txt` opens the console.

@@ -340,6 +340,29 @@ fn a_refusal_never_prints_a_password() {
         let bad = Source::parse(text, &ParseOptions::default(), &|_| false).unwrap_err();
         assert!(!bad.to_string().contains("secret"), "{bad}");
     }
+    // A password that ends the host, and addresses without one.
+    for (text, shown) in [
+        (
+            "https://ann:2026/secret@example.com/a",
+            "https://…@example.com/a ",
+        ),
+        (
+            "https://ann:s3?secret@example.com/a",
+            "https://…@example.com/a ",
+        ),
+        (
+            "https://ann:s3%00/secret@example.com",
+            "https://…@example.com ",
+        ),
+        (
+            "http://docs.example/@acme/pdf.zip",
+            "http://docs.example/@acme/pdf.zip ",
+        ),
+    ] {
+        let bad = Source::parse(text, &ParseOptions::default(), &|_| false);
+        let bad = bad.expect_err(text).to_string();
+        assert!(bad.starts_with(shown) && !bad.contains("secret"), "{bad}");
+    }
 }
 
 #[test]

@@ -54,14 +54,15 @@ impl HiddenTexts {
         let hidden = addresses.filter_map(|address| {
             let (user, _) = address.rsplit_once('@')?;
             let user = user.split_once("://").map_or(user, |(_, user)| user);
-            Some(user.to_owned())
+            (!user.is_empty()).then(|| format!("{user}@"))
         });
-        Self(hidden.filter(|user| !user.is_empty()).collect())
+        Self(hidden.collect())
     }
 
-    /// Replaces the hidden texts.
+    /// Replaces the hidden texts. A user name may be a common word, or one letter, so it is hidden
+    /// only where an address follows.
     pub(crate) fn hide(&self, text: &str) -> String {
-        let hide = |text: String, hidden: &String| text.replace(hidden.as_str(), "***");
+        let hide = |text: String, hidden: &String| text.replace(hidden.as_str(), "***@");
         self.0.iter().fold(text.to_owned(), hide)
     }
 }

@@ -311,7 +311,12 @@ fn hide_credentials(line: &str) -> String {
         // A password that breaks the address may contain a slash, so look at the whole word.
         let end = address.find(|c: char| c.is_whitespace() || matches!(c, '\'' | '"'));
         let (word, after) = address.split_at(end.unwrap_or(address.len()));
-        let place = word.rsplit_once('@').map(|(_, place)| place);
+        let place = word.rsplit_once('@').filter(|(user, _)| {
+            // A user of SSH, such as `git`, is no secret. Over HTTP it may be a token.
+            let is_ssh = before.ends_with("ssh");
+            !is_ssh || user.contains([':', '/', '@'])
+        });
+        let place = place.map(|(_, place)| place);
         let mark = if place.is_some() { "***@" } else { "" };
         shown.push_str(&[before, "://", mark, place.unwrap_or(word)].concat());
         rest = after;
@@ -356,6 +361,28 @@ mod tests {
     }
 
     #[test]
+    fn a_user_name_of_a_proxy_is_hidden_in_addresses_only() {
+        let addresses = [
+            "http://a@proxy.example",
+            "b:@proxy.example",
+            "@proxy.example",
+        ];
+        let hidden = HiddenTexts::of_proxies(addresses.into_iter());
+        for (said, shown) in [
+            (
+                "fatal: bad proxy 'a@proxy.example'",
+                "fatal: bad proxy '***@proxy.example'",
+            ),
+            (
+                "fatal: b: bad proxy http://b:@proxy.example",
+                "fatal: b: bad proxy http://***@proxy.example",
+            ),
+        ] {
+            assert_eq!(hidden.hide(said), shown);
+        }
+    }
+
+    #[test]
     fn passwords_in_messages_of_git_are_hidden() {
         for (line, shown) in [
             (
@@ -365,6 +392,18 @@ mod tests {
             (
                 "fatal: http://u:secret@p.example:3128 gave 407, see https://a.example",
                 "fatal: http://***@p.example:3128 gave 407, see https://a.example",
+            ),
+            (
+                "fatal: unable to access 'https://token@a.example/b.git/': bad",
+                "fatal: unable to access 'https://***@a.example/b.git/': bad",
+            ),
+            (
+                "fatal: Could not read from ssh://git@a.example:22/b.git",
+                "fatal: Could not read from ssh://git@a.example:22/b.git",
+            ),
+            (
+                "fatal: Could not read from ssh://ann:s3cret@a.example/b.git",
+                "fatal: Could not read from ssh://***@a.example/b.git",
             ),
             (
                 "git@a.example: Permission denied",

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use url::{Host, Url};
 use vault_format::name::is_deceptive;
 use vault_format::provenance::{ProvenanceId, is_archive};
-use vault_format::text::printable;
+use vault_format::text::{printable, without_credentials};
 
 pub use check::check_path;
 pub(crate) use check::check_reference;
@@ -197,19 +197,6 @@ impl BadSource {
             Self::Shorthand { repository, .. } => Ok(Source::Git(*repository)),
             other => Err(other),
         }
-    }
-}
-
-/// Removes user and password from an address, so that an error cannot print them.
-fn without_credentials(text: &str) -> String {
-    let Some((scheme, rest)) = text.split_once("//") else {
-        return text.to_owned();
-    };
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    // A password may contain `@`, so the last one ends the credentials.
-    match authority.rfind('@') {
-        Some(at) => format!("{scheme}//…{}", &rest[at..]),
-        None => text.to_owned(),
     }
 }
 

@@ -3,7 +3,7 @@
 
 use vault_format::name::SkillName;
 use vault_format::provenance::{Kind, ProvenanceId};
-use vault_format::text::printable;
+use vault_format::text::{printable, without_credentials};
 
 use super::SourceKind;
 use crate::fault::Fault;
@@ -32,7 +32,8 @@ pub fn parse_source(
         SourceKind::Local => (text.to_owned(), None),
     };
     let identifier: ProvenanceId = recorded.parse().map_err(|error| {
-        Fault::bad_arguments(format!("`identifier`: {}: {error}", printable(text)))
+        let text = printable(&without_credentials(text));
+        Fault::bad_arguments(format!("`identifier`: {text}: {error}"))
     })?;
     let fits = matches!(
         (kind, identifier.kind()),
