@@ -57,6 +57,7 @@ fn a_dry_run_refuses_the_second_skill_of_a_name_as_add_does() {
     }
     let dry = machine.run(&["add", "./dup", "--all", "--dry-run"]);
     assert_eq!(dry.code, 1, "{}", dry.out);
+    assert_eq!(dry.json["data"][1]["path"], "b");
     assert_eq!(dry.json["data"][0]["admission"], "added");
     assert_eq!(dry.json["data"][1]["code"], "name_twice");
     assert_eq!(machine.run(&["add", "./dup", "--all"]).code, 1);
@@ -74,6 +75,7 @@ fn a_single_failure_has_the_lists_of_all_that_was_listed() {
     assert_eq!(data["added"], json!([]), "{}", refused.out);
     assert_eq!(names(&data["left_out"], "path"), ["good"]);
     assert_eq!(names(&data["failed"], "code"), ["gate_blocked"]);
+    assert_eq!(names(&data["failed"], "path"), ["bad"]);
     assert_eq!(data["findings"][0]["rule"], RULE, "{data}");
     refused.fails(5, "gate_blocked");
     // Another skill has the name already. The gate reports nothing about that.
@@ -118,7 +120,10 @@ fn folders_that_a_plugin_names_and_that_hold_no_skill_are_failures() {
     let data = &ran.json["data"];
     assert_eq!(ran.code, 1, "{}", ran.out);
     assert_eq!(names(&data["added"], "name"), ["b"]);
-    let message = data["failed"][0]["message"].as_str().unwrap();
+    let failed = &data["failed"][0];
+    assert_eq!(failed["path"], "plugins/x/gone");
+    assert_eq!(failed["reason"], "bad_entry");
+    let message = failed["message"].as_str().unwrap();
     assert!(
         message.contains("plugins/x/gone") && message.contains("no SKILL.md"),
         "{message}"

@@ -258,13 +258,14 @@ pub fn run_with(
     // Count sources that the caller has rejected like the others, in the totals and for the exit
     // code.
     failed_sources += refused.len();
-    items.extend(refused.into_iter().map(Err));
+    let refused = refused.into_iter();
+    items.extend(refused.map(|(source, failure)| Err((source.into(), failure))));
     // The failure of the only source is the failure of the command, not "1 of 1 skills".
     if items.len() == 1
-        && let Some(Err((label, failure))) = items.pop_if(|item| item.is_err())
+        && let Some(Err((place, failure))) = items.pop_if(|item| item.is_err())
     {
         let report = SkillsReport::new(context, left_out, failed_sources);
-        return Err(report.of_single(label, failure));
+        return Err(report.of_single(place, failure));
     }
     // Only now is it known that a single source has several skills.
     if arguments.name.is_some() && items.len() > 1 {
@@ -374,11 +375,12 @@ impl SkillAdder<'_> {
         for item in batch {
             examined.push(match item {
                 Ok(SkillToAdd {
-                    label: shown,
+                    place,
                     source,
                     options,
                 }) => {
-                    let texts = Texts::of_source(&shown, &source);
+                    let shown = &place.label;
+                    let texts = Texts::of_source(shown, &source);
                     // Remember the path for the lock entry, because `examine_candidate` consumes
                     // the source.
                     let folder = source.folder_path().map(|path| path.display().to_string());
@@ -386,18 +388,18 @@ impl SkillAdder<'_> {
                         // Without this check, a skill would replace one of the same name from an
                         // earlier batch, which is installed by now.
                         .and_then(|candidate| self.check_first(candidate))
-                        .map_err(|error| admission_failure(&shown, &texts, error))
+                        .map_err(|error| admission_failure(shown, &texts, error))
                         .and_then(|candidate| {
                             self.check_lockable(&candidate, folder.as_deref())?;
                             self.warn_of_idle_flags(&candidate)?;
                             candidates.push(candidate);
                             Ok(())
                         });
-                    (shown, texts, folder, passed)
+                    (place, texts, folder, passed)
                 }
-                Err((shown, failure)) => {
-                    let texts = Texts::of_folder(&shown);
-                    (shown, texts, None, Err(failure))
+                Err((place, failure)) => {
+                    let texts = Texts::of_folder(&place.label);
+                    (place, texts, None, Err(failure))
                 }
             });
         }
@@ -419,7 +421,7 @@ impl SkillAdder<'_> {
         // Candidates and reports are in the order of the sources that passed, so each of those
         // takes the next pair.
         let mut admitted = candidates.iter().zip(reports);
-        let outcomes = examined.into_iter().map(|(shown, texts, folder, passed)| {
+        let outcomes = examined.into_iter().map(|(place, texts, folder, passed)| {
             let mut from = None;
             let result = passed.and_then(|()| {
                 let (candidate, report) = admitted.next().ok_or_else(|| failed.clone())?;
@@ -429,13 +431,14 @@ impl SkillAdder<'_> {
                     }
                     report => report,
                 };
-                let report = report.map_err(|error| admission_failure(&shown, &texts, error))?;
+                let failed = |error| admission_failure(&place.label, &texts, error);
+                let report = report.map_err(failed)?;
                 self.admitted = true;
                 from = self.record_in_lock(candidate, folder.as_deref(), &report)?;
                 Ok(report)
             });
             AddOutcome {
-                label: shown,
+                place,
                 texts,
                 result,
                 from,

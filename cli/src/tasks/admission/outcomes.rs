@@ -25,6 +25,14 @@ pub struct Outcomes<'a, T> {
 pub struct FailedSkill {
     #[serde(flatten)]
     label: SkillLabel,
+    /// The folder in the source, or the name in a site's index, from `vault add`; absent for a whole
+    /// source.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// The stable code of the reason for which the list of the source has no skill there, as in
+    /// `left_out`; absent for other failures.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<&'static str>,
     /// The stable code of the failure.
     code: String,
     /// The message: one sentence without a full stop.
@@ -52,6 +60,8 @@ impl FailedSkill {
     pub fn new(label: SkillLabel, failure: &Failure) -> Self {
         Self {
             label,
+            path: None,
+            reason: None,
             code: failure.code.word().to_owned(),
             message: failure.message.clone(),
             hint: failure.hint.clone(),

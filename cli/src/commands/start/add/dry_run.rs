@@ -16,17 +16,13 @@ use vault_library::{
 use vault_store::clock::{Clock as _, SystemClock};
 
 use super::gather::{GatherResult, SkillToAdd};
-use super::report::{LeftOutSkill, SkillsReport, code_of_several};
+use super::report::{LeftOutSkill, SkillsReport, code_of_several, failed_part};
 use crate::{
     context::Context,
     errors::{ErrorCode, Exit, Failure},
     output::{BAD, BOLD, DIM, GOOD, Report, clean, count, format_size, format_thousands, paint},
     tasks::{
-        admission::{
-            admission_failure, allow_hint,
-            outcomes::{FailedSkill, SkillLabel},
-            texts::Texts,
-        },
+        admission::{admission_failure, allow_hint, outcomes::FailedSkill, texts::Texts},
         audit_report::audited_skill,
     },
 };
@@ -127,7 +123,7 @@ pub fn check_skills(
     };
     let (mut checked, mut codes, mut refused) = (Vec::new(), Vec::new(), 0);
     for item in items {
-        let (label, failure) = match item.and_then(|item| judge.judge_item(item)) {
+        let (place, failure) = match item.and_then(|item| judge.judge_item(item)) {
             Ok(skill) => {
                 if skill.outcome == Outcome::Blocked {
                     codes.push(ErrorCode::GateBlocked.into());
@@ -140,13 +136,12 @@ pub fn check_skills(
         };
         // With a single source, its failure is the failure of the command, with its code and hint.
         if single {
-            return Err(report.of_single(label, failure));
+            return Err(report.of_single(place, failure));
         }
         context.ui.note_failure(&failure);
         refused += 1;
-        let failed = FailedSkill::new(SkillLabel::Source(label), &failure);
+        checked.push(CheckedSource::Failed(failed_part(place, &failure)));
         codes.push(failure.code);
-        checked.push(CheckedSource::Failed(failed));
     }
     let taken = checked.len() - refused;
     report.print_left_out(taken, refused);
@@ -172,8 +167,9 @@ impl SkillJudge<'_> {
     /// the entry for `--json`.
     fn judge_item(&mut self, item: SkillToAdd) -> GatherResult<CheckedSkill> {
         let (context, lines) = (self.context, &mut self.lines);
-        let texts = Texts::of_source(&item.label, &item.source);
-        let (label, source) = (clean(&item.label, 200), item.label);
+        let place = item.place;
+        let texts = Texts::of_source(&place.label, &item.source);
+        let (label, source) = (clean(&place.label, 200), place.label.clone());
         // Include the preview: a skill can pass the gate and still be rejected, for example because
         // its name belongs to a skill from another source.
         let examined = examine_candidate(item.source, &item.options, &mut self.neighbours)
@@ -224,7 +220,7 @@ impl SkillJudge<'_> {
             }
             Err(error) => {
                 let failure = admission_failure(&source, &texts, error);
-                Err((source, failure))
+                Err((place, failure))
             }
         }
     }

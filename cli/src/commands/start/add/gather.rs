@@ -11,7 +11,7 @@ use vault_sources::{
 };
 
 use super::Arguments;
-use super::report::LeftOutSkill;
+use super::report::{LeftOutSkill, SourcePart, SourcePlace};
 use crate::{
     context::Context,
     errors::{ErrorCode, Failure},
@@ -19,13 +19,13 @@ use crate::{
     tasks::fetch::{self, Fetching},
 };
 
-/// An item, or the label of a source or skill with its failure.
-pub type GatherResult<T> = Result<T, (String, Failure)>;
+/// An item, or the place of a source or skill with its failure.
+pub type GatherResult<T> = Result<T, (SourcePlace, Failure)>;
 
 /// A skill that `vault add` was asked to add, with its files already found or fetched.
 pub struct SkillToAdd {
-    /// The name of the skill in messages: its path or source.
-    pub label: String,
+    /// Its source or part of a source, in messages.
+    pub place: SourcePlace,
     /// The folder with the skill's files, or the fetched files.
     pub source: admit::Source,
     /// The options of the command line for scanning and admitting it.
@@ -74,7 +74,7 @@ pub fn gather_items(
         match source.and_then(|source| {
             gatherer
                 .resolve_source(&source)
-                .map_err(|error| (source.text, error))
+                .map_err(|error| (source.text.into(), error))
         }) {
             Ok(found) => items.extend(found),
             Err(failed) => {
@@ -102,9 +102,10 @@ struct Gatherer<'a> {
 struct Downloaded {
     /// The skill's name in the source, which `--name` may replace.
     name: String,
-    /// The folder or index entry in the source, for the label; `None` if the name of the source
-    /// suffices.
-    place: Option<String>,
+    /// The folder or index entry in the source; empty for the root.
+    folder: String,
+    /// Whether the name of the source suffices as the label.
+    is_told: bool,
     content: Result<Content, Failure>,
 }
 
@@ -140,7 +141,7 @@ impl Gatherer<'_> {
                     skill: entry.skill,
                     tree: entry.tree,
                 }),
-                Err(bad) => Err((entry.name, fetch::bad_source(&bad))),
+                Err(bad) => Err((entry.name.into(), fetch::bad_source(&bad))),
             });
             return Ok(parsed.collect());
         }
@@ -168,7 +169,7 @@ impl Gatherer<'_> {
                     tree: None,
                 }),
                 // One bad source must not stop the others. A single bad source fails the command.
-                Err(failure) if arguments.sources.len() > 1 => Err((text, failure)),
+                Err(failure) if arguments.sources.len() > 1 => Err((text.into(), failure)),
                 Err(failure) => return Err(failure),
             });
         }
@@ -238,7 +239,15 @@ impl Gatherer<'_> {
         let faults = faults.into_iter().map(|left| {
             let (path, reason) = (clean(&left.path, 200), left.reason.to_string());
             let failure = fail!(SourceMalformed, "{path}: {}", clean(&reason, 300));
-            Err((format!("{source} ({path})"), failure))
+            let part = SourcePart {
+                path: left.path,
+                reason: Some(left.reason.word()),
+            };
+            let place = SourcePlace {
+                label: format!("{source} ({path})"),
+                part: Some(Box::new(part)),
+            };
+            Err((place, failure))
         });
         faults.collect()
     }
@@ -262,7 +271,7 @@ impl Gatherer<'_> {
         let Some(listing) = listing.filter(is_listed) else {
             // Pass on a folder without skills unchanged: the library reports what it lacks.
             let source = admit::Source::Folder(shown.clone());
-            return Ok(vec![Ok(self.folder_item(shown, source))]);
+            return Ok(vec![Ok(self.folder_item(shown.into(), source))]);
         };
         if listing.skills.is_empty() && is_unnamed {
             return self.report_no_skills(&shown, listing.left_out);
@@ -270,8 +279,9 @@ impl Gatherer<'_> {
         let choice = fetch::choose_skills(self.context, &shown, &listing, selection)?;
         let top = source.top.as_deref();
         let items = choice.chosen.iter().map(|found| {
-            let folder = folder_below(&shown, &found.folder);
-            Ok(self.folder_item(folder, folder_source(path, top, found)))
+            let label = folder_below(&shown, &found.folder);
+            let place = SourcePlace::of_skill(label, &found.folder);
+            Ok(self.folder_item(place, folder_source(path, top, found)))
         });
         let mut items: Vec<_> = items.collect();
         let left_out = choice.left_out;
@@ -293,9 +303,9 @@ impl Gatherer<'_> {
         Err(fetch::no_skills(shown))
     }
 
-    fn folder_item(&self, label: String, source: admit::Source) -> SkillToAdd {
+    fn folder_item(&self, place: SourcePlace, source: admit::Source) -> SkillToAdd {
         SkillToAdd {
-            label,
+            place,
             source,
             options: self.admit_options(),
         }
@@ -353,18 +363,21 @@ impl Gatherer<'_> {
         let items = skills.into_iter().map(|skill| {
             let Downloaded {
                 name,
-                place,
+                folder,
+                is_told,
                 content,
             } = skill;
+            let mut place = SourcePlace::of_skill(shown.clone(), &folder);
             // Skills of one source need labels that differ.
-            let label = match place {
-                Some(place) => format!("{shown} ({})", clean(&place, 200)),
-                None => shown.clone(),
-            };
+            if let Some(part) = place.part.as_ref().filter(|_| !is_told) {
+                place.label = format!("{shown} ({})", clean(&part.path, 200));
+            }
             let skill = match content {
-                Ok(Content::Folder(label, source)) => return Ok(self.folder_item(label, source)),
+                Ok(Content::Folder(label, source)) => {
+                    return Ok(self.folder_item(SourcePlace { label, ..place }, source));
+                }
                 Ok(Content::Fetched(skill)) => skill,
-                Err(failure) => return Err((label, failure)),
+                Err(failure) => return Err((place, failure)),
             };
             // Only warn if the tree differs from the other tool's lock: for vault, the gate decides
             // about what was fetched.
@@ -382,7 +395,7 @@ impl Gatherer<'_> {
                 _ => None,
             };
             Ok(SkillToAdd {
-                label,
+                place,
                 source,
                 options: Options {
                     archive,
@@ -470,13 +483,10 @@ impl Gatherer<'_> {
                     .map_err(failed)
             };
             let is_told = found.folder.is_empty() || shown.ends_with(&format!("/{}", found.name));
-            let is_only = opened.listing.skills.len() == 1 && is_told;
             skills.push(Downloaded {
                 name: found.name.clone(),
-                place: (!is_only).then(|| match found.folder.as_str() {
-                    "" => ".".to_owned(),
-                    folder => folder.to_owned(),
-                }),
+                folder: found.folder.clone(),
+                is_told: opened.listing.skills.len() == 1 && is_told,
                 content,
             });
         }

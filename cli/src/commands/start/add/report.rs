@@ -40,9 +40,48 @@ pub struct LeftOutSkill {
     pub message: String,
 }
 
+/// A source, or a part of it, in messages and in the output for programs.
+pub struct SourcePlace {
+    /// The label in messages.
+    pub label: String,
+    /// The part; `None` for a whole source.
+    pub part: Option<Box<SourcePart>>,
+}
+
+/// A part of a source.
+pub struct SourcePart {
+    /// The folder in the source, or the name in a site's index.
+    pub path: String,
+    /// The stable code of the reason for which the part cannot be taken, if the list of the source
+    /// says so.
+    pub reason: Option<&'static str>,
+}
+
+impl SourcePlace {
+    /// The place of a skill in a folder of a source. The root has an empty folder.
+    pub fn of_skill(label: String, folder: &str) -> Self {
+        let path = if folder.is_empty() { "." } else { folder };
+        let part = SourcePart {
+            path: path.to_owned(),
+            reason: None,
+        };
+        Self {
+            label,
+            part: Some(Box::new(part)),
+        }
+    }
+}
+
+impl From<String> for SourcePlace {
+    /// The place of a whole source.
+    fn from(label: String) -> Self {
+        Self { label, part: None }
+    }
+}
+
 /// The outcome of adding one skill, with what the report needs to show it.
 pub struct AddOutcome {
-    pub label: String,
+    pub place: SourcePlace,
     pub texts: Texts,
     pub result: Result<AdmitReport, Failure>,
     /// The source and the signer of a fetched skill, in one line.
@@ -78,11 +117,11 @@ impl<'a> SkillsReport<'a> {
 
     /// Converts the failure of the only skill or source into that of the command, which also lists
     /// the left-out skills.
-    pub fn of_single(self, label: String, failure: Failure) -> Failure {
+    pub fn of_single(self, place: SourcePlace, failure: Failure) -> Failure {
         self.print_left_out(0, 1);
         let skills = AddedSkills {
             added: Vec::new(),
-            failed: vec![failed_skill(label, &failure)],
+            failed: vec![failed_skill(place, &failure)],
             left_out: self.left_out,
         };
         let mut data = serde_json::to_value(skills).unwrap_or_default();
@@ -105,12 +144,12 @@ impl<'a> SkillsReport<'a> {
     ) -> Result<AddedSkills, Failure> {
         if single
             && let Some(AddOutcome {
-                label,
+                place,
                 result: Err(failure),
                 ..
             }) = done.pop_if(|done| done.result.is_err())
         {
-            return Err(self.of_single(label, failure));
+            return Err(self.of_single(place, failure));
         }
         let context = self.context;
         let total = count(done.len(), "skill");
@@ -127,7 +166,7 @@ impl<'a> SkillsReport<'a> {
                 }
                 Err(failure) => {
                     context.ui.note_failure(&failure);
-                    failed.push(failed_skill(done.label, &failure));
+                    failed.push(failed_skill(done.place, &failure));
                     codes.push(failure.code);
                 }
             }
@@ -187,10 +226,19 @@ impl<'a> SkillsReport<'a> {
 }
 
 /// Creates the `--json` entry of a failed skill or source.
-fn failed_skill(label: String, failure: &Failure) -> FailedSkill {
-    let mut skill = FailedSkill::new(SkillLabel::Source(label), failure);
+fn failed_skill(place: SourcePlace, failure: &Failure) -> FailedSkill {
     let findings = failure.json_data().map(|data| data["findings"].clone());
+    let mut skill = failed_part(place, failure);
     skill.findings = Some(findings.unwrap_or_default());
+    skill
+}
+
+/// Creates the `--json` entry of a failed skill or source, without findings.
+pub fn failed_part(place: SourcePlace, failure: &Failure) -> FailedSkill {
+    let mut skill = FailedSkill::new(SkillLabel::Source(place.label), failure);
+    if let Some(part) = place.part {
+        (skill.path, skill.reason) = (Some(part.path), part.reason);
+    }
     skill
 }
 
