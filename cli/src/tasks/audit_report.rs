@@ -251,6 +251,19 @@ pub fn excluded_lines<'a>(
     })
 }
 
+/// Formats one line for each link to the folder of a skill.
+pub fn link_lines<'a>(
+    location: &'a Location,
+    audit: &'a Audit,
+) -> impl Iterator<Item = String> + 'a {
+    audit.links.iter().map(|path| {
+        let folder = clean(&printable(&location.prefix), 300);
+        let path = clean(&printable(path), 300);
+        let reason = "a symbolic link to a skill, which is not followed";
+        format!("{} {folder}{path}  {reason}", paint(DIM, "-"))
+    })
+}
+
 /// Formats the findings of a skill: blocking ones in full, warnings as one line each unless `all`
 /// is set. A source line with several findings is quoted once, and a rule with several findings is
 /// explained once.
@@ -360,9 +373,13 @@ pub fn summary_line(audit: &Audit) -> String {
         0 => String::new(),
         some => format!("; {some} excluded"),
     };
+    let links = match audit.links.len() {
+        0 => String::new(),
+        some => format!("; {} not followed", count(some as u64, "link")),
+    };
     let folders = format!("({} read)", count(audit.folders as u64, "folder"));
     format!(
-        "{}{excluded}{skipped}{taken} {}",
+        "{}{excluded}{skipped}{links}{taken} {}",
         verdict_counts(audit),
         paint(DIM, folders)
     )
@@ -405,6 +422,7 @@ mod tests {
             base: String::new(),
             strict: true,
             skills: verdicts.iter().map(skill).collect(),
+            links: Vec::new(),
             skipped: Vec::new(),
             excluded: Vec::new(),
             bounds: Vec::new(),

@@ -170,6 +170,7 @@ pub fn audit_repository(root: &Path, auditor: &Auditor<'_>) -> Result<Audit, Aud
             base: String::new(),
             strict: auditor.strict,
             skills: vec![audit_skill(root, auditor)?],
+            links: Vec::new(),
             skipped: Vec::new(),
             excluded: Vec::new(),
             bounds: Vec::new(),
@@ -209,6 +210,7 @@ pub fn audit_repository(root: &Path, auditor: &Auditor<'_>) -> Result<Audit, Aud
                 audited
             })
             .collect(),
+        links: walked.links,
         skipped: walked.skipped,
         excluded,
         bounds: walked.bounds,

@@ -218,6 +218,9 @@ fn repository_text(context: &Context, location: &Location, audit: &Audit) -> Str
             lines.extend(audit_report::skill_lines(location, skill, all));
         }
     }
+    if context.ui.is_verbose() {
+        lines.extend(audit_report::link_lines(location, audit));
+    }
     lines.extend(audit_report::excluded_lines(location, audit));
     lines.extend(audit_report::skipped_lines(location, audit));
     lines.push(audit_report::summary_line(audit));

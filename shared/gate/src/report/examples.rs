@@ -96,6 +96,7 @@ pub fn audit() -> Audit {
             by: "fixtures".to_owned(),
             reason: "input of a test".to_owned(),
         }],
+        links: vec![HOSTILE.to_owned()],
         skipped: vec![Skipped {
             path: "closed\u{1b}[1m".to_owned(),
             reason: "permission denied".to_owned(),

@@ -26,8 +26,8 @@ impl<'a> From<&'a Audit> for AuditView<'a> {
 }
 
 /// Renders one line for each skill, then one for each folder that could not be searched (`name`
-/// null, verdict `unreadable`, `reason`) and for each excluded skill (verdict `excluded`). Each
-/// ends with `\n`.
+/// null, verdict `unreadable`, `reason`), for each excluded skill (verdict `excluded`) and for each
+/// link to a skill (verdict `linked`). Each ends with `\n`.
 pub fn render_lines(audit: &Audit) -> String {
     let mut text = String::new();
     let skills = audit.skills.iter().map(|skill| serde_json::json!(skill));
@@ -45,7 +45,13 @@ pub fn render_lines(audit: &Audit) -> String {
             "microseconds": 0,
         })
     });
-    for value in skills.chain(skipped).chain(excluded) {
+    let linked = audit.links.iter().map(|path| {
+        serde_json::json!({
+            "path": path, "name": null, "verdict": "linked", "reason": "a symbolic link is not followed", "findings": [],
+            "microseconds": 0,
+        })
+    });
+    for value in skills.chain(skipped).chain(excluded).chain(linked) {
         text.push_str(&escape_invisible(&value.to_string()));
         text.push('\n');
     }
@@ -91,7 +97,7 @@ mod tests {
             .lines()
             .map(|line| serde_json::from_str(line).unwrap())
             .collect();
-        assert_eq!(lines.len(), 6);
+        assert_eq!(lines.len(), 7);
         assert_eq!(lines[0]["verdict"], "accepted");
         assert_eq!(lines[1]["path"], HOSTILE);
         assert_eq!(lines[1]["microseconds"], 7);
@@ -99,6 +105,7 @@ mod tests {
         assert_eq!(lines[3]["hash"], serde_json::Value::Null);
         assert_eq!(lines[4]["reason"], "permission denied");
         assert_eq!(lines[5]["verdict"], "excluded");
+        assert_eq!(lines[6]["verdict"], "linked");
     }
 
     #[test]

@@ -46,7 +46,9 @@ pub fn render(audit: &Audit) -> String {
     let skipped = skipped.map(|skipped| ("Not scanned", &skipped.path, &skipped.reason));
     let excluded = audit.excluded.iter();
     let excluded = excluded.map(|excluded| ("Excluded", &excluded.path, &excluded.reason));
-    for (what, path, reason) in skipped.chain(excluded) {
+    let reason = "a symbolic link is not followed".to_owned();
+    let linked = audit.links.iter().map(|path| ("Linked", path, &reason));
+    for (what, path, reason) in skipped.chain(excluded).chain(linked) {
         let line = format!(
             "\n{what}: {} ({})\n",
             code_span(path),
@@ -287,6 +289,7 @@ mod tests {
     fn a_clean_audit_is_one_sentence() {
         let mut audit = examples::audit();
         audit.skills.truncate(1);
+        audit.links.clear();
         audit.skipped.clear();
         audit.excluded.clear();
         audit.bounds.clear();

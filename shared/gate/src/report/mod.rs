@@ -191,7 +191,10 @@ pub struct Audit {
     pub strict: bool,
     /// The skills, in the order of their paths.
     pub skills: Vec<Audited>,
-    /// Folders and links that were not searched.
+    /// Symbolic links to folders of skills, by their paths below the audited folder. They are not
+    /// followed: a skill is judged where it is. May be hostile text.
+    pub links: Vec<String>,
+    /// Folders that could not be searched, and those beyond a bound.
     pub skipped: Vec<Skipped>,
     /// Skills that were found and not judged, as the owner asked.
     pub excluded: Vec<Excluded>,

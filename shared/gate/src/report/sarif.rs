@@ -294,9 +294,14 @@ fn notifications(audit: &Audit) -> Vec<Value> {
         let text = format!("{} is excluded: {}", excluded.path, excluded.reason);
         ("note", "skill-excluded", text)
     });
+    let linked = audit.links.iter().map(|path| {
+        let text = format!("{path} is a symbolic link to a skill, and is not followed");
+        ("note", "skill-linked", text)
+    });
     skipped
         .chain(bounds)
         .chain(excluded)
+        .chain(linked)
         .map(|(level, id, text)| {
             json!({ "level": level, "descriptor": { "id": id }, "message": { "text": escape_brackets(&text) } })
         })
@@ -396,11 +401,12 @@ mod tests {
             false
         );
         let notes = array(&log["runs"][0]["invocations"][0]["toolExecutionNotifications"]);
-        assert_eq!(notes.len(), 3);
+        assert_eq!(notes.len(), 4);
         let mut clean = examples::audit();
         clean
             .skills
             .retain(|skill| skill.verdict == Verdict::Accepted);
+        clean.links.clear();
         clean.skipped.clear();
         clean.excluded.clear();
         clean.bounds.clear();

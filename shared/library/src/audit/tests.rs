@@ -164,7 +164,13 @@ fn every_skill_is_found_once_in_the_order_of_paths() {
     std::fs::write(lower.join("skill.md"), GOOD.replace("NAME", "lower")).unwrap();
     symlink(root.join("zeta"), root.join("link")).unwrap();
     symlink(root, root.join("a/loop")).unwrap();
+    symlink("gone", root.join("dangling")).unwrap();
+    // A link in a skill is a finding about that skill.
+    symlink("../a-b", root.join("zeta/inner")).unwrap();
+    let outside = tempfile::tempdir().unwrap();
+    symlink(skill(outside.path(), "out"), root.join("build/out")).unwrap();
     let audit = audit_repository(root, &auditor()).unwrap();
+    assert_eq!(audit.links, ["build/out", "link"]);
     let expected = [
         "1/2/3/4/5/6/deeper",
         "1/2/3/4/5/deep",
