@@ -1,6 +1,7 @@
 //! `vault` with sources on loopback: sites, registries, policies, tools for agents, and hostile
 //! sources.
 
+mod hostile;
 mod kinds;
 mod proxy;
 mod replacing;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::archives::{File, gzip, tar_of, zip_of};
+use crate::archives::{CENTRAL, File, gzip, tar_of, zip_of};
 use crate::support::{
     Answer, INDEX, SiteServer, code, compare, drift, fetch, fetcher, fetcher_with, is_up_to_date,
     names, open, parse, paths, policy, refusal, settings, skill_md,
@@ -51,6 +51,52 @@ async fn archives_of_each_form_give_the_same_skill() {
         let digest = format!("sha256:{}", Digest::of(&bytes));
         assert_eq!(skill.upstream.revision, Some(digest));
         assert!(is_up_to_date(&fetcher, &skill).await, "{name}");
+    }
+}
+
+/// Windows PowerShell 5 separates folders with backslashes, and says that the archive is from DOS.
+#[tokio::test]
+async fn backslashes_separate_folders_in_a_zip_that_was_made_on_dos() {
+    let document = skill_md("tables");
+    let zip = |other: &str| {
+        let files = [
+            ("tables\\SKILL.md", 0o644, document.as_bytes()),
+            (other, 0o644, b"x".as_slice()),
+        ];
+        let mut bytes = zip_of(&files);
+        let entries = (0..bytes.len()).filter(|at| bytes[*at..].starts_with(CENTRAL));
+        for entry in entries.collect::<Vec<_>>() {
+            bytes[entry + 5] = 0;
+        }
+        bytes
+    };
+    let site = SiteServer::new();
+    let fetcher = fetcher(&site.base);
+    for (name, other, outcome) in [
+        (
+            "good.zip",
+            "tables\\docs\\a.md",
+            Ok(["SKILL.md", "docs/a.md"]),
+        ),
+        (
+            "out.zip",
+            "tables\\..\\..\\evil",
+            Err("points out of the archive"),
+        ),
+        (
+            "mixed.zip",
+            "tables/docs\\a.md",
+            Err("has a backslash in its name"),
+        ),
+    ] {
+        site.body(&format!("/{name}"), "application/zip", zip(other));
+        let source = parse(&format!("{}/{name}", site.base));
+        let fetched = fetch(&fetcher, &source, None).await;
+        match (fetched, outcome) {
+            (Ok(skill), Ok(expected)) => assert_eq!(paths(&skill), expected),
+            (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
+            (fetched, _) => panic!("{name}: {fetched:?}"),
+        }
     }
 }
 
@@ -402,6 +448,11 @@ async fn the_older_index_is_taken_with_a_warning_and_never_where_digests_are_ask
     let signed = policy("[sources]\nsigned_only = true\n");
     let refused = fetcher.open_source(&source, None, &signed).await;
     assert_eq!(code(refused), "source_refused");
+    // Some sites have an index of the older version at the newer path, with its files beside it.
+    site.json(INDEX, r#"{"skills":[{"name":"csv","files":["SKILL.md"]}]}"#)
+        .text("/.well-known/agent-skills/csv/SKILL.md", skill_md("csv"));
+    let skill = fetch(&fetcher, &source, Some("csv")).await.unwrap();
+    assert_eq!(paths(&skill), ["SKILL.md"]);
 }
 
 #[tokio::test]
