@@ -279,3 +279,20 @@ fn flags_that_contradict_each_other_or_have_no_effect_are_said() {
         added.ok();
     }
 }
+
+/// macOS puts such a space into the names of its screenshots.
+#[test]
+fn a_file_name_that_cannot_be_stored_stops_its_own_skill_alone() {
+    let collection = two_skills();
+    let name = "pdf/Screenshot at 9.41\u{202f}AM.png";
+    collection.repository.write(name, "x");
+    assert_eq!(outcome(&collection, &[]), (5, "gate_blocked".to_owned()));
+    for source in collection.sources() {
+        let all = ["add", &source, "--all", "--dry-run"];
+        let ran = collection.machine.run(&all);
+        let entries = ran.json["data"].as_array().unwrap().iter();
+        let taken = entries.filter(|entry| entry["admission"].is_string());
+        let taken: Vec<_> = taken.map(|entry| &entry["name"]).collect();
+        assert_eq!(taken, ["csv"], "{source}: {}", ran.out);
+    }
+}

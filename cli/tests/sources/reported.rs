@@ -220,3 +220,35 @@ fn a_folder_that_the_lock_cannot_name_is_not_signed() {
     assert!(!machine.home.path(".vault").exists());
     machine.run(&["add", "../out"]).ok();
 }
+
+#[test]
+fn a_submodule_beside_the_skills_is_left_out_by_name() {
+    let (other, repository) = (Repository::new(), Repository::new());
+    let commit = other.write("SKILL.md", skill_md("other")).commit();
+    repository.write("pdf/SKILL.md", skill_md("pdf")).commit();
+    let entry = format!("160000,{commit},vendor/other");
+    repository.git(&["update-index", "--add", "--cacheinfo", &entry]);
+    repository.git(&["commit", "--quiet", "--message", "A submodule."]);
+    let machine = Machine::new();
+    let added = machine.run(&["add", &repository.address(), "--all"]).ok();
+    assert_eq!(names(&added["added"], "name"), ["pdf"]);
+    assert_eq!(names(&added["left_out"], "path"), ["vendor/other"]);
+    assert_eq!(names(&added["left_out"], "reason"), ["submodule"]);
+}
+
+#[test]
+fn an_archive_of_another_kind_and_a_lock_in_a_merge_say_what_to_do() {
+    let machine = Machine::new();
+    machine.home.write("project/pdf.tar.xz", b"\xfd7zXZ\0");
+    let both = "<<<<<<< ours\nschema = 1\n=======\nschema = 1\n>>>>>>> theirs\n";
+    machine.home.write("project/vault.lock", both);
+    for (arguments, hint) in [
+        (&["add", "./pdf.tar.xz"][..], "zip, tar, tar.gz"),
+        (&["install"], "remove the markers"),
+    ] {
+        let refused = machine.run(arguments);
+        assert_ne!(refused.code, 0, "{}", refused.out);
+        let told = refused.json["error"]["hint"].to_string();
+        assert!(told.contains(hint), "{}", refused.out);
+    }
+}
