@@ -205,6 +205,7 @@ async fn a_grace_period_that_ends_within_a_visit_deletes_nothing() {
     world.clock.advance(1);
     world.add_uploads(&busy, MANY).await;
     assert_eq!(world.step().await.deleted, 0, "out of time");
+    world.clock.advance(1);
     // The record of the upload stands in front of the position of the visit.
     world.upload(&busy, b"unnamed").await;
     let partition = kept::kept_partition(&busy.id);
