@@ -54,7 +54,7 @@ pub fn text_of(bytes: &[u8]) -> Option<&str> {
     (escaped_bytes(text) <= MAX_ESCAPED_BYTES).then_some(text)
 }
 
-/// How much more file content fits an answer.
+/// The file content that still fits into an answer.
 pub struct InlineRoom {
     bytes: usize,
     escaped: usize,

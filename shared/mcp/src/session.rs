@@ -20,7 +20,7 @@ pub enum Right {
     Never,
 }
 
-/// Which of a tool's two names the list of tools shows. A call accepts both.
+/// The one of a tool's two names that the list of tools shows. A call accepts both.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Names {
     /// `skill_list`
@@ -124,7 +124,7 @@ impl Session {
         &self.0.person
     }
 
-    /// Which names the list of tools shows.
+    /// The names that the list of tools shows.
     pub fn names(&self) -> Names {
         self.0.names
     }

@@ -18,7 +18,7 @@ pub const FILES: &str = "_manifest";
 /// The template of the addresses of files (RFC 6570).
 pub const TEMPLATE: &str = "skill://{owner}/{name}/{+path}";
 
-/// What an address names.
+/// The thing that an address names.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Target {
     /// All skills of the owner.

@@ -1,4 +1,4 @@
-//! What a caller sees of the skills: a snapshot of a shelf (store of skills), filtered by the
+//! The skills that a caller sees: a snapshot of a shelf (store of skills), filtered by the
 //! caller's grant (what the policy allows). Every answer about skills goes through this module.
 //!
 //! A skill that is not granted is skipped before any part of it is read, so that a request for it

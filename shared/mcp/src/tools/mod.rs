@@ -53,7 +53,7 @@ pub(crate) trait Spec: 'static {
     const DESCRIPTION: &'static str;
     /// The first version of vault that has the tool.
     const SINCE: Since = Since::NEW;
-    /// What the tool does to the vault.
+    /// The effect of the tool on the vault.
     const EFFECT: Effect;
     /// The arguments.
     type Input: DeserializeOwned + JsonSchema + 'static;
@@ -67,7 +67,7 @@ pub(crate) trait Spec: 'static {
     ) -> impl Future<Output = Result<Answer<Self::Output>, Fault>> + Send;
 }
 
-/// What a tool does to the vault. Its hints and the scope that it needs follow from this.
+/// The effect of a tool on the vault. Its hints and the scope that it needs follow from this.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Effect {
     /// It changes nothing.
