@@ -69,6 +69,8 @@ fn every_code_of_the_table_means_what_it_says() {
         ("skill --inherit-env list", 2, Some("usage")),
         ("skill --inherit-env --clean-env x y", 2, Some("usage")),
         ("verify good --expect-key short", 2, Some("usage")),
+        ("disable good --agent any-agent", 2, Some("usage")),
+        ("add ./good --agent any-agent", 2, Some("usage")),
         ("lint ./flagged", 0, None),
         ("lint ./flagged --fail-on warnings", 3, None),
         ("lint ./broken", 5, None),

@@ -44,9 +44,7 @@ pub fn agent_id(text: &str) -> Result<AgentId, String> {
     if let Some(agent) = agents::by_name(text) {
         return Ok(agent.id.clone());
     }
-    let id: AgentId = text
-        .parse()
-        .map_err(|error: vault_format::name::BadName| error.to_string())?;
+    let id = AgentId::named(text).map_err(|error| error.to_string())?;
     let ids = agents::known_agents().iter().map(|agent| agent.id.as_str());
     match nearest_name(text, ids) {
         // Unknown agents are allowed, but an id this close to a known one is more likely a

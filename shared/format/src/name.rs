@@ -33,6 +33,9 @@ pub enum BadName {
     /// Not the id of an agent.
     #[error("agent id must have 1 to 64 characters a-z, 0-9 and hyphens")]
     Agent,
+    /// The id that stands for agents without a profile.
+    #[error("{ANY_AGENT} is no agent: it stands for every agent without a profile of its own")]
+    AnyAgent,
     /// Not the text of a ULID.
     #[error("id must be a ULID: 26 characters of Crockford's base32 in upper case")]
     Id,
@@ -108,7 +111,15 @@ impl AgentId {
         Self(ANY_AGENT.into())
     }
 
-    /// Tells whether the id means every agent without a profile of its own.
+    /// Parses the id of one agent. Fails for [`ANY_AGENT`] too, which no agent has.
+    pub fn named(text: &str) -> Result<Self, BadName> {
+        match text.parse::<Self>() {
+            Ok(agent) if agent.is_any() => Err(BadName::AnyAgent),
+            parsed => parsed,
+        }
+    }
+
+    /// Returns whether it means every agent without a profile of its own.
     pub fn is_any(&self) -> bool {
         self.as_str() == ANY_AGENT
     }
@@ -394,6 +405,16 @@ mod tests {
         ] {
             assert_eq!(bad.parse::<SkillName>(), Err(BadName::Skill), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn no_agent_is_called_any_agent() {
+        assert_eq!(AgentId::named("codex").unwrap().as_str(), "codex");
+        assert_eq!(AgentId::named("Codex"), Err(BadName::Agent));
+        let reserved = AgentId::named(ANY_AGENT).unwrap_err().to_string();
+        assert!(reserved.starts_with("any-agent is no agent"), "{reserved}");
+        // Profiles and manifests of variants have it.
+        assert!(ANY_AGENT.parse::<AgentId>().unwrap().is_any());
     }
 
     #[test]

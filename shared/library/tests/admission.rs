@@ -32,6 +32,43 @@ fn lenient() -> Options {
     }
 }
 
+#[test]
+fn a_skill_that_names_any_agent_as_an_agent_is_refused() {
+    let home = Home::new(1);
+    let text = "---\nname: notes\ndescription: Takes notes of what was said.\n";
+    let document = |agents: &str| format!("{text}{agents}---\nTake notes.\n").into_bytes();
+    let options = |agents: &[&str]| Options {
+        agents: agents.iter().map(|id| id.parse().unwrap()).collect(),
+        ..lenient()
+    };
+    for (agents, given) in [
+        ("agents: [any-agent]\n", &[][..]),
+        ("agents: codex, any-agent\n", &[]),
+        ("metadata:\n  agents: any-agent\n", &[]),
+        ("", &["codex", "any-agent"]),
+    ] {
+        let document = document(agents);
+        let folder = home.source("notes", "x", &[(SKILL_MD, &document)]);
+        let text = Source::Text {
+            files: vec![RawFile {
+                path: SKILL_MD.to_owned(),
+                mode: Mode::Plain,
+                bytes: document,
+            }],
+            by: "user".to_owned(),
+        };
+        for source in [Source::folder(&folder), text] {
+            let (vault, options) = (&home.vault, options(given));
+            let refused = examine_candidate(source, &options, &mut Neighbours::for_vault(vault));
+            let refused = refused.unwrap_err();
+            assert_matches!(&refused, AdmitError::AnyAgent(name) if name.as_str() == "notes");
+            assert!(refused.to_string().contains("any-agent is no agent"));
+        }
+    }
+    let folder = home.source("notes", "x", &[(SKILL_MD, &document("agents: [codex]\n"))]);
+    home.add_with(&folder, &options(&["claude-code"])).unwrap();
+}
+
 /// Forges a skill that an earlier gate may have admitted: signs the installed skill with the
 /// vault's own key and marks it as strictly checked.
 fn sign_as_strict(home: &Home, skill: &SkillName) -> SkillEntry {

@@ -91,56 +91,16 @@ pub fn admission_failure(source: &str, texts: &Texts, error: AdmitError) -> Fail
         AdmitError::OtherSkill { .. } => Failure::new(ErrorCode::SourceRemoved, message)
             .hint("nothing was changed; if this is the skill that you want: vault add <source> --replace"),
         AdmitError::SourceUnsupported { .. } => Failure::new(ErrorCode::SourceUnsupported, message),
-        AdmitError::Source(SourceError::Link(path) | SourceError::HardLink(path) | SourceError::Special { path, .. }) => {
-            let folder = Path::new(source);
-            // A file's path is relative to the skill, but the given path itself is already whole.
-            let whole = if path == folder { path } else { folder_of(folder).join(path) };
-            // The text of the error already tells links, hard links and devices apart.
-            let what = message.split_once(" is a ").map_or("symbolic link", |(_, what)| what);
-            // Only a symbolic link has a target. For the other kinds, this fails.
-            let target = std::fs::read_link(&whole).ok();
-            let is_copyable = target.as_ref().is_some_and(|target| {
-                // An absolute target counts as outside of the skill, and such a link is not copied.
-                let is_relative = target.is_relative() && whole != folder;
-                is_relative && whole.is_file()
-            });
-            let leads = match &target {
-                Some(target) => {
-                    let to = clean(&target.display().to_string(), 200);
-                    let gone = either(whole.exists(), "", ", which does not exist");
-                    format!(" (it leads to {to}{gone})")
-                }
-                None => String::new(),
-            };
-            fail!(Symlink, "{} is a {what}{leads}", clean(&whole.display().to_string(), 400))
-                .hint(either(
-                    is_copyable,
-                    "put the file itself in its place, or pass --copy-links if it leads to a file of the same skill",
-                    "put the file itself in its place, or leave it out",
-                ))
-        }
-        AdmitError::Source(error) => {
-            let hint = match &error {
-                SourceError::TooLarge { unit: "files", .. } => Some(MANY_FILES_HINT.to_owned()),
-                SourceError::NotASkill(path) => archive_hint(path),
-                _ => None,
-            };
-            let code = match &error {
-                SourceError::TooLarge { .. } => ErrorCode::SourceTooLarge,
-                _ => ErrorCode::SourceMalformed,
-            };
-            // The paths in these errors are relative to the skill, and there may be several.
-            let message = if message.contains(source) {
-                message
-            } else {
-                format!("{}: {message}", clean(source, 200))
-            };
-            Failure::new(code, message).hint_if(hint.or_else(|| below_hint(source)))
-        }
+        AdmitError::Source(
+            SourceError::Link(path) | SourceError::HardLink(path) | SourceError::Special { path, .. },
+        ) => link_failure(source, &path, &message),
+        AdmitError::Source(error) => source_failure(source, &error, message),
         AdmitError::Derived(_) => Failure::new(ErrorCode::DerivedMismatch, message),
         AdmitError::BaseChanged(_) => Failure::new(ErrorCode::DraftOutdated, message),
         AdmitError::NotReviewed { .. } => Failure::new(ErrorCode::ReviewNeeded, message),
         AdmitError::Provenance(_) => Failure::new(ErrorCode::ProvenanceInvalid, message),
+        AdmitError::AnyAgent(_) => Failure::new(ErrorCode::SourceMalformed, message)
+            .hint("take it out: without `agents` a skill is for every agent"),
         AdmitError::Unsignable(_) => Failure::new(ErrorCode::SigningFailed, message),
         AdmitError::Occupied { .. } => Failure::new(ErrorCode::NameTaken, message),
         AdmitError::NotInstalled(_) => Failure::new(ErrorCode::SkillNotFound, message),
@@ -148,6 +108,63 @@ pub fn admission_failure(source: &str, texts: &Texts, error: AdmitError) -> Fail
             .hint("add one of them separately: vault add <folder> --name <other>"),
         AdmitError::Vault(error) => error.into(),
     }
+}
+
+/// Converts the error about a file that is no plain file: a link of either kind, or a device.
+fn link_failure(source: &str, path: &Path, message: &str) -> Failure {
+    let folder = Path::new(source);
+    // A file's path is relative to the skill, but the given path itself is already whole.
+    let whole = if path == folder {
+        path.to_owned()
+    } else {
+        folder_of(folder).join(path)
+    };
+    // The text of the error already tells links, hard links and devices apart.
+    let what = message
+        .split_once(" is a ")
+        .map_or("symbolic link", |(_, what)| what);
+    // Only a symbolic link has a target. For the other kinds, this fails.
+    let target = std::fs::read_link(&whole).ok();
+    let is_copyable = target.as_ref().is_some_and(|target| {
+        // An absolute target counts as outside of the skill, and such a link is not copied.
+        let is_relative = target.is_relative() && whole != folder;
+        is_relative && whole.is_file()
+    });
+    let leads = match &target {
+        Some(target) => {
+            let to = clean(&target.display().to_string(), 200);
+            let gone = either(whole.exists(), "", ", which does not exist");
+            format!(" (it leads to {to}{gone})")
+        }
+        None => String::new(),
+    };
+    let shown = clean(&whole.display().to_string(), 400);
+    fail!(Symlink, "{shown} is a {what}{leads}").hint(either(
+        is_copyable,
+        "put the file itself in its place, or pass --copy-links if it leads to a file of the same \
+         skill",
+        "put the file itself in its place, or leave it out",
+    ))
+}
+
+/// Converts the error of a source that is too large or is no skill.
+fn source_failure(source: &str, error: &SourceError, message: String) -> Failure {
+    let hint = match error {
+        SourceError::TooLarge { unit: "files", .. } => Some(MANY_FILES_HINT.to_owned()),
+        SourceError::NotASkill(path) => archive_hint(path),
+        _ => None,
+    };
+    let code = match error {
+        SourceError::TooLarge { .. } => ErrorCode::SourceTooLarge,
+        _ => ErrorCode::SourceMalformed,
+    };
+    // The paths in these errors are relative to the skill, and there may be several.
+    let message = if message.contains(source) {
+        message
+    } else {
+        format!("{}: {message}", clean(source, 200))
+    };
+    Failure::new(code, message).hint_if(hint.or_else(|| below_hint(source)))
 }
 
 /// Returns the owner's reason for exceptions to the rules in `allow`, or `None` if `allow` is

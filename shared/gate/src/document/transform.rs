@@ -11,7 +11,7 @@ use super::yaml::{self, Node, Value};
 use super::{Parts, decode_document, in_file, split_frontmatter};
 use vault_format::hash::Digest;
 use vault_format::manifest::AppliedTransform;
-use vault_format::name::{AgentId, SkillName};
+use vault_format::name::{AgentId, BadName, SkillName};
 use vault_format::text::Position;
 
 /// Largest file of a transform, in bytes.
@@ -120,15 +120,16 @@ impl Transform {
                             let message = format!("an agent is {}, not text", item.kind());
                             return Err(transform_error(Some(in_file(item.at)), message));
                         };
-                        let agent: AgentId = text.parse().map_err(|error| {
-                            transform_error(Some(in_file(item.at)), format!("{error}"))
+                        let agent = AgentId::named(text).map_err(|error| {
+                            let message = match error {
+                                BadName::AnyAgent => format!(
+                                    "{text} is no agent; without `agents` a transform is for \
+                                     every one"
+                                ),
+                                error => error.to_string(),
+                            };
+                            transform_error(Some(in_file(item.at)), message)
                         })?;
-                        if agent.is_any() {
-                            let message = format!(
-                                "{agent} is no agent; without `agents` a transform is for every one"
-                            );
-                            return Err(transform_error(Some(in_file(item.at)), message));
-                        }
                         self.agents.push(agent);
                     }
                 }

@@ -50,7 +50,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use vault_format::hash::Digest;
 use vault_format::manifest::ManifestError;
-use vault_format::name::SkillName;
+use vault_format::name::{BadName, SkillName};
 use vault_format::provenance::{BadProvenance, ProvenanceId};
 use vault_format::text::printable;
 use vault_format::words;
@@ -242,6 +242,9 @@ pub enum AdmitError {
     /// The folder's name can't be part of a source identifier.
     #[error("no source can be recorded for this folder: {0}")]
     Provenance(#[from] BadProvenance),
+    /// SKILL.md or the caller names [`ANY_AGENT`](vault_format::name::ANY_AGENT) as an agent.
+    #[error("`agents` of {0}: {error}", error = BadName::AnyAgent)]
+    AnyAgent(SkillName),
     /// The skill passed the gate, but breaks a limit of manifests or bundles.
     #[error("the skill can't be signed: {0}")]
     Unsignable(String),

@@ -372,7 +372,7 @@ pub fn examine_candidate(
     // The recorded source of text is its submitter. The same files from another submitter are no
     // new version.
     options.skip_if_same_files |= is_text;
-    Ok(Candidate {
+    let candidate = Candidate {
         package: gated.package,
         outcome: gated.outcome,
         provenance,
@@ -383,7 +383,12 @@ pub fn examine_candidate(
         copied_links,
         is_text,
         earlier,
-    })
+    };
+    // Profiles use this id for agents that nothing names. What was signed with it stays usable.
+    if candidate.earlier.is_none() && candidate.agents().iter().any(AgentId::is_any) {
+        return Err(AdmitError::AnyAgent(candidate.package.name));
+    }
+    Ok(candidate)
 }
 
 /// The files that the gate passed, with its outcome.

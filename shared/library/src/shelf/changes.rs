@@ -227,6 +227,7 @@ impl From<AdmitError> for ShelfError {
             | AdmitError::Derived(_)
             | AdmitError::Twice(_) => Self::Failed(text),
             AdmitError::Source(_)
+            | AdmitError::AnyAgent(_)
             | AdmitError::Provenance(_)
             | AdmitError::Signer { .. }
             | AdmitError::OtherSkill { .. } => Self::Source(text),

@@ -3,7 +3,7 @@
 use rmcp::schemars::JsonSchema;
 use serde::Deserialize;
 use vault_format::draft::Source;
-use vault_format::name::{AgentId, SkillName};
+use vault_format::name::{AgentId, BadName, SkillName};
 use vault_shelf::{Change, Submitted, Writes, drafted_name};
 
 mod written;
@@ -50,8 +50,16 @@ pub struct Input {
 /// The id of an agent, such as `claude-code`.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(crate = "rmcp::schemars", inline)]
-#[serde(transparent)]
-pub struct AgentName(#[schemars(with = "String")] AgentId);
+#[serde(try_from = "String")]
+pub struct AgentName(#[schemars(with = "String")] pub AgentId);
+
+impl TryFrom<String> for AgentName {
+    type Error = BadName;
+
+    fn try_from(text: String) -> Result<Self, BadName> {
+        AgentId::named(&text).map(Self)
+    }
+}
 
 /// The kind of a source.
 #[derive(Clone, Copy, Deserialize, Eq, JsonSchema, PartialEq)]

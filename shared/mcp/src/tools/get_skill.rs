@@ -3,9 +3,9 @@
 use rmcp::model::ContentBlock;
 use rmcp::schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use vault_format::name::AgentId;
 use vault_format::since::Since;
 
+use super::add_skill::AgentName;
 use super::shapes::{FileInfo, Summary, file_infos};
 use super::{Answer, Call, Effect, Spec};
 use crate::content::{InlineRoom, file_contents, file_link, files_in_order};
@@ -38,7 +38,7 @@ pub struct Input {
     /// Only skills that are meant for this agent, such as `claude-code`, or for any.
     #[serde(default)]
     #[schemars(with = "String")]
-    agent: Option<AgentId>,
+    agent: Option<AgentName>,
     /// With `name`: also the files beside SKILL.md, up to 1 MiB, the rest as links.
     #[serde(default)]
     #[schemars(with = "bool")]
@@ -117,7 +117,11 @@ async fn by_query(call: &Call<'_>, query: &str, input: &Input) -> Result<Answer<
     let visible = call.visible(Reach::Query(query)).await?;
     let ranked = visible.into_searchable().await?;
     let hits = ranked
-        .search(query, top_k as usize, input.agent.as_ref())
+        .search(
+            query,
+            top_k as usize,
+            input.agent.as_ref().map(|agent| &agent.0),
+        )
         .into_iter()
         .map(|found| Hit {
             summary: Summary::from_entry(call.owner(), found.entry),
@@ -137,7 +141,7 @@ async fn by_name(call: &Call<'_>, name: &str, input: &Input) -> Result<Answer<Ou
     let (owner, entry) = visible
         .find_id(call.owner(), name)
         // A skill for other agents is not found, as in a search for this agent.
-        .filter(|(_, entry)| is_for(entry, input.agent.as_ref()))
+        .filter(|(_, entry)| is_for(entry, input.agent.as_ref().map(|agent| &agent.0)))
         .ok_or_else(Fault::no_skill)?;
     let loaded = call.load(entry).await?;
     let with_files = input.include_resources == Some(true);

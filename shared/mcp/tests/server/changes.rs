@@ -294,6 +294,7 @@ async fn a_folder_is_taken_in_on_its_own_machine_only() {
         json!({ "source": "url", "identifier": "https://user:pass@example.org/SKILL.md" }),
         json!({ "source": "git", "identifier": "github:acme/skills", "ref": "" }),
         json!({ "source": "git", "identifier": "github:acme/skills", "agents": vec!["codex"; 65] }),
+        json!({ "source": "git", "identifier": "github:acme/skills", "agents": ["any-agent"] }),
         json!({ "source": "ftp", "identifier": "x" }),
     ] {
         let reply = world
