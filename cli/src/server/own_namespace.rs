@@ -1,10 +1,17 @@
 //! The namespace `default` of a server, which contains the releases of the server's own library.
 //! The server publishes to it unattended: whatever needs a person's decision fails.
 
-use std::{collections::HashSet, convert::Infallible};
+use std::{
+    collections::{HashMap, HashSet},
+    convert::Infallible,
+};
 
 use bytes::Bytes;
-use vault_format::{catalog::ProfileEntry, name::SkillName};
+use vault_format::{
+    catalog::{ProfileEntry, SkillEntry},
+    hash::Digest,
+    name::SkillName,
+};
 use vault_library::{
     Vault,
     publish::{
@@ -205,6 +212,13 @@ impl Owner<PublishError> for Unattended {
     ) -> Result<Vec<Profile>, PublishError> {
         // The library replaces every release, so no plan compares with the profiles of one.
         Ok(Vec::new())
+    }
+
+    async fn fetch_current_variants(
+        &mut self,
+        _: &[SkillEntry],
+    ) -> Result<HashMap<Digest, Vec<u8>>, PublishError> {
+        Ok(HashMap::new())
     }
 
     fn confirm(&mut self, plan: &ReleasePlan) -> Result<(), PublishError> {

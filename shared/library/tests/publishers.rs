@@ -1,5 +1,6 @@
 //! Tests of several publishers of one vault: joining it, taking over each other's work, conflicts.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use vault_format::bundle::{self, Bundle};
@@ -17,7 +18,9 @@ use vault_format::root::{KeyEntry, KeyRequest, RootChain, SkillPlace};
 use vault_library::admit::AdmitError;
 use vault_library::admit::history::{self, RollbackError};
 use vault_library::admit::remove::{RemoveSkills, remove_skills};
+use vault_library::admit::variants;
 use vault_library::adopt::{self, AdoptError, Exceptions};
+use vault_library::agents::sync_profiles;
 use vault_library::folders::{self, FolderState};
 use vault_library::join;
 use vault_library::keys::NoPassphrases;
@@ -108,13 +111,8 @@ impl Team {
 
     /// Publishes; `None` if nothing changed. Panics if there is anything to take over first.
     fn sync(&mut self, who: &Who) -> Option<u64> {
-        let profiles = self.profiles();
-        let request = PlanRequest {
-            current_profiles: Some(&profiles),
-            ..self.pair.host.request()
-        };
         let vault = self.vault(who).clone();
-        match publish::plan_release(&vault, &request).unwrap() {
+        match self.plan(who).unwrap() {
             Plan::Unchanged(_) => None,
             Plan::Publish(plan) => {
                 let now = self.pair.owner.now();
@@ -123,6 +121,18 @@ impl Team {
             }
             other => panic!("{other:?}"),
         }
+    }
+
+    /// Plans a release with everything that a plan may ask to fetch.
+    fn plan(&self, who: &Who) -> Result<Plan, PlanError> {
+        let profiles = self.profiles();
+        let objects = self.host().objects.clone().into_iter().collect();
+        let request = PlanRequest {
+            current_profiles: Some(&profiles),
+            current_variants: Some(&objects),
+            ..self.host().request()
+        };
+        publish::plan_release(self.vault(who), &request)
     }
 
     /// The profiles of the current release.
@@ -135,12 +145,7 @@ impl Team {
     }
 
     fn refusal(&self, who: &Who) -> Conflicts {
-        let profiles = self.profiles();
-        let request = PlanRequest {
-            current_profiles: Some(&profiles),
-            ..self.host().request()
-        };
-        match publish::plan_release(self.vault(who), &request) {
+        match self.plan(who) {
             Err(PlanError::Conflicts(conflicts)) => conflicts,
             other => panic!("{other:?}"),
         }
@@ -691,6 +696,113 @@ fn profiles_that_only_another_publisher_makes_are_not_lost() {
     write_rules(&team.bob.vault);
     team.sync(&Who::Bob).unwrap();
     assert_eq!(team.profiles()[0].skills.len(), 2);
+}
+
+/// The transform of `beta` for codex that both publishers have.
+fn for_codex(vault: &Vault, text: &str) {
+    let text = format!("---\nagents: [codex]\n---\n{text}\n");
+    variants::add_transform(vault, &name("beta"), name("own"), text.as_bytes()).unwrap();
+}
+
+/// The bundle of `beta` that a release gives codex.
+fn codex_bundle(team: &Team) -> Digest {
+    let profiles = team.profiles();
+    let mut codex = profiles.iter().filter(|it| it.agent.as_str() == "codex");
+    codex.next().unwrap().skills[0].bundle_hash
+}
+
+#[test]
+fn equal_variants_of_two_publishers_are_no_conflict() {
+    let mut team = Team::new(&["beta"]);
+    for_codex(&team.pair.owner.vault, "For codex.");
+    team.sync(&Who::Anna).unwrap();
+    let hers = codex_bundle(&team);
+    assert_eq!(team.refusal(&Who::Bob).profiles, ["codex (codex)"]);
+    for_codex(&team.bob.vault, "For codex.");
+    // The plan asks for the one variant that differs, and does not take it unverified.
+    let profiles = team.profiles();
+    let request = PlanRequest {
+        current_profiles: Some(&profiles),
+        ..team.host().request()
+    };
+    let asked = publish::plan_release(&team.bob.vault, &request).unwrap();
+    let Plan::FetchVariants(entries) = asked else {
+        panic!("{asked:?}")
+    };
+    assert_eq!((entries.len(), entries[0].bundle_hash), (1, hers));
+    for wrong in [Vec::new(), b"{}".to_vec()] {
+        let fetched = HashMap::from([(hers, wrong)]);
+        let request = PlanRequest {
+            current_variants: Some(&fetched),
+            ..request.clone()
+        };
+        let refused = publish::plan_release(&team.bob.vault, &request);
+        assert!(matches!(refused, Err(PlanError::Conflicts(_))));
+    }
+    assert_eq!(team.sync(&Who::Bob), None, "nothing of his own yet");
+
+    // What he publishes has her variant, so that the next release of hers changes nothing.
+    team.bob.add("his", "x");
+    team.sync(&Who::Bob).unwrap();
+    assert_eq!(codex_bundle(&team), hers);
+    team.take_over(&Who::Anna, OnDivergence::Stop)
+        .unwrap()
+        .unwrap();
+    assert_eq!(team.sync(&Who::Anna), None);
+
+    // A new version is rendered by whoever publishes it, and the other one follows.
+    edit(&team.bob, "beta", "second");
+    team.sync(&Who::Bob).unwrap();
+    let his = codex_bundle(&team);
+    assert_ne!(his, hers);
+    team.take_over(&Who::Anna, OnDivergence::Stop)
+        .unwrap()
+        .unwrap();
+    assert_eq!(team.sync(&Who::Anna), None);
+    for home in [&team.pair.owner, &team.bob] {
+        std::fs::create_dir_all(home.path(".codex")).unwrap();
+        sync_profiles(&home.vault, &home.sync_input()).unwrap();
+        let text = home.read(".agents/skills/beta/SKILL.md");
+        assert!(
+            text.contains("second") && text.contains("For codex."),
+            "{text}"
+        );
+        assert!(home.is_clean());
+    }
+
+    // Other bytes are a conflict.
+    for_codex(&team.bob.vault, "For codex, otherwise.");
+    edit(&team.pair.owner, "beta", "third");
+    team.sync(&Who::Anna).unwrap();
+    team.take_over(&Who::Bob, OnDivergence::Stop)
+        .unwrap()
+        .unwrap();
+    assert_eq!(team.refusal(&Who::Bob).profiles, ["codex (codex)"]);
+}
+
+#[test]
+fn a_variant_of_another_publisher_ends_with_a_revocation_and_not_with_retirement() {
+    for revoke in [false, true] {
+        let mut team = Team::new(&["beta"]);
+        let bob = team.bob.vault.release_key().unwrap();
+        for_codex(&team.bob.vault, "For codex.");
+        team.sync(&Who::Bob).unwrap();
+        let his = codex_bundle(&team);
+        let anna = &team.pair.owner.vault.clone();
+        for_codex(anna, "For codex.");
+        assert_eq!(team.sync(&Who::Anna), None);
+        roots::remove_key(anna, None, &bob, revoke).unwrap();
+        team.sync(&Who::Anna).unwrap();
+        assert_eq!(codex_bundle(&team) == his, !revoke, "{revoke}");
+        let home = &team.pair.owner;
+        std::fs::create_dir_all(home.path(".codex")).unwrap();
+        sync_profiles(anna, &home.sync_input()).unwrap();
+        assert!(
+            home.read(".agents/skills/beta/SKILL.md")
+                .contains("For codex.")
+        );
+        assert!(home.is_clean(), "{revoke}");
+    }
 }
 
 /// Three publishers of whom two sign each release, and what the service keeps of proposals.

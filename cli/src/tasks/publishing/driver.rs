@@ -1,8 +1,14 @@
 //! The two traits through which the library's driver of a sync works: [`Namespace`], the namespace
 //! on the connected service, and [`Owner`], the owner at this machine, who answers questions.
 
+use std::collections::HashMap;
+
 use vault_api::Draft;
-use vault_format::{catalog::ProfileEntry, name::SkillName};
+use vault_format::{
+    catalog::{ProfileEntry, SkillEntry},
+    hash::Digest,
+    name::SkillName,
+};
 use vault_library::{
     publish::{
         Namespace, OnDivergence, Owner, ReleasePlan, ReleaseRejection, TakeOver, Uploaded, state,
@@ -131,6 +137,13 @@ impl Owner<Failure> for InteractiveOwner<'_> {
         entries: &[ProfileEntry],
     ) -> Result<Vec<Profile>, Failure> {
         self.publisher.fetch_profiles(entries).await
+    }
+
+    async fn fetch_current_variants(
+        &mut self,
+        entries: &[SkillEntry],
+    ) -> Result<HashMap<Digest, Vec<u8>>, Failure> {
+        self.publisher.fetch_own(entries).await
     }
 
     /// Asks the user at a terminal about the skills that `--replace` removes on every machine,

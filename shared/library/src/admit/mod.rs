@@ -30,6 +30,7 @@ pub mod add;
 pub mod approve;
 pub mod check;
 mod compare;
+pub(crate) mod equal_variants;
 pub mod history;
 mod install;
 mod local;

@@ -102,7 +102,10 @@ pub(crate) struct Transforms {
     by_skill: BTreeMap<SkillName, Vec<Transform>>,
     /// Approved transform files that are invalid: the skill, the path and the reason.
     pub(crate) bad: Vec<(SkillName, PathBuf, TransformError)>,
-    record: VariantsRecord,
+    pub(super) record: VariantsRecord,
+    /// Recorded variants whose signature no longer counts, for example because their signer was
+    /// revoked. Nobody gets them.
+    untrusted: Vec<Variant>,
 }
 
 /// Returns all transforms, approved or not, sorted by skill and name. A changed file is listed with
@@ -248,8 +251,9 @@ impl Transforms {
         let trusted = vault.trusted()?.on_variants();
         // The record may not match the store, so keep only variants whose signed manifest agrees
         // with it.
-        let variants = &mut all.record.variants;
-        variants.retain(|variant| is_as_signed(vault, variant, &trusted));
+        let variants = std::mem::take(&mut all.record.variants).into_iter();
+        (all.record.variants, all.untrusted) =
+            variants.partition(|variant| is_as_signed(vault, variant, &trusted));
         for listed in list_approved(vault)? {
             match listed.transform {
                 Ok(transform) => all
@@ -411,10 +415,11 @@ impl Transforms {
         change: &mut Change<'_>,
         base: BaseOf<'_>,
     ) -> Result<(), VaultError> {
-        let (kept, gone): (Vec<_>, Vec<_>) = std::mem::take(&mut self.record.variants)
+        let (kept, mut gone): (Vec<_>, Vec<_>) = std::mem::take(&mut self.record.variants)
             .into_iter()
             .partition(|variant| self.is_current(variant, base));
         self.record.variants = kept;
+        gone.append(&mut self.untrusted);
         if gone.is_empty() {
             return Ok(());
         }
@@ -438,7 +443,7 @@ impl Transforms {
     /// Returns whether [`Self::forget_stale`] would remove anything.
     pub(crate) fn has_stale(&self, base: BaseOf<'_>) -> bool {
         let mut variants = self.record.variants.iter();
-        variants.any(|variant| !self.is_current(variant, base))
+        !self.untrusted.is_empty() || variants.any(|variant| !self.is_current(variant, base))
     }
 
     /// Returns whether a variant was rendered from the current bundle with the current transforms.

@@ -4,9 +4,10 @@
 //! Every step can be repeated, so an interrupted run continues where it stopped. No two catalogs
 //! are ever signed with the same release number.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
-use vault_format::catalog::ProfileEntry;
+use vault_format::catalog::{ProfileEntry, SkillEntry};
+use vault_format::hash::Digest;
 use vault_format::name::SkillName;
 use vault_policy::profile::Profile;
 
@@ -72,6 +73,13 @@ pub trait Owner<E> {
     async fn fetch_current_profiles(&mut self, entries: &[ProfileEntry])
     -> Result<Vec<Profile>, E>;
 
+    /// Fetches variants of the current release with their parts, to compare this library's with
+    /// them.
+    async fn fetch_current_variants(
+        &mut self,
+        entries: &[SkillEntry],
+    ) -> Result<HashMap<Digest, Vec<u8>>, E>;
+
     /// Asks about a signed release, before anything is uploaded.
     fn confirm(&mut self, plan: &ReleasePlan) -> Result<(), E>;
 
@@ -136,6 +144,7 @@ pub async fn publish_library<N: Namespace>(
 ) -> Result<PublishOutcome<N::Proposal>, N::Error> {
     let mut request = request.clone();
     let mut profiles = None;
+    let mut variants = None;
     let mut reached = BTreeMap::new();
     let mut may_plan_again = true;
     loop {
@@ -147,6 +156,7 @@ pub async fn publish_library<N: Namespace>(
             resume: namespace.may_resume().await?,
             reached: Some(&reached),
             current_profiles: profiles.as_deref(),
+            current_variants: variants.as_ref(),
             ..request.clone()
         };
         let changes = take_roots(vault, &next);
@@ -164,29 +174,20 @@ pub async fn publish_library<N: Namespace>(
             Ok(Plan::FetchProfiles(entries)) => {
                 profiles = Some(owner.fetch_current_profiles(&entries).await?);
             }
+            Ok(Plan::FetchVariants(entries)) => {
+                variants = Some(owner.fetch_current_variants(&entries).await?);
+            }
             Ok(Plan::SignAgain(skills)) => {
                 owner.sign_again(&skills)?;
                 request.sign_again = true;
             }
             Ok(Plan::Publish(plan) | Plan::Propose(plan)) => {
                 owner.confirm(&plan)?;
-                match hand_in(vault, namespace, plan).await {
-                    Ok(published) => return Ok(published),
-                    Err(ReleaseRejection::Conflict(error)) => {
-                        owner.confirm_retry(error)?;
-                        profiles = None;
-                    }
-                    Err(ReleaseRejection::Returned(versions, error)) => {
-                        let known_count = reached.len();
-                        reached.extend(versions);
-                        // The service named no further skill, so it would reject the same release
-                        // again.
-                        if reached.len() == known_count {
-                            return Err(error);
-                        }
-                    }
-                    Err(refused) => return Err(refused.into_error()),
+                if let Some(done) = submit(vault, namespace, owner, plan, &mut reached).await? {
+                    return Ok(done);
                 }
+                // Another release may be current by now.
+                (profiles, variants) = (None, None);
             }
             // Another process of this machine may have published after the catalog was read.
             Err(PlanError::RolledBack { .. } | PlanError::TwoCatalogs(_)) if may_plan_again => {
@@ -207,6 +208,34 @@ pub async fn publish_library<N: Namespace>(
                 return Err(error.into());
             }
         }
+    }
+}
+
+/// Hands a release in. Returns `None` if another plan may succeed: another release was published
+/// meanwhile, or skills need versions above those that are added to `reached`.
+async fn submit<N: Namespace>(
+    vault: &Vault,
+    namespace: &N,
+    owner: &mut impl Owner<N::Error>,
+    plan: Box<ReleasePlan>,
+    reached: &mut BTreeMap<SkillName, u64>,
+) -> Result<Option<PublishOutcome<N::Proposal>>, N::Error> {
+    match hand_in(vault, namespace, plan).await {
+        Ok(published) => Ok(Some(published)),
+        Err(ReleaseRejection::Conflict(error)) => {
+            owner.confirm_retry(error)?;
+            Ok(None)
+        }
+        Err(ReleaseRejection::Returned(versions, error)) => {
+            let known_count = reached.len();
+            reached.extend(versions);
+            // The service named no further skill, so it would reject the same release again.
+            if reached.len() == known_count {
+                return Err(error);
+            }
+            Ok(None)
+        }
+        Err(refused) => Err(refused.into_error()),
     }
 }
 

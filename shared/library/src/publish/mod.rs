@@ -6,6 +6,7 @@ mod build;
 mod change;
 mod current;
 mod driver;
+mod equal_variants;
 mod error;
 mod fetched;
 pub mod join;

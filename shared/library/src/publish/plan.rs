@@ -39,7 +39,7 @@ use crate::vault::{Change, Vault};
 /// something changed.
 pub fn plan_release(vault: &Vault, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
     let mut change = vault.begin_change()?;
-    let trust = take_shown(vault, &mut change, request)?;
+    let mut trust = take_shown(vault, &mut change, request)?;
     let current = match request.current {
         Some(bytes) => match Current::read(vault, &trust, request, bytes) {
             Err(error) if request.replaces_unread(&error) => None,
@@ -82,14 +82,26 @@ pub fn plan_release(vault: &Vault, request: &PlanRequest<'_>) -> Result<Plan, Pl
         skills = own_skills(vault)?;
     }
     let profiles = read_text(vault, &AuthoredFile::Profiles, PROFILES_FILE)?;
-    let (rules, transforms, rendered) =
-        render_for_release(vault, &mut change, &skills, profiles.as_deref())?;
+    let compared = compared_release(vault, request, current.as_ref())?;
+    if let Some(current) = compared
+        && let (None, [_, ..]) = (request.current_profiles, &current.catalog.profiles[..])
+    {
+        return Ok(Plan::FetchProfiles(current.catalog.profiles.clone()));
+    }
+    let mut variants = render_for_release(vault, &mut change, &skills, profiles.as_deref())?;
+    if let Some(current) = compared {
+        let missing = variants.use_equal(vault, &mut change, request, &current.catalog, &skills)?;
+        if !missing.is_empty() {
+            return Ok(Plan::FetchVariants(missing));
+        }
+        trust = vault.require_trust()?;
+    }
     let builder = ReleaseBuilder {
         vault,
         request,
-        rules,
-        transforms,
-        rendered,
+        rules: variants.rules,
+        transforms: variants.transforms,
+        rendered: variants.rendered,
         current: current.as_ref(),
         skills: &skills,
         key: release_key(vault, &trust, current.as_ref())?,
@@ -99,15 +111,8 @@ pub fn plan_release(vault: &Vault, request: &PlanRequest<'_>) -> Result<Plan, Pl
         withdrawn: remove::list_withdrawn(vault)?,
         now: vault.clock().now(),
     };
-    if let Some(current) = builder.current
-        && request.on_divergence != OnDivergence::Replace
-        && !is_signed_here(vault, current)?
-    {
-        let theirs = &current.catalog.profiles;
-        match request.current_profiles {
-            None if !theirs.is_empty() => return Ok(Plan::FetchProfiles(theirs.clone())),
-            profiles => builder.check_profiles(profiles.unwrap_or_default(), current)?,
-        }
+    if let Some(current) = compared {
+        builder.check_profiles(request.current_profiles.unwrap_or_default(), current)?;
     }
     build_plan(&builder, state)
 }
@@ -370,6 +375,23 @@ impl ReleaseJudge<'_> {
         } else {
             Err(PlanError::TwoCatalogs(published.release))
         }
+    }
+}
+
+/// Returns the current release if this one could lose profiles of it.
+fn compared_release<'a>(
+    vault: &Vault,
+    request: &PlanRequest<'_>,
+    current: Option<&'a Current>,
+) -> Result<Option<&'a Current>, PlanError> {
+    match current {
+        Some(current)
+            if request.on_divergence != OnDivergence::Replace
+                && !is_signed_here(vault, current)? =>
+        {
+            Ok(Some(current))
+        }
+        _ => Ok(None),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The result of a plan: the caller's next step, or a signed release that is ready to upload.
 
-use vault_format::catalog::ProfileEntry;
+use vault_format::catalog::{ProfileEntry, SkillEntry};
 use vault_format::hash::Digest;
 use vault_format::name::{SkillName, Slug};
 use vault_format::time::Timestamp;
@@ -28,6 +28,9 @@ pub enum Plan {
     /// Fetch these profiles of the current catalog. Then plan again with
     /// `PlanRequest::current_profiles`.
     FetchProfiles(Vec<ProfileEntry>),
+    /// Fetch these variants of the current release, then plan again with
+    /// `PlanRequest::current_variants`. Each entry has the hash and size of the variant.
+    FetchVariants(Vec<SkillEntry>),
     /// Upload the missing objects, and then the catalog.
     Publish(Box<ReleasePlan>),
     /// Upload the missing objects, and then propose the catalog, because other publishers must sign

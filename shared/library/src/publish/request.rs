@@ -1,8 +1,9 @@
 //! The parameters of a release plan.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use vault_format::catalog::ReleaseRef;
+use vault_format::hash::Digest;
 use vault_format::name::{SkillName, Slug};
 use vault_policy::profile::Profile;
 
@@ -35,6 +36,9 @@ pub struct PlanRequest<'a> {
     /// Profiles of the current catalog, once [`Plan::FetchProfiles`](super::Plan::FetchProfiles)
     /// has asked for them.
     pub current_profiles: Option<&'a [Profile]>,
+    /// The bundles of variants of the current catalog with their parts, once
+    /// [`Plan::FetchVariants`](super::Plan::FetchVariants) has asked for them.
+    pub current_variants: Option<&'a HashMap<Digest, Vec<u8>>>,
     /// Whether to sign a new release even if nothing changed.
     pub renew: bool,
     /// Whether a release that was signed and not published is submitted again unchanged. If not, a
@@ -65,6 +69,7 @@ impl<'a> PlanRequest<'a> {
             pin_is_reset: false,
             on_divergence: OnDivergence::Stop,
             current_profiles: None,
+            current_variants: None,
             renew: false,
             // An interrupted push is continued, so that it does not use up a second number.
             resume: true,

@@ -13,15 +13,22 @@ use crate::admit::variants::{RenderedVariant, Transforms, VariantLookup};
 use crate::installed::place::Place;
 use crate::vault::{Change, Vault};
 
-/// Renders the variants that the profiles of the release need. Returns the rules of the profiles,
-/// the transforms, and the variants that were signed now. Fails if a transform can't be applied, so
-/// that no variant is left out unnoticed. `text` is the approved `profiles.toml`.
+/// The profiles of a release and the variants that they need.
+pub(super) struct ReleaseVariants {
+    pub(super) rules: Vec<ProfileRule>,
+    pub(super) transforms: Transforms,
+    /// The variants that were signed for this release.
+    pub(super) rendered: Vec<RenderedVariant>,
+}
+
+/// Renders the variants that the profiles of the release need. Fails if a transform can't be
+/// applied, so that no variant is left out unnoticed. `text` is the approved `profiles.toml`.
 pub(super) fn render_for_release(
     vault: &Vault,
     change: &mut Change<'_>,
     skills: &[ReleaseSkill],
     text: Option<&str>,
-) -> Result<(Vec<ProfileRule>, Transforms, Vec<RenderedVariant>), PlanError> {
+) -> Result<ReleaseVariants, PlanError> {
     let mut transforms = Transforms::read_approved(vault)?;
     let rules = profile_rules(text, skills, &transforms)?;
     let trusted = vault.trusted()?;
@@ -63,7 +70,11 @@ pub(super) fn render_for_release(
             is_missing(&transforms, place, agent)?;
         }
     }
-    Ok((rules, transforms, rendered))
+    Ok(ReleaseVariants {
+        rules,
+        transforms,
+        rendered,
+    })
 }
 
 /// Returns the error about profiles with more skills or variants than the service accepts. It names

@@ -223,6 +223,7 @@ impl Scene<'_> {
                     return outcomes;
                 }
                 Ok(Plan::FetchProfiles(_)) => request.current_profiles = profiles.as_deref(),
+                Ok(Plan::FetchVariants(rivals)) => panic!("no owner has transforms: {rivals:?}"),
                 Ok(Plan::TakeOver(next)) => {
                     let shown = shown.unwrap();
                     assert!(taken.is_none(), "everything is taken over at once");

@@ -71,6 +71,7 @@ impl Host {
             Plan::Unchanged(_) => None,
             Plan::TakeOver(taken) => panic!("asked to take over {taken:?}"),
             Plan::FetchProfiles(profiles) => panic!("asked to fetch {profiles:?}"),
+            Plan::FetchVariants(variants) => panic!("asked to fetch {variants:?}"),
             Plan::Propose(plan) => panic!("asked to propose release {}", plan.release),
             Plan::SignAgain(names) => panic!("asked to sign again {names:?}"),
             Plan::Publish(plan) => {
