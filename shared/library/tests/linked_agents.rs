@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use vault_format::hash::Digest;
 use vault_format::name::AgentId;
 use vault_library::admit::variants as transforms;
-use vault_library::agents::{HiddenReason, ProfileSyncReport, VariantMaker, sync_profiles};
+use vault_library::agents::{
+    HiddenReason, ProfileSyncReport, SyncProfilesInput, VariantMaker, sync_profiles,
+};
 use vault_library::doctor::{self, DoctorInput};
 use vault_library::subscribe::{self, AcceptOptions, LinkError, Selection, StagedBundles};
 use vault_library::{agents::AgentView, integrity};
@@ -225,6 +227,37 @@ fn an_agent_that_is_linked_later_gets_its_variants_at_once() {
     assert!(is_variant(&pair, CODEX, "beta") && !is_variant(&pair, CLAUDE, "beta"));
     let report = pull(&pair);
     assert_eq!((report.updated.len(), report.unchanged), (0, 1));
+}
+
+#[test]
+fn the_sets_forget_an_agent_that_is_gone() {
+    let mut pair = pair(&["beta", "gamma"]);
+    pull(&pair);
+    sync(&pair.device);
+    let folders = |pair: &Pair| file_names(&pair.folder().join("current/agents"));
+    assert_eq!(folders(&pair), ["claude-code", "codex"]);
+    // It is still on the machine, so its link tree stays.
+    let forget = SyncProfilesInput {
+        forget: vec![agent("codex")],
+        discover: false,
+        ..pair.device.sync_input()
+    };
+    sync_profiles(&pair.device.vault, &forget).unwrap();
+    assert_eq!(folders(&pair), ["claude-code", "codex"]);
+    fs::remove_dir_all(pair.device.path(".codex")).unwrap();
+    sync(&pair.device);
+    assert_eq!(folders(&pair), ["claude-code"]);
+    pair.owner.add("beta", "second");
+    pair.publish();
+    pull(&pair);
+    assert_eq!(folders(&pair), ["claude-code"]);
+    // Nothing goes on changing, and the agent gets its variant again when it comes back.
+    let before = sync(&pair.device);
+    assert!(!before.restart_required);
+    fs::create_dir(pair.device.path(".codex")).unwrap();
+    sync(&pair.device);
+    assert!(is_variant(&pair, CODEX, "beta"));
+    assert!(pair.is_clean());
 }
 
 #[test]

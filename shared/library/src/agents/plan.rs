@@ -58,6 +58,8 @@ pub(super) struct Plan {
     /// Agents for which a linked vault's set of installed skills has no folder yet, although its
     /// release selects skills for them.
     pub(super) agent_folders: Vec<(Rc<LinkedVault>, AgentId)>,
+    /// Agents that have a folder in such a set and are not on this machine any more.
+    pub(super) spare_folders: Vec<(Rc<LinkedVault>, AgentId)>,
     pub(super) profiles: Vec<PlannedProfile>,
     pub(super) trees: Vec<TreeChange>,
     pub(super) roots: Vec<RootChange>,
@@ -143,7 +145,7 @@ impl Plan {
             missing: Vec::new(),
             failed: Vec::new(),
         };
-        let agent_folders = list_missing_folders(&skills, &rules);
+        let (agent_folders, spare_folders) = compare_agent_folders(&skills, &rules, &agents);
         let profiles = profiles::choose_skills(rules, &skills, &switches, home, &mut variants)?;
         let unrendered = variants.missing;
         warnings.extend(variants.failed);
@@ -158,6 +160,7 @@ impl Plan {
             transforms,
             unrendered,
             agent_folders,
+            spare_folders,
             profiles,
             trees: Vec::new(),
             roots: Vec::new(),
@@ -259,6 +262,7 @@ impl Plan {
         let base = |name: &SkillName, agent: &AgentId| base_of(&self.skills, name, agent);
         !self.unrendered.is_empty()
             || !self.agent_folders.is_empty()
+            || !self.spare_folders.is_empty()
             || self.transforms.has_stale(&base)
             || !self.trees.is_empty()
             || !self.roots.iter().all(RootChange::is_empty)
@@ -332,6 +336,9 @@ impl Plan {
         }
         // Remove stale variants last, when no symlink points to them any more.
         if self.roots.iter().all(|root| root.failed.is_none()) {
+            for (linked, agent) in &self.spare_folders {
+                linked.link.remove_agent_folder(agent)?;
+            }
             let base = |name: &SkillName, agent: &AgentId| base_of(&self.skills, name, agent);
             self.transforms.forget_stale(vault, change, &base)?;
         }
@@ -376,23 +383,29 @@ fn base_of(skills: &[AvailableSkill], name: &SkillName, agent: &AgentId) -> Opti
         .base_for(agent)
 }
 
-/// Returns the linked vaults and agents that lack a folder in the set of installed skills: the
-/// vault's release selects skills for the agent, and a rule here shows skills to it.
-fn list_missing_folders(
+/// A folder of an agent in the set of a linked vault.
+type AgentFolder = (Rc<LinkedVault>, AgentId);
+
+/// Returns the linked vaults and agents that lack a folder in the set of installed skills although a
+/// rule shows skills to the agent, and those that have one without a rule and are not `here`.
+fn compare_agent_folders(
     skills: &[AvailableSkill],
     rules: &[ProfileRule],
-) -> Vec<(Rc<LinkedVault>, AgentId)> {
+    here: &BTreeSet<AgentId>,
+) -> (Vec<AgentFolder>, Vec<AgentFolder>) {
     let agents: BTreeSet<_> = rules.iter().map(|rule| &rule.agent).collect();
     let linked = skills.iter().filter_map(|skill| skill.linked.as_ref());
     let linked: BTreeMap<_, _> = linked.map(|linked| (&linked.link.id, linked)).collect();
-    let mut missing = Vec::new();
-    for linked in linked.into_values() {
-        let lacking = agents
-            .iter()
-            .filter(|agent| linked.link.lacks_agent_folder(agent));
+    let (mut missing, mut spare) = (Vec::new(), Vec::new());
+    for linked in linked.into_values().filter(|it| it.link.is_settled()) {
+        let has = |agent: &&&AgentId| linked.shown.contains_key(**agent);
+        let lacking = agents.iter().filter(|agent| !has(agent));
         missing.extend(lacking.map(|agent| (Rc::clone(linked), (*agent).clone())));
+        let is_used = |agent: &&AgentId| agents.contains(agent) || here.contains(*agent);
+        let unused = linked.shown.keys().filter(|agent| !is_used(agent));
+        spare.extend(unused.map(|agent| (Rc::clone(linked), agent.clone())));
     }
-    missing
+    (missing, spare)
 }
 
 /// Adds the folders that the caller chose to the record. Returns those that may be created.

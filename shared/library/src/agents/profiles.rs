@@ -14,7 +14,7 @@ use super::report::{ProfileSyncError, ProfileWarning};
 use super::switches::Switches;
 use crate::admit::variants::{Transforms, VariantLookup};
 use crate::installed::linked::{self, Link};
-use crate::installed::linked_agents::AgentChoice;
+use crate::installed::linked_agents::{AgentChoice, AgentFolderEntries};
 use crate::installed::list;
 use crate::installed::place::{self, Origin, Place};
 use crate::installed::project;
@@ -26,6 +26,8 @@ use crate::vault::{Vault, VaultError};
 #[derive(Debug)]
 pub(super) struct LinkedVault {
     pub(super) link: Link,
+    /// The skills that the agents' folders of its current set show.
+    pub(super) shown: AgentFolderEntries,
     /// Trust for the signatures of the variants in its release.
     variants: Rc<Trusted>,
 }
@@ -98,11 +100,17 @@ pub(super) fn available_skills(
         let index = links
             .iter()
             .position(|link| matches!(&origin, Some(Origin::Linked(id)) if *id == link.id));
-        let linked = index.map(|index| {
-            let link = links.swap_remove(index);
-            let variants = Rc::new(link.variant_trust(&group.trusted));
-            Rc::new(LinkedVault { link, variants })
-        });
+        let linked = match index {
+            Some(index) => {
+                let link = links.swap_remove(index);
+                Some(Rc::new(LinkedVault {
+                    shown: link.agent_folders()?,
+                    variants: Rc::new(link.variant_trust(&group.trusted)),
+                    link,
+                }))
+            }
+            None => None,
+        };
         let trusted = Rc::new(group.trusted);
         // Two skills of one name would collide in an agent's folder, so only the one that holds the
         // bare name is shown.
@@ -258,7 +266,8 @@ impl AvailableSkill {
     pub(super) fn choice_for(&self, agent: &AgentId) -> AgentChoice {
         let linked = self.linked.as_ref();
         linked.map_or(AgentChoice::Plain, |linked| {
-            linked.link.choice_for(agent, &self.place.name)
+            let shown = linked.shown.get(agent);
+            linked.link.choice_for(shown, agent, &self.place.name)
         })
     }
 

@@ -245,14 +245,17 @@ fn variant_maker(
 /// Returns why no profile of an agent shows a skill.
 fn hidden_reason(skill: &AvailableSkill, switches: &Switches, agent: &AgentId) -> HiddenReason {
     if !switches.shows(&skill.place.name, agent) {
-        HiddenReason::Disabled
-    } else if skill.choice_for(agent) == AgentChoice::LeftOut {
-        HiddenReason::Published
-    } else if skill.choice_for(agent) == AgentChoice::Damaged {
-        HiddenReason::NotSynced
-    } else if !skill.agents.is_empty() && !skill.agents.contains(agent) {
-        HiddenReason::OtherAgents(skill.agents.clone())
-    } else {
-        HiddenReason::Profile
+        return HiddenReason::Disabled;
+    }
+    match skill.choice_for(agent) {
+        AgentChoice::LeftOut => HiddenReason::Published,
+        AgentChoice::Damaged => HiddenReason::NotSynced,
+        AgentChoice::Plain | AgentChoice::Shown(_) => {
+            if skill.agents.is_empty() || skill.agents.contains(agent) {
+                HiddenReason::Profile
+            } else {
+                HiddenReason::OtherAgents(skill.agents.clone())
+            }
+        }
     }
 }

@@ -29,6 +29,9 @@ pub(crate) const AGENTS: &str = "agents";
 /// Target of the link that stands in place of an agent's folder if the agent gets the plain skills.
 const PLAIN: &str = "../skills";
 
+/// The folder of each agent in a set: the bundles that it shows.
+pub(crate) type AgentFolderEntries = BTreeMap<AgentId, BTreeMap<SkillName, Digest>>;
+
 /// Which form of an installed skill one agent gets.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum AgentChoice {
@@ -83,15 +86,20 @@ impl Link {
         counted.flat_map(CountedFile::variant_bundles).collect()
     }
 
-    /// Returns which form of an installed skill an agent gets. After a pull that was killed, the
-    /// installed set may be the previous one, so what either of the two sets gives the agent is
-    /// right.
-    pub(crate) fn choice_for(&self, agent: &AgentId, name: &SkillName) -> AgentChoice {
+    /// Returns which form of an installed skill an agent gets. `shown` is what its folder of the
+    /// current set shows, if it has one. After a pull that was killed, the installed set may be the
+    /// previous one, so what either of the two sets gives the agent is right.
+    pub(crate) fn choice_for(
+        &self,
+        shown: Option<&BTreeMap<SkillName, Digest>>,
+        agent: &AgentId,
+        name: &SkillName,
+    ) -> AgentChoice {
         let files = self.pin.counted.iter().chain(&self.pin.replaced);
         let wanted: Vec<_> = files.map(|file| file.bundle_for(agent, name)).collect();
         let plain = self.pin.counted.iter().chain(&self.pin.replaced);
         let plain = plain.map(|file| file.installed.get(name).map(|skill| skill.bundle));
-        let Some(folder) = self.agent_folder(agent) else {
+        let Some(shown) = shown else {
             return match (&wanted[..], &self.pin.replaced) {
                 // The next sync creates the folder.
                 ([Some(wanted)], _) => AgentChoice::Shown(*wanted),
@@ -102,7 +110,7 @@ impl Link {
                 _ => AgentChoice::Damaged,
             };
         };
-        match store::bundle_at(&folder.join(name.as_str())).ok().flatten() {
+        match shown.get(name).copied() {
             Some(bundle) if wanted.contains(&Some(bundle)) => AgentChoice::Shown(bundle),
             None if wanted.contains(&None) => AgentChoice::LeftOut,
             Some(_) if wanted.iter().all(Option::is_none) => AgentChoice::LeftOut,
@@ -123,10 +131,16 @@ impl Link {
         link.join("skills").join(name.as_str())
     }
 
-    /// Returns whether the current set lacks the folder of an agent.
-    pub(crate) fn lacks_agent_folder(&self, agent: &AgentId) -> bool {
-        let is_settled = self.pin.replaced.is_none() && self.pin.counted.is_some();
-        is_settled && self.agent_folder(agent).is_none()
+    /// Returns whether the current set is the only one that counts, so that a sync may change which
+    /// agents it has folders for.
+    pub(crate) const fn is_settled(&self) -> bool {
+        self.pin.replaced.is_none() && self.pin.counted.is_some()
+    }
+
+    /// Removes the folder of an agent from the current set. Call it under the writer lock, after no
+    /// link leads into the folder.
+    pub(crate) fn remove_agent_folder(&self, agent: &AgentId) -> Result<(), FileError> {
+        disk::remove_tree(&self.set.join(AGENTS).join(agent.as_str()))
     }
 
     /// Creates the folder of an agent in the current set, with everything that the agent gets. Call
@@ -174,10 +188,11 @@ impl Link {
     }
 
     /// Returns the agents' folders of the current set, with the bundles that they show.
-    pub(crate) fn agent_folders(
-        &self,
-    ) -> Result<BTreeMap<AgentId, BTreeMap<SkillName, Digest>>, VaultError> {
+    pub(crate) fn agent_folders(&self) -> Result<AgentFolderEntries, VaultError> {
         let mut folders = BTreeMap::new();
+        let plain = self.set.join("skills");
+        // Most agents get the plain skills, which are read once for all of them.
+        let mut plain_bundles = None;
         for (name, _) in disk::list(&self.set.join(AGENTS))? {
             let Ok(agent) = name.to_string_lossy().parse::<AgentId>() else {
                 continue;
@@ -185,13 +200,12 @@ impl Link {
             let Some(folder) = self.agent_folder(&agent) else {
                 continue;
             };
-            let mut bundles = BTreeMap::new();
-            for (name, _) in disk::list(&folder)? {
-                let bundle = store::bundle_at(&folder.join(&name)).ok().flatten();
-                let name = name.to_string_lossy().parse::<SkillName>();
-                if let (Ok(name), Some(bundle)) = (name, bundle) {
-                    bundles.insert(name, bundle);
-                }
+            let bundles = match &plain_bundles {
+                Some(bundles) if folder == plain => BTreeMap::clone(bundles),
+                _ => read_bundles(&folder)?,
+            };
+            if folder == plain {
+                plain_bundles.get_or_insert_with(|| bundles.clone());
             }
             folders.insert(agent, bundles);
         }
@@ -245,6 +259,19 @@ impl Link {
         }
         Ok(groups)
     }
+}
+
+/// Returns the bundles that the entries of a folder lead to.
+fn read_bundles(folder: &HeldPath) -> Result<BTreeMap<SkillName, Digest>, VaultError> {
+    let mut bundles = BTreeMap::new();
+    for (name, _) in disk::list(folder)? {
+        let bundle = store::bundle_at(&folder.join(&name)).ok().flatten();
+        let name = name.to_string_lossy().parse::<SkillName>();
+        if let (Ok(name), Some(bundle)) = (name, bundle) {
+            bundles.insert(name, bundle);
+        }
+    }
+    Ok(bundles)
 }
 
 /// Returns the trust in a list of bundles under the keys of `plain`.

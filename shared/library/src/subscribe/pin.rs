@@ -9,7 +9,7 @@ use vault_format::root::VaultFingerprint;
 
 use super::device_key::create_device_key;
 use super::error::LinkError;
-use super::state::{AgentFolderEntries, InstalledSet, switch_set};
+use super::state::{InstalledSet, switch_set};
 use crate::admit::remove;
 use crate::disk;
 use crate::installed::agent_links::withdraw::withdraw as withdraw_from_agents;
@@ -18,6 +18,7 @@ use crate::installed::linked::{
     CountedFile, Link, PIN, Pin, PullGate, find_link_by_id, links_folder, list_links, take_bare,
     trust_folder,
 };
+use crate::installed::linked_agents::AgentFolderEntries;
 use crate::installed::place::{self, OWN};
 use crate::vault::Vault;
 

@@ -15,13 +15,14 @@ use super::catalog::{SelectedSkill, SelectedSkills};
 use super::error::{FlaggedSkill, LinkError};
 use super::pull_report::{PullReport, TakenName, WithdrawnSkill};
 use super::staged::StagedBundles;
-use super::state::{AgentFolderEntries, InstalledSet, switch_set};
+use super::state::{InstalledSet, switch_set};
 use crate::admit::remove;
 use crate::installed::agent_links::withdraw::{withdraw as withdraw_from_agents, withdraw_targets};
 use crate::installed::linked::{
     CATALOG_ENDING, CountedFile, Link, LinkedSkill, PIN, PROFILE_ENDING, Pin, ProfileBundles,
     PullGate, Selection, catalog_file, find_link_by_id, list_links, profile_file, trust_folder,
 };
+use crate::installed::linked_agents::AgentFolderEntries;
 use crate::installed::place;
 use crate::installed::roots;
 use crate::store;

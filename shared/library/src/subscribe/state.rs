@@ -4,13 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use vault_format::hash::Digest;
 use vault_format::name::{AgentId, SkillName};
 
 use super::error::LinkError;
 use crate::disk::{self, Batch, FileError, HeldPath};
 use crate::installed::linked::{AgentSkills, LinkedSkill, Selection};
-use crate::installed::linked_agents::{self, AGENTS, write_agent_folder};
+use crate::installed::linked_agents::{self, AGENTS, AgentFolderEntries, write_agent_folder};
 use crate::store;
 use crate::vault::{Change, Vault};
 
@@ -23,9 +22,6 @@ pub(super) struct InstalledSet {
     /// Agents that get something else than these skills.
     pub(super) agents: BTreeMap<AgentId, AgentSkills>,
 }
-
-/// Folders of agents in a set, with the bundles that they show.
-pub(super) type AgentFolderEntries = BTreeMap<AgentId, BTreeMap<SkillName, Digest>>;
 
 /// Writes a set with a new number, flushes it, switches the `current` symlink to it, and removes
 /// all sets except the last two.
