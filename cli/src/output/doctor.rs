@@ -14,6 +14,7 @@ use vault_format::{
     time::Timestamp,
 };
 use vault_library::{
+    AuthoredFile,
     agents::{Hidden, HiddenReason, ProfileWarning, VariantMaker},
     doctor::{DoctorFinding as Finding, RecordedSource, Remedy, Severity},
     keys::KeyError,
@@ -71,9 +72,7 @@ fn finding_message(finding: &Finding) -> String {
     match finding {
         Finding::Key(error) => error.to_string(),
         Finding::Profile(warning) => profile_warning(warning).0,
-        Finding::NotApproved { file, .. } => {
-            format!("{file} has changes that are not approved and have no effect yet")
-        }
+        Finding::NotApproved { file, is_first, .. } => not_approved(file, *is_first),
         Finding::ProfilesInvalid(error) => error.to_string(),
         Finding::ForeignOwner(path) => format!("{} belongs to another user", path.display()),
         Finding::FolderUnusable(reason) => reason.clone(),
@@ -217,6 +216,20 @@ fn wrong_links(project: &Path, wrong: &[PathBuf]) -> String {
         "{}: changed since vault install: {wrong}",
         project.display()
     )
+}
+
+/// Says that a file of the owner waits for approval, and what of it has effect. `is_first` means that
+/// no version of it was ever approved.
+pub fn not_approved(file: &AuthoredFile, is_first: bool) -> String {
+    // Before the first approval, `[sources]` can only forbid: without a policy, everything may be
+    // fetched.
+    if is_first && *file == AuthoredFile::Policy {
+        return format!(
+            "{file} is not approved: its [sources] limit what may be fetched, and the rest has no \
+             effect yet"
+        );
+    }
+    format!("{file} has changes that are not approved and have no effect yet")
 }
 
 fn finding_hint(finding: &Finding) -> String {

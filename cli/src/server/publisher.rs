@@ -25,6 +25,7 @@ use vault_store::{
 use super::own_namespace::{OwnNamespace, PublishError};
 use super::shelf::{Holding, OwnShelves};
 use crate::errors::{Failure, message_chain};
+use crate::output::doctor::not_approved;
 
 /// Interval between polls of the library.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
@@ -58,9 +59,9 @@ pub struct Publisher {
     shared: bool,
     holder: String,
     seen_generation: Option<u64>,
-    /// The files that were last logged as not approved, each with the SHA-256 of its unapproved
-    /// content (`None` if it was deleted or cannot be read).
-    pending: Vec<(String, Option<Digest>)>,
+    /// The files that were last logged as not approved, each with the logged text and the SHA-256
+    /// of its unapproved content (`None` if it was deleted or cannot be read).
+    pending: Vec<(String, String, Option<Digest>)>,
     holding: Arc<Holding>,
     fetch: Option<Arc<dyn Fetch>>,
 }
@@ -216,17 +217,14 @@ impl Publisher {
             .into_iter()
             .map(|pending| {
                 let content = pending.found.ok().flatten();
-                (
-                    pending.file.to_string(),
-                    content.map(|bytes| Digest::of(&bytes)),
-                )
+                let text = not_approved(&pending.file, pending.approved.is_none());
+                let content = content.map(|bytes| Digest::of(&bytes));
+                (pending.file.to_string(), text, content)
             })
             .collect();
         for entry in pending.iter().filter(|entry| !self.pending.contains(entry)) {
-            let (file, root) = (&entry.0, self.vault.paths().root.display());
-            tracing::error!(
-                "{file} has changes that are not approved and have no effect yet: vault approve {file} --vault {root}"
-            );
+            let ((file, text, _), root) = (entry, self.vault.paths().root.display());
+            tracing::error!("{text}: vault approve {file} --vault {root}");
         }
         self.pending = pending;
         Ok(())

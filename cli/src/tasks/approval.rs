@@ -14,6 +14,7 @@ use crate::{
     output::{
         BOLD, Report, TICK, Warning,
         diff::{Detail, diff_texts},
+        doctor::not_approved,
         paint,
     },
 };
@@ -56,7 +57,7 @@ pub fn ask_for_approvals(
             continue;
         }
         if !may_approve(context, &pending)? {
-            warn_not_approved(context, &pending.file, None);
+            warn_not_approved(context, &pending, None);
             approvals.pending.push(pending.file.to_string());
             continue;
         }
@@ -72,7 +73,7 @@ pub fn ask_for_approvals(
             // concerns this file only.
             Err(approve::ApproveError::Vault(error)) => return Err(error.into()),
             Err(error) => {
-                warn_not_approved(context, &pending.file, Some(&message_chain(&error)));
+                warn_not_approved(context, &pending, Some(&message_chain(&error)));
                 approvals.pending.push(pending.file.to_string());
             }
         }
@@ -89,7 +90,7 @@ pub fn warn_about_pending(
 ) -> Result<(), Failure> {
     for pending in pending_files(vault)? {
         if wanted(&pending.file) {
-            warn_not_approved(context, &pending.file, None);
+            warn_not_approved(context, &pending, None);
         }
     }
     Ok(())
@@ -131,12 +132,10 @@ pub fn pending_difference(pending: &PendingFile) -> Vec<String> {
     lines
 }
 
-fn warn_not_approved(context: &Context, file: &AuthoredFile, reason: Option<&str>) {
+fn warn_not_approved(context: &Context, pending: &PendingFile, reason: Option<&str>) {
+    let file = &pending.file;
     let reason = reason.map(|reason| format!(": {reason}"));
-    let text = format!(
-        "{file} has changes that are not approved and have no effect yet{}",
-        reason.unwrap_or_default()
-    );
+    let text = not_approved(file, pending.approved.is_none()) + &reason.unwrap_or_default();
     let hint = format!("vault approve {file} shows the changes and asks");
     let warning = Warning::new("file_not_approved", text).hint(hint);
     context.ui.warn(warning);
@@ -147,12 +146,10 @@ fn warn_not_approved(context: &Context, file: &AuthoredFile, reason: Option<&str
 pub fn log_pending(vault: &Vault) {
     match pending_files(vault) {
         Ok(pending) => {
-            for pending in pending {
-                let file = pending.file;
+            for PendingFile { file, approved, .. } in pending {
+                let text = not_approved(&file, approved.is_none());
                 // An error and not a warning: a server could go on with outdated rules for long.
-                tracing::error!(
-                    "{file} has changes that are not approved and have no effect yet: vault approve {file}"
-                );
+                tracing::error!("{text}: vault approve {file}");
             }
         }
         Err(error) => {

@@ -96,6 +96,8 @@ pub enum DoctorFinding {
         file: AuthoredFile,
         /// Path of the file in the vault.
         path: PathBuf,
+        /// Whether no version of it was ever approved.
+        is_first: bool,
     },
     /// A skill was signed at a later time than this machine's clock shows.
     ClockBehind {

@@ -111,9 +111,11 @@ impl Doctor<'_> {
     /// Reports files of the owner that differ from their approved versions.
     pub(super) fn check_authored(&mut self) -> Result<(), VaultError> {
         for pending in pending_files(self.vault)? {
-            let path = pending.file.path(self.vault);
-            let file = pending.file;
-            self.add_finding(DoctorFinding::NotApproved { file, path });
+            self.add_finding(DoctorFinding::NotApproved {
+                path: pending.file.path(self.vault),
+                is_first: pending.approved.is_none(),
+                file: pending.file,
+            });
         }
         Ok(())
     }
