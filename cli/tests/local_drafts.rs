@@ -126,7 +126,8 @@ fn a_declined_draft_is_gone_and_signs_nothing() {
         "withdrawn"
     );
     assert!(names(&home).is_empty());
-    home.run(&["drafts", "list"]).fails(2, "not_connected");
+    // Without a service, the list is that of this machine.
+    assert_eq!(home.run(&["drafts", "list"]).ok(), json!([]));
 }
 
 #[test]
@@ -250,6 +251,56 @@ fn a_review_names_the_source_that_a_draft_replaces() {
         shown.contains("it replaces the skill from local:greeting"),
         "{shown}"
     );
+}
+
+/// The digest stands for the agents too: what was read for one agent is not accepted for others.
+#[test]
+fn a_digest_covers_the_agents_that_a_draft_is_for() {
+    let home = Home::new();
+    let folder = home.skill("notes", "Takes notes of a meeting for whoever asks.");
+    let add = |agent: &str| {
+        let folder = folder.to_str().unwrap();
+        home.run(&["add", folder, "--agent", agent, "--replace"])
+            .ok();
+    };
+    add("codex");
+    let document = std::fs::read_to_string(folder.join("SKILL.md")).unwrap();
+    home.write("notes/more.md", "More.\n");
+    let drafted = call(&home, "update_skill", &json!({ "name": "notes" }));
+    let id = drafted["draft_id"].as_str().unwrap();
+    let shown = home.run(&["drafts", "show", id]).ok();
+    let digest = shown["bundle"].as_str().unwrap().to_owned();
+    // The same skill is for another agent by now, and so would be the update.
+    std::fs::remove_file(folder.join("more.md")).unwrap();
+    home.run(&["remove", "notes", "--yes"]).ok();
+    home.write("notes/SKILL.md", &document);
+    add("cursor");
+    home.write("notes/more.md", "More.\n");
+    let accepts = ["drafts", "accept", id, "--anyway", "--bundle", &digest];
+    home.run(&accepts).fails(3, "review_needed");
+    let listed = home.run(&["list"]).ok();
+    let version = listed["skills"][0]["version"].as_u64().unwrap();
+    let again = home.run(&["drafts", "show", id]).ok();
+    let digest = again["bundle"].as_str().unwrap();
+    let accepts = ["drafts", "accept", id, "--anyway", "--bundle", digest];
+    home.run(&accepts).ok();
+    let listed = home.run(&["list"]).ok();
+    assert_eq!(listed["skills"][0]["version"], version + 1);
+}
+
+#[test]
+fn a_review_says_that_a_draft_ends_a_hold() {
+    let home = Home::new();
+    accept(&home, &propose(&home, "Say hello."));
+    accept(&home, &propose(&home, "Say hi."));
+    home.run(&["rollback", "greeting", "--yes"]).ok();
+    let id = propose(&home, "Say good day.");
+    let shown = home.run(&["drafts", "show", &id]).ok()["review"].to_string();
+    assert!(shown.contains("it ends the hold"), "{shown}");
+    accept(&home, &id);
+    let id = propose(&home, "Say good evening.");
+    let shown = home.run(&["drafts", "show", &id]).ok()["review"].to_string();
+    assert!(!shown.contains("it ends the hold"), "{shown}");
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! If a server holds the vault's key and signs it, the draft is compared with the published
 //! release, and the server carries it out.
 
+mod checks;
 mod local;
 
 use vault_api::Draft;
@@ -27,14 +28,14 @@ use vault_library::{
 };
 use vault_store::clock::{Clock, SystemClock};
 
-use self::local::{agents_line, local_line, replaced_line};
+use self::checks::{check_base, outdated_or, reject_exceptions};
+use self::local::{agents_line, local_digest, local_line, replaced_line};
 use crate::{
     context::Context,
     errors::Failure,
     output::{
         BAD, BOLD, DIM, GOOD, WARN, clean, count,
         diff::{FileChange, RenderedDiff, by_path, diff_files, file_changes},
-        either,
     },
     service::connection::Connection,
     tasks::{
@@ -114,7 +115,7 @@ pub struct Review {
     /// The review for people: heading, findings of the gate, and differences.
     pub shown: RenderedDiff,
     /// SHA-256 of exactly what is shown: of the draft's files, or of the draft itself if it removes
-    /// a skill.
+    /// a skill. For a draft of this machine, of the files, the agents and both sources together.
     pub bundle: Digest,
     /// Paths of the draft's files that are left out because they look like secrets.
     pub left_out: Vec<String>,
@@ -235,31 +236,16 @@ impl<'a> Reviewer<'a> {
             Request::Remove if before.is_none() => (Effect::None, None),
             Request::Remove => (Effect::Remove(content.name.clone()), None),
             Request::Propose { .. } | Request::Install { .. } => {
-                let source = self.draft_source(draft, &content)?;
-                let candidate = self.examine_files(&content, source, choices, &mut shown)?;
-                if candidate.package.name != content.name {
-                    // An agent may write another skill into the folder that it has named.
-                    return Err(fail!(
-                        DraftOutdated,
-                        "the draft {} is about {}, and its folder has the skill {} now",
-                        content.draft_id,
-                        content.name,
-                        candidate.package.name
-                    ));
-                }
+                let candidate = self.draft_candidate(draft, &content, choices, &mut shown)?;
                 // If the server signs, it decides for which agents.
                 if !self.is_server() {
                     shown.lines.extend(agents_line(&candidate, before.as_ref()));
+                    shown.lines.extend(self.hold_line(&content.name)?);
                 }
                 left_out.clone_from(&candidate.secrets.left_out);
-                let kept = self.is_kept(&candidate).or_else(|error| {
-                    // If the skill has changed since the draft was made, report that instead: it
-                    // explains the error.
-                    if !choices.anyway {
-                        check_base(&content, bundle.as_ref())?;
-                    }
-                    Err(error)
-                })?;
+                let kept = self.is_kept(&candidate);
+                let kept =
+                    kept.map_err(|error| outdated_or(error, (&content, choices), bundle.as_ref()))?;
                 effect_of(candidate, (choices, kept), before.as_ref(), &mut shown)
             }
         };
@@ -272,18 +258,13 @@ impl<'a> Reviewer<'a> {
             &by_path(files.as_deref().unwrap_or_default()),
         );
         // A removal has no files, so the digest of the draft itself identifies it.
-        let digest = match &files {
-            Some(files) => bundle::files_sha256(files),
-            None => Digest::of(bytes),
-        };
-        // The gate ran here only to inform the reader. The server runs its own and signs.
-        let effect = match effect {
-            Effect::Admit(_) | Effect::Remove(_) if self.is_server() => {
-                // Name the present bundle only if it is not the base of the draft. The server then
-                // replaces exactly what was reviewed here.
-                Effect::Server(bundle.filter(|_| content.check_base(bundle.as_ref()).is_err()))
+        let digest = match (&files, &effect) {
+            // A draft of this machine decides more than its files.
+            (Some(files), Effect::Admit(candidate)) if self.is_local() => {
+                local_digest(files, candidate, before.as_ref())
             }
-            effect => effect,
+            (Some(files), _) => bundle::files_sha256(files),
+            (None, _) => Digest::of(bytes),
         };
         shown.lines.push(format!("{DIM}digest {digest}{DIM:#}"));
         let review = Review {
@@ -292,7 +273,7 @@ impl<'a> Reviewer<'a> {
             bundle: digest,
             left_out,
             files: file_changes,
-            effect,
+            effect: self.signed_effect(effect, &content, bundle),
             before: bundle,
         };
         if let Some(folder) = &choices.review.out {
@@ -305,6 +286,47 @@ impl<'a> Reviewer<'a> {
             )?;
         }
         Ok(review)
+    }
+
+    /// Reads and examines the files of a draft, which must be the skill that it is about.
+    fn draft_candidate(
+        &self,
+        draft: &Draft,
+        content: &draft::Draft,
+        choices: &Choices,
+        shown: &mut RenderedDiff,
+    ) -> Result<Candidate, Failure> {
+        let source = self.draft_source(draft, content)?;
+        let candidate = self.examine_files(content, source, choices, shown)?;
+        if candidate.package.name == content.name {
+            return Ok(candidate);
+        }
+        // An agent may write another skill into the folder that it has named.
+        Err(fail!(
+            DraftOutdated,
+            "the draft {} is about {}, and its folder has the skill {} now",
+            content.draft_id,
+            content.name,
+            candidate.package.name
+        ))
+    }
+
+    /// Returns the effect where the server signs: the gate ran here only to inform the reader, and
+    /// the server runs its own. Otherwise returns the effect itself.
+    fn signed_effect(
+        &self,
+        effect: Effect,
+        content: &draft::Draft,
+        bundle: Option<Digest>,
+    ) -> Effect {
+        match effect {
+            Effect::Admit(_) | Effect::Remove(_) if self.is_server() => {
+                // Name the present bundle only if it is not the base of the draft. The server then
+                // replaces exactly what was reviewed here.
+                Effect::Server(bundle.filter(|_| content.check_base(bundle.as_ref()).is_err()))
+            }
+            effect => effect,
+        }
     }
 
     /// Returns the skill as it is now: in the published release if the server signs the vault, else
@@ -323,7 +345,8 @@ impl<'a> Reviewer<'a> {
         }))
     }
 
-    /// Carries out a reviewed draft. Returns whether the vault has changed.
+    /// Carries out a reviewed draft, and closes it if it is one of this machine. Returns whether the
+    /// vault has changed.
     pub fn carry_out(&self, review: &Review) -> Result<bool, Failure> {
         // Another command may have changed the skill while the question waited for its answer.
         if let Effect::Admit(_) | Effect::Remove(_) = &review.effect
@@ -340,6 +363,9 @@ impl<'a> Reviewer<'a> {
                 review.draft.id
             )));
         }
+        if let Some(local) = self.local {
+            return self.accept_local(local, review);
+        }
         match &review.effect {
             Effect::None | Effect::Server(_) => Ok(false),
             Effect::Remove(name) => {
@@ -352,10 +378,7 @@ impl<'a> Reviewer<'a> {
             }
             Effect::Admit(candidate) => {
                 let name = candidate.package.name.as_str();
-                let mut candidate = candidate.clone();
-                // The base makes the library compare the skill once more under its lock, where no
-                // other command can change it.
-                candidate.options.base = Some(review.before.into());
+                let candidate = on_base(candidate, review);
                 let report = admit_one(self.vault, &candidate).map_err(|error| {
                     admission_failure(name, &Texts::of_fetched(name, &[]), error)
                 })?;
@@ -471,6 +494,14 @@ impl<'a> Reviewer<'a> {
     }
 }
 
+/// Returns the candidate that may only replace what was reviewed. The base makes the library compare
+/// the skill once more under its lock, where no other command can change it.
+fn on_base(candidate: &Candidate, review: &Review) -> Candidate {
+    let mut candidate = candidate.clone();
+    candidate.options.base = Some(review.before.into());
+    candidate
+}
+
 /// Determines the effect of accepting a draft with files, and returns it with those files. Adds
 /// their differences from the present files to `shown`. `kept` tells whether the vault already has
 /// the result, if that is known; otherwise paths and bytes are compared.
@@ -537,41 +568,4 @@ fn heading_lines(draft: &Draft, content: &draft::Draft, before: Option<&PresentS
         draft.submitted_at,
         draft.id
     )
-}
-
-/// Fails if exceptions are given for a vault that its server signs. The server runs its own gate,
-/// which knows no flags of the person who accepts.
-fn reject_exceptions(choices: &Choices) -> Result<(), Failure> {
-    if !choices.allow.is_empty() {
-        return Err(fail!(
-            Usage,
-            "the server signs this vault, and takes no exceptions to its gate"
-        )
-        .hint("install the skill on the server: vault add <folder> --allow <rule>"));
-    }
-    if !choices.include.is_empty() {
-        return Err(fail!(
-            Usage,
-            "the server signs this vault, and takes no files that look like secrets from drafts"
-        )
-        .hint("install the skill on the server: vault add <folder> --include <file>"));
-    }
-    Ok(())
-}
-
-/// Fails if the skill is no longer what the author of the draft saw.
-fn check_base(content: &draft::Draft, bundle: Option<&Digest>) -> Result<(), Failure> {
-    content.check_base(bundle).map_err(|_| {
-        let is = either(bundle.is_some(), "has changed", "was removed");
-        fail!(
-            DraftOutdated,
-            "{} {is} since its author made the draft {}",
-            content.name,
-            content.draft_id
-        )
-        .hint(format!(
-            "vault drafts show {0} shows it; vault drafts accept {0} --anyway takes it as it is",
-            content.draft_id
-        ))
-    })
 }

@@ -4,14 +4,18 @@ use vault_format::draft::{Request, Submitter};
 use vault_format::manifest::Mode;
 use vault_gate::RawFile;
 use vault_library::Vault;
+use vault_library::admit::{
+    AdmitError, Base, Candidate, Neighbours, Options, Source, examine_candidate,
+};
 use vault_library::shelf::LibraryShelf;
 use vault_library::shelf::drafts::{
-    DraftOrigin, LocalDraft, MAX_BYTES, MAX_DRAFTS, read_drafts, remove_draft,
+    AcceptError, AcceptedDraft, DraftOrigin, LocalDraft, MAX_BYTES, MAX_DRAFTS, accept_draft,
+    read_drafts, remove_draft,
 };
 use vault_shelf::{Change, Shelf, ShelfError, Submitted, Writes};
 use vault_testing::assert_matches;
 
-use crate::support::{Home, name};
+use crate::support::{Home, name, replacing};
 
 fn drafting(vault: &Vault) -> LibraryShelf {
     LibraryShelf::new(vault.clone(), "local")
@@ -101,6 +105,74 @@ async fn a_removal_and_a_folder_wait_with_what_they_are_about() {
     let kept = only_draft(&home);
     assert_eq!(kept.origin, DraftOrigin::Folder(path));
     assert_eq!(kept.agents.len(), 1);
+}
+
+/// The files of a draft, as a review has shown them for what is installed under the name.
+fn reviewed(home: &Home, draft: &LocalDraft, base: Base) -> Candidate {
+    let Request::Propose { files } = draft.draft.request.clone() else {
+        panic!("{draft:?}")
+    };
+    let source = Source::Text {
+        files: files.into_iter().map(RawFile::from).collect(),
+        by: "local".to_owned(),
+    };
+    let options = Options {
+        base: Some(base),
+        replace: true,
+        ..Options::default()
+    };
+    examine_candidate(source, &options, &mut Neighbours::for_vault(&home.vault)).unwrap()
+}
+
+#[tokio::test]
+async fn a_draft_is_accepted_and_closed_under_one_lock() {
+    let home = Home::new(1);
+    let submitted = submit(&home, proposal("greet", "Say hello.")).await;
+    submitted.unwrap();
+    let draft = only_draft(&home);
+    let candidate = reviewed(&home, &draft, Base::Absent);
+    let accept =
+        |draft: &LocalDraft, what: &AcceptedDraft<'_>| accept_draft(&home.vault, draft, what);
+    // What is not the draft that was shown is not accepted.
+    let mut other = draft.clone();
+    other.agents.push("codex".parse().unwrap());
+    let refused = accept(&other, &AcceptedDraft::Admit(&candidate));
+    assert_matches!(refused, Err(AcceptError::Decided(_)));
+    assert!(home.listed().is_empty());
+    assert!(accept(&draft, &AcceptedDraft::Admit(&candidate)).unwrap());
+    assert_eq!(home.listed().len(), 1);
+    assert!(read_drafts(&home.vault).unwrap().drafts.is_empty());
+    // Declined, withdrawn or accepted meanwhile.
+    for what in [AcceptedDraft::Admit(&candidate), AcceptedDraft::Close] {
+        let refused = accept(&draft, &what);
+        assert_matches!(refused, Err(AcceptError::Decided(id)) if id == draft.draft.draft_id);
+    }
+
+    // The skill has changed since the review.
+    submit(&home, proposal("greet", "Say hi.")).await.unwrap();
+    let draft = only_draft(&home);
+    let shown = draft.draft.base_bundle_hash.unwrap();
+    let candidate = reviewed(&home, &draft, Base::Bundle(shown));
+    home.add_with(&home.source("greet", "three", &[]), &replacing())
+        .unwrap();
+    let refused = accept(&draft, &AcceptedDraft::Admit(&candidate));
+    assert_matches!(
+        refused,
+        Err(AcceptError::Refused(AdmitError::BaseChanged(_)))
+    );
+    remove_draft(&home.vault, &draft.draft.draft_id).unwrap();
+    submit(&home, Change::Remove(name("greet"))).await.unwrap();
+    let draft = only_draft(&home);
+    let refused = accept(&draft, &AcceptedDraft::Remove(shown));
+    assert_matches!(
+        refused,
+        Err(AcceptError::Refused(AdmitError::BaseChanged(_)))
+    );
+    assert_eq!(home.listed().len(), 1);
+    assert_eq!(only_draft(&home), draft, "it waits all the same");
+    let now = draft.draft.base_bundle_hash.unwrap();
+    assert!(accept(&draft, &AcceptedDraft::Remove(now)).unwrap());
+    assert!(home.listed().is_empty());
 }
 
 #[tokio::test]

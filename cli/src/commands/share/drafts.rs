@@ -62,7 +62,7 @@ enum Action {
     Show(Show),
     /// Show a draft, ask, and publish what it asks for
     Accept(Accept),
-    /// Decline a draft; its author sees the reason
+    /// Decline a draft; a member who made it at the service sees the reason
     Decline {
         #[command(flatten)]
         which: Which,
@@ -161,7 +161,7 @@ fn decide_locally(
         // Without a connected service, list only the drafts of this machine.
         Action::List { all } => {
             let listed_drafts = local.listed();
-            let is_alone = !listed_drafts.is_empty() && Connection::find(context)?.is_none();
+            let is_alone = Connection::find(context)?.is_none();
             return Ok(is_alone.then(|| drafts_report(context, &listed_drafts, *all)));
         }
         Action::Show(wanted) => &wanted.which.id,

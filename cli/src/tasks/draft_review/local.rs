@@ -4,20 +4,23 @@
 
 use std::path::Path;
 
+use serde_json::json;
 use vault_format::{
+    bundle::{self, File},
     draft::{self, Request},
+    hash::Digest,
     name::{AgentId, SkillName},
     provenance::ProvenanceId,
 };
 use vault_gate::{SERVICE_WORK, secrets};
 use vault_library::{
-    admit::{Candidate, Options, Source, preview_admission},
+    admit::{Candidate, Options, Source, history, preview_admission},
     folders, run,
-    shelf::drafts::{DraftOrigin, LocalDraft},
+    shelf::drafts::{self, AcceptError, AcceptedDraft, DraftOrigin, LocalDraft},
     upstream,
 };
 
-use super::{PresentSkill, Reviewer};
+use super::{Effect, PresentSkill, Review, Reviewer, on_base};
 use crate::{
     errors::Failure,
     output::{WARN, clean, join},
@@ -28,6 +31,37 @@ use crate::{
 };
 
 impl Reviewer<'_> {
+    /// Carries out a draft of this machine and closes it.
+    pub(super) fn accept_local(
+        &self,
+        local: &LocalDraft,
+        review: &Review,
+    ) -> Result<bool, Failure> {
+        let name = local.draft.name.as_str();
+        let candidate;
+        let accepted = match (&review.effect, review.before) {
+            (Effect::Admit(files), _) => {
+                candidate = on_base(files, review);
+                AcceptedDraft::Admit(&candidate)
+            }
+            (Effect::Remove(_), Some(bundle)) => AcceptedDraft::Remove(bundle),
+            (Effect::Remove(_) | Effect::None | Effect::Server(_), _) => AcceptedDraft::Close,
+        };
+        drafts::accept_draft(self.vault, local, &accepted).map_err(|error| match error {
+            AcceptError::Decided(_) => fail!(DraftNotFound, "{error}"),
+            AcceptError::Refused(error) => {
+                admission_failure(name, &Texts::of_fetched(name, &[]), error)
+            }
+        })
+    }
+
+    /// Says that a draft ends the hold of a skill that its owner rolled back.
+    pub(super) fn hold_line(&self, name: &SkillName) -> Result<Option<String>, Failure> {
+        let ends = "it ends the hold: the skill was rolled back, and `vault update` left it alone";
+        let is_held = history::is_held(self.vault, name)?;
+        Ok(is_held.then(|| format!("  {WARN}!{WARN:#} {ends}")))
+    }
+
     /// Returns whether the vault already has what a draft of this machine asks for; `None` for
     /// drafts of a service. Fails if the vault would reject the draft, so that the user is not
     /// asked in vain.
@@ -120,6 +154,22 @@ impl Reviewer<'_> {
         }
         options
     }
+}
+
+/// Returns the digest of everything that accepting a draft of this machine decides: the files, the
+/// agents that the skill is for, and the source that it replaces.
+pub(super) fn local_digest(
+    files: &[File],
+    candidate: &Candidate,
+    before: Option<&PresentSkill>,
+) -> Digest {
+    let decided = json!({
+        "files": bundle::files_sha256(files),
+        "agents": candidate.agents(),
+        "source": candidate.provenance.identifier,
+        "replaces": before.map(|before| &before.source),
+    });
+    Digest::of(decided.to_string().as_bytes())
 }
 
 /// Formats the folder and the agents that the agent chose for the draft, if any.

@@ -18,9 +18,11 @@ use vault_store::random::ulid_parts;
 use super::PreparedChange;
 use super::changes::{addition_options, bounded_options, examine_folder};
 use crate::admit::propose::{ProposeSkill, proposal_options};
+use crate::admit::remove::{RemoveSkills, remove_under};
 use crate::admit::update::{not_installed, update_options};
 use crate::admit::{
-    self, AdmitError, Candidate, Neighbours, Options, examine_candidate, preview_admission,
+    self, AdmitError, AdmitReport, Candidate, Neighbours, Options, admit_all_under,
+    examine_candidate, preview_admission,
 };
 use crate::installed::place::read_own_skill;
 use crate::vault::folder::PrivateFolder;
@@ -49,7 +51,7 @@ pub enum DraftOrigin {
 }
 
 /// A draft that waits on this machine.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct LocalDraft {
     /// The request, with its author. Its `slug` is always `local`.
     pub draft: Draft,
@@ -191,6 +193,72 @@ pub fn remove_draft(vault: &Vault, id: &DraftId) -> Result<bool, VaultError> {
     let _change = vault.begin_change()?;
     let folder = vault.trust_folder().child(FOLDER);
     Ok(folder.remove_file(id.as_str())?)
+}
+
+/// The decision of a person who accepts a draft, as it was shown.
+#[derive(Debug)]
+pub enum AcceptedDraft<'a> {
+    /// Admit these files.
+    Admit(&'a Candidate),
+    /// Remove the skill, while it is this bundle.
+    Remove(Digest),
+    /// Only close the draft: the vault has what it asks for.
+    Close,
+}
+
+/// A reason why a draft was not accepted. The vault and the draft are unchanged.
+#[derive(Debug, thiserror::Error)]
+pub enum AcceptError {
+    /// Another command has accepted or removed the draft since it was read.
+    #[error("the draft {0} is decided already")]
+    Decided(DraftId),
+    /// The vault does not take it.
+    #[error(transparent)]
+    Refused(#[from] AdmitError),
+}
+
+impl From<VaultError> for AcceptError {
+    fn from(failed: VaultError) -> Self {
+        Self::Refused(failed.into())
+    }
+}
+
+/// Carries out a draft and removes it, under one lock: a draft that is declined or withdrawn at the
+/// same time is either carried out or not. Returns whether the vault has changed. If the process is
+/// killed in between, the draft stays, and is found to be carried out.
+pub fn accept_draft(
+    vault: &Vault,
+    shown: &LocalDraft,
+    accepted: &AcceptedDraft<'_>,
+) -> Result<bool, AcceptError> {
+    let mut change = vault.begin_change()?;
+    let folder = vault.trust_folder().child(FOLDER);
+    let (id, name) = (shown.draft.draft_id, &shown.draft.name);
+    let waiting = read_draft(vault, &folder, id.as_str())?;
+    if waiting.as_ref() != Some(shown) {
+        return Err(AcceptError::Decided(id));
+    }
+    let changed = match accepted {
+        AcceptedDraft::Admit(candidate) => {
+            let candidates = std::slice::from_ref(*candidate);
+            let reports = admit_all_under(vault, &mut change, candidates)?;
+            reports.iter().any(AdmitReport::is_change)
+        }
+        AcceptedDraft::Remove(bundle) => {
+            if current_bundle(vault, name)? != Some(*bundle) {
+                return Err(AdmitError::BaseChanged(name.clone()).into());
+            }
+            let request = RemoveSkills {
+                names: vec![name.to_string()],
+                ..RemoveSkills::default()
+            };
+            let removed = remove_under(vault, &mut change, &request)?;
+            !removed.removed.is_empty()
+        }
+        AcceptedDraft::Close => false,
+    };
+    folder.remove_file(id.as_str()).map_err(VaultError::from)?;
+    Ok(changed)
 }
 
 /// Judges a prepared change and keeps it as a draft. Keeps none if the vault has the same content

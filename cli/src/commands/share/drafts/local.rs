@@ -123,15 +123,8 @@ impl LocalDrafts {
         let review = reviewer.review_draft(&describe_draft(draft), &draft.bytes, choices)?;
         // Ask before `carry_out`, which signs the skill.
         confirm_draft(context, &reviewer, &review, choices)?;
-        // Another command may have decided while the question waited for its answer.
-        let waiting = read_drafts(vault)?.drafts;
-        if !waiting.iter().any(|other| other.bytes == draft.bytes) {
-            return Err(decided_already(&review.draft));
-        }
+        // Another command may have decided while the question waited for its answer, which fails.
         reviewer.carry_out(&review)?;
-        // Remove the draft only now. After a crash before this step, the next run finds that the
-        // vault already has the result.
-        remove_draft(vault, &draft.draft.draft_id)?;
         let agents = profiles::show_to_agents(context, vault);
         let line = accepted_line(&review.draft, review.left_out_text().as_deref());
         let data = json!({ "accepted": [review.draft.id], "left_out": review.left_out });
