@@ -160,7 +160,7 @@ struct Company {
     machine: Machine,
     proxy: TestProxy,
     authority: String,
-    _site: SecureSite,
+    site: SecureSite,
 }
 
 impl Company {
@@ -171,7 +171,7 @@ impl Company {
             proxy: TestProxy::start(Some(&site.address)),
             authority: site.authority.to_str().unwrap().to_owned(),
             machine,
-            _site: site,
+            site,
         }
     }
 
@@ -251,6 +251,19 @@ fn a_certificate_of_a_private_authority_has_a_hint() {
     let unknown = unknown.fails(7, "source_unreachable");
     let hint = unknown["hint"].to_string();
     assert!(hint.contains("SSL_CERT_FILE"), "{unknown}");
+    // Also without a proxy, and of a service.
+    let direct = format!("https://{}", company.site.address);
+    for (command, code) in [
+        (
+            ["add", &format!("{direct}/pdf/SKILL.md")],
+            "source_unreachable",
+        ),
+        (["link", &format!("{direct}/v/acme")], "unreachable"),
+    ] {
+        let unknown = company.run(&command, &[system]).fails(7, code);
+        let hint = unknown["hint"].to_string();
+        assert!(hint.contains("SSL_CERT_FILE"), "{unknown}");
+    }
 }
 
 #[test]

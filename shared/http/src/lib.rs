@@ -332,12 +332,18 @@ impl Client {
 
 fn is_certificate_error(error: &(dyn Error + 'static)) -> bool {
     let is_invalid = |error: &rustls::Error| matches!(error, rustls::Error::InvalidCertificate(_));
-    // An I/O error hides the error in it from the chain of sources.
-    let inner = error
-        .downcast_ref::<std::io::Error>()
-        .and_then(std::io::Error::get_ref)
-        .and_then(|inner| inner.downcast_ref());
-    error.downcast_ref().or(inner).is_some_and(is_invalid)
+    let mut cause = Some(error);
+    while let Some(found) = cause {
+        if found.downcast_ref().is_some_and(is_invalid) {
+            return true;
+        }
+        // An I/O error hides the error in it from the chain of sources. Without a proxy, there are
+        // two of them, one in the other.
+        let inner = found.downcast_ref::<std::io::Error>();
+        let inner = inner.and_then(std::io::Error::get_ref);
+        cause = inner.map(|inner| -> &(dyn Error + 'static) { inner });
+    }
+    false
 }
 
 /// Tells whether the peer closed the connection before it sent a complete head of a response.
