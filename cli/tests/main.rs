@@ -6,6 +6,7 @@
 )]
 
 mod actions;
+mod agents;
 mod audits;
 mod doctor;
 mod exceptions;

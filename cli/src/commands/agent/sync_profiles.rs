@@ -14,7 +14,7 @@ use vault_library::{
 use crate::{
     context::Context,
     errors::Failure,
-    output::{Report, join},
+    output::{Report, TICK, join},
     tasks::{
         approval,
         profiles::{
@@ -87,12 +87,48 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let approvals =
         approval::ask_for_approvals(context, &vault, |file| *file != AuthoredFile::Policy)?;
     let mut report = sync_profiles(&vault, &input).map_err(sync_failure)?;
+    let forgotten = forgotten_lines(context, &vault, &arguments.forget)?;
     // The agents of this machine are offered only while no folder is linked. Later runs keep to the
     // folders that the user has chosen.
     if report.roots.is_empty() && arguments.forget.is_empty() {
         report = link_found(context, &vault, &input, report)?;
     }
-    Ok(approvals.add_to(report_of(context, &report)))
+    let mut shown = report_of(context, &report);
+    // The table shows folders, and one of a forgotten agent may stay as it is for another.
+    shown.text = forgotten
+        .into_iter()
+        .chain([shown.text])
+        .collect::<Vec<_>>()
+        .join("\n");
+    Ok(approvals.add_to(shown))
+}
+
+/// Says which agents are no longer linked, and which folders of theirs stay linked for others.
+fn forgotten_lines(
+    context: &Context,
+    vault: &Vault,
+    forgotten: &[AgentId],
+) -> Result<Vec<String>, Failure> {
+    let linked = agents::linked_roots(vault)?;
+    let machine = find_machine(context, None)?;
+    let mut lines = Vec::new();
+    for agent in forgotten {
+        lines.push(format!(
+            "{TICK} {} is not linked any more, and no command offers to link it",
+            agent_name(agent)
+        ));
+        let known = agents::by_name(agent.as_str());
+        let folders = known.map_or_else(Vec::new, |known| known.global_roots(&machine));
+        let reads = |path: &PathBuf| folders.iter().any(|root| root.path == *path);
+        for (path, others) in linked.iter().filter(|(path, _)| reads(path)) {
+            let path = context.process.short_path(path);
+            let others = join(others.iter().map(agent_name));
+            lines.push(format!(
+                "  it reads {path} too, which stays linked for {others}"
+            ));
+        }
+    }
+    Ok(lines)
 }
 
 /// Links the agents that are found on this machine and that the user has not declined before, after
