@@ -23,7 +23,10 @@ use crate::{
     },
     errors::codes,
     output::SingleOrList,
-    tasks::{approval::Approvals, profiles::ProfileSync},
+    tasks::{
+        approval::Approvals,
+        profiles::{AgentProfile, ProfileSync},
+    },
 };
 
 /// Returns the schema of a type. The generator collects the schemas of the types that it refers to.
@@ -89,7 +92,7 @@ const VIEWS: &[(&str, Describe)] = &[
         view::<find::skill::LocatedAction>,
     ),
     ("agents", view::<Vec<agent::agents::ShownAgent>>),
-    ("profiles", view::<Vec<agent::profiles::AgentProfile>>),
+    ("profiles", view::<Vec<AgentProfile>>),
     ("cloud connect", view::<share::cloud::connect::Connected>),
     (
         "cloud pull",

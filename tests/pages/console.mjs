@@ -128,7 +128,7 @@ async function walkSkills(page, held, member, app) {
     await choose(page, '#who', 'An admitted machine');
     await explainAgent(page, held, 'skills-of-machine');
     await enter(page, 'th a[href$="/skills/greeting"]');
-    await held('skill', ['greeting', 'Findings', 'SKILL.md', 'A made-up skill']);
+    await held('skill', ['greeting', 'What each agent gets', 'Findings', 'SKILL.md', 'A made-up skill']);
     await enter(page, 'a[href*="file=noise.bin"]');
     await held('skill-file', ['This file is not text']);
 }

@@ -13,8 +13,8 @@ use vault_library::{
     Vault,
     admit::variants::RenderedVariant,
     agents::{
-        self, Machine, ProfileSyncError, ProfileSyncReport, ProfileWarning, RootMode, RootState,
-        SyncProfilesInput, sync_profiles,
+        self, AgentView, Machine, ProfileSyncError, ProfileSyncReport, ProfileWarning, RootMode,
+        RootState, SyncProfilesInput, sync_profiles,
     },
 };
 
@@ -22,7 +22,8 @@ use crate::{
     context::Context,
     errors::{Exit, Failure},
     output::{
-        BAD, BOLD, Column, DIM, HINT, Report, TICK, Table, Warning, clean, doctor::profile_warning,
+        BAD, BOLD, Column, DIM, HINT, Report, TICK, Table, WARN, Warning, clean, count,
+        doctor::{HiddenSkill, THROUGH_FOLDER, profile_warning, variant_maker},
         join, nearest_name, paint,
     },
 };
@@ -266,6 +267,81 @@ pub fn show_to_agents(context: &Context, vault: &Vault) -> AgentLinks {
         Err(_) => {}
     }
     links
+}
+
+/// The skills that one agent gets, and those that it does not get.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct AgentProfile {
+    #[serde(flatten)]
+    view: AgentView,
+    /// The skills that it does not get.
+    hidden: Vec<HiddenSkill>,
+}
+
+impl From<AgentView> for AgentProfile {
+    fn from(view: AgentView) -> Self {
+        let hidden = view.hidden.iter();
+        let hidden = hidden.map(|hidden| HiddenSkill::new(&view.agent, hidden));
+        Self {
+            hidden: hidden.collect(),
+            view,
+        }
+    }
+}
+
+impl AgentProfile {
+    /// The agent.
+    pub const fn agent(&self) -> &AgentId {
+        &self.view.agent
+    }
+
+    /// Whether any of its folders is linked.
+    pub const fn is_linked(&self) -> bool {
+        self.view.linked
+    }
+
+    /// Formats the agent, with at most `most` of the skills that it gets as a variant or not at
+    /// all.
+    pub fn describe(&self, context: &Context, most: usize) -> Vec<String> {
+        let view = &self.view;
+        let folders = view
+            .roots
+            .iter()
+            .map(|root| context.process.short_path(root));
+        let folders = if view.linked {
+            join(folders)
+        } else {
+            format!("{WARN}not linked{WARN:#}, vault sync-profiles --discover links it")
+        };
+        let sees = count(view.sees.len(), "skill");
+        let mut lines = vec![format!("{BOLD}{}{BOLD:#}  {sees}  {folders}", view.agent)];
+        for variant in &view.variants {
+            let by = variant_maker(variant.by);
+            let skill = &variant.skill;
+            lines.push(format!("  {skill}  {DIM}as a variant, made by {by}{DIM:#}"));
+        }
+        for skill in &view.through_folder {
+            lines.push(format!("  {skill}  {DIM}{THROUGH_FOLDER}{DIM:#}"));
+        }
+        for hidden in &self.hidden {
+            let (skill, reason) = (hidden.skill(), &hidden.reason);
+            lines.push(format!("  {HINT}not{HINT:#} {skill}  {DIM}{reason}{DIM:#}"));
+        }
+        // The first line names the agent.
+        let more = (lines.len() - 1).saturating_sub(most);
+        if more > 0 {
+            lines.truncate(most + 1);
+            let command = paint(HINT, format!("vault profiles {}", view.agent));
+            lines.push(format!("  {more} more: {command}"));
+        }
+        lines
+    }
+}
+
+/// Returns what each agent of this machine gets, and why.
+pub fn agent_profiles(vault: &Vault, machine: &Machine) -> Result<Vec<AgentProfile>, Failure> {
+    let views = agents::view_agents(vault, machine).map_err(sync_failure)?;
+    Ok(views.agents.into_iter().map(AgentProfile::from).collect())
 }
 
 /// Creates the input of a profile sync that links the folders of these agents.

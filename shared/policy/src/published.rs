@@ -31,6 +31,28 @@ pub struct PublishedAgent {
     pub skills: BTreeMap<SkillName, Option<ProfileSkill>>,
 }
 
+/// The form of one skill that a release gives an agent.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum PublishedForm<'a> {
+    /// The plain skill.
+    Plain,
+    /// A variant that was made for the agent.
+    Variant(&'a ProfileSkill),
+    /// Nothing: no profile of the agent names the skill.
+    LeftOut,
+}
+
+impl PublishedAgent {
+    /// Returns what the agent gets of a skill of the catalog.
+    pub fn form_of(&self, skill: &SkillName) -> PublishedForm<'_> {
+        match self.skills.get(skill) {
+            None => PublishedForm::LeftOut,
+            Some(None) => PublishedForm::Plain,
+            Some(Some(variant)) => PublishedForm::Variant(variant),
+        }
+    }
+}
+
 /// The profiles of a release, grouped by agent. An agent without profiles gets the skills of
 /// [`ANY_AGENT`]; if that has none either, it gets the plain skills of the catalog.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -70,6 +92,11 @@ impl PublishedProfiles {
     /// Returns the skills of any agent; `None` if it gets the plain skills of the catalog.
     pub fn for_agent(&self, agent: &AgentId) -> Option<&PublishedAgent> {
         self.agent(agent).or_else(|| self.agents.get(ANY_AGENT))
+    }
+
+    /// Returns the number of skills that all profiles name together.
+    pub const fn named_skills(&self) -> usize {
+        self.skills
     }
 
     /// Returns every variant with its agent. No variant occurs twice: its manifest names one agent.

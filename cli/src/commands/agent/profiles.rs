@@ -3,20 +3,13 @@
 //! changed for one agent.
 
 use clap::Args;
-use schemars::JsonSchema;
-use serde::Serialize;
 use vault_format::name::AgentId;
-use vault_library::agents::{self, AgentView};
 
 use crate::{
     context::Context,
     errors::Failure,
-    output::{
-        BOLD, DIM, HINT, Report, WARN, count,
-        doctor::{HiddenSkill, THROUGH_FOLDER, variant_maker},
-        join,
-    },
-    tasks::profiles::{agent_id, find_machine, sync_failure},
+    output::Report,
+    tasks::profiles::{agent_id, agent_profiles, find_machine},
 };
 
 /// The arguments of `vault profiles`.
@@ -37,76 +30,24 @@ pub struct Arguments {
     agent: Option<AgentId>,
 }
 
-/// What one agent gets.
-#[derive(JsonSchema, Serialize)]
-pub struct AgentProfile {
-    #[serde(flatten)]
-    view: AgentView,
-    /// The skills that it does not get.
-    hidden: Vec<HiddenSkill>,
-}
-
 /// Prints the skills of each agent on this machine, or of the one that the arguments name.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.open_vault()?;
     let machine = find_machine(context, None)?;
-    let views = agents::view_agents(&vault, &machine).map_err(sync_failure)?;
-    let mut views = views.agents;
+    let mut profiles = agent_profiles(&vault, &machine)?;
     if let Some(wanted) = &arguments.agent {
-        views.retain(|view| view.agent == *wanted);
-        if views.is_empty() {
+        profiles.retain(|profile| profile.agent() == wanted);
+        if profiles.is_empty() {
             return Err(fail!(AgentUnknown, "{wanted} is not on this machine")
                 .hint("vault agents lists those that are"));
         }
     }
-    let profiles: Vec<_> = views.into_iter().map(AgentProfile::from).collect();
     let mut lines = Vec::new();
     for profile in &profiles {
-        lines.extend(profile.describe(context));
+        lines.extend(profile.describe(context, usize::MAX));
     }
     if profiles.is_empty() {
         context.ui.note("No agent was found on this machine.");
     }
     Ok(Report::view(profiles, lines.join("\n")))
-}
-
-impl From<AgentView> for AgentProfile {
-    fn from(view: AgentView) -> Self {
-        let hidden = view.hidden.iter();
-        let hidden = hidden.map(|hidden| HiddenSkill::new(&view.agent, hidden));
-        Self {
-            hidden: hidden.collect(),
-            view,
-        }
-    }
-}
-
-impl AgentProfile {
-    fn describe(&self, context: &Context) -> Vec<String> {
-        let view = &self.view;
-        let folders = view
-            .roots
-            .iter()
-            .map(|root| context.process.short_path(root));
-        let folders = if view.linked {
-            join(folders)
-        } else {
-            format!("{WARN}not linked{WARN:#}, vault sync-profiles --discover links it")
-        };
-        let sees = count(view.sees.len(), "skill");
-        let mut lines = vec![format!("{BOLD}{}{BOLD:#}  {sees}  {folders}", view.agent)];
-        for variant in &view.variants {
-            let by = variant_maker(variant.by);
-            let skill = &variant.skill;
-            lines.push(format!("  {skill}  {DIM}as a variant, made by {by}{DIM:#}"));
-        }
-        for skill in &view.through_folder {
-            lines.push(format!("  {skill}  {DIM}{THROUGH_FOLDER}{DIM:#}"));
-        }
-        for hidden in &self.hidden {
-            let (skill, reason) = (hidden.skill(), &hidden.reason);
-            lines.push(format!("  {HINT}not{HINT:#} {skill}  {DIM}{reason}{DIM:#}"));
-        }
-        lines
-    }
 }

@@ -7,9 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use vault_format::name::{SkillName, SkillRef};
 use vault_library::{
-    Vault, VaultError,
-    agents::AgentView,
-    clock,
+    Vault, VaultError, clock,
     doctor::{self, DoctorFinding, DoctorInput, DoctorReport, RepairStatus, Severity},
 };
 use vault_store::clock::{Clock as _, SystemClock};
@@ -23,7 +21,7 @@ use crate::{
         doctor::{FindingText, HiddenSkill, THROUGH_FOLDER, variant_maker},
         either, paint,
     },
-    tasks::profiles,
+    tasks::profiles::{self, AgentProfile},
 };
 
 /// The arguments of `vault doctor`.
@@ -78,33 +76,13 @@ pub struct Health<'a> {
     /// The findings, worst first.
     findings: Vec<FindingText>,
     /// The agents, each with the skills that it sees.
-    agents: Vec<VisibleSkills<'a>>,
+    agents: Vec<AgentProfile>,
     /// Whether the links of agents were updated.
     relinked: bool,
     /// Whether times that this machine's clock showed by mistake were forgotten; absent without
     /// `--reset-clock`.
     #[serde(skip_serializing_if = "Option::is_none")]
     clock_reset: Option<bool>,
-}
-
-/// The skills that an agent sees.
-#[derive(Debug, JsonSchema, Serialize)]
-struct VisibleSkills<'a> {
-    #[serde(flatten)]
-    view: &'a AgentView,
-    /// The skills that it does not see.
-    hidden: Vec<HiddenSkill>,
-}
-
-impl<'a> From<&'a AgentView> for VisibleSkills<'a> {
-    fn from(view: &'a AgentView) -> Self {
-        let hidden = view.hidden.iter();
-        let hidden = hidden.map(|hidden| HiddenSkill::new(&view.agent, hidden));
-        Self {
-            view,
-            hidden: hidden.collect(),
-        }
-    }
 }
 
 /// Resets the clock if asked, runs the checks, and makes the repairs that the flags ask for. After
@@ -203,7 +181,7 @@ fn render_health(
     } else {
         Exit::Differences
     };
-    let agents = report.agents.agents.iter().map(VisibleSkills::from);
+    let agents = report.agents.agents.iter().cloned().map(AgentProfile::from);
     let health = Health {
         healthy: report.is_clean() && !report.is_tampered(),
         damaged: report.count_damaged(),

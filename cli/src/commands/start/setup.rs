@@ -36,7 +36,12 @@ use crate::{
     errors::{Exit, Failure},
     lookup::installed_names,
     output::{BOLD, HINT, Report, TICK, Warning, clean, paint, shell_path},
-    tasks::{admission::include_unknown, agent_writes, key_changes, profiles, starter},
+    tasks::{
+        admission::include_unknown,
+        agent_writes, key_changes,
+        profiles::{self, AgentProfile},
+        starter,
+    },
 };
 
 /// The arguments of `vault setup`.
@@ -77,6 +82,9 @@ pub struct Setup {
     completed: Option<CompletedSetup>,
 }
 
+/// Maximum number of skills for each agent that it gets as a variant or not at all, in the text.
+const SHOWN_EXCEPTIONS: usize = 10;
+
 /// A plan that was carried out.
 #[derive(Debug, Default, JsonSchema, Serialize)]
 struct CompletedSetup {
@@ -90,6 +98,8 @@ struct CompletedSetup {
     undo: Vec<String>,
     /// The linked folders of agents.
     profiles: ProfileSyncReport,
+    /// The linked agents, each with the skills that it gets.
+    agents: Vec<AgentProfile>,
     /// Whether running agents must be restarted to see the change.
     restart_required: bool,
 }
@@ -248,6 +258,9 @@ fn carry_out(context: &Context, user: &Machine, plan: &SetupPlan) -> Result<Repo
     }
     let linked = profiles::report_of(context, &report);
     let mut lines = vec![linked.text.clone()];
+    done.agents = profiles::agent_profiles(&vault, user)?;
+    done.agents.retain(AgentProfile::is_linked);
+    lines.extend(agent_lines(context, &done.agents));
     if !done.undo.is_empty() {
         lines.push(String::new());
         lines.push(paint(BOLD, "To undo"));
@@ -279,6 +292,18 @@ fn carry_out(context: &Context, user: &Machine, plan: &SetupPlan) -> Result<Repo
     done.profiles = report;
     let (changed, completed) = (true, Some(done));
     Ok(Report::view(Setup { changed, completed }, lines.join("\n")).with_exit(exit))
+}
+
+/// Says who sees what, as `vault profiles` does.
+fn agent_lines(context: &Context, agents: &[AgentProfile]) -> Vec<String> {
+    let mut lines = Vec::new();
+    if !agents.is_empty() {
+        lines.extend([String::new(), paint(BOLD, "Who sees what")]);
+    }
+    for agent in agents {
+        lines.extend(agent.describe(context, SHOWN_EXCEPTIONS));
+    }
+    lines
 }
 
 /// Imports the chosen skills from the agents' folders. A failure does not stop the others, unless

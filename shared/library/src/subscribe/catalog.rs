@@ -9,7 +9,7 @@ use vault_format::hash::Digest;
 use vault_format::index;
 use vault_format::manifest::Manifest;
 use vault_format::name::{AgentId, SkillName};
-use vault_policy::published::{PublishedAgent, PublishedProfiles, check_variant};
+use vault_policy::published::{PublishedAgent, PublishedForm, PublishedProfiles, check_variant};
 
 use super::accept::AcceptedCatalog;
 use super::error::LinkError;
@@ -298,12 +298,12 @@ impl SelectedSkills {
     fn add_profile(&mut self, agent: &AgentId, profile: &PublishedAgent) {
         let left_out = self.left_out.entry(agent.clone()).or_default();
         for plain in &self.skills {
-            match profile.skills.get(&plain.name) {
-                None => {
+            match profile.form_of(&plain.name) {
+                PublishedForm::LeftOut => {
                     left_out.insert(plain.installed_as.clone());
                 }
-                Some(None) => {}
-                Some(Some(variant)) => self.variants.push(SelectedSkill {
+                PublishedForm::Plain => {}
+                PublishedForm::Variant(variant) => self.variants.push(SelectedSkill {
                     bundle_hash: variant.bundle_hash,
                     size: variant.size,
                     agent: Some(agent.clone()),

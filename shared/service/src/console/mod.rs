@@ -8,6 +8,7 @@
 //!
 //! No page runs a script, renders the text of a skill, or asks for a signing key.
 
+mod agents;
 mod app_end;
 mod apps;
 mod audit;
@@ -55,6 +56,7 @@ use vault_format::name::NamespaceId;
 use vault_format::time::Timestamp;
 use vault_gate::finding::Finding;
 use vault_policy::CompiledPolicy;
+use vault_policy::published::PublishedProfiles;
 use vault_store::recent::Recent;
 
 use crate::app::App;
@@ -119,6 +121,8 @@ struct Cache {
     releases: Releases,
     /// Parsed catalogs of current and earlier releases.
     catalogs: Catalogs,
+    /// Profiles of releases, by namespace and hash of the catalog.
+    profiles: Recent<(NamespaceId, Digest), Arc<PublishedProfiles>>,
     /// Expiry times of catalogs, by namespace and hash.
     ends: Recent<(NamespaceId, Digest), Timestamp>,
     /// Compiled policies, by the hash of the policy.
@@ -132,6 +136,7 @@ impl Default for Cache {
         Self {
             releases: Releases::default(),
             catalogs: Catalogs::default(),
+            profiles: Recent::new(16 << 20),
             ends: Recent::new(64 << 10),
             policies: Recent::new(8 << 20),
             findings: Recent::new(4 << 20),

@@ -15,6 +15,7 @@ use vault_gate::finding::Finding;
 use vault_gate::{GateOptions, RawFile, check};
 use vault_shelf::{Entry, Loaded, ShelfError};
 
+use super::agents::AgentForms;
 use super::content::{FindingRow, open_shelf, unavailable_text};
 use super::guard::ConsolePage;
 use super::history::History;
@@ -83,6 +84,7 @@ struct SkillPage {
     bundle: String,
     problem: Option<&'static str>,
     content: Option<SkillContent>,
+    agent_forms: Option<AgentForms>,
     changes: Vec<ChangeRow>,
     since: Option<u64>,
     /// The oldest release that was compared, if there are older ones.
@@ -124,6 +126,7 @@ pub(super) async fn show_skill(page: ConsolePage) -> Result<Response, ErrorPage>
         list_href: page.address("/skills"),
         problem,
         content,
+        agent_forms: Some(AgentForms::read_forms(&page, entry).await?),
         since: history.since,
         older_than: history.since.filter(|since| *since > 1),
         changes: change_rows(history),
@@ -148,6 +151,7 @@ fn page_with_texts(page: &ConsolePage, entry: &Entry) -> SkillPage {
         bundle: texts.bundle_hash.to_string(),
         problem: None,
         content: None,
+        agent_forms: None,
         changes: Vec::new(),
         since: None,
         older_than: None,

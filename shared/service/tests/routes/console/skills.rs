@@ -3,18 +3,22 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use vault_format::catalog::{Catalog, ProfileEntry, ReleaseRef, SignedCatalog};
 use vault_format::hash::Digest;
 use vault_format::index::IndexEntry;
 use vault_policy::Policy;
+use vault_policy::profile::Profile;
 use vault_service::App;
 use vault_service::model::namespace::Namespace;
 use vault_service::model::user::{Role, Scopes};
 use vault_service::shelf::Shelves;
 use vault_shelf::{Change, Drift, Entry, Loaded, Shelf, ShelfError, Snapshot, Submitted, Writes};
+use vault_store::objects::{Class, Objects as _};
 use vault_testing::memory::shelf::MemoryShelf;
 
 use crate::admin::{ADA, BOB, CY, Desk, EVE, desk, empty_desk, reference};
 use crate::common::{self, PASSWORD, Reply, Visitor};
+use crate::support::{file_of, read_file, vector, vector_key};
 use crate::team::Team;
 
 use super::{MAX_PAGE_BYTES, at};
@@ -389,6 +393,96 @@ async fn a_skill_is_shown_as_text_with_its_signer_and_history() {
         let page = ada.get(&format!("{LIST}{below}")).await;
         assert_eq!(page.status, 404, "{below}");
     }
+}
+
+/// The rows about agents on the page of a skill: agent, what it gets, SHA-256.
+fn agent_rows(page: &Reply) -> Vec<[String; 3]> {
+    let table = page.body.split("what they get of this skill").nth(1);
+    let table = table.unwrap_or_else(|| panic!("{}", page.body));
+    let rows = table.split("</table>").next().unwrap();
+    let rows = rows.split("scope=\"row\">").skip(1);
+    rows.map(|row| {
+        let mut cells = row.split('>').filter_map(|cell| cell.split_once("</t"));
+        [(); 3].map(|()| cells.next().unwrap().0.to_owned())
+    })
+    .collect()
+}
+
+#[tokio::test]
+async fn the_page_of_a_skill_says_what_each_agent_gets() {
+    let plain = "f34de946eb91e82374337096f2a8c220746748d3625f3065a4149f19d414b703";
+    let variant = "92799e0874198a739b8c8b89de79709191cd65e8e2457f99b8414d38a74e2cec";
+    let desk = empty_desk().await;
+    desk.world.put_vectors(&desk.acme).await;
+    desk.world.clock.advance(3600);
+    let bytes = vector("catalog-43-rotated.json");
+    desk.world.publish("acme", bytes).await.unwrap();
+    let (mut ada, page) = at(&desk, ADA, &format!("{LIST}/code-review")).await;
+    assert_eq!(page.page(), "200 code-review", "{}", page.body);
+    let row = |agent: &str, gets: &str, hash: &str| [agent, gets, hash].map(str::to_owned);
+    let expected = [
+        row("claude-code", "a variant", variant),
+        row("every other agent", "the skill as it is", plain),
+    ];
+    assert_eq!(agent_rows(&page), expected);
+    // The next release has a profile that leaves out the skill.
+    let bytes = vector("catalog-43-rotated.json");
+    let (catalog, chain) = read_file(&bytes);
+    let payload_sha256 = SignedCatalog::parse(&bytes).unwrap().payload_sha256();
+    let profile = Profile {
+        name: "next".to_owned(),
+        agent: "codex".parse().unwrap(),
+        skills: Vec::new(),
+    };
+    let size = profile.to_object().len() as u64;
+    let put = desk
+        .world
+        .put_object(&desk.acme, Class::Bundles, profile.to_object());
+    let bundle_hash = put.await;
+    let next = Catalog {
+        release: 44,
+        previous: Some(ReleaseRef {
+            release: 43,
+            payload_sha256,
+        }),
+        profiles: vec![ProfileEntry {
+            name: profile.name,
+            agent: profile.agent,
+            bundle_hash,
+            size,
+        }],
+        ..catalog.clone()
+    };
+    let bytes = file_of(&next, &chain, &vector_key("release 1"));
+    desk.world.publish("acme", bytes).await.unwrap();
+    let page = ada.get(&format!("{LIST}/code-review")).await;
+    let expected = [
+        row("codex", "not this skill", ""),
+        row("every other agent", "the skill as it is", plain),
+    ];
+    assert_eq!(agent_rows(&page), expected);
+    // Without its profiles, nothing is said about the release.
+    let desk = empty_desk().await;
+    desk.world.put_vectors(&desk.acme).await;
+    desk.world.clock.advance(3600);
+    let bytes = vector("catalog-43-rotated.json");
+    desk.world.publish("acme", bytes).await.unwrap();
+    let profile = catalog.profiles[0].bundle_hash;
+    let key = desk.acme.object_key(Class::Bundles, profile);
+    desk.world.memory.delete_object(&key).await.unwrap();
+    let (_, page) = at(&desk, ADA, &format!("{LIST}/code-review")).await;
+    assert!(page.body.contains("profiles of this release are damaged"));
+    assert!(!page.body.contains("every other agent"));
+    // A vault without profiles.
+    let desk = empty_desk().await;
+    let team = Team::new("acme", 1, 1);
+    let skill = team.skill("notes", "Take notes.");
+    team.publish(&desk.world, &[skill]).await;
+    let (_, page) = at(&desk, ADA, &format!("{LIST}/notes")).await;
+    let [only] = &agent_rows(&page)[..] else {
+        panic!("{}", page.body)
+    };
+    assert_eq!(only[..2], ["every agent", "the skill as it is"]);
 }
 
 #[tokio::test]

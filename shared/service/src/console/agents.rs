@@ -1,0 +1,199 @@
+//! The form of a skill that the current release gives each agent of a linked machine: the skill as it
+//! is, a variant that was made for the agent, or nothing. `vault profiles` on such a machine says the same.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+use vault_format::catalog::{Catalog, ProfileEntry, SkillEntry};
+use vault_format::hash::Digest;
+use vault_format::name::AgentId;
+use vault_policy::published::{PublishedForm, PublishedProfiles};
+use vault_shelf::Entry;
+use vault_store::StoreError;
+use vault_store::objects::Class;
+
+use super::catalogs::task_ended;
+use super::guard::ConsolePage;
+use crate::web::error_page::ErrorPage;
+
+/// Maximum number of agents on the page.
+const MAX_AGENTS: usize = 200;
+/// Maximum size of a release's profiles together, in bytes. New releases stay below it.
+const MAX_BYTES: u64 = 32 << 20;
+/// Number of profiles that are read at once.
+const READ_AT_ONCE: usize = 32;
+/// Estimated memory that a skill in a profile takes, in bytes.
+const SKILL_BYTES: usize = 192;
+
+/// The form of the skill that one agent gets.
+pub(super) struct AgentRow {
+    pub(super) agent: String,
+    pub(super) gets: &'static str,
+    /// SHA-256 of the bundle; empty if it gets none.
+    pub(super) bundle: String,
+}
+
+/// The forms of one skill that agents get.
+pub(super) struct AgentForms {
+    /// The release that says so; `None` if no release has the skill.
+    pub(super) release: Option<u64>,
+    /// The reason if the profiles of the release cannot be shown.
+    pub(super) problem: Option<&'static str>,
+    pub(super) rows: Vec<AgentRow>,
+    /// Agents beyond the maximum.
+    pub(super) more: usize,
+}
+
+impl AgentForms {
+    /// Reads the profiles of the current release for a skill of the shelf.
+    pub(super) async fn read_forms(page: &ConsolePage, entry: &Entry) -> Result<Self, ErrorPage> {
+        let catalogs = &page.cache.catalogs;
+        let catalog = catalogs
+            .current_catalog(page.app(), &page.namespace)
+            .await?;
+        let mut forms = Self {
+            release: None,
+            problem: None,
+            rows: Vec::new(),
+            more: 0,
+        };
+        let Some(catalog) = catalog else {
+            return Ok(forms);
+        };
+        let Some(plain) = catalog.skill(entry.name()) else {
+            return Ok(forms);
+        };
+        forms.release = Some(catalog.release);
+        match read_profiles(page, &catalog).await? {
+            Ok(profiles) => {
+                forms.rows = agent_rows(&profiles, plain, &entry.texts.agents);
+                forms.more = forms.rows.len().saturating_sub(MAX_AGENTS);
+                forms.rows.truncate(MAX_AGENTS);
+            }
+            Err(problem) => forms.problem = Some(problem),
+        }
+        Ok(forms)
+    }
+}
+
+/// Returns a row for each agent that the release has a profile for, and one for all others. Agents
+/// that get something else than the plain skill come first.
+fn agent_rows(
+    profiles: &PublishedProfiles,
+    plain: &SkillEntry,
+    agents: &[AgentId],
+) -> Vec<AgentRow> {
+    let named = profiles.agents().filter(|(agent, _)| !agent.is_any());
+    let mut rows: Vec<_> = named
+        .map(|(agent, published)| {
+            let form = published.form_of(&plain.name);
+            (rank(form), to_row(agent.to_string(), form, plain))
+        })
+        .collect();
+    rows.sort_by_key(|(rank, _)| *rank);
+    let mut rows: Vec<_> = rows.into_iter().map(|(_, row)| row).collect();
+    // A machine shows an agent without a profile the skills that name it or no agent.
+    let others = match profiles.agent(&AgentId::any()) {
+        Some(published) => published.form_of(&plain.name),
+        None if agents.is_empty() => PublishedForm::Plain,
+        None => PublishedForm::LeftOut,
+    };
+    // Agents that the skill names have no profile of their own where no profile is published.
+    if profiles.agent(&AgentId::any()).is_none() {
+        let unlisted = agents
+            .iter()
+            .filter(|agent| profiles.agent(agent).is_none());
+        rows.extend(unlisted.map(|agent| to_row(agent.to_string(), PublishedForm::Plain, plain)));
+    }
+    let name = if rows.is_empty() {
+        "every agent"
+    } else {
+        "every other agent"
+    };
+    rows.push(to_row(name.to_owned(), others, plain));
+    rows
+}
+
+const fn rank(form: PublishedForm<'_>) -> u8 {
+    match form {
+        PublishedForm::Variant(_) => 0,
+        PublishedForm::LeftOut => 1,
+        PublishedForm::Plain => 2,
+    }
+}
+
+fn to_row(agent: String, form: PublishedForm<'_>, plain: &SkillEntry) -> AgentRow {
+    let (gets, bundle) = match form {
+        PublishedForm::Plain => ("the skill as it is", plain.bundle_hash.to_string()),
+        PublishedForm::Variant(variant) => ("a variant", variant.bundle_hash.to_string()),
+        PublishedForm::LeftOut => ("not this skill", String::new()),
+    };
+    AgentRow {
+        agent,
+        gets,
+        bundle,
+    }
+}
+
+/// Reads the profiles of the current catalog; the inner error is a text for the page.
+async fn read_profiles(
+    page: &ConsolePage,
+    catalog: &Arc<Catalog>,
+) -> Result<Result<Arc<PublishedProfiles>, &'static str>, StoreError> {
+    let Some(current) = page.namespace.readable_current() else {
+        return Ok(Ok(Arc::default()));
+    };
+    let key = (page.namespace.id, current.sha256);
+    if let Some(profiles) = page.cache.profiles.find(&key) {
+        return Ok(Ok(profiles));
+    }
+    if catalog.profiles.iter().map(|entry| entry.size).sum::<u64>() > MAX_BYTES {
+        return Ok(Err(
+            "The profiles of this release are too large to be shown here. On a linked machine, \
+             vault profiles says what each of its agents gets.",
+        ));
+    }
+    let mut objects = HashMap::new();
+    for some in catalog.profiles.chunks(READ_AT_ONCE) {
+        read_objects(page, some, &mut objects).await?;
+    }
+    // Profiles of a large vault take long to parse: not on a thread that answers requests.
+    let catalog = Arc::clone(catalog);
+    let reading = tokio::task::spawn_blocking(move || {
+        PublishedProfiles::read(&catalog, &|hash| objects.get(hash).cloned())
+    });
+    let Ok(profiles) = reading.await.map_err(|ended| task_ended(&ended))? else {
+        return Ok(Err(
+            "The stored profiles of this release are damaged. Publish them again with: vault sync \
+             --renew",
+        ));
+    };
+    let size = profiles.named_skills() * SKILL_BYTES + 1024;
+    let profiles = Arc::new(profiles);
+    page.cache
+        .profiles
+        .insert_value(key, Arc::clone(&profiles), size);
+    Ok(Ok(profiles))
+}
+
+async fn read_objects(
+    page: &ConsolePage,
+    entries: &[ProfileEntry],
+    objects: &mut HashMap<Digest, Vec<u8>>,
+) -> Result<(), StoreError> {
+    let mut readings = JoinSet::new();
+    for entry in entries {
+        let (app, hash) = (page.app().clone(), entry.bundle_hash);
+        let key = page.namespace.object_key(Class::Bundles, hash);
+        readings.spawn(async move { (hash, app.object(&key).await) });
+    }
+    while let Some(outcome) = readings.join_next().await {
+        let (hash, object) = outcome.map_err(|ended| task_ended(&ended))?;
+        // One that is missing fails the check of its hash.
+        if let Some(object) = object? {
+            objects.insert(hash, object.bytes.to_vec());
+        }
+    }
+    Ok(())
+}
