@@ -256,11 +256,7 @@ fn finding_hint(finding: &Finding) -> String {
         }
         Finding::SkillDamaged { skill, remedy, .. } => return remedy_hint(skill, remedy),
         Finding::SkillsWithheld { vault, .. } => withheld_hint(vault.is_some()),
-        Finding::SkillUnsigned(skill) => {
-            // A signature vouches for the content, and anyone who can write to the folder may have
-            // put it there. So the user reads it first.
-            return format!("read it, then: vault doctor {skill} --repair signs it");
-        }
+        Finding::SkillUnsigned(skill) => return unsigned_hint(skill),
         // Do not suggest `--repair`: it would sign the skill as if it was written here. `vault add`
         // scans it as a new one.
         Finding::SkillFromElsewhere { skill, path, .. } => return move_out_hint(skill, path),
@@ -279,8 +275,7 @@ fn finding_hint(finding: &Finding) -> String {
             );
         }
         Finding::ProjectLinks { project, .. } => {
-            let project = shell_path(project.display());
-            return format!("cd {project} && vault install");
+            return format!("cd {} && vault install", shell_path(project.display()));
         }
         Finding::ContextCost { agent, .. } => {
             return format!("vault disable <name> --agent {agent} shortens it");
@@ -313,6 +308,12 @@ fn finding_hint(finding: &Finding) -> String {
         Finding::AgentNotLinked(_) => "vault sync-profiles --discover",
     };
     fixed.to_owned()
+}
+
+/// A signature vouches for the content, and anyone who can write to the folder may have put it
+/// there. So the user reads it first.
+fn unsigned_hint(skill: &SkillName) -> String {
+    format!("read it, then: vault doctor {skill} --repair signs it")
 }
 
 fn release_ends_hint(own: bool) -> &'static str {

@@ -13,7 +13,9 @@ use crate::{
     context::Context,
     errors::{Exit, Failure},
     output::{BOLD, DIM, Report, WARN, Warning, clean, join, paint},
-    tasks::drift::{MODIFIED, UncheckedSkill, compare_sources, sort_targets, source_name},
+    tasks::drift::{
+        DriftCheck, MODIFIED, UncheckedSkill, compare_sources, sort_targets, source_name,
+    },
 };
 
 /// The arguments of `vault outdated`.
@@ -34,7 +36,7 @@ pub struct Arguments {
 }
 
 /// Skills, compared with their sources.
-#[derive(Debug, JsonSchema, Serialize)]
+#[derive(Debug, Default, JsonSchema, Serialize)]
 pub struct SourceComparison {
     /// Skills whose source has changed.
     drifted: Vec<OutdatedSkill>,
@@ -71,38 +73,60 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     // `None` if all sources are folders: then the command needs no network.
     let fetching = sorted.fetching(context)?;
     let states = compare_sources(context, &vault, fetching.as_ref(), &sorted.asked)?;
-    let mut lines = Vec::new();
-    let (mut drifted, mut up_to_date, mut errors) = (Vec::new(), Vec::new(), Vec::new());
-    let (modified, mut unchecked): (Vec<_>, Vec<_>) = sorted
+    let (modified, unchecked) = sorted
         .unchecked
         .into_iter()
         .partition(|skill| skill.reason == MODIFIED);
-    let (mut removed, mut is_refused) = (Vec::new(), false);
+    let mut comparison = SourceComparison {
+        modified,
+        unchecked,
+        ..SourceComparison::default()
+    };
+    let (mut lines, mut is_refused) = (Vec::new(), false);
     for (asked, state) in sorted.asked.into_iter().zip(states) {
-        let (name, source) = (asked.name, source_name(&asked.source));
         is_refused |= matches!(state, DriftState::Refused(_));
+        lines.extend(comparison.add_state(context, asked, state));
+    }
+    lines.extend(unchecked_lines(&comparison.modified));
+    lines.extend(unchecked_lines(&comparison.unchecked));
+    lines.push(paint(DIM, comparison.count_line()));
+    let exit = comparison.exit(is_refused);
+    Ok(Report::view(comparison, lines.join("\n")).with_exit(exit))
+}
+
+impl SourceComparison {
+    /// Adds the state of one skill. Returns a line about it if it differs from its source.
+    fn add_state(
+        &mut self,
+        context: &Context,
+        asked: DriftCheck,
+        state: DriftState,
+    ) -> Option<String> {
+        let (name, source) = (asked.name, source_name(&asked.source));
         match state {
             DriftState::Drifted { recorded, upstream } => {
-                lines.push(format!(
+                let line = format!(
                     "{WARN}↑{WARN:#} {BOLD}{name}{BOLD:#}  {} → {}  {DIM}{source}{DIM:#}",
                     clean(&recorded, 60),
                     clean(&upstream, 60)
-                ));
-                drifted.push(OutdatedSkill {
+                );
+                self.drifted.push(OutdatedSkill {
                     name,
                     source,
                     recorded,
                     upstream,
                 });
+                return Some(line);
             }
-            DriftState::UpToDate => up_to_date.push(name),
-            DriftState::Unchecked(reason) => unchecked.push(UncheckedSkill { name, reason }),
+            DriftState::UpToDate => self.up_to_date.push(name),
+            DriftState::Unchecked(reason) => self.unchecked.push(UncheckedSkill { name, reason }),
             DriftState::Removed(reason) => {
                 let why = clean(&reason, 400);
-                lines.push(format!(
+                let line = format!(
                     "{WARN}-{WARN:#} {BOLD}{name}{BOLD:#}  removed upstream  {DIM}{why}{DIM:#}"
-                ));
-                removed.push(UncheckedSkill { name, reason });
+                );
+                self.removed.push(UncheckedSkill { name, reason });
+                return Some(line);
             }
             // If one source cannot be read, the results of the others are still shown.
             DriftState::Failed(reason) | DriftState::Refused(reason) => {
@@ -110,51 +134,47 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
                     "source_failed",
                     format!("{name} could not be compared: {}", clean(&reason, 400)),
                 ));
-                errors.push(UncheckedSkill { name, reason });
+                self.errors.push(UncheckedSkill { name, reason });
             }
         }
+        None
     }
-    lines.extend(unchecked_lines(&modified));
-    lines.extend(unchecked_lines(&unchecked));
-    let mut counts = format!(
-        "{} outdated, {} up to date, {} unchecked",
-        drifted.len(),
-        up_to_date.len(),
-        unchecked.len() + errors.len()
-    );
-    for (number, what) in [
-        (removed.len(), "removed upstream"),
-        (modified.len(), "modified"),
-    ] {
-        if number > 0 {
-            counts.push_str(&format!(", {number} {what}"));
+
+    fn count_line(&self) -> String {
+        let mut counts = format!(
+            "{} outdated, {} up to date, {} unchecked",
+            self.drifted.len(),
+            self.up_to_date.len(),
+            self.unchecked.len() + self.errors.len()
+        );
+        for (number, what) in [
+            (self.removed.len(), "removed upstream"),
+            (self.modified.len(), "modified"),
+        ] {
+            if number > 0 {
+                counts.push_str(&format!(", {number} {what}"));
+            }
+        }
+        counts
+    }
+
+    /// Returns the exit code. Modified files outweigh every other result. A difference that was found
+    /// outweighs a source that could not be read, because scripts act on exit 3.
+    const fn exit(&self, is_refused: bool) -> Exit {
+        if !self.modified.is_empty() {
+            Exit::Integrity
+        } else if !self.drifted.is_empty() || !self.removed.is_empty() {
+            Exit::Differences
+        } else if is_refused {
+            // The policy refused the source. The exit code for a network failure would make
+            // scripts try again in vain.
+            Exit::Gate
+        } else if !self.errors.is_empty() {
+            Exit::Network
+        } else {
+            Exit::Done
         }
     }
-    lines.push(paint(DIM, counts));
-    // Modified files outweigh every other result. A difference that was found outweighs a source
-    // that could not be read, because scripts act on exit 3.
-    let exit = if !modified.is_empty() {
-        Exit::Integrity
-    } else if !drifted.is_empty() || !removed.is_empty() {
-        Exit::Differences
-    } else if is_refused {
-        // The policy refused the source. The exit code for a network failure would make scripts try
-        // again in vain.
-        Exit::Gate
-    } else if !errors.is_empty() {
-        Exit::Network
-    } else {
-        Exit::Done
-    };
-    let view = SourceComparison {
-        drifted,
-        up_to_date,
-        removed,
-        modified,
-        unchecked,
-        errors,
-    };
-    Ok(Report::view(view, lines.join("\n")).with_exit(exit))
 }
 
 /// Formats the skills that were not compared: one line for each reason, with the names of the

@@ -1,6 +1,7 @@
 //! `vault add`: *admits* skills to the vault: scans their files with the gate, signs those that
 //! pass with the vault's key, and stores them.
 
+mod checks;
 pub mod dry_run;
 mod gather;
 mod report;
@@ -15,17 +16,17 @@ use vault_format::{
     provenance::ProvenanceId,
     root::KeyFingerprint,
 };
-use vault_gate as gate;
 use vault_library::{
     Vault,
     admit::{
-        AdmitError, AdmitReport, Candidate, Neighbours, Source, admit_candidates, admit_one,
+        AdmitError, AdmitReport, Candidate, Neighbours, admit_candidates, admit_one,
         examine_candidate, history,
     },
 };
 use vault_sources::{DEFAULT_MAX_SKILLS, MAX_LISTED};
 use vault_store::clock::{Clock as _, SystemClock};
 
+use self::checks::{check_items, check_rules, name_needs_one};
 use self::gather::{GatherResult, Gathered, SkillToAdd};
 use self::report::{AddOutcome, AddedSkills, SkillsReport, origin_line};
 use crate::{
@@ -33,7 +34,7 @@ use crate::{
     errors::{ErrorCode, Failure, message_chain},
     output::{HINT, Report, clean},
     tasks::{
-        admission::{self, admission_failure, require_includes, require_reason, texts::Texts},
+        admission::{self, admission_failure, require_reason, texts::Texts},
         profiles::{self, ShownLinks},
         project_lock,
     },
@@ -173,55 +174,6 @@ pub struct Added {
     agents: Option<ShownLinks>,
 }
 
-fn name_needs_one() -> Failure {
-    fail!(NameNeedsOneSkill, "--name needs exactly one skill")
-}
-
-/// Fails if a flag names an unknown rule.
-fn check_rules(arguments: &Arguments) -> Result<(), Failure> {
-    // Reject a misspelt rule before anything is fetched, because it would accept nothing.
-    // `hidden-text` is not a scan rule, but it can be accepted like one.
-    let is_known_rule = |rule: &str| {
-        rule == "hidden-text"
-            || gate::scan_rules().any(|known| known.name == rule || known.id == rule)
-    };
-    let mut rules = arguments.allow.iter();
-    if let Some(rule) = rules.find(|rule| arguments.end_exceptions.contains(rule)) {
-        let rule = clean(rule, 80);
-        return Err(fail!(
-            Usage,
-            "--allow {rule} and --end-exception {rule} contradict each other"
-        )
-        .hint("name the rule in one of them"));
-    }
-    let mut rules = arguments.allow.iter().chain(&arguments.end_exceptions);
-    match rules.find(|rule| !is_known_rule(rule)) {
-        Some(rule) => Err(fail!(UnknownRule, "unknown rule {}", clean(rule, 80))
-            .hint("a finding names its rule, as in `error[download-pipe-shell]`")),
-        None => Ok(()),
-    }
-}
-
-/// Fails if `--allow` or `--include` is combined with `--all`. These flags accept files that the
-/// user has read, and nobody has read every skill of a source.
-fn check_named(arguments: &Arguments) -> Result<(), Failure> {
-    if !arguments.allow.is_empty() {
-        return Err(fail!(
-            Usage,
-            "--allow with --all would accept the findings of every skill of the source"
-        )
-        .hint("name the skills that you have read: --skill NAME --allow RULE"));
-    }
-    if !arguments.include.is_empty() {
-        return Err(fail!(
-            Usage,
-            "--include with --all would take such a file of every skill of the source"
-        )
-        .hint("name the skill: --skill NAME --include FILE"));
-    }
-    Ok(())
-}
-
 /// Admits the skills of all sources, and reports the outcome of each.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     run_with(context, arguments, Vec::new())
@@ -267,23 +219,33 @@ pub fn run_with(
         let report = SkillsReport::new(context, left_out, failed_sources);
         return Err(report.of_single(place, failure));
     }
-    // Only now is it known that a single source has several skills.
-    if arguments.name.is_some() && items.len() > 1 {
-        return Err(name_needs_one());
-    }
-    if arguments.all && items.len() > 1 {
-        check_named(arguments)?;
-    }
-    if !arguments.include.is_empty() {
-        // Check this before anything is admitted, so that a mistyped path changes nothing.
-        let sources: Vec<&Source> = items.iter().flatten().map(|item| &item.source).collect();
-        require_includes(&sources, &arguments.include)?;
-    }
+    check_items(arguments, &items)?;
     if arguments.dry_run {
         let report = SkillsReport::new(context, left_out, failed_sources);
         return dry_run::check_skills(items, report);
     }
     let single = items.len() == 1;
+    let admitted = admit_items(context, arguments, items, single)?;
+    let report = SkillsReport::new(context, left_out, failed_sources);
+    report_added(context, report, admitted, single)
+}
+
+/// The skills that were admitted or refused.
+struct AdmittedItems {
+    outcomes: Vec<AddOutcome>,
+    /// The failure of a question that was not answered. It ends the command.
+    interrupted: Option<Failure>,
+    /// The vault, if it has a new skill.
+    vault: Option<Vault>,
+}
+
+/// Admits skills in batches, until a question is not answered.
+fn admit_items(
+    context: &Context,
+    arguments: &Arguments,
+    items: Vec<GatherResult<SkillToAdd>>,
+    single: bool,
+) -> Result<AdmittedItems, Failure> {
     let existing = context.existing_vault()?;
     let mut adding = SkillAdder {
         context,
@@ -315,11 +277,24 @@ pub fn run_with(
     }
     // If every skill was rejected, change nothing, not even the agents' folders.
     let vault = adding.vault.filter(|_| adding.admitted);
-    let report = SkillsReport::new(context, left_out, failed_sources);
-    let mut skills = report.of_outcomes(done, single);
+    Ok(AdmittedItems {
+        outcomes: done,
+        interrupted,
+        vault,
+    })
+}
+
+/// Links the admitted skills for the agents, and reports the outcome of each.
+fn report_added(
+    context: &Context,
+    report: SkillsReport<'_>,
+    admitted: AdmittedItems,
+    single: bool,
+) -> Result<Report, Failure> {
+    let mut skills = report.of_outcomes(admitted.outcomes, single);
     // Skills that were admitted before Ctrl-C stay admitted, so the failure lists them for
     // programs.
-    if let Some(failure) = interrupted {
+    if let Some(failure) = admitted.interrupted {
         skills = Err(match skills {
             Ok(skills) => failure.data(skills),
             Err(other) => failure.data(other.json_data()),
@@ -327,7 +302,9 @@ pub fn run_with(
     }
     // Refresh even if nothing changed: an earlier run may have been killed after it added a skill
     // and before it linked the skill for agents.
-    let agents = vault.map(|vault| profiles::show_to_agents(context, &vault));
+    let agents = admitted
+        .vault
+        .map(|vault| profiles::show_to_agents(context, &vault));
     // Return a failure only now, after the skills that passed were linked for agents.
     let (skills, mut text) = (skills?, String::new());
     if let Some(agents) = &agents {

@@ -34,7 +34,7 @@ use super::{
 };
 use crate::{
     context::Context,
-    errors::{Exit, Failure},
+    errors::{ErrorCode, Exit, Failure},
     output::{
         BOLD, DIM, HINT, Report, SingleOrList, TICK, WARN, Warning, change_lines, clean, count,
         format_flagged, format_size, join,
@@ -299,15 +299,7 @@ async fn pull_link(
     let state = client.fetch_current().await?;
     // A revocation removes nothing on this machine, so the hint says how to remove the skills.
     if state.status == DeviceStatus::Revoked {
-        let address = link_address(link);
-        return Err(fail!(
-            DeviceRevoked,
-            "access for this machine was revoked at {address}"
-        )
-        .hint(format!(
-            "installed skills stay; vault unlink {} removes them",
-            link.pin().name
-        )));
+        return Err(access_revoked(link));
     }
     let current = state.catalog.iter().flatten().next().map(|now| now.sha256);
     let Some(bytes) = catalog_bytes(vault, &client, link, current).await? else {
@@ -328,14 +320,7 @@ async fn pull_link(
         // yet.
         let pinned = subscribe::pin_only(vault, &catalog)?;
         withdrew.set(withdrew.get() || !pinned.withdrawn.is_empty());
-        let fingerprint = KeyFingerprint::device(&link.device_key(vault)?.public());
-        return Err(fail!(
-            DevicePending,
-            "the owner has not admitted this machine yet ({fingerprint})"
-        )
-        .hint(format!(
-            "the owner admits it with: vault devices admit {fingerprint}"
-        )));
+        return Err(not_admitted(vault, link)?);
     }
     let given = arguments.selection();
     // Without flags the stored selection stays in force, so that a pull by a timer does not undo
@@ -343,14 +328,7 @@ async fn pull_link(
     let selection = given.clone().unwrap_or_else(|| link.selection());
     let withdrawn = subscribe::withdraw_first(vault, &catalog)?;
     withdrew.set(withdrew.get() || withdrawn.is_some());
-    for WithdrawnSkill { name, reason } in withdrawn.iter().flat_map(|first| &first.withdrawn) {
-        // Warn now, because nothing is reported if the rest of the pull fails.
-        let text = format!(
-            "{name} was withdrawn by its owner and is removed: {}",
-            clean(reason, 200)
-        );
-        context.ui.warn(Warning::new("withdrawn", text));
-    }
+    warn_of_withdrawn(context, withdrawn.as_ref());
     let objects = fetch_objects(vault, &client, &catalog, &selection).await?;
     let object = |hash: &Digest| objects.get(hash).cloned();
     // Only a new selection must name existing skills. A stored one may name a skill that the owner
@@ -382,6 +360,39 @@ async fn pull_link(
         bytes,
         pinned_fingerprint: catalog.is_first().then(|| catalog.fingerprint()),
     }))
+}
+
+/// Returns the error for a machine whose access was revoked.
+fn access_revoked(link: &Link) -> Failure {
+    let address = link_address(link);
+    fail!(
+        DeviceRevoked,
+        "access for this machine was revoked at {address}"
+    )
+    .hint(format!(
+        "installed skills stay; vault unlink {} removes them",
+        link.pin().name
+    ))
+}
+
+/// Returns the error for a machine that waits for its admission.
+fn not_admitted(vault: &Vault, link: &Link) -> Result<Failure, Failure> {
+    let fingerprint = KeyFingerprint::device(&link.device_key(vault)?.public());
+    let message = format!("the owner has not admitted this machine yet ({fingerprint})");
+    let hint = format!("the owner admits it with: vault devices admit {fingerprint}");
+    Ok(Failure::new(ErrorCode::DevicePending, message).hint(hint))
+}
+
+/// Names what was withdrawn. Said at once, because nothing is reported if the rest of the pull
+/// fails.
+fn warn_of_withdrawn(context: &Context, withdrawn: Option<&PullReport>) {
+    for WithdrawnSkill { name, reason } in withdrawn.iter().flat_map(|first| &first.withdrawn) {
+        let text = format!(
+            "{name} was withdrawn by its owner and is removed: {}",
+            clean(reason, 200)
+        );
+        context.ui.warn(Warning::new("withdrawn", text));
+    }
 }
 
 /// Returns the error code of a lapsed subscription. It is the one with which the service refuses

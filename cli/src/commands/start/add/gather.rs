@@ -7,7 +7,7 @@ use vault_format::provenance::is_archive;
 use vault_library::admit::{self, Options};
 use vault_shelf::fetch::FetchedSkill;
 use vault_sources::{
-    FetchError, GitSource, LeftOut, Listing, OfferedSkill, Part, Selection, Source, locks,
+    FetchError, GitSource, LeftOut, Listing, OfferedSkill, Opened, Part, Selection, Source, locks,
 };
 
 use super::Arguments;
@@ -414,13 +414,7 @@ impl Gatherer<'_> {
         parsed: &ParsedSource,
         bar: &Bar,
     ) -> Result<(Vec<Downloaded>, Vec<LeftOut>), Failure> {
-        let failed = |error: FetchError| fetch::fetch_failure(&error);
-        let (fetcher, policy) = (&fetching.fetcher, &fetching.policy);
         let source = &parsed.source;
-        let part = Part {
-            path: parsed.inside.as_deref(),
-            plugin: self.arguments.plugin.as_deref(),
-        };
         // `owner/repository@name` selects a skill like a flag.
         let in_source = match source {
             Source::Git(git) => git.skill.clone().map(|skill| (git, [skill])),
@@ -430,9 +424,8 @@ impl Gatherer<'_> {
         if let Some((_, names)) = &in_source {
             selection.names = names;
         }
-        let opened = fetcher.open_part(source, part, policy).await;
         let shown = source.display_name();
-        let mut opened = match opened {
+        let opened = match self.open_source(fetching, parsed).await {
             Ok(opened) => opened,
             Err(FetchError::NoneOffered { left_out, .. }) if selection.names.is_empty() => {
                 return Ok((Vec::new(), left_out));
@@ -443,25 +436,15 @@ impl Gatherer<'_> {
                 let choice = fetch::choose_skills(self.context, &shown, &listing, selection);
                 return Err(choice.map_or_else(|failure| failure, |_| fetch::no_skills(&shown)));
             }
-            Err(error) => return Err(failed(error)),
+            Err(error) => return Err(fetch::fetch_failure(&error)),
         };
-        opened.copy_links = self.arguments.copy_links;
-        for note in &opened.notes {
-            let (shown, note) = (clean(&shown, 200), clean(note, 400));
-            self.context.ui.note(format!("{shown}: {note}"));
-        }
-        for notice in &opened.notices {
-            let mut warning = Warning::new("source_notice", clean(notice, 400));
-            warning.path = Some(clean(&shown, 200));
-            self.context.ui.warn(warning);
-        }
         let choice = fetch::choose_skills(self.context, &shown, &opened.listing, selection);
         let choice = match (choice, &in_source) {
             // `@` selects a skill, but many people expect a branch or tag. Ask the repository for
             // one only after the failure, because this takes a request.
             (Err(failure), Some((git, [name])))
                 if failure.code == ErrorCode::SkillNotInSource
-                    && fetcher.has_reference(git, name).await =>
+                    && fetching.fetcher.has_reference(git, name).await =>
             {
                 return Err(failure.hint(format!(
                     "{name} is a branch, tag or commit there: write #{name} in place of @{name}"
@@ -471,17 +454,9 @@ impl Gatherer<'_> {
         };
         let mut skills = Vec::new();
         for found in choice.chosen {
-            let content = if let Some(root) = opened.local_root() {
-                let label = folder_below(&root.display().to_string(), &found.folder);
-                let source = folder_source(root, parsed.top.as_deref(), found);
-                Ok(Content::Folder(label, source))
-            } else {
-                bar.set_message(&format!("Fetching {}", clean(&found.name, 100)));
-                let taken = fetcher.take_skill(&opened, found, policy).await;
-                taken
-                    .map(|skill| Content::Fetched(Box::new(skill)))
-                    .map_err(failed)
-            };
+            let content = self
+                .take_found(fetching, (parsed, &opened), found, bar)
+                .await;
             let is_told = found.folder.is_empty() || shown.ends_with(&format!("/{}", found.name));
             skills.push(Downloaded {
                 name: found.name.clone(),
@@ -491,6 +466,55 @@ impl Gatherer<'_> {
             });
         }
         Ok((skills, choice.left_out))
+    }
+}
+
+impl Gatherer<'_> {
+    /// Opens a source, and shows what the user should know about it.
+    async fn open_source(
+        &self,
+        fetching: &Fetching,
+        parsed: &ParsedSource,
+    ) -> Result<Opened, FetchError> {
+        let part = Part {
+            path: parsed.inside.as_deref(),
+            plugin: self.arguments.plugin.as_deref(),
+        };
+        let (fetcher, policy) = (&fetching.fetcher, &fetching.policy);
+        let mut opened = fetcher.open_part(&parsed.source, part, policy).await?;
+        opened.copy_links = self.arguments.copy_links;
+        let shown = clean(&parsed.source.display_name(), 200);
+        for note in &opened.notes {
+            let note = clean(note, 400);
+            self.context.ui.note(format!("{shown}: {note}"));
+        }
+        for notice in &opened.notices {
+            let mut warning = Warning::new("source_notice", clean(notice, 400));
+            warning.path = Some(shown.clone());
+            self.context.ui.warn(warning);
+        }
+        Ok(opened)
+    }
+
+    /// Returns the content of a chosen skill: its folder on this machine, or its downloaded files.
+    async fn take_found(
+        &self,
+        fetching: &Fetching,
+        (parsed, opened): (&ParsedSource, &Opened),
+        found: &OfferedSkill,
+        bar: &Bar,
+    ) -> Result<Content, Failure> {
+        if let Some(root) = opened.local_root() {
+            let label = folder_below(&root.display().to_string(), &found.folder);
+            let source = folder_source(root, parsed.top.as_deref(), found);
+            return Ok(Content::Folder(label, source));
+        }
+        bar.set_message(&format!("Fetching {}", clean(&found.name, 100)));
+        let (fetcher, policy) = (&fetching.fetcher, &fetching.policy);
+        let taken = fetcher.take_skill(opened, found, policy).await;
+        taken
+            .map(|skill| Content::Fetched(Box::new(skill)))
+            .map_err(|error| fetch::fetch_failure(&error))
     }
 }
 
