@@ -222,6 +222,23 @@ fn a_folder_that_the_lock_cannot_name_is_not_signed() {
 }
 
 #[test]
+fn a_refused_source_among_others_is_named_without_its_password() {
+    let machine = Machine::new();
+    machine.home.write("project/pdf/SKILL.md", skill_md("pdf"));
+    for flags in [&[][..], &["--dry-run"]] {
+        let bad = "https://ann:s3cret@docs.example/a.zip";
+        let ran = machine.run(&[&["add", bad, "./pdf"], flags].concat());
+        assert_ne!(ran.code, 0, "{}", ran.out);
+        assert!(
+            ran.out.contains("https://…@docs.example/a.zip"),
+            "{}",
+            ran.out
+        );
+        assert!(!ran.out.contains("s3cret"), "{}", ran.out);
+    }
+}
+
+#[test]
 fn a_submodule_beside_the_skills_is_left_out_by_name() {
     let (other, repository) = (Repository::new(), Repository::new());
     let commit = other.write("SKILL.md", skill_md("other")).commit();

@@ -340,6 +340,18 @@ fn a_refusal_never_prints_a_password() {
         let bad = Source::parse(text, &ParseOptions::default(), &|_| false).unwrap_err();
         assert!(!bad.to_string().contains("secret"), "{bad}");
     }
+    // Whatever stands in the place of an address.
+    for text in [
+        "https://ann:p@ss/secret@example.com/a",
+        "https://ann@b.example:s3/secret@example.com/a",
+        "ann:secret@example.com/a/b",
+        "https:/ann:secret@example.com/a",
+        "//ann:secret@example.com/a",
+        "git:ann:secret@example.com/a",
+    ] {
+        let bad = Source::parse(text, &ParseOptions::default(), &|_| false).unwrap_err();
+        assert!(!bad.to_string().contains("secret"), "{bad}");
+    }
     // A password that ends the host, and addresses without one.
     for (text, shown) in [
         (

@@ -133,7 +133,7 @@ pub enum BadSource {
         reason: String,
     },
     /// The text looks like a path, and the path does not exist.
-    #[error("no such file or folder: {}", printable(.text))]
+    #[error("no such file or folder: {}", printable(&without_credentials(.text)))]
     Missing {
         /// The text.
         text: String,
@@ -142,7 +142,7 @@ pub enum BadSource {
     },
     /// The text is `owner/repository[/path]` without a prefix, and no such local path exists. It
     /// may be a shorthand for a repository or a mistyped path, so the user must decide.
-    #[error("no such file or folder: {}", printable(.text))]
+    #[error("no such file or folder: {}", printable(&without_credentials(.text)))]
     Shorthand {
         /// The text.
         text: String,

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use vault_format::provenance::is_archive;
+use vault_format::{provenance::is_archive, text::without_credentials};
 use vault_library::admit::{self, Options};
 use vault_shelf::fetch::FetchedSkill;
 use vault_sources::{
@@ -169,7 +169,9 @@ impl Gatherer<'_> {
                     tree: None,
                 }),
                 // One bad source must not stop the others. A single bad source fails the command.
-                Err(failure) if arguments.sources.len() > 1 => Err((text.into(), failure)),
+                Err(failure) if arguments.sources.len() > 1 => {
+                    Err((without_credentials(&text).into(), failure))
+                }
                 Err(failure) => return Err(failure),
             });
         }
