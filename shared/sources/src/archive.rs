@@ -60,9 +60,11 @@ pub(crate) async fn unpack_archive(place: &str, bytes: Vec<u8>) -> Result<Unpack
 }
 
 /// Runs work on a thread where it may block, when it is its turn.
-async fn run_in_turn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+pub(crate) async fn run_in_turn<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T> {
     let failed = |error: &dyn std::fmt::Display| {
-        FetchError::local_error("unpacking an archive", &error.to_string())
+        FetchError::local_error("reading the files of a source", &error.to_string())
     };
     let turn = TURNS.acquire().await.map_err(|error| failed(&error))?;
     let done = tokio::task::spawn_blocking(move || {

@@ -26,6 +26,9 @@ const MAX_FOLLOWED: usize = 40;
 pub(crate) const MAX_TARGET_BYTES: usize = 4096;
 /// Maximum number of parts of paths and targets that are read for one path.
 const MAX_PARTS: usize = 256;
+/// Maximum number of them that are read for all links of a source. No collection has as many; the
+/// links beyond them lead nowhere.
+const MAX_ALL_PARTS: usize = 500_000;
 
 /// The skills of a tree of files.
 #[derive(Debug, Default, Eq, PartialEq)]
@@ -325,8 +328,9 @@ fn left_out_links<'a>(
             .split('/')
             .any(|part| UNSEARCHED_FOLDERS.contains(&part))
     };
+    let mut all_parts = MAX_ALL_PARTS;
     let leads_to_skill = |link: &&SkillLink| {
-        let folder = follow_links(&targets, &link.path);
+        let folder = follow_links(&targets, &link.path, &mut all_parts);
         folder.is_some_and(|folder| folders.contains(folder.as_str()))
     };
     links
@@ -346,11 +350,16 @@ pub(crate) fn read_target(target: &[u8]) -> String {
 
 /// Follows the links on a path inside of a repository or archive. Returns `None` if they lead out
 /// of it, or if there are too many, for example because they form a circle.
-fn follow_links<'a>(targets: &HashMap<&'a str, &'a str>, path: &'a str) -> Option<String> {
+fn follow_links<'a>(
+    targets: &HashMap<&'a str, &'a str>,
+    path: &'a str,
+    all_parts: &mut usize,
+) -> Option<String> {
     let mut left: Vec<&str> = path.rsplit('/').collect();
     let (mut done, mut followed, mut parts) = (Vec::new(), 0, 0);
     while let Some(part) = left.pop() {
         parts += 1;
+        *all_parts = all_parts.checked_sub(1)?;
         if parts > MAX_PARTS {
             return None;
         }
@@ -449,6 +458,18 @@ mod tests {
             assert_eq!(left_out_links(&links, ["b/SKILL.md"].into_iter()).len(), 0);
         }
         // Exactly as many parts as are followed.
+        let target = format!("b{}", "/".repeat(MAX_PARTS - 4));
+        let many = (0..20_000).map(|at| SkillLink {
+            path: format!("x{at}"),
+            target: target.clone(),
+        });
+        let many: Vec<SkillLink> = many.collect();
+        // Many links to one long target are followed up to a bound for all of them.
+        let found = left_out_links(&many, ["b/SKILL.md"].into_iter()).len();
+        assert!(
+            found > 0 && found * target.len() <= MAX_ALL_PARTS,
+            "{found}"
+        );
         let longest = format!("b{}", "/".repeat(MAX_PARTS - 3));
         let links = [SkillLink {
             path: "x".to_owned(),

@@ -85,7 +85,7 @@ impl Kind for Local<'_> {
         let identifier = format!("local:{}", name.unwrap_or("archive").trim());
         let upstream = new_upstream(&identifier, format!("sha256:{}", Digest::of(&bytes)))?;
         let unpacked = archive::unpack_archive(&place, bytes).await?;
-        Ok(Box::new(FileSet::new(unpacked, upstream, &place)))
+        Ok(Box::new(FileSet::new(unpacked, upstream, &place).await?))
     }
 
     async fn compare_state(&self, _: &Comparison<'_>) -> Result<DriftState> {
@@ -105,7 +105,8 @@ impl Kind for RemoteArchive<'_> {
         let got = access.fetch_required(url, MAX_DOWNLOAD_BYTES).await?;
         let upstream = web_upstream(url, &got.body)?;
         let unpacked = archive::unpack_archive(url.as_str(), got.body).await?;
-        Ok(Box::new(FileSet::new(unpacked, upstream, url.as_str())))
+        let files = FileSet::new(unpacked, upstream, url.as_str()).await?;
+        Ok(Box::new(files))
     }
 }
 
@@ -146,7 +147,8 @@ pub(super) async fn open_archive(
     upstream: Upstream,
     place: &str,
 ) -> Result<Opened> {
-    tree::open_all(Box::new(FileSet::new(unpacked, upstream, place)), "").await
+    let files = FileSet::new(unpacked, upstream, place).await?;
+    tree::open_all(Box::new(files), "").await
 }
 
 impl LocalFolder {
@@ -269,18 +271,23 @@ fn wrapper_of(unpacked: &Unpacked) -> String {
 }
 
 impl FileSet {
-    pub(super) fn new(unpacked: Unpacked, upstream: Upstream, place: &str) -> Self {
-        let wrapper = wrapper_of(&unpacked);
-        let unpacked = unpacked.relative_to(&wrapper);
-        let files = unpacked.files.iter().map(|file| file.path.as_str());
-        Self {
-            paths: SkillPaths::of_files(files, &unpacked.links),
-            unpacked,
-            upstream,
-            place: place.to_owned(),
-            wrapper,
-            base: String::new(),
-        }
+    pub(super) async fn new(unpacked: Unpacked, upstream: Upstream, place: &str) -> Result<Self> {
+        let place = place.to_owned();
+        // Links are followed, so this may take as long as the unpacking.
+        let create = move || {
+            let wrapper = wrapper_of(&unpacked);
+            let unpacked = unpacked.relative_to(&wrapper);
+            let files = unpacked.files.iter().map(|file| file.path.as_str());
+            Self {
+                paths: SkillPaths::of_files(files, &unpacked.links),
+                unpacked,
+                upstream,
+                place,
+                wrapper,
+                base: String::new(),
+            }
+        };
+        archive::run_in_turn(create).await
     }
 }
 

@@ -133,7 +133,7 @@ pub(super) async fn open_plugin(
             let upstream = web_upstream(&archive.url, &archive.body)?;
             let unpacked = archive::unpack_archive(&archive.shown, archive.body).await?;
             note.push_str(&format!(", the npm package {}", archive.shown));
-            let files = FileSet::new(unpacked, upstream, archive.url.as_str());
+            let files = FileSet::new(unpacked, upstream, archive.url.as_str()).await?;
             (Box::new(files), String::new())
         }
         PluginSource::RemotePlugin(elsewhere) => {

@@ -17,7 +17,7 @@ use super::{
     refuse_links, settle_links, skill_file,
 };
 use crate::access::{Access, Fetcher, short_commit};
-use crate::archive::MAX_UNPACKED_BYTES;
+use crate::archive::{MAX_UNPACKED_BYTES, run_in_turn};
 use crate::error::{FetchError, Result, escape_untrusted};
 use crate::find::{self, Found, MAX_TARGET_BYTES, SkillPaths, read_target};
 use crate::git::{self, Checkout, Depth, EntryKind, Resolved, is_commit};
@@ -131,12 +131,7 @@ async fn read_links(checkout: &Checkout) -> Result<Vec<SkillLink>> {
         .collect();
     let ids: Vec<&str> = links.iter().map(|entry| entry.id.as_str()).collect();
     let sizes = checkout.blob_sizes(&ids).await?;
-    let is_short = |id: &&str| {
-        sizes
-            .get(*id)
-            .is_some_and(|size| *size <= MAX_TARGET_BYTES as u64)
-    };
-    let ids: Vec<&str> = ids.into_iter().filter(is_short).collect();
+    let ids = ids_within(ids, &sizes, MAX_TARGETS_BYTES);
     let targets = checkout.read_blobs(&ids, MAX_TARGETS_BYTES).await?;
     let links = links.into_iter().map(|entry| SkillLink {
         path: entry.path.clone(),
@@ -148,17 +143,40 @@ async fn read_links(checkout: &Checkout) -> Result<Vec<SkillLink>> {
     Ok(links.collect())
 }
 
-/// Returns the paths of a commit that matter for a list of its skills.
-fn skill_paths(checkout: &Checkout, links: &[SkillLink]) -> SkillPaths {
+/// Returns the ids of links that can be followed, as many as have these bytes together.
+fn ids_within<'a>(mut ids: Vec<&'a str>, sizes: &HashMap<String, u64>, max: u64) -> Vec<&'a str> {
+    ids.sort_unstable();
+    ids.dedup();
+    let mut left = max;
+    ids.retain(|id| {
+        let size = sizes.get(*id).copied();
+        let size = size.filter(|size| *size <= MAX_TARGET_BYTES as u64);
+        let rest = size.and_then(|size| left.checked_sub(size));
+        left = rest.unwrap_or(left);
+        rest.is_some()
+    });
+    ids
+}
+
+/// Returns the paths of a commit that matter for a list of its skills, and its links.
+async fn skill_paths(
+    checkout: &Checkout,
+    links: Vec<SkillLink>,
+) -> Result<(SkillPaths, Vec<SkillLink>)> {
     let entries = checkout.tree.iter();
     let files = entries.filter(|entry| matches!(entry.kind, EntryKind::File(_)));
-    let mut paths = SkillPaths::of_files(files.map(|entry| entry.path.as_str()), links);
+    let files: Vec<String> = files.map(|entry| entry.path.clone()).collect();
+    let collect = move || {
+        let paths = SkillPaths::of_files(files.iter().map(String::as_str), &links);
+        (paths, links)
+    };
+    let (mut paths, links) = run_in_turn(collect).await?;
     let entries = checkout.tree.iter();
     let submodules = entries.filter(|entry| entry.kind == EntryKind::Submodule);
     let submodules =
         submodules.map(|entry| LeftOut::new(entry.path.as_str(), LeftOutReason::Submodule));
     paths.left_out.splice(0..0, submodules);
-    paths
+    Ok((paths, links))
 }
 
 impl Repository {
@@ -176,10 +194,11 @@ impl Repository {
             access.fetcher.clock.now(),
         )?;
         let links = read_links(&checkout).await?;
+        let (paths, links) = skill_paths(&checkout, links).await?;
         Ok(Self {
             source: source.clone(),
             resolved,
-            paths: skill_paths(&checkout, &links),
+            paths,
             links,
             checkout,
             recorded: None,
@@ -383,5 +402,19 @@ impl Tree for Repository {
             base,
         };
         Ok(Opened::new(listing, *self))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_are_read_up_to_a_bound_and_each_text_once() {
+        let sizes = [("a", 3), ("b", 4), ("c", 5), ("d", 2), ("e", 5_000)];
+        let sizes = sizes.map(|(id, size)| (id.to_owned(), size));
+        let sizes: HashMap<String, u64> = sizes.into_iter().collect();
+        let ids = vec!["e", "d", "a", "c", "a", "b", "gone"];
+        assert_eq!(ids_within(ids, &sizes, 9), ["a", "b", "d"]);
     }
 }
