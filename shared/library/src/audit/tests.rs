@@ -199,6 +199,10 @@ fn the_bound_on_folders_is_said_and_cuts_the_deepest() {
         skill(home.path(), &format!("s{number:02}/sub"));
     }
     skill(home.path(), "top");
+    // Links are no folders.
+    for number in 0..20 {
+        symlink("top", home.path().join(format!("link{number}"))).unwrap();
+    }
     let bounds = Bounds {
         depth: 6,
         folders: 14,

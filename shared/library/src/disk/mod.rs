@@ -342,7 +342,7 @@ pub(crate) struct Listed {
     pub(crate) cut: bool,
 }
 
-/// Lists the entries of a folder that `keep` accepts. Once `most` entries are kept, further folders
+/// Lists the entries of a folder that `keep` accepts. Once `most` folders are kept, further ones
 /// are left out; other entries are not. Fails if the folder can't be listed or is absent.
 pub(crate) fn list_kept(
     path: &Path,
@@ -350,7 +350,7 @@ pub(crate) fn list_kept(
     keep: &dyn Fn(&OsStr, Kind) -> bool,
 ) -> Result<Listed, FileError> {
     let mut kept = Vec::new();
-    let mut cut = false;
+    let (mut folders, mut cut) = (0, false);
     for entry in fs::read_dir(path).map_err(file_error("list", path))? {
         let entry = entry.map_err(file_error("list", path))?;
         // The entry may have been removed since it was listed.
@@ -371,9 +371,12 @@ pub(crate) fn list_kept(
             continue;
         }
         // Files do not count towards the limit, because callers search for files.
-        if kind == Kind::Dir && kept.len() >= most {
-            cut = true;
-            continue;
+        if kind == Kind::Dir {
+            if folders >= most {
+                cut = true;
+                continue;
+            }
+            folders += 1;
         }
         kept.push((name, kind));
     }
