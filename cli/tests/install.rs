@@ -5,6 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+mod release;
+
 use crate::screens::terminal::{ENTER, Terminal};
 use crate::support::{Ended, Home, run_program};
 

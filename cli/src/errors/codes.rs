@@ -101,6 +101,7 @@ codes! {
         PolicySchema "policy_schema" "The policy does not have the form of a policy." "`vault policy check` shows the place.";
         PolicyUnknownName "policy_unknown_name" "The policy names a rule or member that does not exist." "`vault policy check` shows the place.";
         PolicyRegex "policy_regex" "A pattern of the policy is not a regular expression." "`vault policy check` shows the place.";
+        ProgramFilesMissing "program_files_missing" "A file of the release is missing beside the archive." "Download `SHA256SUMS`, `SHA256SUMS.sig` and the statement into one folder.";
         RecoveryMissing "recovery_missing" "There is no recovery key at this path." "Give the file that holds it.";
         ReleaseNotFound "release_not_found" "The service keeps no release of this number." "`vault status --cloud` shows the current one.";
         ReleaseTooLarge "release_too_large" "The release cannot be built or is too large." "Remove what the message names.";
@@ -244,6 +245,8 @@ codes! {
         LockDigest "lock_digest" "The content of the source differs from `vault.lock`." "If the change is intended: `vault install --update`.";
         ManifestSignature "manifest_signature" "The skill is not signed by a publisher of its vault." "Do not use it; ask its owner.";
         NotAsSigned "not_as_signed" "The skill was modified after signing." "Do not use it; get it again from its owner.";
+        ProgramNotVerified "program_not_verified" "A file of a release of the program vault is not what a maintainer signed." "Do not install it; download the release again.";
+        ProgramOlder "program_older" "The release archive is older than the program that is installed." "`--allow-older` accepts it.";
         NotSigned "not_signed" "There is no signed manifest for these files." "`--manifest <file>` names it.";
         RecoveryKeyWrong "recovery_key_wrong" "The key in the file may no longer change the vault's keys." "Give the right file.";
         RootForked "root_forked" "Two different lists of keys with one number were signed for the vault." "Nothing was changed; tell the owner: `vault key heal` fixes it.";

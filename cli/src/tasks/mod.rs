@@ -14,6 +14,7 @@ pub mod fetch;
 pub mod key_changes;
 pub mod policy_file;
 pub mod profiles;
+pub mod program_files;
 pub mod project_lock;
 pub mod publishing;
 pub mod starter;

@@ -307,6 +307,25 @@ impl DemoHome<'_> {
         read_envelope(&output.stdout, output.status.code())
     }
 
+    /// Runs a command that must fail with this code, and returns its envelope.
+    fn run_to_failure<S: AsRef<std::ffi::OsStr>>(
+        &self,
+        arguments: &[S],
+        code: ErrorCode,
+    ) -> Result<Value, Failure> {
+        let output = self
+            .build_command(arguments)?
+            .output()
+            .map_err(|error| fail!(Io, "cannot start a step: {error}"))?;
+        let envelope: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        if envelope["error"]["code"] == code.row().word {
+            return Ok(envelope);
+        }
+        // The step went otherwise: report its own error, or that there was none.
+        read_envelope(&output.stdout, output.status.code())?;
+        Err(fail!(StepFailed, "a step passed that vault must refuse"))
+    }
+
     /// Runs a command that needs a sign-in: reads the sign-in address that it prints, and sends it
     /// an authorization code as the browser would. Returns its `data`.
     fn signing_in(&self, arguments: &[&str]) -> Result<Value, Failure> {
