@@ -37,12 +37,12 @@ impl Peak {
         if now < self.until { self.number } else { 0 }
     }
 
-    /// Replaces a number that is not larger now.
+    /// Records a number that counts for 30 days from now. A larger one that still counts stays in
+    /// its place and counts as long: so one number is enough, which is never too small.
     fn raise(&mut self, number: u64, now: Timestamp) {
-        if number >= self.number_at(now) {
-            let until = now.plus_seconds(FORMER_SECONDS);
-            *self = Self { number, until };
-        }
+        let number = number.max(self.number_at(now));
+        let until = now.plus_seconds(FORMER_SECONDS);
+        *self = Self { number, until };
     }
 
     /// Parses the two words that its `Display` writes; `None` if they have another form.
@@ -254,7 +254,13 @@ mod tests {
         all.push((2, &[]));
         let current = releases(&all);
         assert_eq!(again(&current, 30, &[1]), 10);
-        assert_eq!(again(&current, 31, &[1]), 0);
+        assert_eq!(again(&current, 31, &[1]), 10);
+        assert_eq!(again(&current, 32, &[1]), 0);
+        // The last release before the thief's counts for 30 days too.
+        let shrunk = releases(&[(0, &[(1, 10)]), (1, &[(1, 9)]), (30, &[(1, 1)])]);
+        assert!(again(&shrunk, 32, &[1]) >= 9);
+        assert!(again(&shrunk, 59, &[1]) >= 9);
+        assert_eq!(again(&shrunk, 60, &[1]), 1);
         assert!(current.to_bytes().len() < 1000);
     }
 
