@@ -13,12 +13,12 @@ use crate::model::kept::GRACE_SECONDS;
 use crate::model::namespace::{self, Kind, Namespace};
 use crate::model::usage::{Listed, Usage};
 use crate::notices;
-use crate::uploads::{change_usage, correct_usage};
+use crate::uploads::correct_usage;
 
 /// Records in the usage that a visit begins to list the objects of a namespace.
 pub(super) async fn begin(app: &App, namespace: &Namespace, began_at: Timestamp) {
     let begin = |usage: &mut Usage| usage.begin_listing(began_at, app.now());
-    log_failure(namespace, change_usage(app, namespace, begin).await);
+    correct_usage(app, namespace, begin).await;
     log_failure(namespace, notices::correct_machines(app, namespace).await);
     // The limits of a plan may have changed with a restart.
     log_failure(namespace, notices::judge_limits(app, namespace).await);
