@@ -289,6 +289,32 @@ fn a_digest_covers_the_agents_that_a_draft_is_for() {
 }
 
 #[test]
+fn a_digest_covers_the_version_that_a_draft_replaces_and_a_hold() {
+    let home = Home::new();
+    accept(&home, &propose(&home, "Say hello."));
+    accept(&home, &propose(&home, "Say hi."));
+    let id = propose(&home, "Say good day.");
+    let digest_of = || {
+        let shown = home.run(&["drafts", "show", &id]).ok();
+        shown["bundle"].as_str().unwrap().to_owned()
+    };
+    let digest = digest_of();
+    // The owner goes back and holds the skill there, which nobody saw in that review.
+    home.run(&["rollback", "greeting", "--yes"]).ok();
+    let accepts = ["drafts", "accept", &id, "--anyway", "--bundle", &digest];
+    home.run(&accepts).fails(3, "review_needed");
+    let accepts = [
+        "drafts",
+        "accept",
+        &id,
+        "--anyway",
+        "--bundle",
+        &digest_of(),
+    ];
+    home.run(&accepts).ok();
+}
+
+#[test]
 fn a_review_says_that_a_draft_ends_a_hold() {
     let home = Home::new();
     accept(&home, &propose(&home, "Say hello."));

@@ -240,13 +240,19 @@ impl<'a> Reviewer<'a> {
                 // If the server signs, it decides for which agents.
                 if !self.is_server() {
                     shown.lines.extend(agents_line(&candidate, before.as_ref()));
-                    shown.lines.extend(self.hold_line(&content.name)?);
                 }
+                let place = shown.lines.len();
                 left_out.clone_from(&candidate.secrets.left_out);
                 let kept = self.is_kept(&candidate);
                 let kept =
                     kept.map_err(|error| outdated_or(error, (&content, choices), bundle.as_ref()))?;
-                effect_of(candidate, (choices, kept), before.as_ref(), &mut shown)
+                let outcome = effect_of(candidate, (choices, kept), before.as_ref(), &mut shown);
+                // Only a version that is added ends the hold; its line stands above the difference.
+                if matches!(outcome.0, Effect::Admit(_)) && !self.is_server() {
+                    let line = self.hold_line(&content.name)?;
+                    shown.lines.splice(place..place, line);
+                }
+                outcome
             }
         };
         // If the vault already has the result, its state necessarily differs from the draft's base.
@@ -261,7 +267,8 @@ impl<'a> Reviewer<'a> {
         let digest = match (&files, &effect) {
             // A draft of this machine decides more than its files.
             (Some(files), Effect::Admit(candidate)) if self.is_local() => {
-                local_digest(files, candidate, before.as_ref())
+                let is_held = self.is_held(&content.name)?;
+                local_digest(files, candidate, before.as_ref(), is_held)
             }
             (Some(files), _) => bundle::files_sha256(files),
             (None, _) => Digest::of(bytes),

@@ -58,8 +58,14 @@ impl Reviewer<'_> {
     /// Says that a draft ends the hold of a skill that its owner rolled back.
     pub(super) fn hold_line(&self, name: &SkillName) -> Result<Option<String>, Failure> {
         let ends = "it ends the hold: the skill was rolled back, and `vault update` left it alone";
-        let is_held = history::is_held(self.vault, name)?;
-        Ok(is_held.then(|| format!("  {WARN}!{WARN:#} {ends}")))
+        Ok(self
+            .is_held(name)?
+            .then(|| format!("  {WARN}!{WARN:#} {ends}")))
+    }
+
+    /// Returns whether the skill is held at an earlier version after a rollback.
+    pub(super) fn is_held(&self, name: &SkillName) -> Result<bool, Failure> {
+        Ok(history::is_held(self.vault, name)?)
     }
 
     /// Returns whether the vault already has what a draft of this machine asks for; `None` for
@@ -157,17 +163,20 @@ impl Reviewer<'_> {
 }
 
 /// Returns the digest of everything that accepting a draft of this machine decides: the files, the
-/// agents that the skill is for, and the source that it replaces.
+/// agents that the skill is for, the version that it replaces, and whether it ends a hold.
 pub(super) fn local_digest(
     files: &[File],
     candidate: &Candidate,
     before: Option<&PresentSkill>,
+    is_held: bool,
 ) -> Digest {
+    let replaced = before.map(|before| (&before.source, before.bundle.to_string()));
     let decided = json!({
         "files": bundle::files_sha256(files),
         "agents": candidate.agents(),
         "source": candidate.provenance.identifier,
-        "replaces": before.map(|before| &before.source),
+        "replaces": replaced,
+        "ends_hold": is_held,
     });
     Digest::of(decided.to_string().as_bytes())
 }
