@@ -121,11 +121,11 @@ impl Context {
     }
 
     /// Returns the paths of the vault of this run and of its keys, by the flags and settings.
-    pub fn paths_json(&self) -> Result<VaultPaths, Failure> {
-        self.paths_by(self.settings()?)
+    pub fn vault_paths(&self) -> Result<VaultPaths, Failure> {
+        self.vault_paths_by(self.settings()?)
     }
 
-    fn paths_by(&self, settings: &Settings) -> Result<VaultPaths, Failure> {
+    fn vault_paths_by(&self, settings: &Settings) -> Result<VaultPaths, Failure> {
         let root = match self.named_vault(settings) {
             Some(path) => path,
             None => match self.process.home() {
@@ -186,7 +186,7 @@ impl Context {
     /// Opens the vault of this run. Fails if it does not exist.
     pub fn open_vault(&self) -> Result<Vault, Failure> {
         self.existing_vault()?.ok_or_else(|| {
-            let place = self.paths_json().map_or_else(
+            let place = self.vault_paths().map_or_else(
                 |_| String::new(),
                 |paths| format!(" at {}", paths.root.display()),
             );
@@ -199,7 +199,7 @@ impl Context {
     /// to its folders.
     pub fn existing_vault(&self) -> Result<Option<Vault>, Failure> {
         match Vault::open(
-            self.paths_json()?,
+            self.vault_paths()?,
             Arc::new(SystemClock),
             Arc::new(SystemRandom),
         ) {
@@ -223,7 +223,7 @@ impl Context {
     pub fn vault_or_new(&self) -> Result<Vault, Failure> {
         let (clock, random) = (Arc::new(SystemClock), Arc::new(SystemRandom));
         let passphrases = self.key_passphrases()?;
-        let vault = Vault::open_or_create_with(self.paths_json()?, clock, random, passphrases)?;
+        let vault = Vault::open_or_create_with(self.vault_paths()?, clock, random, passphrases)?;
         Ok(vault)
     }
 
@@ -233,7 +233,7 @@ impl Context {
         let (clock, random) = (Arc::new(SystemClock), Arc::new(SystemRandom));
         let passphrases = self.key_passphrases()?;
         let vault =
-            Vault::open_or_create_for_links(self.paths_json()?, clock, random, passphrases)?;
+            Vault::open_or_create_for_links(self.vault_paths()?, clock, random, passphrases)?;
         Ok(vault)
     }
 

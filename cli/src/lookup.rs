@@ -78,7 +78,7 @@ pub fn parse_installed_name<'v>(
 }
 
 /// Creates the failure for a name that is not among `names`, with the nearest of them as a hint.
-pub fn not_there(name: &str, names: &[impl AsRef<str>]) -> Failure {
+pub fn not_installed_among(name: &str, names: &[impl AsRef<str>]) -> Failure {
     let failure = fail!(NotInstalled, "`{}` is not installed", clean(name, 64));
     let names = names.iter().map(AsRef::as_ref);
     not_listed(failure, name, names, "vault list")

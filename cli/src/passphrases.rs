@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 
 use crate::{
     errors::Failure,
-    output::{Answer, Interaction, Ui, is_broken_off, print_notice},
+    output::{Answer, Interaction, Ui, is_cancelled, print_notice},
 };
 
 /// Maximum size of a passphrase file, in bytes.
@@ -96,7 +96,7 @@ impl Passphrases for KeyPassphrases {
             (Some(text), _) => Some(text),
             (None, Some(interaction)) => {
                 let question = format!("Passphrase of {}:", path.display());
-                Some(entered(interaction.ask_secret(&question))?)
+                Some(convert_answer(interaction.ask_secret(&question))?)
             }
             (None, None) => None,
         };
@@ -131,9 +131,9 @@ impl Passphrases for KeyPassphrases {
 
 /// Converts the answer to a question. A cancelled question becomes `ErrorKind::Interrupted`, so
 /// that the command can tell it from other errors after the library has passed it on.
-fn entered<T>(answer: Answer<T>) -> io::Result<T> {
+fn convert_answer<T>(answer: Answer<T>) -> io::Result<T> {
     answer.map_err(|error| {
-        if is_broken_off(&error) {
+        if is_cancelled(&error) {
             io::Error::new(io::ErrorKind::Interrupted, "interrupted")
         } else {
             io::Error::other(error)

@@ -59,7 +59,7 @@ impl From<VaultError> for Failure {
                 .hint("another vault command is running; try again"),
             VaultError::Key(error) => error.into(),
             VaultError::Lock(LockError::File(failed)) | VaultError::File(failed) => {
-                Self::of_disk(message, &failed.cause)
+                Self::disk_failure(message, &failed.cause)
             }
         }
     }
@@ -96,7 +96,7 @@ impl From<KeyError> for Failure {
                 .hint(
                     "ssh-add -l lists the agent's keys; ssh-add <file> adds one, ssh-add -X unlocks it",
                 ),
-            KeyError::File(failed) => Self::of_disk(message, &failed.cause),
+            KeyError::File(failed) => Self::disk_failure(message, &failed.cause),
         }
     }
 }
@@ -295,7 +295,7 @@ impl From<ProjectError> for Failure {
             ProjectError::InTheWay(_) => Self::new(ErrorCode::ProjectInvalid, message)
                 .hint("check it and move it away; vault uses nothing from .vault in a repository"),
             ProjectError::Folder(BeneathError::File(failed)) => {
-                Self::of_disk(message, &failed.cause)
+                Self::disk_failure(message, &failed.cause)
             }
             ProjectError::Folder(_) => Self::new(ErrorCode::ProjectInvalid, message)
                 .hint("replace it with a normal folder in the project"),

@@ -176,11 +176,11 @@ impl Failure {
     /// is a participle such as `reading`.
     pub fn io(doing: &str, path: impl AsRef<Path>, error: &std::io::Error) -> Self {
         let path = path.as_ref().display();
-        Self::of_disk(format!("{doing} {path} failed: {error}"), error)
+        Self::disk_failure(format!("{doing} {path} failed: {error}"), error)
     }
 
     /// Creates the failure for a disk error, with a hint if the disk is full.
-    fn of_disk(message: String, cause: &std::io::Error) -> Self {
+    fn disk_failure(message: String, cause: &std::io::Error) -> Self {
         let failure = Self::new(ErrorCode::Io, message);
         let is_full = matches!(
             cause.kind(),

@@ -151,7 +151,7 @@ impl From<RecoveryError> for Failure {
                 .hint("vault publishers list shows their names: --lost <name>"),
             RecoveryError::Catalog(error) => error.into(),
             RecoveryError::Key(error) => error.into(),
-            RecoveryError::Disk(failed) => Self::of_disk(message, &failed.cause),
+            RecoveryError::Disk(failed) => Self::disk_failure(message, &failed.cause),
         }
     }
 }

@@ -97,7 +97,7 @@ fn finding_message(finding: &Finding) -> String {
         Finding::ClockBehind { now, signed_at } => {
             format!("this machine's clock says {now}, but a skill was signed at {signed_at}")
         }
-        Finding::ClockWasAhead { now, seen_at } => was_ahead(*now, *seen_at),
+        Finding::ClockWasAhead { now, seen_at } => clock_was_ahead_text(*now, *seen_at),
         Finding::Unfinished => {
             "an interrupted command left files that are not part of the vault".to_owned()
         }
@@ -145,7 +145,7 @@ fn finding_message(finding: &Finding) -> String {
 
 /// Formats the message that this machine's clock was ahead before: it shows `now`, but has shown
 /// `seen_at`.
-pub fn was_ahead(now: Timestamp, seen_at: Timestamp) -> String {
+pub fn clock_was_ahead_text(now: Timestamp, seen_at: Timestamp) -> String {
     format!(
         "this machine's clock says {now}, but it said {seen_at} before: releases that end earlier are refused"
     )

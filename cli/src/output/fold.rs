@@ -111,7 +111,7 @@ fn split_words(line: &str) -> Vec<&str> {
         in_command |= (plain_word == "vault" || plain_word.ends_with("/vault"))
             && words
                 .peek()
-                .is_some_and(|next| goes_on(&strip_styles(next)));
+                .is_some_and(|next| begins_command(&strip_styles(next)));
         in_command &= !plain_word.ends_with(COMMAND_ENDS);
         if !in_command {
             parts.push(&line[start..end]);
@@ -128,7 +128,7 @@ fn strip_styles(word: &str) -> String {
 
 /// Returns whether this word after `vault` makes a command of it. In prose, `vault` is an ordinary
 /// word.
-fn goes_on(word: &str) -> bool {
+fn begins_command(word: &str) -> bool {
     let name = word.trim_end_matches(COMMAND_ENDS);
     // Global options and placeholders such as `<command>` may follow `vault` too.
     name.starts_with(['-', '<']) || is_command(name)

@@ -36,7 +36,7 @@ const ANSWER: usize = 10;
 pub type Answer<T> = Result<T, InquireError>;
 
 /// Returns whether the user cancelled the question with Escape or Ctrl-C.
-pub const fn is_broken_off(error: &InquireError) -> bool {
+pub const fn is_cancelled(error: &InquireError) -> bool {
     matches!(
         error,
         InquireError::OperationCanceled | InquireError::OperationInterrupted

@@ -31,7 +31,7 @@ use self::fold::fold_lines;
 pub use self::fold::set_command_list;
 use self::report::{Envelope, EnvelopeError, Form, format_json};
 pub use self::{
-    interaction::{Answer, Bar, Interaction, is_broken_off},
+    interaction::{Answer, Bar, Interaction, is_cancelled},
     report::{Report, SingleOrList, ViewWithText, Warning},
     style::{BAD, BOLD, DIM, GOOD, HINT, TICK, WARN, paint},
     table::{Column, Table, change_lines, format_day, format_facts, format_minute},
@@ -119,7 +119,7 @@ impl Ui {
 
     /// Returns whether the question was answered with yes before the command began again, and uses
     /// that answer up.
-    fn takes_agreement(&self, question: &str) -> bool {
+    fn use_earlier_agreement(&self, question: &str) -> bool {
         let mut before = self.agreed_before.borrow_mut();
         let at = before.iter().position(|agreed| agreed == question);
         at.is_some_and(|at| {

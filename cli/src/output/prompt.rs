@@ -6,7 +6,7 @@ use zeroize::Zeroizing;
 
 use super::{
     Ui,
-    interaction::{Choices, is_broken_off},
+    interaction::{Choices, is_cancelled},
 };
 use crate::errors::Failure;
 
@@ -111,7 +111,7 @@ impl Ui {
             return Ok(answer);
         }
         self.require_terminal(question, "--yes", &[])?;
-        let agreed = self.takes_agreement(question)
+        let agreed = self.use_earlier_agreement(question)
             || self
                 .interaction
                 .ask_yes_or_no(question, answer)
@@ -201,7 +201,7 @@ fn align_options(options: &[String]) -> Vec<String> {
 
 fn asking_failed(error: InquireError) -> Failure {
     match error {
-        left if is_broken_off(&left) => fail!(Interrupted, "interrupted"),
+        left if is_cancelled(&left) => fail!(Interrupted, "interrupted"),
         // An error of the terminal itself, such as one that closed while the question waited.
         other => fail!(NoTty, "could not prompt: {other}"),
     }

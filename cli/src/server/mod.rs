@@ -136,7 +136,7 @@ impl Options {
             paths,
             library_from,
             unusable_index,
-            passphrases: file_passphrases(context, settings),
+            passphrases: passphrases_from_file(context, settings),
             admin_email: email.map(str::to_owned),
             admin_password: password.map(|text| text.to_owned().into()),
             provider_secret: settings
@@ -211,7 +211,7 @@ fn library_folder(
 
 /// Creates the source of the passphrases of a server's keys. It reads only the file that
 /// `VAULT_KEY_PASSPHRASE_FILE` names, because a server has nobody to ask.
-fn file_passphrases(context: &Context, settings: &Settings) -> Arc<dyn Passphrases> {
+fn passphrases_from_file(context: &Context, settings: &Settings) -> Arc<dyn Passphrases> {
     let file = settings.text("VAULT_KEY_PASSPHRASE_FILE");
     let file = file.map(|path| expand_home(&context.process, path));
     Arc::new(KeyPassphrases::new(file, None))
@@ -475,7 +475,7 @@ impl Server {
             .with_senders(senders);
         // The owner comes first, because creating it also allocates the namespace of the library.
         let email = options.admin_email.as_deref();
-        first_owner(&app, email, options.admin_password.as_ref()).await?;
+        set_up_first_owner(&app, email, options.admin_password.as_ref()).await?;
         if let Some(file) = &options.recovery {
             let base = app.config.public_url.base();
             let address = format!("{base}/v/{}", bootstrap::FIRST_NAMESPACE);
@@ -532,7 +532,7 @@ impl Server {
     }
 }
 
-async fn first_owner(
+async fn set_up_first_owner(
     app: &App,
     email: Option<&str>,
     password: Option<&SecretString>,

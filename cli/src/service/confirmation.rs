@@ -67,7 +67,7 @@ async fn await_confirmation(
         ));
     }
     if !context.ui.may_ask() {
-        return Err(nobody_there(&confirmation.url));
+        return Err(no_terminal_to_confirm(&confirmation.url));
     }
     let page = Page {
         address: &confirmation.url,
@@ -108,7 +108,7 @@ async fn await_decision(
             Ok(found) => return Ok(found.state),
             // The service deletes a confirmation that has expired or was used.
             Err(failure) if failure.code == ServiceCode::NotFound => {
-                return Err(has_ended(SystemClock.now() < ends_at));
+                return Err(confirmation_gone(SystemClock.now() < ends_at));
             }
             // The person may still be reading the page. The clock of this machine decides only
             // while the service does not answer.
@@ -177,7 +177,7 @@ fn refusal(code: ServiceCode, message: String) -> Failure {
     Failure::new(code, message)
 }
 
-fn nobody_there(url: &str) -> Failure {
+fn no_terminal_to_confirm(url: &str) -> Failure {
     let url = clean(url, 300);
     let message = format!("this needs your confirmation at {url}");
     refusal(ServiceCode::ConfirmationNeeded, message).hint(
@@ -187,7 +187,7 @@ fn nobody_there(url: &str) -> Failure {
 
 /// Creates the failure for a confirmation that the service no longer has. `early` means that it has
 /// not expired by this machine's clock: another run of the same command must have used it.
-fn has_ended(early: bool) -> Failure {
+fn confirmation_gone(early: bool) -> Failure {
     let (message, hint) = if early {
         (
             "the confirmation was used by another run of this command",

@@ -101,7 +101,7 @@ pub async fn sign_in(context: &Context, wanted: SignIn<'_>) -> Result<Tokens, Fa
         context.ui.may_ask()
     };
     if !somebody {
-        return Err(nobody_there(wanted.base));
+        return Err(no_terminal_to_sign_in(wanted.base));
     }
     let http = Http::new(context, wanted.base)?;
     let metadata = fetch_metadata(&http, wanted.base).await?;
@@ -147,7 +147,7 @@ pub async fn sign_in(context: &Context, wanted: SignIn<'_>) -> Result<Tokens, Fa
 
 /// Returns a client for one vault, and whether the user signed in for it just now. Uses stored
 /// tokens without checking them at the service.
-pub async fn signed_in(
+pub async fn sign_in_if_needed(
     context: &Context,
     connection: &Connection,
     no_browser: bool,
@@ -207,7 +207,7 @@ pub async fn ready_client(
 }
 
 /// Creates the failure of a sign-in that no user can answer.
-fn nobody_there(base: &Base) -> Failure {
+fn no_terminal_to_sign_in(base: &Base) -> Failure {
     fail!(SignedOut, "you are not signed in at {base}, and there is no terminal to sign in on").hint(
         "run the command on a terminal; or give --no-browser, open the address that it prints in any browser, \
          and write the address that the browser ends on to its standard input",
@@ -379,7 +379,7 @@ async fn await_callback(
         biased;
         callback = callback_from_browser(listener) => Ok(callback),
         // Standard input has ended, so no callback can be pasted any more.
-        callback = pasted => callback.ok_or_else(|| nobody_there(wanted.base)),
+        callback = pasted => callback.ok_or_else(|| no_terminal_to_sign_in(wanted.base)),
         () = tokio::time::sleep(PATIENCE) => Err(
             fail!(SignInTimeout, "no sign-in within ten minutes").hint("run the command again")
         ),

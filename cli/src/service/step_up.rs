@@ -37,7 +37,7 @@ pub async fn ask_for_scope(context: &Context, missing: &MissingScope) -> Result<
     let before = if operator {
         None
     } else {
-        let user = find_self(context, &base, &file, present.clone()).await?;
+        let user = find_token_user(context, &base, &file, present.clone()).await?;
         // Older services do not name the user, so the comparison is impossible. The command then
         // fails with the hint to sign in again.
         if user.id.is_none() {
@@ -62,7 +62,7 @@ pub async fn ask_for_scope(context: &Context, missing: &MissingScope) -> Result<
     };
     let tokens = sign_in(context, wanted).await?;
     if let Some(before) = before {
-        let after = find_self(context, &base, &file, tokens.clone()).await?;
+        let after = find_token_user(context, &base, &file, tokens.clone()).await?;
         if !before.is_same(&after) {
             revoke(context, &base, &tokens).await;
             return Err(other_person(&before, &after));
@@ -102,7 +102,7 @@ impl SignedInUser {
 }
 
 /// Asks the service which user these tokens belong to.
-async fn find_self(
+async fn find_token_user(
     context: &Context,
     base: &Base,
     file: &TokenFile,

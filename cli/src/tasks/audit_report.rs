@@ -212,7 +212,7 @@ impl Location {
 }
 
 /// Converts the error of an audit that could not start. `named` is the folder as the user typed it.
-pub fn not_started(error: &AuditError, named: &str) -> Failure {
+pub fn audit_not_started(error: &AuditError, named: &str) -> Failure {
     let message = clean(&message_chain(error), 600);
     match error {
         AuditError::NoSkill(_) => Failure::new(ErrorCode::SkillMdMissing, message).hint(format!(

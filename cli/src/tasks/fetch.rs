@@ -279,7 +279,7 @@ fn read_proxy(context: &Context) -> Option<Proxy> {
 /// Reads the policy that decides which sources may be fetched; `None` if the owner has written
 /// none.
 fn load_policy(context: &Context) -> Result<Option<Policy>, Failure> {
-    let root = context.paths_json()?.root;
+    let root = context.vault_paths()?.root;
     let policy = match context.existing_vault()? {
         Some(vault) => read_source_policy(&vault),
         // The policy file may be written before the vault exists, and counts from then on.

@@ -139,7 +139,7 @@ pub fn add_command(trust: &VaultTrust, fingerprint: &KeyFingerprint) -> String {
 }
 
 /// Creates the failure for a text from the command line that names no key of the vault, or several.
-pub fn not_found(text: &str, error: FindKeyError) -> Failure {
+pub fn key_not_found(text: &str, error: FindKeyError) -> Failure {
     let key_text = clean(text, 80);
     match error {
         FindKeyError::Unknown => fail!(KeyUnknown, "the vault has no key `{key_text}`")

@@ -18,7 +18,7 @@ use crate::{
 
 /// Returns the path of `policy.toml` in the vault's folder, even if the file does not exist.
 pub fn own_path(context: &Context) -> Result<PathBuf, Failure> {
-    Ok(context.paths_json()?.root.join(POLICY_FILE))
+    Ok(context.vault_paths()?.root.join(POLICY_FILE))
 }
 
 /// Reads the policy in force: the last approved version. Before the vault exists, `policy.toml`
@@ -36,7 +36,7 @@ pub fn own_policy(context: &Context, vault: Option<&Vault>) -> Result<Option<Pol
 /// Reads `policy.toml` as it is written, approved or not.
 pub fn written_policy(context: &Context) -> Result<Option<Policy>, Failure> {
     let path = own_path(context)?;
-    read_policy_at(&context.paths_json()?.root).map_err(|error| resolve_failure(error, &path))
+    read_policy_at(&context.vault_paths()?.root).map_err(|error| resolve_failure(error, &path))
 }
 
 /// Reads and compiles the policy that is in force.

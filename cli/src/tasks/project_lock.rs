@@ -248,7 +248,7 @@ impl Lock {
     /// Returns the folder of the project, checked: fails if it is the home folder or the vault's,
     /// or if a symbolic link stands where vault would write.
     pub fn project_folder(&self, context: &Context) -> Result<ProjectFolder, Failure> {
-        let (vault, home) = (context.paths_json()?.root, context.process.home());
+        let (vault, home) = (context.vault_paths()?.root, context.process.home());
         Ok(ProjectFolder::new(self.folder(), &vault, home)?)
     }
 
@@ -359,12 +359,12 @@ pub fn locked_entry(candidate: &Candidate) -> Option<LockEntry> {
         Some(candidate_digest(candidate)),
         candidate.secrets.included.clone(),
     );
-    Some(of_upstream(name, upstream, content, agents))
+    Some(entry_of_upstream(name, upstream, content, agents))
 }
 
 /// Creates the lock entry of a skill with this upstream. The content is its digest and the paths of
 /// its files that look like secrets.
-pub fn of_upstream(
+pub fn entry_of_upstream(
     name: SkillName,
     upstream: &Upstream,
     (digest, include): (Option<Digest>, Vec<String>),
@@ -403,7 +403,11 @@ fn lock_path(upstream: &Upstream) -> Option<String> {
 
 /// Records a fetched skill in the lock of the current project. If there is no lock, `make` decides
 /// between creating one and recording nothing.
-pub fn note_fetched(context: &Context, candidate: &Candidate, make: bool) -> Result<(), Failure> {
+pub fn lock_fetched_skill(
+    context: &Context,
+    candidate: &Candidate,
+    make: bool,
+) -> Result<(), Failure> {
     let Some(locked) = locked_entry(candidate) else {
         return Ok(());
     };
@@ -417,7 +421,7 @@ pub fn note_fetched(context: &Context, candidate: &Candidate, make: bool) -> Res
 
 /// Records a skill from a folder of the project in its lock. Fails if the folder is outside the
 /// project.
-pub fn note_folder(
+pub fn lock_folder_skill(
     context: &Context,
     vault: &Vault,
     source: &str,

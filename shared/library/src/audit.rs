@@ -33,7 +33,7 @@ mod walk;
 
 pub use self::accept::{AcceptedError, Exclusion};
 use self::accept::{accept_errors, file_of, take_accepted, verdict_of};
-use self::walk::{Place, document_of, is_document, shown, walk};
+use self::walk::{SkillFolder, display_path, document_of, is_document, walk};
 
 /// Limits on the walk through the folders of a repository.
 #[derive(Clone, Copy, Debug)]
@@ -131,7 +131,7 @@ pub fn audit_skill(path: &Path, auditor: &Auditor<'_>) -> Result<Audited, AuditE
         kind != Kind::Dir && is_document(name)
     })?;
     let document = document_of(&listed.kept).ok_or_else(|| AuditError::NoSkill(path.to_owned()))?;
-    let skill_folder = Place {
+    let skill_folder = SkillFolder {
         folder,
         path: PathBuf::new(),
         document,
@@ -183,7 +183,7 @@ pub fn audit_repository(root: &Path, auditor: &Auditor<'_>) -> Result<Audit, Aud
         let mut exclusions = auditor.excluded.iter();
         let by = exclusions.find(|exclusion| place.path.starts_with(&exclusion.path));
         excluded.extend(by.map(|by| Excluded {
-            path: shown(&place.path),
+            path: display_path(&place.path),
             by: by.path.clone(),
             reason: by.reason.clone(),
         }));
@@ -239,7 +239,7 @@ impl TrustedStore {
         if !folder.starts_with(audited) && !audited.starts_with(&folder) {
             return None;
         }
-        let groups = place::list_places(vault).ok()?.groups;
+        let groups = place::list_skill_places(vault).ok()?.groups;
         Some(Self {
             store,
             folder,
@@ -261,7 +261,7 @@ impl TrustedStore {
 /// Reads one skill and runs the gate on it. `root` is the audited folder: a link to a file below it
 /// is followed. `manifest` is the signed manifest, for a skill in the vault's store.
 fn audit_place(
-    place: &Place,
+    place: &SkillFolder,
     root: &Path,
     manifest: Option<Manifest>,
     auditor: &Auditor<'_>,
@@ -310,7 +310,7 @@ fn audit_place(
         audited.verdict = audited.verdict.max(Verdict::Warnings);
     }
     audited.findings.extend(add_excerpts(beside, &[]));
-    audited.path = shown(&place.path);
+    audited.path = display_path(&place.path);
     audited.uri = percent_encoded(place.path.as_os_str().as_bytes());
     audited.document.clone_from(&place.document);
     // Files that the gate has not read may contain more than an error of the format.

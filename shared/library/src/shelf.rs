@@ -543,7 +543,7 @@ fn expected_signature(vault: &Vault, entry: &Entry) -> Result<(SkillName, Truste
     let Some(linked) = &entry.vault else {
         // The caller chose this bundle from a listing, so it may be read although a newer version
         // may have replaced it since.
-        return Ok((name.clone(), vault.trusted_as_listed()?));
+        return Ok((name.clone(), vault.trusted_in_any_version()?));
     };
     let skill_ref = SkillRef::qualified(linked.clone(), name.clone());
     let installed = place::find_installed(vault, &skill_ref)?;

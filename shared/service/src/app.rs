@@ -3,7 +3,7 @@
 //! optional capabilities that a program adds with `with_…`.
 //!
 //! Each request is served with a clone. Clones share everything but two fields that belong to the
-//! request, [`App::charge`] and [`App::body_room`].
+//! request, [`App::charge`] and [`App::body_memory`].
 //!
 //! The security scanner for skills is called the gate. A [`FairGate`] is something else: a queue
 //! with a number of places, which lets namespaces in by turns.
@@ -26,7 +26,7 @@ use vault_store::gate::{FairGate, GateSize, Pass};
 use vault_store::objects::ObjectKey;
 use vault_store::records::Write;
 
-use crate::bodies::{Bodies, SharedRoom};
+use crate::bodies::{Bodies, SharedBodyMemory};
 use crate::budget::charge::Charge;
 use crate::budget::{Budgets, RefusedTokens};
 use crate::cache::{Object, ObjectCache};
@@ -89,7 +89,7 @@ pub struct App {
     /// namespace.
     pub(crate) charge: Option<Arc<Charge>>,
     /// Memory that the body of the request of this clone takes, if it has one.
-    pub(crate) body_room: Option<SharedRoom>,
+    pub(crate) body_memory: Option<SharedBodyMemory>,
     /// Settings, read once at the start of the process.
     pub config: Arc<Config>,
     /// Time at which this process started, for the health check.
@@ -205,7 +205,7 @@ impl App {
             budgets: Arc::default(),
             refused_tokens: Arc::default(),
             charge: None,
-            body_room: None,
+            body_memory: None,
             shelves: None,
             documents: None,
             provider: None,
@@ -272,8 +272,8 @@ impl App {
     /// A large body leaves its own place before the wait, so that waiting scans do not stop others
     /// from sending bodies. Fails with `Busy` or `Unavailable` if too much waits.
     pub async fn enter_scan(&self, namespace: &NamespaceId) -> Result<Pass, StoreError> {
-        let room = self.body_room.as_ref();
-        let bytes = room.map_or(0, SharedRoom::leave_place);
+        let room = self.body_memory.as_ref();
+        let bytes = room.map_or(0, SharedBodyMemory::leave_place);
         let lane = Lane::Namespace(*namespace);
         self.scan_places.enter_with(lane, bytes).await
     }
@@ -286,8 +286,8 @@ impl App {
     /// After the scan, waits for a place in which the request keeps its large body until it is
     /// stored, however slow the store is. Does nothing for a small body. Fails like
     /// [`App::enter_scan`].
-    pub async fn leave_scan(&self) -> Result<(), StoreError> {
-        match &self.body_room {
+    pub async fn wait_to_store(&self) -> Result<(), StoreError> {
+        match &self.body_memory {
             Some(room) => room.take_scanned_place(&self.bodies).await,
             None => Ok(()),
         }

@@ -148,7 +148,7 @@ impl Caller {
     /// Returns the refusal of a caller whose token has no operator rights. It carries a challenge
     /// only if the account operates the service, because no other person can consent to those
     /// rights.
-    pub fn not_elevated(&self, public: &PublicUrl) -> Refusal {
+    pub fn elevation_refusal(&self, public: &PublicUrl) -> Refusal {
         if !self.operator {
             return ErrorCode::OperatorRequired.into();
         }
@@ -179,7 +179,7 @@ impl Caller {
 
     /// Whether the user has this scope, even if the token lacks it: a new consent could then grant
     /// it.
-    pub fn could_have(&self, scope: Scope) -> bool {
+    pub fn user_has_scope(&self, scope: Scope) -> bool {
         self.user_scopes.has(scope)
     }
 

@@ -90,7 +90,7 @@ struct Times {
 /// The memory for bodies of one process. Clones share it.
 #[derive(Clone)]
 pub struct Bodies {
-    held: Arc<Mutex<Held>>,
+    held: Arc<Mutex<BodyRegistry>>,
     places: Arc<FairGate>,
     scanned: Arc<FairGate>,
     times: Times,
@@ -118,7 +118,7 @@ impl From<Lane> for Sender {
 
 /// The bodies in memory, complete or still arriving.
 #[derive(Debug, Default)]
-struct Held {
+struct BodyRegistry {
     /// Bodies from namespaces.
     of_tenants: Pool,
     /// Bodies from callers who are not known to belong to a namespace.
@@ -127,7 +127,7 @@ struct Held {
     next: u64,
 }
 
-impl Held {
+impl BodyRegistry {
     fn pool(&mut self, lane: &Lane) -> &mut Pool {
         match lane {
             Lane::Namespace(_) => &mut self.of_tenants,
@@ -243,8 +243,8 @@ impl Pool {
 }
 
 /// The memory of one body. Dropping it frees the memory.
-pub struct Room {
-    held: Arc<Mutex<Held>>,
+pub struct BodyMemory {
+    held: Arc<Mutex<BodyRegistry>>,
     sender: Sender,
     number: u64,
     /// Number of bytes that are counted for the body.
@@ -254,9 +254,9 @@ pub struct Room {
     placed_bytes: usize,
 }
 
-impl Room {
+impl BodyMemory {
     /// Registers a body. The receiver is notified when the body is dropped for others.
-    fn begin(held: &Arc<Mutex<Held>>, sender: Sender) -> (Self, oneshot::Receiver<()>) {
+    fn begin(held: &Arc<Mutex<BodyRegistry>>, sender: Sender) -> (Self, oneshot::Receiver<()>) {
         let (reading, given_way) = oneshot::channel();
         let mut locked = lock_held(held);
         let number = locked.next;
@@ -323,18 +323,18 @@ impl Room {
 
 /// The memory of the body of one request, shared by its handler and the functions that it calls.
 #[derive(Clone, Default)]
-pub struct SharedRoom(Arc<Mutex<Option<Room>>>);
+pub struct SharedBodyMemory(Arc<Mutex<Option<BodyMemory>>>);
 
-impl SharedRoom {
+impl SharedBodyMemory {
     /// Keeps the memory of the body until the request is answered.
-    pub fn hold(&self, room: Room) {
-        *self.lock_room() = Some(room);
+    pub fn hold(&self, room: BodyMemory) {
+        *self.lock_memory() = Some(room);
     }
 
     /// Gives up the place of a large body before a step with a queue of its own. Returns the bytes
     /// that count in that queue: 0 for a small body, whose memory still counts here.
     pub fn leave_place(&self) -> usize {
-        let mut room = self.lock_room();
+        let mut room = self.lock_memory();
         let Some(room) = room.as_mut() else {
             return 0;
         };
@@ -345,25 +345,25 @@ impl SharedRoom {
     /// Takes a place for scanned bodies until the request is answered, if the body has given up its
     /// place. Does nothing for other bodies. Fails like [`FairGate::enter_with`].
     pub async fn take_scanned_place(&self, bodies: &Bodies) -> Result<(), StoreError> {
-        let left = match &*self.lock_room() {
+        let left = match &*self.lock_memory() {
             Some(room) if room.placed_bytes > 0 && room.place.is_none() => {
                 (room.sender.lane.clone(), room.placed_bytes)
             }
             _ => return Ok(()),
         };
         let place = bodies.scanned.enter_with(left.0, left.1).await?;
-        if let Some(room) = &mut *self.lock_room() {
+        if let Some(room) = &mut *self.lock_memory() {
             room.place = Some(place);
         }
         Ok(())
     }
 
-    fn lock_room(&self) -> MutexGuard<'_, Option<Room>> {
+    fn lock_memory(&self) -> MutexGuard<'_, Option<BodyMemory>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Room {
+impl Drop for BodyMemory {
     fn drop(&mut self) {
         let mut held = lock_held(&self.held);
         held.pool(&self.sender.lane)
@@ -371,19 +371,19 @@ impl Drop for Room {
     }
 }
 
-fn lock_held(held: &Mutex<Held>) -> MutexGuard<'_, Held> {
+fn lock_held(held: &Mutex<BodyRegistry>) -> MutexGuard<'_, BodyRegistry> {
     held.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A complete body with its memory. Keep it for as long as its bytes are used.
 pub struct ReceivedBody {
     bytes: Bytes,
-    room: Room,
+    room: BodyMemory,
 }
 
 impl ReceivedBody {
     /// Returns the bytes and their memory.
-    pub fn into_parts(self) -> (Bytes, Room) {
+    pub fn into_parts(self) -> (Bytes, BodyMemory) {
         (self.bytes, self.room)
     }
 }
@@ -417,7 +417,7 @@ impl Bodies {
         body: Body,
         limit: usize,
     ) -> Result<ReceivedBody, Refusal> {
-        let (room, given_way) = Room::begin(&self.held, sender.into());
+        let (room, given_way) = BodyMemory::begin(&self.held, sender.into());
         // A body whose announced length is too large is refused before any byte is read.
         let announced = HttpBody::size_hint(&body).lower();
         if announced > (limit + DRAIN_BYTES) as u64 {
@@ -483,7 +483,7 @@ struct Reading<'a> {
     until: Instant,
     /// Time at which the body got its place.
     placed_at: Option<Instant>,
-    room: Room,
+    room: BodyMemory,
     first: Option<Bytes>,
     rest: BytesMut,
     length: usize,

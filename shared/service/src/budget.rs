@@ -212,7 +212,7 @@ struct NamespaceCounts {
 
 impl WindowCounts {
     /// Drops the counts if the window that starts at `start` is a later one.
-    fn move_on(&mut self, start: i64) {
+    fn begin_window(&mut self, start: i64) {
         // A request that is late belongs to a window that is over, and must not drop the counts.
         if self.start < start {
             *self = Self {
@@ -259,7 +259,7 @@ impl Budgets {
         } else {
             &mut state.hour
         };
-        window.move_on(budget.window_start(now));
+        window.begin_window(budget.window_start(now));
         work(window.of_namespace(namespace))
     }
 

@@ -18,7 +18,7 @@ use vault_store::fair::Lane;
 
 use crate::app::App;
 use crate::bearer::{Bearer, Caller, Operator, identify_bearer, sent_token};
-use crate::bodies::{MOST_OF_LANE, Sender, SharedRoom};
+use crate::bodies::{MOST_OF_LANE, Sender, SharedBodyMemory};
 use crate::budget::Rank;
 use crate::config::Config;
 use crate::error::{ErrorCode, Refusal, is_safe};
@@ -45,7 +45,7 @@ pub(crate) struct Call<C = Caller> {
     /// The party whose share of the memory for bodies the request's body takes.
     sender: Sender,
     /// Memory of the body that was read, until the call is answered.
-    room: SharedRoom,
+    room: SharedBodyMemory,
 }
 
 impl<C> Call<C> {
@@ -125,7 +125,7 @@ impl ProvenCaller for Operator {
             // who operates the service to a token that this row accepts.
             Bearer::Caller(caller) => {
                 caller.require_in_service()?;
-                return Err(caller.not_elevated(&config.public_url));
+                return Err(caller.elevation_refusal(&config.public_url));
             }
         };
         operator.require_second_factor(config)?;
@@ -183,7 +183,7 @@ where
         caller: Some(bearer.audit_name().to_owned()),
     };
     let spending = match &bearer {
-        Bearer::Operator(_) => Ok(Spending::of_nobody(&app)),
+        Bearer::Operator(_) => Ok(Spending::uncharged(&app)),
         Bearer::Caller(caller) => {
             let (grant, rank) = (&caller.consent.grant, Rank::of(caller.role, false));
             Spending::count_request(&app, &caller.namespace, grant, rank)
@@ -202,8 +202,8 @@ where
             return response;
         }
     };
-    let room = SharedRoom::default();
-    spending.app.body_room = Some(room.clone());
+    let room = SharedBodyMemory::default();
+    spending.app.body_memory = Some(room.clone());
     let app = &spending.app;
     let namespace = namespace.map(Namespace::to_ref);
     let actor = Actor {

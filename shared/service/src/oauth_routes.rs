@@ -102,7 +102,7 @@ impl Handler {
                     )
                     .await
                 } else {
-                    welcome::not_found(&app, &request).into_response()
+                    welcome::route_not_found(&app, &request).into_response()
                 }
             }),
             Self::PageOf(answer) => on(

@@ -73,7 +73,7 @@ impl Ports {
     /// Returns ports over the same stores that read, but discard every commit and report it as
     /// done. A change with them only shows whether it could be made.
     #[must_use]
-    pub fn rehearsing(&self) -> Self {
+    pub fn discarding_writes(&self) -> Self {
         Self {
             records: Arc::new(Rehearsed(Arc::clone(&self.records))),
             ..self.clone()

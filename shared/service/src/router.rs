@@ -32,10 +32,10 @@ pub struct Part {
 }
 
 /// Starts one run of the background work, such as garbage collection and notices.
-pub type Work = fn(&App) -> Working<'_>;
+pub type Work = fn(&App) -> RunningWork<'_>;
 
 /// A run of the background work in progress.
-pub type Working<'a> = Pin<Box<dyn Future<Output = Result<Report, StoreError>> + Send + 'a>>;
+pub type RunningWork<'a> = Pin<Box<dyn Future<Output = Result<Report, StoreError>> + Send + 'a>>;
 
 /// The routes of one group, and the function that builds its router below a prefix.
 #[derive(Clone, Copy)]
@@ -206,7 +206,7 @@ async fn not_found(State(app): State<App>, request: Request) -> Response {
     if is_root && welcome::opens_page(request.method(), request.headers()) {
         return welcome::welcome_page(public_url, StatusCode::OK);
     }
-    welcome::not_found(&app, &request).into_response()
+    welcome::route_not_found(&app, &request).into_response()
 }
 
 #[cfg(test)]

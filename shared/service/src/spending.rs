@@ -27,7 +27,7 @@ pub(crate) struct Spending {
 impl Spending {
     /// Returns the spending of a request that is charged to no namespace, such as one of an
     /// operator.
-    pub(crate) fn of_nobody(app: &App) -> Self {
+    pub(crate) fn uncharged(app: &App) -> Self {
         Self {
             app: app.clone(),
             states: Vec::new(),
@@ -146,7 +146,7 @@ pub(crate) async fn run_gate<T: Send + 'static>(
     let checked = checking
         .await
         .map_err(|ended| StoreError::unavailable(format!("a task ended: {ended}")))?;
-    app.leave_scan().await?;
+    app.wait_to_store().await?;
     Ok(checked)
 }
 
@@ -186,7 +186,7 @@ mod tests {
     use vault_testing::TestClock;
 
     use super::*;
-    use crate::bodies::SharedRoom;
+    use crate::bodies::SharedBodyMemory;
     use crate::config::Config;
     use crate::ports::Ports;
 
@@ -202,10 +202,10 @@ mod tests {
     async fn app_with_body_of(app: &App, namespace: NamespaceId, bytes: usize) -> App {
         let body = Body::from(vec![b'x'; bytes]);
         let received = app.bodies.read(Lane::Namespace(namespace), body, bytes);
-        let room = SharedRoom::default();
+        let room = SharedBodyMemory::default();
         room.hold(received.await.unwrap().into_parts().1);
         let mut app = app.clone();
-        app.body_room = Some(room);
+        app.body_memory = Some(room);
         app
     }
 
@@ -312,7 +312,7 @@ mod tests {
         for tenant in [1, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 5] {
             let request = app_with_body_of(&app, namespace(tenant), 1024 * 1024).await;
             drop(request.enter_scan(&namespace(tenant)).await.unwrap());
-            requests.push(Box::pin(async move { request.leave_scan().await }));
+            requests.push(Box::pin(async move { request.wait_to_store().await }));
         }
         let _places = take_scanned_places(&app).await;
         let mut answers = Vec::new();

@@ -69,7 +69,7 @@ impl<'a> Transaction<'a> {
     /// may be taken: if the condition of one of them fails, the index of that write is returned,
     /// nothing is written, and the transaction is empty again. Any other failed condition is a
     /// [`Transaction::conflict`].
-    pub async fn commit_within(&self, bounds: usize) -> Result<Option<usize>, StoreError> {
+    pub async fn commit_with_limits(&self, bounds: usize) -> Result<Option<usize>, StoreError> {
         // Emptied before the commit: after a failed limit the caller may fill the transaction
         // again.
         let writes = std::mem::take(&mut self.lock_state().writes);
@@ -87,7 +87,7 @@ impl<'a> Transaction<'a> {
         let has_writes = !self.lock_state().writes.is_empty();
         let done = match done {
             Ok(result) if has_writes => {
-                let committed = self.commit_within(0).await;
+                let committed = self.commit_with_limits(0).await;
                 committed.map(|_| result).map_err(E::from)
             }
             done => done,
@@ -231,7 +231,7 @@ mod tests {
             let done = ports.change(async |tx| {
                 tx.write(Write::count(key("n"), "n", 1, 1));
                 tx.write(put("a", 1, When::Any));
-                tx.commit_within(1).await
+                tx.commit_with_limits(1).await
             });
             assert_eq!(done.await.unwrap(), expected);
         }

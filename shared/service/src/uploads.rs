@@ -124,7 +124,7 @@ pub async fn list_missing(
     let names: Vec<_> = wanted.iter().map(|(key, _)| (*key).into()).collect();
     // Marks are read before objects: an object without a mark now either stays for at least a day,
     // or is already deleted and will be found missing.
-    let marked: HashSet<ObjectName> = kept::marks_of(app, &namespace, &names)
+    let marked: HashSet<ObjectName> = kept::find_marks(app, &namespace, &names)
         .await?
         .iter()
         .map(|marked| marked.name)
@@ -288,7 +288,7 @@ fn is_index(bytes: &[u8], vault_id: &VaultId) -> bool {
 }
 
 /// An upload that has been counted and may now store its bytes.
-struct Claimed {
+struct CountedUpload {
     /// Id of the upload in the usage record.
     id: Arc<str>,
     /// Amount that was added to the usage.
@@ -315,7 +315,7 @@ struct Upload<'a> {
 impl Upload<'_> {
     /// Claims the objects in the turn of the namespace. The store is asked outside of the turn: that
     /// may cost a call for each object, for which other uploads must not wait.
-    async fn claim_in_turn(&self) -> Result<Claimed, UploadError> {
+    async fn claim_in_turn(&self) -> Result<CountedUpload, UploadError> {
         let mut asked = None;
         for _ in 0..CLAIMS {
             let turn = self.app.enter_usage(&self.namespace.id).await?;
@@ -337,11 +337,11 @@ impl Upload<'_> {
         let sizes = self.sizes();
         let names: Vec<ObjectName> = sizes.iter().map(|(key, _)| (*key).into()).collect();
         // Marks are read before objects, as in `list_missing`.
-        let marks = kept::marks_of(self.app, &self.namespace.id, &names).await?;
+        let marks = kept::find_marks(self.app, &self.namespace.id, &names).await?;
         let marked: HashSet<_> = marks.iter().map(|marked| marked.name).collect();
         let mut new = HashSet::new();
-        for some in sizes.chunks(MAX_ASKED) {
-            new.extend(self.app.objects.find_missing(some).await?);
+        for chunk in sizes.chunks(MAX_ASKED) {
+            new.extend(self.app.objects.find_missing(chunk).await?);
         }
         let marked = names.into_iter().filter(|name| marked.contains(name));
         Ok(Asked {
@@ -356,12 +356,12 @@ impl Upload<'_> {
         &self,
         tx: &Transaction<'_>,
         asked: Option<&Asked>,
-    ) -> Result<Option<Claimed>, UploadError> {
+    ) -> Result<Option<CountedUpload>, UploadError> {
         let namespace = &self.namespace.id;
         let names: Vec<ObjectName> = self.objects.iter().map(|(key, _)| (*key).into()).collect();
         let uploaded_names: HashSet<_> = names.iter().copied().collect();
         // Marks are read before objects, as in `list_missing`.
-        let mut marks = kept::marks_of(tx, namespace, &names).await?;
+        let mut marks = kept::find_marks(tx, namespace, &names).await?;
         marks.retain(|marked| uploaded_names.contains(&marked.name));
         let now = tx.now();
         if !marks.iter().all(|marked| marked.mark.is_liftable(now)) {
@@ -395,14 +395,14 @@ impl Upload<'_> {
         // More than one commit is safe: a record that protects an object without the upload only
         // delays its collection. The count is in the last commit, so that no attempt counts twice.
         let last = writes.split_off(writes.len().saturating_sub(at_once - LAST_WRITES));
-        for some in writes.chunks(at_once) {
-            tx.write_all(some.to_vec());
-            tx.commit_within(0).await?;
+        for chunk in writes.chunks(at_once) {
+            tx.write_all(chunk.to_vec());
+            tx.commit_with_limits(0).await?;
         }
         tx.write_all(last);
         tx.write(usage.to_write(namespace, when)?);
         let added = counted.added;
-        Ok(Some(Claimed { id, added }))
+        Ok(Some(CountedUpload { id, added }))
     }
 
     /// Returns what the upload adds; `None` if that depends on what is stored, which was not asked

@@ -53,7 +53,7 @@ pub fn switch_skill(context: &Context, switch: &Switch, on: bool) -> Result<Repo
         Err(_) => false,
     };
     if !is_there {
-        return Err(lookup::not_there(&switch.name, &installed));
+        return Err(lookup::not_installed_among(&switch.name, &installed));
     }
     let name = lookup::find_bare_name(&vault, &switch.name)?;
     let changed = set_enabled(&vault, &name, switch.agent.as_ref(), on)?;

@@ -241,7 +241,7 @@ fn transform_failure(vault: &Vault, skill: &str, file: &Path, error: AddTransfor
 
 fn not_installed(vault: &Vault, skill: &str) -> Failure {
     // If the installed names cannot be read, the failure only lacks its suggestion.
-    lookup::not_there(skill, &lookup::installed_names(vault).unwrap_or_default())
+    lookup::not_installed_among(skill, &lookup::installed_names(vault).unwrap_or_default())
 }
 
 fn list_transforms(

@@ -104,12 +104,12 @@ pub struct ProjectSkill {
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.existing_vault()?;
     match &arguments.project {
-        Some(path) => of_project(context, vault.as_ref(), path.as_ref()),
-        None => of_vault(context, vault.as_ref()),
+        Some(path) => list_project(context, vault.as_ref(), path.as_ref()),
+        None => list_vault(context, vault.as_ref()),
     }
 }
 
-fn of_vault(context: &Context, vault: Option<&Vault>) -> Result<Report, Failure> {
+fn list_vault(context: &Context, vault: Option<&Vault>) -> Result<Report, Failure> {
     // Without a vault, nothing is installed, which is no error.
     let listing = vault
         .map(shelf::list_installed)
@@ -234,7 +234,7 @@ impl LockState {
     }
 }
 
-fn of_project(
+fn list_project(
     context: &Context,
     vault: Option<&Vault>,
     path: Option<&PathBuf>,

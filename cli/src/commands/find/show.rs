@@ -39,7 +39,7 @@ use crate::{
     tasks::{
         admission,
         audit_report::{
-            Location, describe_verdict, exit_of, finding_lines, not_started, verdict_mark,
+            Location, audit_not_started, describe_verdict, exit_of, finding_lines, verdict_mark,
         },
         exceptions::{SkillException, exceptions_of},
     },
@@ -271,7 +271,7 @@ fn installed_lines(
 fn show_folder(context: &Context, source: &str) -> Result<Report, Failure> {
     let path = Path::new(source);
     let auditor = Auditor::new(context.is_strict()?);
-    let judged = audit_skill(path, &auditor).map_err(|error| not_started(&error, source))?;
+    let judged = audit_skill(path, &auditor).map_err(|error| audit_not_started(&error, source))?;
     // The audit reports every finding. Only a folder that the gate accepts has content to show.
     let candidate = match judged.verdict {
         Verdict::Accepted | Verdict::Warnings => admission::examine_folder(source)?.1,

@@ -390,7 +390,7 @@ impl SkillUpdater<'_> {
             return Ok(());
         }
         let agents = locked.agents.clone();
-        lock.put_entry(project_lock::of_upstream(
+        lock.put_entry(project_lock::entry_of_upstream(
             name.clone(),
             upstream,
             installed,
@@ -426,7 +426,13 @@ impl SkillUpdater<'_> {
             CurrentSource::Folder(path) if entry.names_folder(lock.folder(), path) => {
                 let agents = entry.agents.clone();
                 let folder = path.to_string_lossy();
-                project_lock::note_folder(self.context, self.vault, &folder, &report.name, &agents)
+                project_lock::lock_folder_skill(
+                    self.context,
+                    self.vault,
+                    &folder,
+                    &report.name,
+                    &agents,
+                )
             }
             CurrentSource::Fetched(_) | CurrentSource::Folder(_) => Ok(()),
         }

@@ -137,7 +137,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     }
     if let (Some(name), true) = (&skill, report.skills.is_empty()) {
         let names = lookup::installed_names(&vault)?;
-        return Err(lookup::not_there(&name.to_string(), &names));
+        return Err(lookup::not_installed_among(&name.to_string(), &names));
     }
     let repaired = report
         .skills
@@ -258,7 +258,7 @@ fn lines_of(
         // Notes are shown only with `--verbose`, except those that suggest a command.
         if finding.severity == Severity::Note
             && context.global.verbose == 0
-            && !hint_worthy(finding)
+            && !shows_without_verbose(finding)
         {
             continue;
         }
@@ -282,7 +282,7 @@ fn lines_of(
         lines.push(format!("{TICK} updated the agents' links"));
     }
     if let Some(name) = &arguments.skill {
-        one_skill(report, name, &mut lines);
+        push_skill_lines(report, name, &mut lines);
     }
     push_agent_lines(report, arguments.skill.is_some(), &mut lines);
     // Without a terminal no question was asked. Say why these skills are still unsigned.
@@ -299,7 +299,7 @@ fn lines_of(
 }
 
 /// Returns whether a note is shown even without `--verbose`, because it suggests a command to run.
-fn hint_worthy(finding: &FindingText) -> bool {
+fn shows_without_verbose(finding: &FindingText) -> bool {
     matches!(
         finding.code,
         "unfinished" | "ignored_metadata" | "agent_not_linked" | "name_taken"
@@ -322,7 +322,7 @@ fn format_finding(finding: &FindingText) -> String {
 
 /// Adds the lines about one skill: its version and origin, which agents see it, and why others do
 /// not.
-fn one_skill(report: &DoctorReport, name: &str, lines: &mut Vec<String>) {
+fn push_skill_lines(report: &DoctorReport, name: &str, lines: &mut Vec<String>) {
     for skill in report
         .skills
         .iter()

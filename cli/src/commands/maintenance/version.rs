@@ -118,7 +118,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 /// Warns if this program is older than the vault that it would open. Any other problem is not for
 /// this command.
 fn warn_about_newer_vault(context: &Context) {
-    let Ok(paths) = context.paths_json() else {
+    let Ok(paths) = context.vault_paths() else {
         return;
     };
     let opened = Vault::open(paths, Arc::new(SystemClock), Arc::new(SystemRandom));

@@ -136,7 +136,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         );
         // A user who types the whole fingerprint has compared it. Any machine can take any name, so
         // a script that admits one by its name must pass `--yes`.
-        let compared = bare_key(machine) == bare_key(&fingerprint);
+        let compared = normalize_fingerprint(machine) == normalize_fingerprint(&fingerprint);
         // Only admitting a new machine grants access, so only that needs the comparison.
         let is_new = verb == "admit" && device.status == DeviceStatus::Pending;
         if is_new && !compared && (context.ui.may_ask() || device.hostname == *machine) {
@@ -147,7 +147,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         // After many admissions, the service requires a confirmation in the browser.
         let decided: Result<Value, Failure> =
             send_confirmed(context, &client, Method::POST, &path, Some(json!({}))).await;
-        decided.map_err(|failure| in_wrong_state(failure, device, verb))?;
+        decided.map_err(|failure| name_machine_state(failure, device, verb))?;
         let mut data = json!(chosen);
         data["done"] = json!(done);
         let done = match verb {
@@ -161,7 +161,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 
 /// Replaces the service's failure about the state of a machine by one that names the state and the
 /// command that fits it. Returns other failures unchanged.
-fn in_wrong_state(mut failure: Failure, device: &Device, verb: &str) -> Failure {
+fn name_machine_state(mut failure: Failure, device: &Device, verb: &str) -> Failure {
     if failure.code != ServiceCode::DeviceState {
         return failure;
     }
@@ -309,7 +309,7 @@ fn devices_report(context: &Context, devices: &[ListedDevice]) -> Report {
     if let waiting @ 1.. = count_pending(devices) {
         text.push_str(&format!(
             "\n\n{}. Read the fingerprint on the machine itself, then: vault devices admit <FINGERPRINT>",
-            machines_wait(waiting as u64)
+            count_waiting_machines(waiting as u64)
         ));
     }
     Report::new(devices, text)
@@ -355,13 +355,13 @@ fn device_row(listed: &ListedDevice) -> [String; 6] {
 }
 
 /// Formats the number of machines that wait for the owner, as a clause.
-pub fn machines_wait(waiting: u64) -> String {
+pub fn count_waiting_machines(waiting: u64) -> String {
     let verb = if waiting == 1 { "is" } else { "are" };
     format!("{} {verb} waiting for approval", count(waiting, "machine"))
 }
 
 /// Returns a fingerprint without its prefix `dev:` and its hyphens, in lower case.
-fn bare_key(fingerprint: &str) -> String {
+fn normalize_fingerprint(fingerprint: &str) -> String {
     // People copy a fingerprint in groups or without hyphens, and in capitals.
     let text = fingerprint.trim().to_ascii_lowercase();
     text.strip_prefix("dev:").unwrap_or(&text).replace('-', "")
@@ -375,8 +375,8 @@ fn find_listed_device<'d>(
     machine: &str,
 ) -> Result<&'d ListedDevice, Failure> {
     const LEAST: usize = 4;
-    let key = bare_key(machine);
-    let key_of = |device: &Device| bare_key(&device.fingerprint.to_string());
+    let key = normalize_fingerprint(machine);
+    let key_of = |device: &Device| normalize_fingerprint(&device.fingerprint.to_string());
     let is_whole = |listed: &&ListedDevice| {
         listed.device.device_id == machine || key_of(&listed.device) == key
     };
@@ -533,7 +533,7 @@ mod tests {
                 status: 409,
                 exit: Exit::Failed,
             };
-            let failure = in_wrong_state(Failure::new(code, "wrong state"), &device, verb);
+            let failure = name_machine_state(Failure::new(code, "wrong state"), &device, verb);
             format!("{}; {}", failure.message, failure.hint.unwrap())
         };
         assert_eq!(

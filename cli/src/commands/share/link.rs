@@ -149,7 +149,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     ));
     // Remove a new link if no service can have recorded the enrolment, so that a mistyped address
     // leaves nothing behind. Otherwise keep it: the service may know its key.
-    if is_new && enrolled.as_ref().is_err_and(never_arrived) {
+    if is_new && enrolled.as_ref().is_err_and(was_not_recorded) {
         subscribe::unlink_vault(&vault, &id)?;
     }
     // Return a failure only now, after the useless link has been removed.
@@ -161,7 +161,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     } = enrolled?;
     let machine = KeyFingerprint::device(&link.device_key(&vault)?.public()).to_string();
     if state.status == DeviceStatus::Revoked {
-        return Err(was_revoked(&machine, &connection.address()));
+        return Err(machine_revoked_failure(&machine, &connection.address()));
     }
     // With `--repin` a change is expected, so a missing catalog is not reported as a rollback.
     if catalog.is_none() && !arguments.repin {
@@ -176,7 +176,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let catalog = catalog
         .map(|bytes| accept_catalog(context, &vault, &link, &bytes, &options))
         .transpose()
-        .map_err(|failure| not_expected(failure, &state, &machine, &connection.address()))?;
+        .map_err(|failure| {
+            explain_unexpected_vault(failure, &state, &machine, &connection.address())
+        })?;
     // Pin at once, so that the service cannot show another vault at the first pull.
     if let Some(catalog) = &catalog {
         subscribe::pin_only(&vault, catalog)?;
@@ -193,7 +195,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     ))
 }
 
-fn was_revoked(machine: &str, address: &str) -> Failure {
+fn machine_revoked_failure(machine: &str, address: &str) -> Failure {
     fail!(
         DeviceRevoked,
         "access for this machine ({machine}) was revoked at {address}"
@@ -340,7 +342,7 @@ async fn replace_key(
     let enrolled = client.enrol(hostname, Some(code)).await;
     let is_useless = match &enrolled {
         Ok(state) => state.status != DeviceStatus::Active,
-        Err(failure) => never_arrived(failure),
+        Err(failure) => was_not_recorded(failure),
     };
     // Keep the key if the answer was lost: the service may have admitted it, and the next try sends
     // it again.
@@ -361,7 +363,7 @@ async fn replace_key(
 }
 
 /// Returns whether a failed enrolment was certainly not recorded by any service.
-fn never_arrived(failure: &Failure) -> bool {
+fn was_not_recorded(failure: &Failure) -> bool {
     match &failure.code {
         FailureCode::Own(code) => matches!(
             code,
@@ -381,7 +383,12 @@ fn never_arrived(failure: &Failure) -> bool {
 
 /// Adds a hint and the state of the machine to the failure that another vault was expected. The
 /// machine is enrolled at this point, because only enrolled machines may read a catalog.
-fn not_expected(failure: Failure, state: &CurrentDevice, machine: &str, address: &str) -> Failure {
+fn explain_unexpected_vault(
+    failure: Failure,
+    state: &CurrentDevice,
+    machine: &str,
+    address: &str,
+) -> Failure {
     if failure.code != ErrorCode::VaultChanged {
         return failure;
     }

@@ -165,7 +165,7 @@ fn list_proposals(
     }
     let vault = context.open_vault()?;
     // Read newer keys first: under them, other signatures may be required.
-    context.block_on(Publisher::new(context, &vault, connection)?.look_at_keys())?;
+    context.block_on(Publisher::new(context, &vault, connection)?.apply_shown_keys())?;
     let trust = vault.require_trust()?;
     let needed = trust.chain().document().release().threshold();
     let mut table = Table::new([

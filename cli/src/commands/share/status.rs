@@ -19,7 +19,7 @@ use vault_service::error::ErrorCode as ServiceCode;
 use vault_store::clock::{Clock, SystemClock};
 
 pub use self::link_status::LinkStatus;
-use super::devices::machines_wait;
+use super::devices::count_waiting_machines;
 use crate::{
     context::Context,
     errors::{ErrorCode, Exit, Failure},
@@ -92,7 +92,7 @@ pub fn run(context: &Context, _arguments: &Arguments) -> Result<Report, Failure>
 fn warn_of_time_ahead(context: &Context, vault: &Vault) -> Result<(), Failure> {
     let ahead = clock::times_ahead(vault)?.into_iter();
     if let Some(seen_at) = ahead.map(|time| time.seen_at).max() {
-        let text = doctor::was_ahead(SystemClock.now(), seen_at);
+        let text = doctor::clock_was_ahead_text(SystemClock.now(), seen_at);
         let hint = "check the clock; if it is right now: vault doctor --reset-clock";
         context.ui.warn_with("clock_was_ahead", text, hint);
     }
@@ -199,7 +199,7 @@ impl Connected {
         // publish.
         if service.pointer("/pin/root_version").and_then(Value::as_u64) > Some(own_version) {
             let publisher = Publisher::new(context, vault, &connection)?;
-            let key_change = context.block_on(publisher.look_at_keys());
+            let key_change = context.block_on(publisher.apply_shown_keys());
             let _reported = key_change.inspect_err(&mut failed);
         }
         // Read the keys again, because the step above may have changed them.
@@ -282,7 +282,7 @@ impl Connected {
         };
         let machines = match number("/counts/devices_pending").unwrap_or(0) {
             0 => "none waiting".to_owned(),
-            waiting => format!("{}  (vault devices list)", machines_wait(waiting)),
+            waiting => format!("{}  (vault devices list)", count_waiting_machines(waiting)),
         };
         let waiting = |pointer: &str, what: &str, command: &str| {
             let number = number(pointer).filter(|number| *number > 0)?;

@@ -364,11 +364,11 @@ impl SkillAdder<'_> {
                     let passed = examine_candidate(source, &options, &mut self.neighbours)
                         // Without this check, a skill would replace one of the same name from an
                         // earlier batch, which is installed by now.
-                        .and_then(|candidate| self.check_first(candidate))
+                        .and_then(|candidate| self.check_unique_name(candidate))
                         .map_err(|error| admission_failure(shown, &texts, error))
                         .and_then(|candidate| {
                             self.check_lockable(&candidate, folder.as_deref())?;
-                            self.warn_of_idle_flags(&candidate)?;
+                            self.warn_of_unused_flags(&candidate)?;
                             candidates.push(candidate);
                             Ok(())
                         });
@@ -425,7 +425,7 @@ impl SkillAdder<'_> {
     }
 
     /// Fails if an earlier skill of this command has the same name.
-    fn check_first(&mut self, candidate: Candidate) -> Result<Candidate, AdmitError> {
+    fn check_unique_name(&mut self, candidate: Candidate) -> Result<Candidate, AdmitError> {
         let name = &candidate.package.name;
         if self.names.insert(name.clone()) {
             Ok(candidate)
@@ -434,7 +434,7 @@ impl SkillAdder<'_> {
         }
     }
 
-    fn warn_of_idle_flags(&self, candidate: &Candidate) -> Result<(), Failure> {
+    fn warn_of_unused_flags(&self, candidate: &Candidate) -> Result<(), Failure> {
         let name = &candidate.package.name;
         let ends_some = !self.arguments.end_exceptions.is_empty();
         let installed = match self.vault.as_ref().filter(|_| ends_some) {
@@ -443,7 +443,7 @@ impl SkillAdder<'_> {
             None => None,
         };
         let installed = installed.as_ref().map(|installed| &installed.manifest);
-        admission::warn_of_idle_flags(self.context, candidate, installed);
+        admission::warn_of_unused_flags(self.context, candidate, installed);
         Ok(())
     }
 
@@ -511,12 +511,12 @@ impl SkillAdder<'_> {
             // record them only with `--lock`.
             if arguments.lock {
                 let agents = &arguments.agents;
-                project_lock::note_folder(context, vault, folder, &report.name, agents)?;
+                project_lock::lock_folder_skill(context, vault, folder, &report.name, agents)?;
             }
             return Ok(None);
         }
         if !arguments.no_lock {
-            project_lock::note_fetched(context, candidate, arguments.lock)?;
+            project_lock::lock_fetched_skill(context, candidate, arguments.lock)?;
         }
         let fingerprint = KeyFingerprint::publisher(&vault.release_key()?).to_string();
         Ok(Some(origin_line(candidate, &fingerprint)))

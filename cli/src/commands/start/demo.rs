@@ -328,7 +328,7 @@ impl DemoHome<'_> {
 
     /// Runs a command that needs a sign-in: reads the sign-in address that it prints, and sends it
     /// an authorization code as the browser would. Returns its `data`.
-    fn signing_in(&self, arguments: &[&str]) -> Result<Value, Failure> {
+    fn run_with_sign_in(&self, arguments: &[&str]) -> Result<Value, Failure> {
         let mut child: Child = self
             .build_command(arguments)?
             // Keep standard input open, because its end would abort the sign-in.

@@ -28,8 +28,8 @@ use vault_library::{
 };
 
 use self::questions::{
-    SetupPlan, ask_advanced, ask_sharing, choose_adoptions, choose_starters, had_by, show_overview,
-    show_summary,
+    SetupPlan, agents_with_skill, ask_advanced, ask_sharing, choose_adoptions, choose_starters,
+    show_overview, show_summary,
 };
 use crate::{
     context::Context,
@@ -418,7 +418,7 @@ fn undo_lines(
 fn keep_to_their_agents(vault: &Vault, plan: &SetupPlan) -> Result<(), Failure> {
     for (skill, ..) in &plan.adopt {
         if skill.is_new() {
-            agents::keep_to(vault, &skill.name, &had_by(plan, skill))?;
+            agents::keep_to(vault, &skill.name, &agents_with_skill(plan, skill))?;
         }
     }
     Ok(())

@@ -18,8 +18,8 @@ use crate::{
     tasks::{
         admission::allow_hint,
         audit_report::{
-            Format, Location, ReportOptions, describe_verdict, elapsed_micros, finding_lines,
-            not_started, skipped_lines, verdict_counts, verdict_mark,
+            Format, Location, ReportOptions, audit_not_started, describe_verdict, elapsed_micros,
+            finding_lines, skipped_lines, verdict_counts, verdict_mark,
         },
     },
 };
@@ -120,8 +120,8 @@ fn audit_target(what: &str, auditor: &Auditor<'_>) -> Result<Audited, Failure> {
             Ok(audited)
         }
         Target::Path(path) => {
-            let mut audited =
-                audit::audit_skill(&path, auditor).map_err(|error| not_started(&error, what))?;
+            let mut audited = audit::audit_skill(&path, auditor)
+                .map_err(|error| audit_not_started(&error, what))?;
             let location = Location::of_folder(&folder_of(&path));
             audited.path = match location.prefix.strip_suffix('/') {
                 // The prefix of the root folder is only a slash.

@@ -142,7 +142,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let audit_result = looking::audit_repository(root, &auditor);
     drop(spinner);
     let mut audit = audit_result
-        .map_err(|error| audit_report::not_started(&error, &root.display().to_string()))?;
+        .map_err(|error| audit_report::audit_not_started(&error, &root.display().to_string()))?;
     audit.base.clone_from(&location.base);
     let milliseconds = audit_report::elapsed_micros(started) / 1000;
     context.ui.detail(format!("judged in {milliseconds} ms"));

@@ -55,7 +55,7 @@ impl NewKey {
         let Some(AgentFingerprint(fingerprint)) = &self.signer else {
             return Ok(None);
         };
-        let socket = context.paths_json()?.ssh_agent;
+        let socket = context.vault_paths()?.ssh_agent;
         // Check now that the agent has the key, before the vault's list of keys names it.
         let key = ssh_agent::find_agent_key(socket.as_deref(), fingerprint);
         Ok(Some(key.map_err(KeyError::from)?))

@@ -53,7 +53,7 @@ pub struct RestoredVault {
 /// Unpacks the backup into a folder beside the vault's, then moves the parts to their places, the
 /// vault last. If the command is killed, it can be run again.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
-    let paths = context.paths_json()?;
+    let paths = context.vault_paths()?;
     let (root, config) = (&paths.root, &paths.config);
     let file = &arguments.file;
     let fail = |path: &Path| {

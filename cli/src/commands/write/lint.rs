@@ -20,7 +20,8 @@ use crate::{
     tasks::{
         admission,
         audit_report::{
-            Format, Location, ReportOptions, not_started, skill_lines, skipped_lines, summary_line,
+            Format, Location, ReportOptions, audit_not_started, skill_lines, skipped_lines,
+            summary_line,
         },
     },
 };
@@ -94,7 +95,7 @@ fn audit_path(context: &Context, root: &Path) -> Result<Audit, Failure> {
         hints: context.ui.is_verbose(),
         ..Auditor::new(context.is_strict()?)
     };
-    let failed = |error| not_started(&error, &root.display().to_string());
+    let failed = |error| audit_not_started(&error, &root.display().to_string());
     // Skills inside a skill's folder are files of that skill, so only the outer one is checked.
     if !root.is_dir() || root.join("SKILL.md").is_file() {
         let skill = audit_skill(root, &auditor).map_err(failed)?;

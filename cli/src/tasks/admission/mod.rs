@@ -195,7 +195,11 @@ pub fn require_reason(
 
 /// Warns of each rule after `--allow` or `--end-exception` that has no effect on this skill.
 /// `installed` is the manifest of the installed version.
-pub fn warn_of_idle_flags(context: &Context, candidate: &Candidate, installed: Option<&Manifest>) {
+pub fn warn_of_unused_flags(
+    context: &Context,
+    candidate: &Candidate,
+    installed: Option<&Manifest>,
+) {
     let name = &candidate.package.name;
     let has_rule = |waivers: &[Waiver], named: &str| {
         // An option names a rule by its name or its id, and an exception by its name.

@@ -63,10 +63,10 @@ pub fn published_namespaces(context: &Context, vault: &Vault) -> Result<Vec<Conn
 /// Applies newer root versions that the services show, so that the next change of keys does not
 /// fork from them. Fails only if a service shows keys that contradict this machine's. Other
 /// failures are warnings, because a service must not be able to prevent a change of keys.
-pub fn take_newer_keys(context: &Context, vault: &Vault) -> Result<(), Failure> {
+pub fn apply_newer_keys(context: &Context, vault: &Vault) -> Result<(), Failure> {
     for connection in published_namespaces(context, vault)? {
         let outcome = Publisher::new(context, vault, &connection)
-            .and_then(|publisher| context.block_on(publisher.look_at_keys()));
+            .and_then(|publisher| context.block_on(publisher.apply_shown_keys()));
         match outcome {
             Err(failure) if failure.code == ErrorCode::RootForked => return Err(failure),
             Err(failure) => {

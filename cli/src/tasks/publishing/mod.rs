@@ -206,7 +206,7 @@ impl<'a> Publisher<'a> {
 
     /// Applies newer root versions that the service shows, and warns which keys were added, removed
     /// or revoked. Returns the bytes of the current catalog.
-    pub async fn look_at_keys(&self) -> Result<Option<Vec<u8>>, Failure> {
+    pub async fn apply_shown_keys(&self) -> Result<Option<Vec<u8>>, Failure> {
         let current = self.current_catalog().await?;
         let Connection { base, slug } = self.connection;
         let request = PlanRequest::new(base.as_str(), slug, current.as_deref());

@@ -64,7 +64,7 @@ impl Publisher<'_> {
         &self,
         bytes: &[u8],
     ) -> Result<(Proposal, Option<Vec<u8>>), Failure> {
-        let current = self.look_at_keys().await?;
+        let current = self.apply_shown_keys().await?;
         let Connection { base, slug } = self.connection;
         let request = PlanRequest::new(base.as_str(), slug, current.as_deref());
         let proposal = Proposal::judge(self.vault, &request, bytes)?;

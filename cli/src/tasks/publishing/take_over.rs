@@ -135,7 +135,7 @@ impl Publisher<'_> {
         };
         let ui = &self.context.ui;
         // A scheduled sync would otherwise print the whole review each time.
-        if let Some(waiting) = self.was_shown(changes, how)? {
+        if let Some(waiting) = self.find_or_record_review(changes, how)? {
             ui.must_see(format!(
                 "release {}, signed by {who}, waits for a review since {}: --full shows it again",
                 changes.release, waiting.at
@@ -152,7 +152,7 @@ impl Publisher<'_> {
     /// Returns the record of the review if a sync without a terminal has printed it for exactly
     /// this release within the last day, so that one line is enough now. Otherwise records that it
     /// is printed now, and returns `None`.
-    fn was_shown(
+    fn find_or_record_review(
         &self,
         changes: &TakeOver,
         how: &ReleaseReview,

@@ -25,7 +25,7 @@ use vault_gate::{self as gate, GateOptions, RawFile, Verdict};
 use super::AdmitError;
 use super::compare::{ComparedSkills, Nearest};
 use crate::installed::linked;
-use crate::installed::place::{Place, list_places, read_own_skill};
+use crate::installed::place::{Place, list_skill_places, read_own_skill};
 use crate::store::{self, Examined, Trusted};
 use crate::vault::{Vault, VaultError};
 
@@ -180,7 +180,7 @@ impl Nearest {
         // A candidate of this command is not stored yet, so it has no files to compare with.
         let duplicate = self.place.as_ref().filter(|_| self.likeness >= DUPLICATE);
         let files = duplicate.and_then(|place| {
-            let groups = list_places(vault).ok()?.groups;
+            let groups = list_skill_places(vault).ok()?.groups;
             let group = groups.iter().find(|group| group.places.contains(place))?;
             examine_bundle(vault, &place.signed_name, &place.bundle, &group.trusted)
         });

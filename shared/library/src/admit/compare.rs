@@ -8,7 +8,7 @@ use vault_gate::names::PreparedName;
 use vault_gate::similar::{ALIKE, Sketch};
 
 use crate::installed::list;
-use crate::installed::place::{Place, list_places};
+use crate::installed::place::{Place, list_skill_places};
 use crate::vault::{Vault, VaultError};
 
 /// The names and sketches of the skills that a new skill is compared with.
@@ -42,7 +42,7 @@ pub(super) struct Nearest {
 impl ComparedSkills {
     /// Reads the skills that are installed now.
     pub(super) fn read_installed_skills(vault: &Vault) -> Result<Self, VaultError> {
-        let places = list_places(vault)?;
+        let places = list_skill_places(vault)?;
         let rows = list::indexed_rows(vault, &places);
         let foreign = places.strange.iter();
         let strange = foreign.filter_map(|path| path.rsplit('/').next());

@@ -51,7 +51,7 @@ impl Transforms {
             store::stage_bundle(&mut batch, aside.path(), hash, signed, files)?;
         }
         batch.flush(aside.path())?;
-        let trusted = store::Trusted::for_own(trust).on_variants();
+        let trusted = store::Trusted::for_own(trust).for_variants();
         store::admit_bundles(&vault.store_folder(), aside.path(), &hashes, &trusted)?;
         for variant in equal {
             self.record_before(variant);

@@ -72,7 +72,7 @@ pub enum RollbackError {
 pub fn list_versions(vault: &Vault, name: &SkillName) -> Result<Vec<PastVersion>, VaultError> {
     // A key that was retired since may have signed an earlier version. That is acceptable here,
     // because a version passes the gate and is signed again before it is used.
-    let trusted = vault.ever_trusted()?;
+    let trusted = vault.trusted_for_earlier()?;
     let current = read_own_skill(vault, name, &vault.trusted()?)?.map(|installed| installed.bundle);
     let store = vault.store_folder();
     let (bundles, _) = store::list_bundles(&store)?;
@@ -183,7 +183,13 @@ pub fn roll_back(
             .ok_or_else(|| RollbackError::NothingEarlier(name.clone()))?,
     };
     let version = chosen.manifest.version;
-    let examined = read_version(vault, name, version, &chosen.bundle, &vault.ever_trusted()?)?;
+    let examined = read_version(
+        vault,
+        name,
+        version,
+        &chosen.bundle,
+        &vault.trusted_for_earlier()?,
+    )?;
     let upstream = chosen.upstream.clone();
     // The work stays that of its author, whether another publisher signed it or a member's draft was
     // accepted. If a rollback made it the owner's, its actions would get the owner's whole

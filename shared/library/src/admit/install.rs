@@ -18,7 +18,7 @@ use super::{Admission, AdmitError, AdmitReport, Base, Candidate, Purpose, check,
 use crate::disk::{self, Batch, Location};
 use crate::index::Index;
 use crate::installed::place::read_own_skill;
-use crate::installed::roots::counted_catalogs;
+use crate::installed::roots::read_last_catalogs;
 use crate::installed::{linked, upstream};
 use crate::store::{self, Trusted};
 use crate::vault::own_skills::LocalSource;
@@ -219,7 +219,7 @@ impl<'v> Admitter<'v> {
         // From now on the bare names mean these own skills, not linked ones, even if the links are
         // deleted by hand later.
         let names: Vec<_> = signed.iter().map(|(package, _)| &package.name).collect();
-        linked::take_bare(vault, &names)?;
+        linked::unset_bare_names(vault, &names)?;
         let skills = vault.skills_folder();
         for (package, skill) in &signed {
             disk::switch_link(
@@ -287,7 +287,7 @@ impl<'v> Admitter<'v> {
         let lower: Vec<_> = signed
             .iter()
             .filter(|(package, skill)| {
-                let lowest = self.trusted.lowest_version(&package.name);
+                let lowest = self.trusted.lowest_accepted_version(&package.name);
                 lowest.is_some_and(|lowest| skill.manifest.version < lowest)
             })
             .collect();
@@ -328,7 +328,7 @@ fn decide_admission(
             return Err(AdmitError::NotInstalled(name.clone()));
         }
         None if candidate.options.reject_linked_name && check::is_linked(vault, name)? => {
-            return Err(linked_elsewhere(name));
+            return Err(linked_skill_error(name));
         }
         None => {}
         Some(before) => {
@@ -339,7 +339,7 @@ fn decide_admission(
                 origin::check_own_name(vault, candidate, manifest, &before.bundle)?;
                 origin::check_folder(vault, candidate, manifest, &before.bundle)?;
                 if before.intact && is_unchanged(vault.id(), candidate, manifest) {
-                    let report = unchanged(candidate, manifest, before.bundle);
+                    let report = unchanged_report(candidate, manifest, before.bundle);
                     return Ok(Decision::Keep(Box::new(report)));
                 }
             }
@@ -353,7 +353,7 @@ fn decide_admission(
         .as_ref()
         .is_some_and(|before| before.manifest.is_none())
     {
-        let catalogs = counted_catalogs(vault)?;
+        let catalogs = read_last_catalogs(vault)?;
         let entries = catalogs.iter().filter_map(|catalog| catalog.skill(name));
         released = entries.map(|entry| entry.version).max();
     }
@@ -376,9 +376,13 @@ fn decide_admission(
         // On a recovered machine, the earlier version may be higher than the installed one.
         Some((manifest, Purpose::NextVersion { .. })) => {
             let before = from.unwrap_or(0).max(manifest.version);
-            before.max(trusted.reached_version(name)) + 1
+            before.max(trusted.highest_recorded_version(name)) + 1
         }
-        _ => from.unwrap_or(0).max(trusted.reached_version(name)) + 1,
+        _ => {
+            from.unwrap_or(0)
+                .max(trusted.highest_recorded_version(name))
+                + 1
+        }
     };
     Ok(Decision::Sign { version, from })
 }
@@ -477,7 +481,9 @@ fn check_place(
         }),
         // A damaged skill, or an older version that came back after an update or a removal, is
         // repaired by adding the skill.
-        _ if before.is_none_or(|before| trusted.lowest_version(&name) > Some(before.version)) => {
+        _ if before
+            .is_none_or(|before| trusted.lowest_accepted_version(&name) > Some(before.version)) =>
+        {
             Ok(())
         }
         // The recorded path belongs to an earlier source, or no path is recorded.
@@ -512,7 +518,7 @@ fn check_replace_by_text(
 
 /// Returns the error for a name that only a skill of a linked vault has: this vault can't change
 /// that skill.
-pub(crate) fn linked_elsewhere(name: &SkillName) -> AdmitError {
+pub(crate) fn linked_skill_error(name: &SkillName) -> AdmitError {
     occupied_error(name, "it came with a linked vault and is changed there")
 }
 
@@ -524,7 +530,11 @@ fn occupied_error(name: &SkillName, reason: &str) -> AdmitError {
 }
 
 /// Returns the report on a candidate whose content is installed already.
-pub(super) fn unchanged(candidate: &Candidate, manifest: &Manifest, bundle: Digest) -> AdmitReport {
+pub(super) fn unchanged_report(
+    candidate: &Candidate,
+    manifest: &Manifest,
+    bundle: Digest,
+) -> AdmitReport {
     AdmitReport {
         admission: Admission::Unchanged,
         ..build_report(candidate, manifest, bundle, None)

@@ -20,7 +20,7 @@ pub(super) fn read_folder(
 ) -> Result<(SourceFolder, Vec<String>), AdmitError> {
     let read = if copy_links {
         source::read_with_links(Path::new(path), LIMITS, &gate::is_ignored)
-            .and_then(source::take_copies)
+            .and_then(source::replace_links_by_copies)
     } else {
         let folder = source::read_skill_folder(Path::new(path), LIMITS, &gate::is_ignored);
         folder.map(|folder| (folder, Vec::new()))

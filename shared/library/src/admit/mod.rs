@@ -67,7 +67,7 @@ use crate::vault::keys::{KeyError, agent_refusal};
 
 pub use check::Neighbours;
 pub use install::{admit_all, admit_candidates, admit_one, preview_admission};
-pub(crate) use install::{admit_all_under, admit_under, linked_elsewhere};
+pub(crate) use install::{admit_all_under, admit_under, linked_skill_error};
 pub use sign_again::Resigned;
 pub(crate) use sign_again::{list_unsigned, sign_again, sign_waiting};
 pub(crate) use source::Purpose;

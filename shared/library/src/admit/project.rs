@@ -3,7 +3,7 @@
 
 use vault_format::manifest::Manifest;
 
-use super::install::{build_report, is_unchanged, unchanged};
+use super::install::{build_report, is_unchanged, unchanged_report};
 use super::{AdmitError, AdmitReport, Candidate, sign};
 use crate::disk::Batch;
 use crate::installed::project::{Project, ProjectFolder};
@@ -28,7 +28,7 @@ pub fn install_for_project(
         && is_unchanged(&project.vault_id(), candidate, before)
         && let Some(bundle) = project.skill_bundles().get(name)
     {
-        return Ok(unchanged(candidate, before, *bundle));
+        return Ok(unchanged_report(candidate, before, *bundle));
     }
     let from = before.map(|manifest| manifest.version);
     let version = from.unwrap_or(0) + 1;

@@ -19,10 +19,10 @@ use super::history::list_versions;
 use super::variants as transforms;
 use crate::disk;
 use crate::index::Index;
-use crate::installed::agent_links::withdraw::withdraw as withdraw_from_agents;
+use crate::installed::agent_links::withdraw::withdraw_from_agents;
 use crate::installed::place::{self, Origin, Place};
 use crate::installed::project;
-use crate::installed::roots::counted_catalogs;
+use crate::installed::roots::read_last_catalogs;
 use crate::installed::variants;
 use crate::store;
 use crate::vault::{Change, Vault, VaultError};
@@ -102,11 +102,11 @@ pub(crate) fn remove_under(
     change: &mut Change<'_>,
     request: &RemoveSkills,
 ) -> Result<RemoveReport, VaultError> {
-    let own = place::own_places(vault)?;
+    let own = place::own_skill_places(vault)?;
     // Unlink the skills from the agents first, so that an agent never finds a dangling link.
     // Include names that are not installed, because an earlier removal may have been interrupted.
     // Exclude names that only a linked vault has.
-    let linked: HashSet<_> = place::list_places(vault)?
+    let linked: HashSet<_> = place::list_skill_places(vault)?
         .groups
         .into_iter()
         .flat_map(|group| group.places)
@@ -126,7 +126,7 @@ pub(crate) fn remove_under(
     };
     // Record the removal before the first link is removed, so that a killed removal does not look
     // like a link that an attacker deleted.
-    mark_as_leaving(vault, request, &own)?;
+    record_removal_start(vault, request, &own)?;
     let mut done = BTreeSet::new();
     for typed in &request.names {
         // The user may give a name twice. Remove and report it once.
@@ -151,13 +151,17 @@ pub(crate) fn remove_under(
     vault.change_own_skills(|skills| names.iter().for_each(|name| skills.note_removed(name)))?;
     transforms::forget_variants(vault, change, &names)?;
     // Earlier versions of these skills go too, unless something else refers to their bundles.
-    collect_names(vault, change, |name| done.contains(name.as_str()))?;
+    collect_bundles_of(vault, change, |name| done.contains(name.as_str()))?;
     Ok(report)
 }
 
 /// Records that the skills are being removed, with their versions. If the process is killed before
 /// the links are removed, the skills stay installed.
-fn mark_as_leaving(vault: &Vault, request: &RemoveSkills, own: &[Place]) -> Result<(), VaultError> {
+fn record_removal_start(
+    vault: &Vault,
+    request: &RemoveSkills,
+    own: &[Place],
+) -> Result<(), VaultError> {
     let (store, trusted) = (vault.store_folder(), vault.trusted()?);
     let leaving = own
         .iter()
@@ -206,9 +210,9 @@ fn remove_one(
 pub(crate) fn was_signed(vault: &Vault, name: &SkillName) -> Result<bool, VaultError> {
     // Consult three records, because an attacker who can write to the vault's folder can delete the
     // stored versions there, and an unsigned folder must not take the place of a signed skill.
-    Ok(vault.own_skills()?.reached_version(name) > 0
+    Ok(vault.own_skills()?.highest_recorded_version(name) > 0
         || !list_versions(vault, name)?.is_empty()
-        || counted_catalogs(vault)?
+        || read_last_catalogs(vault)?
             .iter()
             .any(|catalog| catalog.skill(name).is_some()))
 }
@@ -249,7 +253,7 @@ pub fn withdraw_version(
     reason: &str,
 ) -> Result<bool, VaultError> {
     let mut change = vault.begin_change()?;
-    let installed = place::own_places(vault)?;
+    let installed = place::own_skill_places(vault)?;
     if installed.iter().any(|place| place.bundle == bundle) {
         return Ok(false);
     }
@@ -262,26 +266,26 @@ pub fn withdraw_version(
 /// writer. After that, only a service that still has them can restore them.
 pub fn collect_unreferenced(vault: &Vault) -> Result<Vec<Digest>, VaultError> {
     let change = vault.begin_change()?;
-    collect_names(vault, &change, |_| true)
+    collect_bundles_of(vault, &change, |_| true)
 }
 
 /// Removes unreferenced bundles that this vault did not sign, or whose manifest can't be read.
 /// Earlier versions of own skills stay.
-pub(crate) fn collect_foreign(
+pub(crate) fn collect_foreign_bundles(
     vault: &Vault,
     change: &Change<'_>,
 ) -> Result<Vec<Digest>, VaultError> {
-    collect_names(vault, change, |_| false)
+    collect_bundles_of(vault, change, |_| false)
 }
 
 /// Removes unreferenced bundles whose skill name `wanted` accepts, and those that this vault did
 /// not sign or that can't be read.
-pub(crate) fn collect_names(
+pub(crate) fn collect_bundles_of(
     vault: &Vault,
     _change: &Change<'_>,
     wanted: impl Fn(&SkillName) -> bool,
 ) -> Result<Vec<Digest>, VaultError> {
-    let places = place::list_places(vault)?;
+    let places = place::list_skill_places(vault)?;
     let groups = places.groups.iter().flat_map(|group| &group.places);
     // Keep the bundles of skills whose links were deleted by hand too, so that deleting a link does
     // not delete the bytes.
@@ -293,7 +297,7 @@ pub(crate) fn collect_names(
     referenced.extend(project::project_bundles(vault)?);
     let store = vault.store_folder();
     let (bundles, _) = store::list_bundles(&store)?;
-    let trusted = vault.ever_trusted()?;
+    let trusted = vault.trusted_for_earlier()?;
     if !trusted.is_known() {
         // Without the vault's keys it can't be told which bundles are its own, so keep all.
         return Ok(Vec::new());

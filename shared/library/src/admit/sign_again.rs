@@ -47,7 +47,7 @@ pub(crate) fn sign_again(
     wanted: impl Fn(&Place) -> bool,
 ) -> Result<Resigned, VaultError> {
     let store = vault.store_folder();
-    let mut places = place::own_places(vault)?;
+    let mut places = place::own_skill_places(vault)?;
     places.retain(wanted);
     let mut resigned = Resigned::default();
     for places in places.chunks(BATCH) {
@@ -137,7 +137,7 @@ pub(crate) fn list_unsigned(vault: &Vault) -> Result<Vec<SkillName>, VaultError>
     if trust.sign_again.is_empty() {
         return Ok(Vec::new());
     }
-    let mut places = place::own_places(vault)?;
+    let mut places = place::own_skill_places(vault)?;
     places.retain(|place| trust.sign_again.contains(&place.bundle));
     Ok(places.into_iter().map(|place| place.name).collect())
 }

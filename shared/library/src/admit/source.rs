@@ -449,7 +449,7 @@ impl GateInput {
             } => {
                 let (folder, links) = local::read_below(&top, &below, input.options.copy_links)?;
                 local::check_document(&folder, document)?;
-                let (folder, copied_links) = source::take_copies((folder, links))?;
+                let (folder, copied_links) = source::replace_links_by_copies((folder, links))?;
                 input.copied_links = copied_links;
                 input.local = input.provenance.is_none().then(|| folder.path.clone());
                 input.read_local(folder, now);

@@ -12,7 +12,7 @@ use vault_shelf::fetch::{Fetch, Upstream};
 use super::add::{AddError, admit_source, join_blocking, read_policy};
 use super::check::is_linked;
 use super::history::read_installed;
-use super::{AdmitError, AdmitReport, Options, Source, linked_elsewhere};
+use super::{AdmitError, AdmitReport, Options, Source, linked_skill_error};
 use crate::installed::place::read_own_skill;
 use crate::installed::upstream;
 use crate::vault::Vault;
@@ -103,7 +103,7 @@ pub async fn update_skill(vault: &Vault, input: &UpdateSkill) -> Result<UpdateRe
 /// Returns the source from which an own skill can be fetched again. Fails if it has none.
 pub(crate) fn upstream_of(vault: &Vault, name: &SkillName) -> Result<Upstream, AddError> {
     let Some(installed_skill) = read_own_skill(vault, name, &vault.trusted()?)? else {
-        return Err(not_installed(vault, name)?.into());
+        return Err(not_own_skill_error(vault, name)?.into());
     };
     // A local folder, submitted text or another vault is no source that can be fetched again.
     if let Some(upstream) = upstream::of_skill(vault, name)? {
@@ -162,9 +162,12 @@ fn secrets_of(vault: &Vault, name: &SkillName) -> Vec<String> {
 
 /// Returns the reason why a skill that is not an own one can't be changed: it belongs to a linked
 /// vault, or it is not installed.
-pub(crate) fn not_installed(vault: &Vault, name: &SkillName) -> Result<AdmitError, AdmitError> {
+pub(crate) fn not_own_skill_error(
+    vault: &Vault,
+    name: &SkillName,
+) -> Result<AdmitError, AdmitError> {
     Ok(if is_linked(vault, name)? {
-        linked_elsewhere(name)
+        linked_skill_error(name)
     } else {
         AdmitError::NotInstalled(name.clone())
     })

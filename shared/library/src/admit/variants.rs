@@ -22,7 +22,7 @@ use super::sign::{SignedSkill, sign_candidate};
 use super::sign_again::to_earlier_source;
 use super::{AdmitError, Candidate, Neighbours, Options, Purpose, examine_candidate};
 use crate::disk::{self, Batch};
-use crate::installed::place::{Place, list_places};
+use crate::installed::place::{Place, list_skill_places};
 use crate::installed::variants::{Part, Variant, VariantsRecord};
 use crate::store::{self, Trusted};
 use crate::vault::authored::{self, AuthoredFile};
@@ -181,7 +181,7 @@ pub(super) fn try_transform(
     bytes: &[u8],
 ) -> Result<Transform, AddTransformError> {
     let transform = Transform::parse(name, bytes)?;
-    let places = list_places(vault)?;
+    let places = list_skill_places(vault)?;
     let located = places.groups.iter().find_map(|group| {
         let mut places = group.places.iter();
         let place = places.find(|place| place.name == *skill && place.bare)?;
@@ -248,7 +248,7 @@ impl Transforms {
             record: VariantsRecord::read(vault)?,
             ..Self::default()
         };
-        let trusted = vault.trusted()?.on_variants();
+        let trusted = vault.trusted()?.for_variants();
         // The record may not match the store, so keep only variants whose signed manifest agrees
         // with it.
         let variants = std::mem::take(&mut all.record.variants).into_iter();
@@ -283,7 +283,7 @@ impl Transforms {
 
     /// Returns the transform that names the most agents, as its skill, its name and the number of
     /// agents; `None` if none names any.
-    pub(crate) fn widest(&self) -> Option<(&SkillName, &SkillName, usize)> {
+    pub(crate) fn find_widest_transform(&self) -> Option<(&SkillName, &SkillName, usize)> {
         let skills = self.by_skill.iter();
         let all = skills.flat_map(|(skill, transforms)| {
             let transforms = transforms.iter();
@@ -398,9 +398,9 @@ impl Transforms {
             &vault.store_folder(),
             aside.path(),
             &hashes,
-            &vault.trusted()?.on_variants(),
+            &vault.trusted()?.for_variants(),
         )?;
-        // Keep older variants until no link points to them; `forget_stale` removes them then.
+        // Keep older variants until no link points to them; `remove_outdated_variants` removes them then.
         self.record.variants.extend(new_variants);
         self.record.write(vault, change)?;
         Ok(rendered)
@@ -409,7 +409,7 @@ impl Transforms {
     /// Removes outdated variants from the record, and their bundles from the store. Call it under
     /// the writer lock, after no link points to them. `base` returns the bundle from which the
     /// variant of a skill for an agent is rendered.
-    pub(crate) fn forget_stale(
+    pub(crate) fn remove_outdated_variants(
         &mut self,
         vault: &Vault,
         change: &mut Change<'_>,
@@ -440,8 +440,8 @@ impl Transforms {
         Ok(())
     }
 
-    /// Returns whether [`Self::forget_stale`] would remove anything.
-    pub(crate) fn has_stale(&self, base: BaseOf<'_>) -> bool {
+    /// Returns whether [`Self::remove_outdated_variants`] would remove anything.
+    pub(crate) fn has_outdated_variants(&self, base: BaseOf<'_>) -> bool {
         let mut variants = self.record.variants.iter();
         !self.untrusted.is_empty() || variants.any(|variant| !self.is_current(variant, base))
     }

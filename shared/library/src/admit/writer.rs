@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use crate::disk::scratch;
 use crate::index::Index;
-use crate::installed::place::list_places;
+use crate::installed::place::list_skill_places;
 use crate::installed::variants;
 use crate::store;
 use crate::vault::{Change, Vault, VaultError};
@@ -47,14 +47,14 @@ impl Vault {
 fn remove_orphans(vault: &Vault) -> Result<(), VaultError> {
     let mut orphans = Vec::new();
     for folder in scratch::list_abandoned(&vault.tmp_folder())? {
-        orphans.extend(store::noted_admitted(&folder)?);
+        orphans.extend(store::read_admitted_list(&folder)?);
     }
     if orphans.is_empty() {
         return Ok(());
     }
     // If the installed skills can't be listed, it is unknown which bundles are linked, so remove
     // nothing.
-    let (Ok(places), Ok(trusted)) = (list_places(vault), vault.trusted()) else {
+    let (Ok(places), Ok(trusted)) = (list_skill_places(vault), vault.trusted()) else {
         return Ok(());
     };
     let store = vault.store_folder();

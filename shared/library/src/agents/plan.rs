@@ -133,7 +133,7 @@ impl Plan {
         // Without profiles and outdated variants, nothing depends on the skills, so do not read
         // them.
         let (skills, mut warnings) = if rules.is_empty()
-            && !transforms.has_stale(&|name, agent| base_of(&[], name, agent))
+            && !transforms.has_outdated_variants(&|name, agent| base_of(&[], name, agent))
         {
             Default::default()
         } else {
@@ -141,7 +141,7 @@ impl Plan {
         };
         let mut variants = Variants {
             transforms: &transforms,
-            trusted: Rc::new(vault.trusted()?.on_variants()),
+            trusted: Rc::new(vault.trusted()?.for_variants()),
             missing: Vec::new(),
             failed: Vec::new(),
         };
@@ -263,7 +263,7 @@ impl Plan {
         !self.unrendered.is_empty()
             || !self.agent_folders.is_empty()
             || !self.spare_folders.is_empty()
-            || self.transforms.has_stale(&base)
+            || self.transforms.has_outdated_variants(&base)
             || !self.trees.is_empty()
             || !self.roots.iter().all(RootChange::is_empty)
     }
@@ -340,7 +340,8 @@ impl Plan {
                 linked.link.remove_agent_folder(agent)?;
             }
             let base = |name: &SkillName, agent: &AgentId| base_of(&self.skills, name, agent);
-            self.transforms.forget_stale(vault, change, &base)?;
+            self.transforms
+                .remove_outdated_variants(vault, change, &base)?;
         }
         Ok(self.into_report(vault))
     }

@@ -90,7 +90,7 @@ pub(super) fn read_rules(
 pub(super) fn available_skills(
     vault: &Vault,
 ) -> Result<(Vec<AvailableSkill>, Vec<ProfileWarning>), VaultError> {
-    let places = place::list_places(vault)?;
+    let places = place::list_skill_places(vault)?;
     let rows = list::indexed_rows(vault, &places);
     let mut links = linked::list_links(vault)?;
     let mut available = Vec::new();
@@ -149,7 +149,9 @@ fn signed_agents(
     let manifest = store::read_manifest(&vault.store_folder(), &place.bundle, trusted)?;
     // Without these checks a link to an older version or to the bundle of another skill would be
     // shown.
-    let lowest = trusted.lowest_version(&place.signed_name).unwrap_or(0);
+    let lowest = trusted
+        .lowest_accepted_version(&place.signed_name)
+        .unwrap_or(0);
     let is_meant = manifest.name == place.signed_name
         && manifest.version >= lowest
         && (manifest.rendered_from.is_none() || trusted.allows_variants());

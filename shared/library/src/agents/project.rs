@@ -79,11 +79,11 @@ pub fn link_project(
         &project,
         &open_below(folder, Path::new(SKILLS), true)?,
     )?;
-    let agents_of = agents_of(vault, &project);
+    let agents_by_skill = agents_by_skill(vault, &project);
     for path in project.agent_folders() {
         let no_agents = BTreeSet::new();
         let readers = readers_by_folder.get(path).unwrap_or(&no_agents);
-        let visible = agents_of.iter().filter(|(_, agents)| {
+        let visible = agents_by_skill.iter().filter(|(_, agents)| {
             !readers.is_empty()
                 && (agents.is_empty() || agents.iter().any(|id| readers.contains(id)))
         });
@@ -180,7 +180,10 @@ fn wanted_folders(
 
 /// Returns the agents that each intact skill is for; an empty list means all agents. Damaged skills
 /// are left out.
-fn agents_of<'p>(vault: &Vault, project: &'p Project) -> BTreeMap<&'p SkillName, Vec<AgentId>> {
+fn agents_by_skill<'p>(
+    vault: &Vault,
+    project: &'p Project,
+) -> BTreeMap<&'p SkillName, Vec<AgentId>> {
     let names = project.skill_names();
     let read = names.filter_map(|name| {
         let examined = project.read_skill(vault, name)?.ok()?;

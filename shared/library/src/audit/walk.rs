@@ -13,7 +13,7 @@ use super::Bounds;
 use crate::disk::{self, Kind};
 
 /// A folder of an audit that contains a SKILL.md.
-pub(super) struct Place {
+pub(super) struct SkillFolder {
     pub(super) folder: PathBuf,
     /// Path relative to the audited folder.
     pub(super) path: PathBuf,
@@ -24,7 +24,7 @@ pub(super) struct Place {
 /// The folders that [`walk`] found, and what it did not reach.
 #[derive(Default)]
 pub(super) struct FolderWalk {
-    pub(super) skills: Vec<Place>,
+    pub(super) skills: Vec<SkillFolder>,
     /// Symbolic links to folders of skills.
     pub(super) links: Vec<String>,
     pub(super) skipped: Vec<Skipped>,
@@ -51,7 +51,7 @@ pub(super) fn document_of(kept: &[(OsString, Kind)]) -> Option<String> {
 }
 
 /// Limit on the folders beyond the limits of the audit that a report names.
-const MOST_BEYOND: usize = 100;
+const MAX_REPORTED_FOLDERS: usize = 100;
 
 /// Lists folders breadth-first, so that a limit cuts off the deepest ones. Does not follow symlinks
 /// and ignores `.gitignore`.
@@ -80,7 +80,7 @@ pub(super) fn walk(root: &Path, bounds: Bounds) -> FolderWalk {
             // One unreadable folder must not end the audit. The report names it.
             Err(error) => {
                 walked.skipped.push(Skipped {
-                    path: shown(&path),
+                    path: display_path(&path),
                     reason: error.cause.to_string(),
                 });
                 continue;
@@ -88,7 +88,7 @@ pub(super) fn walk(root: &Path, bounds: Bounds) -> FolderWalk {
         };
         too_many |= listed.cut;
         if let Some(document) = document_of(&listed.kept) {
-            walked.skills.push(Place {
+            walked.skills.push(SkillFolder {
                 folder,
                 path: path.clone(),
                 document,
@@ -113,10 +113,13 @@ pub(super) fn walk(root: &Path, bounds: Bounds) -> FolderWalk {
     if too_deep {
         walked.bounds.push(reached("levels", bounds.depth));
     }
-    let skipped = beyond.iter().take(MOST_BEYOND).map(|path| Skipped {
-        path: shown(path),
-        reason: "it is beyond the limits of this audit".to_owned(),
-    });
+    let skipped = beyond
+        .iter()
+        .take(MAX_REPORTED_FOLDERS)
+        .map(|path| Skipped {
+            path: display_path(path),
+            reason: "it is beyond the limits of this audit".to_owned(),
+        });
     walked.skipped.extend(skipped);
     walked.links = skill_links(root, &walked.skills, links);
     let bytes = |path: &PathBuf| path.as_os_str().as_bytes().to_owned();
@@ -127,7 +130,7 @@ pub(super) fn walk(root: &Path, bounds: Bounds) -> FolderWalk {
 
 /// Returns the links that lead to a folder of a skill and lie in no skill: a link in a skill is a
 /// finding about that skill. Nothing behind a link is read but the names in its folder.
-fn skill_links(root: &Path, skills: &[Place], links: Vec<PathBuf>) -> Vec<String> {
+fn skill_links(root: &Path, skills: &[SkillFolder], links: Vec<PathBuf>) -> Vec<String> {
     let folders: HashSet<&Path> = skills.iter().map(|place| place.path.as_path()).collect();
     // A repository that is itself a skill may contain more skills, and links to them.
     let in_skill = |link: &PathBuf| {
@@ -151,11 +154,11 @@ fn skill_links(root: &Path, skills: &[Place], links: Vec<PathBuf>) -> Vec<String
     let mut links: Vec<PathBuf> = links.into_iter().filter(|link| !in_skill(link)).collect();
     links.retain(|link| leads_to_skill(link));
     links.sort();
-    links.iter().map(|link| shown(link)).collect()
+    links.iter().map(|link| display_path(link)).collect()
 }
 
 /// Returns a path for the report: `.` for the audited folder itself.
-pub(super) fn shown(path: &Path) -> String {
+pub(super) fn display_path(path: &Path) -> String {
     if path.as_os_str().is_empty() {
         ".".to_owned()
     } else {

@@ -78,7 +78,7 @@ fn open_folder_at(
     let flags = FOLDER | OFlags::NOFOLLOW;
     let open = || rustix::fs::openat(&parent, name, flags, Mode::empty());
     let opened = match open() {
-        Err(Errno::ACCESS) => let_in(&parent, name).and_then(|()| open()),
+        Err(Errno::ACCESS) => grant_owner_access(&parent, name).and_then(|()| open()),
         opened => opened,
     };
     match opened {
@@ -90,7 +90,7 @@ fn open_folder_at(
 
 /// Gives the owner of a folder access to it.
 #[cfg(target_os = "linux")]
-fn let_in(parent: impl AsFd, name: impl Arg) -> rustix::io::Result<()> {
+fn grant_owner_access(parent: impl AsFd, name: impl Arg) -> rustix::io::Result<()> {
     use std::os::fd::AsRawFd;
     // On Linux, `chmod` always follows a symbolic link. `O_PATH` opens the folder itself without
     // needing access to it. The handle's name under `/proc` then leads to this folder and nowhere
@@ -102,7 +102,7 @@ fn let_in(parent: impl AsFd, name: impl Arg) -> rustix::io::Result<()> {
 
 /// Gives the owner of a folder access to it.
 #[cfg(not(target_os = "linux"))]
-fn let_in(parent: impl AsFd, name: impl Arg) -> rustix::io::Result<()> {
+fn grant_owner_access(parent: impl AsFd, name: impl Arg) -> rustix::io::Result<()> {
     rustix::fs::chmodat(parent, name, Mode::RWXU, AtFlags::SYMLINK_NOFOLLOW)
 }
 

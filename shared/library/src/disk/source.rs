@@ -199,7 +199,7 @@ fn read_targets(
 
 /// Replaces the symbolic links of a folder by copies of the files to which they lead, and returns
 /// the paths of the links. Fails if a link does not lead to a file of the folder.
-pub(crate) fn take_copies(
+pub(crate) fn replace_links_by_copies(
     (mut folder, links): (SourceFolder, Vec<SkillLink>),
 ) -> Result<(SourceFolder, Vec<String>), SourceError> {
     copy_links(&mut folder.files, &links)
@@ -231,7 +231,7 @@ pub(crate) type Fault = (String, SourceError);
 /// Limit on the number of skipped entries that are reported. Symbolic links do not count, because
 /// the caller may follow them, and no number of links may hide another entry. The first entry that
 /// could not be read is reported even beyond the limit.
-const MOST_TOLD: usize = 20;
+const MAX_REPORTED_FAULTS: usize = 20;
 
 fn read_folder(
     path: &Path,
@@ -378,7 +378,7 @@ impl SourceReader<'_> {
         }
         // The report must show that it is incomplete, even beyond the limit.
         if is_link(&error)
-            || passed.len() - links < MOST_TOLD
+            || passed.len() - links < MAX_REPORTED_FAULTS
             || (unread(&error) && !passed.iter().any(|(_, other)| unread(other)))
         {
             passed.push((path, error));

@@ -131,7 +131,7 @@ pub fn export_zip(vault: &Vault, input: &ZipInput) -> Result<ZipReport, ExportEr
     let release = Release::for_skill(vault, &skill)?;
     // The export contains the root versions (signed lists of the vault's keys), so other machines
     // may know them from now on.
-    vault.note_shown()?;
+    vault.note_roots_exported()?;
     let bytes = pack_files(&skill, pack::pack_zip)?;
     let manifest = manifest_path(&input.file);
     let catalog = release

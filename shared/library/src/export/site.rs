@@ -132,7 +132,7 @@ pub fn export_site(vault: &Vault, input: &SiteInput) -> Result<SiteReport, Expor
         .iter()
         .map(|name| run::inspect_skill(vault, name))
         .collect::<Result<Vec<_>, _>>()?;
-    vault.note_shown()?;
+    vault.note_roots_exported()?;
     disk::make_dirs(&folder, 0o755)?;
     // Read the index before it is replaced, because only the index names the files of the earlier
     // export.

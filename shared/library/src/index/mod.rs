@@ -181,7 +181,7 @@ impl StoredRow {
     pub(crate) fn is_of(&self, hash: &Digest, name: &SkillName, trusted: &Trusted) -> bool {
         // After the row was written, the signer may have been revoked, or the version replaced.
         let signer: Option<PublicKey> = self.row.signer.parse().ok();
-        let lowest = trusted.lowest_version(name).unwrap_or(0);
+        let lowest = trusted.lowest_accepted_version(name).unwrap_or(0);
         self.row.name == *name
             && signer.is_some_and(|key| trusted.accepts_signer(&key, hash))
             && self.row.version >= lowest

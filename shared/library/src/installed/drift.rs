@@ -107,7 +107,7 @@ impl<'v> RecordedSources<'v> {
         Ok(match (fetched, self.folders.get(name)) {
             (Some(upstream), _) => Ok(CurrentSource::Fetched(Box::new(upstream))),
             (None, Some(folder)) => Ok(CurrentSource::Folder(folder.clone())),
-            (None, None) => Err(not_compared(kind, provenance)),
+            (None, None) => Err(reason_not_compared(kind, provenance)),
         })
     }
 }
@@ -117,7 +117,7 @@ const fn is_fetched(kind: Kind) -> bool {
     !matches!(kind, Kind::Local | Kind::Inline | Kind::Vault)
 }
 
-fn not_compared(kind: Option<Kind>, provenance: &str) -> NotCompared {
+fn reason_not_compared(kind: Option<Kind>, provenance: &str) -> NotCompared {
     match kind {
         Some(Kind::Local) if is_archive(provenance) => NotCompared::Archive,
         Some(Kind::Local) => NotCompared::UnknownFolder,

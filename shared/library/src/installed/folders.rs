@@ -107,7 +107,7 @@ fn folder_state(manifest: &Manifest, folder: &SourceFolder) -> FolderState {
     let path = &folder.path;
     let read = if folder.copy_links {
         let read = source::read_with_links(path, LIMITS, &gate::is_ignored);
-        let read = read.and_then(source::take_copies);
+        let read = read.and_then(source::replace_links_by_copies);
         read.map(|(read, _)| read)
     } else {
         source::read_skill_folder(path, LIMITS, &gate::is_ignored)

@@ -247,11 +247,11 @@ pub fn find_link_by_id(vault: &Vault, id: &LinkId) -> Result<Option<Link>, Vault
 
 /// Removes bare names from the links that have them, because own skills take these names. Call it
 /// under the writer lock.
-pub(crate) fn take_bare(vault: &Vault, names: &[&SkillName]) -> Result<(), VaultError> {
+pub(crate) fn unset_bare_names(vault: &Vault, names: &[&SkillName]) -> Result<(), VaultError> {
     for mut link in list_links(vault)? {
         for name in names {
             if link.reserves_bare_name(name) {
-                link.set_bare(vault, name, false)?;
+                link.set_bare_name(vault, name, false)?;
             }
         }
     }
@@ -412,7 +412,7 @@ impl Link {
 
     /// Gives this link the bare name of a skill, or takes it away. The caller ensures that no other
     /// link has it.
-    pub(crate) fn set_bare(
+    pub(crate) fn set_bare_name(
         &mut self,
         vault: &Vault,
         name: &SkillName,

@@ -15,7 +15,7 @@ use vault_gate::similar::Sketch;
 use vault_policy::search::Text;
 
 use super::link_id::LinkId;
-use super::place::{Origin, Place, Places, list_places, still_linked};
+use super::place::{Origin, Place, Places, list_skill_places, still_linked};
 use crate::disk::{self, HeldPath};
 use crate::index::{Index, IndexRow, NewIndexRow, StoredRow, Texts};
 use crate::store::{self, Damage, Trusted};
@@ -129,7 +129,7 @@ pub(crate) fn scan_installed(vault: &Vault) -> Result<Vec<ScannedSkill>, VaultEr
     let mut tries = TRIES;
     loop {
         let (mut scanned, mut fresh) = (Vec::new(), Vec::new());
-        let places = list_places(vault)?;
+        let places = list_skill_places(vault)?;
         for group in places.groups {
             let read: Vec<_> = group
                 .places

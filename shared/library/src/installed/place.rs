@@ -89,7 +89,7 @@ pub(crate) struct OriginGroup {
 
 /// Lists the installed skills, without reading any of them. Own skills come first and have their
 /// bare names. Any other bare name belongs to one link.
-pub(crate) fn list_places(vault: &Vault) -> Result<Places, VaultError> {
+pub(crate) fn list_skill_places(vault: &Vault) -> Result<Places, VaultError> {
     // A writer links a skill before it records it. So a record that is read before the links names
     // no skill whose link does not exist yet.
     let recorded = vault.own_skills()?;
@@ -161,7 +161,7 @@ impl Place {
 }
 
 /// Lists the own skills, without reading any of them.
-pub(crate) fn own_places(vault: &Vault) -> Result<Vec<Place>, VaultError> {
+pub(crate) fn own_skill_places(vault: &Vault) -> Result<Vec<Place>, VaultError> {
     Ok(read_own_links(vault)?.0)
 }
 
@@ -277,7 +277,7 @@ pub(crate) fn find_installed(
     vault: &Vault,
     wanted: &SkillRef,
 ) -> Result<Option<(Place, Trusted)>, VaultError> {
-    let groups = list_places(vault)?.groups.into_iter();
+    let groups = list_skill_places(vault)?.groups.into_iter();
     let mut matches = groups.filter_map(|group| {
         let mut places = group.places.into_iter();
         Some((places.find(|place| place.is_meant(wanted))?, group.trusted))
@@ -290,7 +290,7 @@ pub(crate) fn still_linked(vault: &Vault, expected: &[Place]) -> Result<bool, Va
     if expected.is_empty() {
         return Ok(true);
     }
-    let groups = list_places(vault)?.groups;
+    let groups = list_skill_places(vault)?.groups;
     let now: HashSet<_> = groups.iter().flat_map(|group| &group.places).collect();
     Ok(expected.iter().all(|place| now.contains(place)))
 }

@@ -16,7 +16,7 @@ use crate::vault::{Change, Vault, VaultError, releases};
 
 /// Stores root versions of a vault if they continue the known ones. `listed` names the bundles of a
 /// catalog that is valid under the new versions. Fails if they contradict the known ones.
-pub(crate) fn store_counted_roots(
+pub(crate) fn store_accepted_roots(
     change: &mut Change<'_>,
     id: &VaultId,
     shown: &RootList,
@@ -63,7 +63,7 @@ pub(crate) fn conclude_trust(
     if !is_own {
         return Ok(after);
     }
-    let mut counted = counted_bundles(vault)?;
+    let mut counted = last_catalog_bundles(vault)?;
     counted.extend(listed);
     // This machine sees the vault for the first time, so the signer of a listed bundle may have
     // been retired long ago.
@@ -84,11 +84,11 @@ pub(crate) fn conclude_trust(
     if retires || revokes {
         // Verify under the old keys, because under the new keys the bundles in question fail.
         let trusted = Trusted::for_own(before.clone());
-        let on_variants = trusted.on_variants();
-        let own = place::own_places(vault)?.into_iter();
+        let for_variants = trusted.for_variants();
+        let own = place::own_skill_places(vault)?.into_iter();
         let own = own.map(|place| (place, &trusted));
         let rendered = variants::variant_places(vault)?.into_iter();
-        let rendered = rendered.map(|place| (place, &on_variants));
+        let rendered = rendered.map(|place| (place, &for_variants));
         for (place, trusted) in own.chain(rendered) {
             let (store, name) = (vault.store_folder(), Some(&place.signed_name));
             let Ok((examined, _)) = store::examine_and_encode(&store, &place.bundle, name, trusted)
@@ -110,14 +110,14 @@ pub(crate) fn conclude_trust(
 }
 
 /// Returns the bundles in the last catalogs that this vault published or took over.
-fn counted_bundles(vault: &Vault) -> Result<BTreeSet<Digest>, VaultError> {
-    let catalogs = counted_catalogs(vault)?;
+fn last_catalog_bundles(vault: &Vault) -> Result<BTreeSet<Digest>, VaultError> {
+    let catalogs = read_last_catalogs(vault)?;
     let skills = catalogs.iter().flat_map(|catalog| &catalog.skills);
     Ok(skills.map(|entry| entry.bundle_hash).collect())
 }
 
 /// Returns the last catalog of each namespace that this vault published or took over.
-pub(crate) fn counted_catalogs(vault: &Vault) -> Result<Vec<Catalog>, VaultError> {
+pub(crate) fn read_last_catalogs(vault: &Vault) -> Result<Vec<Catalog>, VaultError> {
     let mut catalogs = Vec::new();
     for state in releases::list_states(vault)? {
         let (Some(bytes), Some(published)) = (state.catalog_bytes(vault)?, &state.published) else {

@@ -8,7 +8,7 @@ use vault_format::name::SkillName;
 use vault_policy::search::Ranking;
 
 use super::list::{InstalledSkill, list_installed, read_place};
-use super::place::{Place, list_places};
+use super::place::{Place, list_skill_places};
 use crate::store::Trusted;
 use crate::vault::{Vault, VaultError};
 
@@ -56,7 +56,7 @@ fn verify_hits(
     vault: &Vault,
     ranked: &[(&InstalledSkill, f64)],
 ) -> Result<Result<Vec<Hit>, Vec<SkillName>>, VaultError> {
-    let (groups, store) = (list_places(vault)?.groups, vault.store_folder());
+    let (groups, store) = (list_skill_places(vault)?.groups, vault.store_folder());
     let mut installed: HashMap<&SkillName, (&Place, &Trusted)> = HashMap::new();
     for group in &groups {
         for place in group.places.iter().filter(|place| place.bare) {

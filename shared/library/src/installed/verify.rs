@@ -124,10 +124,10 @@ pub fn known_vaults(vault: &Vault) -> Result<Vec<KnownVault>, VaultError> {
 /// exist, with their sizes, hashes and modes. Only metadata of operating systems may lie beside
 /// them. A linked skill must also be the bundle that the pin of its link names.
 pub fn verify_all_installed(vault: &Vault) -> Result<VerifyReport, VaultError> {
-    let places = place::list_places(vault)?;
+    let places = place::list_skill_places(vault)?;
     let store = vault.store_folder();
     let mut rendered = vec![OriginGroup {
-        trusted: vault.trusted()?.on_variants(),
+        trusted: vault.trusted()?.for_variants(),
         places: variants::variant_places(vault)?,
     }];
     rendered.extend(linked_agents::linked_variants(vault)?);

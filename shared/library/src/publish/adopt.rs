@@ -15,10 +15,10 @@ use vault_format::root::RootState;
 use vault_policy::Policy;
 
 use super::change::ReleaseChange;
-use super::current::{Current, last_counted};
+use super::current::{Current, read_last_accepted};
 use super::error::PlanError;
 pub use super::fetched::{AdoptError, Exceptions, Fetched, is_stored, parts};
-use super::fetched::{earlier, examine_source, gate_bundle, open};
+use super::fetched::{examine_source, gate_bundle, open_bundle, to_earlier_source};
 use super::merge::{PolicyChange, TakeOver};
 use super::plan;
 use super::request::PlanRequest;
@@ -55,7 +55,7 @@ pub fn adopt_skills(
     let mut neighbours = Neighbours::for_vault(vault);
     let mut candidates = Vec::with_capacity(entries.len());
     for entry in entries {
-        let opened = open(vault, entry, fetched, &trusted)?;
+        let opened = open_bundle(vault, entry, fetched, &trusted)?;
         let purpose = Purpose::Adopt(opened.signed.clone());
         let options = exceptions.options();
         candidates.push(gate_bundle(
@@ -93,7 +93,7 @@ pub fn take_over(
         PolicyChange::None | PolicyChange::Remove => None,
     };
     let installed = adopt_skills(vault, &changes.skills, exceptions, fetched)?;
-    note_leaving(vault, changes)?;
+    record_removed_signers(vault, changes)?;
     let removed = remove::remove_skills(
         vault,
         &RemoveSkills {
@@ -125,7 +125,7 @@ pub fn take_over(
 
 /// Records the signers of the skills that are about to be removed, as long as their manifests are
 /// stored.
-fn note_leaving(vault: &Vault, changes: &TakeOver) -> Result<(), AdoptError> {
+fn record_removed_signers(vault: &Vault, changes: &TakeOver) -> Result<(), AdoptError> {
     let (_change, trust) = (vault.begin_change()?, vault.require_trust()?);
     let mut state = state::read_or_new(vault, &changes.base, &changes.slug)?;
     let before = changes.change.before.iter();
@@ -224,8 +224,8 @@ pub fn plan_rollback(
         }
         _ => {}
     }
-    let installed = place::own_places(vault)?;
-    let before = last_counted(vault, &trust, request).map_err(Box::new)?;
+    let installed = place::own_skill_places(vault)?;
+    let before = read_last_accepted(vault, &trust, request).map_err(Box::new)?;
     let before = before.map(|counted| counted.last.catalog);
     Ok(Rollback {
         release,
@@ -292,11 +292,11 @@ pub fn roll_back(
     let mut neighbours = Neighbours::for_vault(vault);
     let mut candidates = Vec::with_capacity(rollback.readmit.len());
     for entry in &rollback.readmit {
-        let opened = open(vault, entry, fetched, &trusted)?;
+        let opened = open_bundle(vault, entry, fetched, &trusted)?;
         let signer = trusted
             .roots()
             .and_then(|state| opened.signed.signer(state));
-        let is_here = own.reached_version(&entry.name) > 0
+        let is_here = own.highest_recorded_version(&entry.name) > 0
             && !own.is_others_bundle(&entry.name, &entry.bundle_hash);
         let is_another = match &signer {
             Some(signer) => vault.is_by_another_publisher(signer)?,
@@ -306,7 +306,7 @@ pub fn roll_back(
         // written by another person.
         let by_others = !rollback.known || !is_here || is_another;
         let purpose = Purpose::NextVersion { by_others };
-        let source = earlier(entry, opened, purpose, rollback.known);
+        let source = to_earlier_source(entry, opened, purpose, rollback.known);
         candidates.push(examine_source(entry, source, &options, &mut neighbours)?);
     }
     let readmitted = admit_all(vault, &candidates)?;

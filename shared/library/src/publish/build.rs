@@ -419,7 +419,7 @@ impl ReleaseBuilder<'_> {
             base: self.request.base.to_owned(),
             slug: self.request.slug.clone(),
             built,
-            trusted: Trusted::for_own(self.trust.clone()).on_variants(),
+            trusted: Trusted::for_own(self.trust.clone()).for_variants(),
             catalog: bytes,
         })
     }

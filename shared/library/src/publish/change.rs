@@ -198,7 +198,8 @@ impl ReleaseChange {
             profiles: self.profile_lines(&profiles, fetched),
             ..Reviewed::default()
         };
-        let open = |entry: &SkillEntry, trusted| fetched::open(vault, entry, fetched, trusted);
+        let open =
+            |entry: &SkillEntry, trusted| fetched::open_bundle(vault, entry, fetched, trusted);
         // Without the former version all files count as new, so the review shows more and hides
         // nothing.
         let former = |entry: &SkillEntry| open(entry, &trusted).ok();
@@ -263,7 +264,7 @@ impl ReleaseChange {
     ) -> Result<(), AdoptError> {
         let mut entries = Vec::new();
         for entry in &self.catalog.skills {
-            let opened = fetched::open(vault, entry, fetched, trusted)?;
+            let opened = fetched::open_bundle(vault, entry, fetched, trusted)?;
             let frontmatter = derived::compare_with_files(&opened.manifest, &opened.files);
             let frontmatter =
                 frontmatter.map_err(|mismatch| fetched::derived_error(entry, mismatch))?;

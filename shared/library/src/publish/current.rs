@@ -63,7 +63,7 @@ impl Current {
         request: &PlanRequest<'_>,
         bytes: &[u8],
     ) -> Result<Self, PlanError> {
-        let last = last_counted(vault, trust, request)?;
+        let last = read_last_accepted(vault, trust, request)?;
         Self::read_after(vault, trust, request, bytes, last.as_ref())
     }
 
@@ -83,7 +83,7 @@ impl Current {
         trust: &VaultTrust,
         request: &PlanRequest<'_>,
         bytes: &[u8],
-        counted: Option<&LastCounted>,
+        counted: Option<&LastAccepted>,
     ) -> Result<Self, PlanError> {
         let mut current = Self::identify(trust, request, bytes)?;
         // Check for revoked keys first: that this machine published a release once does not make up
@@ -250,7 +250,7 @@ fn judge_unknown_catalog(
 ) -> Standing {
     let outcome = match judge_catalog(bytes, reader).outcome {
         Ok(CatalogOutcome::Release(release)) => {
-            settle_release(vault, *release, reader.last, former).map(|_| ())
+            accept_release(vault, *release, reader.last, former).map(|_| ())
         }
         Ok(CatalogOutcome::Equal { .. } | CatalogOutcome::RootsOnly) => Ok(()),
         Err(reason) => Err(reason),
@@ -264,7 +264,7 @@ fn judge_unknown_catalog(
 /// Accepts a release, unless one of its skills is older than in the catalog that was accepted last,
 /// or than it was when an earlier release removed it. Versions whose signing key was revoked since
 /// are not compared.
-pub(super) fn settle_release(
+pub(super) fn accept_release(
     vault: &Vault,
     release: JudgedRelease,
     last: Option<&LastCatalog>,
@@ -312,12 +312,12 @@ pub(super) fn catalog_reader<'a>(
 /// The catalog that this machine published or took over last, and the skills that earlier releases
 /// contained and this one does not.
 #[derive(Clone)]
-pub(super) struct LastCounted {
+pub(super) struct LastAccepted {
     pub(super) last: LastCatalog,
     pub(super) former: FormerSkills,
 }
 
-impl LastCounted {
+impl LastAccepted {
     /// Returns whether a key that signed the catalog has been revoked since, so that readers ignore
     /// its number.
     pub(super) fn is_void(&self, trust: &VaultTrust) -> bool {
@@ -341,11 +341,11 @@ impl LastCounted {
 
 /// Reads the catalog that this machine published or took over last in the namespace; `None` if
 /// there is none.
-pub(super) fn last_counted(
+pub(super) fn read_last_accepted(
     vault: &Vault,
     trust: &VaultTrust,
     request: &PlanRequest<'_>,
-) -> Result<Option<LastCounted>, PlanError> {
+) -> Result<Option<LastAccepted>, PlanError> {
     let Some(state) = state::read_state(vault, request.base, request.slug)? else {
         return Ok(None);
     };
@@ -371,7 +371,7 @@ pub(super) fn last_counted(
     let signers = file.valid_signers(keys);
     let last = LastCatalog::read_stored(&bytes, &payload_sha256, signers)?;
     let former = state.former.clone();
-    Ok(Some(LastCounted { last, former }))
+    Ok(Some(LastAccepted { last, former }))
 }
 
 /// Returns keys together with their names.

@@ -220,7 +220,7 @@ async fn submit<N: Namespace>(
     plan: Box<ReleasePlan>,
     reached: &mut BTreeMap<SkillName, u64>,
 ) -> Result<Option<PublishOutcome<N::Proposal>>, N::Error> {
-    match hand_in(vault, namespace, plan).await {
+    match upload_and_submit(vault, namespace, plan).await {
         Ok(published) => Ok(Some(published)),
         Err(ReleaseRejection::Conflict(error)) => {
             owner.confirm_retry(error)?;
@@ -240,7 +240,7 @@ async fn submit<N: Namespace>(
 }
 
 /// Uploads the missing objects of a release, then submits or proposes its catalog.
-async fn hand_in<N: Namespace>(
+async fn upload_and_submit<N: Namespace>(
     vault: &Vault,
     namespace: &N,
     plan: Box<ReleasePlan>,

@@ -116,7 +116,7 @@ fn equal_variants(
     rivals: Vec<RivalVariant>,
     fetched: &HashMap<Digest, Vec<u8>>,
 ) -> Vec<EqualVariant> {
-    let own = Trusted::for_own(trust.clone()).on_variants();
+    let own = Trusted::for_own(trust.clone()).for_variants();
     // A release that counts lists them, so they are read even if their signer was retired since.
     let listed = rivals.iter().map(|rival| rival.entry.bundle_hash);
     let listed = Trusted::for_listed(Arc::new(trust.roots.clone()), listed.collect());
@@ -124,7 +124,7 @@ fn equal_variants(
     let mut equal = Vec::new();
     for rival in rivals {
         let ours = store::read_manifest(&vault.store_folder(), &rival.ours, &own);
-        let theirs = fetched::open(vault, &rival.entry, &object, &listed);
+        let theirs = fetched::open_bundle(vault, &rival.entry, &object, &listed);
         if let (Some(ours), Ok(theirs)) = (ours, theirs)
             && is_equal(&ours, &theirs.manifest)
             && let Ok(encoded) = bundle::encode(&theirs.signed, &theirs.manifest, &theirs.files)

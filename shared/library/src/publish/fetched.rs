@@ -124,7 +124,7 @@ impl From<KeyError> for AdoptError {
 /// bytes do not match the entry.
 pub fn parts(entry: &SkillEntry, bytes: &[u8]) -> Result<Vec<(Digest, u64)>, AdoptError> {
     let bundle = Bundle::parse(bytes, &entry.bundle_hash, entry.size)
-        .map_err(|reason| unusable(entry, reason.to_string()))?;
+        .map_err(|reason| bundle_error(entry, reason.to_string()))?;
     Ok(bundle
         .part_refs()
         .map(|part| (part.bundle_hash, part.size))
@@ -138,7 +138,7 @@ pub(super) fn derived_error(entry: &SkillEntry, reason: DerivedMismatch) -> Adop
     }
 }
 
-fn unusable(entry: &SkillEntry, reason: String) -> AdoptError {
+fn bundle_error(entry: &SkillEntry, reason: String) -> AdoptError {
     AdoptError::Bundle {
         name: entry.name.clone(),
         reason,
@@ -146,7 +146,7 @@ fn unusable(entry: &SkillEntry, reason: String) -> AdoptError {
 }
 
 /// Opens and verifies a bundle of this vault, from the store or else from the fetched bytes.
-pub(super) fn open(
+pub(super) fn open_bundle(
     vault: &Vault,
     entry: &SkillEntry,
     fetched: Fetched<'_>,
@@ -160,7 +160,7 @@ pub(super) fn open(
         // of the catalog.
         if examined.manifest.version != entry.version {
             let reason = "its manifest has another version than the release lists";
-            return Err(unusable(entry, reason.to_owned()));
+            return Err(bundle_error(entry, reason.to_owned()));
         }
         return Ok(OpenedBundle {
             signed: examined.signed,
@@ -168,7 +168,8 @@ pub(super) fn open(
             files: examined.files,
         });
     }
-    let bytes = fetched(hash).ok_or_else(|| unusable(entry, "it was not fetched".to_owned()))?;
+    let bytes =
+        fetched(hash).ok_or_else(|| bundle_error(entry, "it was not fetched".to_owned()))?;
     let expected = ManifestExpectation {
         name: &entry.name,
         version: Some(entry.version),
@@ -176,15 +177,18 @@ pub(super) fn open(
     };
     let trust = trusted
         .manifest_trust(hash)
-        .map_err(|damage| unusable(entry, damage.to_string()))?;
+        .map_err(|damage| bundle_error(entry, damage.to_string()))?;
     let opened = Bundle::parse(&bytes, hash, entry.size)
         .and_then(|bundle| bundle.open(fetched, &trust, &expected))
-        .map_err(|reason| unusable(entry, reason.to_string()))?;
+        .map_err(|reason| bundle_error(entry, reason.to_string()))?;
     let encoded = bundle::encode(&opened.signed, &opened.manifest, &opened.files)
-        .map_err(|reason| unusable(entry, reason.to_string()))?;
+        .map_err(|reason| bundle_error(entry, reason.to_string()))?;
     // Later checks encode the installed bundle again and expect this hash.
     if encoded.hash != *hash {
-        return Err(unusable(entry, "it is not written canonically".to_owned()));
+        return Err(bundle_error(
+            entry,
+            "it is not written canonically".to_owned(),
+        ));
     }
     Ok(opened)
 }
@@ -204,12 +208,12 @@ pub(super) fn gate_bundle(
     options: &Options,
     neighbours: &mut Neighbours<'_>,
 ) -> Result<Candidate, AdoptError> {
-    let source = earlier(entry, opened, purpose, false);
+    let source = to_earlier_source(entry, opened, purpose, false);
     examine_source(entry, source, options, neighbours)
 }
 
 /// Turns an opened bundle into a source that can be admitted again.
-pub(super) fn earlier(
+pub(super) fn to_earlier_source(
     entry: &SkillEntry,
     opened: OpenedBundle,
     purpose: Purpose,

@@ -18,8 +18,8 @@ use vault_format::root::{KeyStanding, RootChain, RootError, RootList, RootState}
 use super::build::ReleaseBuilder;
 use super::change::{ReleaseChange, former_signers};
 use super::current::{
-    Current, ReleaseSkill, acknowledge_release, compare_with_catalog, last_counted, own_skills,
-    same_content, skill_places,
+    Current, ReleaseSkill, acknowledge_release, compare_with_catalog, own_skills,
+    read_last_accepted, same_content, skill_places,
 };
 use super::error::{Difference, PlanError};
 use super::merge::{ReleaseMerge, TakeOver};
@@ -39,7 +39,7 @@ use crate::vault::{Change, Vault};
 /// something changed.
 pub fn plan_release(vault: &Vault, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
     let mut change = vault.begin_change()?;
-    let mut trust = take_shown(vault, &mut change, request)?;
+    let mut trust = store_shown_roots(vault, &mut change, request)?;
     let current = match request.current {
         Some(bytes) => match Current::read(vault, &trust, request, bytes) {
             Err(error) if request.replaces_unread(&error) => None,
@@ -59,7 +59,7 @@ pub fn plan_release(vault: &Vault, request: &PlanRequest<'_>) -> Result<Plan, Pl
     if !to_sign_again.is_empty() {
         // Take over releases of other publishers first. They may have removed a thief's skills,
         // which are then not signed again.
-        let verdict = judge.judge_divergence(current.as_ref(), &place::own_places(vault)?);
+        let verdict = judge.judge_divergence(current.as_ref(), &place::own_skill_places(vault)?);
         if let Ok(ReleaseRelation::TakeOver(taken)) = verdict {
             return Ok(Plan::TakeOver(taken));
         }
@@ -74,7 +74,7 @@ pub fn plan_release(vault: &Vault, request: &PlanRequest<'_>) -> Result<Plan, Pl
     let mut behind = match judge.judge_divergence(current.as_ref(), &places)? {
         ReleaseRelation::Follow => BTreeMap::new(),
         ReleaseRelation::TakeOver(taken) => return Ok(Plan::TakeOver(taken)),
-        ReleaseRelation::Outnumber(catalog) => not_above(&skills, catalog),
+        ReleaseRelation::Outnumber(catalog) => find_skills_behind(&skills, catalog),
     };
     behind.extend(returned_skills(request, &state, current.as_ref(), &skills));
     if !behind.is_empty() {
@@ -126,13 +126,13 @@ pub fn take_roots(
 ) -> Result<Option<RootChanges>, PlanError> {
     let mut change = vault.begin_change()?;
     let before = vault.require_trust()?;
-    let after = take_shown(vault, &mut change, request)?;
+    let after = store_shown_roots(vault, &mut change, request)?;
     Ok(RootChanges::between(Some(&before.roots), &after.roots))
 }
 
 /// Like [`take_roots`], for a caller that holds the writer lock. Returns the trusted state
 /// afterwards.
-fn take_shown(
+fn store_shown_roots(
     vault: &Vault,
     change: &mut Change<'_>,
     request: &PlanRequest<'_>,
@@ -171,7 +171,7 @@ fn take_shown(
         }
         _ => BTreeSet::new(),
     };
-    Ok(roots::store_counted_roots(
+    Ok(roots::store_accepted_roots(
         change,
         vault.id(),
         file.roots(),
@@ -199,7 +199,7 @@ pub fn append_missing_roots(vault: &Vault, current: &[u8]) -> Result<Option<Vec<
     if longer.roots().len() <= file.roots().len() {
         return Ok(None);
     }
-    vault.note_shown()?;
+    vault.note_roots_exported()?;
     Ok(Some(longer.to_bytes()))
 }
 
@@ -312,7 +312,7 @@ impl ReleaseJudge<'_> {
                 &current.catalog,
             ))),
             OnDivergence::Stop | OnDivergence::Adopt => {
-                let base = last_counted(self.vault, trust, self.request)?
+                let base = read_last_accepted(self.vault, trust, self.request)?
                     .map(|counted| counted.last.catalog);
                 let change = ReleaseChange::between(
                     trust,
@@ -360,7 +360,7 @@ impl ReleaseJudge<'_> {
             return Ok(false);
         }
         // Readers ignore a release by a revoked key, so its number can be used again.
-        let counted = last_counted(self.vault, self.trust, self.request)?;
+        let counted = read_last_accepted(self.vault, self.trust, self.request)?;
         let is_void = counted.is_some_and(|counted| counted.is_void(self.trust));
         // With `Replace`, the owner confirms that the service was restored from a backup on
         // purpose.
@@ -444,7 +444,7 @@ fn build_plan(builder: &ReleaseBuilder<'_>, mut state: CloudState) -> Result<Pla
         SignedCatalog::sign(&release.catalog, builder.trust.chain(), &[&*signer])?.to_bytes();
     // Record the release before its bytes can leave this machine, because the number is used up
     // even if the push fails.
-    vault.note_shown()?;
+    vault.note_roots_exported()?;
     state.write_catalog_file(vault, CatalogFile::Pending, &bytes)?;
     let payload_sha256 = SignedCatalog::parse(&bytes)?.payload_sha256();
     state.note_signed(SignedPayload {
@@ -468,7 +468,7 @@ fn build_plan(builder: &ReleaseBuilder<'_>, mut state: CloudState) -> Result<Pla
 
 /// Returns the own skills whose version would decrease compared with the current catalog, or stay
 /// the same with other content. The value is the version there.
-fn not_above(skills: &[ReleaseSkill], catalog: &Catalog) -> BTreeMap<SkillName, u64> {
+fn find_skills_behind(skills: &[ReleaseSkill], catalog: &Catalog) -> BTreeMap<SkillName, u64> {
     let behind = skills.iter().filter_map(|skill| {
         let entry = catalog.skill(&skill.place.name)?;
         let is_behind =
@@ -552,7 +552,7 @@ pub(super) fn record_reviewed(
         last_good: Some(reviewed),
         ..PlanRequest::new(base, slug, Some(current))
     };
-    let trust = take_shown(vault, &mut change, &request)?;
+    let trust = store_shown_roots(vault, &mut change, &request)?;
     let read = Current::read(vault, &trust, &request, current)?;
     if !read.counts() {
         return Err(read.refusal_error(&trust, false));

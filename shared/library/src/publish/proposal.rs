@@ -18,7 +18,7 @@ use vault_format::name::Slug;
 
 use super::adopt::AdoptError;
 use super::change::ReleaseChange;
-use super::current::{self, Current, last_counted, settle_release};
+use super::current::{self, Current, accept_release, read_last_accepted};
 use super::error::PlanError;
 use super::request::PlanRequest;
 use super::state::{self, SignedPayload};
@@ -98,7 +98,7 @@ impl Proposal {
         bytes: &[u8],
     ) -> Result<Self, ProposalError> {
         let trust = vault.require_trust().map_err(PlanError::from)?;
-        let counted_here = last_counted(vault, &trust, request)?;
+        let counted_here = read_last_accepted(vault, &trust, request)?;
         let state =
             state::read_or_new(vault, request.base, request.slug).map_err(PlanError::from)?;
         // Readers ignore a release by a revoked key, so its number can be used again.
@@ -143,7 +143,7 @@ impl Proposal {
             (Some(counted), Some(last)) => counted.former_as_of(vault, &last.catalog, &trust.roots),
             _ => state.former.clone(),
         };
-        let counted = settle_release(vault, *release, last.as_ref(), Some(&former))?;
+        let counted = accept_release(vault, *release, last.as_ref(), Some(&former))?;
         let before = counted_here.map(|counted| counted.last.catalog);
         Ok(Self {
             payload_sha256: counted.stored.payload_sha256,

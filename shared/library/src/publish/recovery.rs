@@ -28,7 +28,7 @@ use crate::admit::{Resigned, sign_waiting};
 use crate::disk;
 use crate::installed::roots::conclude_trust;
 use crate::vault::keys::{self, Passphrases};
-use crate::vault::trust::{OF_ONE_IDENTITY, VaultTrust};
+use crate::vault::trust::{IDENTITY_ENTRIES, VaultTrust};
 use crate::vault::{Vault, VaultError, VaultPaths, releases, write_format};
 
 /// Number of days after which the owner is reminded to check that the recovery key still works.
@@ -75,10 +75,10 @@ pub fn create_recovery_key(
         None => keys::generate_key(vault.random()),
     };
     let is_stored = before.chain().document().root().contains(&secret.public());
-    let anew = !is_stored && is_unseen(vault, &before)?;
+    let must_recreate = !is_stored && is_unseen(vault, &before)?;
     let chain = if is_stored {
         before.chain().clone()
-    } else if anew {
+    } else if must_recreate {
         first_version(&before, &secret)?
     } else {
         next_version(vault, &before, root_key, &[&secret], |edit, chain| {
@@ -101,7 +101,7 @@ pub fn create_recovery_key(
     // Write the files first: nobody could change the vault's keys any more if a root version named
     // a recovery key that is nowhere stored.
     write_all(&key, &input.files)?;
-    let (vault, report, resigned) = if anew {
+    let (vault, report, resigned) = if must_recreate {
         drop(change);
         let (vault, resigned) = recreate_vault(vault, &before, chain)?;
         let report = complete_change(&vault, &before, None)?;
@@ -136,7 +136,7 @@ pub fn to_sign_anew(vault: &Vault) -> Result<Vec<SkillName>, VaultError> {
     if !is_unseen(vault, &vault.require_trust()?)? {
         return Ok(Vec::new());
     }
-    let places = crate::installed::place::own_places(vault)?;
+    let places = crate::installed::place::own_skill_places(vault)?;
     Ok(places.into_iter().map(|place| place.name).collect())
 }
 
@@ -293,11 +293,11 @@ fn recreate_vault(
     chain: RootChain,
 ) -> Result<(Vault, Resigned), RootsError> {
     let id = chain.vault_id();
-    let anew = vault.with_id(id);
+    let new_vault = vault.with_id(id);
     let mut change = vault.begin_change()?;
     let mut trust = VaultTrust::new(RootState::new(chain, BTreeSet::new()));
     let (bundles, trusted) = (vault.store_folder(), vault.trusted()?);
-    let places = crate::installed::place::own_places(vault)?.into_iter();
+    let places = crate::installed::place::own_skill_places(vault)?.into_iter();
     // Sign again only what is accepted now, so no older versions and nothing that was changed.
     let (good, bad): (Vec<_>, Vec<_>) = places.partition(|place| {
         crate::store::examine_and_encode(&bundles, &place.bundle, Some(&place.name), &trusted)
@@ -307,24 +307,26 @@ fn recreate_vault(
     trust.made_from = Some(*vault.id());
     for key in vault.keys().list()? {
         if before.chain().document().name_of(&key).is_some() {
-            anew.keys()
+            new_vault
+                .keys()
                 .store_key(&vault.keys().read_secret_key(&key)?)?;
         }
     }
     // The copy keeps approved files, sources and versions. There are no releases to copy.
     let excluded = ["trust.json", "keys"];
-    anew.trust_folder()
+    new_vault
+        .trust_folder()
         .copy_from(&vault.trust_folder(), &excluded)?;
-    anew.change_trust(&id, |_| Ok::<_, VaultError>(trust))?;
+    new_vault.change_trust(&id, |_| Ok::<_, VaultError>(trust))?;
     change.mark_changing()?;
     // This write is the switch. Before it, the folder contains the old vault.
     write_format(vault.paths(), &id)?;
     drop(change);
-    let mut resigned = sign_waiting(&anew, &mut anew.begin_change()?)?;
+    let mut resigned = sign_waiting(&new_vault, &mut new_vault.begin_change()?)?;
     resigned
         .damaged
         .extend(bad.into_iter().map(|place| place.name));
-    Ok((anew, resigned))
+    Ok((new_vault, resigned))
 }
 
 /// The parameters of a recovery.
@@ -437,7 +439,7 @@ pub(super) fn finish_place(
         let kept = replaced.trust_folder();
         vault
             .trust_folder()
-            .complete_from(&kept, &OF_ONE_IDENTITY)?;
+            .complete_from(&kept, &IDENTITY_ENTRIES)?;
     }
     write_format(&place.paths, vault.id())?;
     if let Some(replaced) = for_links

@@ -80,7 +80,7 @@ pub(super) fn render_for_release(
 /// Returns the error about profiles with more skills or variants than the service accepts. It names
 /// the transform that is for the most agents, because that is the likely cause.
 pub(super) fn refuse_size(transforms: &Transforms, reason: ProfileError) -> PlanError {
-    let widest = transforms.widest();
+    let widest = transforms.find_widest_transform();
     let widest = widest.map(|(skill, transform, agents)| {
         format!("; the transform {transform} of {skill} is for {agents} agents")
     });

@@ -13,7 +13,7 @@ use super::PreparedChange;
 use crate::admit::add::{AddError, admit_source, check_named};
 use crate::admit::propose::{ProposeReport, ProposeSkill, Proposed, propose_skill};
 use crate::admit::remove::{RemoveSkills, remove_skills};
-use crate::admit::update::{admit_update, not_installed};
+use crate::admit::update::{admit_update, not_own_skill_error};
 use crate::admit::{
     AdmitError, AdmitReport, Candidate, Neighbours, Options, Source, admit_one, examine_candidate,
 };
@@ -193,7 +193,7 @@ fn remove_own_skill(vault: &Vault, name: SkillName) -> Result<Submitted, ShelfEr
         let was_linked = !report.unlinked.is_empty();
         return Ok(Submitted::Removed { name, was_linked });
     }
-    Err(not_installed(vault, &name)?.into())
+    Err(not_own_skill_error(vault, &name)?.into())
 }
 
 fn admission_result(admitted: Result<AdmitReport, AdmitError>) -> Result<Submitted, ShelfError> {

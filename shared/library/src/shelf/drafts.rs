@@ -19,7 +19,7 @@ use super::PreparedChange;
 use super::changes::{addition_options, bounded_options, examine_folder};
 use crate::admit::propose::{ProposeSkill, proposal_options};
 use crate::admit::remove::{RemoveSkills, remove_under};
-use crate::admit::update::{not_installed, update_options};
+use crate::admit::update::{not_own_skill_error, update_options};
 use crate::admit::{
     self, AdmitError, AdmitReport, Candidate, Neighbours, Options, admit_all_under,
     examine_candidate, preview_admission,
@@ -85,7 +85,7 @@ enum OriginWord {
 }
 
 impl Record {
-    fn new(judged: Judged, draft: String) -> Self {
+    fn new(judged: JudgedChange, draft: String) -> Self {
         let (origin, folder) = match judged.origin {
             DraftOrigin::Draft => (OriginWord::Draft, None),
             DraftOrigin::Folder(path) => (OriginWord::Folder, Some(path)),
@@ -113,7 +113,7 @@ impl Record {
 }
 
 /// A change that the gate has judged, so that it can become a draft.
-struct Judged {
+struct JudgedChange {
     name: SkillName,
     request: Request,
     origin: DraftOrigin,
@@ -283,7 +283,7 @@ pub(super) fn submit_draft(
 }
 
 /// A change whose files the gate has examined, with what a draft of it records.
-struct Examined {
+struct ExaminedChange {
     candidate: Result<Candidate, AdmitError>,
     origin: DraftOrigin,
     agents: Vec<AgentId>,
@@ -297,7 +297,7 @@ fn judge_change(
     vault: &Vault,
     by: &Submitter,
     prepared: PreparedChange,
-) -> Result<Result<Judged, Submitted>, ShelfError> {
+) -> Result<Result<JudgedChange, Submitted>, ShelfError> {
     if let Change::Remove(name) = prepared.change {
         return judge_removal(vault, name).map(Ok);
     }
@@ -317,7 +317,7 @@ fn judge_change(
         }));
     }
     let request = request_of(&candidate, &examined.origin, examined.given);
-    Ok(Ok(Judged {
+    Ok(Ok(JudgedChange {
         name: candidate.package.name,
         request,
         origin: examined.origin,
@@ -333,13 +333,13 @@ fn examine_change(
     vault: &Vault,
     by: &Submitter,
     prepared: PreparedChange,
-) -> Result<Examined, ShelfError> {
+) -> Result<ExaminedChange, ShelfError> {
     let PreparedChange { change, source, .. } = prepared;
     let examine = |source, options: &Options| {
         examine_candidate(source, options, &mut Neighbours::for_vault(vault))
     };
     let missing = || ShelfError::Failed("this source was not fetched before".to_owned());
-    let new = |candidate, origin| Examined {
+    let new = |candidate, origin| ExaminedChange {
         candidate,
         origin,
         agents: Vec::new(),
@@ -366,7 +366,7 @@ fn examine_change(
                 by: proposal.by,
             };
             let examined = new(examine(source, &options), DraftOrigin::Draft);
-            Ok(Examined {
+            Ok(ExaminedChange {
                 replace,
                 ..examined
             })
@@ -382,7 +382,7 @@ fn examine_change(
             let named = (path.as_str(), skill.as_ref());
             let candidate = examine_folder(vault, named, &identifier, &options)?;
             let examined = new(candidate, DraftOrigin::Folder(path));
-            Ok(Examined { agents, ..examined })
+            Ok(ExaminedChange { agents, ..examined })
         }
         Change::Fetch {
             source: given,
@@ -393,7 +393,7 @@ fn examine_change(
                 source.ok_or_else(missing)?,
                 &addition_options(agents.clone()),
             );
-            Ok(Examined {
+            Ok(ExaminedChange {
                 agents,
                 given: Some(given),
                 ..new(candidate, DraftOrigin::Source)
@@ -416,11 +416,11 @@ fn absolute_path(path: &str) -> Result<String, ShelfError> {
     text.ok_or_else(|| ShelfError::Source("the folder has no absolute path".to_owned()))
 }
 
-fn judge_removal(vault: &Vault, name: SkillName) -> Result<Judged, ShelfError> {
+fn judge_removal(vault: &Vault, name: SkillName) -> Result<JudgedChange, ShelfError> {
     if read_own_skill(vault, &name, &vault.trusted()?)?.is_none() {
-        return Err(not_installed(vault, &name)?.into());
+        return Err(not_own_skill_error(vault, &name)?.into());
     }
-    Ok(Judged {
+    Ok(JudgedChange {
         name,
         request: Request::Remove,
         origin: DraftOrigin::Draft,
@@ -448,7 +448,11 @@ fn request_of(candidate: &Candidate, origin: &DraftOrigin, given: Option<Source>
 }
 
 /// Stores a draft, unless the same one waits already.
-fn keep_draft(vault: &Vault, by: &Submitter, judged: Judged) -> Result<Submitted, ShelfError> {
+fn keep_draft(
+    vault: &Vault,
+    by: &Submitter,
+    judged: JudgedChange,
+) -> Result<Submitted, ShelfError> {
     // Take the lock, so that several sessions together keep the limits, and the base is the skill
     // that is installed now.
     let _change = vault.begin_change()?;
@@ -479,10 +483,12 @@ fn keep_draft(vault: &Vault, by: &Submitter, judged: Judged) -> Result<Submitted
             && other.agents == judged.agents
     };
     if let Some(same) = drafts.iter().find(is_same) {
-        return Ok(drafted(&same.draft, judged.findings, number));
+        return Ok(drafted_answer(&same.draft, judged.findings, number));
     }
     if number >= MAX_DRAFTS {
-        return Err(full(&format!("{MAX_DRAFTS} drafts wait already")));
+        return Err(drafts_full_error(&format!(
+            "{MAX_DRAFTS} drafts wait already"
+        )));
     }
     let bytes = draft.to_bytes().map_err(|error| match error {
         DraftError::TooLarge(_) => ShelfError::TooLarge(error.to_string()),
@@ -491,7 +497,7 @@ fn keep_draft(vault: &Vault, by: &Submitter, judged: Judged) -> Result<Submitted
     let held: usize = drafts.iter().map(|draft| draft.bytes.len()).sum();
     if held + bytes.len() > MAX_BYTES {
         let limit = MAX_BYTES >> 20;
-        return Err(full(&format!(
+        return Err(drafts_full_error(&format!(
             "the drafts that wait would exceed {limit} MiB"
         )));
     }
@@ -508,16 +514,20 @@ fn keep_draft(vault: &Vault, by: &Submitter, judged: Judged) -> Result<Submitted
             "there is a draft {name} already"
         )));
     }
-    Ok(drafted(&draft, findings, number + 1))
+    Ok(drafted_answer(&draft, findings, number + 1))
 }
 
-fn full(reason: &str) -> ShelfError {
+fn drafts_full_error(reason: &str) -> ShelfError {
     ShelfError::DraftsFull(format!(
         "{reason}; the owner accepts or declines some first (`vault drafts list`)"
     ))
 }
 
-fn drafted(draft: &Draft, findings: Vec<gate::finding::Finding>, waiting: usize) -> Submitted {
+fn drafted_answer(
+    draft: &Draft,
+    findings: Vec<gate::finding::Finding>,
+    waiting: usize,
+) -> Submitted {
     Submitted::Drafted {
         draft: draft.draft_id,
         name: draft.name.clone(),

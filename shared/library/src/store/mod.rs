@@ -239,7 +239,7 @@ pub(crate) fn examine_stored(
     match examine_under(store, hash, name, trusted) {
         // A skill is withheld only if it is intact, so verify it by the keys of before its signer
         // was revoked.
-        Err(damage) if damage.is_withheld() => match as_signed(store, hash, trusted) {
+        Err(damage) if damage.is_withheld() => match trust_of_signing_time(store, hash, trusted) {
             Some(before) => Err(examine_under(store, hash, name, &before)
                 .err()
                 .unwrap_or(damage)),
@@ -251,7 +251,7 @@ pub(crate) fn examine_stored(
 
 /// Returns the trust under the newest root version (signed list of the vault's keys) in which the
 /// bundle's signer may publish.
-fn as_signed(store: &HeldPath, hash: &Digest, trusted: &Trusted) -> Option<Trusted> {
+fn trust_of_signing_time(store: &HeldPath, hash: &Digest, trusted: &Trusted) -> Option<Trusted> {
     let roots = trusted.roots()?;
     let signer = read_signer(store, hash, roots)?;
     let mut versions = roots.chain().versions().iter().rev();
@@ -300,7 +300,7 @@ fn examine_under(
     }?;
     // If only the listed hash makes the signature valid, the bytes must have that hash. Without
     // this check an older bundle of the same signer would pass too.
-    if trusted.counts_by_hash(&examined.signer) {
+    if trusted.requires_listed_hash(&examined.signer) {
         encode_examined(hash, &examined)?;
     }
     mode.map_or(Ok(examined), Err)
@@ -416,11 +416,11 @@ impl Examination<'_> {
         }
         // The signature of an old version stays valid, so without this check an attacker could
         // bring back a version with a known flaw.
-        let lowest = self.trusted.lowest_version(&manifest.name);
+        let lowest = self.trusted.lowest_accepted_version(&manifest.name);
         if lowest.is_some_and(|lowest| manifest.version < lowest) {
             return Err(Damage::Older {
                 found: manifest.version,
-                known: self.trusted.reached_version(&manifest.name),
+                known: self.trusted.highest_recorded_version(&manifest.name),
             });
         }
         self.files.resize_with(manifest.files.len(), || None);

@@ -83,7 +83,7 @@ impl Trusted {
     }
 
     /// Returns this trust for variants of the own skills. It accepts variants in any version.
-    pub(crate) fn on_variants(&self) -> Self {
+    pub(crate) fn for_variants(&self) -> Self {
         let mut trusted = self.clone();
         if let TrustedBundles::Own {
             skills, variants, ..
@@ -108,18 +108,18 @@ impl Trusted {
 
     /// Returns the lowest version of an own skill that is accepted; `None` if every version is. It
     /// lies above the highest recorded version if the skill was removed.
-    pub(crate) fn lowest_version(&self, name: &SkillName) -> Option<u64> {
+    pub(crate) fn lowest_accepted_version(&self, name: &SkillName) -> Option<u64> {
         match &self.bundles {
-            TrustedBundles::Own { skills, .. } => skills.lowest_version(name),
+            TrustedBundles::Own { skills, .. } => skills.lowest_accepted_version(name),
             _ => None,
         }
     }
 
     /// Returns the highest version that this machine has recorded for a name, installed or not; 0
     /// if none. The next version to sign must be higher.
-    pub(crate) fn reached_version(&self, name: &SkillName) -> u64 {
+    pub(crate) fn highest_recorded_version(&self, name: &SkillName) -> u64 {
         match &self.bundles {
-            TrustedBundles::Own { skills, .. } => skills.reached_version(name),
+            TrustedBundles::Own { skills, .. } => skills.highest_recorded_version(name),
             _ => 0,
         }
     }
@@ -219,7 +219,7 @@ impl Trusted {
     /// Returns whether this signer's bundles are accepted only by their hash in a list, so that the
     /// bytes must be compared with that hash. A current publisher's signature on an own skill is
     /// accepted on any bundle.
-    pub(super) fn counts_by_hash(&self, signer: &PublicKey) -> bool {
+    pub(super) fn requires_listed_hash(&self, signer: &PublicKey) -> bool {
         let is_publisher = || {
             let standing = self.roots.as_ref().map(|roots| roots.standing(signer));
             standing == Some(KeyStanding::Release)
@@ -249,13 +249,13 @@ impl Vault {
 
     /// Like [`Self::trusted`], for a bundle that was installed when the caller listed it, and may
     /// have been replaced by a newer version since.
-    pub(crate) fn trusted_as_listed(&self) -> Result<Trusted, VaultError> {
+    pub(crate) fn trusted_in_any_version(&self) -> Result<Trusted, VaultError> {
         self.trusted_with(OwnSkills::default())
     }
 
     /// Returns the trust for earlier content of this vault, which must be signed again before it is
     /// used.
-    pub(crate) fn ever_trusted(&self) -> Result<Trusted, VaultError> {
+    pub(crate) fn trusted_for_earlier(&self) -> Result<Trusted, VaultError> {
         let trust = self.trust()?;
         Ok(trust.map_or_else(
             || Trusted::for_unknown_keys(*self.id()),

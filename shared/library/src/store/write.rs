@@ -124,7 +124,7 @@ pub(crate) fn note_unlinked(aside: &HeldPath, hashes: &[Digest]) -> Result<(), F
 }
 
 /// Returns the bundles that the staging folder of a killed writer lists.
-pub(crate) fn noted_admitted(aside: &HeldPath) -> Result<Vec<Digest>, FileError> {
+pub(crate) fn read_admitted_list(aside: &HeldPath) -> Result<Vec<Digest>, FileError> {
     let bytes = disk::read(&aside.join(ADMITTED), 16 << 20)?.unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     Ok(text.lines().filter_map(|line| line.parse().ok()).collect())

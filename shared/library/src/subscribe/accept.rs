@@ -147,7 +147,7 @@ impl LinkState {
                 })
             }
             CatalogOutcome::Equal { signers } => {
-                let last = self.last.ok_or_else(no_catalog)?;
+                let last = self.last.ok_or_else(no_catalog_error)?;
                 let latest_seen_at = self.trust.and_then(|trust| trust.latest_seen_at);
                 let went_back = latest_seen_at > Some(now);
                 Ok(AcceptedRelease {
@@ -161,7 +161,7 @@ impl LinkState {
                 })
             }
             // This outcome is only given to a service, which may accept root versions alone.
-            CatalogOutcome::RootsOnly => Err(no_catalog()),
+            CatalogOutcome::RootsOnly => Err(no_catalog_error()),
         }
     }
 }
@@ -239,7 +239,7 @@ impl Link {
             link: self.id.clone(),
             bytes: bytes.to_vec(),
             options: *options,
-            roots: roots.ok_or_else(|| refused(no_catalog()))?,
+            roots: roots.ok_or_else(|| refused(no_catalog_error()))?,
             catalog: counted.catalog,
             stored: counted.stored,
             signers: counted.signers,
@@ -302,15 +302,19 @@ fn store_roots(
     let (id, id_and_roots) = (&state.vault_id(), &state.chain().to_list());
     let listed = BTreeSet::<Digest>::new();
     match change {
-        Some(change) => roots::store_counted_roots(change, id, id_and_roots, &listed, None)?,
-        None => {
-            roots::store_counted_roots(&mut vault.begin_change()?, id, id_and_roots, &listed, None)?
-        }
+        Some(change) => roots::store_accepted_roots(change, id, id_and_roots, &listed, None)?,
+        None => roots::store_accepted_roots(
+            &mut vault.begin_change()?,
+            id,
+            id_and_roots,
+            &listed,
+            None,
+        )?,
     };
     Ok(())
 }
 
 /// Returns the error for an outcome that is possible only with a last catalog to compare with.
-const fn no_catalog() -> CatalogError {
+const fn no_catalog_error() -> CatalogError {
     CatalogError::Shape("there is no catalog that it could be equal to")
 }

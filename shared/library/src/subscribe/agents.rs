@@ -17,7 +17,7 @@ use crate::vault::{Vault, VaultError};
 
 /// Returns what each agent gets of a selection. Agents that get exactly the plain skills have no
 /// entry.
-pub(super) fn agents_of(selected: &SelectedSkills) -> BTreeMap<AgentId, AgentSkills> {
+pub(super) fn skills_by_agent(selected: &SelectedSkills) -> BTreeMap<AgentId, AgentSkills> {
     let left_out = selected.left_out.iter().map(|(agent, left_out)| {
         let skills = AgentSkills {
             left_out: left_out.clone(),
@@ -32,13 +32,13 @@ pub(super) fn agents_of(selected: &SelectedSkills) -> BTreeMap<AgentId, AgentSki
             variants.insert(skill.installed_as.clone(), skill.bundle_hash);
         }
     }
-    drop_plain(&mut agents);
+    remove_plain_agents(&mut agents);
     agents
 }
 
 /// Removes the entries of agents that get exactly the plain skills. As long as agents without an
 /// entry get something else, the entries are needed and stay.
-fn drop_plain(agents: &mut BTreeMap<AgentId, AgentSkills>) {
+fn remove_plain_agents(agents: &mut BTreeMap<AgentId, AgentSkills>) {
     if agents.get(ANY_AGENT).is_none_or(AgentSkills::is_plain) {
         agents.retain(|_, skills| !skills.is_plain());
     }
@@ -46,7 +46,7 @@ fn drop_plain(agents: &mut BTreeMap<AgentId, AgentSkills>) {
 
 /// Returns what the agents still get if only withdrawn bundles are removed. An agent whose variant
 /// is withdrawn gets nothing in its place, because the plain skill was never meant for it.
-pub(super) fn agents_kept(
+pub(super) fn agents_without_withdrawn(
     counted: Option<&CountedFile>,
     skills: &BTreeMap<SkillName, LinkedSkill>,
     withdrawn: &[Withdrawn],
@@ -65,7 +65,7 @@ pub(super) fn agents_kept(
         kept.left_out.extend(gone.into_keys());
         kept.left_out.retain(|name| skills.contains_key(name));
     }
-    drop_plain(&mut agents);
+    remove_plain_agents(&mut agents);
     agents
 }
 

@@ -221,7 +221,7 @@ impl AcceptedCatalog {
         for entry in &self.catalog.index {
             let bytes = verified_object(entry, object)?;
             let part = index::parse_object(&bytes, &self.catalog.vault_id)
-                .map_err(|reason| unusable_object(entry, reason.to_string()))?;
+                .map_err(|reason| object_error(entry, reason.to_string()))?;
             entries.extend(part);
         }
         Ok(entries)
@@ -350,10 +350,10 @@ fn verified_object(
     object: &dyn Fn(&Digest) -> Option<Vec<u8>>,
 ) -> Result<Vec<u8>, LinkError> {
     let bytes = object(&entry.bundle_hash)
-        .ok_or_else(|| unusable_object(entry, "it was not fetched".to_owned()))?;
+        .ok_or_else(|| object_error(entry, "it was not fetched".to_owned()))?;
     // Check the bytes before parsing them, because the service that sent them is not trusted.
     if bytes.len() as u64 != entry.size || Digest::of(&bytes) != entry.bundle_hash {
-        return Err(unusable_object(
+        return Err(object_error(
             entry,
             "its bytes are not those that were signed for".to_owned(),
         ));
@@ -361,7 +361,7 @@ fn verified_object(
     Ok(bytes)
 }
 
-fn unusable_object(entry: &ObjectEntry, reason: String) -> LinkError {
+fn object_error(entry: &ObjectEntry, reason: String) -> LinkError {
     LinkError::Object {
         hash: entry.bundle_hash,
         reason,

@@ -12,11 +12,11 @@ use super::error::LinkError;
 use super::state::{InstalledSet, switch_set};
 use crate::admit::remove;
 use crate::disk;
-use crate::installed::agent_links::withdraw::withdraw as withdraw_from_agents;
+use crate::installed::agent_links::withdraw::withdraw_from_agents;
 use crate::installed::link_id::LinkId;
 use crate::installed::linked::{
-    CountedFile, Link, PIN, Pin, PullGate, find_link_by_id, links_folder, list_links, take_bare,
-    trust_folder,
+    CountedFile, Link, PIN, Pin, PullGate, find_link_by_id, links_folder, list_links, trust_folder,
+    unset_bare_names,
 };
 use crate::installed::linked_agents::AgentFolderEntries;
 use crate::installed::place::{self, OWN};
@@ -170,14 +170,17 @@ pub fn prefer_skill(vault: &Vault, skill: &SkillRef) -> Result<Option<SkillName>
         .iter_mut()
         .find(|link| Some(&link.pin.name) == place.vault.as_ref());
     let link = link.ok_or_else(unknown)?;
-    if place::own_places(vault)?.iter().any(|own| own.name == name) {
+    if place::own_skill_places(vault)?
+        .iter()
+        .any(|own| own.name == name)
+    {
         return Err(LinkError::OwnName(name));
     }
     change.mark_changing()?;
     // Until the next sync, agents see no skill of this name.
     withdraw_from_agents(vault, &mut change, std::slice::from_ref(&name), &[])?;
-    take_bare(vault, &[&name])?;
-    link.set_bare(vault, &name, true)?;
+    unset_bare_names(vault, &[&name])?;
+    link.set_bare_name(vault, &name, true)?;
     Ok(Some(name))
 }
 
@@ -242,6 +245,6 @@ pub fn unlink_vault(vault: &Vault, id: &LinkId) -> Result<Option<RemovedLink>, L
         disk::rename(&folder, &aside.path().join(id.as_str()))?;
         disk::sync_dir(&links_folder(vault))?;
     }
-    remove::collect_foreign(vault, &change)?;
+    remove::collect_foreign_bundles(vault, &change)?;
     Ok((has_folder || link.is_some()).then_some(removed))
 }

@@ -9,7 +9,8 @@ use vault_format::name::{AgentId, SkillName, Slug};
 
 use super::accept::AcceptedCatalog;
 use super::agents::{
-    agent_folders, agents_kept, agents_of, changed_variants, lost_targets, profile_bundles,
+    agent_folders, agents_without_withdrawn, changed_variants, lost_targets, profile_bundles,
+    skills_by_agent,
 };
 use super::catalog::{SelectedSkill, SelectedSkills};
 use super::error::{FlaggedSkill, LinkError};
@@ -17,7 +18,7 @@ use super::pull_report::{PullReport, TakenName, WithdrawnSkill};
 use super::staged::StagedBundles;
 use super::state::{InstalledSet, switch_set};
 use crate::admit::remove;
-use crate::installed::agent_links::withdraw::{withdraw as withdraw_from_agents, withdraw_targets};
+use crate::installed::agent_links::withdraw::{withdraw_from_agents, withdraw_targets};
 use crate::installed::linked::{
     CATALOG_ENDING, CountedFile, Link, LinkedSkill, PIN, PROFILE_ENDING, Pin, ProfileBundles,
     PullGate, Selection, catalog_file, find_link_by_id, list_links, profile_file, trust_folder,
@@ -157,7 +158,7 @@ impl<'a> PullTransaction<'a> {
                 signer: signer.ok_or_else(|| LinkError::NotStaged(skill.name.clone()))?,
                 name: skill.name.clone(),
                 bundle: skill.bundle_hash,
-                bare: self.gets_bare(name, &holders),
+                bare: self.gets_bare_name(name, &holders),
                 entry: self.catalog.catalog.skill(&skill.name).cloned(),
             };
             skills.insert(name.clone(), linked);
@@ -165,7 +166,7 @@ impl<'a> PullTransaction<'a> {
         Ok(InstalledSet {
             selection: selection.clone(),
             skills,
-            agents: agents_of(selected),
+            agents: skills_by_agent(selected),
         })
     }
 
@@ -224,7 +225,7 @@ impl<'a> PullTransaction<'a> {
                 holders.extend(held.map(|name| (name.clone(), Some(link.pin.name.clone()))));
             }
         }
-        let own = place::own_places(self.vault)?.into_iter();
+        let own = place::own_skill_places(self.vault)?.into_iter();
         // Insert own skills last, because they have their bare names in any case.
         holders.extend(own.map(|place| (place.name, None)));
         // If the link of an own skill is deleted by hand, the bare name must not pass to a linked
@@ -241,7 +242,11 @@ impl<'a> PullTransaction<'a> {
     /// Returns whether a skill of the new set gets its bare name. Whoever has the name keeps it. A
     /// skill that was installed without its bare name stays without it until the user prefers it,
     /// even if the name is free now: deleting a link in the vault's folder must not pass names on.
-    fn gets_bare(&self, name: &SkillName, holders: &BTreeMap<SkillName, Option<Slug>>) -> bool {
+    fn gets_bare_name(
+        &self,
+        name: &SkillName,
+        holders: &BTreeMap<SkillName, Option<Slug>>,
+    ) -> bool {
         let mut before = self.link.installed_skills();
         let had = before.find(|(installed_as, _)| *installed_as == name);
         let had = had.map(|(_, skill)| skill.bare);
@@ -270,7 +275,7 @@ impl<'a> PullTransaction<'a> {
             .collect();
         InstalledSet {
             selection: self.link.selection(),
-            agents: agents_kept(self.link.pin.counted.as_ref(), &skills, withdrawn),
+            agents: agents_without_withdrawn(self.link.pin.counted.as_ref(), &skills, withdrawn),
             skills,
         }
     }
@@ -308,7 +313,7 @@ impl<'a> PullTransaction<'a> {
         let seen_at = Some(catalog.seen_at);
         // Write the trust record before the pin, because nothing of a pinned vault can be verified
         // without it.
-        roots::store_counted_roots(&mut self.change, id, &id_and_roots, &listed, seen_at)?;
+        roots::store_accepted_roots(&mut self.change, id, &id_and_roots, &listed, seen_at)?;
         let folder = trust_folder(self.vault, &self.link.id);
         let counted = CountedFile {
             release: catalog.stored.release,
@@ -341,7 +346,7 @@ impl<'a> PullTransaction<'a> {
             pin.former = FormerSkills::default();
         }
         pin.vault_id = Some(catalog.catalog.vault_id);
-        pin.replaced = self.shown_by().filter(|_| !same_set);
+        pin.replaced = self.find_shown_catalog().filter(|_| !same_set);
         pin.counted = Some(counted);
         pin.expected = None;
         pin.library.clone_from(&self.vault.paths().root);
@@ -403,7 +408,7 @@ impl<'a> PullTransaction<'a> {
 
     /// Returns the catalog whose skills the vault's folder shows now. After a killed pull, that is
     /// the one before the pinned catalog.
-    fn shown_by(&self) -> Option<CountedFile> {
+    fn find_shown_catalog(&self) -> Option<CountedFile> {
         let pin = Some(&self.link.pin).filter(|_| self.is_same_vault())?;
         let is_shown = |file: &&CountedFile| {
             let is_shown_to = |(agent, shown): (&AgentId, &BTreeMap<SkillName, Digest>)| {
@@ -455,7 +460,7 @@ impl<'a> PullTransaction<'a> {
         let withdrawn = self.withdrawn_bundles();
         // Collect garbage in every pull, because an earlier one may have been killed after its
         // switch.
-        let dropped = remove::collect_foreign(self.vault, &self.change)?;
+        let dropped = remove::collect_foreign_bundles(self.vault, &self.change)?;
         for entry in &self.catalog.catalog.withdrawn {
             if !withdrawn.contains(&entry.bundle_hash) {
                 continue;

@@ -73,7 +73,7 @@ impl NewVault<'_> {
         let id = self.create_trust()?;
         if let Some(before) = before {
             let folder = vault_folder(&self.paths.config, &id);
-            folder.copy_from(before, &trust::OF_ONE_IDENTITY)?;
+            folder.copy_from(before, &trust::IDENTITY_ENTRIES)?;
         }
         // Write this file last: once it exists, the folder is opened as a vault, so its trust must
         // be complete.

@@ -298,12 +298,12 @@ pub(super) fn check_top(config: &Path) -> Result<(), KeyError> {
 pub(super) const FOLDERS: [&str; 4] = ["store", "skills", "links", "tmp"];
 
 /// Further subfolders of a vault, each created when it is first needed.
-const MADE_LATER: [&str; 2] = ["profiles", "transforms"];
+const OPTIONAL_FOLDERS: [&str; 2] = ["profiles", "transforms"];
 
 /// Fails if the vault's folder or one of its [`FOLDERS`] belongs to another user or can be written
 /// to by others, or if a link stands in place of a subfolder. Absent folders pass.
 pub(super) fn check_vault(root: &HeldPath) -> Result<(), VaultError> {
-    for name in FOLDERS.iter().chain(&MADE_LATER) {
+    for name in FOLDERS.iter().chain(&OPTIONAL_FOLDERS) {
         // A link here would lead bundles, or the links to them, out of the vault.
         disk::reject_link(&root.join(name))?;
     }

@@ -88,7 +88,7 @@ struct InstalledVersion {
 impl OwnSkills {
     /// Returns the lowest version of a skill that is accepted as installed. `None` if the name is
     /// not recorded, or if a removal has begun, which may have been killed at any point.
-    pub(crate) fn lowest_version(&self, name: &SkillName) -> Option<u64> {
+    pub(crate) fn lowest_accepted_version(&self, name: &SkillName) -> Option<u64> {
         let skill = self.skills.get(name).filter(|skill| !skill.leaving)?;
         Some(match skill.installed {
             Some(installed) => installed.version,
@@ -105,7 +105,7 @@ impl OwnSkills {
     }
 
     /// Returns the highest version that a name has had; 0 if it was never used.
-    pub(crate) fn reached_version(&self, name: &SkillName) -> u64 {
+    pub(crate) fn highest_recorded_version(&self, name: &SkillName) -> u64 {
         self.skills.get(name).map_or(0, |skill| skill.reached)
     }
 

@@ -21,7 +21,7 @@ use crate::disk::{self, lock};
 const RECORD: &str = "trust.json";
 /// Entries that are not copied when a vault with keys replaces one that only held links, because
 /// they belong to the old identity.
-pub(crate) const OF_ONE_IDENTITY: [&str; 3] = [RECORD, "keys", INDEX_SEAL_FILE];
+pub(crate) const IDENTITY_ENTRIES: [&str; 3] = [RECORD, "keys", INDEX_SEAL_FILE];
 const SCHEMA: &str = "vault.trust/1";
 
 /// The trust of this machine in one vault. The signatures are verified again whenever it is read.
@@ -251,7 +251,7 @@ impl Vault {
 
     /// Records that the root versions of this vault are about to leave the machine, so that others
     /// may know them.
-    pub(crate) fn note_shown(&self) -> Result<(), VaultError> {
+    pub(crate) fn note_roots_exported(&self) -> Result<(), VaultError> {
         // The flag is never reset, so all releases after the first one return here and need no
         // lock.
         if self.trust()?.is_none_or(|trust| trust.shown) {

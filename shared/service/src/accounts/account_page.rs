@@ -118,8 +118,8 @@ pub async fn leave_vault(app: &App, request: SignedInForm) -> Result<Response, E
     if !left {
         return Err(ErrorPage::LastOwner);
     }
-    let way = ReturnTo::Account.address(app);
-    Ok(redirect_to(StatusCode::SEE_OTHER, &way))
+    let address = ReturnTo::Account.address(app);
+    Ok(redirect_to(StatusCode::SEE_OTHER, &address))
 }
 
 /// Leaves the vault; returns false when the person is its last owner.

@@ -31,7 +31,7 @@ use crate::model::grant::{
     ALLOWED, AllowedApp, Grant, REFRESH_SECONDS, RevocationReason, allowed_key, grant_key,
     id_in_list,
 };
-use crate::model::made::Made;
+use crate::model::made::AppResources;
 use crate::model::session::{
     Credentials, SESSIONS, Session, SessionEntry, listed_session_key, session_key,
 };
@@ -137,7 +137,7 @@ async fn filter_live_grants(app: &App, page: &[Record]) -> Result<Vec<ShownApp>,
         slug: held.family.namespace().map(|home| home.slug.to_string()),
         scopes: held.scopes.to_string(),
         allowed: format_minute(held.created_at),
-        used: format_day(held.last_given_at()),
+        used: format_day(held.last_issued_at()),
     };
     Ok(live_grants.into_iter().map(row).collect())
 }
@@ -193,7 +193,7 @@ async fn load_live_grants(
     let live_grants = live_grants.filter(|((_, held), standing)| {
         // A refresh token that stays unused for this long is no longer valid, so the app could not
         // get a token.
-        let unused_until = held.last_given_at().plus_seconds(REFRESH_SECONDS);
+        let unused_until = held.last_issued_at().plus_seconds(REFRESH_SECONDS);
         let family = &held.family;
         held.is_alive(now)
             && now < unused_until
@@ -212,7 +212,7 @@ pub async fn load_sessions(
     let LiveSessions {
         sessions: mut live,
         more,
-    } = living_sessions(app, account).await?;
+    } = load_live_sessions(app, account).await?;
     let this = browser.hash();
     live.sort_by_key(|(hash, begun)| (*hash != this, Reverse(begun.at)));
     // Compare before the list is truncated to what the page shows.
@@ -238,7 +238,7 @@ pub async fn signed_in_browsers(
     let Some(account) = Versioned::<Account>::read(account)? else {
         return Ok(None);
     };
-    let live = living_sessions(app, &account.value).await?.sessions;
+    let live = load_live_sessions(app, &account.value).await?.sessions;
     let newest = live.iter().map(|(_, begun)| begun.at).max();
     Ok(newest.map(|newest| (live.len(), newest)))
 }
@@ -250,7 +250,7 @@ struct LiveSessions {
     more: bool,
 }
 
-async fn living_sessions(app: &App, account: &Account) -> Result<LiveSessions, StoreError> {
+async fn load_live_sessions(app: &App, account: &Account) -> Result<LiveSessions, StoreError> {
     let (records, now) = (&app.records, app.now());
     let partition = account_partition(&account.id);
     let listed_sessions = records
@@ -259,9 +259,9 @@ async fn living_sessions(app: &App, account: &Account) -> Result<LiveSessions, S
     let service = app.get::<ServiceEpoch>(&service_epoch_key()).await?;
     let service = service.map(|service| service.value);
     let mut live = Vec::new();
-    for some in listed_sessions.chunks(MAX_KEYS) {
+    for chunk in listed_sessions.chunks(MAX_KEYS) {
         let mut listed = Vec::new();
-        for record in some {
+        for record in chunk {
             let hash = record.key.key[SESSIONS.len()..].parse::<Digest>();
             if let Ok(hash) = hash {
                 listed.push((hash, record.read::<SessionEntry>()?));
@@ -301,7 +301,7 @@ pub async fn end_app(app: &App, request: SignedInForm) -> Result<Response, Error
     let ended = app
         .change(async |tx| end_app_in(&tx, &request, name, id).await)
         .await?;
-    if let Some(page) = find_made_page(app, ended.as_ref()).await? {
+    if let Some(page) = find_leftovers_page(app, ended.as_ref()).await? {
         return Ok(redirect_to(StatusCode::SEE_OTHER, &page));
     }
     Ok(redirect_to_account(app))
@@ -309,7 +309,10 @@ pub async fn end_app(app: &App, request: SignedInForm) -> Result<Response, Error
 
 /// Returns the address of the console page that lists what an ended app made. `None` if nothing of
 /// it works any more, or if the person may not administer the vault.
-async fn find_made_page(app: &App, ended: Option<&Family>) -> Result<Option<String>, StoreError> {
+async fn find_leftovers_page(
+    app: &App,
+    ended: Option<&Family>,
+) -> Result<Option<String>, StoreError> {
     let Some(Family {
         client,
         reach: Reach::Namespace {
@@ -324,7 +327,7 @@ async fn find_made_page(app: &App, ended: Option<&Family>) -> Result<Option<Stri
     if !user.is_some_and(|user| user.value.can_administer()) {
         return Ok(None);
     }
-    if Made::read(app, namespace, client).await?.is_empty() {
+    if AppResources::read(app, namespace, client).await?.is_empty() {
         return Ok(None);
     }
     let prefix = app.config.public_url.prefix();
@@ -422,13 +425,13 @@ async fn end_all_in(
     // This also ends the session of this browser, which therefore gets a new one.
     found.value.raise_epoch();
     let (account, source) = (&found.value, request.source);
-    let with = SessionStart {
+    let start = SessionStart {
         second_factor: request.signed_in.session.second_factor,
         // The person entered no credentials for the new session, so it must not pass as a fresh
         // sign-in.
         ..SessionStart::from_credentials(Credentials::NotEntered)
     };
-    let (fresh, session) = new_session(app, &request.browser, account, source, with).await?;
+    let (fresh, session) = new_session(app, &request.browser, account, source, start).await?;
     tx.write_all(session);
     tx.write(account.update_write(found.revision)?);
     tx.write_all(audit::account_entries(app, account, source, END_ALL.action, "done").await?);

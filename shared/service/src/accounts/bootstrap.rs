@@ -94,7 +94,7 @@ pub async fn ensure_first_owner(
 /// Returns the first owner's address, if there is one. Accounts of an earlier version of vault are
 /// migrated first, before anything uses them.
 pub async fn load_owner(ports: &Ports) -> Result<Option<Email>, StoreError> {
-    earlier::carry_over(ports, ports.now()).await?;
+    earlier::migrate_accounts(ports, ports.now()).await?;
     find_owner(ports).await
 }
 
@@ -121,7 +121,7 @@ pub async fn reset_account(
     email: &Email,
     issuer: &str,
 ) -> Result<AccountReset, StoreError> {
-    earlier::carry_over(ports, ports.now()).await?;
+    earlier::migrate_accounts(ports, ports.now()).await?;
     let reset = async |tx: Transaction<'_>| {
         let Some(reset) = account::prepare_reset(&tx, email, issuer, tx.now()).await? else {
             return Ok(AccountReset::NotFound);

@@ -135,7 +135,7 @@ pub async fn show_confirmation(
     } = &request;
     let path = format!("{CONFIRM_PATH}{id}");
     let onward = ReturnTo::parse_confirm_path(&path).ok_or_else(ended_page)?;
-    let found = find_of_app(app, browser, signed_in, onward).await?;
+    let found = find_app_permit(app, browser, signed_in, onward).await?;
     let form = create_form(app, browser, onward);
     render_confirmation(app, signed_in, &found, form).await
 }
@@ -159,7 +159,7 @@ pub fn sign_out_button(app: &App, browser: &Browser, onward: ReturnTo<'_>) -> Si
 
 /// Finds the permit of an app that the page `onward` is about and that waits for this person. A
 /// permit of the console is not found: the console decides it and performs the act.
-async fn find_of_app(
+async fn find_app_permit(
     app: &App,
     browser: &Browser,
     signed_in: &SignedIn,
@@ -186,7 +186,7 @@ pub async fn decide_confirmation(app: &App, request: SignedInForm) -> Result<Res
     let decision = parse_decision(&request.form)?;
     let onward = (CONFIRM.onward)(app, &request.form)?;
     let signed_in = &request.signed_in;
-    let found = find_of_app(app, &request.browser, signed_in, onward).await?;
+    let found = find_app_permit(app, &request.browser, signed_in, onward).await?;
     let confirmed = decision != Decision::Decline;
     // Checked again, because the page may have been open for longer than credentials stay fresh.
     // Declining takes no credentials.

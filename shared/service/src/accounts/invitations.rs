@@ -146,8 +146,8 @@ pub async fn answer_invitation(app: &App, request: SignedInForm) -> Result<Respo
     // it.
     let answer = async |tx| answer_in(&tx, &request, &slug, accepts).await;
     app.change(answer).await?;
-    let way = ReturnTo::from_form(app, form)?.address(app);
-    Ok(redirect_to(StatusCode::SEE_OTHER, &way))
+    let address = ReturnTo::from_form(app, form)?.address(app);
+    Ok(redirect_to(StatusCode::SEE_OTHER, &address))
 }
 
 async fn answer_in(

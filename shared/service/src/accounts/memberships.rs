@@ -74,8 +74,8 @@ pub async fn load_all_members(
         .collect();
     // The users and the namespaces alternate, as in `keys`.
     let mut loaded_records = Vec::with_capacity(keys.len());
-    for some in keys.chunks(MAX_KEYS) {
-        loaded_records.extend(app.records.get_many(some).await?);
+    for chunk in keys.chunks(MAX_KEYS) {
+        loaded_records.extend(app.records.get_many(chunk).await?);
     }
     let mut members = Vec::new();
     for pair in loaded_records.chunks_exact(2) {

@@ -166,7 +166,7 @@ pub async fn change_password(app: &App, request: SignedInForm) -> Result<Respons
     if ends_apps {
         current_account.value.raise_epoch();
     }
-    let with = SessionStart {
+    let start = SessionStart {
         second_factor: signed_in.session.second_factor,
         // The person entered the password just now, so the new session has fresh credentials. If
         // the account has a second factor, the password is only one of two and does not suffice.
@@ -179,7 +179,7 @@ pub async fn change_password(app: &App, request: SignedInForm) -> Result<Respons
         })
     };
     let (fresh, mut writes) =
-        new_session(app, browser, &current_account.value, source, with).await?;
+        new_session(app, browser, &current_account.value, source, start).await?;
     writes.push(
         current_account
             .value

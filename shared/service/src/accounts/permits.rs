@@ -36,7 +36,7 @@ use crate::web::browser::CONFIRM_PATH;
 
 /// The party that asks to perform an act: an app, or the person in the console.
 #[derive(Clone, Copy, Debug)]
-pub struct Asker<'a> {
+pub struct PermitRequester<'a> {
     /// The account for which it asks; only its person can confirm.
     pub account: &'a AccountId,
     /// The app that asks; `None` if the console does.
@@ -60,7 +60,7 @@ struct SpentAct {
     ends_at: Timestamp,
 }
 
-impl Asker<'_> {
+impl PermitRequester<'_> {
     fn namespace_id(&self) -> Option<&NamespaceId> {
         self.namespace.map(|namespace| &namespace.id)
     }
@@ -141,7 +141,7 @@ impl Asker<'_> {
                 }
                 return Ok(permit.clone());
             }
-            self.require_room(&loaded.permits, acts, tx.now().unix())?;
+            self.check_may_ask(&loaded.permits, acts, tx.now().unix())?;
             let permit = Permit::ask_for(
                 permitted.clone(),
                 self.namespace.cloned(),
@@ -221,7 +221,7 @@ impl Asker<'_> {
     }
 
     /// Fails if the person has just declined one of the acts, or if there are too many permits.
-    fn require_room(&self, permits: &[Permit], acts: &[Act], now: i64) -> Result<(), Refusal> {
+    fn check_may_ask(&self, permits: &[Permit], acts: &[Act], now: i64) -> Result<(), Refusal> {
         let declined = permits.iter().filter(|permit| {
             permit.state == PermitState::Declined && permit.namespace.as_ref() == self.namespace
         });

@@ -301,7 +301,7 @@ async fn disown_second_factor(
         onward: next_page(&half.session, onward),
         action: DISOWN,
         second_factor: false,
-        credentials: half.session.credentials.carried_on(now),
+        credentials: half.session.credentials.continued_at(now),
         notice: Some(notice),
     };
     let begin = async |tx: Transaction<'_>| {
@@ -388,7 +388,7 @@ async fn sign_in_with_code(
             // The code was entered just now, whatever the first proof was.
             Credentials::Entered { at: now }
         } else {
-            session.credentials.carried_on(now)
+            session.credentials.continued_at(now)
         },
         notice: None,
     };

@@ -234,7 +234,7 @@ pub async fn change_second_factor(app: &App, request: SignedInForm) -> Result<Re
     } else {
         Credentials::Entered { at: now }
     };
-    let with = SessionStart {
+    let start = SessionStart {
         second_factor: counts,
         notices: factor
             .and_then(|factor| factor.unconfirmed_until(now))
@@ -248,7 +248,7 @@ pub async fn change_second_factor(app: &App, request: SignedInForm) -> Result<Re
             .collect(),
         ..SessionStart::from_credentials(credentials)
     };
-    let (fresh, mut writes) = new_session(app, &request.browser, account, source, with).await?;
+    let (fresh, mut writes) = new_session(app, &request.browser, account, source, start).await?;
     let email = account.email.as_str();
     let (remembered, known) = request.returning.remember_sign_in(app, email, counts)?;
     writes.push(remembered);

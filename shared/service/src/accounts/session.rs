@@ -78,13 +78,13 @@ impl CompletedSignIn<'_> {
             since_last_sign_in::load_notices(app, account, self.source).await?;
         notices.extend(self.notice.clone());
         let are_entered = matches!(self.credentials, Credentials::Entered { .. });
-        let with = SessionStart {
+        let start = SessionStart {
             entered_for: are_entered.then_some(self.onward),
             second_factor: self.second_factor,
             credentials: self.credentials,
             notices,
         };
-        let (fresh, session) = new_session(app, self.browser, account, self.source, with).await?;
+        let (fresh, session) = new_session(app, self.browser, account, self.source, start).await?;
         let email = account.email.as_str();
         let (remembered, known) =
             self.returning
@@ -107,19 +107,19 @@ pub async fn new_session(
     old: &Browser,
     account: &Account,
     source: Option<IpAddr>,
-    with: SessionStart<'_>,
+    start: SessionStart<'_>,
 ) -> Result<(Browser, Vec<Write>), StoreError> {
     // Only an authorize request can demand credentials that were entered for it, so other pages are
     // not recorded.
-    let entered_for = match with.entered_for {
+    let entered_for = match start.entered_for {
         Some(ReturnTo::Authorize(query)) => Some(Digest::of(query.as_bytes())),
         _ => None,
     };
     let now = app.clock.now();
     let session = Session {
-        notices: with.notices,
-        second_factor: with.second_factor,
-        credentials: with.credentials,
+        notices: start.notices,
+        second_factor: start.second_factor,
+        credentials: start.credentials,
         entered_for,
         ..Session::begin_now(account, load_service_epoch(app).await?, now)
     };
@@ -154,18 +154,18 @@ async fn load_service_epoch(app: &App) -> Result<Option<ServiceEpoch>, StoreErro
 }
 
 /// Creates a half session, which waits for the code of the second factor of `account`, with a new
-/// cookie in place of `old`. Returns the browser and the writes. Only the credentials of `with` are
+/// cookie in place of `old`. Returns the browser and the writes. Only the credentials of `start` are
 /// used.
 pub async fn new_half_session(
     app: &App,
     old: &Browser,
     account: &Account,
-    with: SessionStart<'_>,
+    start: SessionStart<'_>,
 ) -> Result<(Browser, Vec<Write>), StoreError> {
     let now = app.clock.now();
     let session = Session {
-        credentials: with.credentials,
-        ..Session::begin_half(account, load_service_epoch(app).await?, now)
+        credentials: start.credentials,
+        ..Session::begin_awaiting_code(account, load_service_epoch(app).await?, now)
     };
     let fresh = Browser::for_new_session(app);
     let document = Document::from_value(&session)?;

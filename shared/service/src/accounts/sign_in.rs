@@ -108,7 +108,7 @@ pub async fn check_password(
         Err(error) => {
             // The attempt revealed nothing, so it does not count: an overloaded service must not
             // use up attempts.
-            attempt.give_back(app).await;
+            attempt.release_counts(app).await;
             return Err(error.into());
         }
     };

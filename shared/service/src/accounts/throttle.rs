@@ -29,7 +29,7 @@ use vault_store::StoreError;
 use vault_store::records::Write;
 
 use crate::config::Limits;
-use crate::model::limits::{NetworkLimit, Networks, Window, give_back, try_count};
+use crate::model::limits::{NetworkLimit, Networks, Window, release_counts, try_count};
 use crate::ports::Ports;
 use crate::web::remembered_browser::{RememberedBrowser, account_digest};
 
@@ -119,7 +119,7 @@ impl SignInAttempt {
             let sources = self.by_source.iter().cloned();
             sources.chain(self.by_network.iter().cloned()).collect()
         };
-        self.count_instead(ports, windows).await
+        self.count_in_other_windows(ports, windows).await
     }
 
     /// Returns the limit of a browser that signed in to the account before.
@@ -131,7 +131,7 @@ impl SignInAttempt {
     }
 
     /// Counts the attempt in other windows. Returns the seconds to wait if one of them is full.
-    async fn count_instead(
+    async fn count_in_other_windows(
         &mut self,
         ports: &Ports,
         windows: Vec<Window<'static>>,
@@ -161,13 +161,13 @@ impl SignInAttempt {
     pub fn give_back_writes(&self) -> Vec<Write> {
         let windows = self.counted.iter();
         windows
-            .filter_map(|window| window.given_back(self.at))
+            .filter_map(|window| window.releasing_write(self.at))
             .collect()
     }
 
     /// Takes the count back if the password could not be checked.
-    pub async fn give_back(&self, ports: &Ports) {
-        give_back(ports, &self.counted, self.at).await;
+    pub async fn release_counts(&self, ports: &Ports) {
+        release_counts(ports, &self.counted, self.at).await;
     }
 }
 

@@ -18,7 +18,7 @@ use crate::http::json_answer;
 use crate::model::Versioned;
 use crate::model::account::{
     self, Account, AccountId, AddressEntry, DIRECTORY, Email, PreparedAccount, account_key,
-    account_partition, invite_key, listed_key,
+    account_partition, directory_key, invite_key,
 };
 use crate::model::audit::Change;
 use crate::model::members;
@@ -99,7 +99,7 @@ pub(super) async fn invite_account(call: OperatorCall) -> Answer {
         let issuer = call.app.config.public_url.base();
         let invited = account::prepare_invitation(&tx, &email, issuer, tx.now()).await?;
         refuse_during_deletion(&invited.account)?;
-        spend_if_taken_over(&tx, &call, &invited, &act).await?;
+        spend_permit_for_takeover(&tx, &call, &invited, &act).await?;
         tx.write_all(invited.writes);
         let after = json!({ "email": email, "link": invited.url.is_some() });
         write_audits(&tx, &call, &invited.account, "account.invite", None, after).await?;
@@ -126,7 +126,7 @@ pub(super) fn refuse_during_deletion(account: &Account) -> Result<(), Refusal> {
 /// Uses the permit for the reset of an account, if an invitation creates a link to an existing
 /// account with memberships or operator rights. Fails with `ConfirmationNeeded` if there is no
 /// permit.
-pub(super) async fn spend_if_taken_over(
+pub(super) async fn spend_permit_for_takeover(
     tx: &Transaction<'_>,
     call: &OperatorCall,
     invited: &PreparedAccount,
@@ -138,7 +138,7 @@ pub(super) async fn spend_if_taken_over(
     let partition = account_partition(&invited.account.id);
     let memberships = tx.records.list_page(&partition, MEMBERSHIPS, None, 1);
     if invited.account.operator || !memberships.await?.is_empty() {
-        call.as_asker().spend(tx, act).await?;
+        call.as_requester().spend(tx, act).await?;
     }
     Ok(())
 }
@@ -164,7 +164,7 @@ async fn reset_by_email(call: &OperatorCall, email: &Email) -> Result<vault_api:
         let reset_result = account::prepare_reset(&tx, email, issuer, tx.now()).await?;
         let reset_result = reset_result.ok_or(ErrorCode::AccountNotFound)?;
         refuse_during_deletion(&reset_result.account)?;
-        call.as_asker().spend(&tx, &act).await?;
+        call.as_requester().spend(&tx, &act).await?;
         tx.write_all(reset_result.writes);
         let after = json!({ "email": email });
         write_audits(
@@ -302,7 +302,7 @@ async fn change_account(
         }
         // After the checks, so that no person is asked to confirm a change that is then refused.
         if let Some(act) = act {
-            call.as_asker().spend(&tx, act).await?;
+            call.as_requester().spend(&tx, act).await?;
         }
         let before = Some(describe(&stored_account.value));
         write_audits(&tx, call, &account, action, before, describe(&account)).await?;
@@ -375,13 +375,13 @@ async fn begin_deletion(call: &OperatorCall, email: &Email) -> Result<AccountId,
             return Ok(account.id);
         }
         if account.id == call.caller.account {
-            check_one_request_deletes(call, &account.id).await?;
+            check_one_request_suffices(call, &account.id).await?;
         }
         // A disabled account counts as no operator, so only this commit needs another one.
         if is_active_operator(&account) {
             tx.write(check_another_operator(call, &account.id).await?);
         }
-        let permit_ends_at = call.as_asker().spend(&tx, &act).await?;
+        let permit_ends_at = call.as_requester().spend(&tx, &act).await?;
         let change = Change::about(&account.id)
             .with_before(json!({ "disabled": account.disabled }))
             .with_after(json!({ "disabled": true, "deletion_begun": true }));
@@ -395,7 +395,7 @@ async fn begin_deletion(call: &OperatorCall, email: &Email) -> Result<AccountId,
 
 /// Checks that one request can delete the operator's own account. The operator's rights end when
 /// the deletion begins, so no further request of the same operator could continue it.
-async fn check_one_request_deletes(call: &OperatorCall, id: &AccountId) -> Result<(), Refusal> {
+async fn check_one_request_suffices(call: &OperatorCall, id: &AccountId) -> Result<(), Refusal> {
     let most = MAX_ACCOUNT_LOGS * MAX_REMOVAL_BATCHES;
     let partition = account_partition(id);
     let records = &call.app.records;
@@ -425,7 +425,7 @@ async fn finish_deletion(
             }
             tx.write_all([
                 Write::delete(account_key(&account.id), When::At(stored_account.revision)),
-                Write::delete(listed_key(email), When::Any),
+                Write::delete(directory_key(email), When::Any),
                 Write::delete(sign_in_key(&account.id), When::Any),
             ]);
             let link = account.invite.as_ref();

@@ -11,7 +11,7 @@ use vault_format::hash::Digest;
 use vault_format::name::NamespaceId;
 use vault_store::records::Record;
 
-use crate::accounts::permits::{Asker, to_api_confirmation};
+use crate::accounts::permits::{PermitRequester, to_api_confirmation};
 use crate::app::{ActingUser, App};
 use crate::bearer::Operator;
 use crate::error::{ErrorCode, Refusal};
@@ -140,7 +140,7 @@ impl Call {
     ) -> Result<T, Refusal> {
         let principal = self.to_principal();
         let home = principal.namespace.to_ref();
-        confirm_outcome(&self.app, &principal.as_asker(&home), act, outcome).await
+        confirm_outcome(&self.app, &principal.as_requester(&home), act, outcome).await
     }
 
     /// Adds the audit record of a change in the caller's namespace to the commit that makes it.
@@ -156,8 +156,8 @@ impl Call {
 
 impl OperatorCall {
     /// Returns the operator in the form in which acts are requested and permits are used.
-    pub(super) const fn as_asker(&self) -> Asker<'_> {
-        Asker {
+    pub(super) const fn as_requester(&self) -> PermitRequester<'_> {
+        PermitRequester {
             account: &self.caller.account,
             client: Some(&self.caller.client_id),
             actor: &self.actor,
@@ -173,7 +173,7 @@ impl OperatorCall {
         act: &Act,
         outcome: Result<T, Refusal>,
     ) -> Result<T, Refusal> {
-        confirm_outcome(&self.app, &self.as_asker(), act, outcome).await
+        confirm_outcome(&self.app, &self.as_requester(), act, outcome).await
     }
 
     /// Adds the audit records of a change to the commit that makes it: one to the log of the
@@ -197,7 +197,7 @@ impl OperatorCall {
 
 async fn confirm_outcome<T>(
     app: &App,
-    asker: &Asker<'_>,
+    asker: &PermitRequester<'_>,
     act: &Act,
     outcome: Result<T, Refusal>,
 ) -> Result<T, Refusal> {

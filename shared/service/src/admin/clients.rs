@@ -154,7 +154,7 @@ fn collect_uses(
     for record in grants {
         let grant: Grant = record.read()?;
         if grant.is_alive(now) {
-            let last = grant.last_given_at();
+            let last = grant.last_issued_at();
             let user = grant.family.actor().to_owned();
             let used = uses.entry(grant.family.client).or_default();
             used.users.insert(user);

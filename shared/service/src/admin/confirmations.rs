@@ -41,17 +41,17 @@ pub(super) async fn show_confirmation(call: Call<Bearer>) -> Answer {
 pub(super) async fn ask_owner(call: Call) -> Answer {
     let asked: VaultActs = call.json_body().await?;
     let acts = parse_acts(&asked.acts, parse_vault_act)?;
-    let rehearsal = rehearsing(&call.app);
+    let rehearsal = with_discarded_writes(&call.app);
     let by = call.to_principal();
     let rehearsed = Principal {
         app: &rehearsal,
         ..by
     };
     for (place, act) in acts.iter().enumerate() {
-        judge(place, act, do_act(&rehearsed, act).await)?;
+        check_rehearsed_act(place, act, do_act(&rehearsed, act).await)?;
     }
     let home = call.caller.namespace.to_ref();
-    let permit = by.as_asker(&home).ask(&call.app, &acts).await?;
+    let permit = by.as_requester(&home).ask(&call.app, &acts).await?;
     let confirmation = to_api_confirmation(&call.app, &permit);
     Ok(json_answer(StatusCode::CREATED, &confirmation))
 }
@@ -60,26 +60,30 @@ pub(super) async fn ask_owner(call: Call) -> Answer {
 pub(super) async fn ask_operator(mut call: OperatorCall) -> Answer {
     let asked: OperatorActs = call.json_body().await?;
     let acts = parse_acts(&asked.acts, parse_operator_act)?;
-    let rehearsal = rehearsing(&call.app);
+    let rehearsal = with_discarded_writes(&call.app);
     let app = std::mem::replace(&mut call.app, rehearsal);
     for (place, act) in acts.iter().enumerate() {
-        judge(place, act, begin_act(&call, act).await)?;
+        check_rehearsed_act(place, act, begin_act(&call, act).await)?;
     }
-    let permit = call.as_asker().ask(&app, &acts).await?;
+    let permit = call.as_requester().ask(&app, &acts).await?;
     let confirmation = to_api_confirmation(&app, &permit);
     Ok(json_answer(StatusCode::CREATED, &confirmation))
 }
 
 /// Returns a copy of the app whose ports discard all writes.
-fn rehearsing(app: &App) -> App {
+fn with_discarded_writes(app: &App) -> App {
     let mut rehearsal = app.clone();
-    rehearsal.ports = app.ports.rehearsing();
+    rehearsal.ports = app.ports.discarding_writes();
     rehearsal
 }
 
 /// Judges the outcome of a rehearsed act: succeeds if nothing but the permit is missing. `place` is
 /// the position of the act in the request, for the error text.
-fn judge<T>(place: usize, act: &Act, outcome: Result<T, Refusal>) -> Result<(), Refusal> {
+fn check_rehearsed_act<T>(
+    place: usize,
+    act: &Act,
+    outcome: Result<T, Refusal>,
+) -> Result<(), Refusal> {
     match outcome {
         Ok(_) => Ok(()),
         Err(refusal) if refusal.code() == ErrorCode::ConfirmationNeeded => Ok(()),

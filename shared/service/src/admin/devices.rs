@@ -13,7 +13,7 @@ use vault_store::records::{Document, Record, When, Write};
 
 use super::call::{Answer, Call, Items, trim_page};
 use super::principal::require_consent;
-use crate::accounts::permits::Asker;
+use crate::accounts::permits::PermitRequester;
 use crate::app::{ActingUser, App};
 use crate::error::{ErrorCode, Refusal};
 use crate::http::json_answer;
@@ -273,7 +273,7 @@ async fn decide_in(
         }
         _ => {}
     }
-    decide_found(tx, acting, found, decision)
+    decide_found_device(tx, acting, found, decision)
 }
 
 /// Counts an admission by an app, or uses the permit for it if the app has reached its limit.
@@ -289,7 +289,7 @@ async fn count_admission(
     };
     let admitted = LoadedAppCodes::load(tx, &acting.namespace.id, client).await?;
     if admitted.machines.need_confirmation(1) {
-        let asker = Asker {
+        let asker = PermitRequester {
             account: acting.account,
             client: Some(client),
             actor: acting.actor,
@@ -304,7 +304,7 @@ async fn count_admission(
 }
 
 /// Adds the writes of a decision about this device to the commit.
-pub(super) fn decide_found(
+pub(super) fn decide_found_device(
     tx: &Transaction<'_>,
     acting: ActingUser<'_>,
     found: FoundDevice,

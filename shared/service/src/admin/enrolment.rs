@@ -19,7 +19,7 @@ use crate::model::enrolment::{
     AppCode, AppMachines, CodeUses, Enrolment, EnrolmentCode, LoadedAppCodes, code_key,
     codes_partition, hash_prefix, id_of, used_key,
 };
-use crate::model::made::{LivingCode, living_codes};
+use crate::model::made::{ValidCode, find_valid_codes};
 use crate::model::namespace::{self, Namespace};
 use crate::model::permit::Act;
 use crate::model::token::{Secret, SecretKind};
@@ -123,8 +123,8 @@ pub(crate) async fn create_code(
     });
     let change = Change::about(&id_of(&hash)).with_after(after);
     let invite = async |tx: Transaction<'_>| {
-        // The mark comes first: `commit_within` reports its failure as a repeated request, that of
-        // any later write as a conflict.
+        // The mark comes first: `commit_with_limits` reports its failure as a repeated request,
+        // that of any later write as a conflict.
         let bounds = usize::from(mark.is_some());
         tx.write_all(mark.clone());
         let confirmed = match unconfirmed_write(&tx, by.as_acting_user(), &hash, &code).await? {
@@ -149,7 +149,7 @@ pub(crate) async fn create_code(
             code.expires_at,
         ));
         by.write_audit(&tx, "enrolment.invite", change.clone())?;
-        Ok::<_, Refusal>(tx.commit_within(bounds).await?.is_none())
+        Ok::<_, Refusal>(tx.commit_with_limits(bounds).await?.is_none())
     };
     let is_created = app.change(invite).await?;
     let text = secret.text().to_owned();
@@ -214,7 +214,7 @@ pub(crate) async fn read_codes_page(
         .list_page(&codes_partition(&namespace.id), "", after, limit + 1)
         .await?;
     let (page_records, next) = trim_page(page_records, limit);
-    let codes = living_codes(app, page_records, app.now()).await?;
+    let codes = find_valid_codes(app, page_records, app.now()).await?;
     let keys: Vec<_> = codes
         .iter()
         .map(|code| used_key(&namespace.id, &code.hash))
@@ -225,7 +225,7 @@ pub(crate) async fn read_codes_page(
         records.get_many(&keys).await?
     };
     let mut items = Vec::new();
-    for (LivingCode { hash, code }, count) in codes.into_iter().zip(counts) {
+    for (ValidCode { hash, code }, count) in codes.into_iter().zip(counts) {
         let count = count.map(|count| count.read::<CodeUses>()).transpose()?;
         items.push(to_api_code(
             &hash,

@@ -10,7 +10,7 @@ use vault_api::{EndedKind, MadeByClient, RevokedClient};
 use vault_store::StoreError;
 use vault_store::records::{Document, MAX_KEYS, MAX_PAGE, When, Write};
 
-use super::devices::{Decision, decide_found};
+use super::devices::{Decision, decide_found_device};
 use super::enrolment::delete_code;
 use super::notices::remove_webhooks;
 use super::principal::Principal;
@@ -22,7 +22,7 @@ use crate::model::client::{ClientId, Connection, connection_key};
 use crate::model::device::{Device, DeviceStatus, FoundDevice};
 use crate::model::enrolment::{EnrolmentCode, code_key};
 use crate::model::grant::{Grant, grants_partition};
-use crate::model::made::{LivingCode, Made};
+use crate::model::made::{AppResources, ValidCode};
 use crate::model::places;
 use crate::model::token::token_key;
 use crate::model::user::User;
@@ -109,13 +109,13 @@ impl Ending {
     }
 
     /// Whether a code that would end with the access of the app is to stay valid.
-    fn keeps(&self, code: &LivingCode, id: &ClientId) -> bool {
+    fn keeps(&self, code: &ValidCode, id: &ClientId) -> bool {
         code.depends_on(id) && self.kept_codes.takes(&code.id())
     }
 
     /// Whether a code ends that an earlier end of the app kept: such a code no longer depends on
     /// the app's consent.
-    fn ends_kept(&self, code: &LivingCode, id: &ClientId) -> bool {
+    fn ends_kept(&self, code: &ValidCode, id: &ClientId) -> bool {
         !code.depends_on(id) && !self.kept_codes.takes(&code.id())
     }
 
@@ -144,9 +144,9 @@ impl Room {
 #[derive(Default)]
 struct Ended {
     /// Codes that are to stay valid without the consent of the app.
-    kept_codes: Vec<LivingCode>,
+    kept_codes: Vec<ValidCode>,
     /// Codes to delete, which an earlier end of the app kept.
-    codes: Vec<LivingCode>,
+    codes: Vec<ValidCode>,
     machines: Vec<Versioned<Device>>,
     invitations: Vec<Versioned<User>>,
     webhooks: Vec<String>,
@@ -156,7 +156,7 @@ impl Ended {
     /// Removes the selected things from `made`, as far as one commit has room for them. Codes are
     /// only taken if the access of the app ends now: a code that an earlier end kept goes on until
     /// it is ended by its id, or the app is connected again and ended.
-    fn take(made: &mut Made, id: &ClientId, ending: &Ending, ends_access: bool) -> Self {
+    fn take(made: &mut AppResources, id: &ClientId, ending: &Ending, ends_access: bool) -> Self {
         let mut room = Room { rows: MAX_ROWS };
         // Each code writes its own row and one of the log, and so does each machine.
         let kept_codes = take_chosen(&mut made.codes, |code| {
@@ -214,7 +214,7 @@ impl Ended {
                 device: device.value,
                 revision: Some(device.revision),
             };
-            decide_found(tx, by.as_acting_user(), found, Decision::Revoke)?;
+            decide_found_device(tx, by.as_acting_user(), found, Decision::Revoke)?;
         }
         withdraw_invitations(tx, by, &self.invitations).await?;
         remove_webhooks(tx, by, &self.webhooks).await
@@ -231,7 +231,7 @@ fn take_chosen<T>(items: &mut Vec<T>, chosen: impl FnMut(&T) -> bool) -> Vec<T> 
 /// Returns the write that keeps a code valid. The code then depends on the consent of the app that
 /// keeps it: otherwise an app could leave codes behind that do not end when it is ended. A person
 /// who keeps it in the console has no app, so it then depends on none.
-fn keep_write(by: &Principal<'_>, code: LivingCode) -> Result<Write, StoreError> {
+fn keep_write(by: &Principal<'_>, code: ValidCode) -> Result<Write, StoreError> {
     let key = code_key(&by.namespace.id, &code.hash);
     let kept = EnrolmentCode {
         consent: by.consent.cloned(),
@@ -243,7 +243,7 @@ fn keep_write(by: &Principal<'_>, code: LivingCode) -> Result<Write, StoreError>
 }
 
 /// Converts what an app made to its form in the API.
-fn to_api_made(made: &Made) -> MadeByClient {
+fn to_api_made(made: &AppResources) -> MadeByClient {
     let mut is_cut = made.more;
     let mut first = |ids: &mut dyn Iterator<Item = String>| {
         let listed: Vec<String> = ids.take(MAX_LISTED).collect();
@@ -251,7 +251,7 @@ fn to_api_made(made: &Made) -> MadeByClient {
         listed
     };
     MadeByClient {
-        codes: first(&mut made.codes.iter().map(LivingCode::id)),
+        codes: first(&mut made.codes.iter().map(ValidCode::id)),
         machines: first(&mut made.machines.iter().map(|it| it.value.device_id.clone())),
         invitations: first(&mut made.invitations.iter().map(|it| it.value.id.clone())),
         users: first(&mut made.members.iter().map(|it| it.value.id.clone())),
@@ -276,7 +276,7 @@ pub(crate) async fn end_app(
     let (revoked_tokens, ended) = end_in_steps(by, &id, ending).await?;
     // Read after the commit: until the access ended, a machine could still enrol with a code of the
     // app.
-    let left = Made::read(by.app, &by.namespace.to_ref(), &id).await?;
+    let left = AppResources::read(by.app, &by.namespace.to_ref(), &id).await?;
     Ok(RevokedClient {
         client_id: id.to_string(),
         revoked_tokens,
@@ -344,7 +344,7 @@ async fn end_app_in(
     if !ends_access && !ending.ends_things() {
         return Err(ErrorCode::ClientNotFound.into());
     }
-    let mut made = Made::read(tx, &by.namespace.to_ref(), id).await?;
+    let mut made = AppResources::read(tx, &by.namespace.to_ref(), id).await?;
     if made.more_codes && !ending.kept_codes.is_nothing() {
         return Err(Refusal::new(ErrorCode::Unavailable).detail(
             "The vault has more enrolment codes than one request reads, so none can be kept: end codes first, or end the app with its codes.",
@@ -353,7 +353,7 @@ async fn end_app_in(
     let ended = Ended::take(&mut made, id, ending, ends_access);
     let ids = |items: &mut dyn Iterator<Item = String>| items.collect::<Vec<_>>();
     let is_open =
-        |code: &&LivingCode| ends_access && (ending.keeps(code, id) || ending.ends_kept(code, id));
+        |code: &&ValidCode| ends_access && (ending.keeps(code, id) || ending.ends_kept(code, id));
     let more = made.codes.iter().filter(is_open).count();
     if more > 0 {
         let codes = Ended {
@@ -361,12 +361,12 @@ async fn end_app_in(
             codes: ended.codes,
             ..Ended::default()
         };
-        let ended = ids(&mut codes.codes.iter().map(LivingCode::id));
+        let ended = ids(&mut codes.codes.iter().map(ValidCode::id));
         codes.write_in(tx, by).await?;
         return Ok(Step::Codes { ended, more });
     }
     let mut answer = MadeByClient {
-        codes: ids(&mut ended.codes.iter().map(LivingCode::id)),
+        codes: ids(&mut ended.codes.iter().map(ValidCode::id)),
         machines: ids(&mut ended.machines.iter().map(|it| it.value.device_id.clone())),
         invitations: ids(&mut ended.invitations.iter().map(|it| it.value.id.clone())),
         webhooks: ended.webhooks.clone(),
@@ -376,7 +376,7 @@ async fn end_app_in(
     if ends_access {
         // Codes that depend on the app's consent end without a write.
         let dependent = made.codes.iter().filter(|code| code.depends_on(id));
-        answer.codes.extend(dependent.map(LivingCode::id));
+        answer.codes.extend(dependent.map(ValidCode::id));
         // The number is only for the answer and the log. The tokens are not deleted: each check of
         // a token reads the connection, so this one write ends them all.
         revoked_tokens = count_live_tokens(by, id).await?;

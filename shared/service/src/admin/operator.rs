@@ -9,7 +9,7 @@ use vault_format::text::error_chain;
 use vault_store::StoreError;
 use vault_store::records::{When, Write};
 
-use super::accounts::{refuse_during_deletion, spend_if_taken_over};
+use super::accounts::{refuse_during_deletion, spend_permit_for_takeover};
 use super::call::{Answer, Items, OperatorCall, trim_page};
 use super::vaults;
 use crate::app::App;
@@ -80,7 +80,7 @@ pub(super) async fn create_namespace(call: OperatorCall) -> Answer {
             return Err(ErrorCode::SlugTaken.into());
         }
         refuse_during_deletion(&invited.account)?;
-        spend_if_taken_over(&tx, &call, &invited, &act).await?;
+        spend_permit_for_takeover(&tx, &call, &invited, &act).await?;
         allocate_namespace(&tx, &call, &slug, invited).await
     };
     let outcome = call.app.change(create).await;
@@ -121,7 +121,7 @@ async fn allocate_namespace(
     let change =
         Change::about(&slug).with_after(json!({ "namespace_id": namespace.id, "owner": owner }));
     call.write_audits(tx, "namespace.create", &change, &[namespace.id])?;
-    if tx.commit_within(conditional_count).await?.is_some() {
+    if tx.commit_with_limits(conditional_count).await?.is_some() {
         return Err(ErrorCode::SlugTaken.into());
     }
     Ok(CreatedNamespace {
@@ -219,7 +219,7 @@ pub(super) async fn set_quota(call: OperatorCall) -> Answer {
 async fn warn_owners(app: &App, slug: &Slug) -> Result<(), StoreError> {
     if let Some((changed, _)) = namespace::find_namespace(app, slug).await? {
         uploads::change_usage(app, &changed, |_| ()).await?;
-        notices::judge_limits(app, &changed).await?;
+        notices::warn_of_changed_limits(app, &changed).await?;
     }
     Ok(())
 }

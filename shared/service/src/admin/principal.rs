@@ -6,7 +6,7 @@
 
 use vault_store::StoreError;
 
-use crate::accounts::permits::Asker;
+use crate::accounts::permits::PermitRequester;
 use crate::app::{ActingUser, App};
 use crate::error::{ErrorCode, Refusal};
 use crate::model::account::{AccountId, Email};
@@ -83,8 +83,8 @@ impl<'a> Principal<'a> {
 
     /// Returns the user in the form in which acts in the vault `home` are requested and permits are
     /// used.
-    pub(crate) fn as_asker<'b>(&'b self, home: &'b NamespaceRef) -> Asker<'b> {
-        Asker {
+    pub(crate) fn as_requester<'b>(&'b self, home: &'b NamespaceRef) -> PermitRequester<'b> {
+        PermitRequester {
             account: self.account,
             client: self.client(),
             actor: self.actor,
@@ -101,7 +101,7 @@ impl<'a> Principal<'a> {
         act: &Act,
     ) -> Result<(), Refusal> {
         let home = self.namespace.to_ref();
-        self.as_asker(&home).spend(tx, act).await?;
+        self.as_requester(&home).spend(tx, act).await?;
         Ok(())
     }
 

@@ -20,7 +20,7 @@ use super::principal::{Principal, require_consent};
 use crate::app::App;
 use crate::error::{ErrorCode, Refusal};
 use crate::http::json_answer;
-use crate::model::account::{AccountId, AddressEntry, Email, listed_key};
+use crate::model::account::{AccountId, AddressEntry, Email, directory_key};
 use crate::model::audit::Change;
 use crate::model::membership::invitation_key;
 use crate::model::namespace::Namespace;
@@ -141,7 +141,7 @@ async fn invite_in(
 ) -> Result<User, Refusal> {
     let now = tx.now();
     let [caller, active, invited] = read_candidates(by, &newcomer.email).await?;
-    let caller = still_administers(caller)?;
+    let caller = require_still_administers(caller)?;
     require_consent(tx, by.consent).await?;
     if active.is_some() {
         return Err(ErrorCode::UserExists.into());
@@ -187,7 +187,7 @@ pub(crate) async fn find_id_by_email(
     home: &Namespace,
     email: &Email,
 ) -> Result<Option<String>, StoreError> {
-    let directory_entry = app.get::<AddressEntry>(&listed_key(email)).await?;
+    let directory_entry = app.get::<AddressEntry>(&directory_key(email)).await?;
     // An address without an entry may be of an account of an earlier version of vault, whose id
     // follows from the address. So the same records are read whether or not there is an account.
     let account = directory_entry.map_or_else(
@@ -215,7 +215,7 @@ async fn read_candidates(
     email: &Email,
 ) -> Result<[Option<Versioned<User>>; 3], Refusal> {
     let (home, app) = (by.namespace.to_ref(), by.app);
-    let directory_entry = app.get::<AddressEntry>(&listed_key(email)).await?;
+    let directory_entry = app.get::<AddressEntry>(&directory_key(email)).await?;
     let account = directory_entry.map_or_else(
         || AccountId::of_earlier_version(email),
         |listed| listed.value.account,
@@ -371,7 +371,7 @@ pub(crate) async fn remove_user(by: &Principal<'_>, id: &str) -> Result<User, Re
     by.app
         .change(async |tx| {
             let CallerAndTarget { caller, target } = find_with_caller(by, id).await?;
-            let caller = still_administers(caller);
+            let caller = require_still_administers(caller);
             tx.write_all(owner_checks(by, caller, &target, None).await?);
             // Withdrawing an invitation takes no right from anybody, so it needs no confirmation.
             if target.value.state() == State::Active {
@@ -398,7 +398,7 @@ pub(super) async fn withdraw_invitations(
     let caller = tx
         .get::<User>(&user_key(&by.namespace.id, by.user_id))
         .await?;
-    tx.write(still_administers(caller)?.check_unchanged());
+    tx.write(require_still_administers(caller)?.check_unchanged());
     for invited in invitations {
         // The condition on the revision fails if the person has accepted meanwhile.
         tx.write_all(invited.value.removal_writes(invited.revision));
@@ -449,8 +449,8 @@ async fn change_user(
             let CallerAndTarget { caller, target } = find_with_caller(by, id).await?;
             let after = set(target.value.clone());
             let caller = match right {
-                NeededRight::Role => still_owns(caller),
-                NeededRight::RoleAndWrite => still_administers(caller),
+                NeededRight::Role => require_still_owns(caller),
+                NeededRight::RoleAndWrite => require_still_administers(caller),
             };
             tx.write_all(owner_checks(by, caller, &target, Some(&after)).await?);
             // After the checks, so that no person is asked to confirm a change that is then
@@ -534,8 +534,8 @@ async fn owner_checks(
 
 /// Returns the caller if it is still an owner with `write`; fails with 403 otherwise. The guard of
 /// the route has checked the scope of the token, but the user may have lost it since.
-fn still_administers(caller: Option<Versioned<User>>) -> Result<Versioned<User>, Refusal> {
-    let caller = still_owns(caller)?;
+fn require_still_administers(caller: Option<Versioned<User>>) -> Result<Versioned<User>, Refusal> {
+    let caller = require_still_owns(caller)?;
     if caller.value.can_administer() {
         Ok(caller)
     } else {
@@ -544,7 +544,7 @@ fn still_administers(caller: Option<Versioned<User>>) -> Result<Versioned<User>,
 }
 
 /// Returns the caller if it is still an owner, with whatever scopes; fails with 403 otherwise.
-fn still_owns(caller: Option<Versioned<User>>) -> Result<Versioned<User>, Refusal> {
+fn require_still_owns(caller: Option<Versioned<User>>) -> Result<Versioned<User>, Refusal> {
     caller
         .filter(|caller| caller.value.role == Role::Owner && caller.value.state() == State::Active)
         .ok_or_else(|| ErrorCode::OwnerRequired.into())

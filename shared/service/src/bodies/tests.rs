@@ -183,7 +183,7 @@ async fn read_now(
     bodies: &Bodies,
     sender: impl Into<Sender>,
     bytes: usize,
-) -> Result<Room, ErrorCode> {
+) -> Result<BodyMemory, ErrorCode> {
     let read = bodies.read(sender, Body::from(part(bytes)), SMALL_BYTES);
     let read = read.await.map_err(|refusal| {
         let retry = &axum::http::header::RETRY_AFTER;
@@ -194,7 +194,7 @@ async fn read_now(
 }
 
 /// Reads bodies until one is refused, and keeps them.
-async fn fill(bodies: &Bodies, sender: impl Into<Sender>) -> Vec<Room> {
+async fn fill(bodies: &Bodies, sender: impl Into<Sender>) -> Vec<BodyMemory> {
     let (sender, mut rooms) = (sender.into(), Vec::new());
     while let Ok(room) = read_now(bodies, sender.clone(), SMALL_BYTES).await {
         rooms.push(room);

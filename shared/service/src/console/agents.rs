@@ -13,7 +13,7 @@ use vault_shelf::Entry;
 use vault_store::StoreError;
 use vault_store::objects::Class;
 
-use super::catalogs::task_ended;
+use super::catalogs::task_failed;
 use super::guard::ConsolePage;
 use crate::web::error_page::ErrorPage;
 
@@ -163,7 +163,7 @@ async fn read_profiles(
     let reading = tokio::task::spawn_blocking(move || {
         PublishedProfiles::read(&catalog, &|hash| objects.get(hash).cloned())
     });
-    let Ok(profiles) = reading.await.map_err(|ended| task_ended(&ended))? else {
+    let Ok(profiles) = reading.await.map_err(|ended| task_failed(&ended))? else {
         return Ok(Err(
             "The stored profiles of this release are damaged. Publish them again with: vault sync \
              --renew",
@@ -189,7 +189,7 @@ async fn read_objects(
         readings.spawn(async move { (hash, app.object(&key).await) });
     }
     while let Some(outcome) = readings.join_next().await {
-        let (hash, object) = outcome.map_err(|ended| task_ended(&ended))?;
+        let (hash, object) = outcome.map_err(|ended| task_failed(&ended))?;
         // One that is missing fails the check of its hash.
         if let Some(object) = object? {
             objects.insert(hash, object.bytes.to_vec());

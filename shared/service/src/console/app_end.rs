@@ -17,7 +17,7 @@ use crate::admin::made::{Choice, Ending, end_app};
 use crate::admin::principal::Principal;
 use crate::error::ErrorCode;
 use crate::model::Versioned;
-use crate::model::made::Made;
+use crate::model::made::AppResources;
 use crate::model::user::User;
 use crate::web::error_page::ErrorPage;
 use crate::web::form::with_query;
@@ -91,7 +91,7 @@ impl EndedApp {
         ends_access: bool,
     ) -> Result<Self, StoreError> {
         let home = page.namespace.to_ref();
-        let made = Made::read(page.app(), &home, &found.id).await?;
+        let made = AppResources::read(page.app(), &home, &found.id).await?;
         let ends_access = ends_access && found.is_connected;
         let codes = MadeRows::first(&made.codes, MAX_CODES, |code| {
             let value = &code.code.value;

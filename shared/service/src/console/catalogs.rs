@@ -111,7 +111,7 @@ async fn read_file<T: Send + 'static>(
     // A catalog of 10,000 skills takes tens of milliseconds to parse, so it is parsed on a blocking
     // thread.
     let reading = tokio::task::spawn_blocking(move || read(SignedCatalog::parse(&object.bytes)?));
-    let parsed = reading.await.map_err(|broken| task_ended(&broken))?;
+    let parsed = reading.await.map_err(|broken| task_failed(&broken))?;
     parsed
         .map(Some)
         .map_err(|error| StoreError::Corrupt(format!("the catalog {sha256}: {error}")))
@@ -123,7 +123,7 @@ pub(super) fn missing_catalog() -> StoreError {
 }
 
 /// Returns the error for a task on another thread that ended unexpectedly.
-pub(super) fn task_ended(broken: &JoinError) -> StoreError {
+pub(super) fn task_failed(broken: &JoinError) -> StoreError {
     StoreError::unavailable(format!("a task ended: {broken}"))
 }
 

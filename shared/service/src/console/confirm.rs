@@ -22,7 +22,7 @@ use crate::web::layout::SignOut;
 
 /// `GET /console/{slug}/confirm/{id}`: shows the page, or asks for credentials first.
 pub(super) async fn show_confirmation(page: ConsolePage) -> Result<Response, ErrorPage> {
-    let found = find_own(&page).await?;
+    let found = find_console_permit(&page).await?;
     // The person sent the form a moment ago, so the credentials are asked for at once and not only
     // after the decision.
     if let Some(stale) = ask_for_credentials(&page) {
@@ -50,7 +50,7 @@ async fn render_page(
 
 /// Finds the permit that the address names, if the console asked for it, about this vault, and it
 /// still waits.
-async fn find_own(page: &ConsolePage) -> Result<FoundPermit, ErrorPage> {
+async fn find_console_permit(page: &ConsolePage) -> Result<FoundPermit, ErrorPage> {
     let (visitor, id) = (&page.visitor, page.param("id"));
     let account = &visitor.signed_in.account.id;
     let found = find_permit(&visitor.app, account, id).await?;
@@ -81,7 +81,7 @@ pub(super) async fn decide_confirmation(form: ConsoleForm) -> Result<Response, E
     let decision = parse_decision(&form.form)?;
     let confirmed = decision != Decision::Decline;
     let page = &form.page;
-    let found = find_own(page).await?;
+    let found = find_console_permit(page).await?;
     if confirmed && let Some(stale) = ask_for_credentials(page) {
         return Ok(stale);
     }
@@ -117,7 +117,7 @@ pub(super) async fn decide_confirmation(form: ConsoleForm) -> Result<Response, E
 /// Shows the result of an act on the page `below`, the path of its page under that of the vault.
 async fn show_done(form: ConsoleForm, below: &str, done: ActDone) -> Result<Response, ErrorPage> {
     Ok(match done {
-        ActDone::VaultDeleted => form.to_choice(Outcome::VaultDeleted),
+        ActDone::VaultDeleted => form.redirect_to_choice(Outcome::VaultDeleted),
         ActDone::PinReset => form.redirect_to(below, Outcome::PinReset),
         ActDone::Invited => form.redirect_to(below, Outcome::PersonInvited),
         ActDone::RoleChanged => form.redirect_to(below, Outcome::RoleChanged),

@@ -24,7 +24,7 @@ use crate::web::error_page::ErrorPage;
 
 /// Converts the refusal of a form or page. A 404 becomes the page for an address that does not
 /// exist.
-pub(super) fn or_not_found(refusal: Refusal) -> ErrorPage {
+pub(super) fn to_error_page(refusal: Refusal) -> ErrorPage {
     match refusal.status() {
         StatusCode::NOT_FOUND => ErrorPage::NotFound,
         _ => refusal.into(),

@@ -17,8 +17,8 @@ use vault_store::StoreError;
 
 use super::changes::{Comparison, compare_releases};
 use super::content::{
-    FindingRow, NamedKey, current_skill, log_unreadable, named_key, open_shelf, or_not_found,
-    readable_chain, unavailable_text,
+    FindingRow, NamedKey, current_skill, log_unreadable, named_key, open_shelf, readable_chain,
+    to_error_page, unavailable_text,
 };
 use super::difference::{self, DIFFERENCE_BYTES, Difference, HtmlBudget, LineKind, printable_line};
 use super::draft_commands::{accept_command, exception_command};
@@ -181,7 +181,7 @@ const fn state_mark(state: State) -> &'static str {
 }
 
 /// What a draft asks for, with what a person needs to judge it.
-enum Asked {
+enum DraftRequest {
     /// It proposes these files as a skill.
     Files(Box<DraftFiles>),
     /// It asks to fetch a skill from a source.
@@ -233,7 +233,7 @@ struct DraftFiles {
     not_compared: Option<&'static str>,
 }
 
-impl Asked {
+impl DraftRequest {
     /// Returns the digest of the content that the page shows in full. A server that signs for this
     /// vault accepts exactly this content. `None` if a person must review it elsewhere.
     fn reviewed_digest(&self, draft: &DraftRecord) -> Option<Digest> {
@@ -261,7 +261,7 @@ impl Asked {
 /// State of the skill that a waiting draft is about, compared with its state when the author made
 /// the draft (the base).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Base {
+enum SkillState {
     /// The skill is unchanged, or its state is unknown (`None`).
     Same(Option<Digest>),
     /// The skill has another bundle by now.
@@ -270,7 +270,7 @@ enum Base {
     Removed,
 }
 
-impl Base {
+impl SkillState {
     /// Compares the present skill with the base of a draft of this content.
     async fn compare_base(page: &ConsolePage, content: &Content) -> Self {
         // An unreadable release does not block the draft, because accepting it compares the base
@@ -314,11 +314,11 @@ struct DraftPage {
     ends: Option<String>,
     reason: Option<String>,
     release: Option<(u64, String)>,
-    asked: Asked,
+    asked: DraftRequest,
     /// Whether the draft waits for a decision.
     pending: bool,
     /// State of the skill, while the draft waits.
-    base: Base,
+    base: SkillState,
     /// Command line that accepts the draft.
     command: Option<String>,
     /// Sentences about what the command does.
@@ -339,15 +339,15 @@ struct DraftPage {
 pub(super) async fn show_draft(page: ConsolePage) -> Result<Response, ErrorPage> {
     let by = Principal::from_user(page.as_acting_user(), &page.user);
     let found = find_visible(&by, page.param("id")).await;
-    let draft = found.map_err(or_not_found)?.record;
+    let draft = found.map_err(to_error_page)?.record;
     let author = &*draft.submitted_by.user_id;
     let names = Names::read_users(page.app(), &page.namespace, [author]).await?;
     let pending = draft.state == State::Pending;
     // Read before the files: if the skill changes in between, the form sends an outdated base, and
     // the server refuses to replace the skill.
     let base = match draft.content() {
-        Some(content) if pending => Base::compare_base(&page, content).await,
-        _ => Base::Same(None),
+        Some(content) if pending => SkillState::compare_base(&page, content).await,
+        _ => SkillState::Same(None),
     };
     let here = page.address(&format!("/drafts/{}", draft.id));
     let request = read_request(&page, &by, &draft, &here).await?;
@@ -357,7 +357,7 @@ pub(super) async fn show_draft(page: ConsolePage) -> Result<Response, ErrorPage>
     let served = page.namespace.kind == NamespaceKind::SelfSigned;
     let can_admit = served && draft.content().is_some() && page.user.role == Role::Owner;
     // For a removed skill, the service accepts only a removal, as already done.
-    let is_admissible = base != Base::Removed || draft.kind() == Kind::Remove;
+    let is_admissible = base != SkillState::Removed || draft.kind() == Kind::Remove;
     let is_acceptable = request.is_acceptable();
     let accepts = waits && can_admit && is_acceptable && is_admissible;
     let accepts = request.reviewed_digest(&draft).filter(|_| accepts);
@@ -366,7 +366,7 @@ pub(super) async fn show_draft(page: ConsolePage) -> Result<Response, ErrorPage>
     let (command, command_text) = accept_command(&draft, served);
     let exception = match &request {
         // A server that signs a vault itself allows no exceptions to its security check.
-        Asked::Files(files) if waits && !served => exception_command(&command, &files.flags),
+        DraftRequest::Files(files) if waits && !served => exception_command(&command, &files.flags),
         _ => None,
     };
     let template = DraftPage {
@@ -409,18 +409,18 @@ async fn read_request(
     by: &Principal<'_>,
     draft: &DraftRecord,
     here: &str,
-) -> Result<Asked, ErrorPage> {
+) -> Result<DraftRequest, ErrorPage> {
     let name = match &draft.subject {
         Subject::KeyRequest(key) => {
-            return Ok(Asked::Key {
+            return Ok(DraftRequest::Key {
                 name: key.name.as_str().to_owned(),
                 fingerprint: KeyFingerprint::publisher(&key.public_key).to_string(),
             });
         }
-        Subject::Release(_) => return asked_release(page, draft, here).await,
+        Subject::Release(_) => return read_proposed_release(page, draft, here).await,
         // The content of a removal is only needed to accept it, so an ended one is shown without
         // it.
-        Subject::Remove(_) if draft.state != State::Pending => return Ok(Asked::Removal),
+        Subject::Remove(_) if draft.state != State::Pending => return Ok(DraftRequest::Removal),
         Subject::Propose(content) | Subject::Install(content) | Subject::Remove(content) => {
             content.name.clone()
         }
@@ -428,24 +428,24 @@ async fn read_request(
     // The content of an ended draft may have been deleted, which is no error.
     let key = draft.object_name().key(page.namespace.id);
     if page.app().object(&key).await?.is_none() {
-        return Ok(Asked::Gone);
+        return Ok(DraftRequest::Gone);
     }
     let content = read_draft(by, draft).await?;
     match content.request.clone() {
-        Request::Install { source } => Ok(Asked::Source {
+        Request::Install { source } => Ok(DraftRequest::Source {
             identifier: printable_line(&source.identifier.to_string()),
             reference: source.reference.as_deref().map(printable_line),
         }),
-        Request::Remove => Ok(Asked::Removal),
+        Request::Remove => Ok(DraftRequest::Removal),
         Request::Propose { files } => {
-            let files = asked_files(page, &name, files).await?;
-            Ok(Asked::Files(Box::new(files)))
+            let files = check_proposed_files(page, &name, files).await?;
+            Ok(DraftRequest::Files(Box::new(files)))
         }
     }
 }
 
 /// Runs the security check on the files of a draft, and compares them with the skill as it is.
-async fn asked_files(
+async fn check_proposed_files(
     page: &ConsolePage,
     name: &SkillName,
     files: Vec<vault_format::bundle::File>,
@@ -513,20 +513,20 @@ async fn asked_files(
 }
 
 /// Reads a proposed release, for the page of its draft.
-async fn asked_release(
+async fn read_proposed_release(
     page: &ConsolePage,
     draft: &DraftRecord,
     here: &str,
-) -> Result<Asked, ErrorPage> {
+) -> Result<DraftRequest, ErrorPage> {
     let Some(proposed) = draft.proposed() else {
-        return Ok(Asked::Gone);
+        return Ok(DraftRequest::Gone);
     };
     let (chain, _) = readable_chain(page).await;
     let chain = chain.as_deref();
     let signers = proposed.signers.iter();
     let signers =
         signers.map(|key| named_key(&page.namespace, chain, &KeyFingerprint::publisher(key)));
-    Ok(Asked::Release {
+    Ok(DraftRequest::Release {
         signers: signers.collect(),
         needed: chain.map(|chain| chain.document().release().threshold()),
         payload: proposed.payload_sha256.to_string(),
@@ -569,7 +569,7 @@ pub(super) async fn decide_draft(form: ConsoleForm) -> Result<Response, ErrorPag
         form.page.param("id"),
     );
     // An unknown draft has no page that could show a notice, so it gets a 404.
-    find_visible(&by, id).await.map_err(or_not_found)?;
+    find_visible(&by, id).await.map_err(to_error_page)?;
     match form.required_field("change")? {
         "decline" => {
             let reason = form.required_field("reason")?.trim().to_owned();

@@ -165,7 +165,7 @@ impl ConsoleForm {
     }
 
     /// Redirects to the choice of vaults, with a notice of what was done.
-    pub(super) fn to_choice(&self, outcome: Outcome) -> Response {
+    pub(super) fn redirect_to_choice(&self, outcome: Outcome) -> Response {
         let prefix = self.page.app().config.public_url.prefix();
         redirect_with(&format!("{prefix}{CONSOLE_PATH}"), DONE, outcome.word())
     }
@@ -209,7 +209,7 @@ impl ConsoleForm {
             Err(refusal) if refusal.code() == ErrorCode::ConfirmationNeeded => {
                 let by = Principal::from_user(self.page.as_acting_user(), &self.page.user);
                 let home = by.namespace.to_ref();
-                let permit = by.as_asker(&home).ask(self.page.app(), &[act]).await?;
+                let permit = by.as_requester(&home).ask(self.page.app(), &[act]).await?;
                 let page = self.page.address(&format!("/confirm/{}", permit.id));
                 // With 303, the browser does not send the form's data again. The permit contains
                 // all of it.
@@ -363,7 +363,7 @@ where
     };
     let (fields, charge) = (page.log_fields(), page.app().charge.clone());
     let answered = handler(page).await;
-    let mut response = answered.map_err(|stop| explain_stop(charge.as_deref(), stop))?;
+    let mut response = answered.map_err(|stop| prefer_budget_refusal(charge.as_deref(), stop))?;
     response.extensions_mut().insert(fields);
     Ok(response)
 }
@@ -452,7 +452,7 @@ where
             }
             redirect_with(&onward.address(app), REFUSED, code.row().code)
         }
-        Err(stop) => return Err(explain_stop(charge.as_deref(), stop)),
+        Err(stop) => return Err(prefer_budget_refusal(charge.as_deref(), stop)),
     };
     response.extensions_mut().insert(fields);
     Ok(response)
@@ -460,7 +460,7 @@ where
 
 /// Returns the error page of a handler that failed. If the request has used up its budget, the page
 /// is about that.
-fn explain_stop(charge: Option<&Charge>, stop: ErrorPage) -> ErrorPage {
+fn prefer_budget_refusal(charge: Option<&Charge>, stop: ErrorPage) -> ErrorPage {
     let refusal = charge.and_then(Charge::refusal);
     refusal.map_or(stop, ErrorPage::Refused)
 }

@@ -155,8 +155,8 @@ impl Names {
 /// Reads the records of these keys, and skips missing ones.
 async fn read_all(app: &App, keys: Vec<RecordKey>) -> Result<Vec<Record>, StoreError> {
     let mut records = Vec::new();
-    for some in keys.chunks(MAX_KEYS) {
-        records.extend(app.records.get_many(some).await?.into_iter().flatten());
+    for chunk in keys.chunks(MAX_KEYS) {
+        records.extend(app.records.get_many(chunk).await?.into_iter().flatten());
     }
     Ok(records)
 }

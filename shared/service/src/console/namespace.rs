@@ -181,7 +181,7 @@ pub(super) async fn change_namespace(form: ConsoleForm) -> Result<Response, Erro
     };
     Ok(match form.confirm_outcome(act, outcome).await? {
         Ok(()) if change == "reset-pin" => form.redirect_back(Outcome::PinReset),
-        Ok(()) => form.to_choice(Outcome::VaultDeleted),
+        Ok(()) => form.redirect_to_choice(Outcome::VaultDeleted),
         Err(to_confirmation) => to_confirmation,
     })
 }

@@ -7,7 +7,7 @@ use vault_format::root::{KeyEntry, KeyFingerprint, RootChain, RootVersion};
 use vault_format::text::error_chain;
 use vault_store::StoreError;
 
-use super::content::{current_chain, or_not_found};
+use super::content::{current_chain, to_error_page};
 use super::guard::{ConsoleForm, ConsolePage};
 use super::names::Names;
 use super::outcome::Outcome;
@@ -269,7 +269,7 @@ async fn count_browsers(
 pub(super) async fn show_person(page: ConsolePage) -> Result<Response, ErrorPage> {
     let by = Principal::from_user(page.as_acting_user(), &page.user);
     let found = find_user(&by, page.param("id")).await;
-    let user = found.map_err(or_not_found)?;
+    let user = found.map_err(to_error_page)?;
     let invited = user.state() == State::Invited;
     let audit = page.address("/audit");
     let mut names = Names::default();
@@ -312,7 +312,7 @@ pub(super) async fn show_person(page: ConsolePage) -> Result<Response, ErrorPage
 pub(super) async fn change_person(form: ConsoleForm) -> Result<Response, ErrorPage> {
     let by = Principal::from_user(form.page.as_acting_user(), &form.page.user);
     let id = form.page.param("id");
-    find_user(&by, id).await.map_err(or_not_found)?;
+    find_user(&by, id).await.map_err(to_error_page)?;
     match form.required_field("change")? {
         "role" => {
             let role = parse_role(form.required_field("role")?)?;
@@ -362,7 +362,7 @@ async fn remove_person(
 pub(super) fn show_removal(form: &ConsoleForm, removed: &User) -> Response {
     if removed.id == form.page.user.id {
         // A person who is no longer a member cannot open a page of the vault.
-        form.to_choice(Outcome::MembershipEnded)
+        form.redirect_to_choice(Outcome::MembershipEnded)
     } else if removed.state() == State::Invited {
         form.redirect_to("/people", Outcome::InvitationWithdrawn)
     } else {

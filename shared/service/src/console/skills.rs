@@ -15,12 +15,12 @@ use vault_store::StoreError;
 use vault_store::records::Record;
 
 use super::Cache;
-use super::catalogs::task_ended;
+use super::catalogs::task_failed;
 use super::content::open_shelf;
 use super::guard::ConsolePage;
 use super::machines::StaticOption;
 use super::page::{PageLayout, Pager, show_page};
-use super::visibility::{ChosenAgent, Standing, Viewer, Visibility};
+use super::visibility::{ChosenAgent, Exposure, Viewer, Visibility};
 use crate::app::App;
 use crate::model::client::{ClientId, Connection, connection_key, connections_partition};
 use crate::model::namespace::{Kind, Namespace};
@@ -61,11 +61,11 @@ impl SkillFilter {
         entry.map_or(Self::All, |(filter, _, _)| *filter)
     }
 
-    fn matches_standing(self, standing: Standing) -> bool {
+    fn matches_exposure(self, exposure: Exposure) -> bool {
         match self {
             Self::All => true,
-            Self::Shown => standing == Standing::Shown,
-            Self::Hidden => standing != Standing::Shown,
+            Self::Shown => exposure == Exposure::Shown,
+            Self::Hidden => exposure != Exposure::Shown,
         }
     }
 }
@@ -83,7 +83,7 @@ struct SkillRow {
     name: String,
     description: String,
     tags: String,
-    standing: Standing,
+    exposure: Exposure,
     reason: String,
 }
 
@@ -215,13 +215,13 @@ pub(super) async fn show_skills(page: ConsolePage) -> Result<Response, ErrorPage
         let passing = entries
             .filter(|(_, entry)| {
                 matches_search(entry, &search)
-                    && filter.matches_standing(visibility.skill_standing(entry))
+                    && filter.matches_exposure(visibility.skill_exposure(entry))
             })
             .map(|(at, _)| at);
         let passing: Vec<usize> = passing.collect();
         (visibility, passing, snapshot)
     });
-    let (visibility, passing, snapshot) = deciding.await.map_err(|ended| task_ended(&ended))?;
+    let (visibility, passing, snapshot) = deciding.await.map_err(|ended| task_failed(&ended))?;
     let here = page.address("/skills");
     let pager = Pager::from_query(&page, "skills", passing.len(), |number| {
         query.page_href(&here, number)
@@ -468,8 +468,8 @@ fn to_row(entry: &Entry, here: &str, visibility: &Visibility) -> SkillRow {
         name: entry.name().to_string(),
         description: excerpt(&entry.texts.description, DESCRIPTION_CHARS),
         tags: printable(&entry.texts.tags.join(", ")),
-        standing: visibility.skill_standing(entry),
-        reason: visibility.explain_standing(entry),
+        exposure: visibility.skill_exposure(entry),
+        reason: visibility.explain_exposure(entry),
     }
 }
 

@@ -45,7 +45,7 @@ pub(super) enum ChosenAgent {
 
 impl ChosenAgent {
     /// Whether a skill is meant for this agent.
-    fn has_use_for(&self, entry: &Entry) -> bool {
+    fn can_use(&self, entry: &Entry) -> bool {
         match self {
             Self::Any => true,
             Self::Named(agent) => is_for(entry, Some(agent)),
@@ -56,7 +56,7 @@ impl ChosenAgent {
 
 /// Whether the viewer sees one skill, and how.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Standing {
+pub(super) enum Exposure {
     /// The skill is in lists and searches.
     Shown,
     /// The skill is in no list, but the viewer can fetch it by its name, and a question that
@@ -157,47 +157,47 @@ impl Visibility {
     }
 
     /// Returns the visibility of a skill.
-    pub(super) fn skill_standing(&self, entry: &Entry) -> Standing {
+    pub(super) fn skill_exposure(&self, entry: &Entry) -> Exposure {
         let (name, tags) = (entry.name(), &entry.texts.tags);
         if self.basis == Basis::NoRightToRead {
-            Standing::Withheld
-        } else if !self.agent.has_use_for(entry) {
-            Standing::ForOthers
+            Exposure::Withheld
+        } else if !self.agent.can_use(entry) {
+            Exposure::ForOthers
         } else if self.listed.allows(name, tags) {
-            Standing::Shown
+            Exposure::Shown
         } else if self.fetched.allows(name, tags) {
             // A policy may grant a skill only to callers who name it.
-            Standing::OnRequest
+            Exposure::OnRequest
         } else {
-            Standing::Withheld
+            Exposure::Withheld
         }
     }
 
     /// Explains the visibility of a skill to an owner. The text names groups that the viewer does
     /// not have, so the viewer must not read it.
-    pub(super) fn explain_standing(&self, entry: &Entry) -> String {
+    pub(super) fn explain_exposure(&self, entry: &Entry) -> String {
         let (name, tags) = (entry.name(), &entry.texts.tags);
         let holding = || self.policy.groups_holding(name, tags);
-        match self.skill_standing(entry) {
-            Standing::ForOthers => {
+        match self.skill_exposure(entry) {
+            Exposure::ForOthers => {
                 let agents: Vec<_> = entry.texts.agents.iter().map(AgentId::as_str).collect();
                 format!("It is only meant for {}.", agents.join(", "))
             }
-            Standing::Shown if self.basis == Basis::Everything => {
+            Exposure::Shown if self.basis == Basis::Everything => {
                 "The policy does not apply.".to_owned()
             }
-            Standing::Shown => groups_text("Granted by", &self.listed.groups_of(name, tags)),
-            Standing::OnRequest => groups_text(
+            Exposure::Shown => groups_text("Granted by", &self.listed.groups_of(name, tags)),
+            Exposure::OnRequest => groups_text(
                 "In no list. It can be fetched by its name, and a question that matches a rule finds it: granted by",
                 &self.fetched.groups_of(name, tags),
             ),
-            Standing::Withheld if self.basis == Basis::NoRightToRead => {
+            Exposure::Withheld if self.basis == Basis::NoRightToRead => {
                 to_sentence(NO_RIGHT_TO_READ)
             }
-            Standing::Withheld if self.policy.hash().is_none() => {
+            Exposure::Withheld if self.policy.hash().is_none() => {
                 "There is no policy, so members see nothing.".to_owned()
             }
-            Standing::Withheld => match &*holding() {
+            Exposure::Withheld => match &*holding() {
                 [] => "No group of the policy has this skill.".to_owned(),
                 groups => groups_text("This person does not get", groups),
             },
@@ -290,7 +290,7 @@ add_groups = ["rare"]
     #[test]
     fn each_viewer_sees_what_the_policy_grants_and_the_page_says_why() {
         use ChosenAgent::{Any, Named, Other};
-        use Standing::{ForOthers, OnRequest, Shown, Withheld};
+        use Exposure::{ForOthers, OnRequest, Shown, Withheld};
         let claude = || Named("claude-code".parse().unwrap());
         let policy = CompiledPolicy::new(Policy::from_toml(POLICY).unwrap()).unwrap();
         let member = || person("ann@example.com", Role::Member, Scopes::READ);
@@ -350,7 +350,7 @@ add_groups = ["rare"]
             let visibility = Visibility::new(policy.clone(), &viewer, agent, question);
             let found = skills
                 .each_ref()
-                .map(|entry| visibility.skill_standing(entry));
+                .map(|entry| visibility.skill_exposure(entry));
             assert_eq!(found, standings, "{question:?}");
             assert!(!visibility.reasons.is_empty());
         }
@@ -360,14 +360,14 @@ add_groups = ["rare"]
         assert_eq!(visibility.reasons, ["This person has no right to read."]);
         for entry in &skills {
             assert_eq!(
-                visibility.explain_standing(entry),
+                visibility.explain_exposure(entry),
                 "This person has no right to read."
             );
         }
         let visibility = Visibility::new(policy, &member(), Any, None);
         let reasons = skills
             .each_ref()
-            .map(|entry| visibility.explain_standing(entry));
+            .map(|entry| visibility.explain_exposure(entry));
         assert_eq!(
             reasons[..2],
             [
@@ -386,7 +386,7 @@ add_groups = ["rare"]
             visibility.reasons,
             ["There is no policy, so nothing is granted."]
         );
-        let reason = visibility.explain_standing(&skills[0]);
+        let reason = visibility.explain_exposure(&skills[0]);
         assert_eq!(reason, "There is no policy, so members see nothing.");
     }
 }

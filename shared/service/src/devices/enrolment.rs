@@ -179,10 +179,11 @@ impl EnrolmentRequest<'_> {
             ),
         ];
         writes.extend(notices::queue_machine(tx, namespace).await?);
-        // This write comes first, because `commit_within(1)` reports a full queue by its position.
+        // This write comes first, because `commit_with_limits(1)` reports a full queue by the
+        // position of the write.
         tx.write(namespace::count_pending(slug, 1));
         tx.write_all(writes);
-        if tx.commit_within(1).await?.is_some() {
+        if tx.commit_with_limits(1).await?.is_some() {
             // No waiting machine is displaced: each keeps its place until the owner decides.
             return Err(ErrorCode::PendingQueueFull.into());
         }
@@ -243,9 +244,9 @@ impl EnrolmentRequest<'_> {
             "status": device.status, "code": code_id, "hostname": device.hostname,
         });
         let change = Change::about(&device.device_id).with_after(after);
-        // The count of uses comes first: if the code is used up, `commit_within(1)` below reports
-        // the position of this write. The check after it fails the commit if the owner has ended
-        // the code meanwhile.
+        // The count of uses comes first: if the code is used up, `commit_with_limits(1)` below
+        // reports the position of this write. The check after it fails the commit if the owner has
+        // ended the code meanwhile.
         tx.write_all([
             code.value.counting_write(&namespace.id, &hash),
             Write::check(key, When::At(code.revision)),
@@ -261,7 +262,7 @@ impl EnrolmentRequest<'_> {
         tx.write_all(consent_checks);
         tx.write_all(code.value.hour_write(&namespace.id, now));
         tx.audit(Some(&namespace.id), &actor, "device.enrol", change)?;
-        if tx.commit_within(1).await?.is_some() {
+        if tx.commit_with_limits(1).await?.is_some() {
             return Err(ErrorCode::EnrolmentCodeInvalid.into());
         }
         Ok(EnrolmentOutcome {
@@ -287,7 +288,7 @@ async fn refuse_full(
         code.value.counting_write(namespace, hash),
         Write::check(key, When::Absent),
     ]);
-    Ok(match tx.commit_within(2).await? {
+    Ok(match tx.commit_with_limits(2).await? {
         Some(1) => ErrorCode::QuotaFull.into(),
         // Used up, or ended since it was read.
         _ => ErrorCode::EnrolmentCodeInvalid.into(),

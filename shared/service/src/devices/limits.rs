@@ -145,12 +145,12 @@ enum ReadCount {
 /// Room for the entries of many vaults. A vault may take at most as many places as are still free:
 /// so one vault alone gets at most half of the room, and each further one always finds some.
 #[derive(Debug, Default)]
-struct SharedRoom {
+struct SharedCapacity {
     taken: usize,
     by_vault: HashMap<Slug, usize>,
 }
 
-impl SharedRoom {
+impl SharedCapacity {
     /// Takes one of `most` places. Returns false if the vault may take no more.
     fn take_place(&mut self, slug: &Slug, most: usize) -> bool {
         let held = self.by_vault.get(slug).copied().unwrap_or_default();
@@ -212,7 +212,7 @@ struct MinuteCounts {
     start: i64,
     /// Reads so far, by subject and class of route.
     counts: HashMap<(Subject, u32), u32>,
-    admitted: SharedRoom,
+    admitted: SharedCapacity,
     /// Number of counts of keys that are not admitted.
     others: usize,
     /// Number of counts of keys that are not admitted, by network.
@@ -223,7 +223,7 @@ struct MinuteCounts {
 
 impl MinuteCounts {
     /// Drops the counts if their minute is over.
-    fn move_on(&mut self, now: Timestamp) {
+    fn roll_over(&mut self, now: Timestamp) {
         // Windows begin with the minutes of the clock, so all keys share one start.
         let start = now.unix() - now.unix().rem_euclid(MINUTE);
         if self.start != start {
@@ -247,7 +247,7 @@ impl MinuteCounts {
         // An existing count stays in use, even if the device was admitted meanwhile: otherwise it
         // could be exchanged for an empty one.
         if !self.counts.contains_key(&entry)
-            && let Some(shared) = self.find_shared(is_admitted, read)
+            && let Some(shared) = self.find_shared_subject(is_admitted, read)
         {
             entry.0 = shared;
             full = ReadCount::SharedFull;
@@ -261,7 +261,7 @@ impl MinuteCounts {
     }
 
     /// Takes room for a new count. If there is none, returns the subject that is counted instead.
-    fn find_shared(&mut self, is_admitted: bool, read: &DeviceRead<'_>) -> Option<Subject> {
+    fn find_shared_subject(&mut self, is_admitted: bool, read: &DeviceRead<'_>) -> Option<Subject> {
         if is_admitted && self.admitted.take_place(read.slug, MAX_ADMITTED) {
             return None;
         }
@@ -317,17 +317,17 @@ struct CountedSignatures {
     present: SignaturesByKey,
     before: SignaturesByKey,
     /// The room that the signatures of `present` take.
-    remembered: SharedRoom,
+    remembered: SharedCapacity,
 }
 
 impl CountedSignatures {
     /// Begins a new period if the present one is over.
-    fn move_on(&mut self, now: Timestamp) {
+    fn roll_over(&mut self, now: Timestamp) {
         let start = now.unix() - now.unix().rem_euclid(SIGNATURE_SECONDS);
         if self.start != start {
             self.start = start;
             self.before = std::mem::take(&mut self.present);
-            self.remembered = SharedRoom::default();
+            self.remembered = SharedCapacity::default();
         }
     }
 
@@ -356,8 +356,8 @@ impl ReadLimits {
     fn count_read(&self, read: &DeviceRead<'_>, is_admitted: bool, now: Timestamp) -> ReadCount {
         // A panic cannot leave unusable counts, so a poisoned lock is still used.
         let mut reads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        reads.minute.move_on(now);
-        reads.signatures.move_on(now);
+        reads.minute.roll_over(now);
+        reads.signatures.roll_over(now);
         // Only signatures of admitted keys are stored, so that other keys take up no room.
         let is_repeated = is_admitted && reads.signatures.has_signature(read);
         // All copies of a device's requests share one count: with one for each signature, a device
@@ -413,20 +413,20 @@ mod tests {
         let quiet = read(&acme, 1, 0);
         let busy = |n| read(&acme, 2, n);
         let mut counted = CountedSignatures::default();
-        counted.move_on(at(0));
+        counted.roll_over(at(0));
         counted.insert_signature(&quiet);
         for n in 1..=2 * MAX_SIGNATURES {
             counted.insert_signature(&busy(n));
-            counted.move_on(at(1));
+            counted.roll_over(at(1));
         }
         assert!(counted.has_signature(&quiet));
         assert!(counted.has_signature(&busy(MAX_SIGNATURES_PER_KEY)));
         assert!(!counted.has_signature(&busy(MAX_SIGNATURES_PER_KEY + 1)));
         assert_eq!(counted.remembered.taken, 1 + MAX_SIGNATURES_PER_KEY);
         // A signature is stored for as long as it is valid, and not forever.
-        counted.move_on(at(SIGNATURE_SECONDS));
+        counted.roll_over(at(SIGNATURE_SECONDS));
         assert!(counted.has_signature(&quiet));
-        counted.move_on(at(2 * SIGNATURE_SECONDS));
+        counted.roll_over(at(2 * SIGNATURE_SECONDS));
         assert!(!counted.has_signature(&quiet));
     }
 
@@ -469,7 +469,7 @@ mod tests {
     #[test]
     fn a_caller_with_many_keys_resets_no_count_and_slows_down_its_own_network() {
         let mut counts = MinuteCounts::default();
-        counts.move_on(Timestamp::from_unix(0));
+        counts.roll_over(Timestamp::from_unix(0));
         let (device, newcomer) = (1, 2);
         for _ in 0..3 {
             assert!(answers(&mut counts, device, true, HOME));
@@ -488,7 +488,7 @@ mod tests {
             assert!(answers(&mut counts, 9_000_000, false, source));
         }
         assert!(answers(&mut counts, 9_000_001, true, "2001:db8:1::1"));
-        counts.move_on(Timestamp::from_unix(MINUTE));
+        counts.roll_over(Timestamp::from_unix(MINUTE));
         assert!(answers(&mut counts, device, true, HOME), "a new minute");
         assert_eq!(counts.counts.len(), 1);
     }

@@ -26,7 +26,7 @@ use vault_format::request::route::{self, Route as Path};
 use crate::app::App;
 use crate::error::{ErrorCode, Refusal, method_not_allowed};
 use crate::http::{LogFields, client_address, raw_path};
-use crate::model::limits::give_back;
+use crate::model::limits::release_counts;
 use crate::route::{Auth, Group, Route};
 
 use content::BundleSetCache;
@@ -136,7 +136,7 @@ impl DeviceRoutes {
                 if enrolled.by_code {
                     // The owner gave codes to these machines, of which two hundred may share one
                     // address, so they do not use up the limit of the address.
-                    give_back(app, &counted, now).await;
+                    release_counts(app, &counted, now).await;
                 }
                 Ok(enrolled.answer)
             }

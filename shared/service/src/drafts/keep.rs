@@ -249,8 +249,8 @@ async fn keep_in(
             }
         };
         let places = counted.len();
-        // Counters come first: `commit_within` reports their failure as a limit, and that of any
-        // later write as a conflict.
+        // Counters come first: `commit_with_limits` reports their failure as a limit, and that of
+        // any later write as a conflict.
         counted.extend(
             record
                 .daily_window(&keep.namespace.id)
@@ -262,7 +262,7 @@ async fn keep_in(
         tx.write_all(record.listing_writes(&keep.namespace.id)?);
         write_audit(tx, keep, &record)?;
         tx.write_all(notices::queue_notices(tx, keep.namespace, events).await?);
-        let Some(index) = tx.commit_within(bounds).await? else {
+        let Some(index) = tx.commit_with_limits(bounds).await? else {
             return Ok(KeepOutcome::New(record));
         };
         full = if index < places {

@@ -194,7 +194,7 @@ pub async fn render_home(
 ) -> Result<Response, ErrorPage> {
     let account = &signed_in.account;
     let mut unfinished_sign_ups = Vec::new();
-    for sign_up in provisioning::sign_ups(app, &account.id).await? {
+    for sign_up in provisioning::load_sign_ups(app, &account.id).await? {
         if sign_up.namespace.is_none() {
             let email = account.email.as_str();
             unfinished_sign_ups.extend(summarize_sign_up(app, &sign_up, email).await?);
@@ -287,7 +287,7 @@ async fn list_vaults(app: &App, account: &Account) -> Result<Vec<VaultOverview>,
             namespaces.push(namespace.value);
         }
     }
-    let sign_ups = provisioning::of_namespaces(app, &namespaces).await?;
+    let sign_ups = provisioning::load_by_namespaces(app, &namespaces).await?;
     let mut vaults = Vec::new();
     for ((namespace, sign_up), role) in namespaces.iter().zip(sign_ups).zip(roles) {
         vaults.push(describe_vault(app, account, (namespace, sign_up), role).await?);

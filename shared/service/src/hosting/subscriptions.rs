@@ -20,7 +20,7 @@ use crate::ports::Ports;
 
 /// Rank of a subscription by its use for the vault, the best first.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-enum Use {
+enum SubscriptionRank {
     /// It is paid, for the plan of the vault.
     Paid,
     /// A payment failed, and the grace period runs. The later it ends, the better.
@@ -79,18 +79,20 @@ pub(super) async fn judge_subscriptions(
                 rank_subscription(&held.value, offer, hosting.grace_days),
             ),
             // Without a record, nothing proves that the subscription was paid.
-            None => (When::Absent, (Use::Over, Subscription::Lapsed)),
+            None => (When::Absent, (SubscriptionRank::Over, Subscription::Lapsed)),
         };
         checks.push(Write::check(key, when));
         candidates.push((ranked.0, id, ranked.1));
     }
     // The sort is stable, so the present deciding subscription stays before an equal one.
     candidates.sort_by_key(|(rank, _, _)| *rank);
-    let is_serving = |rank: &Use| matches!(rank, Use::Paid | Use::Grace(_));
+    let is_serving = |rank: &SubscriptionRank| {
+        matches!(rank, SubscriptionRank::Paid | SubscriptionRank::Grace(_))
+    };
     let serving = candidates.iter().filter(|(rank, _, _)| is_serving(rank));
     let serving = serving.map(|(_, id, _)| id.clone()).collect();
     let others = candidates.iter().skip(1);
-    let standby = others.filter(|(rank, _, _)| *rank != Use::Over);
+    let standby = others.filter(|(rank, _, _)| *rank != SubscriptionRank::Over);
     let standby = standby.map(|(_, id, _)| id.clone()).collect();
     let first = candidates.first();
     Ok(Judged {
@@ -164,13 +166,13 @@ fn rank_subscription(
     paid: &PaidSubscription,
     offer: Option<&Offer>,
     grace_days: i64,
-) -> (Use, Subscription) {
+) -> (SubscriptionRank, Subscription) {
     let access = paid.access_under(offer, grace_days);
     let rank = match access {
-        Subscription::Active => Use::Paid,
-        Subscription::PastDue { until } => Use::Grace(Reverse(until)),
-        _ if paid.is_over() => Use::Over,
-        _ => Use::Nothing,
+        Subscription::Active => SubscriptionRank::Paid,
+        Subscription::PastDue { until } => SubscriptionRank::Grace(Reverse(until)),
+        _ if paid.is_over() => SubscriptionRank::Over,
+        _ => SubscriptionRank::Nothing,
     };
     (rank, access)
 }

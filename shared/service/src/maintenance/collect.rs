@@ -19,7 +19,7 @@ use vault_store::objects::{Class, MAX_PAGE};
 
 use super::ending::announce_end;
 use super::roots::read_roots;
-use super::sweep::{Moment, PageRange, SweepPlan, SweptPage, carry_out, plan_page};
+use super::sweep::{Moment, PageRange, SweepPlan, SweptPage, carry_out_plan, plan_page};
 use super::{Report, recount};
 use crate::app::App;
 use crate::drafts;
@@ -69,7 +69,7 @@ pub(super) async fn visit_namespace(
     } else {
         begin_visit(app, &namespace, report).await;
         namespace = recount::adopt_plan(app, namespace).await;
-        recount::begin(app, &namespace, began_at).await;
+        recount::begin_recount(app, &namespace, began_at).await;
         visit.listed = Listed::default();
     }
     loop {
@@ -80,7 +80,7 @@ pub(super) async fn visit_namespace(
         };
         match collect_batch(app, &namespace, start, progress).await? {
             BatchEnd::Last => {
-                recount::end(app, &namespace, began_at, visit.listed).await;
+                recount::end_recount(app, &namespace, began_at, visit.listed).await;
                 break;
             }
             BatchEnd::Next(position) if Instant::now() < until => {
@@ -279,7 +279,7 @@ async fn collect_batch(
         listed().collect()
     };
     if !read_roots(app, namespace, &mut walk, until).await? {
-        return Ok(stop_before(walk, &pages));
+        return Ok(end_batch_before(walk, &pages));
     }
     let mut waiting = pages.as_slice();
     while let [page, behind @ ..] = waiting {
@@ -292,13 +292,13 @@ async fn collect_batch(
         // If a page is not finished, the next run plans it again, since marks may have changed by
         // then.
         let swept = if has_time {
-            carry_out(app, namespace.id, plan, report, until).await?
+            carry_out_plan(app, namespace.id, plan, report, until).await?
         } else {
             SweptPage::default()
         };
         *counted = *counted + page.count_swept(&swept, &walk);
         if !swept.is_finished {
-            return Ok(stop_before(walk, waiting));
+            return Ok(end_batch_before(walk, waiting));
         }
         waiting = behind;
     }
@@ -312,7 +312,7 @@ async fn collect_batch(
 
 /// Ends a batch before these pages. The stored walk covers as many of them as its record has room
 /// for.
-fn stop_before(walk: RootWalk, pages: &[ObjectPage]) -> BatchEnd {
+fn end_batch_before(walk: RootWalk, pages: &[ObjectPage]) -> BatchEnd {
     let mut unreached = BTreeSet::new();
     let mut end = walk.end;
     for page in pages {

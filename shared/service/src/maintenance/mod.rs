@@ -116,12 +116,12 @@ pub async fn run_within(app: &App, limit: Duration) -> Result<Report, StoreError
         );
     }
     let outcome = done.and(delivered).map(|_| report);
-    let traced = leave_trace(app, &outcome, is_late).await;
+    let traced = record_run(app, &outcome, is_late).await;
     outcome.and_then(|report| traced.map(|()| report))
 }
 
 /// Records the outcome of a run for the operator, with a log line for alarms if it failed.
-async fn leave_trace(
+async fn record_run(
     app: &App,
     outcome: &Result<Report, StoreError>,
     is_late: Option<bool>,

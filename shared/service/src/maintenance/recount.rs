@@ -16,12 +16,15 @@ use crate::notices;
 use crate::uploads::correct_usage;
 
 /// Records in the usage that a visit begins to list the objects of a namespace.
-pub(super) async fn begin(app: &App, namespace: &Namespace, began_at: Timestamp) {
+pub(super) async fn begin_recount(app: &App, namespace: &Namespace, began_at: Timestamp) {
     let begin = |usage: &mut Usage| usage.begin_listing(began_at, app.now());
     correct_usage(app, namespace, begin).await;
     log_failure(namespace, notices::correct_machines(app, namespace).await);
     // The limits of a plan may have changed with a restart.
-    log_failure(namespace, notices::judge_limits(app, namespace).await);
+    log_failure(
+        namespace,
+        notices::warn_of_changed_limits(app, namespace).await,
+    );
 }
 
 /// Stores the plan of the sign-up in a namespace that was sold before namespaces had quotas.
@@ -43,7 +46,7 @@ pub(super) async fn adopt_plan(app: &App, namespace: Namespace) -> Namespace {
 /// Finds and stores the plan of the sign-up. Returns the namespace with it, or `None` if there is
 /// none.
 async fn find_plan(app: &App, namespace: &Namespace) -> Result<Option<Namespace>, StoreError> {
-    let sign_ups = provisioning::of_namespaces(app, std::slice::from_ref(namespace)).await?;
+    let sign_ups = provisioning::load_by_namespaces(app, std::slice::from_ref(namespace)).await?;
     let plan = sign_ups.into_iter().flatten().find_map(|it| it.plan);
     let Some(plan) = plan else {
         return Ok(None);
@@ -64,7 +67,12 @@ async fn find_plan(app: &App, namespace: &Namespace) -> Result<Option<Namespace>
 }
 
 /// Corrects the usage by the listing of the visit that began at `began_at`.
-pub(super) async fn end(app: &App, namespace: &Namespace, began_at: Timestamp, listed: Listed) {
+pub(super) async fn end_recount(
+    app: &App,
+    namespace: &Namespace,
+    began_at: Timestamp,
+    listed: Listed,
+) {
     let is_other = AtomicBool::new(false);
     // With attempts of its own: steady uploads, which change the same record, would else keep the
     // count wrong for another six hours.

@@ -109,7 +109,7 @@ pub(super) struct SweptPage {
 }
 
 /// Carries out a plan until its end, or until time runs out.
-pub(super) async fn carry_out(
+pub(super) async fn carry_out_plan(
     app: &App,
     namespace: NamespaceId,
     plan: SweepPlan,

@@ -274,7 +274,7 @@ impl Account {
                 When::Absent,
             ),
             Write::put(
-                listed_key(&self.email),
+                directory_key(&self.email),
                 Document::from_value(&listed)?,
                 When::Absent,
             ),
@@ -367,7 +367,7 @@ pub fn account_key(id: &AccountId) -> RecordKey {
 }
 
 /// Returns the key of the entry of an address in the operator's list.
-pub fn listed_key(email: &Email) -> RecordKey {
+pub fn directory_key(email: &Email) -> RecordKey {
     RecordKey::new(DIRECTORY, email.as_str())
 }
 
@@ -392,7 +392,7 @@ pub async fn find_account(
     ports: &Ports,
     email: &Email,
 ) -> Result<Option<Versioned<Account>>, StoreError> {
-    let listed = ports.get::<AddressEntry>(&listed_key(email)).await?;
+    let listed = ports.get::<AddressEntry>(&directory_key(email)).await?;
     // An unknown address gets an id too, so that both cases make two reads.
     let id = listed.map_or_else(
         || AccountId::of_earlier_version(email),

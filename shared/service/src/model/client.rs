@@ -151,7 +151,7 @@ impl Client {
         // The limit may be anything but 0: the registration was counted, whatever the limit is now.
         let windows = networks.flat_map(|networks| unused_limit(1).windows(networks));
         windows
-            .filter_map(|window| window.given_back(self.created_at))
+            .filter_map(|window| window.releasing_write(self.created_at))
             .collect()
     }
 

@@ -45,7 +45,7 @@ struct EarlierAccount {
 impl EarlierAccount {
     /// Returns the account in the present form; `None` if the address was never proven and no
     /// operator invited it.
-    fn carry_forward(self, inviter_operates: bool) -> Option<Account> {
+    fn into_present_form(self, inviter_operates: bool) -> Option<Account> {
         let by_operator = self.invited_by.is_none() || inviter_operates;
         let mut account = Account {
             password_number: self.password_number,
@@ -68,7 +68,7 @@ impl EarlierAccount {
             }
             None if by_operator => account.invite = self.invite,
             // The address was never proven, and the owner who invited it may hold the link.
-            // `carry_user` turns the membership into an invitation again.
+            // `migrate_user` turns the membership into an invitation again.
             None => return None,
         }
         Some(account)
@@ -81,20 +81,20 @@ fn earlier_key(email: &Email) -> RecordKey {
 
 /// Migrates all accounts and memberships, unless that was done. Fails if the store fails; the next
 /// call continues from there.
-pub async fn carry_over(ports: &Ports, now: Timestamp) -> Result<(), StoreError> {
+pub async fn migrate_accounts(ports: &Ports, now: Timestamp) -> Result<(), StoreError> {
     let mark = ports.get::<FirstOwner>(&first_owner_key()).await?;
     let Some(mark) = mark.filter(|mark| mark.value.accounts < ACCOUNTS) else {
         return Ok(());
     };
     tracing::info!("carrying over the accounts of an earlier version");
     // The loop below finds accounts by their memberships, and the first owner may have none left.
-    carry_account(ports, &mark.value.email).await?;
+    migrate_account(ports, &mark.value.email).await?;
     let mut after: Option<String> = None;
     loop {
         let page = list_page(ports, namespace::DIRECTORY, after.as_deref()).await?;
         for record in &page {
             let listed: namespace::NamespaceEntry = record.read()?;
-            carry_users(ports, &users_partition(&listed.namespace_id), now).await?;
+            migrate_users(ports, &users_partition(&listed.namespace_id), now).await?;
         }
         after = page.last().map(|record| record.key.key.clone());
         if page.len() < MAX_PAGE {
@@ -125,7 +125,7 @@ async fn list_page(
         .await
 }
 
-async fn carry_users(ports: &Ports, partition: &str, now: Timestamp) -> Result<(), StoreError> {
+async fn migrate_users(ports: &Ports, partition: &str, now: Timestamp) -> Result<(), StoreError> {
     let mut after: Option<String> = None;
     loop {
         let page = list_page(ports, partition, after.as_deref()).await?;
@@ -134,9 +134,9 @@ async fn carry_users(ports: &Ports, partition: &str, now: Timestamp) -> Result<(
             // Only records of the earlier form are active without an account, so a second run skips
             // the records that the first has migrated.
             if user.account.is_none() && user.state() == State::Active {
-                carry_account(ports, &user.email).await?;
+                migrate_account(ports, &user.email).await?;
                 ports
-                    .change(async |tx| carry_user(&tx, &user, now).await)
+                    .change(async |tx| migrate_user(&tx, &user, now).await)
                     .await?;
             }
         }
@@ -147,7 +147,7 @@ async fn carry_users(ports: &Ports, partition: &str, now: Timestamp) -> Result<(
     }
 }
 
-async fn carry_user(tx: &Transaction<'_>, user: &User, now: Timestamp) -> Result<(), StoreError> {
+async fn migrate_user(tx: &Transaction<'_>, user: &User, now: Timestamp) -> Result<(), StoreError> {
     let key = user_key(&user.namespace.id, &user.id);
     // Read again inside the transaction, because the page may be outdated by now.
     let Some(found) = tx.get::<User>(&key).await? else {
@@ -174,7 +174,7 @@ async fn carry_user(tx: &Transaction<'_>, user: &User, now: Timestamp) -> Result
     Ok(())
 }
 
-async fn carry_account(ports: &Ports, email: &Email) -> Result<(), StoreError> {
+async fn migrate_account(ports: &Ports, email: &Email) -> Result<(), StoreError> {
     let carry = async |tx: Transaction<'_>| {
         let Some(found) = tx.get::<EarlierAccount>(&earlier_key(email)).await? else {
             return Ok(());
@@ -185,7 +185,7 @@ async fn carry_account(ports: &Ports, email: &Email) -> Result<(), StoreError> {
         };
         tx.write(Write::delete(earlier_key(email), When::At(found.revision)));
         let link = found.value.invite;
-        let carried = found.value.carry_forward(inviter_operates);
+        let carried = found.value.into_present_form(inviter_operates);
         let is_kept = carried.as_ref().is_some_and(|it| it.invite.is_some());
         // A link that belongs to no account must not stay valid.
         let dead = link.filter(|_| !is_kept);
@@ -252,7 +252,7 @@ mod tests {
                 "created_at":"2026-11-19T09:00:00Z","invite":null,"invited_by":{invited_by}}}"#
             );
             let earlier: EarlierAccount = serde_json::from_str(&earlier).unwrap();
-            let carried = earlier.carry_forward(inviter_operates);
+            let carried = earlier.into_present_form(inviter_operates);
             let told = carried.map(|account| {
                 let again = account.invite_again;
                 assert_eq!(account.epoch, u32::from(again), "what was signed in ends");

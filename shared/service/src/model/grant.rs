@@ -164,7 +164,7 @@ impl Grant {
     }
 
     /// Returns the time at which tokens were last issued, accurate to [`GRACE_SECONDS`].
-    pub fn last_given_at(&self) -> Timestamp {
+    pub fn last_issued_at(&self) -> Timestamp {
         self.previous
             .as_ref()
             .map_or(self.created_at, |previous| previous.rotated_at)

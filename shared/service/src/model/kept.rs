@@ -200,7 +200,7 @@ fn marks_partition(namespace: &NamespaceId) -> String {
 }
 
 /// Returns the marks of these objects. The result may contain marks of other objects too.
-pub async fn marks_of(
+pub async fn find_marks(
     ports: &Ports,
     namespace: &NamespaceId,
     names: &[ObjectName],

@@ -119,7 +119,7 @@ impl<'a> Window<'a> {
 
     /// Returns the write that takes back a count made at `now`, for the commit that shows that the
     /// request need not count.
-    pub fn given_back(&self, now: Timestamp) -> Option<Write> {
+    pub fn releasing_write(&self, now: Timestamp) -> Option<Write> {
         (self.limit > 0).then(|| self.count_write(now, -1))
     }
 
@@ -162,7 +162,7 @@ pub async fn try_count(
     ports
         .change(async |tx| {
             tx.write_all(counted.iter().map(|(_, window)| window.count_write(now, 1)));
-            let full = tx.commit_within(counted.len()).await?;
+            let full = tx.commit_with_limits(counted.len()).await?;
             Ok(full.and_then(|index| counted.get(index)).map(|(at, _)| *at))
         })
         .await
@@ -184,7 +184,7 @@ pub async fn count_or_refuse(
 
 /// Takes back the counts of a request made at `now` that turned out not to count. If the store is
 /// busy, the counts stay and only lower the limit for the rest of their window.
-pub async fn give_back(ports: &Ports, windows: &[Window<'_>], now: Timestamp) {
+pub async fn release_counts(ports: &Ports, windows: &[Window<'_>], now: Timestamp) {
     let writes: Vec<_> = limited_windows(windows)
         .map(|(_, window)| window.count_write(now, -1))
         .collect();
@@ -193,7 +193,7 @@ pub async fn give_back(ports: &Ports, windows: &[Window<'_>], now: Timestamp) {
     }
     let given = ports.change(async |tx| {
         tx.write_all(writes.clone());
-        tx.commit_within(writes.len()).await
+        tx.commit_with_limits(writes.len()).await
     });
     // Not an error of the request: a count that stays is on the strict side.
     if let Err(error) = given.await {
@@ -263,11 +263,11 @@ mod tests {
         let admit = || try_count(&ports, &windows, now);
         assert_eq!(admit().await.unwrap(), None);
         assert_eq!(admit().await.unwrap(), Some(2), "the position among all");
-        give_back(&ports, &windows, now).await;
+        release_counts(&ports, &windows, now).await;
         assert_eq!(admit().await.unwrap(), None);
         // A request that was never counted cannot be taken back.
         clock.advance(60);
-        give_back(&ports, &windows, clock.now()).await;
+        release_counts(&ports, &windows, clock.now()).await;
         let now = clock.now();
         for full in [None, Some(2)] {
             let admitted = super::try_count(&ports, &windows, now).await;

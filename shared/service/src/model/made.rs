@@ -27,14 +27,14 @@ const MAX_READ: usize = 10 * MAX_PAGE;
 
 /// An enrolment code that is valid.
 #[derive(Clone, Debug)]
-pub struct LivingCode {
+pub struct ValidCode {
     /// SHA-256 of the code, which is its key.
     pub hash: Digest,
     /// The code's record.
     pub code: Versioned<EnrolmentCode>,
 }
 
-impl LivingCode {
+impl ValidCode {
     /// Returns the id that owners use for the code.
     pub fn id(&self) -> String {
         id_of(&self.hash)
@@ -49,9 +49,9 @@ impl LivingCode {
 
 /// The things that an app has made in a vault and that still have an effect.
 #[derive(Debug, Default)]
-pub struct Made {
+pub struct AppResources {
     /// Codes that are still valid.
-    pub codes: Vec<LivingCode>,
+    pub codes: Vec<ValidCode>,
     /// Machines that the app or its codes have admitted.
     pub machines: Vec<Versioned<Device>>,
     /// Invitations that are not accepted yet.
@@ -66,7 +66,7 @@ pub struct Made {
     pub more_codes: bool,
 }
 
-impl Made {
+impl AppResources {
     /// Reads the things that an app has made in a vault.
     pub async fn read(
         ports: &Ports,
@@ -74,9 +74,9 @@ impl Made {
         client: &ClientId,
     ) -> Result<Self, StoreError> {
         let now = ports.now();
-        let codes = read_made(ports, &codes_partition(&namespace.id), client).await?;
-        let machines = read_made(ports, &devices_partition(&namespace.slug), client).await?;
-        let people = read_made(ports, &users_partition(&namespace.id), client).await?;
+        let codes = read_app_records(ports, &codes_partition(&namespace.id), client).await?;
+        let machines = read_app_records(ports, &devices_partition(&namespace.slug), client).await?;
+        let people = read_app_records(ports, &users_partition(&namespace.id), client).await?;
         let (destinations, _) = Destinations::find(ports, &namespace.id).await?;
         let more_codes = codes.more;
         let more = more_codes || machines.more || people.more;
@@ -89,7 +89,7 @@ impl Made {
         let (invitations, members) = people.partition(|user| user.value.state() == State::Invited);
         let webhooks = destinations.webhooks.into_iter();
         Ok(Self {
-            codes: living_codes(ports, codes.records, now).await?,
+            codes: find_valid_codes(ports, codes.records, now).await?,
             machines: machines.collect(),
             invitations,
             members,
@@ -114,18 +114,18 @@ impl Made {
 
 /// Returns the valid ones of these codes: if a code depends on a consent, the consent must still
 /// last.
-pub async fn living_codes(
+pub async fn find_valid_codes(
     ports: &Ports,
     records: Vec<Record>,
     now: Timestamp,
-) -> Result<Vec<LivingCode>, StoreError> {
+) -> Result<Vec<ValidCode>, StoreError> {
     let mut codes = Vec::new();
     for record in records {
         let hash = record.key.key.parse();
         let hash =
             hash.map_err(|_| StoreError::Corrupt("a code is stored under no hash".into()))?;
         if let Some(code) = Versioned::<EnrolmentCode>::read(Some(record))? {
-            codes.push(LivingCode { hash, code });
+            codes.push(ValidCode { hash, code });
         }
     }
     let consents: Vec<_> = codes
@@ -148,7 +148,7 @@ pub async fn living_codes(
 }
 
 /// Records of one partition that an app made.
-struct MadeRecords {
+struct AppRecords {
     records: Vec<Record>,
     /// Whether the partition has more records than were read.
     more: bool,
@@ -161,11 +161,11 @@ struct ByApp {
 }
 
 /// Reads the records of a partition that contain the id of this app.
-async fn read_made(
+async fn read_app_records(
     ports: &Ports,
     partition: &str,
     client: &ClientId,
-) -> Result<MadeRecords, StoreError> {
+) -> Result<AppRecords, StoreError> {
     let (mut records, mut after) = (Vec::new(), None::<String>);
     for _ in 0..MAX_READ / MAX_PAGE {
         let page = ports
@@ -182,13 +182,13 @@ async fn read_made(
             }
         }
         if is_last {
-            return Ok(MadeRecords {
+            return Ok(AppRecords {
                 records,
                 more: false,
             });
         }
     }
-    Ok(MadeRecords {
+    Ok(AppRecords {
         records,
         more: true,
     })

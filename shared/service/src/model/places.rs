@@ -131,7 +131,7 @@ pub struct TakenPlace {
 impl TakenPlace {
     /// Takes a place when `used` are taken already. Fails if that reaches `limit`; 0 is no limit.
     /// The commit has to fail if another number is taken by then.
-    fn beside(
+    fn take_next(
         namespace: &NamespaceRef,
         kind: PlaceKind,
         (used, limit): (u64, u64),
@@ -405,9 +405,9 @@ pub async fn take_machine_place(
         }
         judged = JudgedLimit::read(ports, namespace, kind).await?;
     }
-    let mut taken = TakenPlace::beside(namespace, kind, (count.admitted, limit), judged)?;
-    let write = count.adding_write(namespace, limit, judged)?;
-    taken.writes.push(write);
+    let mut taken = TakenPlace::take_next(namespace, kind, (count.admitted, limit), judged)?;
+    let this = count.adding_write(namespace, limit, judged)?;
+    taken.writes.push(this);
     Ok(taken)
 }
 
@@ -473,7 +473,7 @@ async fn take_counted_place(
     }
     let (used, when) = count_guarded(ports, namespace, kind).await?;
     let judged = JudgedLimit::read(ports, namespace, kind).await?;
-    let mut taken = TakenPlace::beside(namespace, kind, (used, limit), judged)?;
+    let mut taken = TakenPlace::take_next(namespace, kind, (used, limit), judged)?;
     let document = Document::from_value(&json!({})).map_err(PlaceError::from)?;
     let guard = kind.guard_key(namespace);
     taken.writes.push(Write::put(guard, document, when));
@@ -536,7 +536,7 @@ fn machines_key(slug: &Slug) -> RecordKey {
 
 /// Returns the keys of the records about places that are in the partition of the namespace's own
 /// record.
-pub fn own_keys(namespace: &NamespaceRef) -> [RecordKey; 4] {
+pub fn place_record_keys(namespace: &NamespaceRef) -> [RecordKey; 4] {
     [
         PlaceKind::Machines.guard_key(namespace),
         PlaceKind::People.guard_key(namespace),

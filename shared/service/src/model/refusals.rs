@@ -220,7 +220,7 @@ impl RefusalCounts {
             return ports.records.commit_writes(vec![entry]).await.map(|_| ());
         }
         let now = ports.now();
-        let refused = &*self.within_bound(ports, refused, now).await?;
+        let refused = &*self.limit_targets(ports, refused, now).await?;
         let identity = refused.identity()?;
         match self.count(identity, now) {
             Step::Done => {}
@@ -262,7 +262,7 @@ impl RefusalCounts {
 
     /// Returns the refusal as it is to be recorded: without its target if the actor has caused many
     /// entries in this minute and the target does not exist.
-    async fn within_bound<'r>(
+    async fn limit_targets<'r>(
         &self,
         ports: &Ports,
         refused: &'r RefusedRequest,

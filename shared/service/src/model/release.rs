@@ -187,7 +187,7 @@ impl Closure {
     }
 
     /// Records the origin of a bundle that is a variant of a skill.
-    pub fn note_variant(&mut self, digest: Digest, origin: VariantOrigin) {
+    pub fn insert_variant(&mut self, digest: Digest, origin: VariantOrigin) {
         self.variants.insert(digest, origin);
     }
 
@@ -246,7 +246,7 @@ impl Closure {
 
     /// Copies an object and all objects below it from `older`. Returns false if `older` does not
     /// have it with this size.
-    pub fn carry_from(&mut self, older: &Self, class: Class, digest: Digest, size: u64) -> bool {
+    pub fn copy_from(&mut self, older: &Self, class: Class, digest: Digest, size: u64) -> bool {
         // With another size, the new catalog contradicts the checked list, so the object has to be
         // checked again.
         let Some(node) = older.node(class, &digest).filter(|node| node.size == size) else {
@@ -255,7 +255,7 @@ impl Closure {
         let children = node.children.clone();
         self.insert(class, digest, node.clone());
         if let Some(origin) = older.variant(&digest) {
-            self.note_variant(digest, origin.clone());
+            self.insert_variant(digest, origin.clone());
         }
         for child in children {
             if let Some(below) = older.node(Class::Bundles, &child)
@@ -264,7 +264,7 @@ impl Closure {
                 && self.node(Class::Bundles, &child).is_none()
             {
                 let size = below.size;
-                self.carry_from(older, Class::Bundles, child, size);
+                self.copy_from(older, Class::Bundles, child, size);
             }
         }
         true
@@ -473,7 +473,7 @@ mod tests {
         assert_eq!(Closure::parse(&closure.to_bytes()).unwrap(), closure);
         assert!(closure.to_bytes().starts_with(HEAD.as_bytes()));
         let mut with_variant = closure.clone();
-        with_variant.note_variant(digest("skill"), origin());
+        with_variant.insert_variant(digest("skill"), origin());
         let bytes = with_variant.to_bytes();
         assert!(bytes.starts_with(HEAD_WITH_VARIANTS.as_bytes()));
         assert_eq!(Closure::parse(&bytes).unwrap(), with_variant);
@@ -545,19 +545,19 @@ mod tests {
                 children: vec![digest("part")],
             },
         );
-        older.note_variant(digest("variant"), origin());
+        older.insert_variant(digest("variant"), origin());
         older.insert(Class::Bundles, digest("part"), leaf(3));
         older.insert(Class::Bundles, digest("other"), leaf(4));
         let mut newer = Closure::default();
-        assert!(newer.carry_from(&older, Class::Bundles, digest("profile"), 1));
+        assert!(newer.copy_from(&older, Class::Bundles, digest("profile"), 1));
         assert_eq!(newer.total_size(), 6);
         assert_eq!(newer.variant(&digest("variant")), Some(&origin()));
         assert!(
-            !newer.carry_from(&older, Class::Bundles, digest("other"), 5),
+            !newer.copy_from(&older, Class::Bundles, digest("other"), 5),
             "another size is another object"
         );
         assert!(
-            !newer.carry_from(&older, Class::Policies, digest("other"), 4),
+            !newer.copy_from(&older, Class::Policies, digest("other"), 4),
             "another class is another object"
         );
         assert_eq!(newer.len(), 3);

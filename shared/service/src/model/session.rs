@@ -56,7 +56,7 @@ impl Credentials {
     /// Returns the value for a session that follows this one at `now`. For an unstated entry, the
     /// time becomes `now`, since the sign-in has just made its last step.
     #[must_use]
-    pub const fn carried_on(self, now: Timestamp) -> Self {
+    pub const fn continued_at(self, now: Timestamp) -> Self {
         match self {
             Self::Unstated { .. } => Self::Unstated { at: now },
             Self::Entered { .. } | Self::NotEntered => self,
@@ -192,7 +192,11 @@ impl Session {
     }
 
     /// Creates the session of a sign-in that still lacks the code of the second factor.
-    pub fn begin_half(account: &Account, service: Option<ServiceEpoch>, now: Timestamp) -> Self {
+    pub fn begin_awaiting_code(
+        account: &Account,
+        service: Option<ServiceEpoch>,
+        now: Timestamp,
+    ) -> Self {
         Self {
             // Short, because until then a thief of the password can guess codes.
             ends_at: now.plus_seconds(CODE_SECONDS),
@@ -210,14 +214,14 @@ impl Session {
         now: Timestamp,
     ) -> bool {
         now < self.ends_at
-            && self.is_of_present(account)
+            && self.matches_present_account(account)
             && self.service_epoch == service.unwrap_or_default().epoch
     }
 
     /// Whether the account is not disabled and neither its ways to sign in nor its epoch have
     /// changed since the session began. A change of the account checks this for the record that it
     /// read itself.
-    pub const fn is_of_present(&self, account: &Account) -> bool {
+    pub const fn matches_present_account(&self, account: &Account) -> bool {
         !account.disabled
             && self.password_number == account.password_number
             && self.account_epoch == account.epoch

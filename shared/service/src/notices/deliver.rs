@@ -35,7 +35,7 @@ const MAX_PAGES: usize = 10;
 /// Maximum number of attempts per recipient and hour.
 const MAX_PER_HOUR: u32 = 60;
 /// Pause after a failed attempt to a recipient, for all its notices, in seconds.
-const LEFT_ALONE_SECONDS: i64 = 60;
+const FAILURE_PAUSE_SECONDS: i64 = 60;
 /// Pause of the outbox of a suspended namespace, in seconds.
 const SUSPENDED_SECONDS: i64 = 3600;
 
@@ -170,7 +170,7 @@ async fn visit_outbox(
         senders,
         namespace: &namespace,
         until: until.min(Instant::now() + SLICE),
-        left_alone: HashMap::new(),
+        paused_until: HashMap::new(),
         delivered: Delivered::default(),
     };
     let next = if namespace.status == Status::Suspended {
@@ -222,7 +222,7 @@ struct Visit<'a> {
     namespace: &'a Namespace,
     until: Instant,
     /// Recipients that get no further attempt in this visit, with the time of their next one.
-    left_alone: HashMap<Recipient, Timestamp>,
+    paused_until: HashMap<Recipient, Timestamp>,
     delivered: Delivered,
 }
 
@@ -284,7 +284,7 @@ impl Visit<'_> {
             .clone()
             .unwrap_or_default()
         {
-            let due_at = self.left_alone.get(&delivery.to).copied();
+            let due_at = self.paused_until.get(&delivery.to).copied();
             let due_at = due_at.map_or(delivery.due_at, |at| at.max(delivery.due_at));
             if due_at > self.app.clock.now() || Instant::now() >= self.until {
                 next = earlier_time(next, Some(due_at));
@@ -321,11 +321,11 @@ impl Visit<'_> {
             StoreOutcome::Done => {}
             StoreOutcome::Limited => {
                 let later = now.plus_seconds(window.seconds_left(now).cast_signed());
-                self.left_alone.insert(delivery.to.clone(), later);
+                self.paused_until.insert(delivery.to.clone(), later);
                 return Ok(Some(later));
             }
             // Another process is making this attempt.
-            StoreOutcome::Changed => return Ok(Some(now.plus_seconds(LEFT_ALONE_SECONDS))),
+            StoreOutcome::Changed => return Ok(Some(now.plus_seconds(FAILURE_PAUSE_SECONDS))),
         }
         let id = format!("msg_{}", held.id);
         let notice = Notice {
@@ -336,8 +336,8 @@ impl Visit<'_> {
         match send_to_recipient(app, self.senders, self.namespace, notice, &delivery.to).await? {
             AttemptOutcome::Failed(error) => {
                 self.delivered.failed += 1;
-                let later = now.plus_seconds(LEFT_ALONE_SECONDS);
-                self.left_alone.insert(delivery.to.clone(), later);
+                let later = now.plus_seconds(FAILURE_PAUSE_SECONDS);
+                self.paused_until.insert(delivery.to.clone(), later);
                 if next.is_none() {
                     tracing::warn!(
                         namespace = %self.namespace.id,

@@ -22,7 +22,7 @@ use vault_store::records::{Document, Record, When, Write};
 pub(crate) use attempt::{describe_failure, describe_ports, test_webhook};
 pub use deliver::{Delivered, deliver_due};
 pub(crate) use message::describe_key_changes;
-pub(crate) use near::{correct_machines, judge_limits};
+pub(crate) use near::{correct_machines, warn_of_changed_limits};
 
 use self::smtp::{MailSettings, Smtp};
 use self::webhook::Endpoints;

@@ -14,7 +14,10 @@ use crate::ports::Ports;
 
 /// Compares the limits of machines, people and drafts with the limits that were judged last. Warns
 /// owners of each changed limit of which 80 % is used, if less than 80 % of the old limit was used.
-pub(crate) async fn judge_limits(app: &App, namespace: &Namespace) -> Result<(), StoreError> {
+pub(crate) async fn warn_of_changed_limits(
+    app: &App,
+    namespace: &Namespace,
+) -> Result<(), StoreError> {
     let quota = app.quota_of(namespace);
     let home = namespace.to_ref();
     app.change(async |tx| {

@@ -14,7 +14,7 @@ use crate::documents::{ClientName, ClientUrl, FetchError};
 use crate::error::Refusal;
 use crate::model::Versioned;
 use crate::model::client::{Client, ClientDocument, DOCUMENT_SECONDS, client_key};
-use crate::model::limits::{NetworkLimit, Networks, count_or_refuse, give_back};
+use crate::model::limits::{NetworkLimit, Networks, count_or_refuse, release_counts};
 
 /// Maximum number of failed fetches from one host for one address, in an hour; a wider network may
 /// have more.
@@ -91,7 +91,7 @@ async fn fetch_new(
     let fetched = fetch_client(app, url).await;
     match fetched {
         Ok(client) => {
-            give_back(app, &windows, now).await;
+            release_counts(app, &windows, now).await;
             // The record must live at least as long as the copy may be used while its host fails.
             let until = now
                 .plus_seconds(DOCUMENT_SECONDS)

@@ -93,7 +93,7 @@ async fn register_in(
     let bounds = counted.len();
     tx.write_all(counted);
     tx.write(register::registration_write(&client)?);
-    match tx.commit_within(bounds).await? {
+    match tx.commit_with_limits(bounds).await? {
         None => Ok(()),
         Some(full) => Err(windows[full].refusal(client.created_at).into()),
     }
@@ -162,13 +162,13 @@ async fn exchange_token(
     let counted = window
         .as_ref()
         .and_then(|window| window.counting_write(now));
-    // The counting write must be first: by this position `commit_within` distinguishes a full
+    // The counting write must be first: by this position `commit_with_limits` distinguishes a full
     // window from a write that another request overtook.
     decision.writes.splice(..0, counted.clone());
     if !decision.writes.is_empty() {
         tx.write_all(decision.writes);
         if tx
-            .commit_within(usize::from(counted.is_some()))
+            .commit_with_limits(usize::from(counted.is_some()))
             .await?
             .is_some()
         {

@@ -135,7 +135,7 @@ fn catalog_reader<'a>(
 /// Checks that the service can store the root versions and revoked keys that are valid after this
 /// file.
 fn check_state(bytes: &[u8], state: &RootState) -> Result<(), Refusal> {
-    check_carried(bytes, state).map_err(|error| to_refusal(&error))?;
+    check_chain_in_file(bytes, state).map_err(|error| to_refusal(&error))?;
     if state.revoked_elsewhere().len() > MAX_REVOKED_ELSEWHERE {
         return Err(Refusal::new(ErrorCode::RootForked).detail(TOO_MANY_FORKS_DETAIL));
     }
@@ -145,7 +145,7 @@ fn check_state(bytes: &[u8], state: &RootState) -> Result<(), Refusal> {
 /// Checks that the file contains the whole chain of root versions, each with enough signatures. The
 /// service stores and serves only these bytes, and a newly linked machine rejects a chain that is
 /// incomplete or lacks signatures.
-fn check_carried(bytes: &[u8], state: &RootState) -> Result<(), CatalogError> {
+fn check_chain_in_file(bytes: &[u8], state: &RootState) -> Result<(), CatalogError> {
     let file = SignedCatalog::parse(bytes)?;
     let carried = RootChain::verify(file.roots())?;
     if carried.newest().payload_sha256() == state.chain().newest().payload_sha256() {

@@ -502,8 +502,8 @@ async fn mark_withdrawn(
         namespace_id: namespace.id,
         since_release: release.catalog.release,
     })?;
-    for some in release.marks.chunks(vault_store::records::MAX_WRITES) {
-        let writes = some
+    for chunk in release.marks.chunks(vault_store::records::MAX_WRITES) {
+        let writes = chunk
             .iter()
             .map(|hash| {
                 Write::put(

@@ -179,7 +179,7 @@ impl ClosureWalk<'_> {
                 // The object and those that it names were verified for the current release, so they
                 // are taken over without a read.
                 None if self.is_known(reading, &hash) && size_in(self.older) == Some(size) => {
-                    self.closure.carry_from(self.older, class, hash, size);
+                    self.closure.copy_from(self.older, class, hash, size);
                 }
                 None => {
                     let known_size = fresh.entry(hash).or_insert((reading, size));
@@ -198,10 +198,10 @@ impl ClosureWalk<'_> {
             .iter()
             .map(|(hash, (_, size))| (self.namespace.object_key(class, *hash), *size))
             .collect();
-        for some in sizes.chunks(MAX_ASKED) {
+        for chunk in sizes.chunks(MAX_ASKED) {
             // An object that garbage collection has marked may soon be deleted. It counts as
             // missing, so that the client uploads it again.
-            for key in uploads::list_missing(self.app, self.namespace.id, some).await? {
+            for key in uploads::list_missing(self.app, self.namespace.id, chunk).await? {
                 fresh.remove(&key.digest);
                 self.missing.push(key.digest);
             }
@@ -222,8 +222,8 @@ impl ClosureWalk<'_> {
         }
         // Read in small groups, because a release may name thousands of bundles of up to 4 MiB
         // each.
-        for some in unread.chunks(READS_AT_ONCE) {
-            below.extend(self.read_objects(some).await?);
+        for chunk in unread.chunks(READS_AT_ONCE) {
+            below.extend(self.read_objects(chunk).await?);
         }
         Ok(below)
     }
@@ -239,9 +239,9 @@ impl ClosureWalk<'_> {
     }
 
     /// Reads bundles and profiles concurrently, and adds them with the objects that they name.
-    async fn read_objects(&mut self, some: &[NamedObject]) -> Result<Vec<NamedObject>, Refusal> {
+    async fn read_objects(&mut self, chunk: &[NamedObject]) -> Result<Vec<NamedObject>, Refusal> {
         let mut readings = JoinSet::new();
-        for (reading, hash, size) in some.iter().copied() {
+        for (reading, hash, size) in chunk.iter().copied() {
             let objects = Arc::clone(&self.app.objects);
             let key = self.namespace.object_key(Class::Bundles, hash);
             readings.spawn(async move {
@@ -268,7 +268,7 @@ impl ClosureWalk<'_> {
             };
             let variant = skill.as_ref().filter(|_| reading == ObjectKind::Variant);
             if let Some(origin) = variant.and_then(variant_origin) {
-                self.closure.note_variant(hash, origin);
+                self.closure.insert_variant(hash, origin);
             }
             self.skills.extend(skill.map(|skill| (hash, skill)));
             let node = Node {

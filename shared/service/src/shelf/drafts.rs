@@ -154,7 +154,7 @@ pub(super) async fn submit_as_draft(
                 findings: Vec::new(),
                 left_out: None,
             };
-            keep_draft(drafts, request).await
+            store_as_draft(drafts, request).await
         }
     }
 }
@@ -244,7 +244,7 @@ async fn propose_checked(
     // A mere check also builds the draft, because only that reveals whether its size and form are
     // valid.
     if !given.check {
-        return keep_draft(drafts, draft_content).await;
+        return store_as_draft(drafts, draft_content).await;
     }
     let encoded = build_draft(
         drafts,
@@ -292,7 +292,7 @@ async fn propose_install(
         findings: Vec::new(),
         left_out: None,
     };
-    keep_draft(drafts, draft_content).await
+    store_as_draft(drafts, draft_content).await
 }
 
 /// Builds a draft with a fresh id, and encodes it.
@@ -424,7 +424,7 @@ async fn to_bytes(draft: Draft) -> Result<EncodedDraft, ShelfError> {
 }
 
 /// Stores a draft. The result includes how many drafts of its author wait.
-async fn keep_draft(
+async fn store_as_draft(
     drafts: &DraftTarget<'_>,
     wanted: DraftContent,
 ) -> Result<Submitted, ShelfError> {

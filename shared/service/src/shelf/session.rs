@@ -75,7 +75,7 @@ fn to_person(caller: &Caller) -> Person {
     let right = |scope| {
         if caller.scopes.has(scope) {
             Right::Granted
-        } else if caller.could_have(scope) {
+        } else if caller.user_has_scope(scope) {
             Right::Consentable
         } else {
             Right::Never

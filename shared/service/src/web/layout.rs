@@ -25,10 +25,10 @@ pub const STYLE: &str = include_str!("../../templates/style.css");
 
 /// Source expression of the style sheet for the content security policy: its hash. A browser
 /// applies no other style.
-static STYLE_SOURCE: LazyLock<String> = LazyLock::new(|| source_of(STYLE));
+static STYLE_SOURCE: LazyLock<String> = LazyLock::new(|| hash_source(STYLE));
 
 /// Returns the hash of a style sheet or script as a content security policy names it.
-fn source_of(text: &str) -> String {
+fn hash_source(text: &str) -> String {
     format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text)))
 }
 
@@ -38,13 +38,13 @@ pub const CONSOLE_STYLE: &str = concat!(
     include_str!("../../templates/console/style.css")
 );
 
-static CONSOLE_STYLE_SOURCE: LazyLock<String> = LazyLock::new(|| source_of(CONSOLE_STYLE));
+static CONSOLE_STYLE_SOURCE: LazyLock<String> = LazyLock::new(|| hash_source(CONSOLE_STYLE));
 
 /// Script of the two pages that ask a browser for a passkey. Passkeys are available to scripts
 /// only.
 pub const PASSKEY_SCRIPT: &str = include_str!("../../templates/passkey.js");
 
-static PASSKEY_SCRIPT_SOURCE: LazyLock<String> = LazyLock::new(|| source_of(PASSKEY_SCRIPT));
+static PASSKEY_SCRIPT_SOURCE: LazyLock<String> = LazyLock::new(|| hash_source(PASSKEY_SCRIPT));
 
 /// Data for the header that all pages share.
 pub struct Frame {

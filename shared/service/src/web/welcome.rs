@@ -38,7 +38,7 @@ pub fn opens_page(method: &Method, headers: &HeaderMap) -> bool {
 
 /// Returns the 404 for the root and for paths without a route. A client that posts to the root, or
 /// asks for `/mcp/`, probably looks for the MCP endpoint, so the text names its address.
-pub fn not_found(app: &App, request: &Request) -> Refusal {
+pub fn route_not_found(app: &App, request: &Request) -> Refusal {
     let refusal = Refusal::from(ErrorCode::NotFound);
     let public_url = &app.config.public_url;
     let below = request.uri().path().strip_prefix(public_url.prefix());

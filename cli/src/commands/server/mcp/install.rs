@@ -137,7 +137,7 @@ pub fn install_server(context: &Context, given: &InstallArguments) -> Result<Rep
         }
         // An entry that exists already keeps its choice between drafts and signed changes, unless
         // `--writes` gives another one.
-        let kept = present.as_ref().and_then(written_writes);
+        let kept = present.as_ref().and_then(find_writes_setting);
         let writes = match (&given.writes, kept) {
             (None, Some(kept)) => Some(kept.to_owned()),
             (Some(writes), _) => Some(writes.clone()),
@@ -178,12 +178,12 @@ pub fn install_server(context: &Context, given: &InstallArguments) -> Result<Rep
 
 /// Returns the value of [`agent_writes::VARIABLE`] in an entry. Agents put environment variables
 /// under different keys, so every object in the entry is searched.
-fn written_writes(entry: &Value) -> Option<&str> {
+fn find_writes_setting(entry: &Value) -> Option<&str> {
     match entry {
         Value::Object(members) => members
             .get(agent_writes::VARIABLE)
             .and_then(Value::as_str)
-            .or_else(|| members.values().find_map(written_writes)),
+            .or_else(|| members.values().find_map(find_writes_setting)),
         _ => None,
     }
 }
@@ -262,7 +262,7 @@ fn server_command(context: &Context, project: bool) -> Result<ServerCommand, Fai
     // The agent starts the server without this shell's flags and variables, so the entry names the
     // vault if it is not the default one.
     if context.global.vault.is_some() || settings.text("VAULT_STORAGE_PATH").is_some() {
-        let root = context.paths_json()?.root;
+        let root = context.vault_paths()?.root;
         args.extend(["--vault".to_owned(), root.display().to_string()]);
     }
     let default = context.process.home().map(|home| home.join(".config"));

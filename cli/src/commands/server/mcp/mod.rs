@@ -115,7 +115,7 @@ fn serve_stdio(context: &Context) -> Result<Report, Failure> {
     let drafts = settings.text("VAULT_MCP_WRITES") == Some("draft");
     let shelf = std::sync::Arc::new(LocalShelf {
         owner: OWNER,
-        paths: context.paths_json()?,
+        paths: context.vault_paths()?,
         passphrases: context.key_passphrases()?,
         build: Box::new(move |vault| {
             LibraryShelf::new(vault, OWNER)

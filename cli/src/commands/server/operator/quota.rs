@@ -90,7 +90,7 @@ pub(super) async fn set_quota(
     if !is_shown {
         text = format!("{TICK} set the quota of {BOLD}{slug}{BOLD:#}\n{text}");
     }
-    if holds_more(&found) {
+    if exceeds_quota(&found) {
         text.push_str(
             "\nIt holds more than that. Nothing is taken away; what adds is refused until it holds less.",
         );
@@ -100,7 +100,7 @@ pub(super) async fn set_quota(
 
 /// Returns whether a namespace uses more of anything than its limit allows, as after a limit was
 /// lowered.
-fn holds_more(found: &Vault) -> bool {
+fn exceeds_quota(found: &Vault) -> bool {
     let (usage, quota) = (&found.usage, &found.quota);
     [
         (Some(usage.bytes), quota.bytes),

@@ -194,14 +194,16 @@ impl<'d> Tour<'d> {
         let url = self.owner.demo.url.clone();
         let operator = ["operator", "--url", &url, "--no-browser"];
         let create = ["namespace", "create", SLUG, "--owner", OWNER];
-        let data = self.owner.signing_in(&[&operator[..], &create].concat())?;
+        let data = self
+            .owner
+            .run_with_sign_in(&[&operator[..], &create].concat())?;
         self.results.push(data);
         Ok("signed in: OAuth 2.1 with PKCE".to_owned())
     }
 
     fn connect_owner(&mut self) -> Result<String, Failure> {
         let arguments = ["cloud", "connect", &self.address, "--no-browser"];
-        let data = self.owner.signing_in(&arguments)?;
+        let data = self.owner.run_with_sign_in(&arguments)?;
         self.results.push(data);
         Ok("a token for this vault only, stored with mode 0600".to_owned())
     }

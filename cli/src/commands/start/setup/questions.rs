@@ -96,7 +96,7 @@ pub fn show_overview(
     let (ui, process) = (&context.ui, &context.process);
     ui.must_see(format!("\n{BOLD}Found on this machine{BOLD:#}"));
     let root = context
-        .paths_json()
+        .vault_paths()
         .map(|paths| process.short_path(&paths.root))
         .unwrap_or_default();
     let state = match vault {
@@ -337,13 +337,13 @@ fn agents_without_skills(plan: &SetupPlan) -> Vec<&AgentId> {
     let adopted: Vec<_> = adopted.map(|(skill, ..)| skill).collect();
     let is_new_to = |agent: &&AgentId| {
         let mut adopted = adopted.iter();
-        adopted.any(|skill| !had_by(plan, skill).contains(*agent))
+        adopted.any(|skill| !agents_with_skill(plan, skill).contains(*agent))
     };
     plan.agents.iter().filter(is_new_to).collect()
 }
 
 /// Returns the agents in whose folders an imported skill has this name.
-pub fn had_by(plan: &SetupPlan, skill: &NativeSkill) -> Vec<AgentId> {
+pub fn agents_with_skill(plan: &SetupPlan, skill: &NativeSkill) -> Vec<AgentId> {
     let same = plan
         .adopt
         .iter()

@@ -125,7 +125,7 @@ impl RootKey {
 /// Applies newer keys that the services show. Call it before a change of keys and before its
 /// question: two changes from the same version would be a fork. On a terminal, opens the sign-in
 /// page if a sign-in has ended. A service that cannot be reached is only a warning.
-pub(super) fn ask_services(context: &Context, vault: &Vault) -> Result<(), Failure> {
+pub(super) fn apply_keys_of_services(context: &Context, vault: &Vault) -> Result<(), Failure> {
     // Without a terminal, no sign-in page can be opened.
     if context.ui.may_ask() {
         for connection in everywhere::published_namespaces(context, vault)? {
@@ -133,7 +133,7 @@ pub(super) fn ask_services(context: &Context, vault: &Vault) -> Result<(), Failu
             let _warned = context.block_on(ready_client(context, &connection));
         }
     }
-    everywhere::take_newer_keys(context, vault)
+    everywhere::apply_newer_keys(context, vault)
 }
 
 /// Opens the recovery key if its file is named. Fails if neither it nor a key of this machine can
@@ -154,7 +154,7 @@ pub(super) fn open_for_change(
 /// a vault.
 pub(super) fn this_machine_place(context: &Context) -> Result<RecoveredPlace, Failure> {
     Ok(RecoveredPlace {
-        paths: context.paths_json()?,
+        paths: context.vault_paths()?,
         clock: Arc::new(SystemClock),
         random: Arc::new(SystemRandom),
         passphrases: context.key_passphrases()?,

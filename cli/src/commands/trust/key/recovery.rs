@@ -10,7 +10,7 @@ use vault_format::root::{KeyFingerprint, VaultId};
 use vault_library::{Vault, recovery, roots};
 use vault_store::clock::{Clock as _, SystemClock};
 
-use super::{ask_services, open_recovery, publication_effect, publish_key_change};
+use super::{apply_keys_of_services, open_recovery, publication_effect, publish_key_change};
 use crate::{
     context::Context,
     errors::Failure,
@@ -74,7 +74,7 @@ pub(super) fn run(
     // Renewing signs a new root version, which must follow the newest one at any service. Two
     // versions with the same number would be a fork.
     if arguments.renew.is_some() {
-        ask_services(context, vault)?;
+        apply_keys_of_services(context, vault)?;
     }
     recovery::check_recovery_key(vault, &key, arguments.at_least)?;
     let path = arguments.file.display();

@@ -10,7 +10,7 @@ use vault_library::{
     recovery::{self, NewRecovery},
 };
 
-use super::{RootKey, ask_services, publication_effect, publish_key_change};
+use super::{RootKey, apply_keys_of_services, publication_effect, publish_key_change};
 use crate::{
     context::Context,
     errors::Failure,
@@ -57,7 +57,7 @@ pub(super) fn run(
 ) -> Result<Report, Failure> {
     // The new root version must follow the newest one at any service. Two versions with the same
     // number would be a fork.
-    ask_services(context, vault)?;
+    apply_keys_of_services(context, vault)?;
     let root_key = arguments.root_key.open_recovery_key(context)?;
     // An unpublished vault gets a new fingerprint. The report also names the old one.
     let before = vault.require_trust()?.fingerprint();

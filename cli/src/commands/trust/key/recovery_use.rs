@@ -20,7 +20,7 @@ use vault_library::{
 };
 
 use super::{
-    ChangedKeys, after_theft, ask_services, open_recovery, publish_key_change,
+    ChangedKeys, after_theft, apply_keys_of_services, open_recovery, publish_key_change,
     rotate::parse_key_name, this_machine_place,
 };
 use crate::{
@@ -28,7 +28,7 @@ use crate::{
     context::Context,
     errors::Failure,
     output::{HINT, Report, ViewWithText, Warning, clean, either, format_key, join},
-    service::{Address, connection::Connection, sign_in::signed_in},
+    service::{Address, connection::Connection, sign_in::sign_in_if_needed},
     tasks::{key_changes, publishing::everywhere::KeyPublication},
 };
 
@@ -84,7 +84,7 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
     };
     if let (Some(vault), None) = (&before, &arguments.from)
         && vault.trust()?.is_some()
-        && let Err(failure) = ask_services(context, vault)
+        && let Err(failure) = apply_keys_of_services(context, vault)
     {
         // Only warn: a service must not be able to prevent the revocation of a stolen key.
         context.ui.warn(Warning::from(&failure));
@@ -290,7 +290,7 @@ async fn fetch_catalog(
     connection: &Connection,
     no_browser: bool,
 ) -> Result<(Vec<u8>, bool), Failure> {
-    let (client, signed_in_now) = signed_in(context, connection, no_browser).await?;
+    let (client, signed_in_now) = sign_in_if_needed(context, connection, no_browser).await?;
     let slug = &connection.slug;
     let answer = client
         .read(&format!("/admin/vaults/{slug}/catalog"))
@@ -334,7 +334,7 @@ fn lost_key(
         let named_key = roots::find_key(chain, text);
         return named_key
             .map(Some)
-            .map_err(|error| key_changes::not_found(text, error));
+            .map_err(|error| key_changes::key_not_found(text, error));
     }
     if let Some(vault) = vault {
         require_lost_elsewhere(vault, chain)?;

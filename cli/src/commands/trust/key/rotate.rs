@@ -7,7 +7,9 @@ use vault_library::{
     roots::{self, KeyChange},
 };
 
-use super::{RootKey, ask_services, open_for_change, publication_effect, publish_key_change};
+use super::{
+    RootKey, apply_keys_of_services, open_for_change, publication_effect, publish_key_change,
+};
 use crate::{
     commands::trust::new_key::NewKey,
     context::Context,
@@ -40,7 +42,7 @@ pub(super) fn run(
 ) -> Result<Report, Failure> {
     // The new root version must follow the newest one at any service. Two versions with the same
     // number would be a fork.
-    ask_services(context, vault)?;
+    apply_keys_of_services(context, vault)?;
     // Under the new keys, another publisher's release that was not taken over yet might become
     // invalid.
     everywhere::require_taken_over(context, vault)?;

@@ -17,8 +17,8 @@ use vault_service::error::ErrorCode as ServiceCode;
 
 use crate::{
     commands::trust::key::{
-        ChangedKeys, RootKey, ask_services, open_for_change, parse_key_name, publication_effect,
-        publish_key_change,
+        ChangedKeys, RootKey, apply_keys_of_services, open_for_change, parse_key_name,
+        publication_effect, publish_key_change,
     },
     context::Context,
     errors::Failure,
@@ -59,7 +59,7 @@ pub(super) fn run(
     vault: &Vault,
     arguments: &Arguments,
 ) -> Result<Report, Failure> {
-    ask_services(context, vault)?;
+    apply_keys_of_services(context, vault)?;
     let candidate = find_candidate(context, vault, arguments)?;
     let Candidate { key, name, request } = &candidate;
     let standing = vault.require_trust()?.roots().standing(key);

@@ -16,7 +16,7 @@ use vault_library::{
 use super::add::{content_to_publish, publish_again, role_hint, set_role};
 use crate::{
     commands::trust::key::{
-        RootKey, ask_services, open_for_change, publication_effect, publish_key_change,
+        RootKey, apply_keys_of_services, open_for_change, publication_effect, publish_key_change,
     },
     context::Context,
     errors::Failure,
@@ -50,11 +50,11 @@ pub(super) fn run(
     let trust = vault.require_trust()?;
     let typed_key = clean(&arguments.key, 80);
     let key = roots::find_key(trust.chain(), &arguments.key)
-        .map_err(|error| key_changes::not_found(&arguments.key, error))?;
+        .map_err(|error| key_changes::key_not_found(&arguments.key, error))?;
     let fingerprint = KeyFingerprint::publisher(&key);
     let name = trust.chain().document().shown_name(&key);
     let name = name.map_or_else(|| typed_key.clone(), |name| clean(name.as_str(), 64));
-    ask_services(context, vault)?;
+    apply_keys_of_services(context, vault)?;
     // Read the keys only now: newer ones of the services may have removed this key already.
     let is_done = match vault.require_trust()?.roots().standing(&key) {
         KeyStanding::Revoked => true,

@@ -23,7 +23,7 @@ use crate::{
     context::Context,
     errors::Failure,
     output::{BOLD, HINT, Report, TICK, clean},
-    service::{Address, connection::Connection, drafts::DraftClient, sign_in::signed_in},
+    service::{Address, connection::Connection, drafts::DraftClient, sign_in::sign_in_if_needed},
     tasks::{
         key_changes,
         subscription::{accept_catalog, device_client},
@@ -90,7 +90,7 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
         base: base.clone(),
         slug,
     };
-    let signed_in = signed_in(context, &connection, arguments.no_browser);
+    let signed_in = sign_in_if_needed(context, &connection, arguments.no_browser);
     let (client, _) = context.block_on(signed_in)?;
     let vaults = context.block_on(client.list("/admin/vaults"))?;
     let published_vault_id = published_vault(vaults, &connection.slug)?;

@@ -8,7 +8,8 @@ use vault_library::{
 
 use crate::{
     commands::trust::key::{
-        RootKey, ask_services, open_for_change, publication_effect_with, publish_key_change,
+        RootKey, apply_keys_of_services, open_for_change, publication_effect_with,
+        publish_key_change,
     },
     context::Context,
     errors::Failure,
@@ -44,7 +45,7 @@ pub(super) fn run(
     arguments: &Arguments,
 ) -> Result<Report, Failure> {
     let needed = usize::from(arguments.needed);
-    ask_services(context, vault)?;
+    apply_keys_of_services(context, vault)?;
     let change = KeyChange::Threshold(needed);
     let mut root_key = open_for_change(context, vault, &arguments.root_key, &change)?;
     everywhere::require_taken_over(context, vault)?;

@@ -208,8 +208,10 @@ pub fn scan_with(
             continue;
         }
         scan.roots.push(root.clone());
-        let copies =
-            vault.map_or_else(|| Ok(Vec::new()), |vault| record::copies_in(vault, &root))?;
+        let copies = vault.map_or_else(
+            || Ok(Vec::new()),
+            |vault| record::copied_skills(vault, &root),
+        )?;
         for (entry, kind) in disk::list(&real)? {
             let path = real.join(&entry);
             // An earlier adoption may have left its original in a hidden folder, `.bak-<name>`.

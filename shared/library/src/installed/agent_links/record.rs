@@ -203,7 +203,7 @@ impl AgentFolders {
 }
 
 /// Returns the names of the vault's copies in a folder.
-pub(crate) fn copies_in(vault: &Vault, root: &Path) -> Result<Vec<SkillName>, VaultError> {
+pub(crate) fn copied_skills(vault: &Vault, root: &Path) -> Result<Vec<SkillName>, VaultError> {
     Ok(AgentFolders::read(vault)?
         .roots
         .into_iter()

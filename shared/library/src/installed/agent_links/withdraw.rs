@@ -15,7 +15,7 @@ use crate::vault::{Change, Vault, VaultError};
 /// that no link dangles. `further` are agents' folders that are not recorded. Returns the folders
 /// that showed the skills, with the names that were removed there. Fails while the skills are still
 /// complete if an agent's folder can't be changed.
-pub(crate) fn withdraw(
+pub(crate) fn withdraw_from_agents(
     vault: &Vault,
     change: &mut Change<'_>,
     names: &[SkillName],

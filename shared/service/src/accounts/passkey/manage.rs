@@ -300,7 +300,7 @@ async fn add_in(
     let mut stored = stored.ok_or(ErrorPage::FormForged)?;
     let account = &mut stored.value;
     // If the account was reset meanwhile, the passkey must not be added to it.
-    if !request.signed_in.session.is_of_present(account) {
+    if !request.signed_in.session.matches_present_account(account) {
         return Err(ErrorPage::FormForged);
     }
     let id = passkey_id(credential.cred_id());
@@ -378,19 +378,19 @@ async fn remove_in(
     let stored = tx.get::<Account>(&key).await?;
     let mut stored = stored.ok_or(ErrorPage::FormForged)?;
     let session = &request.signed_in.session;
-    if !session.is_of_present(&stored.value) {
+    if !session.matches_present_account(&stored.value) {
         return Err(ErrorPage::FormForged);
     }
     if stored.value.remove_passkey(id).is_none() {
         return Ok(None);
     }
     let (account, source) = (&stored.value, request.source);
-    let with = SessionStart {
+    let start = SessionStart {
         second_factor: session.second_factor,
         // The session continues in a new cookie, and the person entered no credentials for it.
         ..SessionStart::from_credentials(Credentials::NotEntered)
     };
-    let (fresh, writes) = new_session(app, &request.browser, account, source, with).await?;
+    let (fresh, writes) = new_session(app, &request.browser, account, source, start).await?;
     tx.write_all(writes);
     tx.write(account.update_write(stored.revision)?);
     tx.write(passkey::removal_write(id));

@@ -259,7 +259,7 @@ impl Ceremony<'_> {
         }
         // The account may have been reset since the first proof was accepted.
         let half = self.half.as_ref();
-        if half.is_some_and(|half| !half.session.is_of_present(&account)) {
+        if half.is_some_and(|half| !half.session.matches_present_account(&account)) {
             return refuse("passkey_refused");
         }
         let credential_id = passkey_id(answer.get_credential_id());
@@ -293,8 +293,8 @@ impl Ceremony<'_> {
         tx.write(account.update_write(stored.revision)?);
         let windows = self.windows(&challenge.state.networks);
         let begun_at = challenge.begun_at();
-        let given_back = windows.iter();
-        tx.write_all(given_back.filter_map(|window| window.given_back(begun_at)));
+        let releasing_write = windows.iter();
+        tx.write_all(releasing_write.filter_map(|window| window.releasing_write(begun_at)));
         let completed = CompletedSignIn {
             browser: &self.posted.browser,
             returning: &self.posted.returning,

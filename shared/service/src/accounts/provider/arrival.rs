@@ -81,7 +81,7 @@ impl ReturnedPerson<'_> {
             Some(found) if found.value.proofs.is_empty() => {
                 self.connect_first_proof(tx, found, subject, when).await
             }
-            Some(found) => self.ask_for_proof(tx, found.value, subject).await,
+            Some(found) => self.ask_for_password(tx, found.value, subject).await,
             None => self.create_account(tx, address, subject, when).await,
         }
     }
@@ -148,8 +148,8 @@ impl ReturnedPerson<'_> {
         // credentials again.
         let unstated = credentials.are_unstated();
         if account.second_factor.is_some() {
-            let with = SessionStart::from_credentials(credentials);
-            let (half, session) = new_half_session(app, self.browser, &account, with).await?;
+            let start = SessionStart::from_credentials(credentials);
+            let (half, session) = new_half_session(app, self.browser, &account, start).await?;
             tx.write_all(session);
             let page = second_factor::render_code_page(app, &half, &account, self.onward, None);
             return Ok(page);
@@ -173,7 +173,7 @@ impl ReturnedPerson<'_> {
 
     /// Shows the page on which the person enters the password of the existing account, to connect
     /// the sign-in to it.
-    async fn ask_for_proof(
+    async fn ask_for_password(
         &self,
         tx: &Transaction<'_>,
         account: Account,
@@ -218,7 +218,7 @@ impl ReturnedPerson<'_> {
         let windows = self.request.sign_in_windows(limit);
         let windows = windows.iter();
         windows
-            .filter_map(|window| window.given_back(self.request.at))
+            .filter_map(|window| window.releasing_write(self.request.at))
             .collect()
     }
 

@@ -74,12 +74,12 @@ pub async fn disconnect_sign_in(app: &App, request: SignedInForm) -> Result<Resp
         return Err(ErrorPage::LastSignIn);
     }
     let (account, source) = (&stored_account.value, request.source);
-    let with = SessionStart {
+    let start = SessionStart {
         second_factor: session.second_factor,
         // The session continues in a new cookie, and the person entered no credentials for it.
         ..SessionStart::from_credentials(Credentials::NotEntered)
     };
-    let (fresh, mut writes) = new_session(app, &request.browser, account, source, with).await?;
+    let (fresh, mut writes) = new_session(app, &request.browser, account, source, start).await?;
     writes.push(account.update_write(stored_account.revision)?);
     writes.push(subject::removal_write(&name));
     let action = DISCONNECT.action;

@@ -13,7 +13,7 @@ use vault_shelf::{Change, Entry, Shelf, ShelfError, Submitted};
 use vault_store::StoreError;
 
 use super::find_visible;
-use super::step::{end_in, is_being_admitted, new_ending, state_refusal};
+use super::step::{end_draft_in, is_being_admitted, new_ending, state_refusal};
 use crate::admin::principal::Principal;
 use crate::app::{Accepted, Shelves};
 use crate::drafts::FoundDraft;
@@ -40,7 +40,7 @@ pub(crate) struct ReviewedContent {
 
 /// Signs and publishes the change of a pending draft and marks the draft as accepted. A draft that
 /// was accepted before is returned unchanged.
-pub(super) async fn admit_found(
+pub(super) async fn admit_found_draft(
     by: &Principal<'_>,
     found: FoundDraft,
     seen: ReviewedContent,
@@ -78,7 +78,7 @@ pub(super) async fn admit_found(
     let accept = async |tx: Transaction<'_>| {
         let draft_now = find_visible(by, &id).await?;
         match draft_now.record.state {
-            State::Pending => Ok(end_in(&tx, by, &draft_now, &ending, "draft.accept")?),
+            State::Pending => Ok(end_draft_in(&tx, by, &draft_now, &ending, "draft.accept")?),
             State::Accepted => Ok(draft_now.record),
             _ => Err(state_refusal(&draft_now.record, None)),
         }

@@ -7,7 +7,7 @@ use vault_api::{DraftAcceptance, DraftRefusal};
 use vault_format::name::is_deceptive;
 use vault_format::root::MAX_VERSION;
 
-use super::admit::{ReviewedContent, admit_found};
+use super::admit::{ReviewedContent, admit_found_draft};
 use super::step::{self, is_being_admitted, new_ending, state_refusal};
 use super::{find_visible, to_api_draft_for};
 use crate::admin::call::{Answer, Call};
@@ -86,7 +86,7 @@ pub(crate) async fn admit_draft(
 ) -> Result<DraftRecord, Refusal> {
     let pending_draft = find_acceptable(by, id).await?;
     by.require_owner()?;
-    admit_found(by, pending_draft, seen).await
+    admit_found_draft(by, pending_draft, seen).await
 }
 
 /// Checks that the vault has published the release; fails with 422 otherwise. A key request may be
@@ -190,7 +190,7 @@ async fn end_draft(
         if is_being_admitted(by, draft) {
             return Err(state_refusal(draft, Some(BEING_ADMITTED)));
         }
-        Ok(step::end_in(&tx, by, &stored_draft, ending, action)?)
+        Ok(step::end_draft_in(&tx, by, &stored_draft, ending, action)?)
     };
     by.app.change(end).await
 }

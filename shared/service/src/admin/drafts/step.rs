@@ -27,7 +27,7 @@ pub(super) fn new_ending(
 
 /// Ends a pending draft in the commit of `tx`, with its audit record. Conflicts if the draft has
 /// ended already.
-pub(super) fn end_in(
+pub(super) fn end_draft_in(
     tx: &Transaction<'_>,
     by: &Principal<'_>,
     found: &FoundDraft,

@@ -35,7 +35,7 @@ use crate::transaction::Transaction;
 pub(crate) use vault_api::PaymentOutcomeWord as Outcome;
 
 /// What an event does to the subscription that it is about.
-struct Applied {
+struct EventEffect {
     /// The subscription after the event; `None` if the event does not change it.
     paid: Option<PaidSubscription>,
     problem: Option<Problem>,
@@ -72,7 +72,7 @@ impl Problem {
     }
 }
 
-impl Applied {
+impl EventEffect {
     const fn refused(problem: Problem) -> Self {
         Self {
             paid: None,
@@ -166,8 +166,10 @@ async fn apply_event(
     let paid = paid.after_report(&event.id, reported, event.created);
     let paid = (paid.with_terms(terms), before.as_ref());
     let mut applied = match &event.content {
-        EventContent::Checkout(checkout) if is_foreign(app, &paid.0, checkout) => Applied::FOREIGN,
-        _ if event.live != app.config.hosting.live_payments => refuse_mode(tx, event).await?,
+        EventContent::Checkout(checkout) if is_foreign(app, &paid.0, checkout) => {
+            EventEffect::FOREIGN
+        }
+        _ if event.live != app.config.hosting.live_payments => refuse_wrong_mode(tx, event).await?,
         EventContent::Checkout(checkout) => bind_subscription(tx, app, paid, checkout).await?,
         _ => update_sign_up(tx, app, paid, reported).await?,
     };
@@ -177,7 +179,7 @@ async fn apply_event(
     if outcome == Outcome::Taken && mark.is_none() {
         tx.write(event_mark(&event.id, tx.now())?);
     }
-    list_awaited_price(tx, event, &mut applied);
+    track_awaited_price(tx, event, &mut applied);
     let seen_problem = reported_problem.map(|record| record.revision);
     write_problem(tx, event, &applied, seen_problem)?;
     let reference = applied
@@ -205,7 +207,7 @@ fn is_foreign(app: &App, paid: &PaidSubscription, checkout: &Checkout) -> bool {
 }
 
 /// Refuses an event of the mode (live or test) that this service does not accept.
-async fn refuse_mode(tx: &Transaction<'_>, event: &Event) -> Result<Applied, StoreError> {
+async fn refuse_wrong_mode(tx: &Transaction<'_>, event: &Event) -> Result<EventEffect, StoreError> {
     if let EventContent::Checkout(checkout) = &event.content
         && let Some(reference) = &checkout.reference
         && let Some(sign_up) = provisioning::find_sign_up(tx, reference).await?
@@ -213,7 +215,7 @@ async fn refuse_mode(tx: &Transaction<'_>, event: &Event) -> Result<Applied, Sto
         note_refusal(tx, &sign_up)?;
     }
     let mode = if event.live { "live" } else { "test" };
-    Ok(Applied::refused(Problem {
+    Ok(EventEffect::refused(Problem {
         kind: Kind::WrongMode,
         found: Some(mode.to_owned()),
         sign_up: None,
@@ -232,7 +234,7 @@ fn note_refusal(tx: &Transaction<'_>, seen: &Versioned<Provisioning>) -> Result<
 
 /// Records the event by which a subscription got into the operator's list because its price is not
 /// known yet. Once the price is known, removes that entry from the list.
-fn list_awaited_price(tx: &Transaction<'_>, event: &Event, applied: &mut Applied) {
+fn track_awaited_price(tx: &Transaction<'_>, event: &Event, applied: &mut EventEffect) {
     let Some(paid) = &mut applied.paid else {
         return;
     };
@@ -256,7 +258,7 @@ fn list_awaited_price(tx: &Transaction<'_>, event: &Event, applied: &mut Applied
 fn write_problem(
     tx: &Transaction<'_>,
     event: &Event,
-    applied: &Applied,
+    applied: &EventEffect,
     seen: Option<u64>,
 ) -> Result<(), StoreError> {
     let Some(problem) = &applied.problem else {
@@ -303,9 +305,9 @@ async fn update_sign_up(
     app: &App,
     (paid, before): (PaidSubscription, Option<&PaidSubscription>),
     reported: ReportedState,
-) -> Result<Applied, StoreError> {
+) -> Result<EventEffect, StoreError> {
     let Some(reference) = &paid.reference else {
-        return Ok(Applied::taken(paid, None));
+        return Ok(EventEffect::taken(paid, None));
     };
     let Some(sign_up) = provisioning::find_sign_up(tx, reference).await? else {
         // Deleting a vault does not end its subscription. Only the provider can do that, so the
@@ -315,13 +317,13 @@ async fn update_sign_up(
             found: None,
             sign_up: None,
         });
-        return Ok(Applied::taken(paid, problem));
+        return Ok(EventEffect::taken(paid, problem));
     };
     let listed = &sign_up.value;
     let mut ids = listed.subscription.iter().chain(&listed.standby);
     if !ids.any(|id| *id == paid.id) {
         // The subscription is over, and another one replaced it.
-        return Ok(Applied::taken(paid, None));
+        return Ok(EventEffect::taken(paid, None));
     }
     let paid = paid.with_fit(plan_offer(&app.config.hosting, listed));
     let settled = settle_sign_up(tx, app, &sign_up, &paid).await?;
@@ -329,7 +331,7 @@ async fn update_sign_up(
         ReportedState::Unknown => Some(Problem::new(Kind::UnknownState, listed)),
         _ => find_problem(app, listed, (&paid, before), &settled),
     };
-    Ok(Applied::taken(paid, problem))
+    Ok(EventEffect::taken(paid, problem))
 }
 
 /// Returns the problem, if any, that the operator must see about a subscription that is bound to a
@@ -383,7 +385,7 @@ async fn bind_subscription(
     app: &App,
     (paid, before): (PaidSubscription, Option<&PaidSubscription>),
     checkout: &Checkout,
-) -> Result<Applied, StoreError> {
+) -> Result<EventEffect, StoreError> {
     let sign_up = match &checkout.reference {
         Some(reference) => provisioning::find_sign_up(tx, reference).await?,
         None => None,
@@ -391,7 +393,7 @@ async fn bind_subscription(
     let Some(sign_up) = sign_up else {
         // The provider gets no error, because it would send the event again, and would not find the
         // sign-up then either.
-        return Ok(Applied::refused(Problem {
+        return Ok(EventEffect::refused(Problem {
             kind: Kind::UnknownSignUp,
             found: None,
             sign_up: None,
@@ -403,17 +405,17 @@ async fn bind_subscription(
         && *bound != held.reference
     {
         note_refusal(tx, &sign_up)?;
-        return Ok(Applied::refused(Problem::new(Kind::OtherSignUp, held)));
+        return Ok(EventEffect::refused(Problem::new(Kind::OtherSignUp, held)));
     }
     if let Some(problem) = compare_checkout(app, held, &paid, checkout) {
         note_refusal(tx, &sign_up)?;
-        return Ok(Applied::refused(problem));
+        return Ok(EventEffect::refused(problem));
     }
     let mut listed = held.subscription.iter().chain(&held.standby);
     if held.standby.len() >= MAX_STANDBY && !listed.any(|id| *id == paid.id) {
         note_refusal(tx, &sign_up)?;
         let problem = Problem::new(Kind::TooManySubscriptions, held);
-        return Ok(Applied::refused(problem));
+        return Ok(EventEffect::refused(problem));
     }
     let paid = PaidSubscription {
         reference: Some(held.reference.clone()),
@@ -432,7 +434,7 @@ async fn bind_subscription(
             .with_after(json!({ "subscription_id": paid.id }));
         write_audits(tx, held, "payment.second", &change)?;
     }
-    Ok(Applied::taken(paid, problem))
+    Ok(EventEffect::taken(paid, problem))
 }
 
 /// Compares a checkout with the plan of its sign-up. Returns the first difference.

@@ -75,7 +75,7 @@ pub(super) async fn allocate_namespace(
     });
     tx.write_all(judged.checks);
     write_audits(tx, &namespace, &owner, &after)?;
-    tx.commit_within(0).await?;
+    tx.commit_with_limits(0).await?;
     Ok(true)
 }
 

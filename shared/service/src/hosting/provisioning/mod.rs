@@ -52,7 +52,7 @@ pub(crate) enum Progress {
 
 /// Returns the set-up steps of a namespace, in the order of the API.
 pub async fn namespace_steps(app: &App, namespace: &Namespace) -> Result<Vec<Step>, StoreError> {
-    let sign_ups = of_namespaces(app, std::slice::from_ref(namespace)).await?;
+    let sign_ups = load_by_namespaces(app, std::slice::from_ref(namespace)).await?;
     let sign_up = sign_ups.first().and_then(Option::as_ref);
     Ok(setup_steps(namespace, sign_up).to_vec())
 }
@@ -69,7 +69,7 @@ pub(crate) fn setup_steps(namespace: &Namespace, sign_up: Option<&Provisioning>)
 
 /// Returns the sign-up that led to each of at most 100 namespaces, in the same order; `None` if an
 /// operator created the namespace. Takes two reads, however many namespaces there are.
-pub(crate) async fn of_namespaces(
+pub(crate) async fn load_by_namespaces(
     app: &App,
     namespaces: &[Namespace],
 ) -> Result<Vec<Option<Provisioning>>, StoreError> {
@@ -149,7 +149,7 @@ pub(crate) async fn find_sign_up(
 }
 
 /// Loads the sign-ups of an account, oldest first, up to the number that pages show.
-pub(crate) async fn sign_ups(
+pub(crate) async fn load_sign_ups(
     ports: &Ports,
     account: &account::AccountId,
 ) -> Result<Vec<Provisioning>, StoreError> {
@@ -249,7 +249,7 @@ async fn import_starters(
     };
     tx.write(after.to_write(When::At(seen.revision))?);
     tx.write(Write::delete(open_key(&after.reference), When::Any));
-    tx.commit_within(0).await?;
+    tx.commit_with_limits(0).await?;
     Ok(())
 }
 

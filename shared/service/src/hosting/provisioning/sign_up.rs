@@ -6,7 +6,7 @@ use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Document, RecordKey, When, Write};
 
-use super::{find_sign_up, read_slots, sign_ups};
+use super::{find_sign_up, load_sign_ups, read_slots};
 use crate::app::App;
 use crate::model::Versioned;
 use crate::model::account::Account;
@@ -96,7 +96,7 @@ async fn reserve_name(
             return change_plan(tx, &held, choice).await;
         }
     }
-    if let Some(held) = find_held(tx, account, &choice.slug).await? {
+    if let Some(held) = find_unreserved_sign_up(tx, account, &choice.slug).await? {
         return change_plan(tx, &held, choice).await;
     }
     // The few slots of each account bound how many names a person can hold without paying.
@@ -156,12 +156,12 @@ async fn reserve_name(
 /// Returns the unpaid sign-up of an account with this name, whose reservation has ended. The name
 /// is not reserved for it again, so that nobody can hold a name forever without paying; but it can
 /// still be paid for.
-async fn find_held(
+async fn find_unreserved_sign_up(
     ports: &Ports,
     account: &Account,
     slug: &Slug,
 ) -> Result<Option<Versioned<Provisioning>>, StoreError> {
-    let earlier = sign_ups(ports, &account.id).await?;
+    let earlier = load_sign_ups(ports, &account.id).await?;
     let is_held =
         |held: &Provisioning| held.paid_access == PaidAccess::Awaited && held.slug == *slug;
     match earlier.into_iter().find(is_held) {

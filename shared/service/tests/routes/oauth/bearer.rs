@@ -79,7 +79,7 @@ async fn a_caller_is_what_the_records_say_now() {
     assert_eq!((caller.role, caller.operator), (Role::Owner, true));
     assert_eq!(caller.namespace.slug.as_str(), "default");
     assert_eq!(caller.scopes, Scopes::READ);
-    let (status, code, challenge) = told(caller.not_elevated(public));
+    let (status, code, challenge) = told(caller.elevation_refusal(public));
     assert_eq!((status, code), (403, "operator_elevation_required"));
     assert!(
         challenge.contains("scope=\"read write operator\""),
@@ -92,7 +92,7 @@ async fn a_caller_is_what_the_records_say_now() {
     place.ada(Role::Member, Scopes::READ).await;
     let ada = tokens(&place.app, ADA, "acme", Scopes::ALL).await;
     let ada = self::caller(&place.app, &ada.access).await;
-    let refused = told(ada.not_elevated(public));
+    let refused = told(ada.elevation_refusal(public));
     assert_eq!(refused, (403, "operator_required", String::new()));
 }
 
