@@ -15,7 +15,7 @@ use vault_store::records::{RecordKey, When};
 use super::{Report, collect};
 use crate::app::App;
 use crate::model::namespace::DIRECTORY;
-use crate::model::upkeep::{self, StepLock, VISITS, Visit};
+use crate::model::upkeep::{self, ObjectPosition, StepLock, VISITS, Visit};
 use crate::model::{Versioned, kept};
 
 /// Minimum time between the beginnings of two visits to a namespace, in seconds: 6 hours.
@@ -93,6 +93,19 @@ async fn visit_slice(
     let visit = &mut due.visit;
     if visit.within.is_none() {
         visit.began_at = Some(app.now());
+        // Stored before the work: if this process ends within the slice, the visit continues behind
+        // those of the others. Otherwise a namespace whose first steps take too long would be the
+        // first one in every run, and stop the collection of all.
+        let begun = Visit {
+            visited_at: visit.began_at,
+            within: Some(ObjectPosition::default()),
+            ..visit.clone()
+        };
+        let Some(revision) = upkeep::save(app, Visit::key(&due.slug), &begun, due.when).await?
+        else {
+            return Ok(false);
+        };
+        due.when = When::At(revision);
     }
     // On the heap: the state of a visit is large, and would be part of the future of every run.
     let visited = Box::pin(collect::visit_namespace(app, &due.slug, visit, report, end)).await;
@@ -173,7 +186,6 @@ fn select_due(mut all: Vec<DueVisit>, now: Timestamp) -> VecDeque<DueVisit> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::upkeep::ObjectPosition;
     use crate::model::usage::Listed;
 
     #[test]
