@@ -17,10 +17,11 @@ fn the_demo_runs_every_step_and_leaves_nothing_behind() {
     let mut demo = home.vault(&["demo", "--exit", "--json"]);
     let said = Ended::of(demo.env("TMPDIR", home.root())).ok();
     let steps = said.as_array().unwrap();
-    assert_eq!(steps.len(), 9, "{said}");
+    assert_eq!(steps.len(), 12, "{said}");
     assert_eq!(steps[0]["added"].as_array().unwrap().len(), 5);
-    assert_eq!(steps[6]["installed"].as_array().unwrap().len(), 5);
-    assert_eq!(steps[3]["release"], steps[8]["release"]);
+    assert_eq!(steps[1]["failed"][0]["code"], "gate_blocked", "{said}");
+    assert_eq!(steps[4]["release"], 1, "{said}");
+    assert_eq!(steps[7]["installed"].as_array().unwrap().len(), 5);
     assert_eq!(home.root().read_dir().unwrap().count(), 0);
 }
 

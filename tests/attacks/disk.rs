@@ -161,9 +161,12 @@ fn a_file_that_nobody_approved_is_named_and_not_applied() {
     let read = || fs::read_to_string(&shown).unwrap();
     assert!(!read().contains(PLANTED));
     let synced = home.run("sync --cloud").expect_code(DIFFERENCES);
-    for file in ["transforms/alpha/x.md", "profiles.toml", "policy.toml"] {
-        let line = format!("{file} has changes that are not approved");
-        let named = synced.stderr.matches(&line).count();
+    for line in [
+        "transforms/alpha/x.md has changes that are not approved",
+        "profiles.toml has changes that are not approved",
+        "policy.toml is not approved: its [sources] limit what may be fetched",
+    ] {
+        let named = synced.stderr.matches(line).count();
         assert_eq!(named, 1, "{}", synced.stderr);
     }
     let doctor = home.run("doctor --json").json();

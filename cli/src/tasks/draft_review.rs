@@ -263,15 +263,10 @@ impl<'a> Reviewer<'a> {
             &by_path(before.as_ref().map_or(&[], |before| &before.files)),
             &by_path(files.as_deref().unwrap_or_default()),
         );
-        // A removal has no files, so the digest of the draft itself identifies it.
-        let digest = match (&files, &effect) {
-            // A draft of this machine decides more than its files.
-            (Some(files), Effect::Admit(candidate)) if self.is_local() => {
-                let is_held = self.is_held(&content.name)?;
-                local_digest(files, candidate, before.as_ref(), is_held)
-            }
-            (Some(files), _) => bundle::files_sha256(files),
-            (None, _) => Digest::of(bytes),
+        let digest = match &files {
+            Some(files) => self.reviewed_digest(files, &effect, &content.name, before.as_ref())?,
+            // A removal has no files, so the digest of the draft itself identifies it.
+            None => Digest::of(bytes),
         };
         shown.lines.push(format!("{DIM}digest {digest}{DIM:#}"));
         let review = Review {
@@ -293,6 +288,23 @@ impl<'a> Reviewer<'a> {
             )?;
         }
         Ok(review)
+    }
+
+    /// Returns the digest for `--bundle` of a draft with these files.
+    fn reviewed_digest(
+        &self,
+        files: &[File],
+        effect: &Effect,
+        name: &SkillName,
+        before: Option<&PresentSkill>,
+    ) -> Result<Digest, Failure> {
+        Ok(match effect {
+            // A draft of this machine decides more than its files.
+            Effect::Admit(candidate) if self.is_local() => {
+                local_digest(files, candidate, before, self.is_held(name)?)
+            }
+            _ => bundle::files_sha256(files),
+        })
     }
 
     /// Reads and examines the files of a draft, which must be the skill that it is about.

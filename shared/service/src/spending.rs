@@ -275,8 +275,11 @@ mod tests {
         let request = app_with_body(&app, namespace(1)).await;
         let scanned = Arc::new(tokio::sync::Notify::new());
         let (done, scanning) = (Arc::clone(&scanned), request.clone());
+        // The scan ends only after all places for scanned bodies are taken.
+        let (end_scan, may_end) = std::sync::mpsc::channel::<()>();
         let check = move || {
             done.notify_one();
+            may_end.recv().expect("the test ends the scan");
             check_nothing()
         };
         let id = namespace(1);
@@ -284,7 +287,8 @@ mod tests {
             tokio::spawn(async move { run_gate(&scanning, &id, check).await.map(drop) });
         scanned.notified().await;
         let mut places = take_scanned_places(&app).await;
-        // The scan ends on its own thread at an unknown time.
+        end_scan.send(()).expect("the scan waits");
+        // It ends on its own thread, at an unknown time.
         while app.bodies.waiting_scanned_bytes() == 0 && !checking.is_finished() {
             tokio::task::yield_now().await;
         }

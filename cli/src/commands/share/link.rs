@@ -118,15 +118,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     }
     let connection = target_connection(context, arguments.address.as_ref())?;
     let expected = arguments.expect_key;
-    // A new pin without a fingerprint trusts any vault that the service shows now.
     if arguments.repin && expected.is_none() {
-        context.ui.confirm_step(
-            "Trust whatever vault the service shows now, without comparing a fingerprint?",
-            &[
-                "If the service or the network is dishonest, it decides which skills run here"
-                    .to_owned(),
-            ],
-        )?;
+        confirm_unknown_vault(context)?;
     }
     let vault = context.vault_for_links()?;
     let id = LinkId::from_address(connection.base.as_str(), &connection.slug);
@@ -193,6 +186,17 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         &machine,
         catalog.as_ref(),
     ))
+}
+
+/// Asks before a new pin without a fingerprint, which trusts any vault that the service shows now.
+fn confirm_unknown_vault(context: &Context) -> Result<(), Failure> {
+    context.ui.confirm_step(
+        "Trust whatever vault the service shows now, without comparing a fingerprint?",
+        &[
+            "If the service or the network is dishonest, it decides which skills run here"
+                .to_owned(),
+        ],
+    )
 }
 
 fn machine_revoked_failure(machine: &str, address: &str) -> Failure {
