@@ -59,12 +59,16 @@ END
     dpkg-deb --root-owner-group -Zxz -z"${PACK_LEVEL:-6}" --build "$tree" "$out/${name}_${version}_$(debian_processor).deb" >/dev/null || fail 1 "the Debian package could not be built"
 }
 
+download_packages() { (cd "$packages" && apt-get download --quiet libc6 libgcc-s1 ca-certificates >/dev/null 2>&1); }
+
 # The image has the program, the C library that it links, and certificates, both from packages of Debian or Ubuntu: no shell and no package manager.
 build_image() {
     local tree=$work/image packages=$work/packages unpacked=$work/unpacked library file triplet
     need apt-get "the image takes the C library and certificates from Debian packages: build it on Debian"
     mkdir -p "$packages" "$unpacked"
-    (cd "$packages" && apt-get download --quiet libc6 libgcc-s1 ca-certificates >/dev/null 2>&1) || fail 3 "apt-get could not download libc6, libgcc-s1 and ca-certificates"
+    # A fresh machine has no lists of packages yet.
+    download_packages || { apt-get update -qq >/dev/null 2>&1 && download_packages; } ||
+        fail 3 "apt-get could not download libc6, libgcc-s1 and ca-certificates"
     packages_used=$(python3 -c 'import hashlib, json, pathlib, sys
 uri = lambda path: "pkg:deb/{}/{}@{}?arch={}".format(sys.argv[2], *path.stem.split("_"))
 print(json.dumps({uri(p): hashlib.sha256(p.read_bytes()).hexdigest() for p in pathlib.Path(sys.argv[1]).glob("*.deb")}))' "$packages" "$(. /etc/os-release && echo "$ID")")
