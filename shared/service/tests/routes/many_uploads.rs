@@ -1,16 +1,22 @@
 //! Garbage collection of a namespace that has more uploads than one run can read. With no time at all
 //! a run makes one small step, so what happens between two steps shows.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
+use tokio::sync::Notify;
 use vault_format::hash::Digest;
 use vault_service::maintenance::{self, Report};
 use vault_service::model::kept::{self, Mark, ObjectName, RootReason};
 use vault_service::model::namespace::{Kind, Namespace, namespace_key};
-use vault_service::model::upkeep::{LastRun, RootWalk};
+use vault_service::model::upkeep::{LastRun, RootWalk, Visit};
 use vault_service::uploads::{self, Purpose};
+use vault_store::StoreError;
 use vault_store::objects::{Class, Objects};
 use vault_store::records::{Document, When, Write};
+use vault_testing::memory::hooked::{Call, Hook, Hooked};
 
 use crate::common::commit;
 use crate::quota::bytes;
@@ -275,6 +281,44 @@ async fn a_visit_that_does_not_end_is_reported_every_three_days_and_hides_no_fai
     assert_eq!((report.late, report.namespaces), (0, 1), "it has ended");
     world.clock.advance(60);
     assert!(!world.is_shown_late().await);
+}
+
+/// Lets the first listing of objects wait for ever.
+#[derive(Default)]
+struct EndlessListing {
+    has_begun: AtomicBool,
+    begun: Notify,
+}
+
+#[async_trait]
+impl Hook for EndlessListing {
+    async fn before(&self, call: Call<'_>) -> Result<(), StoreError> {
+        if matches!(call, Call::ListObjects) && !self.has_begun.swap(true, Ordering::SeqCst) {
+            self.begun.notify_one();
+            std::future::pending::<()>().await;
+        }
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_visit_that_ends_its_process_goes_behind_the_others() {
+    let mut world = world();
+    world.namespace("acme", Kind::Hosted).await;
+    let other = world.namespace("other", Kind::Hosted).await;
+    let hook = Arc::new(EndlessListing::default());
+    world.app.ports.objects = Hooked::new(&world.memory, hook.clone());
+    // The process ends while it visits `acme`, as a function does after its time.
+    tokio::select! {
+        _ = maintenance::run_once(&world.app) => panic!("the listing does not end"),
+        () = hook.begun.notified() => {}
+    }
+    // Until the lock of the step has expired.
+    world.clock.advance(61);
+    world.step().await;
+    let visit = world.app.get::<Visit>(&Visit::key(&other.slug)).await;
+    let visit = visit.unwrap().expect("the other namespace is visited next");
+    assert_eq!(visit.value.visited_at, Some(world.now()));
 }
 
 #[tokio::test]
