@@ -1,6 +1,7 @@
 //! `install.sh` with a release that a throwaway key signed.
 
 use std::fs;
+use std::io::Read as _;
 use std::path::Path;
 
 use super::{PROGRAM, World, installer};
@@ -259,6 +260,22 @@ fn only_what_a_statement_names_is_signed() {
         release.run("cd release && rm -f .DS_Store link vault-9.9.9-aarch64-apple-darwin.tar.gz");
     }
     release.run(sign);
+}
+
+/// A server that runs keeps the program that it began with: the new one is a file of its own.
+#[test]
+fn the_program_is_replaced_and_not_overwritten() {
+    let release = SignedRelease::new();
+    let home = &release.world.home;
+    let earlier = PROGRAM.replace("9.9.9", "9.9.8");
+    let path = home.write_executable(".local/bin/vault", &earlier);
+    let mut running = fs::File::open(&path).unwrap();
+    let (code, text) = release.install(&[]);
+    assert_eq!(code, Some(0), "{text}");
+    let mut kept = String::new();
+    running.read_to_string(&mut kept).unwrap();
+    assert_eq!(kept, earlier);
+    assert!(home.read(".local/bin/vault").contains("9.9.9"));
 }
 
 #[test]

@@ -212,6 +212,7 @@ fn a_list_of_signers_is_read_strictly() {
         format!("* {option} ssh-ed25519 {key}"),
         format!("a@example.com,b@example.com {option} ssh-ed25519 {key}"),
         format!("anna@example.com {option} ssh-rsa {key}"),
+        format!("anna@example.com {option} sk-ssh-ed25519@openssh.com {key}"),
         format!(
             "anna@example.com {option} ssh-ed25519 {}",
             &key[..key.len() - 4]
