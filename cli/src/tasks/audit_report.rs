@@ -231,10 +231,8 @@ pub fn skipped_lines<'a>(
     audit: &'a Audit,
 ) -> impl Iterator<Item = String> + 'a {
     audit.skipped.iter().map(|skipped| {
-        let folder = clean(&printable(&location.prefix), 300);
-        let path = clean(&printable(&skipped.path), 300);
-        let reason = clean(&printable(&skipped.reason), 200);
-        format!("{} {folder}{path}  not judged: {reason}", paint(BAD, "?"))
+        let reason = format!("not judged: {}", clean(&printable(&skipped.reason), 200));
+        path_line(location, &paint(BAD, "?"), &skipped.path, &reason)
     })
 }
 
@@ -244,10 +242,8 @@ pub fn excluded_lines<'a>(
     audit: &'a Audit,
 ) -> impl Iterator<Item = String> + 'a {
     audit.excluded.iter().map(|excluded| {
-        let folder = clean(&printable(&location.prefix), 300);
-        let path = clean(&printable(&excluded.path), 300);
-        let reason = clean(&printable(&excluded.reason), 200);
-        format!("{} {folder}{path}  excluded: {reason}", paint(DIM, "-"))
+        let reason = format!("excluded: {}", clean(&printable(&excluded.reason), 200));
+        path_line(location, &paint(DIM, "-"), &excluded.path, &reason)
     })
 }
 
@@ -257,11 +253,16 @@ pub fn link_lines<'a>(
     audit: &'a Audit,
 ) -> impl Iterator<Item = String> + 'a {
     audit.links.iter().map(|path| {
-        let folder = clean(&printable(&location.prefix), 300);
-        let path = clean(&printable(path), 300);
         let reason = "a symbolic link to a skill, which is not followed";
-        format!("{} {folder}{path}  {reason}", paint(DIM, "-"))
+        path_line(location, &paint(DIM, "-"), path, reason)
     })
+}
+
+/// Formats a path that was not judged: a mark, the path below the audited folder, and the reason.
+fn path_line(location: &Location, mark: &str, path: &str, reason: &str) -> String {
+    let folder = clean(&printable(&location.prefix), 300);
+    let path = clean(&printable(path), 300);
+    format!("{mark} {folder}{path}  {reason}")
 }
 
 /// Formats the findings of a skill: blocking ones in full, warnings as one line each unless `all`
