@@ -83,7 +83,7 @@ impl Scopes {
     /// Parses a `scope` parameter. Unknown words are dropped.
     pub fn parse_known(text: &str) -> Self {
         text.split(' ')
-            // OAuth lets a server grant less than an app asks for, so an unknown scope is no error.
+            // OAuth lets a server grant less than an app asks for, so an unknown scope is left out.
             .filter_map(|word| word.parse().ok())
             .collect()
     }

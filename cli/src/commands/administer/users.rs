@@ -245,7 +245,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 /// Warns if the policy file on this machine has no such profile, or if there is no policy: the
 /// profile grants nothing until it is written there.
 fn warn_of_unknown_profile(context: &Context, profile: &str) {
-    // Nothing is said about a policy that cannot be read: the commands that use it report that.
+    // There is no warning about a policy that cannot be read: the commands that use it report that.
     if let Ok(policy) = policy_file::written_policy(context)
         && let Some(warning) = unknown_profile(policy.as_ref(), profile)
     {

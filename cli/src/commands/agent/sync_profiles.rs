@@ -103,7 +103,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     Ok(approvals.add_to(shown))
 }
 
-/// Says which agents are no longer linked, and which folders of theirs stay linked for others.
+/// Formats one line for each agent that is no longer linked, and for each of its folders that stays
+/// linked because another agent reads it too.
 fn forgotten_lines(
     context: &Context,
     vault: &Vault,

@@ -110,7 +110,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 }
 
 fn list_vault(context: &Context, vault: Option<&Vault>) -> Result<Report, Failure> {
-    // Without a vault, nothing is installed, which is no error.
+    // Without a vault, nothing is installed, which is not an error.
     let listing = vault
         .map(shelf::list_installed)
         .transpose()?

@@ -231,7 +231,7 @@ fn pick_draft(drafts: &[Draft], id: &str) -> Result<Draft, Failure> {
     const KIND: EntryWords = EntryWords {
         noun: "draft",
         missing: ErrorCode::DraftNotFound,
-        // There is no error code of its own for an ambiguous beginning.
+        // There is not an error code of its own for an ambiguous beginning.
         ambiguous: ErrorCode::DraftNotFound,
         list: "vault drafts list",
     };

@@ -88,7 +88,7 @@ struct WithdrawnList {
     withdrawn: Vec<WithdrawnBundle>,
 }
 
-/// Removes own skills. A name that is not installed is reported and is no error. Each skill is
+/// Removes own skills. A name that is not installed is reported and is not an error. Each skill is
 /// removed in one step; if the process is killed in between, some are removed and the others
 /// unchanged.
 pub fn remove_skills(vault: &Vault, request: &RemoveSkills) -> Result<RemoveReport, VaultError> {

@@ -188,7 +188,7 @@ fn remove_own_skill(vault: &Vault, name: SkillName) -> Result<Submitted, ShelfEr
         ..RemoveSkills::default()
     };
     let report = remove_skills(vault, &request)?;
-    // For a removal an unknown name is no error, but the tool must learn that nothing was removed.
+    // An unknown name does not fail a removal, but the tool must learn that nothing was removed.
     if !report.removed.is_empty() {
         let was_linked = !report.unlinked.is_empty();
         return Ok(Submitted::Removed { name, was_linked });

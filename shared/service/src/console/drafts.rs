@@ -425,7 +425,7 @@ async fn read_request(
             content.name.clone()
         }
     };
-    // The content of an ended draft may have been deleted, which is no error.
+    // The content of an ended draft may have been deleted, which is not an error.
     let key = draft.object_name().key(page.namespace.id);
     if page.app().object(&key).await?.is_none() {
         return Ok(DraftRequest::Gone);

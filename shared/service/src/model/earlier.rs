@@ -110,7 +110,7 @@ pub async fn migrate_accounts(ports: &Ports, now: Timestamp) -> Result<(), Store
         Document::from_value(&done)?,
         When::At(mark.revision),
     );
-    // If several processes migrate at once, each has done every step, so a lost race is no error.
+    // If several processes migrate at once, each has done every step, so losing the race is fine.
     ports.records.commit_writes(vec![write]).await.map(|_| ())
 }
 

@@ -341,7 +341,7 @@ pub async fn a_page_has_limits(store: &ObjectsFixture) {
     }
 }
 
-/// Deleting an absent object, or one object twice, is no error. No other object is deleted.
+/// Deleting an absent object, or one object twice, is not an error. No other object is deleted.
 pub async fn deleting_is_idempotent(store: &ObjectsFixture) {
     let (gone, stays) = (object("gone"), object("stays"));
     store
@@ -362,7 +362,7 @@ pub async fn deleting_is_idempotent(store: &ObjectsFixture) {
     }
 }
 
-/// A deletion of many objects removes exactly those; absent ones among them are no error.
+/// A deletion of many objects removes exactly those; absent ones among them are not an error.
 pub async fn many_are_deleted_at_once(store: &ObjectsFixture) {
     let digests = store.fill(&namespace(1), Class::Bundles, 230).await;
     let other = store.fill(&namespace(2), Class::Bundles, 3).await;

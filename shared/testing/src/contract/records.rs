@@ -229,7 +229,7 @@ pub async fn a_check_obeys_its_condition(store: &RecordsFixture) {
     assert_eq!(store.get(&key("none")).await, None);
 }
 
-/// A deleted record is absent in every kind of reading. Deleting an absent record is no error.
+/// A deleted record is absent in every kind of reading. Deleting an absent record is not an error.
 pub async fn a_delete_removes_and_may_find_nothing(store: &RecordsFixture) {
     store.done([any("gone", 1), any("stays", 2)]).await;
     for _ in 0..2 {

@@ -407,8 +407,8 @@ fn unreadable_settings(known: &AgentSettings, file: &Path, error: &EditError) ->
     .hint("fix the file, or add the entry by hand")
 }
 
-/// Reads a settings file; `None` if it does not exist. Fails if it is no regular file, larger than
-/// [`MAX_BYTES`], or not UTF-8.
+/// Reads a settings file; `None` if it does not exist. Fails if it is not a regular file, is larger
+/// than [`MAX_BYTES`], or is not UTF-8.
 fn read_settings(file: &Path) -> Result<Option<String>, Failure> {
     let failed = |error: std::io::Error| Failure::io("reading", file, &error);
     let file_text = file.display();

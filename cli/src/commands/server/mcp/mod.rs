@@ -138,7 +138,7 @@ fn serve_stdio(context: &Context) -> Result<Report, Failure> {
             let running = match server.serve((input, output)).await {
                 Ok(running) => running,
                 // Some clients start the program only to test that it starts. So input that ends
-                // before the first message is no error.
+                // before the first message is not an error.
                 Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
                 Err(error) => return Err(failed(&error)),
             };

@@ -285,7 +285,7 @@ fn write_problem(
         subscription: Some(subscription.clone()),
         customer,
     };
-    // A missing price is no error yet: it usually follows within seconds.
+    // A missing price is not an error yet: it usually follows within seconds.
     if problem.kind != Kind::PriceAwaited {
         tracing::error!(
             event = event.id.as_str(),
