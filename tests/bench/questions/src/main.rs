@@ -3,7 +3,8 @@
 //! `search-questions FOLDER [--misses]`: FOLDER has one folder for each repository, as
 //! `tests/bench/questions/run` makes it. `questions.tsv` has a question in each line, with the
 //! skills that answer it, or `-`. Half of the questions are held out: the ranking is tuned to the
-//! others, and of these only totals are ever printed.
+//! others, and of these only totals are ever printed. `fresh.tsv` has more questions, to which
+//! nothing was tuned.
 
 use std::fs;
 use std::io::Write as _;
@@ -15,6 +16,8 @@ use vault_gate::document::{Document, Frontmatter, SKILL_MD};
 use vault_policy::search::{Ranking, Text};
 
 const QUESTIONS: &str = include_str!("../questions.tsv");
+/// Questions that were written after the ranking and its synonyms, and never used to tune them.
+const FRESH_QUESTIONS: &str = include_str!("../fresh.tsv");
 /// Number of results that count for the reciprocal rank, as `get_skill` allows at most.
 const TOP: usize = 20;
 /// The figures of the ranking before it knew endings, synonyms and a threshold, on the same
@@ -65,37 +68,55 @@ fn main() -> ExitCode {
 fn run(folder: &Path, shows_misses: bool) -> Result<(), String> {
     let skills = read_skills(folder)?;
     let questions: Vec<Question> = QUESTIONS.lines().filter_map(parse_question).collect();
+    let fresh: Vec<Question> = FRESH_QUESTIONS.lines().filter_map(parse_question).collect();
     check_answers(&skills, &questions)?;
+    check_answers(&skills, &fresh)?;
     let ranking = Ranking::new(skills.iter().map(search_text));
-    let parts = [("tuned", false), ("held out", true)];
+    let (held_out, tuned): (Vec<_>, Vec<_>) = questions
+        .iter()
+        .partition(|question| is_held_out(question.text));
     say(&format!(
-        "{} skills, {} questions",
+        "{} skills, {} questions, {} fresh ones",
         skills.len(),
-        questions.len()
+        questions.len(),
+        fresh.len()
     ));
     say("part       first    MRR  no answer, none given");
     say(EARLIER);
     let mut all = Figures::default();
-    for (part, held_out) in parts {
-        let mut figures = Figures::default();
-        let asked = questions.iter();
-        for question in asked.filter(|asked| is_held_out(asked.text) == held_out) {
-            let hits = ranking.search(question.text, TOP);
-            let found: Vec<&str> = hits
-                .iter()
-                .filter_map(|hit| Some(skills.get(hit.position)?.id.as_str()))
-                .collect();
-            let is_right = figures.count(question, &found);
-            if shows_misses && !held_out && !is_right {
-                let best = found.first().copied().unwrap_or("nothing");
-                say(&format!("  {} -> {best}", question.text));
-            }
-        }
+    let misses = |part| shows_misses && part == "tuned";
+    for (part, asked) in [("tuned", tuned), ("held out", held_out)] {
+        let figures = ask(&ranking, &skills, &asked, misses(part));
         say(&figures.line(part));
         all.add(&figures);
     }
     say(&all.line("all"));
+    let fresh: Vec<&Question> = fresh.iter().collect();
+    say(&ask(&ranking, &skills, &fresh, false).line("fresh"));
     Ok(())
+}
+
+/// Asks questions and counts the right answers; `shows_misses` lists the wrong ones.
+fn ask(
+    ranking: &Ranking,
+    skills: &[Skill],
+    questions: &[&Question],
+    shows_misses: bool,
+) -> Figures {
+    let mut figures = Figures::default();
+    for question in questions {
+        let hits = ranking.search(question.text, TOP);
+        let found: Vec<&str> = hits
+            .iter()
+            .filter_map(|hit| Some(skills.get(hit.position)?.id.as_str()))
+            .collect();
+        let is_right = figures.count(question, &found);
+        if shows_misses && !is_right {
+            let best = found.first().copied().unwrap_or("nothing");
+            say(&format!("  {} -> {best}", question.text));
+        }
+    }
+    figures
 }
 
 fn search_text(skill: &Skill) -> Text<'_> {
