@@ -7,7 +7,7 @@
 //! A word of the query matches the same word with any ending, longer words that begin with it, and
 //! words that mean the same (`thesaurus`); if no skill has it, it matches the words that it may
 //! misspell. A skill that matches too small a share of the query is no answer, so a search may find
-//! nothing.
+//! nothing. A name that no skill has, such as that of the caller's project, counts little for this.
 
 mod spelling;
 mod thesaurus;
@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use vault_format::index::IndexEntry;
 
 use self::thesaurus::{Span, THESAURUS};
+use self::words::LIGHT_SHARE;
 pub(crate) use self::words::split_words;
 
 /// The largest number of words of a query; later ones are ignored.
@@ -121,6 +122,8 @@ struct QueryTerm {
     parts: Vec<String>,
     /// Weight from 0 to 1: less than 1 for an everyday word.
     share: f64,
+    /// Whether the query writes it like a name.
+    is_name: bool,
 }
 
 /// How well a skill matches a query, or one word of it.
@@ -253,6 +256,12 @@ impl Ranking {
         self.best_hits(totals.into_iter().enumerate(), asked, usize::MAX)
     }
 
+    /// Whether a word without a match is no name of the caller's, because the thesaurus has it or a
+    /// skill says that it is not for it.
+    fn is_known_elsewhere(&self, word: &str) -> bool {
+        self.excluded.contains_key(word) || THESAURUS.has_term(word)
+    }
+
     /// Returns the match of each skill with a query, and the weight of a full match.
     fn match_query(&self, query: &str) -> (Vec<Match>, f64) {
         let mut totals = vec![Match::default(); self.documents.len()];
@@ -261,7 +270,12 @@ impl Ranking {
         let mut corrections = MOST_CORRECTED_WORDS;
         for term in query_terms(query) {
             let known = self.known_terms(&term, &mut corrections);
-            asked += self.match_term(&term, &known, &mut best);
+            let full = self.match_term(&term, &known, &mut best);
+            // "Release notes for Contoso" asks for release notes: no skill can know the caller's own
+            // names, so the lack of one must not hide an answer.
+            let is_own_name =
+                term.is_name && known.is_empty() && !self.is_known_elsewhere(&term.text);
+            asked += full * if is_own_name { LIGHT_SHARE } else { 1.0 };
             best.add_to(&mut totals);
             self.subtract_excluded(&term, &mut totals);
         }
@@ -472,6 +486,7 @@ fn join_span(words: &[String], span: Span) -> String {
 fn query_terms(query: &str) -> Vec<QueryTerm> {
     let mut words = words::stems(query);
     words.truncate(MAX_QUERY_WORDS);
+    let names = words::name_stems(query);
     let mut seen = BTreeSet::new();
     let spans = THESAURUS.divide_phrases(&words).into_iter();
     let terms = spans.map(|span| {
@@ -484,6 +499,7 @@ fn query_terms(query: &str) -> Vec<QueryTerm> {
                 words::share_of(&text)
             },
             parts: if span.length > 1 { parts } else { Vec::new() },
+            is_name: names.contains(&text),
             text,
         }
     });

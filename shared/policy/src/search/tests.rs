@@ -162,6 +162,26 @@ fn too_little_of_the_query_is_no_answer() {
 }
 
 #[test]
+fn a_name_that_no_skill_has_does_not_hide_the_answer() {
+    let ranking = Ranking::new([
+        text(
+            "release-notes",
+            "Writes release notes. Do not use for Jira tickets.",
+        ),
+        text("weather", "Says whether it rains."),
+    ]);
+    let found = |query| names(&ranking, query);
+    let answer = ["release-notes"];
+    assert_eq!(found("the notes for Contoso and Fabrikam"), answer);
+    // Words without a capital, in a title, in the thesaurus or in an exclusion are no names of the
+    // caller's.
+    assert!(found("the notes for contoso and fabrikam").is_empty());
+    assert!(found("Notes For Contoso And Fabrikam").is_empty());
+    assert!(found("the notes for Kubernetes and Terraform").is_empty());
+    assert!(found("the notes for Jira and Fabrikam").is_empty());
+}
+
+#[test]
 fn a_long_query_is_answered_by_a_few_of_its_words() {
     let ranking = Ranking::new([text("migrate", "Migrates a Postgres schema.")]);
     let unknown: Vec<String> = (0..40).map(|n| format!("zzz{n}qq")).collect();
