@@ -260,10 +260,13 @@ const PROXY_VARIABLES: [&str; 6] = [
 ];
 
 /// Reads the proxy from the environment, in the order in which git and curl read the variables.
-/// Returns `None` if no variable for https names one. An empty one in lower case means that there
-/// is no proxy, whatever the others say.
+/// Returns `None` if no variable for https names one. An empty one for https means, as for git, that
+/// there is no proxy, whatever the variables after it say.
 fn read_proxy(context: &Context) -> Option<Proxy> {
-    if context.process.is_empty("https_proxy") {
+    let process = &context.process;
+    let is_direct = process.is_empty("https_proxy")
+        || process.variable("https_proxy").is_none() && process.is_empty("HTTPS_PROXY");
+    if is_direct {
         return None;
     }
     let find = |names: [&'static str; 2]| {

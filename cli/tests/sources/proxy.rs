@@ -225,9 +225,14 @@ fn sites_registries_and_repositories_are_reached_through_the_proxy() {
         ("HTTPS_PROXY", proxy),
         ("ALL_PROXY", proxy),
     ];
-    let direct = company.run(&["add", SOURCE], &variables);
-    direct.fails(7, "source_unreachable");
-    assert_eq!(company.proxy.take_lines(), [""; 0]);
+    for variables in [&variables[..], &[("HTTPS_PROXY", ""), variables[2]]] {
+        let direct = company.run(&["add", SOURCE], variables);
+        direct.fails(7, "source_unreachable");
+        assert_eq!(company.proxy.take_lines(), [""; 0], "{variables:?}");
+    }
+    let variables = [("https_proxy", proxy), ("HTTPS_PROXY", "")];
+    company.run(&["outdated"], &variables).ok();
+    assert_eq!(company.proxy.take_lines(), [TUNNEL]);
     let registry = [
         ("HTTPS_PROXY", proxy),
         ("VAULT_REGISTRY_URL", "https://skills.example/older"),

@@ -30,18 +30,21 @@ impl std::fmt::Debug for Proxy {
 impl Proxy {
     /// Reads the value of a variable such as `HTTPS_PROXY`, and that of `NO_PROXY`, as other tools
     /// do: an address, whose scheme may be left out, and hosts separated by commas or spaces, which
-    /// may be ranges of addresses (`10.0.0.0/8`). A fault of the address is reported when a host is to be reached through the proxy, because
-    /// folders and repositories do not need it.
+    /// may be ranges of addresses (`10.0.0.0/8`). A fault of the address is reported when a host is
+    /// to be reached through the proxy, because folders and repositories do not need it.
     pub fn new(variable: &str, address: &str, direct: &str) -> Self {
         let is_separator = |c: char| c == ',' || c.is_whitespace();
         let direct = direct.split(is_separator).map(|host| {
             let host = host.trim_start_matches("*.").trim_start_matches('.');
             let host = host.trim_end_matches('.').to_ascii_lowercase();
-            // An IPv6 address, as URLs write it.
-            let bare = host
-                .strip_prefix('[')
-                .and_then(|host| host.strip_suffix(']'));
-            bare.unwrap_or(&host).to_owned()
+            // An IPv6 address, or a range of them, with the brackets of URLs.
+            let inside = host.strip_prefix('[').and_then(|host| host.split_once(']'));
+            match inside {
+                Some((address, rest)) if rest.is_empty() || rest.starts_with('/') => {
+                    format!("{address}{rest}")
+                }
+                _ => host,
+            }
         });
         let direct: Vec<String> = direct.filter(|host| !host.is_empty()).collect();
         Self {
@@ -93,7 +96,8 @@ impl Proxy {
         !self.direct.iter().any(|entry| {
             let is_below = |name: &str| {
                 let above = name.strip_suffix(entry.as_str());
-                above.is_some_and(|above| above.is_empty() || above.ends_with('.'))
+                // Nothing is below an address: the end of one is no domain.
+                above.is_some_and(|above| above.is_empty() || ip.is_none() && above.ends_with('.'))
             };
             entry == "*" || is_below(host) || is_below(&with_port)
         })
@@ -136,7 +140,7 @@ mod tests {
     fn no_proxy_names_hosts_and_what_is_below_them() {
         let list = " corp.example,.dot.example, *.star.example port.example:8443,192.0.2.7,\
                     2001:db8::7,[2001:db8::8],end.example.,198.51.100.0/25,2001:db8:1::/48,\
-                    203.0.113.0/33";
+                    203.0.113.0/33,[2001:db8:5::]/48,2.9";
         let proxy = Proxy::new("HTTPS_PROXY", "proxy.example:3128", list);
         for (url, expected) in [
             ("https://docs.example/a", true),
@@ -160,6 +164,10 @@ mod tests {
             ("https://[2001:db8:1:f::9]/a", false),
             ("https://[2001:db8:2::9]/a", true),
             ("https://203.0.113.0/a", true),
+            ("https://[2001:db8:5:f::9]/a", false),
+            ("https://[2001:db8:6::9]/a", true),
+            ("https://192.0.2.9/a", true),
+            ("https://1.2.9.example/a", true),
             ("https://198.51.100.0.example/a", true),
             ("https://localhost/a", false),
             ("https://localhost./a", false),
