@@ -253,7 +253,7 @@ pub fn link_lines<'a>(
     audit: &'a Audit,
 ) -> impl Iterator<Item = String> + 'a {
     audit.links.iter().map(|path| {
-        let reason = "a symbolic link to a skill, which is not followed";
+        let reason = "left out: it is a symbolic link; add the folder that it leads to";
         path_line(location, &paint(DIM, "-"), path, reason)
     })
 }

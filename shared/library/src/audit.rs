@@ -179,16 +179,18 @@ pub fn audit_repository(root: &Path, auditor: &Auditor<'_>) -> Result<Audit, Aud
     }
     let mut walked = walk(&folder, auditor.bounds);
     let mut excluded = Vec::new();
-    walked.skills.retain(|place| {
+    let mut is_included = |path: &Path| {
         let mut exclusions = auditor.excluded.iter();
-        let by = exclusions.find(|exclusion| place.path.starts_with(&exclusion.path));
+        let by = exclusions.find(|exclusion| path.starts_with(&exclusion.path));
         excluded.extend(by.map(|by| Excluded {
-            path: display_path(&place.path),
+            path: display_path(path),
             by: by.path.clone(),
             reason: by.reason.clone(),
         }));
         by.is_none()
-    });
+    };
+    walked.skills.retain(|place| is_included(&place.path));
+    walked.links.retain(|link| is_included(Path::new(link)));
     let own = auditor
         .vault
         .and_then(|vault| TrustedStore::find_overlapping(vault, &folder));

@@ -5,7 +5,7 @@
 //! the same folders are not searched. What it finds and does not offer is left out with a reason.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use vault_format::manifest::SKILL_MD;
 use vault_gate::links::SkillLink;
@@ -247,6 +247,7 @@ pub(crate) fn search_folder(folder: &Path) -> Result<SkillPaths> {
     let mut found = SkillPaths::default();
     let mut waiting = VecDeque::from([(String::new(), 0)]);
     let mut visited = 0;
+    let mut targets = LinkTargets::default();
     while let Some((inside, depth)) = waiting.pop_front() {
         visited += 1;
         if visited > MAX_FOLDERS {
@@ -296,7 +297,7 @@ pub(crate) fn search_folder(folder: &Path) -> Result<SkillPaths> {
                 continue;
             };
             // Only look up whether the link leads to a skill. The search does not enter it.
-            if kind.is_symlink() && holds_document(&folder.join(&path)) {
+            if kind.is_symlink() && targets.hold_document(&folder.join(&path)) {
                 found.left_out.push(LeftOut::new(path, LeftOutReason::Link));
             } else if !kind.is_dir() && is_document_name(name) {
                 found.documents.push(path);
@@ -384,15 +385,32 @@ fn follow_links<'a>(
     Some(done.join("/"))
 }
 
-/// Tells whether a folder contains a SKILL.md, in any case of letters.
+/// The folders that links lead to, and whether each contains a SKILL.md. Many links may lead to one
+/// large folder, which is read once.
+#[derive(Default)]
+struct LinkTargets(HashMap<PathBuf, bool>);
+
+impl LinkTargets {
+    fn hold_document(&mut self, link: &Path) -> bool {
+        let Ok(target) = link.canonicalize() else {
+            return false;
+        };
+        let holds = |target: &PathBuf| holds_document(target);
+        *self.0.entry(target).or_insert_with_key(holds)
+    }
+}
+
+/// Tells whether a folder contains a SKILL.md, in any case of letters. As in a repository and in an
+/// audit, a link of that name is none.
 fn holds_document(folder: &Path) -> bool {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return false;
     };
-    let mut entries = entries.take(MAX_ENTRIES).filter_map(Result::ok);
+    let mut entries = entries.filter_map(Result::ok);
     entries.any(|entry| {
         let name = entry.file_name();
-        name.to_str().is_some_and(is_document_name) && entry.path().is_file()
+        name.to_str().is_some_and(is_document_name)
+            && entry.file_type().is_ok_and(|kind| kind.is_file())
     })
 }
 
@@ -442,6 +460,25 @@ mod tests {
                 .collect();
             assert_eq!(found, expected, "{links:?}");
         }
+    }
+
+    #[test]
+    fn many_links_to_one_folder_read_it_once_and_a_linked_document_is_none() {
+        use std::os::unix::fs::symlink;
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| folder.path().join(path);
+        std::fs::create_dir_all(at("skill")).unwrap();
+        std::fs::create_dir_all(at("linked")).unwrap();
+        std::fs::write(at("skill/SKILL.md"), "text").unwrap();
+        symlink("../skill/SKILL.md", at("linked/SKILL.md")).unwrap();
+        let mut targets = LinkTargets::default();
+        for (target, expected) in [("skill", true), ("./skill/", true), ("linked", false)] {
+            symlink(target, at("link")).unwrap();
+            assert_eq!(targets.hold_document(&at("link")), expected, "{target}");
+            std::fs::remove_file(at("link")).unwrap();
+        }
+        assert!(!targets.hold_document(&at("gone")));
+        assert_eq!(targets.0.len(), 2);
     }
 
     #[test]

@@ -454,6 +454,9 @@ fn an_excluded_skill_is_found_named_and_not_judged() {
     for path in ["tests/one", "tests/more/two", "tests-real/three", "four"] {
         flagged(home.path(), path);
     }
+    for link in ["tests/link", "link"] {
+        std::os::unix::fs::symlink(home.path().join("four"), home.path().join(link)).unwrap();
+    }
     let exclusion = |path: &str| Exclusion {
         path: path.to_owned(),
         reason: "input of tests".to_owned(),
@@ -469,10 +472,15 @@ fn an_excluded_skill_is_found_named_and_not_judged() {
     let excluded: Vec<_> = excluded.map(|at| (&*at.path, &*at.by)).collect();
     assert_eq!(
         excluded,
-        [("tests/more/two", "tests"), ("tests/one", "tests")]
+        [
+            ("tests/more/two", "tests"),
+            ("tests/one", "tests"),
+            ("tests/link", "tests")
+        ]
     );
+    assert_eq!(audit.links, ["link"]);
     let summary = audit.summary();
-    assert_eq!((summary.skills, summary.excluded), (2, 2));
+    assert_eq!((summary.skills, summary.excluded), (2, 3));
     assert!(audit.is_complete());
 }
 
