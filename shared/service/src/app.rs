@@ -142,14 +142,14 @@ pub trait Shelves: Send + Sync {
     }
 }
 
-/// A change that one user submitted and another accepted.
+/// A change that one user submitted as a draft and another, an owner, accepted.
 #[derive(Clone, Debug)]
 pub struct Accepted<'a> {
     /// The user who submitted it; recorded as the origin of the skill.
     pub author: &'a Submitter,
     /// The user who accepted it; the actor in the audit log.
     pub actor: &'a Actor,
-    /// Skill to add, replace or remove, as the shelf is asked to do it.
+    /// Skill to add, replace or remove, in the form that a [`Shelf`] takes.
     pub change: ShelfChange,
     /// SHA-256 over the files that were reviewed; the change must have exactly these files. `None`
     /// for a removal.
@@ -163,7 +163,6 @@ pub(crate) struct ActingUser<'a> {
     pub(crate) app: &'a App,
     pub(crate) namespace: &'a Namespace,
     pub(crate) actor: &'a Actor,
-    /// Account that the user belongs to.
     pub(crate) account: &'a AccountId,
     /// The consent by which the app that sent the request got its token; `None` for the console.
     pub(crate) consent: Option<&'a Family>,
@@ -196,7 +195,8 @@ impl Deref for App {
 }
 
 impl App {
-    /// Creates the app of a process, without any optional capability.
+    /// Creates the app of a process. It can neither sign in through a provider, nor send notices,
+    /// nor sign releases, until a `with_…` function adds that.
     pub fn new(ports: Ports, config: Config) -> Self {
         Self {
             boot_time: ports.now(),
@@ -258,7 +258,7 @@ impl App {
         }
     }
 
-    /// Returns the same app, which also sends notices.
+    /// Returns the same app, which also sends notices. Without it, notices wait in the store.
     #[must_use]
     pub fn with_senders(self, senders: Senders) -> Self {
         Self {

@@ -33,7 +33,7 @@ pub struct Config {
     pub public_url: PublicUrl,
     /// Rate limits (`VAULT_LIMIT_…`).
     pub limits: Limits,
-    /// Lifetime of an access token in seconds.
+    /// Lifetime of an access token in seconds (`VAULT_TOKEN_TTL`); 900 by default.
     pub token_ttl_seconds: i64,
     /// Proxies whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: Vec<IpNet>,
@@ -42,9 +42,10 @@ pub struct Config {
     /// Hosts by which the service may be called besides that of the public URL, with a port unless
     /// it is the default.
     pub allowed_hosts: Vec<String>,
-    /// Rule for the second factor (`VAULT_SECOND_FACTOR`).
+    /// People who must sign in with a second factor (`VAULT_SECOND_FACTOR`).
     pub second_factor: SecondFactorPolicy,
-    /// Rule for members' changes on a server that signs (`VAULT_MEMBER_WRITES`).
+    /// What happens to members' changes on a server that signs (`VAULT_MEMBER_WRITES`): wait or be
+    /// signed.
     pub member_writes: MemberWrites,
     /// Ways to sign in (`VAULT_SIGN_IN`, `VAULT_OIDC_…`, `VAULT_SIGN_UP`).
     pub sign_in: SignIn,
@@ -61,7 +62,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// Creates a configuration with this public URL and all defaults.
+    /// Creates a configuration with this public URL; everything else has the default of its
+    /// variable.
     pub fn new(public_url: PublicUrl) -> Self {
         Self {
             public_url,
@@ -191,7 +193,7 @@ pub struct PublicUrl {
     authority: String,
 }
 
-/// Reason why a public URL is refused.
+/// Why a public URL is refused. The text tells the operator what to write instead.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadPublicUrl {
     /// The text is not an absolute http or https URL.

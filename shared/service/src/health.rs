@@ -94,15 +94,12 @@ async fn read_last_run(app: &App) -> LastRun {
     }
 }
 
-/// The health check, which every process answers.
 const ROUTE: Route = Route::new(Group::Admin, Auth::Public, "health.show", "GET", "/healthz");
 
-/// Lists the route of this group.
 pub(crate) fn routes() -> Vec<&'static Route> {
     vec![&ROUTE]
 }
 
-/// Builds the router of this group, below `prefix`.
 pub(crate) fn router(prefix: &str) -> Router<App> {
     let last = Arc::<LastPing>::default();
     let show = get(|State(app): State<App>| async move { show_health(&app, &last).await });

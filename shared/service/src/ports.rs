@@ -25,14 +25,14 @@ pub struct Ports {
     pub random: Arc<dyn Random>,
 }
 
-/// A record's content, with the revision that a conditional write needs.
+/// A decoded record, with the revision that a conditional write needs.
 #[derive(Clone, Debug)]
 pub struct Versioned<T> {
     /// Revision that was read, as a condition for the next write.
     pub revision: u64,
     /// Time at which the record expires; `None` if it does not.
     pub expires_at: Option<Timestamp>,
-    /// Decoded document.
+    /// Content of the record, decoded from JSON.
     pub value: T,
 }
 
@@ -80,7 +80,7 @@ impl Ports {
         }
     }
 
-    /// Returns the time in whole seconds.
+    /// Returns the time of the clock, in whole seconds.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
@@ -103,7 +103,7 @@ impl Ports {
     }
 }
 
-/// Records whose commits are discarded.
+/// Reads from the wrapped records, and reports every commit as done without writing it.
 struct Rehearsed(Arc<dyn Records>);
 
 #[async_trait]

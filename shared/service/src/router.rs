@@ -40,7 +40,7 @@ pub type RunningWork<'a> = Pin<Box<dyn Future<Output = Result<Report, StoreError
 /// The routes of one group, and the function that builds its router below a prefix.
 #[derive(Clone, Copy)]
 struct Table {
-    /// Name of the group in the log; `None` if each row's own group is its name.
+    /// Group that the request log names for these routes; `None` for the group of each row.
     log_name: Option<&'static str>,
     routes: fn() -> Vec<&'static Route>,
     router: fn(&str) -> Router<App>,
@@ -82,24 +82,24 @@ const MCP: Table = Table {
 const WORK: Work = |app| Box::pin(maintenance::run_once(app));
 
 impl Part {
-    /// All groups and the background work, in one process.
+    /// All groups and the background work in one process, as `vault serve` runs them.
     pub const ALL: Self = Self {
         group: None,
         tables: &[HEALTH, HOSTED, OAUTH, ADMIN, CONSOLE, MCP],
         work: Some(WORK),
     };
-    /// Discovery, registration, consent, tokens.
+    /// Discovery metadata, client registration, sign-in and consent, and tokens.
     pub const OAUTH: Self = Self::one_group(Group::OAuth, &[HEALTH, OAUTH]);
     /// Owner and operator routes, the console, and background work.
     pub const ADMIN: Self = Self {
         work: Some(WORK),
         ..Self::one_group(Group::Admin, &[HEALTH, ADMIN, CONSOLE])
     };
-    /// The MCP endpoint.
+    /// The MCP endpoint, through which agents read skills and submit changes.
     pub const MCP: Self = Self::one_group(Group::Mcp, &[HEALTH, MCP]);
     /// Enrolment and device state, and every path without a route.
     pub const DEVICES: Self = Self::one_group(Group::Devices, &[HEALTH]);
-    /// Catalogs and bundles.
+    /// Catalogs and bundles, which admitted machines read.
     pub const CATALOG: Self = Self::one_group(Group::Catalog, &[HEALTH]);
 
     const fn one_group(group: Group, tables: &'static [Table]) -> Self {

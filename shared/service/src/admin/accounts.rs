@@ -35,7 +35,6 @@ const MAX_ACCOUNT_LOGS: usize = 20;
 /// deletion of an account with more continues with the next request.
 const MAX_REMOVAL_BATCHES: usize = 10;
 
-/// Converts an account to its form in the API.
 fn to_api_account(account: Account) -> vault_api::Account {
     vault_api::Account {
         proven: !account.proofs.is_empty(),
@@ -184,7 +183,8 @@ async fn reset_by_email(call: &OperatorCall, email: &Email) -> Result<vault_api:
     call.app.change(reset).await
 }
 
-/// Disables an account: its tokens and sessions stop working, and it cannot sign in.
+/// Disables an account, at once: its tokens and sessions stop working, and it cannot sign in. Its
+/// memberships stay, and [`enable_account`] undoes it.
 pub(super) async fn disable_account(call: OperatorCall) -> Answer {
     let change = AccountChange {
         action: "account.disable",
@@ -196,7 +196,7 @@ pub(super) async fn disable_account(call: OperatorCall) -> Answer {
     Ok(json_answer(StatusCode::OK, &account))
 }
 
-/// Enables a disabled account.
+/// Lets a disabled account sign in again. This also cancels a deletion that has begun.
 pub(super) async fn enable_account(call: OperatorCall) -> Answer {
     let change = AccountChange {
         action: "account.enable",
@@ -220,13 +220,14 @@ pub(super) async fn sign_out_account(call: OperatorCall) -> Answer {
     Ok(json_answer(StatusCode::OK, &account))
 }
 
-/// Makes an account an operator, which the operator confirms.
+/// Grants operator rights to an account. Needs a permit, the record that the operator has confirmed
+/// exactly this change.
 pub(super) async fn grant_operator(call: OperatorCall) -> Answer {
     let email = path_email(&call)?;
     confirm_operator(&call, &email, true).await
 }
 
-/// Takes the operator rights from an account, which the operator confirms.
+/// Revokes the operator rights of an account. Needs a permit, as granting them does.
 pub(super) async fn revoke_operator(call: OperatorCall) -> Answer {
     let email = path_email(&call)?;
     confirm_operator(&call, &email, false).await
@@ -239,7 +240,6 @@ async fn confirm_operator(call: &OperatorCall, email: &Email, operates: bool) ->
     Ok(json_answer(StatusCode::OK, &account))
 }
 
-/// Returns the act of granting operator rights to an account, or of revoking them.
 fn operator_act(email: &Email, operates: bool) -> Act {
     let email = email.clone();
     if operates {
@@ -264,9 +264,8 @@ async fn set_operator(
     change_account(call, email, change).await
 }
 
-/// One change of an account, as [`change_account`] makes it.
 struct AccountChange<'a, S, D> {
-    /// Name of the action in the audit log.
+    /// Action in the audit log, such as `account.disable`.
     action: &'static str,
     /// The act whose permit the change uses; `None` if it needs none.
     act: Option<&'a Act>,

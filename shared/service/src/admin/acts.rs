@@ -14,21 +14,17 @@ use crate::error::{ErrorCode, Refusal};
 use crate::model::permit::Act;
 use crate::model::user::{Role, User};
 
-/// Result of an act that was done.
+/// What the confirmation page of the console shows after an act.
 pub(crate) enum ActDone {
-    /// The vault is deleted.
     VaultDeleted,
-    /// The pin is reset.
     PinReset,
-    /// A person is invited, or an invitation is changed.
+    /// Also for a change of an invitation that has not been accepted yet.
     Invited,
-    /// A user has another role.
     RoleChanged,
-    /// A user is removed.
+    /// The user as it was. A caller who removed themselves can no longer open the vault's pages.
     UserRemoved(Box<User>),
-    /// An enrolment code is created; only this value contains its text.
+    /// The only value with the text of the code, which the page shows once.
     CodeMade(Box<EnrolmentCode>),
-    /// A machine is admitted.
     MachineAdmitted,
 }
 

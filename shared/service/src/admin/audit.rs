@@ -77,12 +77,10 @@ impl Filter {
     }
 }
 
-/// Lists the audit log of the caller's namespace.
 pub(super) async fn list_namespace_log(call: Call) -> Answer {
     list_log(&call, Some(&call.caller.namespace.id)).await
 }
 
-/// Lists the audit log of the service.
 pub(super) async fn list_service(call: OperatorCall) -> Answer {
     list_log(&call, None).await
 }
@@ -233,7 +231,6 @@ pub(crate) async fn read_export(
     })
 }
 
-/// Estimates the size of an entry in an export, in bytes.
 fn estimate_size(entry: &Entry) -> usize {
     let text = |value: &Option<Value>| value.as_ref().map_or(0, |value| value.to_string().len());
     200 + text(&entry.before) + text(&entry.after)

@@ -29,7 +29,6 @@ use super::principal::Principal;
 
 pub(super) type Answer = Result<Response, Refusal>;
 
-/// The page of a list that a request asks for.
 pub(crate) struct Page {
     /// Maximum number of items on the page.
     pub(crate) limit: usize,
@@ -115,7 +114,6 @@ impl Call {
         }
     }
 
-    /// Returns the caller in the form that functions shared with the console take.
     pub(super) fn to_principal(&self) -> Principal<'_> {
         Principal {
             app: &self.app,

@@ -31,7 +31,7 @@ struct ClientUse {
     last: Option<Timestamp>,
 }
 
-/// Lists the connected apps, in the order of registration.
+/// Answers `GET /admin/clients`: a page of the connected apps, in the order of registration.
 pub(super) async fn list_clients(call: Call) -> Answer {
     let page = call.page_params()?;
     let apps = read_apps_page(&call.app, &call.caller.namespace.id, &page).await?;
@@ -109,13 +109,13 @@ pub(crate) async fn read_apps_page(
     Ok(Items { items, next })
 }
 
-/// An app that is or was connected to a vault.
+/// An app with access to a vault, or that had access before it was revoked.
 pub(crate) struct FoundApp {
-    /// The app; its use is not read.
+    /// The app in its API form. Its users and last use are left empty, because they cost further
+    /// reads.
     pub(crate) client: vault_api::Client,
-    /// Parsed client id.
     pub(crate) id: ClientId,
-    /// Whether the app still has access to the vault.
+    /// False for an app that was revoked.
     pub(crate) is_connected: bool,
 }
 

@@ -12,7 +12,7 @@ use crate::model::audit::Change;
 use crate::model::namespace::{self, Kind, Status};
 use crate::model::permit::Act;
 
-/// Deletes the vault if the body repeats its name and the person has confirmed the deletion.
+/// Requires that the body repeats the vault's name and that the person has confirmed the deletion.
 pub(super) async fn handle_delete(call: Call) -> Answer {
     let (namespace, _) = call.path_namespace()?;
     if call.json_body::<ConfirmedVault>().await?.slug != namespace.slug.as_str() {

@@ -32,7 +32,6 @@ use crate::transaction::Transaction;
 /// Maximum number of pending machines that one request lists or denies.
 const MAX_DENIED: usize = 100;
 
-/// Converts a device to its form in the API.
 fn to_api_device(device: Device) -> vault_api::Device {
     vault_api::Device {
         fingerprint: KeyFingerprint::device(&device.public_key),
@@ -155,17 +154,14 @@ pub(super) async fn admit_device(call: Call) -> Answer {
     handle_decision(call, Decision::Admit).await
 }
 
-/// Denies a pending device permanently.
 pub(super) async fn deny_device(call: Call) -> Answer {
     handle_decision(call, Decision::Deny).await
 }
 
-/// Revokes an admitted device permanently.
 pub(super) async fn revoke_device(call: Call) -> Answer {
     handle_decision(call, Decision::Revoke).await
 }
 
-/// Removes a denied or revoked device, so that its key may enrol again.
 pub(super) async fn forget_device(call: Call) -> Answer {
     handle_decision(call, Decision::Forget).await
 }
@@ -186,11 +182,11 @@ async fn handle_decision(call: Call, decision: Decision) -> Answer {
 pub(crate) enum Decision {
     /// Admits a pending device, which may then read bundles.
     Admit,
-    /// Denies a pending device permanently.
+    /// Permanent: the same key can enrol again only after [`Decision::Forget`].
     Deny,
-    /// Revokes an admitted device permanently.
+    /// Permanent: the device can read nothing more.
     Revoke,
-    /// Removes the record of a denied or revoked device, so that its key may enrol again.
+    /// Deletes the record of a denied or revoked device, so that its key may enrol again.
     Forget,
 }
 
@@ -216,17 +212,17 @@ impl Decision {
     }
 }
 
-/// Returns the act of admitting this machine. It needs a permit, a confirmation by the person, only
-/// if the app has admitted many machines before.
+/// Names the admission as an act. It needs a permit (a confirmation by the person) only if the app
+/// has admitted many machines before.
 pub(crate) fn admission_act(id: &str) -> Act {
     let machine = id.to_owned();
     Act::AdmitMachine { machine }
 }
 
-/// Result of a decision about a device.
+/// A device after a decision.
 pub(crate) struct DecidedDevice {
     pub(crate) device: Device,
-    /// Whether the device was removed, by this or an earlier decision.
+    /// True if the record of the device is deleted, by this decision or by an earlier one.
     pub(crate) forgotten: bool,
 }
 

@@ -32,8 +32,7 @@ const DEFAULT_SECONDS: i64 = 24 * 3600;
 /// Minimum and maximum lifetime of a code, in seconds: a minute and 90 days.
 const LIFETIME_SECONDS: std::ops::RangeInclusive<i64> = 60..=90 * 24 * 3600;
 
-/// Converts a code to its form in the API; `text` is the code itself, which only its creator is
-/// shown.
+/// `text` is the code itself, which only the answer to its creation contains.
 fn to_api_code(
     hash: &Digest,
     code: EnrolmentCode,
@@ -242,7 +241,6 @@ fn parse_code_hash(record: &Record) -> Result<Digest, Refusal> {
     hash.map_err(|_| Refusal::new(ErrorCode::Internal))
 }
 
-/// Ends a code. Machines that were admitted with it stay admitted.
 pub(super) async fn handle_end_code(call: Call) -> Answer {
     let ended_code = end_code(call.to_acting()?, call.param("id")).await?;
     Ok(json_answer(StatusCode::OK, &ended_code))
@@ -289,7 +287,6 @@ pub(crate) async fn end_code(
     .await
 }
 
-/// Sets whether machines need a code to enrol, as the body says.
 pub(super) async fn handle_set_enrolment(call: Call) -> Answer {
     let acting = call.to_acting()?;
     let setting: EnrolmentSetting = call.json_body().await?;

@@ -69,15 +69,15 @@ impl Choice {
 /// Selection of what ends: the access of an app, and things that it made.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ending {
-    /// Whether the access of the app itself ends. Its codes then end too, except `kept_codes`.
+    /// Whether the app loses its access. Its enrolment codes then end too, except `kept_codes`.
     pub(crate) access: bool,
-    /// Codes that stay valid after the access has ended.
+    /// Enrolment codes that stay valid although the app loses its access.
     pub(crate) kept_codes: Choice,
-    /// Machines that are revoked.
+    /// Machines to revoke, among those that the app admitted.
     pub(crate) machines: Choice,
-    /// Invitations that are withdrawn.
+    /// Invitations to withdraw, among those that the app sent.
     pub(crate) invitations: Choice,
-    /// Webhooks that are removed.
+    /// Webhooks to remove, among those that the app added.
     pub(crate) webhooks: Choice,
 }
 
@@ -91,7 +91,7 @@ impl Ending {
         }
     }
 
-    /// Adds all things of these kinds to the selection.
+    /// Selects everything that the app made of these kinds.
     pub(crate) fn add_kinds(&mut self, kinds: impl IntoIterator<Item = EndedKind>) {
         for kind in kinds {
             *match kind {
@@ -242,7 +242,6 @@ fn keep_write(by: &Principal<'_>, code: ValidCode) -> Result<Write, StoreError> 
     Ok(Write::put_until(key, document, when, kept.expires_at))
 }
 
-/// Converts what an app made to its form in the API.
 fn to_api_made(made: &AppResources) -> MadeByClient {
     let mut is_cut = made.more;
     let mut first = |ids: &mut dyn Iterator<Item = String>| {

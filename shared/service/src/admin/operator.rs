@@ -132,7 +132,7 @@ async fn allocate_namespace(
     })
 }
 
-/// Returns the state of a namespace as its owner sees it.
+/// Answers with the namespace in the form that its owner gets at `/admin/vaults/{slug}`.
 pub(super) async fn show_namespace(call: OperatorCall) -> Answer {
     let slug: Slug = call
         .param("slug")
@@ -150,7 +150,6 @@ pub(super) async fn suspend_namespace(call: OperatorCall) -> Answer {
     set_status(call, "namespace.suspend", Status::Suspended).await
 }
 
-/// Ends the suspension of a namespace.
 pub(super) async fn resume_namespace(call: OperatorCall) -> Answer {
     set_status(call, "namespace.resume", Status::Active).await
 }
@@ -161,7 +160,6 @@ pub(super) async fn lapse_subscription(call: OperatorCall) -> Answer {
     set_subscription(call, "namespace.lapse", Subscription::Lapsed).await
 }
 
-/// Ends the lapse: bundles are served again.
 pub(super) async fn renew_subscription(call: OperatorCall) -> Answer {
     set_subscription(call, "namespace.renew", Subscription::Active).await
 }

@@ -22,7 +22,6 @@ pub(super) async fn list_payments(call: OperatorCall) -> Answer {
     Ok(json_answer(StatusCode::OK, &Items { items, next }))
 }
 
-/// Converts a payment that went wrong to its form in the API.
 fn to_api_problem(stored: StoredProblem) -> PaymentProblem {
     PaymentProblem {
         detail: stored.describe(),

@@ -30,8 +30,8 @@ pub(super) async fn handle_reset(call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, &PinResetDone { slug, pin: () }))
 }
 
-/// Removes the pin of the vault, with the permit for it. The caller of this function has checked
-/// that the user typed the vault's name.
+/// Removes the pin and uses the permit for it. The caller has checked that the user typed the
+/// vault's name.
 pub(crate) async fn reset_pin(by: &Principal<'_>) -> Result<(), Refusal> {
     by.app
         .change(async |tx| {

@@ -24,14 +24,13 @@ use crate::transaction::Transaction;
 pub(crate) struct Principal<'a> {
     pub(crate) app: &'a App,
     pub(crate) namespace: &'a Namespace,
-    /// Id of the user in the namespace, `usr_…`.
+    /// Id in the namespace, such as `usr_…`.
     pub(crate) user_id: &'a str,
-    /// E-mail address of the user.
     pub(crate) email: &'a Email,
     pub(crate) role: Role,
     /// The actor for audit records.
     pub(crate) actor: &'a Actor,
-    /// The account that the user belongs to.
+    /// The account with which the user signs in; one account can have users in several vaults.
     pub(crate) account: &'a AccountId,
     /// The consent by which the app that sent the request got its token; `None` for the console.
     pub(crate) consent: Option<&'a Family>,
@@ -41,7 +40,7 @@ pub(crate) struct Principal<'a> {
 }
 
 impl<'a> Principal<'a> {
-    /// Combines the user with the vault that the request acts on.
+    /// `user` is the caller in the vault of `acting`. The result confirms no permit.
     pub(crate) fn from_user(acting: ActingUser<'a>, user: &'a User) -> Self {
         Self {
             app: acting.app,

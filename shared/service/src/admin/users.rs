@@ -36,7 +36,6 @@ use crate::transaction::Transaction;
 /// Maximum number of characters of a profile name.
 const MAX_PROFILE_CHARS: usize = 64;
 
-/// Converts a user to its form in the API.
 fn to_api_user(user: User) -> vault_api::User {
     vault_api::User {
         state: user.state(),
@@ -51,7 +50,6 @@ fn to_api_user(user: User) -> vault_api::User {
     }
 }
 
-/// Lists the users of the namespace, oldest first.
 pub(super) async fn list_users(call: Call) -> Answer {
     let page = call.page_params()?;
     let Items { items, next } =
@@ -80,13 +78,10 @@ pub(crate) async fn read_users_page(
     Ok(Items { items, next })
 }
 
-/// The person whom an owner invites.
 pub(crate) struct NewMember {
-    /// Address to invite.
     pub(crate) email: Email,
-    /// Role that the person gets in the vault.
     pub(crate) role: Role,
-    /// Scopes to be granted: the user's tokens can have no others.
+    /// Upper bound for the scopes of the tokens that the user's apps get.
     pub(crate) scopes: Scopes,
 }
 
@@ -245,7 +240,7 @@ async fn read_candidates(
     Ok([Versioned::read(caller)?, next()?, next()?])
 }
 
-/// Assigns a profile of the policy to a user, or removes it.
+/// `null` in the body removes the profile.
 pub(super) async fn set_profile(call: Call) -> Answer {
     let profile_change: ProfileChange = call.json_body().await?;
     let profile = match profile_change.profile {
@@ -283,7 +278,7 @@ pub(crate) async fn change_profile(
     change_user(by, id, change).await
 }
 
-/// Changes the role of a user, which the person confirms.
+/// Needs a permit: the person confirms the new role on a page of the service.
 pub(super) async fn set_role(call: Call) -> Answer {
     let role_change: RoleChange = call.json_body().await?;
     let role = role_change.role.parse_or(ErrorCode::RoleUnknown)?;
@@ -293,7 +288,6 @@ pub(super) async fn set_role(call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, &to_api_user(user)))
 }
 
-/// Returns the act of giving a user this role.
 pub(crate) fn role_act(id: &str, role: Role) -> Act {
     let user = id.to_owned();
     Act::ChangeRole { user, role }
@@ -314,7 +308,6 @@ pub(crate) async fn change_role(by: &Principal<'_>, id: &str, role: Role) -> Res
     change_user(by, id, change).await
 }
 
-/// Grants and revokes scopes of a user.
 pub(super) async fn change_scopes(call: Call) -> Answer {
     let scope_change: ScopeChange = call.json_body().await?;
     let (grant, revoke) = (
@@ -352,7 +345,7 @@ pub(crate) async fn grant_scopes(
     change_user(by, id, change).await
 }
 
-/// Ends the membership of a user, which the person confirms, or withdraws an invitation.
+/// Ends a membership, which needs a permit, or withdraws an invitation, which needs none.
 pub(super) async fn handle_remove(call: Call) -> Answer {
     let id = call.param("id");
     let removal = remove_user(&call.to_principal(), id).await;
@@ -360,7 +353,6 @@ pub(super) async fn handle_remove(call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, &to_api_user(removed)))
 }
 
-/// Returns the act of ending the membership of a user.
 pub(crate) fn removal_act(id: &str) -> Act {
     let user = id.to_owned();
     Act::RemoveUser { user }
@@ -419,13 +411,13 @@ enum NeededRight {
 
 /// One change of a user, as [`change_user`] makes it.
 struct UserChange<S, D> {
-    /// Name of the action in the audit log.
+    /// Action in the audit log, such as `user.scopes`.
     action: &'static str,
     /// Right that the caller needs, checked again at the commit.
     right: NeededRight,
     /// The act whose permit the change uses; `None` if it needs none.
     act: Option<Act>,
-    /// Returns the user after the change.
+    /// Receives the user as read and returns the user to write.
     set: S,
     /// Returns the part of the user that the audit log shows, called before and after the change.
     describe: D,
@@ -550,7 +542,6 @@ fn require_still_owns(caller: Option<Versioned<User>>) -> Result<Versioned<User>
         .ok_or_else(|| ErrorCode::OwnerRequired.into())
 }
 
-/// Returns the state of a user as the audit log records it.
 fn user_snapshot(user: &User) -> Value {
     json!({ "email": user.email, "state": user.state(), "role": user.role, "scopes": user.scopes, "profile": user.profile })
 }

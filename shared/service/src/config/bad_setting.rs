@@ -2,10 +2,11 @@
 
 use super::TOKEN_TTL;
 
-/// Reason why a setting is refused. The caller adds the name of the variable.
+/// Why a setting is refused. The text does not contain the name of the variable: the caller adds
+/// it.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadSetting {
-    /// `VAULT_TOKEN_TTL` is out of range.
+    /// `VAULT_TOKEN_TTL` is below a minute or above a day.
     #[error("must be {} to {} seconds", TOKEN_TTL.start(), TOKEN_TTL.end())]
     TokenTtl,
     /// Not an origin as the header `Origin` of a browser contains it.

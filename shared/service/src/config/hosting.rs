@@ -108,12 +108,12 @@ impl Offer {
     }
 }
 
-/// A plan for sale.
+/// A subscription that people can buy for a vault: an entry of `VAULT_PLANS`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Plan {
     /// Name of the plan: 1 to 32 characters a-z, 0-9 and `-`.
     pub name: String,
-    /// Payments that buy it.
+    /// Payments that count as a purchase of this plan.
     pub offer: Offer,
     /// Limits of vaults with this plan, where they differ from the default.
     pub quota: SetQuota,

@@ -26,19 +26,19 @@ pub struct Quota {
     pub drafts: u64,
 }
 
-/// One of the limits of a quota.
+/// Names one limit of a [`Quota`], in records and notices.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QuotaKind {
-    /// [`Quota::bytes`].
+    /// Stored bytes: [`Quota::bytes`].
     Bytes,
-    /// [`Quota::objects`].
+    /// Stored objects: [`Quota::objects`].
     Objects,
-    /// [`Quota::machines`].
+    /// Admitted machines: [`Quota::machines`].
     Machines,
-    /// [`Quota::people`].
+    /// Members and invited people: [`Quota::people`].
     People,
-    /// [`Quota::drafts`].
+    /// Open drafts about skills: [`Quota::drafts`].
     Drafts,
 }
 
@@ -66,7 +66,7 @@ impl Default for Quota {
 }
 
 impl Quota {
-    /// A quota without any limit.
+    /// A quota without any limit: every member is 0.
     pub const NONE: Self = Self {
         bytes: 0,
         objects: 0,
@@ -99,19 +99,19 @@ impl Quota {
     }
 }
 
-/// The limits that a plan or an operator has set; `None` keeps the default.
+/// The limits that a plan or an operator sets. `None` keeps the default; 0 removes the limit.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default)]
 pub struct SetQuota {
-    /// [`Quota::bytes`].
+    /// Stored bytes: [`Quota::bytes`].
     pub bytes: Option<u64>,
-    /// [`Quota::objects`].
+    /// Stored objects: [`Quota::objects`].
     pub objects: Option<u64>,
-    /// [`Quota::machines`].
+    /// Admitted machines: [`Quota::machines`].
     pub machines: Option<u64>,
-    /// [`Quota::people`].
+    /// Members and invited people: [`Quota::people`].
     pub people: Option<u64>,
-    /// [`Quota::drafts`].
+    /// Open drafts about skills: [`Quota::drafts`].
     pub drafts: Option<u64>,
 }
 

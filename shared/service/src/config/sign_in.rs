@@ -54,7 +54,7 @@ pub struct Issuer {
 /// Error: a variable has a value that cannot be used.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct BadVariable {
-    /// Name of the variable.
+    /// Name of the environment variable, such as `VAULT_OIDC_ISSUER`.
     pub name: &'static str,
     /// The problem, and what to do about it.
     pub problem: BadSignIn,
@@ -63,10 +63,10 @@ pub struct BadVariable {
 /// Reason why a setting of the sign-in cannot be used.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadSignIn {
-    /// Unknown way to sign in.
+    /// The value of `VAULT_SIGN_IN` is none of the known words; the field holds it.
     #[error("`{0}` is none of password, oidc and both")]
     Ways(String),
-    /// Unknown rule for new accounts.
+    /// The value of `VAULT_SIGN_UP` is none of the known words; the field holds it.
     #[error("`{0}` is neither invited nor open")]
     SignUp(String),
     /// Not the address of a provider.
@@ -74,7 +74,7 @@ pub enum BadSignIn {
         "`{0}` is not the address of a provider: write it like https://id.example, or http on this machine"
     )]
     Issuer(String),
-    /// The settings of a provider are incomplete.
+    /// The issuer or the client id is missing although people are to sign in through a provider.
     #[error("must be set too: a provider needs VAULT_OIDC_ISSUER and VAULT_OIDC_CLIENT_ID")]
     Missing,
     /// The setting has no effect without a provider.
@@ -82,7 +82,7 @@ pub enum BadSignIn {
         "has no effect without VAULT_OIDC_ISSUER and VAULT_OIDC_CLIENT_ID; set them, or unset this"
     )]
     NoProvider,
-    /// A provider is configured but not used.
+    /// A provider is configured although `VAULT_SIGN_IN` permits passwords only.
     #[error("`password` leaves VAULT_OIDC_ISSUER without effect; write `both` or `oidc`")]
     Unused,
 }

@@ -27,7 +27,8 @@ use crate::transaction::Transaction;
 const CLAIM_SECONDS: i64 = 60;
 const BUSY: &str = "The server is admitting the draft already; ask again in a minute.";
 
-/// The content that the accepting owner has reviewed.
+/// The content that the accepting owner has seen. It must match the draft, so that nothing unseen
+/// is signed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReviewedContent {
     /// SHA-256 over the files ([`vault_format::bundle::files_sha256`]); for a draft that removes a

@@ -42,7 +42,7 @@ pub(in crate::admin) async fn create_draft(call: Call) -> Answer {
     }
 }
 
-/// Stores a proposed release: a catalog file that still lacks signatures.
+/// Stores a catalog file that still lacks signatures, for which other publishers then sign.
 async fn propose_release(call: &Call, namespace: &Namespace) -> Answer {
     call.caller.require_publisher()?;
     call.hosted_namespace()?;

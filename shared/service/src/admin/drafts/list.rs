@@ -17,12 +17,12 @@ use crate::model::draft::{self, AuthorEntry, DraftRecord, Kind, State};
 /// have a `next`.
 const MAX_READ: usize = 256;
 
-/// Conditions that a listed draft must meet.
+/// Query of a list of drafts: `?state=` and `?kind=`.
 #[derive(Clone, Copy)]
 pub(crate) struct DraftFilter {
-    /// State that the drafts must have; `None` for any.
+    /// `None` for drafts in any state.
     pub(crate) state: Option<State>,
-    /// Kind that the drafts must have; `None` for any.
+    /// `None` for drafts of any kind.
     pub(crate) kind: Option<Kind>,
 }
 

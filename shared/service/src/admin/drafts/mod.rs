@@ -35,7 +35,7 @@ pub(crate) use decide::{admit_draft, decline_draft};
 pub(super) use list::list_drafts;
 pub(crate) use list::{DraftFilter, read_page as listed_drafts};
 
-/// Converts a draft to its form in the API.
+/// `email` is the author's address, which only owners and publishers are shown.
 fn to_api_draft(draft: DraftRecord, email: Option<Email>) -> Draft {
     let kind = draft.kind();
     let (mut name, mut base_bundle_hash, mut flags) = (None, None, 0);
@@ -127,7 +127,6 @@ async fn read_author_emails(
     Ok(emails)
 }
 
-/// Converts one draft to its form in the API, like [`to_api_drafts`].
 async fn to_api_draft_for(by: &Principal<'_>, draft: DraftRecord) -> Result<Draft, Refusal> {
     let items = to_api_drafts(by, vec![draft]).await?;
     let item = items.into_iter().next();
