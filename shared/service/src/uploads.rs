@@ -22,7 +22,7 @@ use vault_format::text::error_chain;
 use vault_policy::Policy;
 use vault_policy::profile::Profile;
 use vault_store::StoreError;
-use vault_store::objects::{Class, MAX_ASKED, ObjectKey, Stored};
+use vault_store::objects::{Class, MAX_ASKED, MAX_OBJECT_BYTES, ObjectKey, Stored};
 use vault_store::records::{MAX_WRITES, When, Write};
 
 use crate::app::App;
@@ -170,6 +170,14 @@ async fn put_counted(
         quota: app.quota_of(namespace),
         objects: &objects,
     };
+    // The store refuses larger objects. Found only there, the refusal would leave the count in
+    // doubt until the next garbage collection.
+    if objects
+        .iter()
+        .any(|(_, bytes)| bytes.len() > MAX_OBJECT_BYTES)
+    {
+        return Err(StoreError::invalid("an object may have 4 MiB").into());
+    }
     let claimed = upload.claim_in_turn().await?;
     let sizes = upload.sizes();
     let outcome = app.objects.put_many(objects).await;
@@ -244,7 +252,12 @@ pub(crate) async fn change_usage(
         usage.settle_beyond(&quota);
         // Warnings depend on what is stored, not on what open uploads may store.
         let warnings = usage.take_warnings(&quota);
-        tx.write_all(notices::queue_notices(&tx, namespace, warnings).await?);
+        let (queued, dropped) = notices::queue_if_room(&tx, namespace, warnings).await?;
+        tx.write_all(queued);
+        // A warning counts as given only once it is queued.
+        for warning in &dropped {
+            usage.repeat_warning(warning);
+        }
         if usage != before {
             tx.write(usage.to_write(&namespace.id, when)?);
         }

@@ -38,6 +38,12 @@ pub const MAX_UNSENT: usize = 100;
 /// Maximum number of notices about drafts among them: members cause these, and must not displace
 /// other notices.
 pub const MAX_UNSENT_DRAFTS: usize = 50;
+/// Maximum number of warnings about quotas among them: a member who adds and deletes things across
+/// 80 % of a quota causes one each time.
+pub const MAX_UNSENT_QUOTAS: usize = 10;
+/// Number of places that only notices about replaced keys may take, so that no other notices can
+/// keep owners from learning of a new key.
+pub const UNSENT_KEY_PLACES: usize = 20;
 /// Minimum time between two notices about waiting machines, in seconds: 15 minutes.
 pub const MACHINES_PAUSE_SECONDS: i64 = 15 * 60;
 /// Number of days before the expiry of a release at which owners get a notice.

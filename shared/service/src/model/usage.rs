@@ -400,6 +400,19 @@ impl Usage {
         events
     }
 
+    /// Lets the next change of the usage warn again, because this warning was not queued.
+    pub fn repeat_warning(&mut self, dropped: &Event) {
+        match dropped {
+            Event::QuotaNear { quota, .. } if *quota == QuotaKind::Bytes => {
+                self.warned.bytes = false;
+            }
+            Event::QuotaNear { quota, .. } if *quota == QuotaKind::Objects => {
+                self.warned.objects = false;
+            }
+            _ => {}
+        }
+    }
+
     /// Whether 80 % of the quota is used.
     pub fn is_near(&self, quota: &Quota) -> bool {
         self.tally.stored.is_near(quota.bytes, quota.objects)

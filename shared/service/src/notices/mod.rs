@@ -29,8 +29,8 @@ use self::webhook::Endpoints;
 use crate::config::PublicUrl;
 use crate::model::namespace::Namespace;
 use crate::model::notice::{
-    Destinations, Due, Event, MACHINES, MAX_UNSENT, MAX_UNSENT_DRAFTS, Outgoing, Topic,
-    machines_key, outbox_partition,
+    Destinations, Due, Event, MACHINES, MAX_UNSENT, MAX_UNSENT_DRAFTS, MAX_UNSENT_QUOTAS, Outgoing,
+    Topic, UNSENT_KEY_PLACES, machines_key, outbox_partition,
 };
 use crate::ports::Ports;
 use crate::senders::{Mailer, Senders};
@@ -69,16 +69,27 @@ pub async fn queue_notices(
     namespace: &Namespace,
     events: Vec<Event>,
 ) -> Result<Vec<Write>, StoreError> {
+    let (writes, _) = queue_if_room(ports, namespace, events).await?;
+    Ok(writes)
+}
+
+/// Returns the writes of [`queue_notices`], and the events for which the outbox had no room, so
+/// that the caller can try again later.
+pub(crate) async fn queue_if_room(
+    ports: &Ports,
+    namespace: &Namespace,
+    events: Vec<Event>,
+) -> Result<(Vec<Write>, Vec<Event>), StoreError> {
     let wanted = retain_wanted(ports, namespace, events).await?;
     if wanted.is_empty() {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), Vec::new()));
     }
     let partition = outbox_partition(&namespace.id);
     let unsent = ports
         .records
         .list_page(&partition, "", None, MAX_UNSENT)
         .await?;
-    let mut kept = Vec::new();
+    let (mut kept, mut dropped) = (Vec::new(), Vec::new());
     for event in wanted {
         // Dropped instead of refused: the event itself, such as a publish, must not fail because
         // nobody reads its notices.
@@ -88,11 +99,12 @@ pub async fn queue_notices(
                 topic = event.topic_word(),
                 "dropped a notice because too many of this vault wait to be sent"
             );
+            dropped.push(event);
         } else {
             kept.push(event);
         }
     }
-    outgoing_writes(ports, namespace, kept)
+    Ok((outgoing_writes(ports, namespace, kept)?, dropped))
 }
 
 /// Returns the writes that queue the warnings about a quota when an enrolment code admits a
@@ -157,18 +169,24 @@ pub async fn queue_machine(ports: &Ports, namespace: &Namespace) -> Result<Vec<W
 
 /// Whether the outbox has no room for a notice about this topic.
 fn is_full(unsent: &[Record], topic: Option<Topic>) -> Result<bool, StoreError> {
-    if unsent.len() >= MAX_UNSENT {
+    let all_topics = match topic {
+        Some(Topic::KeyReplaced) => MAX_UNSENT,
+        _ => MAX_UNSENT - UNSENT_KEY_PLACES,
+    };
+    if unsent.len() >= all_topics {
         return Ok(true);
     }
-    // Drafts have a lower limit than the outbox: members can create them, and must not crowd out
-    // notices about keys.
-    if topic != Some(Topic::DraftWaiting) {
-        return Ok(false);
-    }
-    let mut drafts = 0;
+    // These have a lower limit than the outbox: members can cause them, and must not crowd out
+    // other notices.
+    let this_topic = match topic {
+        Some(Topic::DraftWaiting) => MAX_UNSENT_DRAFTS,
+        Some(Topic::QuotaNear) => MAX_UNSENT_QUOTAS,
+        _ => return Ok(false),
+    };
+    let mut waiting = 0;
     for record in unsent.iter().filter(|record| record.key.key != MACHINES) {
-        let waiting = record.read::<Outgoing>()?;
-        drafts += usize::from(waiting.event.topic() == Some(Topic::DraftWaiting));
+        let outgoing = record.read::<Outgoing>()?;
+        waiting += usize::from(outgoing.event.topic() == topic);
     }
-    Ok(drafts >= MAX_UNSENT_DRAFTS)
+    Ok(waiting >= this_topic)
 }

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::time::Instant;
+use vault_service::config::quota::QuotaKind;
 use vault_service::model::namespace::{Kind, Namespace, Status};
 use vault_service::model::notice::{Destinations, Due, Event, due_key, outbox_partition};
 use vault_service::model::user::{Role, Scopes, User};
@@ -18,6 +19,7 @@ use vault_store::records::{Record, RecordKey, When, Write};
 
 use crate::admin::{ADA, BOB, Desk, EVE, desk, empty_desk, reference, token};
 use crate::common::{self, commit};
+use crate::quota::bytes;
 use crate::support::key;
 use crate::team::{Team, propose_skill};
 
@@ -168,6 +170,22 @@ fn draft(n: usize) -> Event {
         draft: format!("drf_{n}"),
         kind: "propose".to_owned(),
         skill: Some("alpha".to_owned()),
+    }
+}
+
+fn quota_near(used: u64) -> Event {
+    Event::QuotaNear {
+        quota: QuotaKind::Bytes,
+        used,
+        limit: 1,
+    }
+}
+
+fn replaced_key() -> Event {
+    Event::KeyReplaced {
+        root_version: 2,
+        fingerprint: "SHA256:new".to_owned(),
+        changes: Vec::new(),
     }
 }
 
@@ -486,7 +504,48 @@ async fn drafts_of_members_leave_room_for_other_notices() {
     }
     for n in 0..60 {
         let queued = desk.queue_notice(&desk.acme, payment()).await;
-        assert_eq!(queued, if n < 50 { 2 } else { 0 }, "{n}");
+        assert_eq!(queued, if n < 30 { 2 } else { 0 }, "{n}");
+    }
+}
+
+#[tokio::test]
+async fn a_warning_without_room_in_the_outbox_comes_later() {
+    let mut desk = empty_desk().await;
+    let endpoints = desk.sending(false);
+    desk.webhook("a.example", &["quota_near"]).await;
+    desk.limit(1000, 0).await;
+    for n in 0..10 {
+        desk.queue_notice(&desk.acme, quota_near(n)).await;
+    }
+    desk.put_bytes("bundles", &bytes(1, 850)).await;
+    assert_eq!(desk.unsent(&desk.acme).await.len(), 10);
+    assert_eq!(desk.send_due().await, (10, 0));
+    endpoints.events();
+    desk.put_bytes("bundles", &bytes(2, 8)).await;
+    desk.send_due().await;
+    let warning = json!({ "vault": "acme", "quota": "bytes", "used": 858, "limit": 1000 });
+    assert_eq!(endpoints.events(), [("quota_near".to_owned(), warning)]);
+    // Given once, it is not repeated.
+    desk.put_bytes("bundles", &bytes(3, 8)).await;
+    assert_eq!(desk.send_due().await, (0, 0));
+}
+
+#[tokio::test]
+async fn no_flood_of_notices_hides_a_replaced_key() {
+    let mut desk = empty_desk().await;
+    desk.sending(false);
+    desk.webhook("a.example", &[]).await;
+    for n in 0..20 {
+        let queued = desk.queue_notice(&desk.acme, quota_near(n)).await;
+        assert_eq!(queued, if n < 10 { 2 } else { 0 }, "{n}");
+    }
+    for _ in 0..90 {
+        desk.queue_notice(&desk.acme, payment()).await;
+    }
+    assert_eq!(desk.unsent(&desk.acme).await.len(), 80);
+    for n in 0..25 {
+        let queued = desk.queue_notice(&desk.acme, replaced_key()).await;
+        assert_eq!(queued, if n < 20 { 2 } else { 0 }, "{n}");
     }
 }
 

@@ -486,6 +486,20 @@ async fn a_vault_far_beyond_its_quota_still_publishes_and_changes_keys() {
 }
 
 #[tokio::test]
+async fn an_object_over_4_mib_leaves_the_count_exact() {
+    let world = world();
+    let acme = world.limited(10 << 20, 0).await;
+    let objects = [bytes(1, 100), bytes(2, (4 << 20) + 1)];
+    let refused = world.put_bundles(&acme, &objects).await;
+    assert!(matches!(
+        refused,
+        Err(UploadError::Store(StoreError::Invalid(_)))
+    ));
+    let (usage, _) = Usage::find(&world.app, &acme.id).await.unwrap();
+    assert_eq!(usage, Usage::default());
+}
+
+#[tokio::test]
 async fn owners_are_warned_once_at_80_percent_and_again_after_a_fall() {
     let mut desk = empty_desk().await;
     let endpoints = desk.sending(false);
