@@ -30,18 +30,19 @@ const SKILL_BYTES: usize = 192;
 pub(super) struct AgentRow {
     pub(super) agent: String,
     pub(super) gets: &'static str,
-    /// SHA-256 of the bundle; empty if it gets none.
+    /// SHA-256 of the bundle that the agent gets, in hexadecimal; empty if it gets none.
     pub(super) bundle: String,
 }
 
 /// The forms of one skill that agents get.
 pub(super) struct AgentForms {
-    /// The release that says so; `None` if no release has the skill.
+    /// The release whose profiles (lists of skills for an agent) these forms are from; `None` if no
+    /// release has the skill.
     pub(super) release: Option<u64>,
-    /// The reason if the profiles of the release cannot be shown.
+    /// Sentence for the page if the profiles of the release cannot be shown.
     pub(super) problem: Option<&'static str>,
     pub(super) rows: Vec<AgentRow>,
-    /// Agents beyond the maximum.
+    /// Number of agents that the page leaves out.
     pub(super) more: usize,
 }
 

@@ -32,9 +32,8 @@ const MAX_MACHINES: usize = 25;
 /// Maximum number of members that are listed.
 const MAX_MEMBERS: usize = 50;
 
-/// Row of the page: a thing that an app made.
 pub(super) struct MadeRow {
-    /// Id of the thing, which its check box sends.
+    /// Value that the row's check box sends, such as the id of a machine.
     pub(super) id: String,
     /// Name of the thing, or its e-mail or web address.
     pub(super) name: String,
@@ -45,9 +44,8 @@ pub(super) struct MadeRow {
 /// Rows of one kind of things that an app made.
 #[derive(Default)]
 pub(super) struct MadeRows {
-    /// The rows that are shown.
     pub(super) rows: Vec<MadeRow>,
-    /// Number of further things, which are not shown.
+    /// Number of further things, which have no row because a form can have only few fields.
     pub(super) more: usize,
 }
 
@@ -76,9 +74,8 @@ pub(super) struct EndedApp {
     pub(super) invitations: MadeRows,
     pub(super) members: MadeRows,
     pub(super) webhooks: MadeRows,
-    /// Whether the form has any check box.
     pub(super) has_boxes: bool,
-    /// Whether the vault has more records than were read.
+    /// Whether the vault has more records than were read, so that things of the app may be missing.
     pub(super) more: bool,
 }
 

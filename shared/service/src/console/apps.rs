@@ -16,7 +16,6 @@ use crate::web::layout::format_minute;
 use vault_api::Client;
 use vault_store::StoreError;
 
-/// Row of the page: an app.
 struct AppRow {
     id: String,
     name: Option<String>,
@@ -33,12 +32,10 @@ struct AppsPage {
     rows: Vec<AppRow>,
     next: Option<String>,
     first: Option<String>,
-    /// Address that the forms are sent to.
     here: String,
     may_write: bool,
     /// The app that the person is about to end, with what it made.
     confirmed: Option<EndedApp>,
-    /// Address of the pages of people.
     people_href: String,
     /// Address of the account page, which lists the browsers in which a person is signed in.
     account_href: String,

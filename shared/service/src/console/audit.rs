@@ -40,7 +40,8 @@ struct LogQuery {
     /// First second of the range, and the second after its last.
     since: Option<Timestamp>,
     until: Option<Timestamp>,
-    /// The fields of the form as they were sent.
+    /// The fields of the form as they were sent, to fill the form again and for links to other
+    /// pages.
     fields: Vec<(&'static str, String)>,
     /// Message about a field whose value no entry can match.
     problem: Option<&'static str>,
@@ -141,7 +142,6 @@ struct EntryTarget {
     id: Option<String>,
 }
 
-/// Row of the page: an entry of the log.
 struct AuditRow {
     at: String,
     actor: String,
@@ -175,7 +175,7 @@ struct AuditPage {
     most: usize,
 }
 
-/// `GET /console/{slug}/audit`: shows the page, newest entries first.
+/// `GET /console/{slug}/audit`: shows the newest entries first.
 pub(super) async fn show_log(page: ConsolePage) -> Result<Response, ErrorPage> {
     let query = LogQuery::from_query(&page).await?;
     let home = page.address("/audit");

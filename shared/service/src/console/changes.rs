@@ -78,9 +78,9 @@ pub(super) struct ReleaseChanges {
     /// Lines of the policy that differ, and whether these are all; `None` if the policy is the
     /// same.
     pub(super) policy: Option<(Vec<DiffLine>, bool)>,
-    /// Sentences about all other differences.
+    /// Sentences about all other differences, such as a change of the keys.
     pub(super) notes: Vec<String>,
-    /// Expiry of the later release.
+    /// Expiry of the later release, formatted for people.
     pub(super) expires: String,
 }
 
@@ -96,7 +96,7 @@ impl ReleaseChanges {
 
 /// Differences of two releases that a page shows.
 pub(super) enum Comparison {
-    /// A summary of everything.
+    /// The summary of everything that differs.
     Whole(Box<ReleaseChanges>),
     /// Only the files of one skill, because a page has no room for both.
     Skill(SkillFiles),

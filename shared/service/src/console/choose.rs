@@ -15,7 +15,6 @@ use crate::web::browser::CONSOLE_PATH;
 use crate::web::error_page::ErrorPage;
 use crate::web::form::Form;
 
-/// Row of the page: a vault of the person.
 struct VaultChoice {
     slug: String,
     href: String,
@@ -28,7 +27,6 @@ struct VaultChoice {
 struct ChoosePage {
     shell: PageLayout,
     choices: Vec<VaultChoice>,
-    /// Number of invitations that wait for an answer.
     invitations: usize,
 }
 

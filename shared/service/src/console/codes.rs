@@ -27,7 +27,7 @@ const LIFETIMES: [(i64, &str); 4] = [
     (30 * 24 * 3600, "30 days"),
 ];
 
-/// Row of the page: an enrolment code, without its secret text.
+/// An enrolment code that still admits machines, without its secret text.
 struct EnrolmentCodeRow {
     id: String,
     used: u32,
@@ -39,7 +39,7 @@ struct EnrolmentCodeRow {
     ends: String,
 }
 
-/// A code that was just created, with its secret text.
+/// A code that this request created. Only this page shows its secret text.
 struct NewCode {
     code: String,
     command: String,
@@ -60,11 +60,9 @@ struct CodesPage {
     lives: [(i64, &'static str); 4],
     made: Option<NewCode>,
     rows: Vec<EnrolmentCodeRow>,
-    /// Address of the next page of the list.
     next: Option<String>,
 }
 
-/// `GET /console/{slug}/machines/codes`: shows the page.
 pub(super) async fn show_codes(page: ConsolePage) -> Result<Response, ErrorPage> {
     let required = page.namespace.enrolment == Enrolment::Codes;
     render_codes(&page, required, None).await
@@ -122,7 +120,6 @@ async fn render_codes(
     Ok(show_page(&template))
 }
 
-/// Shows the page with a code that was just made.
 pub(super) async fn show_new_code(
     page: &ConsolePage,
     made: EnrolmentCode,

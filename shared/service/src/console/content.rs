@@ -31,7 +31,6 @@ pub(super) fn to_error_page(refusal: Refusal) -> ErrorPage {
     }
 }
 
-/// Returns the shelf of the vault, from which its skills are read.
 pub(super) fn open_shelf(page: &ConsolePage) -> Arc<dyn Shelf> {
     let ActingUser {
         app,
@@ -149,7 +148,7 @@ pub(super) fn log_unreadable<T>(read: Result<T, StoreError>) -> Option<T> {
         .ok()
 }
 
-/// Row of a page: a finding of the security check.
+/// A finding of the security check, in the words of the page.
 pub(super) struct FindingRow {
     pub(super) level: &'static str,
     /// CSS class of the level's mark.
@@ -187,7 +186,6 @@ impl FindingRow {
     }
 }
 
-/// A key, as pages show it.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) struct NamedKey {
     /// Name that the owner gave the key; `None` if no root version names it.

@@ -37,14 +37,12 @@ pub(super) enum LineKind {
     Gap,
 }
 
-/// A line of a difference.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct DiffLine {
     pub(super) kind: LineKind,
     pub(super) text: String,
 }
 
-/// Difference of one file.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct FileDifference {
     /// Path, with invisible characters written as escapes.
@@ -182,7 +180,6 @@ pub(super) fn compare_texts(
     (lines, whole)
 }
 
-/// Comparison of two versions of a file.
 #[derive(Default)]
 struct FileComparison {
     lines: Vec<DiffLine>,

@@ -45,14 +45,13 @@ use crate::web::layout::format_minute;
 /// Maximum number of findings on a page.
 const FINDINGS_SHOWN: usize = 40;
 
-/// A link to the drafts in one state.
+/// A link that filters the list by a state, such as the drafts that were declined.
 struct StateLink {
     title: &'static str,
     href: String,
     current: bool,
 }
 
-/// Row of the page: a draft.
 struct DraftRow {
     href: String,
     title: String,
@@ -71,7 +70,6 @@ struct DraftsPage {
     states: Vec<StateLink>,
     rows: Vec<DraftRow>,
     empty: &'static str,
-    /// Address of the next page.
     next: Option<String>,
     /// Address of the first page, if this is a later one.
     first: Option<String>,
@@ -182,37 +180,38 @@ const fn state_mark(state: State) -> &'static str {
 
 /// What a draft asks for, with what a person needs to judge it.
 enum DraftRequest {
-    /// It proposes these files as a skill.
+    /// Files that are to become a skill, or replace one.
     Files(Box<DraftFiles>),
-    /// It asks to fetch a skill from a source.
+    /// A skill to fetch from its source. A person does that with the command line; the service
+    /// fetches nothing.
     Source {
         identifier: String,
         reference: Option<String>,
     },
-    /// It asks to remove a skill.
+    /// The skill that the draft names is to be removed.
     Removal,
-    /// It asks that this key may publish.
+    /// A key whose owner wants to publish with it.
     Key { name: String, fingerprint: String },
-    /// It asks for the missing signatures of a proposed release.
+    /// A proposed release that still lacks signatures.
     Release {
         signers: Vec<NamedKey>,
         needed: Option<usize>,
         payload: String,
         changes: ProposedChanges,
     },
-    /// The content of the draft is no longer stored.
+    /// The draft is recorded, but its content is no longer stored.
     Gone,
 }
 
-/// Changes of a proposed release.
+/// What a page shows of the changes of a proposed release.
 enum ProposedChanges {
-    /// The differences from the current release.
+    /// The differences between the current release and the proposed one.
     Compared(Comparison),
-    /// The release was published; its own page shows the changes.
+    /// The release was published meanwhile; its own page shows the changes.
     Published,
-    /// The current release cannot be read.
+    /// The proposal cannot be compared, because the current release cannot be read.
     CurrentUnreadable,
-    /// The proposal cannot be read.
+    /// The proposal itself cannot be read.
     Unreadable,
 }
 
@@ -329,7 +328,6 @@ struct DraftPage {
     accepts: Option<Digest>,
     /// Whether the person may decline the draft.
     declines: bool,
-    /// Address that the forms are sent to.
     here: String,
     max_reason: usize,
     csrf: String,
@@ -512,7 +510,6 @@ async fn check_proposed_files(
     })
 }
 
-/// Reads a proposed release, for the page of its draft.
 async fn read_proposed_release(
     page: &ConsolePage,
     draft: &DraftRecord,

@@ -37,7 +37,7 @@ pub(super) enum HeldRelease {
     Nothing,
     /// The machine has the current release.
     Current,
-    /// The machine has never fetched a release.
+    /// The machine is admitted but has never fetched a release.
     Never,
     /// The machine has this earlier release.
     Behind(u64),

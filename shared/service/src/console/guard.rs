@@ -43,7 +43,8 @@ use crate::web::csrf::{FORM_SECONDS, Purpose};
 use crate::web::error_page::ErrorPage;
 use crate::web::form::{Form, with_query};
 
-/// A signed-in person with their browser.
+/// A person whose session is valid, with the browser of the session. They need not be a member of
+/// any vault.
 pub(super) struct SignedInVisitor {
     pub(super) app: App,
     pub(super) browser: Browser,
@@ -60,7 +61,8 @@ impl SignedInVisitor {
     }
 }
 
-/// A page of a vault that the person may open. Only the guard creates one.
+/// A page of a vault that the person may open. Only the guard creates one, so its handler checks no
+/// rights again.
 pub(super) struct ConsolePage {
     pub(super) visitor: SignedInVisitor,
     /// The person's user in the vault.
@@ -68,7 +70,6 @@ pub(super) struct ConsolePage {
     /// The vault, as it is at this request.
     pub(super) namespace: Namespace,
     pub(super) cache: Arc<Cache>,
-    /// The query of the address.
     pub(super) query: Form,
     /// The path of the page, below the prefix of the public URL.
     pub(super) path: String,
@@ -307,7 +308,7 @@ fn return_path<'u>(app: &App, uri: &'u Uri) -> &'u str {
         .unwrap_or(CONSOLE_PATH)
 }
 
-/// Shows the choice of vaults to a signed-in person, or the sign-in page.
+/// Answers `/console`: a signed-in person chooses a vault, and anybody else gets the sign-in page.
 async fn serve_choice<F>(
     app: &App,
     request: Request,

@@ -13,7 +13,6 @@ use crate::model::release::{self, Release};
 /// Maximum number of releases that are compared, from the newest back.
 const MAX_COMPARED: u64 = 8;
 
-/// A release in which a skill changed.
 pub(super) struct SkillChange {
     pub(super) release: u64,
     pub(super) published_at: Timestamp,

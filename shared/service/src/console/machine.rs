@@ -40,7 +40,6 @@ struct MachinePage {
     lapsed: bool,
 }
 
-/// `GET /console/{slug}/machines/{id}`: shows the page.
 pub(super) async fn show_machine(page: ConsolePage) -> Result<Response, ErrorPage> {
     let (app, namespace) = (page.app(), &page.namespace);
     let found = find_device(app, &namespace.to_ref(), page.param("id")).await?;

@@ -82,7 +82,7 @@ pub(super) struct StaticOption {
     pub(super) chosen: bool,
 }
 
-/// Row of the page: a network from which machines wait for admission.
+/// A network from which machines wait for admission, with the link that denies them together.
 struct WaitingNetwork {
     name: String,
     /// Address of the page that asks to confirm the denial of these machines.
@@ -100,7 +100,6 @@ struct Denial {
     ids: String,
 }
 
-/// Row of the page: a machine.
 struct MachineRow {
     href: String,
     name: String,
@@ -120,10 +119,9 @@ struct MachineRow {
 struct MachinesPage {
     shell: PageLayout,
     csrf: String,
-    /// Address of this page without parameters.
+    /// Path of this page without parameters, to which its forms and filters add theirs.
     here: String,
     codes_href: String,
-    /// Number of machines that wait for admission.
     waiting: usize,
     /// Networks of the waiting machines, if there are several.
     networks: Vec<WaitingNetwork>,
@@ -140,7 +138,6 @@ struct MachinesPage {
     link_command: String,
 }
 
-/// `GET /console/{slug}/machines`: shows the page.
 pub(super) async fn show_machines(page: ConsolePage) -> Result<Response, ErrorPage> {
     let (app, namespace) = (page.app(), &page.namespace);
     let current = namespace.current.as_ref().map(|current| current.release);
@@ -268,7 +265,7 @@ fn to_row(machine: &Machine, here: &str, current: Option<u64>, names: &Names) ->
     }
 }
 
-/// Returns the day of the machine's last call, as pages write days.
+/// Returns the day of the machine's last call as pages write days: `1 Dec 2026`.
 pub(super) fn last_seen(machine: &Machine) -> String {
     let visit = machine.visit.as_ref();
     // Visits are recorded by day, without a time.

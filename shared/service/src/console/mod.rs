@@ -72,7 +72,6 @@ use guard::{ConsoleForm, ConsolePage, SignedInVisitor};
 use outcome::Outcome;
 use page::PageLayout;
 
-/// Future of the answer of a handler.
 type HandlerFuture = Pin<Box<dyn Future<Output = Result<Response, ErrorPage>> + Send>>;
 
 /// Least role that may open a page.
@@ -91,9 +90,9 @@ enum Access {
 /// Handler of a route, with the least role.
 #[derive(Clone, Copy)]
 enum Handler {
-    /// The page on which a signed-in person chooses a vault.
+    /// The page at `/console` itself, which needs no membership.
     Choose(fn(SignedInVisitor, Form) -> HandlerFuture),
-    /// A page about a vault.
+    /// A page about the vault that the path names.
     Page(Access, fn(ConsolePage) -> HandlerFuture),
     /// A form of the page at the same path, for people with the right to write.
     Form(Access, fn(ConsoleForm) -> HandlerFuture),
@@ -117,9 +116,9 @@ impl Handler {
 
 /// Caches of the console. All entries are immutable.
 struct Cache {
-    /// Verified current releases, by namespace.
+    /// Verified current releases.
     releases: Releases,
-    /// Parsed catalogs of current and earlier releases.
+    /// Parsed catalogs, also of earlier releases.
     catalogs: Catalogs,
     /// Profiles of releases, by namespace and hash of the catalog.
     profiles: Recent<(NamespaceId, Digest), Arc<PublishedProfiles>>,

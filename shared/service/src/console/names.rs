@@ -17,7 +17,6 @@ use crate::model::user::{User, is_user_id, user_key};
 /// Display names of the users, machines and apps of a vault, by id.
 #[derive(Default)]
 pub(super) struct Names {
-    /// E-mail addresses of users.
     users: HashMap<String, String>,
     /// Machines, with the names that they gave themselves.
     machines: HashMap<String, NamedMachine>,

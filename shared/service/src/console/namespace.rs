@@ -66,7 +66,6 @@ struct NamespacePage {
     csrf: String,
 }
 
-/// `GET /console/{slug}/namespace`: shows the page.
 pub(super) async fn show_namespace(page: ConsolePage) -> Result<Response, ErrorPage> {
     let namespace = &page.namespace;
     let now = page.app().clock.now();

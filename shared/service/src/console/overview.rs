@@ -25,10 +25,8 @@ use crate::web::layout::{format_day, format_minute};
 
 /// Number of days before the expiry of a release from which on the page suggests to sign it again.
 const ENDS_SOON_DAYS: i64 = 14;
-/// Seconds of a day.
 const DAY: i64 = 24 * 3600;
 
-/// Section of the page: the current release.
 struct ReleaseStatus {
     number: u64,
     skills: u64,
@@ -74,17 +72,16 @@ impl Expiry {
 /// Row of the page: things that wait for a decision, such as "2 machines ask for access".
 struct WaitingItem {
     text: String,
-    /// Address of the page for the decision.
     href: String,
 }
 
-/// Section of the page: a suggestion of what to do next.
+/// A suggestion of what to do next.
 struct NextStep {
     text: &'static str,
     commands: Vec<String>,
 }
 
-/// Section of the page, for owners: the machines of the vault.
+/// The machines of the vault, which only owners see.
 struct FleetSummary {
     admitted: usize,
     /// Number of machines without the current release.
@@ -95,7 +92,7 @@ struct FleetSummary {
     behind_href: String,
 }
 
-/// Row of the page: a webhook that has failed since its last delivered notice.
+/// A webhook that has failed since it last accepted a notice.
 struct FailingWebhook {
     address: String,
     since: String,
@@ -116,7 +113,7 @@ struct OverviewPage {
     grace_ends: Option<String>,
     /// Day on which the pin was reset, for as long as owners are told.
     pin_reset: Option<String>,
-    /// Webhooks whose notices fail, for owners.
+    /// Filled for owners only.
     webhooks: Vec<FailingWebhook>,
     waiting: Vec<WaitingItem>,
     release: Option<ReleaseStatus>,

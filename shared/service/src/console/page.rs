@@ -18,13 +18,11 @@ pub(super) const ROWS_SHOWN: usize = 50;
 /// Layout around the content of a page.
 pub(super) struct PageLayout {
     pub(super) frame: Frame,
-    /// The person's e-mail address.
     pub(super) email: String,
-    /// The vault that the page is about.
+    /// `None` on a page that is about no vault, such as the choice of vaults.
     pub(super) vault: Option<NavVault>,
-    /// Notice about the form that was sent before.
+    /// Outcome of the form that was sent before; shown once.
     pub(super) notice: Option<Notice>,
-    /// The button that signs out.
     pub(super) sign_out: SignOut,
 }
 
@@ -38,7 +36,6 @@ pub(super) struct NavVault {
     pub(super) links: Vec<NavLink>,
 }
 
-/// A link of the navigation.
 pub(super) struct NavLink {
     pub(super) title: &'static str,
     pub(super) href: String,
@@ -118,13 +115,12 @@ impl PageLayout {
     }
 }
 
-/// Returns the address of a page of the console.
 fn console_address(app: &App, path: &str) -> String {
     let page = ReturnTo::parse_console_address(path).unwrap_or(ReturnTo::Console(CONSOLE_PATH));
     page.address(app)
 }
 
-/// Renders a page as an answer.
+/// Renders a page with the status 200.
 pub(super) fn show_page(page: &impl Template) -> Response {
     render_console_page(StatusCode::OK, page)
 }

@@ -28,7 +28,7 @@ use crate::web::error_page::ErrorPage;
 use crate::web::form::with_query;
 use crate::web::layout::{format_day, format_minute, role_name};
 
-/// Row of the page: a member or an invited person.
+/// A member, or a person whose invitation is open.
 struct PersonRow {
     href: String,
     email: String,
@@ -41,7 +41,7 @@ struct PersonRow {
     this: bool,
 }
 
-/// Row of the page: a key that is valid for the vault.
+/// A key in the newest root version (the list of the vault's keys).
 struct KeyRow {
     name: String,
     fingerprint: String,
@@ -72,7 +72,6 @@ struct PeoplePage {
     thresholds: Option<(usize, usize, u64)>,
     /// Whether the owner has the signing keys, and not this service.
     hosted: bool,
-    /// Address that the form is sent to.
     here: String,
     may_write: bool,
     csrf: String,
@@ -230,7 +229,7 @@ struct PersonPage {
     browsers: Option<BrowserSummary>,
     id: String,
     audit_href: String,
-    /// Address of the log entries about the person.
+    /// Address of the audit log, filtered to entries about the person.
     about_href: String,
     /// Address of the list of skills as this person sees it; `None` before they accept.
     skills_href: Option<String>,

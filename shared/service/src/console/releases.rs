@@ -33,7 +33,6 @@ use crate::web::layout::format_minute;
 /// Maximum number of releases that a page offers for comparison.
 const CHOICES_SHOWN: usize = 200;
 
-/// Row of the page: a release.
 struct ReleaseRow {
     number: u64,
     href: String,
@@ -72,7 +71,7 @@ struct ReleasesPage {
     hosted: bool,
 }
 
-/// `GET /console/{slug}/releases`: lists the releases, newest first.
+/// `GET /console/{slug}/releases`: lists the releases, newest first, and the proposals.
 pub(super) async fn list_releases(page: ConsolePage) -> Result<Response, ErrorPage> {
     let releases = all_releases(page.app(), &page.namespace.id).await?;
     let (chain, unreadable) = readable_chain(&page).await;
@@ -192,7 +191,7 @@ fn signatures_text(given: usize, needed: Option<usize>) -> String {
     }
 }
 
-/// Option of the page: a release to compare with.
+/// A release that the person can choose for comparison.
 struct ReleaseChoice {
     number: u64,
     /// Value of the parameter `to`; see [`choice_word`].
@@ -218,9 +217,9 @@ struct ReleasePage {
     root_version: u64,
     payload: String,
     choices: Vec<ReleaseChoice>,
-    /// Differences; `None` if the catalog of one release is no longer stored.
+    /// `None` if the catalog of one of the two releases is no longer stored.
     comparison: Option<Comparison>,
-    /// Address of the page with all differences.
+    /// Address of this comparison without `?skill=`, which shows all differences.
     all_href: String,
     hosted: bool,
 }

@@ -37,7 +37,6 @@ const MAX_CHARS: usize = 2000;
 /// The file that is shown if none is chosen.
 const SKILL_MD: &str = "SKILL.md";
 
-/// Row of the page: a file.
 struct FileRow {
     path: String,
     href: String,
@@ -45,14 +44,13 @@ struct FileRow {
     is_executable: bool,
 }
 
-/// Row of the page: a release in which the skill changed.
 struct ChangeRow {
     release: u64,
     day: String,
     what: String,
 }
 
-/// Section of the page: the content of the skill.
+/// The content of the skill, apart from what the release's index says about it.
 struct SkillContent {
     signed_at: String,
     /// Name of the key that signed the skill, if a root version of the vault names it.

@@ -70,14 +70,12 @@ impl SkillFilter {
     }
 }
 
-/// Option of a selection field whose options depend on the vault.
 struct DynamicOption {
     word: String,
     title: String,
     chosen: bool,
 }
 
-/// Row of the page: a skill.
 struct SkillRow {
     href: String,
     name: String,
@@ -120,7 +118,7 @@ struct SkillsPage {
     pager: Pager,
 }
 
-/// Values of the page's fields.
+/// The fields of the form above the list, which choose the viewer and filter the skills.
 #[derive(Default)]
 struct SkillsQuery {
     who: String,
@@ -297,7 +295,6 @@ fn compiled_policy(cache: &Cache, snapshot: &Snapshot) -> CompiledPolicy {
     compiled
 }
 
-/// The first records of a partition, as options of a field.
 struct FirstRecords<T> {
     items: Vec<T>,
     /// Whether the partition has more records than were read.

@@ -42,7 +42,7 @@ pub(super) struct ReleaseBar {
     pub(super) x: String,
     pub(super) height: String,
     pub(super) y: String,
-    /// Text of the bar's tooltip.
+    /// Tooltip of the bar: the release and what changed in it.
     pub(super) title: String,
 }
 
