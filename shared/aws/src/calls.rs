@@ -57,7 +57,6 @@ impl Sub for Calls {
     }
 }
 
-/// The kinds of request.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     RecordRead,

@@ -36,7 +36,6 @@ const MAX_HEAD_REQUESTS: usize = 500;
 /// Maximum number of concurrent requests of one call.
 const AT_ONCE: usize = 16;
 
-/// One S3 bucket.
 #[derive(Clone)]
 pub(crate) struct Bucket {
     client: Client,
@@ -450,7 +449,6 @@ async fn next_result<T: 'static>(
     }
 }
 
-/// Formats a SHA-256 as S3 does.
 fn checksum_header(digest: &Digest) -> String {
     STANDARD.encode(digest.as_bytes())
 }

@@ -98,12 +98,10 @@ impl MergedSearches {
         }
     }
 
-    /// The number of skills.
     pub(crate) fn len(&self) -> usize {
         self.skills.len()
     }
 
-    /// Returns the skills, sorted by folder.
     pub(crate) fn into_found(self) -> Found {
         let mut left_out = self.left_out;
         // A folder that was left out of one search may be a skill of another.

@@ -47,12 +47,10 @@ pub(super) fn counter_attribute(field: &str) -> String {
     format!("{COUNTER}{field}")
 }
 
-/// Converts an integer to an attribute value.
 pub(super) fn number_value(value: impl Copy + ToString) -> AttributeValue {
     AttributeValue::N(value.to_string())
 }
 
-/// Returns the two attributes that form an item's key.
 pub(super) fn key_attributes(key: &RecordKey) -> Item {
     HashMap::from([
         (PARTITION_KEY.to_owned(), text_value(&key.partition)),

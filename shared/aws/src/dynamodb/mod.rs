@@ -48,7 +48,6 @@ const NEXT_PAGE: usize = 200;
 /// not of the caller, failed: this clock is behind, or a counter has to be created.
 const MAX_ROUNDS: u32 = 40;
 
-/// One DynamoDB table.
 #[derive(Clone)]
 pub(crate) struct Table {
     client: Client,
@@ -64,7 +63,6 @@ enum TransactionResult {
     Cancelled(Vec<CancellationReason>),
 }
 
-/// The result of reading several items.
 enum Read {
     Items(Vec<Option<Item>>),
     TooLarge,

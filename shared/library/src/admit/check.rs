@@ -69,7 +69,6 @@ impl<'v> Neighbours<'v> {
         self.vault = Some(Cow::Owned(vault.clone()));
     }
 
-    /// Returns the vault, if there is one.
     pub(crate) fn vault(&self) -> Option<&Vault> {
         self.vault.as_deref()
     }

@@ -159,7 +159,6 @@ fn signed_agents(
     is_meant.then(|| (manifest.agents, Vec::new()))
 }
 
-/// Applies the rules to the available skills.
 pub(super) fn choose_skills(
     rules: Vec<ProfileRule>,
     skills: &[AvailableSkill],

@@ -69,7 +69,6 @@ impl RootChange {
             && self.leftovers.is_empty()
     }
 
-    /// Turns the change into the report on this folder.
     pub(super) fn into_state(self) -> RootState {
         let text = |name: &SkillName| name.to_string();
         let is_new = |name: &&SkillName| !self.record.copies.contains_key(*name);

@@ -68,7 +68,6 @@ impl HeldFolder {
         &self.path
     }
 
-    /// Returns the open handle of the folder.
     pub(crate) fn into_fd(self) -> OwnedFd {
         self.fd
     }

@@ -63,7 +63,6 @@ pub(crate) trait Location {
         })
     }
 
-    /// Opens this folder.
     fn open_folder(&self) -> io::Result<OwnedFd> {
         let at = self.open_parent()?;
         match at.folder {

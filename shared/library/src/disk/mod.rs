@@ -139,7 +139,6 @@ fn mkdir(path: &(impl Location + ?Sized), mode: u32) -> io::Result<()> {
     )?)
 }
 
-/// Converts permission bits for a system call.
 fn mode_bits(mode: u32) -> Mode {
     Mode::from_raw_mode(mode as rustix::fs::RawMode)
 }

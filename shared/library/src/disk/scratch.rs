@@ -35,7 +35,6 @@ impl Scratch {
         }
     }
 
-    /// Returns the path of the folder.
     pub(crate) fn path(&self) -> &HeldPath {
         &self.path
     }

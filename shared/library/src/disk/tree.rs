@@ -51,7 +51,6 @@ impl FileStat {
         }
     }
 
-    /// Permission bits.
     pub(crate) fn permissions(&self) -> u32 {
         self.mode & 0o7777
     }
@@ -177,7 +176,6 @@ impl Walker<'_> {
         Ok(())
     }
 
-    /// Appends a name to the path.
     fn push_name(&mut self, name: &str) {
         if !self.path.is_empty() {
             self.path.push('/');

@@ -111,7 +111,6 @@ pub(crate) struct LinkedSkill {
     /// Name in the linked vault, which the manifest is signed for.
     pub(crate) name: SkillName,
     pub(crate) bundle: Digest,
-    /// Key that signed it.
     pub(crate) signer: PublicKey,
     /// Whether the bare name means this skill unless an own skill has that name. If not set, only
     /// `<vault>/<name>` means it.

@@ -101,7 +101,6 @@ impl ProjectFolder {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 struct ProjectRecord {
     schema: String,
-    /// Folder of the project.
     path: PathBuf,
     /// Path of the vault whose store contains the bytes.
     vault: PathBuf,
@@ -264,7 +263,6 @@ impl Project {
         &self.record.folders
     }
 
-    /// The bundle of each skill.
     pub(crate) fn skill_bundles(&self) -> &BTreeMap<SkillName, Digest> {
         &self.record.skills
     }

@@ -351,7 +351,6 @@ pub(super) fn former_signers(roots: &RootState, signers: &[PublicKey]) -> Vec<Ch
     lines.collect()
 }
 
-/// Returns the hashes of a catalog's profiles.
 fn profile_objects(catalog: &Catalog) -> Vec<Digest> {
     let profiles = catalog.profiles.iter();
     profiles.map(|profile| profile.bundle_hash).collect()

@@ -374,7 +374,6 @@ pub(super) fn read_last_accepted(
     Ok(Some(LastAccepted { last, former }))
 }
 
-/// Returns keys together with their names.
 pub(super) fn named_keys(trust: &VaultTrust, keys: &[PublicKey]) -> Vec<NamedKey> {
     let named = |key| NamedKey::from_chain(trust.chain(), key);
     keys.iter().map(named).collect()

@@ -220,7 +220,6 @@ fn choose_side<T: Copy + PartialEq>(
     }
 }
 
-/// The policy on this machine.
 struct OwnPolicy {
     /// SHA-256 of the policy object that the approved version gives; `None` without a policy.
     approved: Option<Digest>,

@@ -176,7 +176,6 @@ impl Examined {
         self.extra.clone().map(Damage::Extra)
     }
 
-    /// Returns the bytes of SKILL.md.
     pub(crate) fn skill_md(&self) -> Option<&[u8]> {
         let file = self
             .files
@@ -192,7 +191,6 @@ impl Examined {
     }
 }
 
-/// Returns the folder of a bundle.
 pub(crate) fn bundle_folder(store: &HeldPath, hash: &Digest) -> HeldPath {
     store.join(hash.to_string())
 }

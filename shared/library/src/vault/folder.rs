@@ -62,7 +62,6 @@ impl PrivateFolder {
         }
     }
 
-    /// Returns a subfolder.
     pub(crate) fn child(&self, name: &str) -> Self {
         Self {
             config: self.config.clone(),
@@ -70,12 +69,10 @@ impl PrivateFolder {
         }
     }
 
-    /// Path of the folder.
     pub(crate) fn path(&self) -> PathBuf {
         self.config.join(&self.below)
     }
 
-    /// Path of a file in the folder.
     pub(crate) fn path_of(&self, name: &str) -> PathBuf {
         self.path().join(name)
     }
@@ -206,7 +203,6 @@ impl PrivateFolder {
         )?)
     }
 
-    /// Renames a file of the folder.
     pub(crate) fn rename_file(&self, from: &str, to: &str) -> Result<(), KeyError> {
         disk::rename(&self.path_of(from), &self.path_of(to))?;
         // Without a flush, the old name could come back after a power failure, when the caller
@@ -219,7 +215,6 @@ impl PrivateFolder {
         Ok(disk::remove_file(&self.path_of(name))?)
     }
 
-    /// Removes the folder with its content.
     pub(crate) fn remove_all(&self) -> Result<(), KeyError> {
         Ok(disk::remove_tree(&self.path())?)
     }

@@ -268,7 +268,6 @@ impl VaultKeys {
         }
     }
 
-    /// The source of passphrases for the key files.
     pub(super) fn passphrases(&self) -> Arc<dyn Passphrases> {
         Arc::clone(&self.passphrases)
     }

@@ -54,7 +54,6 @@ impl HeldVault {
 }
 
 impl<'v> Change<'v> {
-    /// The vault that is being changed.
     pub(crate) const fn vault(&self) -> &'v Vault {
         self.vault
     }

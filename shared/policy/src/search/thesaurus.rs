@@ -24,7 +24,6 @@ pub(super) struct Thesaurus {
 pub(super) struct Span {
     /// The index of the first word.
     pub start: usize,
-    /// Number of words.
     pub length: usize,
 }
 
@@ -74,7 +73,6 @@ impl Thesaurus {
             .map(String::as_str)
     }
 
-    /// Whether the thesaurus has this term.
     pub(super) fn has_term(&self, term: &str) -> bool {
         self.related.contains_key(term)
     }

@@ -24,7 +24,6 @@ pub(crate) struct TreeEntry {
     pub(crate) path: String,
 }
 
-/// The kind of a tree entry.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum EntryKind {
     File(Mode),

@@ -233,7 +233,6 @@ impl Site {
         }
     }
 
-    /// Parses the index of a site.
     pub(super) fn read_index(access: Access<'_>, origin: &Url, got: FetchedBody) -> Result<Self> {
         let index = parse_index(&got.body);
         let (is_pinned, values) = index.map_err(|why| FetchError::content_error(&got.url, why))?;

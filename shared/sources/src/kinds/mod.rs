@@ -43,7 +43,6 @@ pub(crate) const MAX_JSON_BYTES: u64 = 1 << 20;
 /// The operations that every kind of source implements.
 #[async_trait]
 pub(crate) trait Kind: Send + Sync {
-    /// Opens the source and lists its skills.
     async fn open_source(&self, access: Access<'_>) -> Result<Opened>;
 
     /// Opens the source as a tree of files, to read a marketplace in it. The default fails, because
@@ -65,7 +64,6 @@ pub(crate) trait Kind: Send + Sync {
     }
 }
 
-/// Returns the implementation for a source.
 pub(crate) fn kind_of(source: &Source) -> Result<Box<dyn Kind + '_>> {
     Ok(match source {
         Source::Local(path) => Box::new(files::Local(path)),

@@ -26,12 +26,10 @@ pub(crate) struct Package {
     version: String,
 }
 
-/// The archive of a package.
 #[derive(Debug)]
 pub(crate) struct Archive {
     /// `name@version`, with the version that the registry resolved.
     pub(crate) shown: String,
-    /// The URL of the archive.
     pub(crate) url: Url,
     pub(crate) body: Vec<u8>,
 }

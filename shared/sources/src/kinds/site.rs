@@ -137,7 +137,6 @@ struct Signature {
 }
 
 impl Site {
-    /// Fetches the files of a skill.
     async fn files_of(&self, access: Access<'_>, entry: &SiteEntry) -> Result<SiteFiles> {
         let plain = |files, digest| SiteFiles {
             files,

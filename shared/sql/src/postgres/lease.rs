@@ -107,7 +107,6 @@ impl Lease {
         Ok(self.client_object().prepare_cached(statement).await?)
     }
 
-    /// Runs a prepared statement.
     pub async fn query_prepared(
         &self,
         statement: &Statement,

@@ -376,7 +376,6 @@ fn is_busy(error: &(dyn std::error::Error + 'static)) -> bool {
         == Some(ErrorCode::DatabaseBusy)
 }
 
-/// Converts an error of SQLite to the error of the ports.
 fn store_error(error: rusqlite::Error) -> StoreError {
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {

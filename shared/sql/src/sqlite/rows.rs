@@ -158,7 +158,6 @@ pub fn list_records(
     listed?.collect()
 }
 
-/// Returns an object's bytes.
 pub fn read_object(connection: &Connection, key: &ObjectKey) -> rusqlite::Result<Option<Bytes>> {
     let mut statement = connection.prepare_cached(
         "select bytes from objects where namespace = ?1 and class = ?2 and digest = ?3",
@@ -234,7 +233,6 @@ pub fn check_readable(connection: &Connection) -> rusqlite::Result<()> {
         .query_row((), |_| Ok(()))
 }
 
-/// Converts a limit to SQLite's type.
 pub fn to_integer(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }

@@ -152,7 +152,6 @@ impl Writer {
         answer.await.map_err(|_| worker_gone())?
     }
 
-    /// Returns whether the thread is alive.
     pub fn is_alive(&self) -> bool {
         !self.queue.lock_state().is_closed
     }
@@ -427,7 +426,6 @@ impl<'a> Batch<'a> {
         put.collect()
     }
 
-    /// Deletes objects.
     pub fn delete_objects(&mut self, keys: &[ObjectKey]) -> rusqlite::Result<()> {
         keys.iter().try_for_each(|key| {
             let key = params![

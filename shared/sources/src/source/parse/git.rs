@@ -8,7 +8,6 @@ use crate::source::check::{check_segments, check_ssh_word};
 use crate::source::{BadSource, GitSource, is_loopback};
 
 impl Parser<'_> {
-    /// Parses a git address.
     pub(super) fn git_address(&self, text: &str) -> Result<GitSource, BadSource> {
         // Outside of an IPv6 literal, `::` starts a helper program of git.
         let literal = text.starts_with("https://[") || text.starts_with("ssh://");
