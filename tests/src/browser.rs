@@ -17,33 +17,33 @@ pub struct Browser {
 /// A form as found in a page.
 #[derive(Clone, Debug, Default)]
 pub struct Form {
-    /// Where it goes.
+    /// The form's `action`: the URL that it is submitted to.
     pub action: String,
     /// Names and values of its hidden fields.
     pub hidden: Vec<(String, String)>,
 }
 
-/// A walk through the pages of authorize.
+/// A visit of the OAuth authorization pages, from the first request to its end.
 #[derive(Clone, Debug)]
 pub struct Walk {
-    /// The status of every answer, in order.
+    /// HTTP status of each response, in the order of the requests.
     pub statuses: Vec<u16>,
-    /// Where it ended.
+    /// The page or address at which no redirect or form was left to follow.
     pub end: End,
 }
 
-/// Where a walk ended.
+/// The place at which a [`Walk`] stops.
 #[derive(Clone, Debug)]
 pub enum End {
-    /// At the client's redirect address, with what its query says.
+    /// The client's redirect address; holds what its query says.
     Back(String),
     /// At the service's own page for e-mail and password, which nobody gave.
     SignIn,
-    /// At somebody else's sign-in: its origin.
+    /// The sign-in page of another identity provider; holds its origin.
     Elsewhere(String),
 }
 
-/// An HTTP client that follows nothing and speaks to loopback.
+/// Creates an HTTP client that follows no redirects and uses no proxy.
 pub fn client() -> Client {
     // Fails only when a provider was installed before, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -86,7 +86,7 @@ impl Browser {
         self.try_post(url, fields).await.expect("an answer")
     }
 
-    /// As [`Browser::get`]; fails when there is no answer.
+    /// Like [`Browser::get`], but returns an error instead of panicking if there is no response.
     pub async fn try_get(&mut self, url: &str) -> Result<Response, reqwest::Error> {
         let asked = self.client.get(url).header(COOKIE, self.cookie_line());
         let response = asked.send().await?;
@@ -94,7 +94,7 @@ impl Browser {
         Ok(response)
     }
 
-    /// As [`Browser::post`]; fails when there is no answer.
+    /// Like [`Browser::post`], but returns an error instead of panicking if there is no response.
     pub async fn try_post(
         &mut self,
         url: &str,
@@ -342,7 +342,7 @@ pub fn no_answer(error: &reqwest::Error) -> String {
     text
 }
 
-/// What a page says to a person, cut at 300 characters.
+/// Returns the visible text of a page, cut at 300 characters.
 pub fn words(page: &str) -> String {
     let body = page.split("<body").last().unwrap_or_default();
     let mut text = String::new();

@@ -11,20 +11,19 @@ use vault_format::manifest::{SKILL_MD, SignedManifest};
 use vault_format::name::SkillName;
 use vault_format::path::FilePath;
 
-/// What was found good.
+/// The result of [`verify`]: a fetched skill whose signature and files are valid.
 #[derive(Debug)]
 pub struct Verified {
-    /// The signed version.
+    /// Version number in the signed manifest.
     pub version: u64,
     /// How many files the manifest names.
     pub files: usize,
     /// How many of them came inline, and have the manifest's digest.
     pub inline: usize,
-    /// The key, as people compare it.
+    /// Fingerprint of the key that signed the manifest.
     pub fingerprint: String,
 }
 
-/// What is compared of a signed manifest.
 #[derive(Deserialize)]
 struct SignedFiles {
     name: SkillName,

@@ -11,7 +11,7 @@ pub fn vault_binary() -> PathBuf {
     assert_cmd::cargo::cargo_bin("vault")
 }
 
-/// One machine with one user.
+/// A temporary home folder in which tests run `vault` as one user of one machine.
 pub struct Home {
     folder: TempDir,
 }
@@ -241,7 +241,7 @@ impl Home {
         self.skill(name, &[("SKILL.md", &crate::skills::skill_md(name, body))])
     }
 
-    /// Adds such a skill to the vault.
+    /// Writes a skill with this name and body, and adds it to the vault.
     pub fn add(&self, name: &str, body: &str) -> Ran {
         let folder = self.plain_skill(name, body);
         self.run(&format!("add {}", folder.display()))

@@ -17,7 +17,7 @@ use vault_format::hash::Digest;
 /// The namespace that every host keeps.
 pub const SLUG: &str = "acme";
 
-/// What arrived.
+/// An HTTP request that the host received.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The method.
@@ -47,39 +47,40 @@ impl Request {
     }
 }
 
-/// How the body of an answer goes over the wire.
+/// The way in which the host sends a response, for tests of broken and slow hosts.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Wire {
-    /// Its true length, then the body.
+    /// A complete response with the true `Content-Length`.
     #[default]
     Honest,
-    /// This `Content-Length`, then the body, then the end.
+    /// A `Content-Length` of this many bytes, which may be false, then the body. Then the
+    /// connection is closed.
     Length(u64),
-    /// In chunks, but the connection ends before the last one.
+    /// Chunked encoding, but the connection ends before the last chunk.
     CutChunks,
-    /// The body in chunks, over and over, until the reader goes.
+    /// The body in chunks, again and again, until the client closes the connection.
     Endless,
     /// The body a byte at a time, with this many milliseconds between two.
     Trickle(u64),
-    /// The body is all there is: no status line, no headers.
+    /// Only the body, without status line and headers.
     Bare,
 }
 
-/// What is sent back.
+/// An HTTP response of the host.
 #[derive(Clone, Debug, Default)]
 pub struct Answer {
-    /// The status.
+    /// HTTP status code.
     pub status: u16,
     /// Further header lines.
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: Vec<u8>,
-    /// How it is sent.
+    /// The way of sending it: honest unless set.
     pub wire: Wire,
 }
 
 impl Answer {
-    /// This status and body.
+    /// Creates an honestly sent response without further headers.
     pub fn new(status: u16, body: impl Into<Vec<u8>>) -> Self {
         Self {
             status,
@@ -88,25 +89,25 @@ impl Answer {
         }
     }
 
-    /// 200 and JSON.
+    /// Creates a response with status 200 and this JSON.
     pub fn json(value: &Value) -> Self {
         Self::new(200, value.to_string()).with("Content-Type", "application/json")
     }
 
-    /// A refusal as services write it.
+    /// Creates an error response with a problem document (RFC 9457).
     pub fn problem(status: u16, code: &str) -> Self {
         let body = json!({ "type": "about:blank", "status": status, "title": code, "code": code });
         Self::new(status, body.to_string()).with("Content-Type", "application/problem+json")
     }
 
-    /// With one more header line.
+    /// Adds a header line.
     #[must_use]
     pub fn with(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// Sent in this way.
+    /// Sets the way in which the response is sent.
     #[must_use]
     pub fn over(self, wire: Wire) -> Self {
         Self { wire, ..self }
@@ -116,7 +117,7 @@ impl Answer {
 /// Answers a request in place of the honest host, or leaves it to that with `None`.
 pub type Attack = Arc<dyn Fn(&Request) -> Option<Answer> + Send + Sync>;
 
-/// What the host keeps for its one namespace.
+/// The catalogs and objects that the host serves for its one namespace.
 #[derive(Clone, Debug, Default)]
 pub struct Namespace {
     /// The current catalog's exact bytes.
@@ -125,12 +126,12 @@ pub struct Namespace {
     pub objects: BTreeMap<String, Vec<u8>>,
     /// The catalogs that were pushed, by release.
     pub releases: BTreeMap<u64, Vec<u8>>,
-    /// What it says of a device: `active` unless set.
+    /// Status that the host reports for every device; `None` means `active`.
     pub status: Option<String>,
 }
 
 impl Namespace {
-    /// A namespace with this catalog and these objects.
+    /// Creates a namespace that serves this catalog and these bundles with their parts.
     pub fn new(catalog: Vec<u8>, bundles: &[&EncodedBundle]) -> Self {
         let mut namespace = Self {
             catalog: Some(catalog),
@@ -142,7 +143,7 @@ impl Namespace {
         namespace
     }
 
-    /// Keeps a bundle with its parts.
+    /// Adds a bundle and its parts, each under its true hash.
     pub fn put(&mut self, bundle: &EncodedBundle) {
         self.put_as(&bundle.hash, bundle.bytes.clone());
         for part in &bundle.parts {
@@ -150,7 +151,7 @@ impl Namespace {
         }
     }
 
-    /// Keeps bytes under a hash, theirs or not.
+    /// Adds bytes under a hash, which may be the hash of other bytes.
     pub fn put_as(&mut self, hash: &Digest, bytes: Vec<u8>) {
         self.objects.insert(hash.to_string(), bytes);
     }
@@ -354,12 +355,12 @@ impl Host {
         host
     }
 
-    /// The address to link.
+    /// Returns the address that a client passes to `vault link`.
     pub fn address(&self) -> String {
         format!("{}/v/{SLUG}", self.url)
     }
 
-    /// From now on answers honestly, from this.
+    /// Replaces the namespace, ends an attack, and forgets the requests so far.
     pub fn serve(&self, namespace: Namespace) {
         let mut kept = lock(&self.kept);
         kept.namespace = namespace;
@@ -368,7 +369,7 @@ impl Host {
         kept.sent = 0;
     }
 
-    /// From now on asks this first.
+    /// Passes each later request to `attack` first, and forgets the requests so far.
     pub fn attack(&self, attack: impl Fn(&Request) -> Option<Answer> + Send + Sync + 'static) {
         let mut kept = lock(&self.kept);
         kept.attack = Some(Arc::new(attack));
@@ -376,33 +377,34 @@ impl Host {
         kept.sent = 0;
     }
 
-    /// From now on answers this to requests of this method and path below the namespace.
+    /// Sends `answer` to later requests of this method and path below the namespace.
     pub fn answers(&self, method: &'static str, path: &str, answer: Answer) {
         let path = path.to_owned();
         self.attack(move |request| request.is_for(method, &path).then(|| answer.clone()));
     }
 
-    /// From now on answers this to requests whose path begins so.
+    /// Sends `answer` to later requests whose path begins with `path`.
     pub fn answers_below(&self, path: &'static str, answer: Answer) {
         self.attack(move |request| request.path.starts_with(path).then(|| answer.clone()));
     }
 
-    /// From now on answers honestly again.
+    /// Ends an attack. The requests so far stay recorded.
     pub fn relent(&self) {
         lock(&self.kept).attack = None;
     }
 
-    /// What is kept now.
+    /// Returns a copy of the namespace as it is now, with pushed catalogs.
     pub fn namespace(&self) -> Namespace {
         lock(&self.kept).namespace.clone()
     }
 
-    /// All that arrived since the last change of behaviour.
+    /// Returns the requests since the last call of [`Self::serve`] or [`Self::attack`].
     pub fn requests(&self) -> Vec<Request> {
         lock(&self.kept).requests.clone()
     }
 
-    /// Bytes of bodies that went out since the last change of behaviour.
+    /// Returns the number of body bytes sent since the last call of [`Self::serve`] or
+    /// [`Self::attack`].
     pub fn sent(&self) -> u64 {
         lock(&self.kept).sent
     }

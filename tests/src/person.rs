@@ -14,10 +14,10 @@ use crate::browser::{Browser, client};
 use crate::home::{Arguments, Home, Ran};
 use crate::server::{OWNER_EMAIL, OWNER_PASSWORD};
 
-/// How long anything that a test waits for may take.
+/// Maximum time for any step that a test waits for.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
-/// How the answer of the sign-in pages reaches the command.
+/// The way in which the OAuth authorization code gets from the browser to the command.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Answer {
     /// `--no-browser`: the printed address is followed elsewhere, the last address pasted.
@@ -26,14 +26,14 @@ pub enum Answer {
     Loopback,
 }
 
-/// Who signs in, and what they allow.
+/// An account that signs in, and the scopes to which it consents.
 #[derive(Clone, Copy, Debug)]
 pub struct Person<'a> {
-    /// The account.
+    /// E-mail address of the account.
     pub email: &'a str,
     /// Its password.
     pub password: &'a str,
-    /// The boxes that are ticked on the consent page.
+    /// OAuth scopes that are ticked on the consent page.
     pub scopes: &'a [&'a str],
 }
 
@@ -44,16 +44,16 @@ pub const OWNER: Person<'static> = Person {
     scopes: &["read", "write"],
 };
 
-/// A failure as `--json` tells it.
+/// The error that a command printed with `--json`.
 #[derive(Clone, Debug)]
 pub struct Refused {
-    /// The stable word.
+    /// Machine-readable error code, which never changes.
     pub code: String,
-    /// The sentence.
+    /// Message for people.
     pub message: String,
-    /// What to do, where something is said.
+    /// Advice for the user; `None` if the command gave none.
     pub hint: Option<String>,
-    /// What the member `data` holds.
+    /// Details of the error, from the member `data`.
     pub data: Value,
 }
 

@@ -11,20 +11,20 @@ use reqwest::{Client, Method, StatusCode};
 
 use crate::browser;
 
-/// The largest body that it carries.
+/// Maximum size of a body that the relay forwards, in bytes.
 const CEILING: usize = 8 << 20;
 
-/// What it does with answers to reads.
+/// A falsification of the responses to reads that pass the relay.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Lie {
-    /// Nothing.
+    /// Passes every response on unchanged.
     #[default]
     None,
-    /// Gives those that it had seen when [`Relay::keep`] was called, where it had seen one.
+    /// Sends the response that the path had when [`Relay::keep`] was called, if it had one.
     Old,
-    /// Changes one byte in the middle of each.
+    /// Flips one bit in the middle of each response.
     Changed,
-    /// Says that there is nothing.
+    /// Answers with an empty JSON list.
     Hidden,
 }
 
@@ -40,13 +40,13 @@ struct State {
 }
 
 impl State {
-    /// Whether a request to this path is refused now.
+    /// Returns true for the first request to each busy path, which a client should repeat.
     fn refuses(&mut self, path: &str) -> bool {
         let is_busy = !self.busy.is_empty() && path.contains(&self.busy);
         is_busy && self.refused.insert(path.to_owned())
     }
 
-    /// The answer to a read that was answered with `honest`.
+    /// Returns the response that the client gets instead of `honest`.
     fn answer(&mut self, path: &str, honest: &Bytes) -> Bytes {
         self.seen.insert(path.to_owned(), honest.clone());
         let told = match self.lie {
@@ -67,10 +67,10 @@ impl State {
     }
 }
 
-/// A running relay; ends with this value.
+/// A running relay between client and service, which stops when the value is dropped.
 pub struct Relay {
     state: Arc<Mutex<State>>,
-    /// Ends with the relay.
+    /// Held because dropping it stops the relay.
     _runtime: tokio::runtime::Runtime,
 }
 

@@ -17,7 +17,7 @@ pub const OWNER_EMAIL: &str = "owner@example.com";
 /// Its password (24 characters or more).
 pub const OWNER_PASSWORD: &str = "correct horse battery staple 42";
 
-/// A server that ends with this value.
+/// A `vault serve` process, which ends when the value is dropped.
 pub struct Server {
     child: Option<Child>,
     /// Copies what the process logs, until it ends.
@@ -34,12 +34,12 @@ pub struct Server {
     suffix: String,
 }
 
-/// Which database a server keeps.
+/// The database in which a test server stores its data.
 #[derive(Clone, Debug)]
 pub enum Database {
     /// A SQLite file in the server's home.
     Sqlite,
-    /// A PostgreSQL address.
+    /// The PostgreSQL database at this address.
     Postgres(String),
 }
 
@@ -86,7 +86,7 @@ impl Server {
         server
     }
 
-    /// A part of the deployed service that nobody else uses.
+    /// Uses namespaces of the deployed service that no other test uses.
     fn at(place: &Place, database: &Database, settings: &[(&str, &str)]) -> Self {
         assert!(
             matches!(database, Database::Sqlite),
@@ -121,7 +121,7 @@ impl Server {
         format!("{name}{}", self.suffix)
     }
 
-    /// What stands behind `://` in its address.
+    /// Returns host and port, which stand after `://` in the address.
     pub fn authority(&self) -> &str {
         self.url.split_once("://").expect("an address").1
     }
@@ -200,13 +200,13 @@ impl Server {
         self.port
     }
 
-    /// Waits until a server that was struck down is gone.
+    /// Waits until the process of a killed server has ended.
     pub fn wait(&mut self) {
         let mut child = self.child.take().expect("a started server");
         let _ = child.wait();
     }
 
-    /// Asks the server to stop and returns what it left.
+    /// Asks the server to stop and returns its exit code and output.
     pub fn stop(&mut self) -> Ran {
         let child = self.child.take().expect("a running server");
         let _ = Command::new("kill")
@@ -241,7 +241,7 @@ impl Server {
         Self::start_with(&Database::Postgres(self.database.clone()), &same)
     }
 
-    /// Where this very process listens, whatever its public address is.
+    /// Returns the address at which this process listens, which can differ from the public one.
     pub fn listens_at(&self) -> String {
         if !self.is_own() {
             return self.url.clone();

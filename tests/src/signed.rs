@@ -29,7 +29,7 @@ pub const RECOVERY: u8 = 200;
 /// each time.
 const ROOT_TIME: Timestamp = Timestamp::from_unix(1_795_000_000);
 
-/// A key by its number; the same one always.
+/// Returns the secret key with this number; the same number gives the same key.
 pub fn key(number: u8) -> SecretKey {
     SecretKey::from_seed([number; 32])
 }
@@ -79,7 +79,7 @@ pub fn revoked(chain: &RootChain, stolen: u8, new: u8) -> RootChain {
     })
 }
 
-/// How root versions name a key of these tests.
+/// Returns a test key as the entry of a root version.
 pub fn named(number: u8) -> KeyEntry {
     let public_key = key(number).public();
     KeyEntry {
@@ -99,7 +99,7 @@ pub fn vault_id() -> VaultId {
     first_root().vault_id()
 }
 
-/// Now, by the clock that the binary under test reads too.
+/// Returns the system time, which the tested binary reads too.
 pub fn now() -> Timestamp {
     SystemClock.now()
 }
@@ -250,7 +250,7 @@ fn canonical(value: &Value) -> String {
     }
 }
 
-/// How a catalog names a bundle.
+/// Returns the catalog entry of a skill with this bundle.
 pub fn entry(name: &str, version: u64, bundle: &EncodedBundle) -> SkillEntry {
     SkillEntry {
         name: name.parse().expect("the name of a skill"),
@@ -313,12 +313,12 @@ impl Owner {
         }
     }
 
-    /// The bytes of such a catalog.
+    /// Returns the catalog of [`Self::catalog`] as a signed catalog file.
     pub fn signed(&self, release: u64, signer: u8, skills: &[SkillEntry]) -> Vec<u8> {
         self.sign(&self.catalog(release, signer, skills), signer)
     }
 
-    /// The file of a catalog that this key has signed, beside the owner's root versions.
+    /// Signs a catalog, and returns its file with the owner's root versions.
     pub fn sign(&self, catalog: &Catalog, signer: u8) -> Vec<u8> {
         let payload = vault_format::json::to_bytes(catalog);
         sign_anything(&payload, &envelopes(&self.chain), signer)
@@ -342,7 +342,7 @@ pub fn roots_of(file: &[u8]) -> Vec<Envelope> {
         .collect()
 }
 
-/// The catalog in a file, whoever signed it.
+/// Parses the catalog in a file without verifying its signatures.
 pub fn read_catalog(bytes: &[u8]) -> Result<Catalog, CatalogError> {
     let file = SignedCatalog::parse(bytes)?;
     file.read_counted(&file.payload_sha256())

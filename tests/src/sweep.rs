@@ -45,18 +45,18 @@ const CHANGING: &[&str] = &[
     "copy_file_range",
 ];
 
-/// A place to strike at: the `when`-th call named `call` of a thread.
+/// A system call at which a fault is injected: the `when`-th call named `call` of a thread.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Point {
-    /// The system call.
+    /// Name of the system call, as strace prints it.
     pub call: String,
-    /// Its ordinal, from 1.
+    /// Number of the call among the calls of that name in one thread, from 1.
     pub when: usize,
-    /// Whether it is about a file, as against a socket or a signal between threads.
+    /// Whether the call is about a file, not about a socket or a signal between threads.
     pub on_disk: bool,
 }
 
-/// What happens at a point instead of the call.
+/// The fault that strace injects in place of a system call.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Fault {
     /// The process ends at once, as by `kill -9`.
@@ -174,7 +174,7 @@ pub fn strike(home: &Home, arguments: &[&str], point: &Point, fault: Fault) -> O
     (ran.code != -1).then_some(ran)
 }
 
-/// The two expressions that make strace strike at a point.
+/// Returns the two strace options that inject the fault at a point.
 pub fn fault_options(point: &Point, fault: Fault) -> [String; 2] {
     let what = match fault {
         Fault::Kill => "signal=SIGKILL".to_owned(),
@@ -276,15 +276,15 @@ fn move_sources(from: &Path, to: &Path) {
     }
 }
 
-/// A prepared home that comes back as it was, at its own path: links and records of agents' folders
-/// name it.
+/// A prepared home that can be restored at its own path, which links and records of agents' folders
+/// contain.
 pub struct Kept {
     home: Home,
     aside: Home,
 }
 
 impl Kept {
-    /// Keeps a home as it is now.
+    /// Copies a home, so that [`Self::restored`] can bring it back to this state.
     pub fn new(home: Home) -> Self {
         let aside = copy_home(&home);
         Self { home, aside }
@@ -295,7 +295,7 @@ impl Kept {
         &self.home
     }
 
-    /// The home, as it was kept.
+    /// Brings the home back to the copied state and returns it.
     pub fn restored(&self) -> &Home {
         // What a killed command started may still be writing: what cannot be removed now goes the
         // next time.

@@ -5,12 +5,12 @@ use crate::home::Home;
 use crate::person::{Answer, OWNER};
 use crate::server::{OWNER_EMAIL, Server};
 
-/// The namespace of every team.
+/// Slug of the namespace that every [`Team`] publishes to.
 pub const SLUG: &str = "team";
 
-/// The owner's machine, connected.
+/// A service with one namespace, and the home of its owner, who is signed in.
 pub struct Team {
-    /// The service.
+    /// The running service that holds the namespace [`SLUG`].
     pub server: Server,
     /// The owner's home: its library publishes to the namespace.
     pub owner: Home,
@@ -30,7 +30,7 @@ impl Team {
         Self { server, owner }
     }
 
-    /// The address that machines link to.
+    /// Returns the address of the namespace, which a machine passes to `vault link`.
     pub fn address(&self) -> String {
         format!("{}/v/{SLUG}", self.server.url)
     }
@@ -41,13 +41,13 @@ impl Team {
         text(&self.owner.json(&["key", "show"])["fingerprint"])
     }
 
-    /// `vault sync --cloud`, which must succeed; its data.
+    /// Runs `vault sync --cloud` as the owner and returns its JSON. Panics if it fails.
     #[track_caller]
     pub fn sync(&self) -> serde_json::Value {
         self.owner.json(&["sync", "--cloud"])
     }
 
-    /// Links a home to the namespace and admits it.
+    /// Links a home to the namespace, and approves its device as the owner.
     #[track_caller]
     pub fn admit(&self, machine: &Home, name: &str) {
         let address = self.address();

@@ -51,7 +51,7 @@ pub struct Draft {
 /// The author of a draft.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Submitter {
-    /// Id of the user at the service.
+    /// Id of the user, as the service that received the draft knows it.
     pub user_id: String,
     /// Id of the OAuth client through which the user sent it; `None` if none was involved.
     #[serde(deserialize_with = "json::nullable")]
@@ -67,9 +67,9 @@ pub enum Request {
         /// plain.
         files: Vec<File>,
     },
-    /// Fetch the skill from a source.
+    /// Fetch the skill on the owner's machine when the owner accepts the draft.
     Install {
-        /// The source.
+        /// Origin to fetch from. The draft itself carries no files.
         source: Source,
     },
     /// Remove the skill.
@@ -98,7 +98,7 @@ pub struct GateHint {
 /// The namespace and vault for which a reader accepts a draft.
 #[derive(Clone, Copy, Debug)]
 pub struct DraftContext<'a> {
-    /// The namespace.
+    /// The namespace from which the draft was fetched; the draft must name it.
     pub slug: &'a Slug,
     /// Its vault, or `None` before the first release.
     pub vault_id: Option<&'a VaultId>,

@@ -169,7 +169,7 @@ pub struct RenderedFrom {
 /// A transform (a file that changes SKILL.md for one agent) that was applied.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct AppliedTransform {
-    /// Name of the transform.
+    /// Name of the file that defines it, without `.md`.
     pub name: String,
     /// SHA-256 of the file that defines the transform.
     pub sha256: Digest,

@@ -64,7 +64,7 @@ pub enum Reach {
     Proxied {
         /// The address of the proxy, with its credentials if it needs any.
         proxy: Url,
-        /// Checks the addresses that this machine can know.
+        /// Checks addresses written in a URL, and those that this machine resolves.
         guard: Guard,
     },
     /// Any address, through the system's proxy. For a service that the user configured.
@@ -84,7 +84,7 @@ pub enum Reach {
 pub struct Options {
     /// Time and speed limits of each request.
     pub limits: Limits,
-    /// The addresses that the client may connect to.
+    /// The rule for connecting to addresses, and for the use of a proxy.
     pub reach: Reach,
     /// Reject every URL whose scheme is not `https:`.
     pub https_only: bool,

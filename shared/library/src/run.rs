@@ -58,9 +58,9 @@ const BASE_ENVIRONMENT: [&str; 19] = [
 /// of vault (`VAULT_*`), some of which are secrets, are never passed on.
 #[derive(Clone, Default)]
 pub struct Environment {
-    /// All variables of the caller.
+    /// The environment of the process that called vault, unfiltered.
     pub variables: Vec<(OsString, OsString)>,
-    /// Which of them an action gets.
+    /// The rule by which variables are passed on to an action.
     pub scope: Scope,
 }
 
@@ -74,7 +74,7 @@ pub enum Scope {
     ByOrigin,
     /// The variables that the skill declares, and those that every program needs.
     Declared,
-    /// All variables.
+    /// Every variable of the caller except vault's own settings (`VAULT_*`).
     All,
 }
 
@@ -120,12 +120,12 @@ pub enum RunError {
     /// No skill with this name is installed.
     #[error("no skill named {0} is installed")]
     UnknownSkill(SkillRef),
-    /// The skill declares no such action.
+    /// The signed manifest declares no action of this name.
     #[error("{skill} declares no action {action}")]
     UnknownAction {
         /// The skill.
         skill: SkillRef,
-        /// The requested action.
+        /// Name of the action that the caller asked for.
         action: ActionName,
         /// The actions that the skill declares.
         declared: Vec<ActionName>,
@@ -189,7 +189,7 @@ pub struct VerifiedSkill {
     pub signer: PublicKey,
     /// The root versions, the signed records of its keys, of the vault that signed the skill.
     pub(crate) roots: Option<Arc<RootState>>,
-    /// The manifest, the signed envelope and the files.
+    /// Its verified manifest and files, and the envelope with the signature.
     pub examined: Examined,
     /// The frontmatter of SKILL.md. `None` for a skill that an older version of vault admitted, if
     /// this version can't parse it.

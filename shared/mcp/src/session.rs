@@ -23,14 +23,14 @@ pub enum Right {
 /// The one of a tool's two names that the list of tools shows. A call accepts both.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Names {
-    /// `skill_list`
+    /// With underscores, such as `skill_list`.
     #[default]
     Plain,
-    /// `skill.list`
+    /// With dots, such as `skill.list`.
     Dotted,
 }
 
-/// The person or client behind a call.
+/// The caller of a tool or resource, with the rights that the policy and the token give.
 #[derive(Clone, Debug)]
 pub struct Person {
     /// The ids by which the policy may name the person: the e-mail, then the client's id. The first

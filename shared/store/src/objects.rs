@@ -91,7 +91,7 @@ impl fmt::Display for ObjectKey {
     }
 }
 
-/// Whether a write created the object.
+/// The outcome of a successful [`Objects::put_object`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Stored {
     /// The key was new.

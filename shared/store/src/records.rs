@@ -158,18 +158,18 @@ pub enum Write {
     Put {
         /// Key of the record.
         key: RecordKey,
-        /// The new content.
+        /// The content that replaces the whole earlier one.
         document: Document,
         /// The second from which on the record is absent; `None` keeps it forever.
         expires_at: Option<Timestamp>,
-        /// What must hold for the write.
+        /// The condition; if it does not hold, the whole commit fails.
         when: When,
     },
     /// Removes the record. With [`When::Any`], removing an absent record succeeds.
     Delete {
         /// Key of the record.
         key: RecordKey,
-        /// What must hold for the removal.
+        /// The condition; if it does not hold, the whole commit fails.
         when: When,
     },
     /// Changes nothing, but makes the commit fail unless the condition holds. [`When::Any`] always
@@ -177,7 +177,7 @@ pub enum Write {
     Check {
         /// Key of the record.
         key: RecordKey,
-        /// What must hold.
+        /// The condition that decides about the other writes of the commit.
         when: When,
     },
     /// Adds `by` to the integer `field` of the document. The commit fails unless the result is

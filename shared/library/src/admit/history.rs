@@ -21,13 +21,13 @@ use crate::vault::{Vault, VaultError};
 /// A version of an own skill whose bundle is still stored.
 #[derive(Clone, Debug)]
 pub struct PastVersion {
-    /// The signed manifest.
+    /// Manifest of that version. Its signature is verified, the files are not.
     pub manifest: Manifest,
     /// SHA-256 of its bundle.
     pub bundle: Digest,
-    /// Whether the skill's link leads to this version.
+    /// Whether this version is the installed one.
     pub installed: bool,
-    /// The source it was fetched from, if recorded.
+    /// The source it was fetched from; `None` if none is recorded or the record is unreadable.
     pub upstream: Option<Upstream>,
 }
 
@@ -43,17 +43,17 @@ pub enum RollbackError {
     /// The requested version is not stored.
     #[error("{name} has no stored version {version}")]
     NoSuchVersion {
-        /// The skill.
+        /// The own skill of which that version was requested.
         name: SkillName,
-        /// The requested version.
+        /// Version number that no stored bundle of the skill has.
         version: u64,
     },
     /// The stored version differs from what was signed.
     #[error("version {version} of {name} was modified after signing")]
     Damaged {
-        /// The skill.
+        /// The own skill whose files were changed.
         name: SkillName,
-        /// The version.
+        /// Version number of those files; 0 if their manifest cannot be verified.
         version: u64,
         /// Difference between the files and the signed ones.
         #[source]
@@ -130,7 +130,7 @@ fn read_version(
 pub struct RolledBack {
     /// The version whose files are installed again.
     pub to: u64,
-    /// Report on the newly signed version.
+    /// Report on the new version, which has the earlier files and a higher version number.
     pub report: AdmitReport,
 }
 

@@ -65,7 +65,7 @@ pub struct RootState {
     pub removed: Vec<String>,
     /// Skills that are not shown because an entry of the user has their name.
     pub foreign: Vec<SkillName>,
-    /// Those of them that no sync has reported before.
+    /// The skills in `foreign` that no sync has reported before.
     #[serde(skip)]
     pub newly_foreign: Vec<SkillName>,
     /// Whether the folder was created.

@@ -29,7 +29,7 @@ pub struct AgentViews {
     /// Symlinks in the agents' folders that lead nowhere, each with whether it belongs to the
     /// vault.
     pub dangling: Vec<(PathBuf, bool)>,
-    /// Recorded agent folders that are missing.
+    /// Agent folders that an earlier sync recorded and that no longer exist.
     pub missing: Vec<PathBuf>,
     /// The warnings that a sync would give.
     pub warnings: Vec<ProfileWarning>,

@@ -75,7 +75,7 @@ pub struct Proposal {
 /// A proposal after this machine has added its signature.
 #[derive(Clone, Debug)]
 pub struct SignedProposal {
-    /// Exact bytes of the file.
+    /// Catalog file with the added signature, to be uploaded or passed on byte for byte.
     pub bytes: Vec<u8>,
     /// Number of the proposed release.
     pub release: u64,

@@ -56,7 +56,7 @@ pub struct AcceptedCatalog {
 }
 
 impl AcceptedCatalog {
-    /// The accepted catalog.
+    /// The catalog, with its signatures verified. It may list objects that are not fetched yet.
     pub const fn catalog(&self) -> &Catalog {
         &self.catalog
     }

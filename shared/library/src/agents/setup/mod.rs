@@ -70,15 +70,15 @@ pub enum NativeState {
 /// A skill in an agent's folder that the vault did not put there.
 #[derive(Clone, Debug, Serialize)]
 pub struct NativeSkill {
-    /// Its name in the vault.
+    /// Name that it has, or would have, in the vault.
     pub name: SkillName,
-    /// Its folder.
+    /// Path of the skill's folder, which contains its SKILL.md.
     pub path: PathBuf,
     /// The agent's folder that contains it.
     pub root: PathBuf,
     /// The agents that read it.
     pub agents: Vec<AgentId>,
-    /// The source that another tool recorded.
+    /// Remote source that the tool in `recorded_by` wrote down; `None` if no tool did.
     pub provenance: Option<ProvenanceId>,
     /// The tool that recorded the source: `gh skill`, `skills lock` or `clawhub`.
     pub recorded_by: Option<&'static str>,
