@@ -42,9 +42,8 @@ pub enum Bearer {
 /// A user of a namespace who sent a request.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    /// Account that the user belongs to.
     pub account: AccountId,
-    /// E-mail address of the account.
+    /// Address of the account at this request; people can change it.
     pub email: Email,
     /// The account's user in the namespace: `usr_…`.
     pub user_id: String,
@@ -68,10 +67,11 @@ pub struct Caller {
     user_scopes: Scopes,
 }
 
-/// An operator of the service, with a short-lived token that was issued right after a sign-in.
+/// An operator of the service, with a short-lived token that was issued right after a sign-in. The
+/// token acts on no namespace.
 #[derive(Clone, Debug)]
 pub struct Operator {
-    /// Account that operates the service.
+    /// Account with operator rights, which were checked for this request.
     pub account: AccountId,
     /// Scopes of the token that are still permitted.
     pub scopes: Scopes,
@@ -81,7 +81,6 @@ pub struct Operator {
 }
 
 impl Bearer {
-    /// Returns the account of the user or operator.
     pub const fn account(&self) -> &AccountId {
         match self {
             Self::Caller(caller) => &caller.account,
@@ -89,7 +88,6 @@ impl Bearer {
         }
     }
 
-    /// Returns the OAuth client that holds the token.
     pub const fn client_id(&self) -> &ClientId {
         match self {
             Self::Caller(caller) => &caller.consent.client,

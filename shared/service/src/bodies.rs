@@ -116,7 +116,6 @@ impl From<Lane> for Sender {
     }
 }
 
-/// The bodies in memory, complete or still arriving.
 #[derive(Debug, Default)]
 struct BodyRegistry {
     /// Bodies from namespaces.

@@ -48,7 +48,7 @@ impl Charge {
         }
     }
 
-    /// Returns the namespace whose budgets the request uses.
+    /// Returns the namespace that pays for the request.
     pub const fn namespace(&self) -> NamespaceId {
         self.namespace
     }
@@ -63,7 +63,8 @@ impl Charge {
         self.limit(Budget::Writes) > 0 || self.limit(Budget::LogRows) > 0
     }
 
-    /// Returns the refusal of the request, if a budget had no room for a part of it.
+    /// Returns what [`Charge::refuse`] stored. The guard answers with it, whatever the handler
+    /// returned.
     pub fn refusal(&self) -> Option<Refusal> {
         let refusal = self.refusal.lock();
         refusal.unwrap_or_else(PoisonError::into_inner).clone()

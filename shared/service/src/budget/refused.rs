@@ -17,11 +17,11 @@ const MAX_TOKENS: usize = 4096;
 /// A limit on requests in a minute that is used up.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct FullLimit {
-    /// Name of the limit.
+    /// Name of the limit in the header fields and in the refusal.
     pub name: &'static str,
     /// Maximum number of requests in a minute.
     pub quota: u64,
-    /// Sentence for people in the refusal.
+    /// Sentence in the refusal that tells people what to do.
     pub detail: &'static str,
 }
 

@@ -28,22 +28,20 @@ use crate::ports::Ports;
 use crate::transaction::Transaction;
 use crate::uploads::{self, Purpose, UploadError};
 
-/// A draft to be stored.
+/// A draft that has been checked, with everything that is stored with it.
 pub(crate) struct IncomingDraft<'a> {
-    /// Namespace that the draft is for.
     pub(crate) namespace: &'a Namespace,
     /// Actor who submits it, for the audit log.
     pub(crate) actor: &'a Actor,
-    /// Record to store.
+    /// Record as it is stored; [`store_draft`] adds the counters and the slot.
     pub(crate) record: DraftRecord,
     /// The draft's bytes, and other objects to store with them.
     pub(crate) objects: Vec<(ObjectKey, Bytes)>,
 }
 
-/// Result of storing a draft.
 #[derive(Debug)]
 pub(crate) enum KeepOutcome {
-    /// The draft was stored and is pending.
+    /// A new draft, which is pending.
     New(DraftRecord),
     /// The author has submitted the same draft before, and that one is still pending.
     Same(DraftRecord),

@@ -115,7 +115,6 @@ async fn begin_visit(app: &App, namespace: &Namespace, report: &mut Report) {
     }
 }
 
-/// Records the end of proposals that have ended without a decision.
 async fn settle_drafts(app: &App, namespace: &Namespace, report: &mut Report) {
     if let Err(error) = drafts::settle_proposals(app, namespace).await {
         // Only logged: the collection derives the state of each draft itself and does not need

@@ -66,7 +66,6 @@ async fn find_plan(app: &App, namespace: &Namespace) -> Result<Option<Namespace>
     .await
 }
 
-/// Corrects the usage by the listing of the visit that began at `began_at`.
 pub(super) async fn end_recount(
     app: &App,
     namespace: &Namespace,

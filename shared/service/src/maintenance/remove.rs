@@ -66,7 +66,7 @@ pub(super) async fn removal_step(
     Ok(())
 }
 
-/// Removes a vault. Returns false when time ran out before the end.
+/// Does the steps of a removal in order. Returns false when time ran out before the last one.
 async fn remove_vault(
     app: &App,
     removal: &Removal,

@@ -99,10 +99,10 @@ pub(super) fn plan_page(
     plan
 }
 
-/// What of a plan was carried out.
+/// What [`carry_out_plan`] has done of a plan.
 #[derive(Debug, Default)]
 pub(super) struct SweptPage {
-    /// What was deleted.
+    /// The objects that are no longer stored.
     pub(super) deleted: HashSet<ObjectName>,
     /// Whether all of the plan was carried out before time ran out.
     pub(super) is_finished: bool,

@@ -38,7 +38,6 @@ pub(super) enum VerifiedFile {
         signers: Vec<PublicKey>,
         /// Root version that the payload names.
         root_version: u64,
-        /// Number of the release.
         release: u64,
     },
 }

@@ -61,7 +61,7 @@ pub enum Precondition {
 /// A release that became current.
 #[derive(Clone, Debug)]
 pub struct PublishedRelease {
-    /// The record of the release.
+    /// The record as it was stored, with the number and the time of the release.
     pub release: Release,
     /// True if the namespace had no release before.
     pub is_first: bool,

@@ -141,11 +141,11 @@ struct ClosureWalk<'a> {
     older: &'a Closure,
     closure: Closure,
     missing: Vec<Digest>,
-    /// The profiles that have been read.
+    /// The profiles that have been read, against which their variants are checked at the end.
     profiles: ProfilesReader<'a>,
     /// The first fault of a profile. Missing objects are reported first.
     profile_fault: Option<ProfileError>,
-    /// The skills whose bundles have been read.
+    /// The skills whose bundles have been read, with the texts that the index must contain.
     skills: ReadSkills,
 }
 

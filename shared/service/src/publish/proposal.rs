@@ -16,7 +16,6 @@ use crate::model::release::Closure;
 
 /// A proposed release that lacks nothing but signatures; all its objects are stored.
 pub(crate) struct Proposal {
-    /// The catalog of the release.
     pub(crate) catalog: Catalog,
     /// SHA-256 of the payload of the catalog.
     pub(crate) payload_sha256: Digest,

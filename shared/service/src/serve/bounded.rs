@@ -182,7 +182,6 @@ impl<S> Bounded<S> {
         }
     }
 
-    /// Returns the phase, for the service behind this stream.
     pub(super) fn phase(&self) -> Phase {
         self.phase.clone()
     }

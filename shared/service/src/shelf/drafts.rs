@@ -79,7 +79,6 @@ impl Shelf for DraftingShelf {
     }
 }
 
-/// The namespace and the author of new drafts.
 pub(super) struct DraftTarget<'a> {
     pub(super) app: &'a App,
     pub(super) namespace: &'a Namespace,
@@ -90,7 +89,6 @@ pub(super) struct DraftTarget<'a> {
     pub(super) source: Option<IpAddr>,
 }
 
-/// Submits a change as a draft.
 pub(super) async fn submit_as_draft(
     drafts: &DraftTarget<'_>,
     change: Change,
@@ -169,10 +167,9 @@ async fn require_base(shelf: &dyn Shelf, name: &SkillName) -> Result<Digest, She
         .ok_or_else(|| ShelfError::NotFound(name.clone()))
 }
 
-/// The content of a new draft.
 struct DraftContent {
     name: SkillName,
-    /// Bundle that the skill has now; `None` for a new skill.
+    /// `None` for a skill that does not exist yet.
     base: Option<Digest>,
     request: Request,
     flags: Vec<vault_format::manifest::Flag>,
@@ -410,7 +407,6 @@ fn encode_draft(mut draft: Draft) -> Result<EncodedDraft, DraftError> {
     })
 }
 
-/// Encodes a draft on a blocking thread.
 async fn to_bytes(draft: Draft) -> Result<EncodedDraft, ShelfError> {
     run_blocking(move || match encode_draft(draft) {
         Ok(encoded) => Ok(encoded),

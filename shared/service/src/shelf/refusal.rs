@@ -24,7 +24,6 @@ pub(crate) fn shelf_refusal(error: ShelfError) -> Refusal {
     }
 }
 
-/// Converts the error of a tool call.
 pub(crate) fn tool_refusal(fault: Fault) -> Refusal {
     match fault {
         Fault::Caller { code, message, .. } => {

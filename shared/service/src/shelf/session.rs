@@ -28,7 +28,7 @@ pub(crate) enum ChangeRule {
 /// The rules of a session.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SessionRules {
-    /// The spelling of the tools' names.
+    /// Spelling of the tools' names: plain or dotted (`VAULT_TOOL_NAMES`).
     pub(crate) names: Names,
     pub(crate) changes: ChangeRule,
 }

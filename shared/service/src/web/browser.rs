@@ -35,9 +35,9 @@ pub struct Browser {
 
 /// A browser with its session and account.
 pub struct SignedIn {
-    /// The session, which is valid.
+    /// Session that has not expired. [`Browser::load_half_signed_in`] also returns one whose second
+    /// factor is due.
     pub session: Session,
-    /// The account of the session.
     pub account: Account,
 }
 
@@ -63,7 +63,7 @@ impl Browser {
         }
     }
 
-    /// Returns the hash under which its session is stored.
+    /// Returns the SHA-256 of the cookie's value, under which the session is stored.
     pub fn hash(&self) -> Digest {
         self.secret.hash()
     }
@@ -184,7 +184,7 @@ fn cookie_name(app: &App) -> &'static str {
 pub struct PostedForm {
     /// Decoded fields of the form; none is repeated, except for check boxes.
     pub form: Form,
-    /// The browser that sent the form.
+    /// The sender, by the session cookie; an unknown browser has a new value.
     pub browser: Browser,
     /// The cookie by which the browser proves that it signed in before.
     pub returning: RememberedBrowser,
@@ -240,15 +240,15 @@ fn from_our_page(app: &App, headers: &HeaderMap) -> bool {
 pub enum ReturnTo<'f> {
     /// The authorize page with this query.
     Authorize(&'f str),
-    /// The page where a password is changed.
+    /// [`PASSWORD_PATH`].
     Password,
-    /// The account page.
+    /// [`ACCOUNT_PATH`].
     Account,
-    /// The page where the second factor is set up.
+    /// [`SECOND_FACTOR_PATH`].
     SecondFactor,
-    /// The page where passkeys are added and removed.
+    /// [`PASSKEYS_PATH`].
     Passkeys,
-    /// The page on which a person signs up for a vault.
+    /// [`NEW_VAULT_PATH`].
     NewVault,
     /// The page at this path, on which a person confirms dangerous acts.
     Confirm(&'f str),

@@ -1,4 +1,4 @@
-//! Parser for the cookies of a request.
+//! Reads single cookies from the `Cookie` headers of a request.
 
 use axum::http::header::{self, HeaderMap};
 

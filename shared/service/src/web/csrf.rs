@@ -21,17 +21,17 @@ pub const FORM_SECONDS: i64 = 3600;
 /// Purpose of a form. A token for one purpose is not valid for another.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Purpose {
-    /// Signing in.
+    /// The sign-in page.
     Login,
-    /// Allowing or refusing a client.
+    /// The consent page, on which a person allows or refuses an app.
     Consent,
     /// Signing out of the service, from any page.
     Logout,
-    /// Setting a password with an invitation link.
+    /// The page of an invitation link, which sets the first password.
     Invite,
     /// Changing a password that is known.
     Password,
-    /// Changing what belongs to the account.
+    /// The account pages, except those with a purpose of their own.
     Account,
     /// Signing up for a vault.
     NewVault,
@@ -39,9 +39,9 @@ pub enum Purpose {
     SecondFactor,
     /// Connecting a person of the identity provider to an account.
     Connect,
-    /// Confirming or declining dangerous acts.
+    /// The page that confirms or declines dangerous acts.
     Confirm,
-    /// Changing a vault on a page of the console.
+    /// Every page of the console.
     Console,
 }
 

@@ -71,12 +71,12 @@ impl From<StoreError> for ErrorPage {
     }
 }
 
-/// Text of an error page, from the module that detects the failure.
+/// An error page that the module which detects the failure words itself.
 #[derive(Debug)]
 pub struct Explanation {
-    /// HTTP status.
+    /// Status of the response.
     pub status: StatusCode,
-    /// Heading of the page.
+    /// Heading of the page, also its title in the browser.
     pub title: &'static str,
     /// Paragraphs of the page.
     pub lines: &'static [&'static str],

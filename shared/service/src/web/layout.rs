@@ -109,13 +109,13 @@ pub struct SignOut {
     pub return_to: String,
 }
 
-/// Page with a heading and some paragraphs.
+/// Page with a heading and some paragraphs, such as an error page.
 #[derive(Template)]
 #[template(path = "message.html")]
 pub struct MessagePage {
     /// Host and path prefix of the service, for the header of the page.
     pub frame: Frame,
-    /// Heading of the page.
+    /// Heading of the page, also its title in the browser.
     pub title: &'static str,
     /// Paragraphs of the page, as plain text.
     pub lines: Vec<String>,

@@ -38,7 +38,8 @@ pub struct RememberedBrowser {
 }
 
 impl RememberedBrowser {
-    /// Reads the browser from the cookie of a request.
+    /// Reads the browser from the long-lived cookie; without one, it is a browser that never signed
+    /// in.
     pub fn from_headers(app: &App, headers: &HeaderMap) -> Self {
         let value = cookie::find_cookie(headers, cookie_name(app));
         Self {
