@@ -42,6 +42,7 @@ pub enum Bearer {
 /// A user of a namespace who sent a request.
 #[derive(Clone, Debug)]
 pub struct Caller {
+    /// Account with which the user signs in; it may have users in other vaults too.
     pub account: AccountId,
     /// Address of the account at this request; people can change it.
     pub email: Email,
@@ -81,6 +82,7 @@ pub struct Operator {
 }
 
 impl Bearer {
+    /// Returns the account of the user or operator.
     pub const fn account(&self) -> &AccountId {
         match self {
             Self::Caller(caller) => &caller.account,
@@ -88,6 +90,7 @@ impl Bearer {
         }
     }
 
+    /// Returns the OAuth client that holds the token.
     pub const fn client_id(&self) -> &ClientId {
         match self {
             Self::Caller(caller) => &caller.consent.client,

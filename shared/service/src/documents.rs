@@ -158,7 +158,7 @@ impl ClientName {
 /// The response to the request for a client's document.
 #[derive(Clone, Debug, Default)]
 pub struct FetchedDocument {
-    /// HTTP status code.
+    /// Status of the response. The document counts only with 200.
     pub status: u16,
     /// Value of `Content-Type`; `None` if it is missing or occurs twice.
     pub content_type: Option<String>,
@@ -188,7 +188,7 @@ pub enum FetchError {
     Ours(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// Port that fetches client documents.
+/// Port that fetches client documents. `outbound` implements it for a running service.
 #[async_trait]
 pub trait Documents: Send + Sync {
     /// Fetches the document at `url` with one request that follows no redirect, connects to public

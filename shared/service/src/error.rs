@@ -213,7 +213,7 @@ struct Inner {
 }
 
 impl Refusal {
-    /// Creates a refusal with the text of the table.
+    /// Creates a refusal with the status and the sentence of the table.
     pub fn new(code: ErrorCode) -> Self {
         let headers = match code.row().status {
             // Without this header, clients retry at once. A store that failed over is back after
@@ -288,17 +288,17 @@ impl Refusal {
         self
     }
 
-    /// Returns the code of the refusal.
+    /// Returns the code, by which callers tell refusals apart.
     pub fn code(&self) -> ErrorCode {
         self.0.code
     }
 
-    /// Returns the HTTP status of the answer.
+    /// Returns the HTTP status of the answer, which depends on the code alone.
     pub fn status(&self) -> StatusCode {
         self.0.code.row().status
     }
 
-    /// Returns the internal cause, if there is one.
+    /// Returns the internal cause for the log; the answer never contains it.
     pub fn source(&self) -> Option<&(dyn std::error::Error + Send + Sync + 'static)> {
         self.0.cause.as_deref()
     }

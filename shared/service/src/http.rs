@@ -111,7 +111,7 @@ pub fn require_media_type(headers: &HeaderMap, wanted: &str) -> Result<(), Refus
     }
 }
 
-/// Creates an answer with this value as JSON.
+/// Creates an answer with this value as JSON (`application/json`).
 pub fn json_answer(status: axum::http::StatusCode, value: &impl serde::Serialize) -> Response {
     match serde_json::to_vec(value) {
         Ok(bytes) => (

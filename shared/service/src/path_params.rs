@@ -16,7 +16,7 @@ impl PathParams {
         Some(Self(raw_params.iter().map(owned).collect()))
     }
 
-    /// Finds the value of this variable.
+    /// Returns the decoded value of a variable; `None` if the path has no variable of this name.
     pub(crate) fn find_param(&self, name: &str) -> Option<&str> {
         let mut all = self.0.iter();
         all.find(|(known, _)| known == name)

@@ -43,15 +43,15 @@ pub enum Auth {
 /// A group of routes: on AWS, one cloud function serves it, and the log names requests by it.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Group {
-    /// Discovery, registration, consent, tokens.
+    /// Discovery, client registration, sign-in and consent, and tokens.
     OAuth,
     /// Owner and operator routes, the console, and health.
     Admin,
-    /// Enrolment and device state.
+    /// Enrolment of devices, and their state.
     Devices,
-    /// Catalogs and bundles.
+    /// Catalogs and bundles, for devices.
     Catalog,
-    /// Tools for agents.
+    /// Tools for agents at `/mcp`.
     Mcp,
 }
 
@@ -103,9 +103,9 @@ pub struct Route {
     pub method: &'static str,
     /// Path below the public URL, with `{…}` for a variable.
     pub path: &'static str,
-    /// Callers that the route accepts.
+    /// Callers that the route accepts. The guard rejects all others before the handler runs.
     pub auth: Auth,
-    /// Group that the route belongs to.
+    /// Cloud function that serves the route; see [`Group`].
     pub group: Group,
     /// First version of vault that has the route.
     pub since: Since,
@@ -185,7 +185,6 @@ macro_rules! rows {
             }
         }),*];
 
-        /// Lists the routes of this group.
         pub(crate) fn routes() -> Vec<&'static $crate::route::Route> {
             ROWS.iter().map(|row| &row.route).collect()
         }
@@ -239,7 +238,6 @@ fn route_paths(prefix: &str, route: &Route) -> Vec<String> {
 pub(crate) struct LogGroups(Vec<(String, &'static str)>);
 
 impl LogGroups {
-    /// Adds the paths of a row below `prefix`.
     pub(crate) fn add_route(&mut self, prefix: &str, route: &Route, name: &'static str) {
         let paths = route_paths(prefix, route).into_iter();
         self.0.extend(paths.map(|path| (path, name)));

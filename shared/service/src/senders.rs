@@ -35,10 +35,10 @@ pub trait Mailer: Send + Sync {
     async fn send(&self, mail: &Mail) -> Result<(), SendError>;
 }
 
-/// A signed request to a webhook.
+/// A signed request to a webhook, with the headers of the Standard Webhooks specification.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct WebhookMessage {
-    /// Address that the request is sent to.
+    /// Address of the endpoint. The sender checks it again when it connects.
     pub address: WebhookAddress,
     /// Header `webhook-id`: the same for every attempt, so that an endpoint can drop repetitions.
     pub id: String,
@@ -46,14 +46,14 @@ pub struct WebhookMessage {
     pub at: Timestamp,
     /// Header `webhook-signature`: proves that this service sent the body.
     pub signature: String,
-    /// JSON body.
+    /// JSON body; the signature covers exactly these bytes.
     pub body: String,
 }
 
 /// A plain-text mail to one person.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Mail {
-    /// Address of the recipient.
+    /// The only recipient.
     pub to: Email,
     /// Subject line.
     pub subject: HeaderText,

@@ -63,7 +63,6 @@ impl Spending {
         Ok(Self { app, states })
     }
 
-    /// Returns the refusal of the request, if a budget had no room for a part of it.
     pub(crate) fn refusal(&self) -> Option<Refusal> {
         self.app.charge.as_ref().and_then(|charge| charge.refusal())
     }

@@ -4,7 +4,7 @@
 use vault_format::manifest::Mode;
 use vault_gate::RawFile;
 
-/// One file of a starter skill.
+/// A file of a starter skill, compiled into the program.
 #[derive(Clone, Copy, Debug)]
 pub struct StarterFile {
     /// Path below the common folder of all starter skills.

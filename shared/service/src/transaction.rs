@@ -53,7 +53,7 @@ impl<'a> Transaction<'a> {
         self.lock_state().writes.push(write);
     }
 
-    /// Adds writes to the commit, in their order.
+    /// Adds writes to the commit, in their order. [`Transaction::write`] adds a single one.
     pub fn write_all(&self, writes: impl IntoIterator<Item = Write>) {
         self.lock_state().writes.extend(writes);
     }

@@ -18,10 +18,11 @@ const MAX_INTEGER: u64 = 999_999_999_999_999;
 /// A limit and its state in the present window.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct LimitState {
-    /// Name of the limit in both fields, such as `requests`.
+    /// Name of the limit in both fields, such as `namespace`.
     pub name: &'static str,
     /// Maximum number of units in a window, for this caller.
     pub quota: u64,
+    /// Length of a window, in seconds.
     pub seconds: i64,
     /// Number of units that this caller may still use in the window.
     pub remaining: u64,

@@ -36,7 +36,6 @@ use crate::transaction::Transaction;
 /// Maximum size of an enrolment's body, in bytes.
 const MAX_BODY_BYTES: usize = 4 * 1024;
 
-/// The answer to an enrolment.
 pub(super) struct EnrolmentAnswer {
     pub(super) answer: Response,
     /// Whether an enrolment code admitted the machine.
@@ -81,7 +80,6 @@ pub(super) async fn enrol_device(
     })
 }
 
-/// A machine that asks for admission.
 struct EnrolmentRequest<'a> {
     app: &'a App,
     slug: &'a Slug,
@@ -91,7 +89,6 @@ struct EnrolmentRequest<'a> {
     source: Option<IpAddr>,
 }
 
-/// Result of an enrolment: the device, and how it got there.
 struct EnrolmentOutcome {
     status: StatusCode,
     device: Device,

@@ -22,7 +22,6 @@ use crate::web::error_page::ErrorPage;
 use crate::web::layout::{self, Frame, SignOut, format_day, format_minute};
 use crate::web::welcome;
 
-/// Returns the label of a set-up step.
 pub(crate) const fn step_text(step: StepName) -> &'static str {
     match step {
         StepName::StarterSkills => "Choose starter skills",
@@ -33,7 +32,6 @@ pub(crate) const fn step_text(step: StepName) -> &'static str {
     }
 }
 
-/// Returns the state of a set-up step in words.
 pub(crate) const fn step_state(step: Step) -> &'static str {
     match (step.needed, step.state) {
         (false, _) => "not needed",
@@ -42,7 +40,6 @@ pub(crate) const fn step_state(step: Step) -> &'static str {
     }
 }
 
-/// Row of the page: a set-up step.
 struct StepRow {
     text: &'static str,
     state: &'static str,
@@ -51,7 +48,7 @@ struct StepRow {
 /// What the page says about the payment for a sign-up or a vault.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum PaymentNotice {
-    /// A payment is due.
+    /// The sign-up or subscription is not paid; the page offers the checkout.
     Due,
     /// A payment arrived but was refused, for example because it was not for the chosen plan.
     Refused,
@@ -98,7 +95,7 @@ impl PaymentNotice {
     }
 }
 
-/// Section of the page: a sign-up that has no vault yet.
+/// What the page shows of a sign-up that has no vault yet.
 struct SignUpSummary {
     slug: String,
     /// Random id of the sign-up, which the form for a new name sends.
@@ -107,7 +104,6 @@ struct SignUpSummary {
     steps: Vec<StepRow>,
     /// Address of the checkout page, if the person should pay now.
     checkout: Option<String>,
-    /// What the page says about the payment.
     payment: PaymentNotice,
     /// Address of the provider's page for invoices, if there is a subscription.
     billing: Option<String>,
@@ -118,7 +114,7 @@ struct SignUpSummary {
     name_taken: bool,
 }
 
-/// Section of the page: a vault that the person is a member of.
+/// What the page shows of a vault that the person is a member of.
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a condition of the template"
@@ -127,7 +123,7 @@ struct VaultOverview {
     slug: String,
     address: String,
     role: &'static str,
-    /// Whether the person may publish releases.
+    /// Whether the person is a publisher or an owner.
     publishes: bool,
     /// Description of the current release, if there is one.
     release: Option<String>,
@@ -143,9 +139,7 @@ struct VaultOverview {
     grace_ends: Option<String>,
     /// What the page tells an owner about the payment, if the subscription has lapsed.
     lapsed: Option<PaymentNotice>,
-    /// Address of the vault in the console.
     console: String,
-    /// Whether the person is an owner.
     owns: bool,
     /// Address of the provider's page for invoices and cancellation; only for an owner of a paid
     /// vault.

@@ -20,20 +20,18 @@ use crate::web::csrf::Purpose;
 use crate::web::error_page::ErrorPage;
 use crate::web::layout::{self, Frame, SignOut};
 
-/// Choice of the form: a plan.
 struct PlanOption {
     name: String,
     chosen: bool,
 }
 
-/// Choice of the form: a starter skill, which becomes a draft in the new vault.
+/// A starter skill, which becomes a draft in the new vault if it is ticked.
 struct StarterOption {
     name: &'static str,
     text: &'static str,
     chosen: bool,
 }
 
-/// The page on which a person signs up for a vault.
 #[derive(Template)]
 #[template(path = "new_vault.html")]
 struct NewVaultPage {
@@ -49,7 +47,7 @@ struct NewVaultPage {
     sign_out: SignOut,
 }
 
-/// Values to fill into the form.
+/// What the person has entered, so that a refused form is shown filled in.
 #[derive(Default)]
 struct EnteredValues {
     slug: String,
@@ -58,7 +56,6 @@ struct EnteredValues {
     starters: Option<Vec<String>>,
 }
 
-/// `GET /account/new-vault`: shows the page.
 pub async fn show_new_vault(app: &App, request: SignedInBrowser) -> Result<Response, ErrorPage> {
     if !app.config.hosting.sign_up {
         return Err(ErrorPage::NoSignUp);

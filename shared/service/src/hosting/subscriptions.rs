@@ -31,7 +31,7 @@ enum SubscriptionRank {
     Over,
 }
 
-/// Result of judging the subscriptions of a sign-up.
+/// What the subscriptions of a sign-up mean for its vault.
 pub(super) struct Judged {
     /// The subscription that decides; `None` if there is none.
     pub(super) deciding: Option<SubscriptionId>,

@@ -17,11 +17,11 @@ const ALLOWED: &str =
 /// Time for which a browser may cache a preflight, in seconds.
 const MAX_AGE: &str = "600";
 
-/// Result of [`check_request`].
+/// What to do with a request, after the checks that concern web pages.
 pub enum BrowserCheck {
     /// The request may continue. Contains the origin if a web page has sent it.
     Passed(Option<HeaderValue>),
-    /// It is a preflight request, which this answers.
+    /// The response to a preflight request, which is complete.
     Answered(Response),
     /// The request is refused with 403.
     Refused(Refusal),

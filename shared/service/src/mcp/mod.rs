@@ -43,7 +43,6 @@ pub const MAX_MESSAGE_BYTES: usize = 4 * 1024 * 1024;
 /// of browsers, and 405 to other methods.
 const ROUTE: Route = Route::new(Group::Mcp, Auth::Bearer, "mcp.call", "POST", "/mcp");
 
-/// Lists the route of this group.
 pub(crate) fn routes() -> Vec<&'static Route> {
     vec![&ROUTE]
 }
@@ -61,7 +60,6 @@ pub(crate) fn router(prefix: &str, protocol: Option<Protocol>) -> Router<App> {
     mount_route(Router::new(), prefix, &ROUTE, &serve_all)
 }
 
-/// State that all requests of this group share.
 struct GroupState {
     /// Created at the first request, since a process that serves another group never needs it.
     protocol: OnceLock<Protocol>,
@@ -330,7 +328,6 @@ fn refuse_unread(refusal: Refusal) -> Response {
     json_rpc(refusal, message::PROTOCOL, &Id::NONE)
 }
 
-/// Creates a JSON-RPC error for a refusal.
 fn json_rpc(refusal: Refusal, code: i32, id: &Id) -> Response {
     let word = refusal.code().row().code;
     let code = if refusal.status().is_server_error() {

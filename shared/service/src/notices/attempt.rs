@@ -39,7 +39,6 @@ pub(super) struct Notice<'a> {
     pub(super) at: Timestamp,
 }
 
-/// Result of an attempt.
 #[derive(Debug)]
 pub(super) enum AttemptOutcome {
     /// The recipient has accepted the notice.

@@ -44,7 +44,7 @@ const SUSPENDED_SECONDS: i64 = 3600;
 pub struct Delivered {
     /// Deliveries that arrived.
     pub arrived: usize,
-    /// Attempts that failed.
+    /// Attempts that failed, also those that will be repeated.
     pub failed: usize,
 }
 
@@ -412,7 +412,6 @@ impl Visit<'_> {
     }
 }
 
-/// Result of storing a notice.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum StoreOutcome {
     Done,

@@ -64,7 +64,8 @@ pub(crate) async fn correct_machines(app: &App, namespace: &Namespace) -> Result
     .await
 }
 
-/// A limit of places, and the one by which they were judged last.
+/// A limit on machines, people or drafts, and the limit that was in force when owners were last
+/// warned or not.
 struct LimitChange {
     place: PlaceKind,
     judged: JudgedLimit,
@@ -86,15 +87,15 @@ impl LimitChange {
         })
     }
 
-    /// Returns the warning where 80 % of the limit is used, and `before` were less than that of the
-    /// one before.
+    /// Returns the warning if 80 % of the limit is used, and `before` was less than 80 % of the old
+    /// limit.
     fn warning(&self, before: u64, used: u64) -> Option<Event> {
         let (quota, limit) = (self.place.quota(), self.limit);
         let is_crossed = is_near(used, limit) && !is_near(before, self.judged.limit);
         is_crossed.then_some(Event::QuotaNear { quota, used, limit })
     }
 
-    /// Returns the write by which the limit is judged.
+    /// Returns the write that stores the limit, so that the next change is compared with it.
     fn to_write(&self, home: &NamespaceRef) -> Result<Write, StoreError> {
         places::judged_write(home, self.place, self.limit, self.judged.when)
     }

@@ -146,7 +146,6 @@ pub(super) async fn announce_machines(
     Ok((!is_committed).then_some(now))
 }
 
-/// Lists the pending machines, oldest first.
 async fn read_waiting_machines(
     app: &App,
     namespace: &Namespace,

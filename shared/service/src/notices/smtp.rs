@@ -45,14 +45,14 @@ pub struct MailServer {
     login: Option<(String, SecretString)>,
 }
 
-/// The point at which TLS begins.
+/// How the connection to the mail server is encrypted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Encryption {
-    /// With the connection.
+    /// TLS from the first byte, for `smtps:` addresses.
     Implicit,
-    /// After STARTTLS.
+    /// TLS after the command STARTTLS, for `smtp:` addresses. A server without it gets no mail.
     StartTls,
-    /// Never: the server is on this machine.
+    /// No encryption, for a server on this machine only.
     None,
 }
 
@@ -131,9 +131,9 @@ fn decode_part(part: &str) -> Result<String, BadMailServer> {
 /// The operator's settings for mail: `VAULT_SMTP_URL` and `VAULT_MAIL_FROM`.
 #[derive(Clone, Debug)]
 pub struct MailSettings {
-    /// Server that mail is sent through.
+    /// Mail server that takes the mail (`VAULT_SMTP_URL`).
     pub server: MailServer,
-    /// Sender address.
+    /// Address in the header `From` (`VAULT_MAIL_FROM`).
     pub from: Email,
 }
 

@@ -24,7 +24,7 @@ const LIMITS: Limits = Limits {
     least: 0,
 };
 
-/// HTTP client for the endpoints of webhooks.
+/// HTTP client that sends notices to webhooks; it implements [`Webhooks`].
 pub struct Endpoints {
     public: Client,
     /// Client for endpoints on this machine, if they are allowed.

@@ -35,8 +35,8 @@ pub struct Browser {
 
 /// A browser with its session and account.
 pub struct SignedIn {
-    /// Session that has not expired. [`Browser::load_half_signed_in`] also returns one whose second
-    /// factor is due.
+    /// Session that has not expired. Which function returned it tells whether its second factor is
+    /// still due.
     pub session: Session,
     pub account: Account,
 }
@@ -240,15 +240,15 @@ fn from_our_page(app: &App, headers: &HeaderMap) -> bool {
 pub enum ReturnTo<'f> {
     /// The authorize page with this query.
     Authorize(&'f str),
-    /// [`PASSWORD_PATH`].
+    /// The page where a password is changed.
     Password,
-    /// [`ACCOUNT_PATH`].
+    /// The account page.
     Account,
-    /// [`SECOND_FACTOR_PATH`].
+    /// The page where the second factor is set up.
     SecondFactor,
-    /// [`PASSKEYS_PATH`].
+    /// The page where passkeys are added and removed.
     Passkeys,
-    /// [`NEW_VAULT_PATH`].
+    /// The page on which a person signs up for a vault.
     NewVault,
     /// The page at this path, on which a person confirms dangerous acts.
     Confirm(&'f str),

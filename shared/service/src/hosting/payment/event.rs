@@ -25,18 +25,16 @@ pub struct Event {
     /// Whether the event is from the provider's live mode, in which money moves, and not from its
     /// test mode.
     pub live: bool,
-    /// What happened, as far as this service acts on it.
     pub content: EventContent,
 }
 
-/// What happened, as far as this service acts on it.
+/// What an event reports, as far as this service acts on it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum EventContent {
     /// A checkout was completed. It connects a subscription with the reference of a sign-up.
     Checkout(Checkout),
     /// A subscription has a new state.
     Subscription {
-        /// Id of the subscription at the provider.
         subscription: SubscriptionId,
         /// The state that the event reports.
         reported: ReportedState,
@@ -57,13 +55,14 @@ pub struct Checkout {
     /// Reference of the sign-up that was paid for; `None` if the event names none in the form of
     /// this service.
     pub reference: Option<Reference>,
-    /// Id of the new subscription at the provider.
+    /// Subscription that the checkout has created at the provider.
     pub subscription: SubscriptionId,
-    /// The provider's id of the customer.
+    /// The provider's id of the customer; `None` if the event does not name one.
     pub customer: Option<String>,
-    /// The payment link that the person followed.
+    /// Id of the payment link that the person followed; `None` for a checkout without one.
     pub link: Option<String>,
-    /// The currency, as three lowercase letters.
+    /// Currency of the checkout, as three lower-case letters; `None` if the event does not name
+    /// one.
     pub currency: Option<String>,
     /// Whether the first payment arrived, or none is due.
     pub reported: ReportedState,

@@ -462,7 +462,6 @@ fn compare_checkout(
     None
 }
 
-/// The result of judging the subscriptions of a sign-up.
 struct Settled {
     judged: Judged,
     /// Whether the vault of the sign-up was deleted.

@@ -20,14 +20,13 @@ use crate::model::provisioning::{
 use crate::ports::Ports;
 use crate::transaction::Transaction;
 
-/// Choices of a person who signs up.
 #[derive(Clone, Debug)]
 pub(crate) struct SignUpChoice {
     /// Name of the vault; never a reserved one.
     pub(crate) slug: Slug,
     /// Name of the plan; `None` if vaults are free.
     pub(crate) plan: Option<String>,
-    /// The starter skills to save as drafts.
+    /// Starter skills that the service saves as drafts of the new vault.
     pub(crate) starter_skills: Vec<SkillName>,
 }
 
@@ -75,7 +74,6 @@ pub(crate) async fn sign_up(
         .await
 }
 
-/// Reserves a name in the commit of `tx`.
 async fn reserve_name(
     tx: &Transaction<'_>,
     account: &Account,
@@ -227,7 +225,6 @@ pub(crate) async fn rename_sign_up(
         .await
 }
 
-/// Changes the name in the commit of `tx`.
 async fn rename_in(
     tx: &Transaction<'_>,
     account: &Account,
@@ -277,7 +274,7 @@ async fn rename_in(
     Ok(Ok(()))
 }
 
-/// Who holds a name at present.
+/// Who has a name at present. Names of deleted vaults stay taken.
 enum NameHolder {
     /// Neither a vault nor a sign-up has the name.
     Nobody,
@@ -287,7 +284,7 @@ enum NameHolder {
     SignUp(Reference),
 }
 
-/// Returns the present holder of a name.
+/// Looks for a vault first, then for a sign-up that has reserved the name.
 async fn find_holder(ports: &Ports, slug: &Slug) -> Result<NameHolder, StoreError> {
     let keys = [namespace::namespace_key(slug), reservation_key(slug)];
     let [vault, reservation] = ports.get_all(keys).await?;
