@@ -10,12 +10,12 @@ use vault_format::hash::Digest;
 use crate::browser::{Browser, client};
 use crate::person::Person;
 
-/// Nothing listens there: the walk reads the address.
+/// Redirect address of the app. Nothing listens there: tests read the code from the redirect.
 const CALLBACK: &str = "http://127.0.0.1/callback";
 /// The verifier of PKCE. These sign-ins have nobody to hide it from.
 const VERIFIER: &str = "a-verifier-of-at-least-forty-three-characters";
 
-/// An app that somebody has signed in to.
+/// An OAuth client with the access token of a person who signed in.
 pub struct App {
     client: Client,
     base: String,

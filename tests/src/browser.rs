@@ -8,13 +8,13 @@ use reqwest::{Client, Response, StatusCode, redirect};
 
 use crate::place;
 
-/// One browser with its cookies.
+/// An HTTP client that keeps the cookies of one person.
 pub struct Browser {
     client: Client,
     cookies: BTreeMap<String, String>,
 }
 
-/// A form as found in a page.
+/// A form that a page contains, ready to be filled in and submitted.
 #[derive(Clone, Debug, Default)]
 pub struct Form {
     /// The form's `action`: the URL that it is submitted to.
@@ -37,7 +37,7 @@ pub struct Walk {
 pub enum End {
     /// The client's redirect address; holds what its query says.
     Back(String),
-    /// At the service's own page for e-mail and password, which nobody gave.
+    /// The service's own sign-in page, when the test gave no e-mail address and password.
     SignIn,
     /// The sign-in page of another identity provider; holds its origin.
     Elsewhere(String),
@@ -288,7 +288,7 @@ impl Browser {
     }
 }
 
-/// Where a walk goes on.
+/// The next request of a [`Walk`].
 enum Next {
     Get(String),
     Post(String, Vec<(String, String)>),
@@ -354,7 +354,7 @@ pub fn words(page: &str) -> String {
     text.chars().take(300).collect()
 }
 
-/// Every form of a page, with its hidden fields.
+/// Returns the forms of a page in their order, with their hidden fields.
 pub fn forms(page: &str) -> Vec<Form> {
     page.split("<form")
         .skip(1)

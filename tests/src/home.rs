@@ -59,7 +59,7 @@ impl<A: Arguments + ?Sized> Arguments for &A {
     }
 }
 
-/// What a finished command left: its status, and both streams as text.
+/// The exit code and the output of a command that has ended.
 #[derive(Debug)]
 pub struct Ran {
     /// The exit code; -1 when a signal ended it.
@@ -142,7 +142,7 @@ impl Home {
         self.folder.path()
     }
 
-    /// The vault's root in this home.
+    /// Path of the vault, which need not exist yet.
     pub fn vault(&self) -> PathBuf {
         self.path().join(".vault")
     }
@@ -221,7 +221,7 @@ impl Home {
         ran
     }
 
-    /// Runs `vault` to its end; nobody confirms anything.
+    /// Runs `vault` to its end, without confirming a change that asks for it.
     pub fn run_once(&self, arguments: &(impl Arguments + ?Sized)) -> Ran {
         self.command(arguments)
             .output()

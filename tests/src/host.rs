@@ -14,13 +14,13 @@ use serde_json::{Value, json};
 use vault_format::bundle::EncodedBundle;
 use vault_format::hash::Digest;
 
-/// The namespace that every host keeps.
+/// Slug of the only namespace of a [`Host`].
 pub const SLUG: &str = "acme";
 
 /// An HTTP request that the host received.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The method.
+    /// HTTP method, as sent.
     pub method: String,
     /// Path and query, as sent.
     pub path: String,
@@ -315,12 +315,12 @@ struct Kept {
     namespace: Namespace,
     attack: Option<Attack>,
     requests: Vec<Request>,
-    /// Bytes of bodies that readers took before they went or were done.
+    /// Number of body bytes that clients read, of complete and aborted responses.
     sent: u64,
     stopped: bool,
 }
 
-/// A host that runs until this value is dropped.
+/// A fake vault service, honest or hostile, which runs until the value is dropped.
 pub struct Host {
     /// Its base address, without a slash at its end.
     pub url: String,

@@ -37,7 +37,7 @@ pub struct Person<'a> {
     pub scopes: &'a [&'a str],
 }
 
-/// The bootstrap owner, who allows everything.
+/// The first account of a test server, which consents to reading and writing.
 pub const OWNER: Person<'static> = Person {
     email: OWNER_EMAIL,
     password: OWNER_PASSWORD,

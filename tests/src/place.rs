@@ -13,9 +13,9 @@ use std::sync::OnceLock;
 pub struct Place {
     /// The public address, without a slash at its end.
     pub url: String,
-    /// Where the emulator of AWS listens, without a slash at its end.
+    /// Address of the AWS emulator, without a slash at its end.
     pub endpoint: String,
-    /// The folder of `localstack/up`.
+    /// Folder in which `localstack/up` keeps the address of the deployment.
     pub folder: PathBuf,
 }
 
@@ -26,7 +26,7 @@ impl Place {
         url.authority().to_owned()
     }
 
-    /// The name in the public address, without its port.
+    /// Returns the host name in the public address, without the port.
     pub fn name(&self) -> String {
         let url = url::Url::parse(&self.url).expect("an address");
         url.host_str().expect("a name").to_owned()

@@ -34,7 +34,7 @@ struct State {
     seen: BTreeMap<String, Bytes>,
     kept: BTreeMap<String, Bytes>,
     told: usize,
-    /// Part of the paths of requests that are refused once; empty for none.
+    /// Text in the paths that are refused once as busy; empty for no path.
     busy: String,
     refused: BTreeSet<String>,
 }
@@ -182,7 +182,7 @@ fn busy() -> Response {
     answer
 }
 
-/// The answer where no server answers.
+/// Returns status 502, as a proxy does if the server behind it does not answer.
 pub fn bad_gateway() -> Response {
     let mut answer = Response::new(Body::empty());
     *answer.status_mut() = StatusCode::BAD_GATEWAY;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::home::{Home, Ran, vault_binary};
 use crate::place::{self, Place};
 
-/// The bootstrap owner of every test server.
+/// E-mail address of the first account of every test server.
 pub const OWNER_EMAIL: &str = "owner@example.com";
 /// Its password (24 characters or more).
 pub const OWNER_PASSWORD: &str = "correct horse battery staple 42";
@@ -20,7 +20,7 @@ pub const OWNER_PASSWORD: &str = "correct horse battery staple 42";
 /// A `vault serve` process, which ends when the value is dropped.
 pub struct Server {
     child: Option<Child>,
-    /// Copies what the process logs, until it ends.
+    /// Thread that reads the process's log, which ends with the process.
     logging: Option<JoinHandle<()>>,
     /// The server's own home: its library is `home.vault()`.
     pub home: Home,

@@ -14,9 +14,9 @@ use aws_smithy_runtime_api::client::orchestrator::Metadata;
 pub struct Calls {
     /// Reads of records by key. A `get_many` counts as one.
     pub record_reads: u64,
-    /// Pages of a partition.
+    /// Requests for one page of records of a partition.
     pub record_lists: u64,
-    /// Transactions that write.
+    /// Transactions that write records, retries included.
     pub record_writes: u64,
     /// Reads of an object's bytes.
     pub object_reads: u64,

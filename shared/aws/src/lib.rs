@@ -38,9 +38,9 @@ pub use retry::RetryLimits;
 /// The location of the table and the bucket.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Settings {
-    /// The table's name.
+    /// Name of the DynamoDB table that holds the records.
     pub table: String,
-    /// The bucket's name.
+    /// Name of the S3 bucket that holds the objects.
     pub bucket: String,
     /// The address of an emulator, used for both stores and with the bucket in the path; `None`
     /// means AWS.

@@ -84,7 +84,7 @@ pub enum Denied {
     },
     /// 503: a fault of the service, or another server holds the library.
     Unavailable {
-        /// Code for programs.
+        /// Machine-readable code of the fault.
         code: ToolError,
         /// The cause, for the log.
         cause: Arc<dyn Error + Send + Sync>,

@@ -22,7 +22,7 @@ pub const DEFAULT_NPM: &str = "https://registry.npmjs.org";
 /// Settings of a [`Fetcher`].
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Settings for running git.
+    /// The git program to run, and the limits for its commands.
     pub git: GitSettings,
     /// Time and speed limits of HTTP requests.
     pub limits: Limits,

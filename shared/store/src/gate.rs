@@ -19,7 +19,7 @@ use crate::fair::{FairQueue, Lane, LaneBound, Party, Waiting, Work};
 /// The bounds of a gate.
 #[derive(Clone, Copy, Debug)]
 pub struct GateSize {
-    /// Number of requests that are behind the gate at once.
+    /// Maximum number of requests that work behind the gate at the same time.
     pub places: usize,
     /// Number of those that may be of one lane, or of all networks of unknown callers together.
     pub places_of_lane: usize,

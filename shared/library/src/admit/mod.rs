@@ -155,7 +155,7 @@ pub enum AdmitError {
     NotReviewed {
         /// SHA-256 over the reviewed files.
         reviewed: Digest,
-        /// SHA-256 over the present files.
+        /// SHA-256 over the files as the source has them now.
         found: Digest,
     },
     /// A skill of this name is installed from another source.

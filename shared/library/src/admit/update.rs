@@ -20,7 +20,7 @@ use crate::vault::Vault;
 /// The skill to fetch again, and how to fetch it.
 #[derive(Clone, Debug)]
 pub struct UpdateSkill {
-    /// The installed skill.
+    /// Name of the installed own skill; its recorded source is fetched.
     pub name: SkillName,
     /// Fetches from the source; the library itself has no network access.
     pub fetch: Arc<dyn Fetch>,

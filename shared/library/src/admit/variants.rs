@@ -43,9 +43,9 @@ pub enum AddTransformError {
     /// The gate blocks the skill after the transform changed it.
     #[error("the gate refuses the result for {agent}: {reason}")]
     Refused {
-        /// The agent that the transform was tried for.
+        /// The agent whose variant the gate blocks.
         agent: AgentId,
-        /// The first finding of the gate.
+        /// The first finding of the gate, as text for the message.
         reason: String,
     },
     /// The skill already has [`MAX_TRANSFORMS`].

@@ -31,7 +31,7 @@ pub struct AgentViews {
     pub dangling: Vec<(PathBuf, bool)>,
     /// Agent folders that an earlier sync recorded and that no longer exist.
     pub missing: Vec<PathBuf>,
-    /// The warnings that a sync would give.
+    /// Problems that the next sync would report, without having changed anything.
     pub warnings: Vec<ProfileWarning>,
 }
 

@@ -69,7 +69,7 @@ pub enum AdoptError {
     Bundle {
         /// Name of the skill.
         name: SkillName,
-        /// Fault of the bundle.
+        /// Description of what is missing or differs, for the message.
         reason: String,
     },
     /// The gate blocked a skill, or it can't be installed for another reason.

@@ -15,7 +15,7 @@ pub enum KeyError {
     /// Other users have access to the file or its folder.
     #[error("other users can read {} (mode {mode:04o}); only its owner may", path.display())]
     Open {
-        /// The file or folder.
+        /// The file or folder of which the owner must restrict the permissions.
         path: PathBuf,
         /// Its permission bits.
         mode: u32,

@@ -125,7 +125,7 @@ pub enum VaultError {
     Format {
         /// Path of `vault.json`.
         path: PathBuf,
-        /// Fault of the file.
+        /// Description of the fault, for the error message.
         reason: String,
     },
     /// A record of the vault or of its trust folder is damaged.
@@ -133,7 +133,7 @@ pub enum VaultError {
     Damaged {
         /// File or folder that is damaged.
         path: PathBuf,
-        /// Fault of the file or folder.
+        /// Description of the fault, for the error message.
         reason: String,
     },
     /// This machine has no trust folder for the vault, because the vault was copied or synced here.

@@ -18,7 +18,7 @@ use run::{Git, Run};
 use crate::error::{FetchError, Result, escape_untrusted};
 use crate::source::GitSource;
 
-/// Settings for running git.
+/// The git program to run, and the limits for its commands.
 #[derive(Clone, Debug)]
 pub struct GitSettings {
     /// Path or name of the git program.
