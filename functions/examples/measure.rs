@@ -1,8 +1,8 @@
-//! Starts each function many times beside an empty one and asks it many times; the figures go to
-//! standard output as JSON.
+//! Measures the functions: starts each many times beside an empty one, sends it many events, and
+//! writes the figures to standard output as JSON.
 //!
-//! For `tests/bench/run`, which builds it and makes a table of them. The functions lie beside the
-//! folder of this program.
+//! `tests/bench/run` builds this program and makes a table of the figures. The functions are
+//! expected beside the folder of this program.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on stops")]
 
@@ -17,11 +17,12 @@ use harness::stores::{self, Heard, Stores, catalog_request};
 use serde_json::{Value, json};
 use vault_format::keys::SecretKey;
 
-/// Starts of each function; they take turns, so that what else the machine does falls on all.
+/// Number of starts of each function. The functions take turns, so that other load on the machine
+/// affects all of them.
 const STARTS: usize = 31;
-/// Calls of one process.
+/// Number of events that one process gets.
 const CALLS: usize = 400;
-/// A catalog of 1,000 skills is about this long.
+/// Size of the measured catalog, in bytes: about that of 1,000 skills.
 const CATALOG_BYTES: usize = 330 * 1024;
 const FUNCTIONS: [&str; 6] = ["empty", "oauth", "mcp", "admin", "devices", "catalog"];
 
@@ -60,7 +61,7 @@ fn main() {
     out.write_all(format!("{figures}\n").as_bytes()).unwrap();
 }
 
-/// A signed read of a large catalog, over and over.
+/// Measures repeated signed reads of a large catalog by one process.
 fn catalog(path: &Path) -> Value {
     let (stores, device) = (Stores::start(), SecretKey::from_seed([7; 32]));
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -96,7 +97,7 @@ fn catalog(path: &Path) -> Value {
     })
 }
 
-/// The middle of many calls in milliseconds, and the length of an answer.
+/// Returns the median time of many calls, in milliseconds, and the length of an answer.
 fn warm(running: &mut Running, event: &Value) -> (f64, usize) {
     let mut length = 0;
     let times = (0..CALLS).map(|_| {
@@ -113,7 +114,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// A request that needs no store.
+/// Returns the event of an unsigned request, which the function answers without a store.
 fn unsigned() -> Value {
     let mut event: Value = serde_json::from_str(harness::EVENT).unwrap();
     event["rawPath"] = "/v/acme/catalog.json".into();

@@ -31,9 +31,9 @@ pub type SecretDeletion =
 
 /// The account that the function creates as the first owner of the service.
 pub struct FirstOwner {
-    /// The account's e-mail address.
+    /// Address with which the owner signs in.
     pub email: String,
-    /// The source of its password.
+    /// Reads the password; called only while the service has no owner.
     pub password: PasswordSource,
     /// Deletes the password at its source once the account exists; `None` if the source cannot
     /// delete it.

@@ -1,5 +1,5 @@
-//! Events in, exact answers out: each group over memory stores, with a clock that stands still and
-//! ids that repeat.
+//! Tests of events and their exact answers: each group over memory stores, with a clock that stands
+//! still and ids that repeat.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
@@ -49,8 +49,8 @@ fn world() -> World {
 
 /// The stores of the world are shared by all functions, as a deployment's are.
 impl World {
-    /// The service as a new process has it: nothing is remembered from the one before, and its ids
-    /// come again.
+    /// Returns the service as a new process has it: with empty caches, and with the same sequence
+    /// of ids.
     fn fresh(&self) -> App {
         let memory = self.memory.clone();
         let random = Arc::new(SeededRandom::new(1));
@@ -73,7 +73,7 @@ impl World {
         serde_json::to_value(outcome.unwrap()).unwrap()
     }
 
-    /// Everything that is stored.
+    /// Returns everything that is stored, as text to compare.
     async fn state(&self, namespace: &Namespace) -> String {
         use vault_store::records::Records;
         let mut all = String::new();
@@ -101,7 +101,7 @@ impl World {
     }
 }
 
-/// An event of an HTTP API as the gateway sends it, with this request in it.
+/// Returns an event of an HTTP API, as the gateway sends it, with this request.
 fn event(method: &str, path: &str, headers: &[(&str, &str)], body: Option<&str>) -> Value {
     let mut event: Value = serde_json::from_str(include_str!("events/http.json")).unwrap();
     let (raw, query) = path.split_once('?').unwrap_or((path, ""));
@@ -152,7 +152,7 @@ fn pretty(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap()
 }
 
-/// Status and code of an answer.
+/// Returns the status and the error code of an answer.
 fn short(answer: &Value) -> String {
     let body = answer["body"].as_str().unwrap_or_default();
     let body = serde_json::from_str(body).unwrap_or(Value::Null);
@@ -248,8 +248,8 @@ async fn golden_admin() {
     assert_eq!(short(&refused), "413 body_too_large");
 }
 
-/// Each row of the table, asked of its function and of the router: one answer. Elsewhere the row
-/// does not exist.
+/// The function of a group answers its rows as the router does, and answers no row of another
+/// group.
 #[tokio::test]
 async fn a_function_answers_its_rows_as_the_router_does_and_no_others() {
     let world = world();
@@ -328,7 +328,7 @@ async fn a_function_answers_its_rows_as_the_router_does_and_no_others() {
     }
 }
 
-/// Everything that no route names comes to `devices`: a decoded path is refused whatever it decodes
+/// Every path without a route reaches `devices`, which refuses a decoded path whatever it decodes
 /// to.
 #[tokio::test]
 async fn odd_paths_at_the_catch_all() {
@@ -409,7 +409,7 @@ async fn the_schedule_does_background_work_in_admin_alone_and_twice_changes_noth
     }
 }
 
-/// The first call of `oauth` or `admin` makes the owner, once; its password is asked for only then,
+/// The first call of `oauth` or `admin` creates the owner, once. The password is read only then,
 /// and a failure does not stop the call.
 #[tokio::test]
 async fn the_first_call_makes_the_owner() {
@@ -514,8 +514,8 @@ async fn behind_an_edge_only_its_requests_are_answered() {
     assert!(admin.handle_event(schedule).await.is_ok());
 }
 
-/// The way back when no operator can sign in: it needs the right to invoke the function, and does
-/// not exist over HTTP.
+/// An operator who cannot sign in resets an account by invoking the function. HTTP has no such
+/// route.
 #[tokio::test]
 async fn an_invocation_resets_an_account() {
     let world = world();

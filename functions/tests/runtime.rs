@@ -1,7 +1,7 @@
-//! The built functions under a small Runtime API on loopback: how they start, what they answer, and
-//! what they say when they cannot.
+//! Tests of the built functions under a small Lambda Runtime API on loopback: how they start, what
+//! they answer, and what they report when they cannot start.
 //!
-//! How long that takes is measured by `./tests/bench/run functions`.
+//! `./tests/bench/run functions` measures the times.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
@@ -23,7 +23,7 @@ const FUNCTIONS: [(&str, &str); 5] = [
     ("devices", env!("CARGO_BIN_EXE_devices")),
     ("catalog", env!("CARGO_BIN_EXE_catalog")),
 ];
-/// Nobody listens there.
+/// Address on which no server listens.
 const NOWHERE: &str = "http://127.0.0.1:1";
 
 fn function(name: &str) -> &'static Path {
@@ -56,8 +56,8 @@ fn each_function_starts_answers_and_keeps_its_process() {
     }
 }
 
-/// The catalog's bytes are read once in the life of the process. How many records a route reads is
-/// counted at the ports.
+/// A process reads the catalog's bytes once in its life. Other tests count how many records a route
+/// reads.
 #[test]
 fn a_warm_function_reads_no_object() {
     let (stores, device) = (Stores::start(), SecretKey::from_seed([7; 32]));
@@ -82,8 +82,8 @@ fn a_warm_function_reads_no_object() {
     }
 }
 
-/// 503 with `Retry-After`, never a refusal and never the end of the process; what needs no store
-/// goes on.
+/// The function answers 503 with `Retry-After`, neither refuses nor ends, and still answers what
+/// needs no store.
 #[test]
 fn a_store_that_is_down_is_503_and_never_a_refusal() {
     let device = SecretKey::from_seed([7; 32]);
@@ -124,7 +124,8 @@ fn a_store_that_is_down_is_503_and_never_a_refusal() {
     }
 }
 
-/// How a function ends that is started with these variables, and the one line that it says.
+/// Returns the exit status of a function that is started with these variables, and its one line of
+/// log.
 fn refused(name: &str, variables: &[(&str, &str)]) -> (Option<i32>, String) {
     let started = harness::start(function(name), "127.0.0.1:1", variables, Stdio::piped());
     let output = started.wait_with_output().unwrap();
@@ -180,7 +181,7 @@ fn a_variable_that_is_wrong_is_named_in_one_line_and_the_function_ends() {
     assert!(said.starts_with(wanted), "{said}");
 }
 
-/// A function whose Lambda service is gone ends; it does not wait for ever.
+/// A function whose Lambda service is gone ends and does not wait forever.
 #[test]
 fn without_the_lambda_service_a_function_ends_with_1() {
     let (code, said) = refused("catalog", &stores::variables(NOWHERE));

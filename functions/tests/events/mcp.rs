@@ -1,4 +1,4 @@
-//! `/mcp` as events: what an agent's client meets behind a gateway.
+//! Tests of `/mcp` by events, as the gateway passes on the requests of an agent's client.
 
 use super::*;
 
@@ -7,7 +7,7 @@ const OWNER: &str = "ann@acme.example";
 const OLDER: &str = "2025-11-25";
 const NEWER: &str = "2026-07-28";
 
-/// The namespace `acme` with release 42, its owner's token with these scopes.
+/// Returns a token with these scopes of the owner of the namespace `acme`, which has release 42.
 async fn signed_in(world: &World, scopes: Scopes) -> String {
     let namespace = world.acme().await;
     let app = &world.app;
@@ -20,7 +20,7 @@ async fn signed_in(world: &World, scopes: Scopes) -> String {
     held.await.access
 }
 
-/// A message of this token's owner, with more headers, as the gateway hands it on.
+/// Returns the event of a message with this token and further headers.
 fn message(token: &str, more: &[(&str, &str)], body: &str) -> Value {
     let bearer = format!("Bearer {token}");
     let mut headers = vec![
@@ -36,7 +36,7 @@ fn rpc(method: &str, params: &Value) -> String {
     json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params }).to_string()
 }
 
-/// The body of an answer, which is text.
+/// Returns the body of an answer, which must be text.
 fn body(answer: &Value) -> Value {
     assert_eq!(answer["isBase64Encoded"], false, "{answer}");
     serde_json::from_str(answer["body"].as_str().unwrap()).unwrap()

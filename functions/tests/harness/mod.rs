@@ -11,31 +11,29 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// Longer than any of it takes; only to end what hangs.
+/// Time limit for a wait. It is longer than any step takes, and only ends a test that hangs.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// An event of a request, as the gateway sends it.
+/// Event of an HTTP request, as the gateway sends it.
 pub const EVENT: &str = include_str!("../events/http.json");
 
-/// Now, for measuring.
+/// Returns the time for a measurement.
 #[expect(clippy::disallowed_methods, reason = "it measures a process")]
 pub fn now() -> Instant {
     Instant::now()
 }
 
-/// A request as it came in, and where its answer goes.
+/// A request to the Runtime API that waits for its answer.
 pub struct Asked {
-    /// Method and target.
+    /// Request line without the HTTP version: method and target.
     pub line: String,
-    /// Header lines, names in lower case.
+    /// Header lines; names are in lower case.
     pub headers: Vec<String>,
-    /// The body.
     pub body: Vec<u8>,
     answer: TcpStream,
 }
 
 impl Asked {
-    /// A header's value.
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut lines = self.headers.iter().filter_map(|line| line.split_once(':'));
         lines
@@ -43,7 +41,7 @@ impl Asked {
             .map(|(_, value)| value.trim())
     }
 
-    /// Answers with a status, header lines and a body.
+    /// Sends the answer: status, header lines and body.
     pub fn answer(mut self, status: &str, headers: &str, body: &[u8]) {
         let head = format!(
             "HTTP/1.1 {status}\r\n{headers}Content-Length: {}\r\n\r\n",
@@ -54,7 +52,7 @@ impl Asked {
     }
 }
 
-/// A server on a free port of the loopback address; each request comes out of the channel.
+/// Starts a server on a free port of loopback. Each request arrives at the returned channel.
 pub fn serve() -> (String, Receiver<Asked>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -68,7 +66,7 @@ pub fn serve() -> (String, Receiver<Asked>) {
     (address, asked)
 }
 
-/// Reads one request and hands it on; `None` at the end of the connection.
+/// Reads a request and sends it to the channel; `None` at the end of the connection.
 fn read(stream: &TcpStream, sender: &Sender<Asked>) -> Option<()> {
     stream.set_nodelay(true).ok()?;
     // No request follows before its answer, so nothing is left in this buffer.
@@ -102,7 +100,8 @@ fn read(stream: &TcpStream, sender: &Sender<Asked>) -> Option<()> {
         .ok()
 }
 
-/// A function's process and what the Lambda service is to it. It ends with this value.
+/// The process of a function, with the Runtime API that it talks to. Dropping this value ends the
+/// process.
 pub struct Running {
     child: Child,
     began: Instant,
@@ -111,7 +110,7 @@ pub struct Running {
     events: usize,
 }
 
-/// Starts a binary with these variables and nothing of this process's own; its log goes to `log`.
+/// Starts a program with these variables only, none of this process. It logs to `log`.
 pub fn start(path: &Path, runtime: &str, variables: &[(&str, &str)], log: Stdio) -> Child {
     Command::new(path)
         .env_clear()
@@ -131,7 +130,7 @@ pub fn start(path: &Path, runtime: &str, variables: &[(&str, &str)], log: Stdio)
 }
 
 impl Running {
-    /// Starts a function.
+    /// Starts a function under a Runtime API of its own.
     pub fn start(path: &Path, variables: &[(&str, &str)]) -> Self {
         let (address, asked) = serve();
         let began = now();
@@ -144,7 +143,7 @@ impl Running {
         }
     }
 
-    /// Waits until it asks for its first event; how long that took from its start.
+    /// Waits until the function asks for its first event. Returns the time since its start.
     pub fn ready(&mut self) -> Duration {
         let asked = self.next();
         assert!(asked.line.starts_with("GET"), "{}", asked.line);
@@ -153,7 +152,7 @@ impl Running {
         took
     }
 
-    /// Gives it an event; its answer, and how long that took.
+    /// Sends an event. Returns the answer, and the time until it arrived.
     pub fn call(&mut self, event: &Value) -> (Value, Duration) {
         let event = event.to_string();
         let asked = self.waiting.take();
@@ -176,7 +175,8 @@ impl Running {
         (value, took)
     }
 
-    /// A figure of its `/proc/<pid>/status` in KiB, where the system has it: `VmRSS`, `VmHWM`.
+    /// Returns a figure of `/proc/<pid>/status` in KiB, such as `VmRSS` or `VmHWM`; `None` on
+    /// systems without that file.
     pub fn memory(&self, name: &str) -> Option<u64> {
         let path = format!("/proc/{}/status", self.child.id());
         let status = std::fs::read_to_string(path).ok()?;

@@ -1,8 +1,7 @@
-//! As much of DynamoDB and S3 as a read needs, in memory, on loopback: what is put is given back,
-//! and every reading is written down.
+//! A stand-in for DynamoDB and S3 on loopback, in memory: it returns what was put, and records
+//! every read.
 //!
-//! It takes no notice of conditions, credentials or time. Whether the adapters are right is asked
-//! elsewhere, of an emulator.
+//! It ignores conditions, credentials and time. Tests against an emulator check the adapters.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -23,17 +22,17 @@ use vault_store::records::When;
 
 use super::{Asked, EVENT};
 
-/// Table and bucket.
+/// Name of the table and of the bucket.
 pub const NAME: &str = "vault";
 const SLUG: &str = "acme";
 const REGION: &str = "eu-central-1";
 
-/// One reading.
+/// A read that the stores have answered.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Heard {
-    /// Records by this many keys.
+    /// Number of records that were asked for in one call.
     Records(usize),
-    /// An object's bytes.
+    /// The bytes of one object.
     Object,
 }
 
@@ -44,15 +43,14 @@ struct Held {
     heard: Vec<Heard>,
 }
 
-/// Running stores.
 pub struct Stores {
-    /// Where they listen.
+    /// Address on loopback, such as `http://127.0.0.1:40123`.
     pub endpoint: String,
     held: Arc<Mutex<Held>>,
 }
 
 impl Stores {
-    /// Starts empty ones.
+    /// Starts empty stores on a free port.
     pub fn start() -> Self {
         let (address, asked) = super::serve();
         let held = Arc::new(Mutex::new(Held::default()));
@@ -68,13 +66,13 @@ impl Stores {
         }
     }
 
-    /// What was read since the last time.
+    /// Returns the reads since the last call of this function.
     pub fn heard(&self) -> Vec<Heard> {
         std::mem::take(&mut self.held.lock().unwrap().heard)
     }
 
-    /// The namespace `acme` whose current catalog is `bytes` (nobody reads them here), with an
-    /// admitted device, written by the adapters themselves.
+    /// Stores the namespace `acme`, whose current catalog is `bytes` (nothing parses them here),
+    /// and an admitted device. The adapters write the records themselves.
     pub async fn publish(&self, bytes: Vec<u8>, device: &SecretKey) {
         let settings = vault_aws::Settings {
             table: NAME.to_owned(),
@@ -125,7 +123,7 @@ impl Stores {
     }
 }
 
-/// A function's variables for these stores.
+/// Returns the variables of a function that uses these stores.
 pub fn variables(endpoint: &str) -> [(&str, &str); 6] {
     [
         ("VAULT_TABLE", NAME),
@@ -137,7 +135,7 @@ pub fn variables(endpoint: &str) -> [(&str, &str); 6] {
     ]
 }
 
-/// A request for `acme`'s catalog that this device signs now.
+/// Returns the event of a request for the catalog of `acme`, which this device signs now.
 pub fn catalog_request(device: &SecretKey) -> Value {
     let path = format!("/v/{SLUG}/catalog.json");
     let signed = sign_request(device, "GET", &path, SystemClock.now());

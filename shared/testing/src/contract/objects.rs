@@ -270,7 +270,7 @@ pub async fn a_list_is_ordered_and_paged(store: &ObjectsFixture) {
     }
 }
 
-/// A list contains each object's size.
+/// A list contains the size of each object in bytes.
 pub async fn a_list_knows_sizes(store: &ObjectsFixture) {
     for size in [0, 1, 70_000] {
         let (key, bytes) = object(vec![b'x'; size]);

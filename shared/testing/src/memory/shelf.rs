@@ -49,10 +49,10 @@ pub struct Signed {
     pub encoded: EncodedBundle,
 }
 
-/// The reason why files were not signed.
+/// Why [`Owner::sign`] has not signed files.
 #[derive(Clone, Debug)]
 pub enum NotSigned {
-    /// The scan blocked them.
+    /// The security scan blocked the files, for these findings.
     Gate(Vec<Finding>),
     /// They do not fit into a bundle.
     Format(String),
@@ -96,7 +96,7 @@ impl Owner {
         }
     }
 
-    /// The vault's root versions.
+    /// The root versions that this owner knows, each with the vault's keys.
     pub fn chain(&self) -> &RootChain {
         &self.chain
     }
@@ -106,7 +106,7 @@ impl Owner {
         RootState::new(self.chain.clone(), BTreeSet::new())
     }
 
-    /// The secret key of the owner.
+    /// The secret key with which the owner signs skills and root versions.
     pub fn key(&self) -> &SecretKey {
         &self.key
     }
