@@ -6,7 +6,7 @@ use crate::rule::{Lazy, Seen};
 
 /// The statement sends something, and not to this machine alone.
 pub(super) fn sends(seen: &Seen<'_>) -> Option<usize> {
-    const TOOLS: [&str; 17] = [
+    const TOOLS: [&str; 20] = [
         "curl*",
         "wget -*",
         "nc",
@@ -24,9 +24,12 @@ pub(super) fn sends(seen: &Seen<'_>) -> Option<usize> {
         "gist*",
         "ssh ",
         "socat*",
+        "http ",
+        "https ",
+        "xh ",
     ];
     static DATA: Lazy = Lazy::new(
-        r"\s-\w{0,6}[dft](?:[\s@\x22'=]|$)|--data|--form|--upload|--post|-x post|\b(?:nc|ncat|netcat|scp|rsync|ssh|socat|mail)\s|openssl|requests\.p|fetch\(|aws s3|gsutil|rclone|gist|\?",
+        r"\s-\w{0,6}[dft](?:[\s@\x22'=]|$)|--data|--form|--upload|--post|-x post|\b(?:nc|ncat|netcat|scp|rsync|ssh|socat|mail|https?|xh)\s|openssl|requests\.p|fetch\(|aws s3|gsutil|rclone|gist|\?",
     );
     let text = seen.text;
     let tool = names_any(text, &TOOLS) || names(text, "openssl*");
