@@ -45,7 +45,7 @@ pub enum Auth {
 pub enum Group {
     /// Discovery, client registration, sign-in and consent, and tokens.
     OAuth,
-    /// Owner and operator routes, the console, and health.
+    /// Owner and operator routes, the console, the health check, and background work.
     Admin,
     /// Enrolment of devices, and their state.
     Devices,

@@ -9,7 +9,8 @@ pub enum BadSetting {
     /// `VAULT_TOKEN_TTL` is below a minute or above a day.
     #[error("must be {} to {} seconds", TOKEN_TTL.start(), TOKEN_TTL.end())]
     TokenTtl,
-    /// Not an origin as the header `Origin` of a browser contains it.
+    /// The text is not an origin as the header `Origin` of a browser contains it, such as with a
+    /// path.
     #[error("`{0}` is not an origin; write it like https://app.example")]
     Origin(String),
     /// Not a host as the header `Host` of a request contains it.

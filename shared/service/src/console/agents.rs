@@ -26,7 +26,7 @@ const READ_AT_ONCE: usize = 32;
 /// Estimated memory that a skill in a profile takes, in bytes.
 const SKILL_BYTES: usize = 192;
 
-/// The form of the skill that one agent gets.
+/// What one agent gets of the skill: the skill as it is, a variant, or nothing.
 pub(super) struct AgentRow {
     pub(super) agent: String,
     pub(super) gets: &'static str,

@@ -49,7 +49,7 @@ impl Machine {
         KeyFingerprint::device(&self.device.public_key)
     }
 
-    /// Compares the machine's release with the number of the current one.
+    /// Compares with the number of the current release; `None` is a vault without a release.
     pub(super) fn held_release(&self, current: Option<u64>) -> HeldRelease {
         let Some(current) = current else {
             return HeldRelease::Nothing;

@@ -273,7 +273,6 @@ pub(super) fn last_seen(machine: &Machine) -> String {
     last_day.map_or_else(|| "never".to_owned(), format_day)
 }
 
-/// Describes the release that a machine has.
 pub(super) fn held_text(held: HeldRelease) -> String {
     match held {
         HeldRelease::Nothing => "–".to_owned(),

@@ -351,7 +351,7 @@ fn refuse_profile(error: &ProfileError) -> Refusal {
 struct ParsedObject {
     /// The signing key, if the object is a skill.
     signer: Option<PublicKey>,
-    /// The objects that it names.
+    /// Objects that the parsed object names, still to be added to the closure.
     below: Vec<NamedObject>,
     skill: Option<ReadSkill>,
 }
