@@ -13,6 +13,14 @@ check_glibc() {
     }
 }
 
+# check_size NAME BYTES LIMIT: refuses what a person would have to download or unpack beyond the limit.
+check_size() {
+    [ "$2" -le "$3" ] && return
+    # A program that was handed in is a debug build.
+    [ "${checks_glibc:-}" = no ] || fail 1 "$1 has $2 bytes; the limit is $3"
+    say "$1 has $2 bytes, more than the $3 of a release"
+}
+
 debian_processor() { case "$platform" in x86_64-*) echo amd64 ;; *) echo arm64 ;; esac; }
 
 build_deb() {
@@ -51,9 +59,9 @@ Depends: libc6 (>= $glibc)
 Recommends: ca-certificates, git
 Conflicts: vault
 Description: scans, signs and distributes skills for AI agents
- vault scans each skill before it accepts it, signs it with the key of its owner,
- and delivers exactly the bytes that were signed. Nobody in between can change a
- skill or bring back a version that the owner replaced.
+ vault scans each skill before it accepts it, signs it with the key of its
+ owner, and delivers exactly the bytes that were signed. Nobody in between can
+ change a skill or bring back a version that the owner replaced.
 END
     touch -d "@$SOURCE_DATE_EPOCH" "$tree/DEBIAN/control"
     dpkg-deb --root-owner-group -Zxz -z"${PACK_LEVEL:-6}" --build "$tree" "$out/${name}_${version}_$(debian_processor).deb" >/dev/null || fail 1 "the Debian package could not be built"
@@ -103,5 +111,6 @@ print(json.dumps({uri(p): hashlib.sha256(p.read_bytes()).hexdigest() for p in pa
     printf 'hosts: files dns\n' >"$tree/etc/nsswitch.conf"
     printf 'root:x:0:0:root:/:/nonexistent\nvault:x:65532:65532:vault:/data:/nonexistent\n' >"$tree/etc/passwd"
     printf 'root:x:0:\nvault:x:65532:\n' >"$tree/etc/group"
+    check_size "the unpacked image" "$(find "$tree" -type f -printf '%s\n' | awk '{ bytes += $1 } END { print bytes }')" "$image_limit"
     "$root/release/pack.py" image "$tree" "$out" "$version" "$platform"
 }
