@@ -22,7 +22,7 @@ use vault_format::text::error_chain;
 use vault_policy::Policy;
 use vault_policy::profile::Profile;
 use vault_store::StoreError;
-use vault_store::objects::{Class, MAX_ASKED, MAX_OBJECT_BYTES, ObjectKey, Stored};
+use vault_store::objects::{self, Class, MAX_ASKED, ObjectKey, Stored};
 use vault_store::records::{MAX_WRITES, When, Write};
 
 use crate::app::App;
@@ -142,7 +142,7 @@ pub async fn list_missing(
 /// for a week, within which a release can name them.
 ///
 /// Fails with `Full`, before any object is stored, if the quota has no room for all that are not
-/// stored yet. Fails with `Conflict` while one of them is being deleted; the caller may try again.
+/// stored yet, and with `Invalid` if one has more than 4 MiB. Fails with `Conflict` while one of them is being deleted; the caller may try again.
 ///
 /// Continues if the caller stops waiting, for instance because the client has closed the
 /// connection: otherwise the count would be too high until the next garbage collection.
@@ -172,11 +172,8 @@ async fn put_counted(
     };
     // The store refuses larger objects. Found only there, the refusal would leave the count in
     // doubt until the next garbage collection.
-    if objects
-        .iter()
-        .any(|(_, bytes)| bytes.len() > MAX_OBJECT_BYTES)
-    {
-        return Err(StoreError::invalid("an object may have 4 MiB").into());
+    for (_, bytes) in &objects {
+        objects::check_size(bytes)?;
     }
     let claimed = upload.claim_in_turn().await?;
     let sizes = upload.sizes();

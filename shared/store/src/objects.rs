@@ -73,9 +73,7 @@ impl ObjectKey {
     /// SHA-256 is not the one in this key.
     pub fn check_bytes(&self, bytes: &[u8]) -> Result<(), StoreError> {
         // Compare the size first: it is free, and an oversized body must not cost a hash.
-        if bytes.len() > MAX_OBJECT_BYTES {
-            return Err(StoreError::invalid("an object may have 4 MiB"));
-        }
+        check_size(bytes)?;
         if Digest::of(bytes) != self.digest {
             return Err(StoreError::invalid(
                 "the bytes are not those that the key names",
@@ -83,6 +81,14 @@ impl ObjectKey {
         }
         Ok(())
     }
+}
+
+/// Fails with `Invalid` if these bytes are too many for an object.
+pub fn check_size(bytes: &[u8]) -> Result<(), StoreError> {
+    if bytes.len() > MAX_OBJECT_BYTES {
+        return Err(StoreError::invalid("an object may have 4 MiB"));
+    }
+    Ok(())
 }
 
 impl fmt::Display for ObjectKey {

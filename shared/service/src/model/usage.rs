@@ -403,12 +403,14 @@ impl Usage {
     /// Lets the next change of the usage warn again, because this warning was not queued.
     pub fn repeat_warning(&mut self, dropped: &Event) {
         match dropped {
-            Event::QuotaNear { quota, .. } if *quota == QuotaKind::Bytes => {
-                self.warned.bytes = false;
-            }
-            Event::QuotaNear { quota, .. } if *quota == QuotaKind::Objects => {
-                self.warned.objects = false;
-            }
+            Event::QuotaNear {
+                quota: QuotaKind::Bytes,
+                ..
+            } => self.warned.bytes = false,
+            Event::QuotaNear {
+                quota: QuotaKind::Objects,
+                ..
+            } => self.warned.objects = false,
             _ => {}
         }
     }
