@@ -260,8 +260,8 @@ const PROXY_VARIABLES: [&str; 6] = [
 ];
 
 /// Reads the proxy from the environment, in the order in which git and curl read the variables.
-/// Returns `None` if no variable for https names one. An empty one for https means, as for git, that
-/// there is no proxy, whatever the variables after it say.
+/// Returns `None` if none of them names one, or if the first that is set is an empty one for https:
+/// git then connects directly too.
 fn read_proxy(context: &Context) -> Option<Proxy> {
     let process = &context.process;
     let is_direct = process.is_empty("https_proxy")

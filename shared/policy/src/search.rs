@@ -256,8 +256,8 @@ impl Ranking {
         self.best_hits(totals.into_iter().enumerate(), asked, usize::MAX)
     }
 
-    /// Whether a word without a match is no name of the caller's, because the thesaurus has it or a
-    /// skill says that it is not for it.
+    /// Whether the thesaurus has this word, or a skill says that it is not for it ("Do not use for
+    /// ..."). Then the word is no name of the caller's, although no skill matches it.
     fn is_known_elsewhere(&self, word: &str) -> bool {
         self.excluded.contains_key(word) || THESAURUS.has_term(word)
     }

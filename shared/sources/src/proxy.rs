@@ -96,7 +96,7 @@ impl Proxy {
         !self.direct.iter().any(|entry| {
             let is_below = |name: &str| {
                 let above = name.strip_suffix(entry.as_str());
-                // Nothing is below an address: the end of one is no domain.
+                // An IP address has no parent domain, so `2.9` must not match 192.0.2.9.
                 above.is_some_and(|above| above.is_empty() || ip.is_none() && above.ends_with('.'))
             };
             entry == "*" || is_below(host) || is_below(&with_port)

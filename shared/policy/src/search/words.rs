@@ -10,8 +10,8 @@ use unicode_normalization::UnicodeNormalization;
 
 /// Lists of everyday words with a lower weight; the head of the file describes its form.
 const COMMON_WORDS: &str = include_str!("common-words.txt");
-/// The share of its weight that a light everyday word, a number, or a name that no skill has, has in
-/// a query.
+/// Weight in a query of light everyday words, numbers, and names that no skill has; other words weigh
+/// 1.
 pub(super) const LIGHT_SHARE: f64 = 0.3;
 
 static STEMMER: LazyLock<Stemmer> = LazyLock::new(|| Stemmer::create(Algorithm::English));

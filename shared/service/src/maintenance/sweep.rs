@@ -102,7 +102,7 @@ pub(super) fn plan_page(
 /// What [`carry_out_plan`] has done of a plan.
 #[derive(Debug, Default)]
 pub(super) struct SweptPage {
-    /// The objects that are no longer stored.
+    /// Objects that were deleted, or were gone already.
     pub(super) deleted: HashSet<ObjectName>,
     /// Whether all of the plan was carried out before time ran out.
     pub(super) is_finished: bool,
